@@ -88,8 +88,8 @@ func (d *callTimes) within(name string, one lifetime) (all []time.Time) {
 	return all
 }
 
-// TIM-01, TIM-04, DAE-11: an operator restarts twenty times while users and its own handlers change the objects. No
-// timer is lost or doubled, and sharp timers keep their times.
+// TIM-01, TIM-04, DAE-11: an operator restarts twenty times while users and its handlers change the objects. No timer
+// is lost or duplicated, and sharp timers keep their schedule.
 func TestTimers_SurviveManyRestarts(t *testing.T) {
 	const sharp, plain = 10 * time.Second, 7 * time.Second
 	for seed := range seeds(5) {
@@ -198,8 +198,8 @@ func checkPlain(t *testing.T, what string, seen []time.Time, interval time.Durat
 	}
 }
 
-// B-01, B-13: changes of the essence by timers and daemons are not updates, even during a cycle. Changes by users
-// are updates, and each handler finally receives them.
+// B-01, B-13: changes of the essence by timers and daemons are not updates, even during a cycle. Changes by users are
+// updates, and each handler eventually receives them.
 func TestBackgroundEdits_AreNoUpdates(t *testing.T) {
 	for seed := range seeds(20) {
 		synctest.Test(t, func(t *testing.T) {

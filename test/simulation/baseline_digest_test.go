@@ -19,10 +19,10 @@ import (
 
 var digestAnnotation = fmt.Sprint(progress.Digest(progress.AnnotationBaseline("")))
 
-// An archive is a widget that several operators handle, one after another.
+// archive is a widget that several operators handle one after another.
 type archive struct {
 	t     *testing.T
-	run   func() // runs an operator for a while
+	run   func() // runs an operator for some time
 	users client.Client
 	obj   widget
 	calls []string
@@ -63,7 +63,7 @@ func (a *archive) expect(want ...string) {
 	a.calls = nil
 }
 
-// expectStored checks the baseline that Python kopf reads, and whether there is a digest.
+// expectStored checks the baseline that Python kopf reads and whether a digest exists.
 func (a *archive) expectStored(part string, digest bool) {
 	a.t.Helper()
 	stored := a.obj.Annotations[baselineAnnotation]
@@ -77,7 +77,7 @@ func (a *archive) expectStored(part string, digest bool) {
 
 var tooLarge = strings.Repeat("x", 300<<10)
 
-// B-31, SE-21: an essence that does not fit is stored as a digest beside the baseline.
+// B-31, SE-21: if the essence is too large to store, the engine stores a digest next to the baseline.
 func TestDigest_LargeObject(t *testing.T) {
 	keepArchive(t, tooLarge, func(a *archive) {
 		a.expect("create known true diff 1")
@@ -95,7 +95,7 @@ func TestDigest_LargeObject(t *testing.T) {
 		a.edit(func(w widget) { w.Spec.Color = tooLarge })
 		a.run()
 		a.expect("update known true diff 1")
-		a.expectStored(`"small"`, true) // kopf detects an update with this diff
+		a.expectStored(`"small"`, true) // kopf detects an update from this baseline
 		a.run()
 		a.expect()
 	})
@@ -118,7 +118,7 @@ func TestDigest_YieldsToALaterBaseline(t *testing.T) {
 	})
 }
 
-// Earlier versions stored the digest in the place of the baseline.
+// Earlier versions stored the digest in the baseline annotation.
 func TestDigest_OfEarlierVersions(t *testing.T) {
 	keepArchive(t, tooLarge, func(a *archive) {
 		a.expect("create known true diff 1")
@@ -137,7 +137,7 @@ func TestDigest_OfEarlierVersions(t *testing.T) {
 	})
 }
 
-// A baseline below the limit of the API server is stored completely, as in kopf.
+// The engine stores a baseline below the limit of the API server completely, as kopf does.
 func TestDigest_NotBelowTheLimit(t *testing.T) {
 	keepArchive(t, strings.Repeat("x", 255<<10), func(a *archive) {
 		a.expect("create known true diff 1")

@@ -18,7 +18,7 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// A lateCache contains objects a second before it sends their events.
+// lateCache sends the event of an object one second after it contains the object.
 type lateCache struct{ cache.Cache }
 
 func (c lateCache) GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error) {
@@ -45,8 +45,8 @@ func (h lateHandler) OnUpdate(old, now any) {
 	h.ResourceEventHandler.OnUpdate(old, now)
 }
 
-// A timer that is called again because its object was edited receives the edit, also if the worker has read the object
-// before the event.
+// A timer that restarts because its object was edited receives the edit, even if the worker has read the object before
+// the event.
 func TestTimers_ReceiveTheEditThatRestartsThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		config, scheme, users := newWorld(t)
@@ -58,7 +58,7 @@ func TestTimers_ReceiveTheEditThatRestartsThem(t *testing.T) {
 			OnReconcile("beat", func(context.Context, *kopf.Request[widget]) error { return nil }, kopf.Interval(100*time.Millisecond)).
 			Timer("judge", time.Minute, func(_ context.Context, req *kopf.Request[widget]) error {
 				if req.Object.Spec.Color == "bad" {
-					return kopf.Permanent(errors.New("not this one"))
+					return kopf.Permanent(errors.New("wrong color"))
 				}
 				good <- struct{}{}
 				return nil

@@ -21,7 +21,7 @@ import (
 
 type raw = *unstructured.Unstructured
 
-// A phases records the transitions of status.phase that a handler was called for.
+// phases records the transitions of status.phase that handlers were called for.
 type phases struct {
 	mu   sync.Mutex
 	seen []string
@@ -44,7 +44,7 @@ func (p *phases) expect(t *testing.T, want ...string) {
 
 var nextPhase = map[string]string{"A": "B", "B": "C", "C": "C"}
 
-// chain is a create handler that sets the first phase, and a handler of the field that sets each next one.
+// chain returns a create handler that sets the first phase and a field handler that sets each following phase.
 func chain[T client.Object](r *kopf.Resource[T], p *phases, set func(T, string), flush bool) *kopf.Resource[T] {
 	finish := func(ctx context.Context, req *kopf.Request[T]) error {
 		if flush {
@@ -71,7 +71,7 @@ func setRaw(obj raw, phase string) {
 
 func setTyped(obj widget, phase string) { obj.Status.Phase = phase }
 
-// B-13: handlers that set a field of the status, and handlers of that field, form chains.
+// B-13: handlers that set a status field and handlers of the same field form chains.
 func TestWatchedStatusFields_OwnChangesAreUpdates(t *testing.T) {
 	for _, flush := range []bool{false, true} {
 		p := &phases{}
@@ -95,7 +95,7 @@ func TestWatchedStatusFields_OwnChangesAreUpdates(t *testing.T) {
 	}
 }
 
-// The same in the middle of a cycle of several reconciles: the cycle keeps its pinned state.
+// In a cycle of several reconciles, a chain keeps the pinned state.
 func TestWatchedStatusFields_LongCycle(t *testing.T) {
 	p := &phases{}
 	widgets := chain(kopf.For(&v1.Widget{}), p, setTyped, false).
@@ -112,7 +112,7 @@ func TestWatchedStatusFields_LongCycle(t *testing.T) {
 	}, kopf.WithCheckpoint(0))
 }
 
-// Daemons and timers can start a chain, too.
+// Daemons and timers can start a chain.
 func TestWatchedStatusFields_WrittenInBackground(t *testing.T) {
 	for _, flush := range []bool{false, true} {
 		write := func(ctx context.Context, req *kopf.Request[widget]) error {
@@ -148,7 +148,7 @@ func TestWatchedStatusFields_WrittenInBackground(t *testing.T) {
 	}
 }
 
-// The option Field of update handlers, and OnChange with it, watch as OnField does.
+// The option Field makes update handlers and change handlers watch a field, as OnField does.
 func TestWatchedStatusFields_OptionField(t *testing.T) {
 	p := &phases{}
 	widgets := kopf.For(&v1.Widget{}).
@@ -172,7 +172,7 @@ func TestWatchedStatusFields_OptionField(t *testing.T) {
 	})
 }
 
-// Changes by handlers of the operator are no updates in fields that only filter, and in fields of the essence.
+// If no handler watches a field, the operator's own changes of the field are not updates.
 func TestOwnChanges_NoUpdateWithoutHandlerForField(t *testing.T) {
 	p := &phases{}
 	nothing := func(context.Context, *kopf.Request[widget]) error { return nil }
@@ -201,7 +201,7 @@ func TestOwnChanges_NoUpdateWithoutHandlerForField(t *testing.T) {
 		})
 }
 
-// SE-51: with the option, all own changes are updates, as in kopf.
+// SE-51: with the option, all of the operator's own changes are updates, as in kopf.
 func TestWithOwnChangesAsUpdates(t *testing.T) {
 	for name, add := range map[string]func(r *kopf.Resource[widget], fn kopf.Handler[widget]){
 		"create": func(r *kopf.Resource[widget], fn kopf.Handler[widget]) { r.OnCreate("c", fn) },
@@ -239,7 +239,7 @@ func TestWithOwnChangesAsUpdates(t *testing.T) {
 	}
 }
 
-// The same holds for objects that are too large for a baseline; their old state is unknown.
+// Chains also work for objects that are too large for a baseline. Their old state is unknown.
 func TestWatchedStatusFields_LargeObjects(t *testing.T) {
 	p := &phases{}
 	widgets := chain(kopf.For(&v1.Widget{}), p, setTyped, false).

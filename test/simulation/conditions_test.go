@@ -51,7 +51,8 @@ func TestOnCondition_ReceivesThePreviousValue(t *testing.T) {
 	})
 }
 
-// The condition of a handler that was skipped because its predecessor failed does not remain Running.
+// When the engine skips a handler because its predecessor failed, the condition of the skipped handler does not stay
+// Running.
 func TestReportedConditions_OfSkippedHandlers(t *testing.T) {
 	widgets := kopf.For(&v1.Widget{}, kopf.WithConditions("First", "Second")).
 		OnCreate("first", func(_ context.Context, req *kopf.Request[widget]) error {
@@ -70,7 +71,7 @@ func TestReportedConditions_OfSkippedHandlers(t *testing.T) {
 	})
 }
 
-// Conditions without handlers are written once.
+// The engine writes the conditions of a resource without handlers once.
 func TestConditions_WithoutHandlersAreWrittenOnce(t *testing.T) {
 	for name, widgets := range map[string]*kopf.Resource[widget]{
 		"timer": kopf.For(&v1.Widget{}, kopf.WithConditions("A", "Ready")).Timer("t", time.Minute, func(_ context.Context, req *kopf.Request[widget]) error {
@@ -112,8 +113,8 @@ func TestDeclaredConditions_DoNotOverwrite(t *testing.T) {
 	})
 }
 
-// The same for a daemon that sets the condition while the first reconcile declares it. The test has many objects
-// because of the race.
+// The initial status does not overwrite a value that a daemon sets during the first reconcile. The test has many
+// objects because of the race.
 func TestDeclaredConditions_DoNotOverwriteDaemons(t *testing.T) {
 	for range 20 {
 		widgets := kopf.For(&v1.Widget{}, kopf.WithConditions("A", "Ready")).Daemon("d", func(ctx context.Context, req *kopf.Request[widget]) error {

@@ -21,7 +21,7 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// lastWrite is a transport that fails patches with the text "Stopped" for some time.
+// lastWrite is a transport that fails patches with the text "Stopped" for a limited time.
 type lastWrite struct {
 	next   http.RoundTripper
 	answer func() (*http.Response, error)
@@ -65,17 +65,16 @@ func (l *lastWrite) result() (stored bool, tried time.Duration) {
 }
 
 func unavailable() (*http.Response, error) {
-	const text = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"ServiceUnavailable","code":503,"message":"it is down, says the test"}`
+	const text = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"ServiceUnavailable","code":503,"message":"simulated outage"}`
 	return &http.Response{
 		StatusCode: http.StatusServiceUnavailable, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(text)),
 	}, nil
 }
 
-func cutOff() (*http.Response, error) { return nil, errors.New("the connection is cut, says the test") }
+func cutOff() (*http.Response, error) { return nil, errors.New("simulated connection failure") }
 
-// stopDaemon runs an operator with a daemon until the daemon is stopped in one of several ways. It continues for some
-// time to wait for the last change.
+// stopDaemon runs an operator with a daemon, stops the daemon as described by how, and waits for its last change.
 func stopDaemon(t *testing.T, link *lastWrite, how string, options ...kopf.HandlerOption) (errorLogs []string) {
 	t.Helper()
 	var mu sync.Mutex
@@ -124,12 +123,12 @@ func stopDaemon(t *testing.T, link *lastWrite, how string, options ...kopf.Handl
 
 var waysToStop = []string{"by a filter", "by the deletion", "by the shutdown"}
 
-// The last change of a stopped daemon is stored if the API server accepts writes again within the grace period.
+// The engine stores the last change of a stopped daemon if the API server accepts writes again within the grace period.
 func TestLastChange_SurvivesFaults(t *testing.T) {
 	for _, how := range waysToStop {
 		for name, link := range map[string]func() *lastWrite{
 			"an outage of two seconds": func() *lastWrite { return &lastWrite{answer: unavailable, down: 2 * time.Second} },
-			"a cut connection":         func() *lastWrite { return &lastWrite{answer: cutOff, down: time.Millisecond} },
+			"a connection failure":     func() *lastWrite { return &lastWrite{answer: cutOff, down: time.Millisecond} },
 		} {
 			for patience, options := range map[string][]kopf.HandlerOption{"": nil, ", with a timeout": {kopf.CancellationTimeout(3 * time.Second)}} {
 				t.Run(how+", "+name+patience, func(t *testing.T) {
@@ -147,7 +146,7 @@ func TestLastChange_SurvivesFaults(t *testing.T) {
 	}
 }
 
-// The attempts to store the last change of a daemon end with its grace period and one error in the log.
+// The engine stops retrying the last change of a daemon when its grace period ends, and logs one error.
 func TestLastChange_FailsAfterTheGracePeriod(t *testing.T) {
 	const standard = 15 * time.Second
 	for _, how := range waysToStop {

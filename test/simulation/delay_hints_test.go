@@ -18,7 +18,7 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// A delay without a unit is logged once for each handler, for all kinds of handlers and any number of objects.
+// The engine logs a delay without a unit once per handler, for every kind of handler and any number of objects.
 func TestHints_DelayWithoutUnit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		config, scheme, users := newWorld(t)
@@ -35,7 +35,7 @@ func TestHints_DelayWithoutUnit(t *testing.T) {
 		}, funcr.Options{})
 		mgr, err := manager.New(config, manager.Options{Scheme: scheme, Metrics: server.Options{BindAddress: "0"}, Logger: logger})
 		must(t, err)
-		// hasty returns a temporary error with a delay of 5 nanoseconds a few times.
+		// hasty returns a few temporary errors with a delay of 5 nanoseconds.
 		hasty := func(_ context.Context, req *kopf.Request[widget]) error {
 			if req.Attempt.Number < 3 {
 				return kopf.Temporary(errors.New("not yet"), 5)

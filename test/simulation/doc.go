@@ -4,7 +4,6 @@
 //	go test ./test/simulation -simulations=5000     # more scenarios
 //	go test ./test/simulation -seed=17 -v           # one scenario, with its log
 //
-// The race detector makes simulations about seven times slower. With it, tests of many seeds run a part of them, and
-// tests with tens of thousands of writes, or with builds of their own, are skipped. "make test" runs the tests with and
-// without it.
+// The race detector makes simulations about seven times slower. With it, tests of many seeds run fewer seeds, and the
+// largest tests are skipped. "make test" runs the tests with and without the race detector.
 package simulation

@@ -14,7 +14,7 @@ import (
 
 // lifecycle records the handler calls and writes for one object. It pauses the operator at one of its writes.
 type lifecycle struct {
-	*two
+	*operatorPair
 	writes    int       // number of writes so far
 	at        int       // number of the write at which the operator is paused
 	fate      fate      // outcome of that write
@@ -25,8 +25,8 @@ type lifecycle struct {
 	attempts  map[string]int
 }
 
-// starts records the start of a handler. It fails the test if the operator is paused.
-func (l *lifecycle) starts(what string) {
+// recordStart records the start of a handler. It reports an error if the operator is paused.
+func (l *lifecycle) recordStart(what string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.attempts[what]++
@@ -35,12 +35,12 @@ func (l *lifecycle) starts(what string) {
 	}
 }
 
-// freezes pauses the operator for 20 seconds at the selected write. It returns the outcome of the write.
-func (l *lifecycle) freezes(string, string) fate {
+// pauseAtWrite pauses the operator for 20 seconds at the selected write and returns the outcome of the write.
+func (l *lifecycle) pauseAtWrite(string, string) fate {
 	if l.writes++; l.writes != l.at {
 		return passes
 	}
-	l.record(frozen)
+	l.record(pausingRecord)
 	l.mu.Lock()
 	l.since = time.Now()
 	l.mu.Unlock()
@@ -53,7 +53,7 @@ func (l *lifecycle) freezes(string, string) fate {
 	return l.fate
 }
 
-func (l *lifecycle) succeeds(what string) {
+func (l *lifecycle) recordSuccess(what string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.succeeded[what]++
@@ -61,13 +61,13 @@ func (l *lifecycle) succeeds(what string) {
 
 func (l *lifecycle) handler(what string, failures int) kopf.Handler[widget] {
 	return func(_ context.Context, req *kopf.Request[widget]) error {
-		l.starts(what)
+		l.recordStart(what)
 		wait(10 * time.Millisecond)
 		if req.Attempt.Number < failures {
 			return kopf.Temporary(errors.New("no luck"), time.Second)
 		}
 		req.Object.Status.Log = append(req.Object.Status.Log, what)
-		l.succeeds(what)
+		l.recordSuccess(what)
 		return nil
 	}
 }
@@ -83,14 +83,14 @@ func (l *lifecycle) widgets() *kopf.Resource[widget] {
 		OnUpdate("update", l.handler("update", 1)).
 		OnDelete("delete", l.handler("delete", 1)).
 		Timer("timer", 3*time.Second, func(_ context.Context, req *kopf.Request[widget]) error {
-			l.starts("timer")
+			l.recordStart("timer")
 			if time.Since(req.Object.CreationTimestamp.Time) < 30*time.Second { // later changes would disturb the count of daemons
 				req.Object.Annotations = map[string]string{"ticked": time.Now().String()}
 			}
 			return nil
 		}).
 		Daemon("daemon", func(ctx context.Context, _ *kopf.Request[widget]) error {
-			l.starts("daemon")
+			l.recordStart("daemon")
 			l.mu.Lock()
 			if l.running++; l.running > 1 {
 				l.t.Error("number of running daemons = 2, want 1")
@@ -111,22 +111,22 @@ func (l *lifecycle) daemons() int {
 }
 
 // PEER-50, PEER-51, PEER-53, PEER-54: an operator is paused at each of its writes, for each outcome of the write. No
-// handler starts during the pause, no handler is lost or called again, and background handlers start again once.
+// handler starts during the pause, no handler is lost or repeated, and background handlers restart once.
 func TestPauses_AtEachWrite(t *testing.T) {
 	pauses := 0
-	for fate, whose := range map[fate]string{passes: "which passes", fails: "which fails", isLost: "whose answer is lost"} {
+	for fate, whose := range map[fate]string{passes: "which passes", fails: "which fails", isLost: "whose response is lost"} {
 		for at, reached := 1, true; reached; at++ {
 			name := fmt.Sprintf("write %d, %s", at, whose)
 			l := &lifecycle{at: at, fate: fate, succeeded: map[string]int{}, attempts: map[string]int{}}
-			meet(t, func(s *two) *kopf.Resource[widget] {
-				l.two = s
-				s.link.set(l.freezes)
+			playTwoOperators(t, func(s *operatorPair) *kopf.Resource[widget] {
+				l.operatorPair = s
+				s.link.set(l.pauseAtWrite)
 				return l.widgets()
-			}, func(s *two) {
+			}, func(s *operatorPair) {
 				wait(time.Minute)
 				s.resize(2)
 				wait(time.Minute)
-				for range 120 { // a late pause may still be active
+				for range 120 { // the last pause may still be active
 					if l.daemons() == 1 {
 						break
 					}

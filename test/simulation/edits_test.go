@@ -72,7 +72,7 @@ func TestIdle_IsNotResetByTwoTimers(t *testing.T) {
 	var idle atomic.Int64
 	edit := func(label string) kopf.Handler[widget] {
 		return func(_ context.Context, req *kopf.Request[widget]) error {
-			wait(100 * time.Millisecond) // wait until both timers edit
+			wait(100 * time.Millisecond) // until both timers edit
 			if req.Object.Labels == nil {
 				req.Object.Labels = map[string]string{}
 			}
@@ -90,13 +90,13 @@ func TestIdle_IsNotResetByTwoTimers(t *testing.T) {
 	play(t, widgets, func(t *testing.T, _ *scene) {
 		wait(time.Minute)
 		if idle.Load() == 0 {
-			t.Error("calls of the idle timer = 0, want more")
+			t.Error("calls of the idle timer = 0, want at least 1")
 		}
 	})
 }
 
-// B-41: a change of a user counts also when the response to an edit was lost and the worker has seen the edit before
-// its retry.
+// B-41: a change by a user restarts a failed timer, even if the response to an own edit was lost and the worker has
+// seen the edit before the retry.
 func TestUserChanges_CountAfterALostResponse(t *testing.T) {
 	var failing atomic.Int64
 	loss := &losing{}
@@ -125,7 +125,7 @@ func TestUserChanges_CountAfterALostResponse(t *testing.T) {
 	})
 }
 
-// losing drops the response to one patch of labels.
+// losing is a transport that drops the response to one patch of labels.
 type losing struct {
 	http.RoundTripper
 	armed atomic.Bool
@@ -143,7 +143,7 @@ func (l *losing) RoundTrip(r *http.Request) (*http.Response, error) {
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	response, err := l.RoundTripper.RoundTrip(r)
 	if err == nil && bytes.Contains(body, []byte(`"mine"`)) && !bytes.Contains(body, []byte("last-handled")) && l.armed.CompareAndSwap(true, false) && l.lost.CompareAndSwap(0, 1) {
-		return nil, errors.New("the answer is lost")
+		return nil, errors.New("simulated loss of a response")
 	}
 	return response, err
 }

@@ -25,7 +25,8 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// A mailbox receives all Events of both APIs, and counts the writes. It passes other requests to the server.
+// mailbox is a transport that receives all Events of both APIs and counts the writes. It passes other requests to the
+// server.
 type mailbox struct {
 	next http.RoundTripper
 
@@ -35,7 +36,7 @@ type mailbox struct {
 	last   []byte            // last Event in its JSON form
 }
 
-// A note is the content of an Event.
+// note is the content of an Event.
 type note struct {
 	Reason string `json:"reason"`
 	Action string `json:"action"`
@@ -75,17 +76,17 @@ func (m *mailbox) RoundTrip(request *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// intercept adds a mailbox before the server.
+// intercept installs a mailbox in front of the server.
 func intercept(config *rest.Config) *mailbox {
 	box := &mailbox{next: config.Transport, writes: map[string]int{}, posted: map[string][]note{}}
 	config.Transport, config.ContentType = box, "application/json"
 	return box
 }
 
-// POST-08: one handler fails ten thousand times within an hour, another fails permanently, and a third recovers in the
-// end. Only two Events are posted.
+// POST-08: one handler fails ten thousand times within an hour, another fails permanently, and a third one finally
+// succeeds. The recorder posts only two Events.
 func TestEvents_OfManyFailuresAreFew(t *testing.T) {
-	if testing.Short() || raced {
+	if testing.Short() || raceEnabled {
 		t.Skip("writes twenty thousand times: runs without the race detector")
 	}
 	const failures, hour = 10_000, time.Hour
@@ -119,11 +120,11 @@ func TestEvents_OfManyFailuresAreFew(t *testing.T) {
 	})
 }
 
-// POST-08: a handler fails ten thousand times within an hour, with one or two Events each time. At most 60 writes are
-// for its object, and the metric counts the others. Permanent failures meanwhile, and Events of another object, are
-// posted.
+// POST-08: a handler fails ten thousand times within an hour, with one or two Events each time. The recorder writes at
+// most 60 Events for its object, and a metric counts the others. The recorder still posts permanent failures and Events
+// of other objects.
 func TestEvents_OfANoisyObjectAreLimited(t *testing.T) {
-	if testing.Short() || raced {
+	if testing.Short() || raceEnabled {
 		t.Skip("writes tens of thousands of times: runs without the race detector")
 	}
 	const failures, most, hour = 10_000, 60, time.Hour
@@ -134,7 +135,7 @@ func TestEvents_OfANoisyObjectAreLimited(t *testing.T) {
 	for name, test := range map[string]struct {
 		option kopf.Option
 		of     func(name string, shouts handler) *kopf.Resource[widget]
-		differ bool // the notes of the Events; otherwise the recorder combines them, with the first note
+		differ bool // each Event has another note; otherwise the recorder combines the Events
 	}{
 		"Eventf in every attempt, and each step": {steps, func(name string, shouts handler) *kopf.Resource[widget] {
 			return widgets(&v1.Widget{}, kopf.WithName(name)).OnCreate("shouts", shouts, pause)
@@ -201,7 +202,7 @@ func TestEvents_OfANoisyObjectAreLimited(t *testing.T) {
 				}
 				late := func(one note) bool { return one.Note == "at last" }
 				if !slices.ContainsFunc(noisy, failed) {
-					t.Errorf("no Event reports the permanent failure")
+					t.Errorf("Events about the permanent failure = 0, want at least 1")
 				}
 				if !slices.ContainsFunc(quiet, failed) || !slices.ContainsFunc(quiet, late) {
 					t.Errorf("Events about the quiet object = %v, want both failures", quiet)

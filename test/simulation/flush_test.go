@@ -16,10 +16,10 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// A Flush does not overwrite changes of other clients.
+// A Flush of a daemon keeps the conditions of other clients.
 func TestFlush_KeepsConditionsOfOthersInDaemons(t *testing.T) {
 	widgets := kopf.For(&v1.Widget{}).Timer("t", time.Hour, func(ctx context.Context, req *kopf.Request[widget]) error {
-		wait(2 * time.Second) // the other client writes
+		wait(2 * time.Second) // the other client writes meanwhile
 		req.Conditions().True("Mine", "Begun", "")
 		if err := req.Flush(ctx); err != nil {
 			return err
@@ -37,7 +37,7 @@ func TestFlush_KeepsConditionsOfOthersInDaemons(t *testing.T) {
 	})
 }
 
-// A Flush in a handler does not overwrite changes of other clients either.
+// A Flush of a cause handler keeps the conditions of other clients.
 func TestFlush_KeepsConditionsOfOthersInHandlers(t *testing.T) {
 	widgets := kopf.For(&v1.Widget{}).OnCreate("c", func(ctx context.Context, req *kopf.Request[widget]) error {
 		wait(2 * time.Second)
@@ -57,7 +57,7 @@ func TestFlush_KeepsConditionsOfOthersInHandlers(t *testing.T) {
 	})
 }
 
-// A Flush does not overwrite earlier edits of lists.
+// A Flush keeps the elements that other clients have added to a list.
 func TestFlush_KeepsListsOfOthers(t *testing.T) {
 	widgets := kopf.For(&v1.Widget{}).Timer("t", time.Hour, func(ctx context.Context, req *kopf.Request[widget]) error {
 		wait(2 * time.Second)
@@ -78,7 +78,7 @@ func TestFlush_KeepsListsOfOthers(t *testing.T) {
 	})
 }
 
-// A value that is reverted after a Flush is written again.
+// If a handler reverts a value after a Flush, the engine writes the reverted value.
 func TestFlush_WritesRevertedValues(t *testing.T) {
 	for name, widgets := range map[string]*kopf.Resource[widget]{
 		"timer":   kopf.For(&v1.Widget{}).Timer("t", time.Hour, thereAndBack),
@@ -107,7 +107,7 @@ func thereAndBack(ctx context.Context, req *kopf.Request[widget]) error {
 	return nil
 }
 
-// A reconcile handler is not called again because of its own Flush.
+// A reconcile handler's own Flush does not call the handler again.
 func TestFlush_DoesNotCallReconcileHandlersAgain(t *testing.T) {
 	var calls atomic.Int64
 	widgets := kopf.For(&v1.Widget{}).OnReconcile("l", func(ctx context.Context, req *kopf.Request[widget]) error {
@@ -127,7 +127,7 @@ func TestFlush_DoesNotCallReconcileHandlersAgain(t *testing.T) {
 	})
 }
 
-// B-13: a change of a watched field of the status is one update, with or without a Flush.
+// B-13: a change of a watched status field causes one update, with or without a Flush.
 func TestFlush_WatchedFieldIsOneUpdate(t *testing.T) {
 	for name, flush := range map[string]bool{"at the end": false, "flushed": true} {
 		for kind, add := range map[string]func(*kopf.Resource[widget], kopf.Handler[widget]){
@@ -163,7 +163,7 @@ func TestFlush_WatchedFieldIsOneUpdate(t *testing.T) {
 	}
 }
 
-// Abandoned daemons cannot flush after the operator has ended.
+// A Flush of an abandoned daemon returns an error after the operator has ended.
 func TestFlush_FailsAfterTheOperatorEnded(t *testing.T) {
 	flushed := make(chan error, 1)
 	ended := make(chan struct{})
@@ -189,7 +189,7 @@ func TestFlush_FailsAfterTheOperatorEnded(t *testing.T) {
 	})
 }
 
-// A condition that a handler sets after a Flush is not lost to the condition of its progress.
+// The progress condition of a handler keeps conditions that the handler sets after a Flush.
 func TestFlush_KeepsLaterConditions(t *testing.T) {
 	widgets := kopf.For(&v1.Widget{}, kopf.WithConditions("Ready", "Created", "Filled")).
 		OnCreate("create", func(_ context.Context, req *kopf.Request[widget]) error {
@@ -217,7 +217,8 @@ func TestFlush_KeepsLaterConditions(t *testing.T) {
 	})
 }
 
-// The status that a handler flushes replaces what earlier handlers of the same reconcile have put into the same fields.
+// The flushed status of a handler replaces the changes that earlier handlers made to the same fields in the same
+// reconcile.
 func TestFlush_ReplacesChangesOfEarlierHandlers(t *testing.T) {
 	created := func(_ context.Context, req *kopf.Request[widget]) error {
 		req.Object.Status.Phase = "Created"
@@ -247,7 +248,7 @@ func TestFlush_ReplacesChangesOfEarlierHandlers(t *testing.T) {
 					t.Errorf("phase = %q, want Pending", got.Status.Phase)
 				}
 				if log := got.Status.Log; len(log) < 2 || log[0] != "created" || log[1] != "pending" {
-					t.Errorf("log = %q, want created and pending first", log)
+					t.Errorf("log = %q, want created and pending as the first entries", log)
 				}
 				if conditions := conditionsOf(got); !slices.Equal(conditions, []string{"Ready=False", "Stored=True"}) {
 					t.Errorf("conditions = %v, want Ready=False and Stored=True", conditions)
@@ -264,7 +265,7 @@ func withSub(parent, sub kopf.Handler[widget]) kopf.Handler[widget] {
 	}
 }
 
-// A change that another client makes after a Flush is not replaced by what an earlier handler has put into the same field.
+// A change that another client makes after a Flush is not replaced by an earlier handler's change of the same field.
 func TestFlush_KeepsLaterChangesOfOtherClients(t *testing.T) {
 	created := func(_ context.Context, req *kopf.Request[widget]) error {
 		req.Object.Status.Phase = "Created"
@@ -273,7 +274,7 @@ func TestFlush_KeepsLaterChangesOfOtherClients(t *testing.T) {
 	}
 	pending := func(ctx context.Context, req *kopf.Request[widget]) error {
 		if req.Object.Status.Phase != "Created" {
-			return nil // a reconcile handler is called again for the change of the other client
+			return nil // the other client's change calls reconcile handlers again
 		}
 		req.Object.Status.Phase = "Pending"
 		req.Conditions().False("Ready", "Pending", "")
@@ -298,7 +299,7 @@ func TestFlush_KeepsLaterChangesOfOtherClients(t *testing.T) {
 	}
 }
 
-// A Flush that finds its values stored already sends nothing, and still replaces the changes of earlier handlers.
+// A Flush whose values are already stored sends no request. Its values still replace the changes of earlier handlers.
 func TestFlush_OfStoredValuesReplacesChangesOfEarlierHandlers(t *testing.T) {
 	for name, test := range map[string]struct{ last, theirs, want string }{
 		"and the handler changes them once more": {"Created", "", "Created"},

@@ -22,12 +22,12 @@ const (
 	hanging = crowd / 100
 )
 
-// B-05: 1 % of the objects block their workers. The throughput of the others falls by less than a tenth.
+// B-05: if 1 % of the objects block their workers, the throughput of the other objects falls by less than 10 %.
 func TestHangingObjects_DoNotSlowDownOthers(t *testing.T) {
 	without, with := handleCrowd(t, 0), handleCrowd(t, hanging)
-	t.Logf("all others are handled after %s; after %s if %d of %d objects hang", without, with, hanging, crowd)
+	t.Logf("time for all other objects = %s, and %s if %d of %d objects hang", without, with, hanging, crowd)
 	if without <= 0 || with.Seconds()/(crowd-hanging) > 1.1*without.Seconds()/crowd {
-		t.Errorf("%d of %d objects hang: the others took %s, and without them %s", hanging, crowd, with, without)
+		t.Errorf("%d of %d objects hang: time for the other objects = %s, without hanging objects %s", hanging, crowd, with, without)
 	}
 }
 

@@ -25,8 +25,7 @@ var kindsOfHandlers = map[string]func(kopf.Handler[widget]) *kopf.Resource[widge
 	},
 }
 
-// A handler that changes the identity of req.Object fails permanently, with an error that names the field and the
-// solution.
+// A handler that changes the identity of req.Object fails permanently. The error names the field and the solution.
 func TestIdentity_MustNotBeChanged(t *testing.T) {
 	for change, test := range map[string]struct {
 		do   func(ctx context.Context, req *kopf.Request[widget]) error
@@ -52,7 +51,7 @@ func TestIdentity_MustNotBeChanged(t *testing.T) {
 			req.Object.APIVersion = "other/v1"
 			return nil
 		}, `apiVersion must not be changed from "e2e.example.com/v1" to "other/v1"`},
-		"the pointer, to a new object": {func(_ context.Context, req *kopf.Request[widget]) error {
+		"the pointer, to a new object without a name": {func(_ context.Context, req *kopf.Request[widget]) error {
 			req.Object = &v1.Widget{Spec: v1.WidgetSpec{Size: 7}}
 			return nil
 		}, `metadata.name must not be changed from "one" to ""`},
@@ -88,7 +87,7 @@ func TestIdentity_MustNotBeChanged(t *testing.T) {
 						return nil
 					}
 					if calls.Add(1) > 1 && req.Reason != kopf.ReasonReconcile {
-						t.Error("the handler was called again after a permanent error")
+						t.Error("handler calls = 2, want 1: the error is permanent")
 					}
 					req.Object.Spec.Size = 5
 					return test.do(ctx, req)
@@ -111,7 +110,7 @@ func TestIdentity_MustNotBeChanged(t *testing.T) {
 	}
 }
 
-// A handler may read the object with a client into req.Object, and replace the pointer by another copy of the same object.
+// A handler may read the object into req.Object, and may replace the pointer with another copy of the same object.
 func TestIdentity_AllowsOtherCopiesOfTheObject(t *testing.T) {
 	for change, do := range map[string]func(ctx context.Context, req *kopf.Request[widget]) error{
 		"a read into the object": func(ctx context.Context, req *kopf.Request[widget]) error {
@@ -127,7 +126,7 @@ func TestIdentity_AllowsOtherCopiesOfTheObject(t *testing.T) {
 			req.Object = read
 			return err
 		},
-		"the newest state": func(_ context.Context, req *kopf.Request[widget]) error {
+		"the latest state": func(_ context.Context, req *kopf.Request[widget]) error {
 			req.Object = req.Latest()
 			return nil
 		},
@@ -150,7 +149,7 @@ func TestIdentity_AllowsOtherCopiesOfTheObject(t *testing.T) {
 	}
 }
 
-// Conditions are set on the copy that req.Object points to.
+// Conditions are set on the object that req.Object points to.
 func TestIdentity_ConditionsFollowThePointer(t *testing.T) {
 	widgets := kopf.For(&v1.Widget{}).OnCreate("x", func(_ context.Context, req *kopf.Request[widget]) error {
 		req.Conditions().True("First", "Done", "")

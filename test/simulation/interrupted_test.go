@@ -47,7 +47,7 @@ func TestCancelOnDelete_OfDeletedObjects(t *testing.T) {
 	})
 }
 
-// PEER-53: a handler that the changes during a pause have filtered out does not start at the end of the pause.
+// PEER-53: if a change during a pause makes an object unmatched, the engine does not call its handler after the pause.
 func TestPauses_EndWithFilters(t *testing.T) {
 	var bad, calls atomic.Int64
 	widgets := kopf.For(&v1.Widget{}).Timer("t", 10*time.Second, func(_ context.Context, req *kopf.Request[widget]) error {
@@ -84,9 +84,9 @@ func TestPauses_EndWithFilters(t *testing.T) {
 		}
 		freeze(`{"status":{"other":null}}`)
 		if bad.Load() != 0 {
-			t.Errorf("timer calls for an object that does not match = %d, want 0", bad.Load())
+			t.Errorf("timer calls for an unmatched object = %d, want 0", bad.Load())
 		}
-	}, kopf.WithPeering(peering.Options{Namespaces: []string{namespace}, Identity: "one"})) // prevents a DNS request, which a bubble of virtual time does not allow
+	}, kopf.WithPeering(peering.Options{Namespaces: []string{namespace}, Identity: "one"})) // a configured peering needs no DNS request, which virtual time does not allow
 }
 
 func fixedMapper() meta.RESTMapper {
@@ -95,7 +95,7 @@ func fixedMapper() meta.RESTMapper {
 	return m
 }
 
-// muxed returns a server with peerings and widgets.
+// muxed serves peerings and widgets.
 type muxed struct {
 	widgets http.RoundTripper
 	peers   *apiserver.Server

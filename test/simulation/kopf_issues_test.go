@@ -19,13 +19,13 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// Bug reports of kopf users: handlers that miss the last change, because it was made while the others were running.
-// Both tests use kopf's own lifecycle: one handler in each reconcile.
+// The tests reproduce bug reports of kopf users: handlers miss a change that was made while other handlers were
+// running. Both tests use kopf's own lifecycle, which calls one handler in each reconcile.
 
 type request = kopf.Request[*v1.Widget]
 
-// stage runs an operator with some handlers in virtual time, lets a function change a new widget, and waits until the
-// operator is quiet. Handlers of one object run one after another, so their recordings need no lock.
+// stage runs an operator in virtual time, lets play change a new widget, and waits until the operator is quiet. The
+// handlers of one object run sequentially, so the test needs no lock for their results.
 func stage(t *testing.T, widgets *kopf.Resource[*v1.Widget], play func(ctx context.Context, users client.Client, obj *v1.Widget)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -63,8 +63,8 @@ func patch(ctx context.Context, t *testing.T, c client.Client, obj *v1.Widget, t
 	must(t, c.Patch(ctx, obj.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(text))))
 }
 
-// nolar/kopf#1178: a handler drives a state machine by writing the next state; another one handles annotations. When a
-// user annotates the object meanwhile, kopf misses a state. (B-01)
+// nolar/kopf#1178: one handler implements a state machine by writing the next state, and another one handles
+// annotations. If a user annotates the object meanwhile, kopf misses a state. (B-01)
 func TestIssue1178(t *testing.T) {
 	var states, notes []string
 	next := map[string]string{"A": "B", "B": "C", "C": "D"}
@@ -101,8 +101,8 @@ func TestIssue1178(t *testing.T) {
 	}
 }
 
-// zalando-incubator/kopf#279: five handlers, and two edits in quick succession. In kopf, some of the five receive only
-// the first one. In the second case one of them fails at first. (B-01)
+// zalando-incubator/kopf#279: there are five handlers and two quick edits. In kopf, some handlers receive only the
+// first edit. In the second case, one handler fails at first. (B-01)
 func TestIssue279(t *testing.T) {
 	for name, failing := range map[string]string{"quick edits": "", "a retry": "h1"} {
 		t.Run(name, func(t *testing.T) {

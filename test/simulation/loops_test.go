@@ -18,9 +18,9 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-const maxLoops = 10 // a handler that calls itself stops after this number
+const maxLoops = 10 // a handler that triggers itself stops after this number of calls
 
-// loopsOf runs an operator on two widgets, which users edit meanwhile, and returns the log lines about handlers that
+// loopsOf runs an operator on two widgets while users edit the widgets. It returns the log lines about handlers that
 // call themselves.
 func loopsOf(t *testing.T, users func(t *testing.T, c client.Client, obj widget), widgets func() *kopf.Resource[widget]) (lines []string) {
 	t.Helper()
@@ -58,7 +58,7 @@ var edited = func(t *testing.T, c client.Client, obj widget) {
 	patch(t.Context(), t, c, obj, `{"metadata":{"labels":{"edited":"yes"}}}`)
 }
 
-// A handler that changes its object with a client in each call is logged once for each object.
+// The engine logs a handler that triggers itself with a client once for each object.
 func TestHandlersThatCallThemselves_AreLogged(t *testing.T) {
 	grow := func(w widget) bool {
 		w.Spec.Size++
@@ -124,7 +124,7 @@ func TestHandlersThatCallThemselves_AreLogged(t *testing.T) {
 	}
 }
 
-// The same by a watched field of the status.
+// A handler can also trigger itself with a watched status field.
 func TestHandlersThatCallThemselves_Status(t *testing.T) {
 	lines := loopsOf(t, edited, func() *kopf.Resource[widget] {
 		next := func(ctx context.Context, req *kopf.Request[widget]) error {
@@ -141,8 +141,7 @@ func TestHandlersThatCallThemselves_Status(t *testing.T) {
 	}
 }
 
-// Quick edits of users, also during a handler, and handlers that write the same value each time are not reported as
-// loops.
+// The engine does not report quick edits by users, or handlers that always write the same value, as loops.
 func TestHandlersThatCallThemselves_NoFalseAlarms(t *testing.T) {
 	quickly := func(t *testing.T, c client.Client, obj widget) {
 		t.Helper()
@@ -170,7 +169,7 @@ func TestHandlersThatCallThemselves_NoFalseAlarms(t *testing.T) {
 			painted(&live)
 			return client.IgnoreNotFound(req.Client.Update(ctx, &live))
 		},
-		"what users have changed is written back": func(ctx context.Context, req *kopf.Request[widget]) error {
+		"a handler that writes the old value back": func(ctx context.Context, req *kopf.Request[widget]) error {
 			seen := req.Object.Spec.Size
 			wait(100 * time.Millisecond)
 			return req.Client.Patch(ctx, req.Object.DeepCopy(), rawPatch(fmt.Sprintf(`{"metadata":{"annotations":{"example.com/seen":"%d"}}}`, seen)))

@@ -20,7 +20,7 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// lossyLink fails the first patch that contains a text, before or after the server has handled it. Then it calls a
+// lossy is a transport that fails the first patch with a text, before or after the server handles it. It then calls a
 // function.
 type lossy struct {
 	next   http.RoundTripper
@@ -41,7 +41,7 @@ func (l *lossy) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
-	if !l.takes(string(body)) {
+	if !l.matches(string(body)) {
 		return l.next.RoundTrip(r)
 	}
 	if l.commit {
@@ -55,10 +55,10 @@ func (l *lossy) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 	}
 	l.then()
-	return nil, errors.New("the connection is cut, says the test")
+	return nil, errors.New("simulated connection failure")
 }
 
-func (l *lossy) takes(body string) bool {
+func (l *lossy) matches(body string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !strings.Contains(body, l.text) {
@@ -72,8 +72,9 @@ func (l *lossy) takes(body string) bool {
 	return taken
 }
 
-// lose runs an operator whose first patch with a text has no response. The patches of a user follow immediately.
-func lose(t *testing.T, link *lossy, widgets *kopf.Resource[widget], edit func(t *testing.T, s *scene), check func(t *testing.T, s *scene)) {
+// playLossy runs an operator whose first patch with the text has no response. A user patches the object immediately
+// afterwards.
+func playLossy(t *testing.T, link *lossy, widgets *kopf.Resource[widget], edit func(t *testing.T, s *scene), check func(t *testing.T, s *scene)) {
 	t.Helper()
 	over := func(config *rest.Config) {
 		config.Wrap(func(next http.RoundTripper) http.RoundTripper { link.next = &strict{next: next}; return link })
@@ -94,7 +95,7 @@ func lose(t *testing.T, link *lossy, widgets *kopf.Resource[widget], edit func(t
 	})
 }
 
-// An updateLog records the colors of updates.
+// updateLog records the colors of updates.
 type updateLog struct {
 	mu   sync.Mutex
 	seen []string
@@ -113,8 +114,8 @@ func (l *updateLog) all() []string {
 	return slices.Clone(l.seen)
 }
 
-// A field that a user changes while the outcome of a write is unknown keeps the value of the user. The change of the
-// user is an update with the correct old value.
+// If a user changes a field while the outcome of a write is unknown, the field keeps the user's value. The user's
+// change causes an update with the correct old value.
 func TestLostResponse_KeepsConcurrentChangesOfFields(t *testing.T) {
 	paint := func(_ context.Context, req *kopf.Request[widget]) error {
 		if req.Object.Spec.Color == "before" {
@@ -137,7 +138,7 @@ func TestLostResponse_KeepsConcurrentChangesOfFields(t *testing.T) {
 	}
 	reject := func(_ context.Context, req *kopf.Request[widget]) error {
 		req.Object.Spec.Size = tooMuch
-		return kopf.Permanent(errors.New("no luck"))
+		return kopf.Permanent(errors.New("simulated failure"))
 	}
 	const either = "before to user or operator to user" // the worker may see the change of the background handler before the user changes it
 	const late = 5 * time.Second
@@ -197,7 +198,7 @@ func TestLostResponse_KeepsConcurrentChangesOfFields(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			log := &updateLog{}
 			link := &lossy{text: `"color":"operator"`, commit: test.commit, skip: test.skip}
-			lose(t, link, test.widgets().OnUpdate("log", log.handler), func(t *testing.T, s *scene) {
+			playLossy(t, link, test.widgets().OnUpdate("log", log.handler), func(t *testing.T, s *scene) {
 				t.Helper()
 				s.patch(t, `{"spec":{"color":"user"}}`)
 			}, func(t *testing.T, s *scene) {
@@ -213,7 +214,7 @@ func TestLostResponse_KeepsConcurrentChangesOfFields(t *testing.T) {
 	}
 }
 
-// Fields that the user has not changed are written after a lost response.
+// After a lost response, the engine writes the fields that the user has not changed.
 func TestLostResponse_WritesUnchangedFields(t *testing.T) {
 	both := func(_ context.Context, req *kopf.Request[widget]) error {
 		if req.Object.Spec.Size == 1 {
@@ -227,7 +228,7 @@ func TestLostResponse_WritesUnchangedFields(t *testing.T) {
 	} {
 		for _, commit := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, committed: %t", name, commit), func(t *testing.T) {
-				lose(t, &lossy{text: `"color":"operator"`, commit: commit}, widgets, func(t *testing.T, s *scene) {
+				playLossy(t, &lossy{text: `"color":"operator"`, commit: commit}, widgets, func(t *testing.T, s *scene) {
 					t.Helper()
 					s.patch(t, `{"spec":{"color":"user"},"metadata":{"labels":{"by":"user"}}}`)
 				}, func(t *testing.T, s *scene) {
@@ -241,7 +242,7 @@ func TestLostResponse_WritesUnchangedFields(t *testing.T) {
 	}
 }
 
-// The same holds for the request to the status, and for a change that is written alone after another one was rejected.
+// A lost response to a status request, or to a change written alone after a rejection, also keeps the user's value.
 func TestLostResponse_KeepsConcurrentChangesOfTheStatus(t *testing.T) {
 	report := func(_ context.Context, req *kopf.Request[widget]) error {
 		if req.Object.Status.Phase == "" {
@@ -256,7 +257,7 @@ func TestLostResponse_KeepsConcurrentChangesOfTheStatus(t *testing.T) {
 	} {
 		for _, commit := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, committed: %t", name, commit), func(t *testing.T) {
-				lose(t, &lossy{text: `"phase":"Operator"`, commit: commit}, widgets, func(t *testing.T, s *scene) {
+				playLossy(t, &lossy{text: `"phase":"Operator"`, commit: commit}, widgets, func(t *testing.T, s *scene) {
 					t.Helper()
 					s.patchStatus(t, `{"status":{"phase":"User"}}`)
 				}, func(t *testing.T, s *scene) {
@@ -269,7 +270,7 @@ func TestLostResponse_KeepsConcurrentChangesOfTheStatus(t *testing.T) {
 	}
 }
 
-// The event of a write whose response was lost does not call a reconcile handler again; the change of a user does.
+// After a lost response, the event of the write does not call a reconcile handler again. The user's change does.
 func TestLostResponse_CallsReconcileHandlersOnlyForChangesOfOthers(t *testing.T) {
 	for name, test := range map[string]struct {
 		text, edit string
@@ -287,7 +288,7 @@ func TestLostResponse_CallsReconcileHandlersOnlyForChangesOfOthers(t *testing.T)
 				req.Object.Spec.Color, req.Object.Status.Phase = "operator", "Operator"
 				return nil
 			})
-			lose(t, &lossy{text: test.text, commit: true}, widgets, func(t *testing.T, s *scene) {
+			playLossy(t, &lossy{text: test.text, commit: true}, widgets, func(t *testing.T, s *scene) {
 				t.Helper()
 				s.patch(t, test.edit)
 			}, func(t *testing.T, _ *scene) {

@@ -2,4 +2,4 @@
 
 package simulation
 
-const raced = false
+const raceEnabled = false

@@ -17,7 +17,7 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// An outage fails all patches of the object "one" while it lasts, and records their times.
+// outage is a transport that fails all patches of the object "one" during an outage and records their times.
 type outage struct {
 	next  http.RoundTripper
 	lasts atomic.Bool
@@ -37,7 +37,7 @@ func (o *outage) RoundTrip(r *http.Request) (*http.Response, error) {
 	o.tries = append(o.tries, time.Now())
 	o.mu.Unlock()
 	if o.lasts.Load() {
-		return nil, errors.New("the line is dead, says the test")
+		return nil, errors.New("simulated outage")
 	}
 	return o.next.RoundTrip(r)
 }
@@ -49,7 +49,7 @@ func (o *outage) count() int {
 	return len(o.tries)
 }
 
-// gaps returns the times between the patches since the last call.
+// gaps returns the intervals between the patches since the last call.
 func (o *outage) gaps() (all []time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -60,9 +60,9 @@ func (o *outage) gaps() (all []time.Duration) {
 	return all
 }
 
-// A failed write is retried with delays that double up to two minutes, without a new event, and blocks no other object.
-// After a success, the next fault starts with short delays again (B-05; THR-01, THR-02, THR-03, THR-05, THR-06,
-// PIPE-04, SE-16).
+// The engine retries a failed write with delays that double up to two minutes. It needs no new event and blocks no
+// other object. After a success, the next outage starts with a short delay (B-05; THR-01, THR-02, THR-03, THR-05,
+// THR-06, PIPE-04, SE-16).
 func TestFailedWrites_HaveTheirOwnBackoff(t *testing.T) {
 	var calls, others atomic.Int64
 	var line outage
@@ -84,7 +84,7 @@ func TestFailedWrites_HaveTheirOwnBackoff(t *testing.T) {
 			line.lasts.Store(true)
 			s.patch(t, change)
 			wait(10 * time.Minute)
-			makeWidget(t, s.users, fmt.Sprint("other", size)) // the only worker is free for it
+			makeWidget(t, s.users, fmt.Sprint("other", size)) // the only worker must be free for this object
 			wait(time.Second)
 			if n := others.Load(); n != int64(size+1) {
 				t.Errorf("THR-03: other handled objects = %d, want %d", n, size+1)
@@ -114,8 +114,8 @@ func TestFailedWrites_HaveTheirOwnBackoff(t *testing.T) {
 	})
 }
 
-// A delay of an hour causes no writes: there are no intermediate touches, and an empty patch, for which the server
-// sends no event, does not lose the delay (DLY-05, DLY-07, SE-09, SE-50).
+// A delay of one hour causes no writes. An empty patch causes no event and does not change the delay (DLY-05, DLY-07,
+// SE-09, SE-50).
 func TestLongDelays_CauseNoWrites(t *testing.T) {
 	var line outage
 	var calls []time.Time

@@ -26,8 +26,8 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// two contains two operators of one widget. The writes of the lower one before a pause have failed.
-type two struct {
+// operatorPair consists of two operators for one widget. The writes of the operator with the lower priority fail before a pause.
+type operatorPair struct {
 	t       *testing.T
 	config  *rest.Config
 	scheme  *runtime.Scheme
@@ -41,7 +41,7 @@ type two struct {
 	calls []string // handler and size of each call
 }
 
-// A fate is the outcome of a write.
+// fate is the outcome of a write.
 type fate int
 
 const (
@@ -50,7 +50,7 @@ const (
 	isLost // the write succeeds, but its response is lost
 )
 
-// A broken link decides the fate of patches of widgets, and records the successful ones.
+// broken is a transport that decides the fate of widget patches and records the successful patches.
 type broken struct {
 	http.RoundTripper
 	mu     sync.Mutex
@@ -74,12 +74,12 @@ func (b *broken) RoundTrip(r *http.Request) (*http.Response, error) {
 		fate = b.decide(r.URL.Path, string(body))
 	}
 	if fate == fails {
-		return nil, errors.New("the link is cut")
+		return nil, errors.New("simulated connection failure")
 	}
 	b.passed = append(b.passed, string(body))
 	answer, err := b.RoundTripper.RoundTrip(r)
 	if fate == isLost && err == nil {
-		return nil, errors.Join(errors.New("the answer is lost"), answer.Body.Close())
+		return nil, errors.Join(errors.New("simulated loss of a response"), answer.Body.Close())
 	}
 	return answer, err
 }
@@ -106,12 +106,12 @@ func (b *broken) all() []string {
 	return slices.Clone(b.passed)
 }
 
-// meet runs the lower one of two operators, and then the steps of the test.
-func meet(t *testing.T, low func(*two) *kopf.Resource[widget], act func(*two)) {
+// playTwoOperators runs the operator with the lower priority and then the steps of the test.
+func playTwoOperators(t *testing.T, low func(*operatorPair) *kopf.Resource[widget], act func(*operatorPair)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		config, scheme, users := newWorld(t)
-		s := &two{t: t, config: withPeerings(config), scheme: scheme, users: users, server: config.Transport, meeting: &unstructured.Unstructured{}}
+		s := &operatorPair{t: t, config: withPeerings(config), scheme: scheme, users: users, server: config.Transport, meeting: &unstructured.Unstructured{}}
 		s.meeting.SetGroupVersionKind(schema.GroupVersionKind{Group: peeringv1.Group, Version: peeringv1.Version, Kind: "KopfPeering"})
 		s.meeting.SetNamespace(namespace)
 		s.meeting.SetName("default")
@@ -122,14 +122,14 @@ func meet(t *testing.T, low func(*two) *kopf.Resource[widget], act func(*two)) {
 		s.link = &broken{RoundTripper: s.config.Transport}
 		own := rest.CopyConfig(s.config)
 		own.Transport = s.link
-		end := s.begin(own, "low", 0, low(s))
+		end := s.startOperator(own, "low", 0, low(s))
 		wait(5 * time.Second)
 		act(s)
 		end()
 	})
 }
 
-func (s *two) begin(config *rest.Config, identity string, priority int, widgets *kopf.Resource[widget]) (end func()) {
+func (s *operatorPair) startOperator(config *rest.Config, identity string, priority int, widgets *kopf.Resource[widget]) (end func()) {
 	ctx, stop := context.WithCancel(s.t.Context())
 	ended := make(chan struct{})
 	go func() {
@@ -141,20 +141,20 @@ func (s *two) begin(config *rest.Config, identity string, priority int, widgets 
 	return func() { stop(); <-ended; synctest.Wait() }
 }
 
-func (s *two) called(who string, size int) {
+func (s *operatorPair) called(who string, size int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.calls = append(s.calls, fmt.Sprintf("%s %d", who, size))
 }
 
-func (s *two) all() []string {
+func (s *operatorPair) all() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.calls)
 }
 
-// says returns a handler that writes its operator and the handled size into the status.
-func (s *two) says(who string) kopf.Handler[widget] {
+// phaseHandler returns a handler that writes the name of its operator and the handled size into the status.
+func (s *operatorPair) phaseHandler(who string) kopf.Handler[widget] {
 	return func(_ context.Context, req *kopf.Request[widget]) error {
 		s.called(who, req.Object.Spec.Size)
 		req.Object.Status.Phase = fmt.Sprintf("%s %d", who, req.Object.Spec.Size)
@@ -162,32 +162,32 @@ func (s *two) says(who string) kopf.Handler[widget] {
 	}
 }
 
-func (s *two) resize(size int) {
+func (s *operatorPair) resize(size int) {
 	patch(s.t.Context(), s.t, s.users, s.obj, fmt.Sprintf(`{"spec":{"size":%d}}`, size))
 	wait(5 * time.Second)
 }
 
-func (s *two) now() widget {
+func (s *operatorPair) now() widget {
 	obj := s.obj.DeepCopy()
 	must(s.t, s.users.Get(s.t.Context(), client.ObjectKeyFromObject(obj), obj))
 	return obj
 }
 
-// freeze writes the record of a user, and waits until the operator has seen it.
-func (s *two) freeze(status string) {
+// setPeerRecord writes a peering record as a user and waits until the operator has received it.
+func (s *operatorPair) setPeerRecord(status string) {
 	s.record(status)
 	wait(5 * time.Second)
 }
 
-func (s *two) record(status string) {
+func (s *operatorPair) record(status string) {
 	other, err := client.New(s.config, client.Options{Scheme: s.scheme})
 	must(s.t, err)
 	must(s.t, other.Patch(s.t.Context(), s.meeting.DeepCopy(), rawPatch(fmt.Sprintf(`{"status":{"ann":%s}}`, status))))
 }
 
-const frozen = `{"priority":100,"lifetime":6000}`
+const pausingRecord = `{"priority":100,"lifetime":6000}`
 
-func (s *two) expect(phase string, calls ...string) {
+func (s *operatorPair) expect(phase string, calls ...string) {
 	s.t.Helper()
 	if got := s.now().Status.Phase; got != phase {
 		s.t.Errorf("phase = %q, want %q", got, phase)
@@ -197,21 +197,21 @@ func (s *two) expect(phase string, calls ...string) {
 	}
 }
 
-func onUpdates(s *two, who string) *kopf.Resource[widget] {
-	return kopf.For(&v1.Widget{}).OnUpdate("update", s.says(who))
+func onUpdates(s *operatorPair, who string) *kopf.Resource[widget] {
+	return kopf.For(&v1.Widget{}).OnUpdate("update", s.phaseHandler(who))
 }
 
-func lowUpdates(s *two) *kopf.Resource[widget] { return onUpdates(s, "low") }
+func lowUpdates(s *operatorPair) *kopf.Resource[widget] { return onUpdates(s, "low") }
 
-// PEER-53, PEER-55: a write that failed before a pause is not repeated after it over changes of a peer, whichever part
-// of it was stored.
+// PEER-53, PEER-55: if a write failed before a pause, the operator does not repeat it over changes of a peer. This also
+// holds for partly stored writes.
 func TestPause_KeepsChangesOfPeers(t *testing.T) {
 	for name, link := range map[string]func(string, string) fate{"nothing was written": cut, "the status was written": halfCut} {
 		t.Run(name, func(t *testing.T) {
-			meet(t, lowUpdates, func(s *two) {
+			playTwoOperators(t, lowUpdates, func(s *operatorPair) {
 				s.link.set(link)
 				s.resize(2)
-				end := s.begin(s.config, "high", 1, onUpdates(s, "high"))
+				end := s.startOperator(s.config, "high", 1, onUpdates(s, "high"))
 				wait(5 * time.Second)
 				s.resize(3)
 				s.link.set(nil)
@@ -220,7 +220,7 @@ func TestPause_KeepsChangesOfPeers(t *testing.T) {
 				wait(10 * time.Minute)
 				s.expect("high 3", "low 2", "high 2", "high 3")
 				if late := s.link.all()[before:]; len(late) > 0 {
-					t.Errorf("writes after the pause: %s, want none", late)
+					t.Errorf("writes after the pause = %s, want none", late)
 				}
 				s.resize(4)
 				s.expect("low 4", "low 2", "high 2", "high 3", "low 4")
@@ -229,18 +229,18 @@ func TestPause_KeepsChangesOfPeers(t *testing.T) {
 	}
 }
 
-// PEER-53: without concurrent changes, the outcomes are written after the pause, and no handler is called again for the
-// same change.
+// PEER-53: without concurrent changes, the operator writes the outcomes after the pause and calls no handler again for
+// the same change.
 func TestPause_KeepsOutcomes(t *testing.T) {
 	for name, link := range map[string]func(string, string) fate{"nothing was written": cut, "the status was written": halfCut} {
 		t.Run(name, func(t *testing.T) {
-			meet(t, lowUpdates, func(s *two) {
+			playTwoOperators(t, lowUpdates, func(s *operatorPair) {
 				s.link.set(link)
 				s.resize(2)
-				s.freeze(frozen)
+				s.setPeerRecord(pausingRecord)
 				patch(t.Context(), t, s.users, s.obj, `{"metadata":{"labels":{"by":"user"}}}`)
 				s.link.set(nil)
-				s.freeze("null")
+				s.setPeerRecord("null")
 				wait(10 * time.Minute)
 				s.expect("low 2", "low 2", "low 2") // once for the size, once for the label
 			})
@@ -248,11 +248,13 @@ func TestPause_KeepsOutcomes(t *testing.T) {
 	}
 }
 
-// PEER-53: a cycle that a peer has started continues at the peer's progress.
+// PEER-53: the operator continues a peer's cycle from the peer's progress.
 func TestPause_ContinuesCyclesOfPeers(t *testing.T) {
-	both := func(s *two, who string, busy bool) *kopf.Resource[widget] {
+	both := func(s *operatorPair, who string, busy bool) *kopf.Resource[widget] {
 		return kopf.For(&v1.Widget{}).
-			OnUpdate("first", func(ctx context.Context, req *kopf.Request[widget]) error { return s.says(who+" first")(ctx, req) }).
+			OnUpdate("first", func(ctx context.Context, req *kopf.Request[widget]) error {
+				return s.phaseHandler(who+" first")(ctx, req)
+			}).
 			OnUpdate("second", func(_ context.Context, req *kopf.Request[widget]) error {
 				s.called(fmt.Sprint(who, " second, attempt ", req.Attempt.Number), req.Object.Spec.Size)
 				if busy {
@@ -261,10 +263,10 @@ func TestPause_ContinuesCyclesOfPeers(t *testing.T) {
 				return nil
 			})
 	}
-	meet(t, func(s *two) *kopf.Resource[widget] { return both(s, "low", false) }, func(s *two) {
+	playTwoOperators(t, func(s *operatorPair) *kopf.Resource[widget] { return both(s, "low", false) }, func(s *operatorPair) {
 		s.link.set(cut)
 		s.resize(2)
-		end := s.begin(s.config, "high", 1, both(s, "high", true))
+		end := s.startOperator(s.config, "high", 1, both(s, "high", true))
 		wait(5 * time.Second)
 		s.link.set(nil)
 		end()
@@ -273,9 +275,9 @@ func TestPause_ContinuesCyclesOfPeers(t *testing.T) {
 	})
 }
 
-// PEER-53: reconcile handlers are called again, and their failed writes are not repeated.
+// PEER-53: the operator calls reconcile handlers again after a pause and does not repeat their failed writes.
 func TestPause_CallsReconcileHandlersAgain(t *testing.T) {
-	levels := func(s *two, who string) *kopf.Resource[widget] {
+	levels := func(s *operatorPair, who string) *kopf.Resource[widget] {
 		return kopf.For(&v1.Widget{}).OnReconcile("level", func(_ context.Context, req *kopf.Request[widget]) error {
 			s.called(who, req.Object.Spec.Size)
 			if req.Object.Spec.Size > 1 {
@@ -284,10 +286,10 @@ func TestPause_CallsReconcileHandlersAgain(t *testing.T) {
 			return nil
 		})
 	}
-	meet(t, func(s *two) *kopf.Resource[widget] { return levels(s, "low") }, func(s *two) {
+	playTwoOperators(t, func(s *operatorPair) *kopf.Resource[widget] { return levels(s, "low") }, func(s *operatorPair) {
 		s.link.set(cut)
 		s.resize(2)
-		end := s.begin(s.config, "high", 1, levels(s, "high"))
+		end := s.startOperator(s.config, "high", 1, levels(s, "high"))
 		wait(5 * time.Second)
 		s.resize(3)
 		s.link.set(nil)
@@ -298,15 +300,15 @@ func TestPause_CallsReconcileHandlersAgain(t *testing.T) {
 		}
 		for _, body := range s.link.all() {
 			if strings.Contains(body, "low 2") {
-				t.Errorf("writes after the pause: %s, want none", body)
+				t.Errorf("writes after the pause = %s, want none", body)
 			}
 		}
 	})
 }
 
-// PEER-54: the last write of a deletion is repeated after the pause, unless a peer handles the deletion.
+// PEER-54: the operator repeats the last write of a deletion after the pause, unless a peer handles the deletion.
 func TestPause_FinishesDeletions(t *testing.T) {
-	deletes := func(s *two, who string, busy bool) *kopf.Resource[widget] {
+	deletes := func(s *operatorPair, who string, busy bool) *kopf.Resource[widget] {
 		return kopf.For(&v1.Widget{}).OnDelete("delete", func(_ context.Context, req *kopf.Request[widget]) error {
 			s.called(fmt.Sprint(who, " attempt ", req.Attempt.Number), req.Object.Spec.Size)
 			if busy {
@@ -315,21 +317,21 @@ func TestPause_FinishesDeletions(t *testing.T) {
 			return nil
 		})
 	}
-	low := func(s *two) *kopf.Resource[widget] { return deletes(s, "low", false) }
+	low := func(s *operatorPair) *kopf.Resource[widget] { return deletes(s, "low", false) }
 	for name, test := range map[string]struct {
-		meanwhile func(*two)
+		meanwhile func(*operatorPair)
 		calls     []string
 	}{
-		"without a peer": {func(s *two) { s.freeze(frozen); s.link.set(nil); s.freeze("null") }, []string{"low attempt 0 1"}},
-		"a peer was at work": {func(s *two) {
-			end := s.begin(s.config, "high", 1, deletes(s, "high", true))
+		"without a peer": {func(s *operatorPair) { s.setPeerRecord(pausingRecord); s.link.set(nil); s.setPeerRecord("null") }, []string{"low attempt 0 1"}},
+		"with a peer": {func(s *operatorPair) {
+			end := s.startOperator(s.config, "high", 1, deletes(s, "high", true))
 			wait(5 * time.Second)
 			s.link.set(nil)
 			end()
 		}, []string{"low attempt 0 1", "high attempt 0 1", "low attempt 1 1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			meet(t, low, func(s *two) {
+			playTwoOperators(t, low, func(s *operatorPair) {
 				s.link.set(cut)
 				must(t, s.users.Delete(t.Context(), s.obj.DeepCopy()))
 				wait(5 * time.Second)
@@ -346,38 +348,38 @@ func TestPause_FinishesDeletions(t *testing.T) {
 	}
 }
 
-// PEER-53: the last-handled configuration that a peer has stored is current, also if it equals an earlier one of this
-// operator: it is not treated as a rollback.
+// PEER-53: the operator accepts a last-handled configuration that a peer has stored, even if it equals an earlier one
+// of its own. It is not a rollback.
 func TestPause_AcceptsBaselinesOfPeers(t *testing.T) {
-	pinned := func(s *two, who string) *kopf.Resource[widget] {
+	pinned := func(s *operatorPair, who string) *kopf.Resource[widget] {
 		return kopf.For(&v1.Widget{}).OnUpdate("update", func(_ context.Context, req *kopf.Request[widget]) error {
 			s.called(fmt.Sprintf("%s %d to", who, req.Old.Spec.Size), req.Object.Spec.Size)
 			return nil
 		})
 	}
-	low := func(s *two) *kopf.Resource[widget] { return pinned(s, "low") }
-	meanwhile := func(s *two) (end func()) {
+	low := func(s *operatorPair) *kopf.Resource[widget] { return pinned(s, "low") }
+	meanwhile := func(s *operatorPair) (end func()) {
 		s.resize(2)
-		end = s.begin(s.config, "high", 1, pinned(s, "high"))
+		end = s.startOperator(s.config, "high", 1, pinned(s, "high"))
 		wait(5 * time.Second)
 		s.resize(1)
 		return end
 	}
-	t.Run("and edits are distinguished from them", func(t *testing.T) {
-		meet(t, low, func(s *two) {
+	t.Run("an edit after the pause is an update", func(t *testing.T) {
+		playTwoOperators(t, low, func(s *operatorPair) {
 			meanwhile(s)()
 			wait(10 * time.Minute)
 			s.resize(3)
 			s.expect("", "low 1 to 2", "high 2 to 1", "low 1 to 3")
 		})
 	})
-	t.Run("and edits during a pause, too", func(t *testing.T) {
-		meet(t, low, func(s *two) {
+	t.Run("an edit during a pause is an update", func(t *testing.T) {
+		playTwoOperators(t, low, func(s *operatorPair) {
 			end := meanwhile(s)
-			s.freeze(frozen)
+			s.setPeerRecord(pausingRecord)
 			s.resize(2) // the size that this operator handled last
 			end()
-			s.freeze("null")
+			s.setPeerRecord("null")
 			wait(10 * time.Minute)
 			s.expect("", "low 1 to 2", "high 2 to 1", "low 1 to 2")
 		})

@@ -46,14 +46,14 @@ type transport func(*http.Request) (*http.Response, error)
 
 func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// PEER-50, PEER-51, PEER-53, B-12: a busy operator is paused at any moment. During the pause, no handler starts; after
-// it, nothing is lost, and daemons and timers start again once.
+// PEER-50, PEER-51, PEER-53, B-12: a busy operator is paused at random times. No handler starts during a pause. After
+// it, no change is lost, and daemons and timers restart once.
 func TestPauses_OfABusyOperator(t *testing.T) {
 	const crowd = 6
 	var pauses, starts atomic.Int64
 	for seed := range seeds(20) {
 		synctest.Test(t, func(t *testing.T) {
-			dice := rand.New(rand.NewPCG(seed, 3)) //nolint:gosec // it has to be the same again
+			dice := rand.New(rand.NewPCG(seed, 3)) //nolint:gosec // a repeatable sequence, not used for security
 			var luck sync.Mutex
 			roll := func(below int64) int64 { luck.Lock(); defer luck.Unlock(); return dice.Int64N(below) }
 			pause := func(atMost time.Duration) time.Duration { return time.Duration(roll(int64(atMost))) }
@@ -69,15 +69,15 @@ func TestPauses_OfABusyOperator(t *testing.T) {
 			writes := func(status string) {
 				body := fmt.Sprintf(`{"status":{"laptop":%s}}`, status)
 				must(t, other.Patch(t.Context(), meeting.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(body))))
-				synctest.Wait() // the operator has received it
+				synctest.Wait() // the operator has received the record
 			}
 
-			var frozen atomic.Bool
+			var pausingRecord atomic.Bool
 			var mu sync.Mutex
 			last, running, ticks := map[string]int{}, map[string]int{}, map[string]time.Time{}
 			begins := func(what string) {
 				starts.Add(1)
-				if frozen.Load() {
+				if pausingRecord.Load() {
 					t.Errorf("seed %d: %s was started during a pause", seed, what)
 				}
 			}
@@ -147,14 +147,14 @@ func TestPauses_OfABusyOperator(t *testing.T) {
 					patch(t.Context(), t, users, objects[roll(crowd)], fmt.Sprintf(`{"spec":{"size":%d}}`, size))
 				}
 				writes(fmt.Sprintf(`{"priority":100,"lifetime":600,"lastseen":%q}`, time.Now().UTC().Format("2006-01-02T15:04:05.000000")))
-				frozen.Store(true)
+				pausingRecord.Store(true)
 				pauses.Add(1)
 				for range 2 {
 					<-time.After(pause(2 * time.Second))
 					size++
 					patch(t.Context(), t, users, objects[roll(crowd)], fmt.Sprintf(`{"spec":{"size":%d}}`, size))
 				}
-				frozen.Store(false)
+				pausingRecord.Store(false)
 				writes("null")
 			}
 			<-time.After(time.Minute)
@@ -181,8 +181,7 @@ func TestPauses_OfABusyOperator(t *testing.T) {
 	t.Logf("%d pauses, %d starts of handlers, timers and daemons", pauses.Load(), starts.Load())
 }
 
-// PEER-53: after a pause each object is reconciled once, with or without a change meanwhile, and nothing is listed
-// again.
+// PEER-53: after a pause, the engine reconciles each object once, whether it was changed or not, and lists no objects.
 func TestPauses_ReconcileEachObjectOnceAfterwards(t *testing.T) {
 	const crowd, edited = 30, 10
 	var looks sync.Map // number of reconciles by name
@@ -194,15 +193,15 @@ func TestPauses_ReconcileEachObjectOnceAfterwards(t *testing.T) {
 		})
 	}
 	var lists atomic.Int64
-	meet(t, func(*two) *kopf.Resource[widget] {
+	playTwoOperators(t, func(*operatorPair) *kopf.Resource[widget] {
 		return kopf.For(&v1.Widget{}).OnEvent("spy", func(context.Context, *kopf.Request[widget]) error { return nil })
-	}, func(s *two) {
+	}, func(s *operatorPair) {
 		for i := range crowd {
 			makeWidget(s.t, s.users, fmt.Sprint("w", i))
 		}
 		config := rest.CopyConfig(s.config)
 		config.Transport = transport(func(r *http.Request) (*http.Response, error) {
-			if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/widgets") { // a list, or a watch that starts with one
+			if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/widgets") { // a list request, or a watch request with initial events
 				lists.Add(1)
 			}
 			return s.config.Transport.RoundTrip(r)
@@ -217,7 +216,7 @@ func TestPauses_ReconcileEachObjectOnceAfterwards(t *testing.T) {
 		}()
 		defer func() { stop(); <-done }()
 		wait(5 * time.Second)
-		s.freeze(frozen)
+		s.setPeerRecord(pausingRecord)
 		for i := range edited {
 			obj := s.obj.DeepCopy()
 			obj.Name = fmt.Sprint("w", i)
@@ -226,27 +225,27 @@ func TestPauses_ReconcileEachObjectOnceAfterwards(t *testing.T) {
 		wait(5 * time.Second)
 		looks.Clear()
 		listed := lists.Load()
-		s.freeze("null")
+		s.setPeerRecord("null")
 		wait(time.Minute)
 		for i := range crowd {
 			name := fmt.Sprint("w", i)
 			count, looked := looks.Load(name)
 			if !looked || count.(*atomic.Int64).Load() != 1 {
-				s.t.Errorf("%s was not reconciled, or more than once", name)
+				s.t.Errorf("number of reconciles of %s is not 1", name)
 			}
 		}
 		if lists.Load() != listed || listed == 0 {
-			s.t.Errorf("lists and watches before = %d, since = %d, want more than 0 and 0", listed, lists.Load()-listed)
+			s.t.Errorf("lists and watches before the pause = %d, after the pause = %d, want more than 0 and 0", listed, lists.Load()-listed)
 		}
 	})
 }
 
-// PEER-51, PEER-53: the daemons of many objects that have all changed during the pause start again once, though workers
-// start while other objects are still being enqueued.
+// PEER-51, PEER-53: if many objects changed during a pause, each daemon restarts once, although workers start while
+// objects are still being enqueued.
 func TestPauses_RestartTheDaemonsOfManyObjects(t *testing.T) {
 	const crowd, pauses = 150, 4
 	var running, begun atomic.Int64
-	meet(t, func(*two) *kopf.Resource[widget] {
+	playTwoOperators(t, func(*operatorPair) *kopf.Resource[widget] {
 		return kopf.For(&v1.Widget{}, kopf.WithMaxConcurrentReconciles(32)).Daemon("daemon", func(ctx context.Context, _ *kopf.Request[widget]) error {
 			begun.Add(1)
 			running.Add(1)
@@ -254,14 +253,14 @@ func TestPauses_RestartTheDaemonsOfManyObjects(t *testing.T) {
 			<-ctx.Done()
 			return nil
 		})
-	}, func(s *two) {
+	}, func(s *operatorPair) {
 		objects := []widget{s.obj}
 		for i := range crowd - 1 {
 			objects = append(objects, makeWidget(s.t, s.users, fmt.Sprint("w", i)))
 		}
 		wait(5 * time.Second)
 		for round := range pauses {
-			s.freeze(frozen)
+			s.setPeerRecord(pausingRecord)
 			for _, obj := range objects {
 				must(s.t, s.users.Patch(s.t.Context(), obj.DeepCopy(), rawPatch(fmt.Sprintf(`{"spec":{"size":%d}}`, 2+round))))
 			}
@@ -269,7 +268,7 @@ func TestPauses_RestartTheDaemonsOfManyObjects(t *testing.T) {
 			if n := running.Load(); n != 0 {
 				s.t.Errorf("running daemons during a pause = %d, want 0", n)
 			}
-			s.freeze("null")
+			s.setPeerRecord("null")
 			if n := running.Load(); n != crowd {
 				s.t.Errorf("running daemons after the pause = %d, want %d", n, crowd)
 			}

@@ -13,17 +13,17 @@ import (
 
 const root = "../.." // root folder of the module
 
-// An edit replaces one piece of text in one file of the module.
+// edit replaces a unique text in a file of the module.
 type edit struct{ file, old, new string }
 
-// plantedBug is a change of the code that the simulations must detect.
+// plantedBug is a change of the source code that the simulations must detect.
 type plantedBug struct {
 	name  string
 	edits []edit
 	shows scenario.Property
 }
 
-// bugs are the planted bugs. Each bug breaks one guarantee. When the code changes, update its entry.
+// bugs lists the planted bugs. Each bug breaks one guarantee. When the source code changes, update its entry.
 var bugs = []plantedBug{
 	{
 		name:  "B-01 an unpinned baseline",
@@ -54,7 +54,7 @@ var bugs = []plantedBug{
 }
 
 func TestSimulations_FindPlantedBugs(t *testing.T) {
-	if testing.Short() || raced {
+	if testing.Short() || raceEnabled {
 		t.Skip("builds the test once more for each bug: runs without the race detector")
 	}
 	for _, bug := range bugs {

@@ -2,5 +2,5 @@
 
 package simulation
 
-// raced reports whether the race detector runs, which makes a simulation about seven times slower.
-const raced = true
+// raceEnabled reports whether the race detector is enabled, which makes simulations about seven times slower.
+const raceEnabled = true

@@ -27,7 +27,7 @@ import (
 // tooMuch is a size that the strict server rejects.
 const tooMuch = 5000
 
-// A strict server rejects sizes that are too large. The status of widgets is a subresource without a size.
+// strict is a server that rejects too large sizes. The status of widgets is a subresource without a size.
 type strict struct {
 	next      http.RoundTripper
 	meanwhile atomic.Pointer[func()] // called at each rejection, before the response
@@ -48,15 +48,15 @@ func (s *strict) RoundTrip(r *http.Request) (*http.Response, error) {
 	if meanwhile := s.meanwhile.Load(); meanwhile != nil {
 		(*meanwhile)()
 	}
-	const refusal = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","code":422,"message":"it is too much"}`
+	const refusal = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","code":422,"message":"the size is too large"}`
 	return &http.Response{
 		StatusCode: http.StatusUnprocessableEntity, Request: r, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(refusal)),
 	}, nil
 }
 
-// refuse runs an operator on a strict server, with a client that adds a condition at each rejection.
-func refuse(t *testing.T, widgets *kopf.Resource[widget], act func(t *testing.T, s *scene, box *mailbox)) {
+// playStrict runs an operator on a strict server. At each rejection, another client adds a condition.
+func playStrict(t *testing.T, widgets *kopf.Resource[widget], act func(t *testing.T, s *scene, box *mailbox)) {
 	t.Helper()
 	server, events := &strict{}, &mailbox{}
 	playOn(t, func(config *rest.Config) {
@@ -94,8 +94,8 @@ func reasonsOf(box *mailbox) (reasons []string) {
 	return reasons
 }
 
-// The stored part of a rejected change is reverted (0005), and nothing else: neither changes of another handler, nor of
-// another client.
+// The engine reverts the stored part of a rejected change (0005). It keeps the changes of other handlers and of other
+// clients.
 func TestRejectedChange_RevertsOnlyItself(t *testing.T) {
 	first := func(_ context.Context, req *kopf.Request[widget]) error {
 		req.Conditions().True("First", "Done", "")
@@ -114,7 +114,7 @@ func TestRejectedChange_RevertsOnlyItself(t *testing.T) {
 	const patiently = time.Hour
 	for name, widgets := range map[string]*kopf.Resource[widget]{
 		"handlers of a cause": kopf.For(&v1.Widget{}).OnCreate("first", first).OnCreate("second", second, kopf.Backoff(patiently)),
-		"one after the other": kopf.For(&v1.Widget{}).OnCreate("first", first).
+		"an earlier and a later handler": kopf.For(&v1.Widget{}).OnCreate("first", first).
 			OnCreate("second", second, kopf.After("first"), kopf.Backoff(patiently)),
 		"level-triggered handlers": kopf.For(&v1.Widget{}).OnReconcile("first", first).
 			OnReconcile("second", second, kopf.Backoff(patiently)),
@@ -122,7 +122,7 @@ func TestRejectedChange_RevertsOnlyItself(t *testing.T) {
 			Timer("second", patiently, second, kopf.InitialDelay(10*time.Second), kopf.Backoff(patiently)),
 	} {
 		t.Run(name, func(t *testing.T) {
-			refuse(t, widgets, func(t *testing.T, s *scene, _ *mailbox) {
+			playStrict(t, widgets, func(t *testing.T, s *scene, _ *mailbox) {
 				wait(time.Minute)
 				expectConditions(t, s, "Both=True First", "First=True Done", "Theirs=True R")
 				if got := s.now(t).Status; got.Phase != "first" || len(got.Log) > 0 {
@@ -133,7 +133,7 @@ func TestRejectedChange_RevertsOnlyItself(t *testing.T) {
 	}
 }
 
-// A handler whose change is rejected has failed: its condition and its Events report this, each time and in the end.
+// A handler whose change is rejected fails. Its condition and its Events report each failure.
 func TestRejectedChange_FailsItsHandler(t *testing.T) {
 	greedy := func(_ context.Context, req *kopf.Request[widget]) error {
 		req.Object.Spec.Size = tooMuch
@@ -145,7 +145,7 @@ func TestRejectedChange_FailsItsHandler(t *testing.T) {
 		"level-triggered": kopf.For(&v1.Widget{}, kopf.WithConditions("Synced")).OnReconcile("greedy", greedy, settings...),
 	} {
 		t.Run(name, func(t *testing.T) {
-			refuse(t, widgets, func(t *testing.T, s *scene, box *mailbox) {
+			playStrict(t, widgets, func(t *testing.T, s *scene, box *mailbox) {
 				for range 2 {
 					wait(30 * time.Second)
 					expectConditions(t, s, "Synced=False Retrying", "Theirs=True R")
@@ -161,7 +161,7 @@ func TestRejectedChange_FailsItsHandler(t *testing.T) {
 	}
 }
 
-// A handler that fails permanently before its first call reports this as well.
+// A handler that fails permanently before its first call reports the failure.
 func TestUncalledHandlers_ReportTheirFailure(t *testing.T) {
 	attempts := 0
 	widgets := kopf.For(&v1.Widget{}).
@@ -183,7 +183,7 @@ func TestUncalledHandlers_ReportTheirFailure(t *testing.T) {
 	})
 }
 
-// B-23: a panic of a backoff function loses no outcome.
+// B-23: a panic of a backoff function does not lose the outcome of the attempt.
 func TestBackoff_PanicIsAFailure(t *testing.T) {
 	var calls []string
 	pauses := []time.Duration{time.Second}
@@ -216,7 +216,7 @@ func TestDeletion_DoesNotWaitForTheStatus(t *testing.T) {
 		next := config.Transport
 		config.Transport = transport(func(r *http.Request) (*http.Response, error) {
 			if r.Method == http.MethodPatch && strings.HasSuffix(r.URL.Path, "/widgets/one/status") {
-				return nil, errors.New("the line is dead, says the test")
+				return nil, errors.New("simulated outage")
 			}
 			return next.RoundTrip(r)
 		})

@@ -26,8 +26,8 @@ import (
 
 const baselineAnnotation = "kopf.zalando.org/last-handled-configuration"
 
-// guardedServer rejects patches of widgets that set kopf's annotations, like an admission policy. It counts all patches
-// of widgets.
+// guardedServer rejects widget patches that set kopf's annotations, as an admission policy does. It counts all widget
+// patches.
 type guardedServer struct {
 	next http.RoundTripper
 
@@ -110,7 +110,8 @@ func (r *callList) expect(t *testing.T, want ...string) {
 
 var allCauses = []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate, kopf.ReasonDelete}
 
-// guarded returns widgets with three handlers. One of them fails twice for each cause; another one changes the spec and the status.
+// guarded returns widgets with three handlers. One handler fails twice for each cause, and another one changes the spec
+// and the status.
 func guarded(calls *callList, options ...kopf.ResourceOption) *kopf.Resource[widget] {
 	return kopf.For(&v1.Widget{}, options...).
 		On("quick", allCauses, func(_ context.Context, req *kopf.Request[widget]) error {
@@ -141,7 +142,7 @@ func playGuarded(t *testing.T, widgets *kopf.Resource[widget], act func(t *testi
 	}, &v1.Widget{Spec: v1.WidgetSpec{Size: 1}}, widgets, func(t *testing.T, s *scene) { act(t, s, server, box) })
 }
 
-// expectWarnings checks how many Events report that the progress is not stored.
+// expectWarnings checks the number of Events that report unstored progress.
 func expectWarnings(t *testing.T, box *mailbox, want int) {
 	t.Helper()
 	all := reasonsOf(box)
@@ -150,13 +151,13 @@ func expectWarnings(t *testing.T, box *mailbox, want int) {
 	}
 }
 
-func (s *scene) isGone(t *testing.T) bool {
+func (s *scene) isDeleted(t *testing.T) bool {
 	t.Helper()
 	return apierrors.IsNotFound(s.users.Get(t.Context(), client.ObjectKeyFromObject(s.obj), &v1.Widget{}))
 }
 
-// B-31: while the server rejects the records, handlers are called when they are due, their changes are
-// written, and the object can be deleted.
+// B-31: while the server rejects the records, the engine calls due handlers and writes their changes, and users can
+// delete the object.
 func TestRejectedRecords_HandlersAndDeletionContinue(t *testing.T) {
 	calls := &callList{}
 	playGuarded(t, guarded(calls), func(t *testing.T, s *scene, g *guardedServer, box *mailbox) {
@@ -186,8 +187,8 @@ func TestRejectedRecords_HandlersAndDeletionContinue(t *testing.T) {
 		must(t, s.users.Delete(t.Context(), s.obj.DeepCopy()))
 		wait(time.Hour)
 		calls.expect(t, "quick:delete#0", "slow:delete#0", "slow:delete#1", "slow:delete#2", "writer:delete#0")
-		if !s.isGone(t) {
-			t.Error("the object exists, want it deleted")
+		if !s.isDeleted(t) {
+			t.Error("read of the deleted object succeeded, want not found")
 		}
 		deleted, _ := g.count()
 		if deleted-updated > 10 {
@@ -196,7 +197,7 @@ func TestRejectedRecords_HandlersAndDeletionContinue(t *testing.T) {
 	})
 }
 
-// When the server accepts the records again, the next write stores everything and removes the condition.
+// When the server accepts the records again, the next write stores all of them and removes the condition.
 func TestRejectedRecords_AreStoredLater(t *testing.T) {
 	calls := &callList{}
 	playGuarded(t, guarded(calls, kopf.WithConditions("Ready")), func(t *testing.T, s *scene, g *guardedServer, box *mailbox) {
@@ -241,7 +242,7 @@ func TestRejectedRecords_AreStoredLater(t *testing.T) {
 	})
 }
 
-// An edit between two handlers of a cycle is a separate update, even if the server rejects records and pin.
+// An edit between two handlers of a cycle causes a separate update, even if the server rejects the records and the pin.
 func TestRejectedRecords_EditsAreNotLost(t *testing.T) {
 	calls := &callList{}
 	playGuarded(t, guarded(calls), func(t *testing.T, s *scene, _ *guardedServer, _ *mailbox) {
@@ -253,8 +254,7 @@ func TestRejectedRecords_EditsAreNotLost(t *testing.T) {
 	})
 }
 
-// A change of the stored part by another client, such as an operator that takes over during a pause, makes the part in
-// memory outdated.
+// If another client, such as an active peer, changes the stored records, the engine discards its copy in memory.
 func TestRejectedRecords_AnotherClientContinues(t *testing.T) {
 	calls := &callList{}
 	playGuarded(t, guarded(calls, kopf.WithConditions("Ready")), func(t *testing.T, s *scene, g *guardedServer, _ *mailbox) {
@@ -268,7 +268,7 @@ func TestRejectedRecords_AnotherClientContinues(t *testing.T) {
 	})
 }
 
-// A new process does not know the rejected records. It calls the handlers again and loses no change.
+// A new process does not know the rejected records. It calls the handlers again and does not lose a change.
 func TestRejectedRecords_Restart(t *testing.T) {
 	calls := &callList{}
 	synctest.Test(t, func(t *testing.T) {

@@ -21,8 +21,8 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// A laggingTransport answers lists from any version with an earlier response, and delays watches. It rejects lists by a
-// watch.
+// laggingTransport answers list requests for any version with an earlier response, delays watches, and rejects watch
+// requests with initial events.
 type laggingTransport struct {
 	http.RoundTripper
 	released chan struct{} // closed when the server is up to date
@@ -86,8 +86,8 @@ func (l *laggingTransport) remember(t *testing.T) {
 	must(t, err)
 }
 
-// playLagging runs two processes of an operator, one after another. The second one lists the state before the first
-// one.
+// playLagging runs two processes of an operator, one after another. The second process lists the state from before the
+// first process.
 func playLagging(t *testing.T, link *laggingTransport, widgets func(*callLog) *kopf.Resource[widget], between, after func(users client.Client, obj widget), want ...string) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -137,10 +137,9 @@ func basicHandlers(calls *callLog) *kopf.Resource[widget] {
 		OnDelete("delete", logged(calls, "delete"))
 }
 
-// A new process whose cache lacks the writes of the earlier one calls no handler again, and does not miss the next
-// change.
+// A new process whose cache lacks the writes of its predecessor calls no handler again and handles the next change.
 func TestRestart_LaggingCacheRepeatsNoHandler(t *testing.T) {
-	for name, forbids := range map[string]bool{"the current version is known": false, "it is forbidden": true} {
+	for name, forbids := range map[string]bool{"the current version is known": false, "the current version is forbidden": true} {
 		t.Run(name, func(t *testing.T) {
 			link := &laggingTransport{forbids: forbids}
 			widgets := func(calls *callLog) *kopf.Resource[widget] {
@@ -156,7 +155,7 @@ func TestRestart_LaggingCacheRepeatsNoHandler(t *testing.T) {
 	}
 }
 
-// An object that an earlier process has handled completely is not handled again because of a list.
+// If a list contains an object that an earlier process has deleted, the engine does not handle the object again.
 func TestRestart_LaggingCacheShowsDeletedObject(t *testing.T) {
 	playLagging(t, &laggingTransport{}, basicHandlers, func(users client.Client, obj widget) {
 		must(t, users.Delete(t.Context(), obj.DeepCopy()))
@@ -164,7 +163,7 @@ func TestRestart_LaggingCacheShowsDeletedObject(t *testing.T) {
 	}, nil, "create 1", "delete 1")
 }
 
-// A cycle of the earlier process continues at its stored progress, and not at the progress in the cache.
+// The engine continues a cycle of the earlier process from the stored progress, not from the progress in the cache.
 func TestRestart_LaggingCacheContinuesACycle(t *testing.T) {
 	widgets := func(calls *callLog) *kopf.Resource[widget] {
 		return kopf.For(&v1.Widget{}).OnCreate("first", logged(calls, "first")).OnCreate("second", func(_ context.Context, req *kopf.Request[widget]) error {
@@ -178,7 +177,7 @@ func TestRestart_LaggingCacheContinuesACycle(t *testing.T) {
 	playLagging(t, &laggingTransport{}, widgets, nil, nil, "first 1", "second, attempt 0", "second, attempt 1")
 }
 
-// A restart over handled objects reads none of them: it costs one small list for each kind.
+// After a restart, the engine sends one small list request for each kind and reads no handled object.
 func TestRestart_NothingToDoReadsNothing(t *testing.T) {
 	for name, lags := range map[string]bool{"current": false, "lagging": true} {
 		t.Run(name, func(t *testing.T) {
@@ -202,7 +201,7 @@ func TestRestart_NothingToDoReadsNothing(t *testing.T) {
 	}
 }
 
-// rawJSON is a value in its JSON form.
+// rawJSON is encoded JSON.
 type rawJSON []byte
 
 func (r rawJSON) MarshalJSON() ([]byte, error) { return r, nil }

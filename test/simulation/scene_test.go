@@ -17,14 +17,14 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// A scene is a running operator with one widget.
+// scene is a running operator with one widget.
 type scene struct {
 	config *rest.Config
 	users  client.Client
 	obj    widget
 }
 
-// play runs an operator in virtual time on a widget that exists before the start.
+// play runs an operator in virtual time on an existing widget.
 func play(t *testing.T, widgets kopf.Option, act func(t *testing.T, s *scene), more ...kopf.Option) {
 	t.Helper()
 	playOn(t, func(*rest.Config) {}, &v1.Widget{Spec: v1.WidgetSpec{Size: 1}}, widgets, act, more...)

@@ -21,13 +21,13 @@ import (
 
 var (
 	simulations = flag.Int("simulations", 300, "how many scenarios to simulate")
-	seed        = flag.Uint64("seed", 0, "replay this scenario, some times over, and show the log")
+	seed        = flag.Uint64("seed", 0, "repeat this scenario and show the log")
 )
 
-// replays is the number of runs of one scenario, because the order of goroutines differs.
+// replays is the number of runs of one scenario. The runs differ in the order of goroutines.
 const replays = 25
 
-// former are the seeds of scenarios that have failed before.
+// former contains the seeds of scenarios that have failed before.
 var former = []uint64{5, 14, 20, 90, 101, 117, 172, 210, 391, 478, 494, 646, 912, 1213, 1214, 2690}
 
 func TestMain(m *testing.M) {
@@ -46,7 +46,7 @@ func TestSimulations(t *testing.T) {
 	if testing.Short() {
 		*simulations = min(*simulations, 50)
 	}
-	// Every day has its own seeds. The names of failed tests contain their seeds.
+	// Each day has its own seeds. The names of failed tests contain the seeds.
 	first := uint64(time.Now().Unix()/86400) * 1_000_000
 	seeds := slices.Clone(former[:min(len(former), *simulations)])
 	for n := range *simulations - len(seeds) {
@@ -60,7 +60,7 @@ func TestSimulations(t *testing.T) {
 			report := simulate(t, scenario.NewPlan(s, time.Second, 0))
 			all.add(report)
 			if bad := report.Unexpected(); len(bad) > 0 {
-				t.Errorf("%s\nTo see it again: go test ./test/simulation -run TestSimulations -seed=%d\n%s", bad[0], s, report)
+				t.Errorf("%s\nTo reproduce: go test ./test/simulation -run TestSimulations -seed=%d\n%s", bad[0], s, report)
 			}
 		})
 	}
@@ -87,9 +87,9 @@ func simulate(t *testing.T, plan scenario.Plan) (report scenario.Report) {
 	return report
 }
 
-// seeds returns the number of seeds of a test: with the race detector a part of them.
+// seeds returns the number of seeds of a test, which is smaller with the race detector.
 func seeds(n uint64) uint64 {
-	if raced {
+	if raceEnabled {
 		return max(1, n/5)
 	}
 	return n
@@ -105,7 +105,7 @@ func simulated() *rest.Config {
 	return &rest.Config{Host: "http://simulated", Transport: server, QPS: -1}
 }
 
-// A tally sums up the work of the simulations.
+// tally summarizes the simulations.
 type tally struct {
 	mu                  sync.Mutex
 	runs, calls, writes int

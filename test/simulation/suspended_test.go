@@ -24,7 +24,7 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// A replica is one process of an operator. Its wall clock can be put forward, as if the process had been suspended.
+// replica is one process of an operator. A test can advance its wall clock, as if the process had been suspended.
 type replica struct {
 	ahead atomic.Int64
 	stop  func()
@@ -41,7 +41,7 @@ func (r *replica) all() []string {
 
 func (r *replica) suspend() { r.ahead.Add(int64(time.Minute)) }
 
-// replicas are processes of one operator on one widget.
+// replicas are the processes of one operator for one widget.
 type replicas struct {
 	*testing.T
 	callLog
@@ -99,7 +99,7 @@ func (s *replicas) resize(size int) {
 	patch(s.Context(), s.T, s.users, s.obj, fmt.Sprintf(`{"spec":{"size":%d}}`, size))
 }
 
-// updates returns an operator whose update handler works for a while.
+// updates returns a resource whose update handler runs for a while.
 func (s *replicas) updates(who string, work time.Duration) *kopf.Resource[widget] {
 	return kopf.For(&v1.Widget{}).OnUpdate("update", func(_ context.Context, req *kopf.Request[widget]) error {
 		s.addf("%s %d to %d", who, req.Old.Spec.Size, req.Object.Spec.Size)
@@ -109,7 +109,7 @@ func (s *replicas) updates(who string, work time.Duration) *kopf.Resource[widget
 	}).OnCreate("create", func(context.Context, *kopf.Request[widget]) error { return nil })
 }
 
-// A suspended leader whose lease has expired writes nothing until its manager stops it, and while it stops.
+// A suspended leader whose lease has expired writes nothing until its manager has stopped.
 func TestSuspendedLeader_WritesNothingBeforeItIsStopped(t *testing.T) {
 	playReplicas(t, func(s *replicas) {
 		old := s.start(s.updates("old", 5*time.Second))
@@ -134,8 +134,8 @@ func TestSuspendedLeader_WritesNothingBeforeItIsStopped(t *testing.T) {
 	})
 }
 
-// A leader that still has its lease after a suspension writes the outcomes of its handlers after the hold, and calls
-// none again.
+// A leader that keeps its lease during a suspension writes the outcomes of its handlers when its writes are allowed
+// again. It repeats no handler.
 func TestSuspendedLeader_ContinuesAfterARenewal(t *testing.T) {
 	playReplicas(t, func(s *replicas) {
 		old := s.start(s.updates("old", 5*time.Second))
@@ -147,7 +147,7 @@ func TestSuspendedLeader_ContinuesAfterARenewal(t *testing.T) {
 		wait(10 * time.Second)
 		s.resize(3)
 		if writes := old.all()[before:]; len(writes) > 0 {
-			t.Errorf("writes during the hold = %q, want none", writes)
+			t.Errorf("writes before the renewal = %q, want none", writes)
 		}
 		s.expect(t, "old 1 to 2")
 		wait(time.Minute)
@@ -159,7 +159,7 @@ func TestSuspendedLeader_ContinuesAfterARenewal(t *testing.T) {
 	})
 }
 
-// The failed writes of a suspended leader are dropped if another process has handled the object.
+// The engine drops the failed writes of a suspended leader if another process has handled the object.
 func TestSuspendedLeader_DropsOutdatedWrites(t *testing.T) {
 	playReplicas(t, func(s *replicas) {
 		old := s.start(s.updates("old", 5*time.Second))
@@ -175,7 +175,7 @@ func TestSuspendedLeader_DropsOutdatedWrites(t *testing.T) {
 		want := s.now()
 		wait(time.Minute)
 		if got := s.now(); got.ResourceVersion != want.ResourceVersion {
-			t.Errorf("object after the hold = %v, want the unchanged object %v", got, want)
+			t.Errorf("object after the renewal = %v, want the unchanged object %v", got, want)
 		}
 		s.resize(4)
 		wait(time.Minute)
@@ -184,7 +184,7 @@ func TestSuspendedLeader_DropsOutdatedWrites(t *testing.T) {
 	})
 }
 
-// A Flush waits for the end of the hold, and fails if another process has changed the object.
+// A Flush waits until writes are allowed again. It fails if another process has changed the object.
 func TestSuspendedLeader_FlushWaits(t *testing.T) {
 	for name, overtaken := range map[string]bool{"renewed": false, "overtaken": true} {
 		t.Run(name, func(t *testing.T) {
@@ -206,7 +206,7 @@ func TestSuspendedLeader_FlushWaits(t *testing.T) {
 					wait(5 * time.Second)
 				}
 				if len(flushed) > 0 {
-					t.Error("Flush returned during the hold")
+					t.Error("Flush returned before the renewal")
 				}
 				wait(15 * time.Second)
 				err := <-flushed
@@ -228,7 +228,7 @@ func (r *replica) stopAfter(pause time.Duration) {
 	r.stop()
 }
 
-// Daemons are stopped at a suspension and started again after the hold. Their changes wait.
+// The engine stops daemons at a suspension and restarts them after the renewal. It writes their changes then.
 func TestSuspendedLeader_DaemonsAndTimersWait(t *testing.T) {
 	for name, overtaken := range map[string]bool{"renewed": false, "overtaken": true} {
 		t.Run(name, func(t *testing.T) {
@@ -252,7 +252,7 @@ func TestSuspendedLeader_DaemonsAndTimersWait(t *testing.T) {
 				old.suspend()
 				wait(3 * time.Second)
 				if writes := old.all()[before:]; len(writes) > 0 {
-					t.Errorf("writes during the hold = %q, want none", writes)
+					t.Errorf("writes before the renewal = %q, want none", writes)
 				}
 				if overtaken {
 					s.start(widgets("new")).stopAfter(5 * time.Second)
@@ -263,7 +263,7 @@ func TestSuspendedLeader_DaemonsAndTimersWait(t *testing.T) {
 					t.Errorf("phase = %q, want %q", phase, want)
 				}
 				if after := len(old.all()); after == before {
-					t.Error("writes after the hold = 0, want more")
+					t.Error("writes after the renewal = 0, want at least 1")
 				}
 				old.stop()
 				if all := strings.Join(s.lines, ", "); !strings.HasPrefix(all, "old begins, old ends: true") || !strings.HasSuffix(all, "old begins, old ends: false") {

@@ -19,7 +19,7 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// A callLog records calls of handlers with the uid of the object.
+// callLog records handler calls with the UID of the object.
 type callLog struct {
 	mu    sync.Mutex
 	lines []string
@@ -41,8 +41,8 @@ func (l *callLog) expect(t *testing.T, want ...string) {
 	}
 }
 
-// records returns a handler that fails with a delay of a minute for its first attempts.
-func (l *callLog) records(name string, failures int) kopf.Handler[widget] {
+// handler returns a handler whose first attempts fail with a delay of one minute.
+func (l *callLog) handler(name string, failures int) kopf.Handler[widget] {
 	return func(_ context.Context, req *kopf.Request[widget]) error {
 		l.addf("%s %s size %d attempt %d", name, req.Object.UID, req.Object.Spec.Size, req.Attempt.Number)
 		if req.Attempt.Number < failures {
@@ -52,7 +52,7 @@ func (l *callLog) records(name string, failures int) kopf.Handler[widget] {
 	}
 }
 
-// A countingTransport counts writes, and can reject reads of single objects.
+// countingTransport counts writes and can reject reads of single objects.
 type countingTransport struct {
 	http.RoundTripper
 	mu      sync.Mutex
@@ -71,7 +71,7 @@ func (c *countingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	c.mu.Unlock()
 	if refused {
-		return nil, errors.New("the link is cut")
+		return nil, errors.New("simulated connection failure")
 	}
 	return c.RoundTripper.RoundTrip(r)
 }
@@ -87,7 +87,7 @@ func vanish(t *testing.T, server http.RoundTripper, obj widget) {
 	must(t, server.(*apiserver.Server).RemoveDespiteFinalizers(v1.GroupVersion.WithKind("Widget"), client.ObjectKeyFromObject(obj)))
 }
 
-// playVanished runs an operator on a widget; act gets the transport of the operator and the server behind it.
+// playVanished runs an operator on a widget. It passes the operator's transport to act.
 func playVanished(t *testing.T, widgets *kopf.Resource[widget], act func(t *testing.T, s *scene, link *countingTransport)) {
 	t.Helper()
 	var link *countingTransport
@@ -101,24 +101,24 @@ func playVanished(t *testing.T, widgets *kopf.Resource[widget], act func(t *test
 	})
 }
 
-// The server removes an object whose finalizer it has accepted. The delete handlers are called with the last known
-// state and their policy, and nothing is written.
+// The server removes an object although it has a finalizer. The engine calls the delete handlers with the last known
+// state and their retry policy, and writes nothing.
 func TestVanishedObject_DeleteHandlersRunWithTheirPolicy(t *testing.T) {
 	calls := &callLog{}
 	widgets := kopf.For(&v1.Widget{}).
-		OnCreate("create", calls.records("create", 0)).
-		OnDelete("first", calls.records("first", 2)).
-		OnDelete("second", calls.records("second", 0), kopf.After("first")).
+		OnCreate("create", calls.handler("create", 0)).
+		OnDelete("first", calls.handler("first", 2)).
+		OnDelete("second", calls.handler("second", 0), kopf.After("first")).
 		OnDelete("parent", func(_ context.Context, req *kopf.Request[widget]) error {
 			calls.addf("parent")
-			req.Sub("sub", calls.records("sub", 1))
+			req.Sub("sub", calls.handler("sub", 1))
 			return nil
 		}).
 		OnDelete("fails", func(context.Context, *kopf.Request[widget]) error {
 			calls.addf("fails")
 			return errors.New("never")
 		}, kopf.Retries(2), kopf.Backoff(10*time.Minute)).
-		OnDelete("optional", calls.records("optional", 0), kopf.Optional())
+		OnDelete("optional", calls.handler("optional", 0), kopf.Optional())
 	playVanished(t, widgets, func(t *testing.T, s *scene, link *countingTransport) {
 		uid := s.obj.UID
 		before := link.count()
@@ -138,13 +138,13 @@ func TestVanishedObject_DeleteHandlersRunWithTheirPolicy(t *testing.T) {
 	})
 }
 
-// An object that is created under the same name is handled on its own.
+// The engine handles a new object with the same name separately.
 func TestVanishedObject_RecreatedObjectIsSeparate(t *testing.T) {
 	calls := &callLog{}
 	widgets := kopf.For(&v1.Widget{}).
-		OnCreate("create", calls.records("create", 0)).
-		OnUpdate("update", calls.records("update", 0)).
-		OnDelete("delete", calls.records("delete", 2))
+		OnCreate("create", calls.handler("create", 0)).
+		OnUpdate("update", calls.handler("update", 0)).
+		OnDelete("delete", calls.handler("delete", 2))
 	playVanished(t, widgets, func(t *testing.T, s *scene, link *countingTransport) {
 		old := s.obj.UID
 		vanish(t, link.RoundTripper, s.obj)
@@ -170,10 +170,10 @@ func TestVanishedObject_RecreatedObjectIsSeparate(t *testing.T) {
 	})
 }
 
-// The handlers are called when the API server has confirmed that the object does not exist.
+// The engine calls the delete handlers after the API server has confirmed that the object does not exist.
 func TestVanishedObject_WaitsForTheLiveRead(t *testing.T) {
 	calls := &callLog{}
-	widgets := kopf.For(&v1.Widget{}).OnDelete("delete", calls.records("delete", 0))
+	widgets := kopf.For(&v1.Widget{}).OnDelete("delete", calls.handler("delete", 0))
 	playVanished(t, widgets, func(t *testing.T, s *scene, link *countingTransport) {
 		link.mu.Lock()
 		link.refuses = 3
@@ -186,12 +186,12 @@ func TestVanishedObject_WaitsForTheLiveRead(t *testing.T) {
 	})
 }
 
-// Another client that removes the finalizer of an object that is being deleted does so on purpose.
+// If another client removes the finalizer of an object in deletion, the engine does not finish the delete handlers.
 func TestVanishedObject_FinalizerRemovedByAnotherClient(t *testing.T) {
 	calls := &callLog{}
 	widgets := kopf.For(&v1.Widget{}).
-		OnDelete("delete", calls.records("delete", 100)).
-		OnDelete("optional", calls.records("optional", 0), kopf.Optional())
+		OnDelete("delete", calls.handler("delete", 100)).
+		OnDelete("optional", calls.handler("optional", 0), kopf.Optional())
 	playVanished(t, widgets, func(t *testing.T, s *scene, _ *countingTransport) {
 		must(t, s.users.Delete(t.Context(), s.obj.DeepCopy()))
 		wait(10 * time.Second)
@@ -201,32 +201,32 @@ func TestVanishedObject_FinalizerRemovedByAnotherClient(t *testing.T) {
 	})
 }
 
-// The handlers of an object that vanishes during a pause are called by the peer that causes the pause; those of an
-// object that vanished before are called after it.
+// If an object vanishes during a pause, the peer that causes the pause calls the handlers. If it vanished before, the
+// paused operator finishes them after the pause.
 func TestVanishedObject_Pauses(t *testing.T) {
 	for name, test := range map[string]struct {
-		act  func(t *testing.T, s *two, vanish func())
+		act  func(t *testing.T, s *operatorPair, vanish func())
 		want int
 	}{
-		"during the pause": {func(_ *testing.T, s *two, vanish func()) {
-			s.freeze(frozen)
+		"during the pause": {func(_ *testing.T, s *operatorPair, vanish func()) {
+			s.setPeerRecord(pausingRecord)
 			vanish()
 			wait(5 * time.Second)
-			s.freeze("null")
+			s.setPeerRecord("null")
 		}, 0},
-		"before the pause": {func(t *testing.T, s *two, vanish func()) {
+		"before the pause": {func(t *testing.T, s *operatorPair, vanish func()) {
 			vanish()
 			wait(5 * time.Second)
-			s.freeze(frozen)
+			s.setPeerRecord(pausingRecord)
 			wait(time.Hour)
 			if got := s.all(); len(got) != 1 {
 				t.Errorf("calls during the pause = %q, want 1", got)
 			}
-			s.freeze("null")
+			s.setPeerRecord("null")
 		}, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
-			deletes := func(s *two) *kopf.Resource[widget] {
+			deletes := func(s *operatorPair) *kopf.Resource[widget] {
 				return kopf.For(&v1.Widget{}).OnDelete("delete", func(_ context.Context, req *kopf.Request[widget]) error {
 					s.called("delete", req.Attempt.Number)
 					if req.Attempt.Number < 2 {
@@ -235,7 +235,7 @@ func TestVanishedObject_Pauses(t *testing.T) {
 					return nil
 				})
 			}
-			meet(t, deletes, func(s *two) {
+			playTwoOperators(t, deletes, func(s *operatorPair) {
 				test.act(t, s, func() { vanish(t, s.server, s.obj) })
 				wait(time.Hour)
 				if got := s.all(); len(got) != test.want {

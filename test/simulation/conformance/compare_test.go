@@ -15,7 +15,7 @@ func (a answer) comparable() answer {
 		obj, ok := value.(map[string]any)
 		switch event, isEvent := obj["object"].(map[string]any); {
 		case !ok:
-			out.Values = append(out.Values, nil) // a rejection in plain text
+			out.Values = append(out.Values, nil) // the server rejected the request with plain text
 		case isEvent && obj["type"] == "BOOKMARK" && !endsListing(event):
 			// servers send such bookmarks at any time
 		case isEvent:
@@ -31,7 +31,7 @@ func endsListing(obj map[string]any) bool {
 	return strings.Contains(fmt.Sprint(obj["metadata"]), "k8s.io/initial-events-end")
 }
 
-// plain removes values that a server sets from an object, a list or a status.
+// plain returns an object, list or status without the values that a server sets.
 func plain(obj map[string]any) map[string]any {
 	if obj["kind"] == "Status" {
 		return plainStatus(obj)
@@ -72,7 +72,7 @@ func plain(obj map[string]any) map[string]any {
 	return out
 }
 
-// plainStatus returns the values that clients evaluate: reasons and causes, but no messages.
+// plainStatus returns the status values that clients evaluate: reasons and causes, but no messages.
 func plainStatus(obj map[string]any) map[string]any {
 	details, _ := obj["details"].(map[string]any)
 	causes, _ := details["causes"].([]any)
@@ -93,7 +93,7 @@ func plainStatus(obj map[string]any) map[string]any {
 	}
 }
 
-// plainResources returns a discovery document without values for users.
+// plainResources returns a discovery document without the values that only users read.
 func plainResources(resources []any) []any {
 	var out []any
 	for _, r := range resources {
@@ -112,7 +112,7 @@ func plainResources(resources []any) []any {
 	return out
 }
 
-// within keeps the values of the real server that the one in memory has, too.
+// within returns the values of the real server that the server in memory also has.
 func within(real, memory any) any {
 	switch m := memory.(type) {
 	case map[string]any:

@@ -14,7 +14,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/controlplane"
 )
 
-// TestConformance runs each play on both servers, and compares all responses.
+// TestConformance runs each play on both servers and compares all responses.
 func TestConformance(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a control plane")
@@ -39,7 +39,9 @@ func TestConformance(t *testing.T) {
 	real := side{"the real server", strings.TrimSuffix(address.String(), "/"), transport}
 	t.Run("built-in kinds", func(t *testing.T) { compareKinds(t, cp.Config) })
 	requests, differing := 0, atomic.Int64{}
-	t.Cleanup(func() { t.Logf("%d plays, %d requests, %d answers differ", len(plays()), requests, differing.Load()) })
+	t.Cleanup(func() {
+		t.Logf("%d plays, %d requests, %d different responses", len(plays()), requests, differing.Load())
+	})
 	for i, p := range plays() {
 		requests += len(p.steps)
 		t.Run(p.name, func(t *testing.T) {
@@ -54,7 +56,7 @@ func TestConformance(t *testing.T) {
 			for i, step := range p.steps {
 				w, g := want[i].comparable(), got[i].comparable()
 				if len(w.Values) == 1 && w.Values[0] == nil {
-					g.Values = w.Values // a rejection without a status
+					g.Values = w.Values // the server rejected the request with plain text
 				}
 				if p.partial && w.Code == g.Code {
 					w.Values, _ = within(w.Values, g.Values).([]any)

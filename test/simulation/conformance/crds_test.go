@@ -19,7 +19,7 @@ func crds() []*apiextensionsv1.CustomResourceDefinition {
 	}
 }
 
-// crd returns a CRD whose schema keeps all fields.
+// crd returns a CRD whose schema preserves all fields.
 func crd(kind string, scope apiextensionsv1.ResourceScope, hasStatus bool) *apiextensionsv1.CustomResourceDefinition {
 	singular := strings.ToLower(kind)
 	version := apiextensionsv1.CustomResourceDefinitionVersion{
@@ -41,7 +41,7 @@ func crd(kind string, scope apiextensionsv1.ResourceScope, hasStatus bool) *apie
 	}
 }
 
-// strict returns a CRD whose schema has an example of each feature.
+// strict returns a CRD whose schema contains an example of each feature.
 func strict() *apiextensionsv1.CustomResourceDefinition {
 	out := crd("Strict", apiextensionsv1.NamespaceScoped, true)
 	out.Spec.Names.Plural, out.Name = "stricts", "stricts."+group

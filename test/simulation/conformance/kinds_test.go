@@ -13,7 +13,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/apiserver"
 )
 
-// compareKinds compares values that are derived from Go types with those of the real server: plurals, scopes, statuses.
+// compareKinds compares the plurals, scopes and statuses that are derived from Go types with those of the real server.
 func compareKinds(t *testing.T, real *rest.Config) {
 	t.Helper()
 	memory := &rest.Config{Host: "http://in-memory", Transport: apiserver.New(apiserver.FromScheme(clientgoscheme.Scheme)...)}
@@ -27,7 +27,7 @@ func compareKinds(t *testing.T, real *rest.Config) {
 		compared++
 		g := got[id]
 		if subresource != "" {
-			w.SingularName = "" // servers set it only for some kinds, and no client needs it
+			w.SingularName = "" // servers set it only for some kinds, and clients do not need it
 		}
 		if diff := cmp.Diff([]any{w.Kind, w.Namespaced, w.SingularName}, []any{g.Kind, g.Namespaced, g.SingularName}); diff != "" {
 			t.Errorf("%s: from real (-) to memory (+):\n%s", id, diff)
@@ -36,20 +36,20 @@ func compareKinds(t *testing.T, real *rest.Config) {
 	for id, g := range got {
 		for other, w := range want {
 			if _, same := want[id]; !same && id.version == other.version && g.Kind == w.Kind && !strings.Contains(id.name+other.name, "/") {
-				t.Errorf("%s is %q on a real server", id, other.name)
+				t.Errorf("%s is missing in memory; the real server has %q", id, other.name)
 			}
 		}
 	}
-	t.Logf("%d built-in resources are the same", compared)
+	t.Logf("compared %d built-in resources", compared)
 	if compared < 50 {
-		t.Errorf("only %d were compared", compared)
+		t.Errorf("compared resources = %d, want more", compared)
 	}
 }
 
 // A resource is identified by its version and its plural, with /status for a subresource.
 type resource struct{ version, name string }
 
-// kinds are the resources and statuses of a server, by version and plural.
+// kinds returns the resources and statuses of a server by version and plural.
 func kinds(t *testing.T, config *rest.Config) map[resource]metav1.APIResource {
 	t.Helper()
 	client, err := discovery.NewDiscoveryClientForConfig(config)

@@ -10,16 +10,16 @@ import (
 	"testing"
 )
 
-// A play is a sequence of requests in its own namespace.
+// play is a sequence of requests in its own namespace.
 type play struct {
 	name  string
 	steps []step
-	// partial allows more fields in objects of the real server, for kinds with defaults.
+	// partial allows additional fields in objects of the real server, for kinds with defaults.
 	partial bool
 }
 
-// A step is one request. Its path and body may contain {ns}, and values of earlier steps: {rv} and {uid} of the last
-// response that had them, {x.rv} and {x.uid} of the step x.
+// step is one request. Its path and body may contain {ns} and values of earlier responses: {rv} and {uid} of the last
+// response with them, {x.rv} and {x.uid} of the step x.
 type step struct {
 	method, path, body, media, accept string
 	as                                string
@@ -53,19 +53,19 @@ func force(path, manager, body string) step { return apply(path, manager+"&force
 
 const jsonMedia = "application/json"
 
-// A side is one of the two servers.
+// side is one of the two servers.
 type side struct {
 	name, host string
 	transport  http.RoundTripper
 }
 
-// An answer is the response of a server to one step: JSON values, several of them for a watch.
+// answer is the response of a server to one step. A watch has several JSON values.
 type answer struct {
 	Code   int
 	Values []any
 }
 
-// run runs all steps. The variables of in are equal for both sides.
+// run runs all steps. Both servers use the same namespace.
 func (s side) run(t *testing.T, p play, namespace string) []answer {
 	t.Helper()
 	known := map[string]string{"ns": namespace}
@@ -113,8 +113,8 @@ func (s side) send(t *testing.T, step step, known map[string]string) (answer, er
 	return answer{response.StatusCode, values(body)}, nil
 }
 
-// values returns the JSON values of a body, or its text if it is no JSON: some rejections of real servers are plain
-// text.
+// values returns the JSON values of a body, or the text of a body that is not JSON. Real servers reject some requests
+// with plain text.
 func values(body []byte) []any {
 	var out []any
 	for decoder := json.NewDecoder(bytes.NewReader(body)); ; {
@@ -130,7 +130,7 @@ func values(body []byte) []any {
 	}
 }
 
-// remember stores the versions and uids of a response.
+// remember stores the resource versions and UIDs of a response.
 func remember(known map[string]string, as string, a answer) {
 	if len(a.Values) != 1 {
 		return

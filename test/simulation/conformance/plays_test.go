@@ -48,11 +48,11 @@ var paths = []play{
 		post(configMaps+"/a", configMap(`"name":"a"`, "")),
 		remove(base + "/widgets"),
 	}},
-	{name: "creating in no namespace", steps: []step{
+	{name: "create in a missing namespace", steps: []step{
 		post("/api/v1/configmaps", configMap(`"name":"a"`, "")),
 		post(base+"/widgets", widget("a", "")), post(base+"/widgets", custom("Widget", `"name":"a","namespace":"{ns}"`, "")),
 	}},
-	{name: "forms of answers", steps: []step{
+	{name: "response formats", steps: []step{
 		post(widgets, widget("a", `"spec":{"size":1}`)),
 		get(widgets + "/a").accepting("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"),
 		get(widgets).accepting("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"),
@@ -67,7 +67,7 @@ var creations = []play{
 		get(widgets + "/a"), get(widgets), get(base + "/widgets?fieldSelector=metadata.namespace={ns}"), get(widgets + "/b"),
 		post(widgets, widget("a", "")),
 	}},
-	{name: "create with what a server sets", steps: []step{
+	{name: "create with server-set fields", steps: []step{
 		post(widgets, custom("Widget", `"name":"a","uid":"mine","generation":7,"creationTimestamp":"2001-01-01T00:00:00Z",`+
 			`"deletionTimestamp":"2001-01-01T00:00:00Z","deletionGracePeriodSeconds":9,"selfLink":"x"`, `"status":{"phase":"x"}`)),
 		post(gadgets, custom("Gadget", `"name":"a"`, `"status":{"phase":"x"}`)),
@@ -116,7 +116,7 @@ var creations = []play{
 		post(widgets, custom("Widget", `"name":"b","labels":null,"annotations":{"x":""},"unknown":1`, `"spec":null`)),
 		get(widgets + "/b"), merge(widgets+"/b", `{"metadata":{"labels":{"x":"y"}}}`), merge(widgets+"/b", `{"metadata":{"labels":{"x":null}}}`),
 	}},
-	{name: "of the cluster", steps: []step{
+	{name: "cluster-scoped objects", steps: []step{
 		post(cogs, custom("Cog", `"name":"{ns}"`, `"spec":{"size":1}`)), get(cogs + "/{ns}"), merge(cogs+"/{ns}", `{"spec":{"size":2}}`),
 		post(cogs, custom("Cog", `"name":"{ns}-b","namespace":"x"`, "")), get(cogs + "?fieldSelector=metadata.name={ns}"),
 		merge(cogs+"/{ns}/status", `{"status":{"x":1}}`), remove(cogs + "/{ns}"), remove(cogs + "/{ns}-b"), remove(cogs + "/{ns}-b"),
@@ -135,12 +135,12 @@ var updates = []play{
 		put(widgets+"/a", custom("Widget", `"resourceVersion":"{rv}"`, "")),
 		put(widgets+"/b", widget("b", "")), put(widgets+"/b", custom("Widget", `"name":"b","uid":"x"`, "")), get(widgets + "/a"),
 	}},
-	{name: "put without a change", steps: []step{
+	{name: "put without changes", steps: []step{
 		post(widgets, widget("a", `"spec":{"size":1}`)).named("made"),
 		put(widgets+"/a", custom("Widget", `"name":"a","resourceVersion":"{rv}","generation":9,"creationTimestamp":null`, `"spec":{"size":1}`)),
 		put(widgets+"/a", custom("Widget", `"name":"a","resourceVersion":"{made.rv}"`, `"spec":{"size":2}`)), // no conflict, because the earlier write changed nothing
 	}},
-	{name: "what counts the generation up", steps: []step{
+	{name: "changes that increment the generation", steps: []step{
 		post(widgets, widget("a", `"spec":{"size":1}`)), merge(widgets+"/a", `{"metadata":{"labels":{"x":"y"}}}`),
 		merge(widgets+"/a", `{"other":1}`), merge(widgets+"/a", `{"spec":{"size":1}}`), merge(widgets+"/a", `{"status":{"x":1}}`),
 		merge(widgets+"/a/status", `{"status":{"x":1}}`),
@@ -184,7 +184,7 @@ var patches = []play{
 		operate(widgets+"/a", `{}`), operate(widgets+"/a", `[`), operate(widgets+"/a", `[]`), operate(widgets+"/a", `[{"op":"no","path":"/x"}]`), operate(widgets+"/b", `[]`),
 		operate(widgets+"/a", `[{"op":"replace","path":"","value":5}]`), operate(widgets+"/a", `[{"op":"test","path":"/metadata/resourceVersion","value":"1"}]`),
 	}},
-	{name: "forms of patches", steps: []step{
+	{name: "patch types", steps: []step{
 		post(widgets, widget("a", "")), strategic(widgets+"/a", `{}`), patch(widgets+"/a", "application/json", `{}`), patch(widgets+"/a", "", `{}`),
 		patch(widgets+"/a", "application/merge-patch+json; charset=utf-8", `{"spec":{"x":1}}`), strategic(widgets+"/none", `{}`),
 	}},
@@ -229,7 +229,7 @@ var applies = []play{
 		apply(widgets+"/a", "me", widget("a", `"spec":{"more":2}`)), apply(widgets+"/a", "me", widget("a", `"spec":{"more":1}`)), merge(widgets+"/a", `{"spec":{"more":null}}`),
 		apply(widgets+"/a", "me", widget("a", "")), get(widgets + "/a"),
 	}},
-	{name: "apply to what was made otherwise", steps: []step{
+	{name: "apply to an object of another client", steps: []step{
 		post(widgets, custom("Widget", `"name":"a","labels":{"x":"y"}`, `"spec":{"size":1,"tags":["x"]}`)), apply(widgets+"/a", "me", widget("a", `"spec":{"size":2}`)),
 		apply(widgets+"/a", "me", custom("Widget", `"name":"a","labels":{"mine":"y"}`, `"spec":{"size":1}`)), apply(widgets+"/a", "me", widget("a", `"spec":{"tags":["x","y"]}`)),
 		force(widgets+"/a", "me", widget("a", `"spec":{"tags":["x","y"]}`)), apply(widgets+"/a", "me", widget("a", "")), get(widgets + "/a"),
@@ -267,7 +267,7 @@ var applies = []play{
 		apply(deploys+"/a/status", "me", `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"a"},"status":{"replicas":1,"conditions":[{"type":"Ready","status":"True"}]}}`),
 		apply(deploys+"/a/status", "you", `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"a"},"status":{"conditions":[{"type":"Other","status":"True"}]}}`), get(deploys + "/a"),
 	}},
-	{name: "apply of config maps", steps: []step{
+	{name: "apply of ConfigMaps", steps: []step{
 		apply(configMaps+"/a", "me", configMap(`"name":"a","labels":{"x":"y"}`, `"data":{"a":"1","b":"2"}`)), apply(configMaps+"/a", "me", configMap(`"name":"a"`, `"data":{"a":"1"}`)),
 		apply(configMaps+"/a", "you", configMap(`"name":"a"`, `"data":{"a":"2"}`)), apply(configMaps+"/a", "me", configMap(`"name":"a"`, `"data":{"a":1}`)),
 		apply(configMaps+"/a", "me", configMap(`"name":"a","finalizers":["example.com/me"]`, `"data":{"a":"1"}`)), apply(configMaps+"/a", "you", configMap(`"name":"a","finalizers":["example.com/you"]`, "")),
@@ -286,7 +286,7 @@ var deletions = []play{
 		merge(widgets+"/a", `{"metadata":{"finalizers":["example.com/y"]}}`), merge(widgets+"/a?dryRun=All", `{"metadata":{"finalizers":[]}}`), get(widgets + "/a"),
 		merge(widgets+"/a", `{"metadata":{"finalizers":null,"labels":{"last":"one"}}}`), get(widgets + "/a"), merge(widgets+"/a", `{}`),
 	}},
-	{name: "apply to what is being deleted", steps: []step{
+	{name: "apply to an object in deletion", steps: []step{
 		post(widgets, custom("Widget", `"name":"a","finalizers":["example.com/x"]`, "")), remove(widgets + "/a"), apply(widgets+"/a", "me", widget("a", `"spec":{"size":1}`)),
 		operate(widgets+"/a", `[{"op":"remove","path":"/metadata/finalizers"}]`), get(widgets + "/a"), apply(widgets+"/a", "me", widget("a", "")),
 	}},
@@ -317,10 +317,10 @@ var selections = []play{
 		get(widgets + "?labelSelector=%3D%3D"), get(widgets + "?fieldSelector=metadata.name%3Db"), get(widgets + "?fieldSelector=metadata.name!%3Db"), get(widgets + "?fieldSelector=spec.x%3Db"),
 		get(widgets + "?fieldSelector=metadata.namespace%3D{ns}&labelSelector=x%3D2"), get(widgets + "?fieldSelector=metadata.namespace%3Dother"), get(widgets + "?fieldSelector=x"), get(configMaps + "?fieldSelector=data%3Db"),
 	}},
-	{name: "the order of a list", steps: []step{
+	{name: "order of a list", steps: []step{
 		post(widgets, widget("a-b", "")), post(widgets, widget("a", "")), post(widgets, widget("a.b", "")), post(widgets, widget("a0", "")), get(widgets),
 	}},
-	{name: "an empty list", steps: []step{get(widgets), get(configMaps), get(widgets).accepting("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1")}},
+	{name: "empty list", steps: []step{get(widgets), get(configMaps), get(widgets).accepting("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1")}},
 }
 
 const watching = "watch=true&timeoutSeconds=1"
@@ -332,12 +332,12 @@ var watches = []play{
 		get(widgets + "?resourceVersion={start.rv}&" + watching), get(widgets + "?watch=1&timeoutSeconds=1&resourceVersion={start.rv}"),
 		get(widgets + "?resourceVersion={start.rv}&" + watching).accepting("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"),
 	}},
-	{name: "watch with the listing", steps: []step{
+	{name: "watch with initial events", steps: []step{
 		post(widgets, widget("b", "")), post(widgets, widget("a", `"spec":{"size":1}`)), get(widgets + "?" + watching), get(widgets + "?resourceVersion=0&" + watching),
 		get(widgets + "?sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan&" + watching), get(widgets + "?sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan&fieldSelector=metadata.name%3Db&" + watching),
 		get(configMaps + "?sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan&" + watching),
 	}},
-	{name: "watch of what is selected", steps: []step{
+	{name: "watch with selectors", steps: []step{
 		post(widgets, custom("Widget", `"name":"old","labels":{"x":"1"}`, "")), get(widgets).named("start"), post(widgets, custom("Widget", `"name":"a","labels":{"x":"1"}`, "")), merge(widgets+"/a", `{"spec":{"size":1}}`),
 		merge(widgets+"/a", `{"metadata":{"labels":{"x":"2"}}}`), merge(widgets+"/a", `{"spec":{"size":2}}`), merge(widgets+"/a", `{"metadata":{"labels":{"x":"1"}}}`), remove(widgets + "/a"), post(widgets, widget("b", "")), remove(widgets + "/b"),
 		merge(widgets+"/old", `{"metadata":{"labels":{"x":"2"}}}`), remove(widgets + "/old"),

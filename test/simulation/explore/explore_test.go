@@ -14,11 +14,11 @@ import (
 )
 
 var (
-	all  = flag.Bool("all", false, "run all plans, and not only a part of them")
-	only = flag.String("plan", "", "run this plan of a scenario, some times over, such as 'create: crash-after@3'")
+	all  = flag.Bool("all", false, "run all plans")
+	only = flag.String("plan", "", "repeat this plan of a scenario, such as 'create: crash-after@3'")
 )
 
-// sampled is the number of plans of a scenario without -all.
+// sampled is the number of plans of each scenario without -all.
 const sampled = 9
 
 func TestMain(m *testing.M) {
@@ -43,7 +43,7 @@ func TestExplore(t *testing.T) {
 				options.Sample = 0
 			}
 			options.Skip = func(plan explore.Plan) bool {
-				fault, _, _ := strings.Cut(plan.String(), "/") // without the first list of the next process
+				fault, _, _ := strings.Cut(plan.String(), "/") // omit the first list request of the next process
 				return s.limits[fault] != ""
 			}
 			report := explore.Explore(t, explore.NewRunner(s.setup, nil), options)
@@ -53,7 +53,7 @@ func TestExplore(t *testing.T) {
 				report.Made, report.Pruned, report.Ran, report.Idle, len(report.Violations))
 			for kind, all := range report.ViolationsByKind() {
 				v := all[0]
-				t.Errorf("%d of the kind %q. The first one: %s\nTo see it again: go test ./test/simulation/explore -run TestExplore -plan='%s: %s'\nOthers: %v",
+				t.Errorf("%d violations of the kind %q. The first one: %s\nTo reproduce: go test ./test/simulation/explore -run TestExplore -plan='%s: %s'\nOthers: %v",
 					len(all), kind, v.Text, s.name, v.Plan, plansOf(all[1:]))
 			}
 		})
@@ -85,7 +85,7 @@ func replay(t *testing.T, text string) {
 	name, plan, _ := strings.Cut(text, ": ")
 	s, ok := find(name)
 	if !ok {
-		t.Fatalf("there is no scenario %q", name)
+		t.Fatalf("unknown scenario %q", name)
 	}
 	options := explore.Options{}
 	var err error
@@ -99,7 +99,7 @@ func replay(t *testing.T, text string) {
 	}
 }
 
-// A total sums up the reports of all scenarios.
+// total summarizes the reports of all scenarios.
 type total struct {
 	mu                                  sync.Mutex
 	made, pruned, ran, idle, violations int

@@ -26,7 +26,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// A pattern is one of the fault patterns of Sieve, or that of lost responses.
+// pattern is a fault pattern: one of the patterns of Sieve, or lost responses.
 type pattern string
 
 const (
@@ -36,33 +36,33 @@ const (
 	lostAnswer   pattern = "lost answer"
 )
 
-// A plantedBug must be found by plans of its pattern, and must not show without faults.
+// plantedBug is a bug that plans of its pattern must find and that must have no effect without faults.
 type plantedBug struct {
 	name    string
 	pattern pattern
-	// foundBy is a part of the text of the plan that finds it.
-	foundBy string
-	trial   func(w *world) kopftest.Scenario
-	// wrap stands between the operator and the server; nil: nothing does.
+	// foundBy is a part of the text of the plan that finds the bug.
+	foundBy     string
+	newScenario func(w *world) kopftest.Scenario
+	// wrap wraps the transport of the operator, if it is not nil.
 	wrap func() explore.TransportWrapper
 }
 
 var plantedBugs = []plantedBug{
 	{
 		name: "a new process ignores the records of its predecessor", pattern: intermediate, foundBy: "crash-after@2",
-		trial: func(w *world) kopftest.Scenario {
-			trial := must(find("create")).trial(w)
-			handlers := trial.Operator
-			trial.Operator = func() []kopf.Option {
+		newScenario: func(w *world) kopftest.Scenario {
+			sc := must(find("create")).newScenario(w)
+			handlers := sc.Operator
+			sc.Operator = func() []kopf.Option {
 				return append(handlers(), kopf.WithProgress(forgetful{progress.Annotations("kopf.zalando.org"), time.Now()}))
 			}
-			return trial
+			return sc
 		},
 	},
 	{
 		name: "records are written before what the handlers have changed", pattern: intermediate, foundBy: "crash-after@1",
-		trial: func(w *world) kopftest.Scenario {
-			return w.trial(func() *kopf.Resource[widget] {
+		newScenario: func(w *world) kopftest.Scenario {
+			return w.newScenario(func() *kopf.Resource[widget] {
 				return widgets().OnCreate("paint", func(_ context.Context, req *request) error {
 					req.Object.Spec.Color = "blue"
 					return nil
@@ -73,8 +73,8 @@ var plantedBugs = []plantedBug{
 	},
 	{
 		name: "a handler that makes two children, and looks for the first one only", pattern: intermediate, foundBy: "crash-after@1",
-		trial: func(w *world) kopftest.Scenario {
-			return w.trial(func() *kopf.Resource[widget] {
+		newScenario: func(w *world) kopftest.Scenario {
+			return w.newScenario(func() *kopf.Resource[widget] {
 				return widgets().OnCreate("pair", func(ctx context.Context, req *request) error {
 					for _, name := range []string{"left", "right"} {
 						err := req.Client.Create(ctx, configMap(name))
@@ -92,18 +92,18 @@ var plantedBugs = []plantedBug{
 	},
 	{
 		name: "live reads are answered by a cache", pattern: stale, foundBy: "/list@",
-		trial: func(w *world) kopftest.Scenario { return must(find("create")).trial(w) },
-		wrap:  func() explore.TransportWrapper { return cachedReads },
+		newScenario: func(w *world) kopftest.Scenario { return must(find("create")).newScenario(w) },
+		wrap:        func() explore.TransportWrapper { return cachedReads },
 	},
 	{
 		name: "own writes are not awaited", pattern: stale, foundBy: "unseen@",
-		trial: func(w *world) kopftest.Scenario { return must(find("create")).trial(w) },
-		wrap:  func() explore.TransportWrapper { return withoutVersions },
+		newScenario: func(w *world) kopftest.Scenario { return must(find("create")).newScenario(w) },
+		wrap:        func() explore.TransportWrapper { return withoutVersions },
 	},
 	{
 		name: "a handler that makes a child if the cache has none", pattern: stale, foundBy: "/list@",
-		trial: func(w *world) kopftest.Scenario {
-			return w.trial(func() *kopf.Resource[widget] {
+		newScenario: func(w *world) kopftest.Scenario {
+			return w.newScenario(func() *kopf.Resource[widget] {
 				return widgets().Owns(&corev1.ConfigMap{}).OnReconcile("child", func(ctx context.Context, req *request) error {
 					var children corev1.ConfigMapList
 					if err := req.Client.List(ctx, &children); err != nil || len(children.Items) > 0 {
@@ -116,10 +116,10 @@ var plantedBugs = []plantedBug{
 	},
 	{
 		name: "an effect of each event", pattern: unobserved, foundBy: "unseen@",
-		trial: func(w *world) kopftest.Scenario {
-			return w.trial(func() *kopf.Resource[widget] {
-				return widgets().OnCreate("a", w.records("a")).OnEvent("event", func(_ context.Context, req *request) error {
-					w.saw(fmt.Sprintf("size %d", req.Object.Spec.Size), req.Object, "seen")
+		newScenario: func(w *world) kopftest.Scenario {
+			return w.newScenario(func() *kopf.Resource[widget] {
+				return widgets().OnCreate("a", w.recordingHandler("a")).OnEvent("event", func(_ context.Context, req *request) error {
+					w.record(fmt.Sprintf("size %d", req.Object.Spec.Size), req.Object, "seen")
 					return nil
 				})
 			}, nil, together(time.Second, resize(2), resize(3)))
@@ -127,25 +127,25 @@ var plantedBugs = []plantedBug{
 	},
 	{
 		name: "a predicate that compares two events", pattern: unobserved, foundBy: "unseen@",
-		trial: func(w *world) kopftest.Scenario {
-			trial := w.trial(nil, nil, together(time.Second, resize(2), resize(3)))
-			trial.Operator = func() []kopf.Option {
+		newScenario: func(w *world) kopftest.Scenario {
+			sc := w.newScenario(nil, nil, together(time.Second, resize(2), resize(3)))
+			sc.Operator = func() []kopf.Option {
 				bySteps := predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 					return e.ObjectNew.(widget).Spec.Size-e.ObjectOld.(widget).Spec.Size < 2
 				}}
-				return []kopf.Option{kopf.For(one(), kopf.WithPredicates(bySteps)).OnCreate("a", w.records("a")).OnUpdate("u", w.records("u"))}
+				return []kopf.Option{kopf.For(one(), kopf.WithPredicates(bySteps)).OnCreate("a", w.recordingHandler("a")).OnUpdate("u", w.recordingHandler("u"))}
 			}
-			return trial
+			return sc
 		},
 	},
 	{
 		name: "a handler that counts updates", pattern: unobserved, foundBy: "unseen@",
-		trial: func(w *world) kopftest.Scenario {
+		newScenario: func(w *world) kopftest.Scenario {
 			updates := 0
-			return w.trial(func() *kopf.Resource[widget] {
+			return w.newScenario(func() *kopf.Resource[widget] {
 				return widgets().OnUpdate("count", func(_ context.Context, req *request) error {
 					updates++
-					w.saw("count", req.Object, updates)
+					w.record("count", req.Object, updates)
 					return nil
 				})
 			}, nil, together(time.Second, resize(2), resize(3)))
@@ -153,8 +153,8 @@ var plantedBugs = []plantedBug{
 	},
 	{
 		name: "a child with a generated name", pattern: lostAnswer, foundBy: "lost@1",
-		trial: func(w *world) kopftest.Scenario {
-			return w.trial(func() *kopf.Resource[widget] {
+		newScenario: func(w *world) kopftest.Scenario {
+			return w.newScenario(func() *kopf.Resource[widget] {
 				return widgets().OnCreate("child", func(ctx context.Context, req *request) error {
 					return req.Client.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", GenerateName: "child-"}})
 				})
@@ -163,15 +163,15 @@ var plantedBugs = []plantedBug{
 	},
 	{
 		name: "a child that must not exist yet", pattern: lostAnswer, foundBy: "lost@1",
-		trial: func(w *world) kopftest.Scenario {
-			return w.trial(func() *kopf.Resource[widget] {
+		newScenario: func(w *world) kopftest.Scenario {
+			return w.newScenario(func() *kopf.Resource[widget] {
 				return widgets().OnCreate("child", func(ctx context.Context, req *request) error {
 					err := req.Client.Create(ctx, configMap("child"))
 					if apierrors.IsAlreadyExists(err) {
 						return kopf.Permanent(err)
 					}
 					if err == nil {
-						w.saw("child", req.Object, "made")
+						w.record("child", req.Object, "made")
 					}
 					return err
 				})
@@ -180,8 +180,8 @@ var plantedBugs = []plantedBug{
 	},
 	{
 		name: "a patch that appends is sent again after an error", pattern: lostAnswer, foundBy: "lost@1",
-		trial: func(w *world) kopftest.Scenario {
-			trial := w.trial(func() *kopf.Resource[widget] {
+		newScenario: func(w *world) kopftest.Scenario {
+			sc := w.newScenario(func() *kopf.Resource[widget] {
 				return widgets().OnCreate("tag", func(ctx context.Context, req *request) error {
 					if len(req.Object.Spec.Tags) > 1 {
 						return nil
@@ -195,43 +195,44 @@ var plantedBugs = []plantedBug{
 			}, nil)
 			tagged := one()
 			tagged.Spec.Tags = []string{"first"}
-			trial.Steps = []step{create(tagged)}
-			return trial
+			sc.Steps = []step{create(tagged)}
+			return sc
 		},
 	},
 }
 
-// TestExplore_FindsPlantedBugs finds each planted bug by a plan of its pattern, and not without faults.
+// TestExplore_FindsPlantedBugs checks that a plan of its pattern finds each planted bug, and that the bug has no effect
+// without faults.
 func TestExplore_FindsPlantedBugs(t *testing.T) {
 	patterns := map[pattern]int{}
 	for _, bug := range plantedBugs {
 		patterns[bug.pattern]++
 		t.Run(bug.name, func(t *testing.T) {
 			t.Parallel()
-			setup := func() kopftest.Scenario { return bug.trial(&world{inputs: map[string]string{}}) }
+			setup := func() kopftest.Scenario { return bug.newScenario(&world{inputs: map[string]string{}}) }
 			report := explore.Explore(t, explore.NewRunner(setup, bug.wrap), explore.Options{
 				First: true, Skip: func(plan explore.Plan) bool { return !strings.Contains(plan.String(), bug.foundBy) },
 			})
 			if len(report.Violations) == 0 {
-				t.Fatalf("the explorer does not find it with %d plans; the reference run is\n%s", report.Ran, report.Reference)
+				t.Fatalf("no violation in %d plans; the reference run is\n%s", report.Ran, report.Reference)
 			}
 			found := report.Violations[0]
 			if len(found.Plan) == 0 {
-				t.Fatalf("it shows without faults: %s", found.Text)
+				t.Fatalf("got a violation without faults: %s", found.Text)
 			}
 			t.Logf("%s, found by %s: %.300s", bug.pattern, found.Plan, found.Text)
 		})
 	}
 	for _, p := range []pattern{intermediate, stale, unobserved, lostAnswer} {
 		if patterns[p] < 2 {
-			t.Errorf("there are %d planted bugs of the pattern %q", patterns[p], p)
+			t.Errorf("got %d planted bugs of the pattern %q, want more", patterns[p], p)
 		}
 	}
 }
 
 func must(s scenario, ok bool) scenario {
 	if !ok {
-		panic("there is no such scenario")
+		panic("unknown scenario")
 	}
 	return s
 }
@@ -240,7 +241,7 @@ func configMap(name string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}
 }
 
-// A forgetful store does not find records from before the start of its process.
+// forgetful is a store that does not find records from before the start of its process.
 type forgetful struct {
 	store
 	since time.Time
@@ -289,7 +290,7 @@ func withBody(r *http.Request, text []byte) *http.Request {
 	return out
 }
 
-// cachedReads makes the cache of a server answer reads of single objects.
+// cachedReads answers reads of single objects from a cache.
 func cachedReads(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
 		if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/one") {
@@ -317,7 +318,7 @@ func withoutVersions(next http.RoundTripper) http.RoundTripper {
 		}
 		meta, ok := obj["metadata"].(map[string]any)
 		if !ok {
-			return nil, errors.New("the answer has no metadata")
+			return nil, errors.New("the response has no metadata")
 		}
 		meta["resourceVersion"] = "1"
 		text, err := json.Marshal(obj)

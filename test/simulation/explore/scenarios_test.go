@@ -32,48 +32,48 @@ type (
 	thing   = *unstructured.Unstructured
 )
 
-// A scenario is an operator and the steps of a story.
+// scenario is an operator and the steps of a test.
 type scenario struct {
-	name  string
-	trial func(w *world) kopftest.Scenario
-	// pairs: it is short enough for plans of two faults.
+	name        string
+	newScenario func(w *world) kopftest.Scenario
+	// pairs enables plans with two faults, which only short scenarios allow.
 	pairs bool
-	// limits are plans with known deviations, with the reason that the documentation gives.
+	// limits maps plans with known violations to the documented reason.
 	limits map[string]string
 }
 
-// A world stores the last input of each handler for each object, outside of the cluster. A second call with the same
-// input changes nothing.
+// world stores the last input of each handler for each object, outside the cluster. A second call with the same input
+// changes nothing.
 type world struct {
 	mu     sync.Mutex
 	inputs map[string]string
 }
 
-func (w *world) saw(handler string, obj client.Object, input any) {
+func (w *world) record(handler string, obj client.Object, input any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.inputs[handler+" of "+obj.GetName()] = fmt.Sprint(input)
 }
 
-func (w *world) knows(handler string, obj client.Object) bool {
+func (w *world) hasRecord(handler string, obj client.Object) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	_, ok := w.inputs[handler+" of "+obj.GetName()]
 	return ok
 }
 
-// records returns a handler that only records the spec.
-func (w *world) records(handler string) kopf.Handler[widget] {
-	return w.fails(handler, 0)
+// recordingHandler returns a handler that only records the spec.
+func (w *world) recordingHandler(handler string) kopf.Handler[widget] {
+	return w.failingHandler(handler, 0)
 }
 
-// fails returns a handler that fails a number of times first.
-func (w *world) fails(handler string, times int) kopf.Handler[widget] {
+// failingHandler returns a handler whose first attempts fail.
+func (w *world) failingHandler(handler string, times int) kopf.Handler[widget] {
 	return func(_ context.Context, req *request) error {
 		if req.Attempt.Number < times {
 			return kopf.Temporary(errors.New("not yet"), 2*time.Second)
 		}
-		w.saw(handler, req.Object, specOf(req.Object))
+		w.record(handler, req.Object, specOf(req.Object))
 		return nil
 	}
 }
@@ -94,7 +94,7 @@ func one() widget {
 	return &v1.Widget{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "one"}, Spec: v1.WidgetSpec{Size: 1, Color: "red"}}
 }
 
-// A step is one step of a story.
+// step is one step of a scenario.
 type step = func(testing.TB, *kopftest.Cluster)
 
 func create(obj client.Object) step {
@@ -129,8 +129,8 @@ func together(pause time.Duration, steps ...step) step {
 	}
 }
 
-// trial has a story about one widget that is created in its first step.
-func (w *world) trial(resource func() *kopf.Resource[widget], options []kopf.Option, steps ...step) kopftest.Scenario {
+// newScenario returns a scenario that first creates a widget and then runs the steps.
+func (w *world) newScenario(resource func() *kopf.Resource[widget], options []kopf.Option, steps ...step) kopftest.Scenario {
 	return kopftest.Scenario{
 		Given:         kopftest.Given{Scheme: scheme()},
 		Operator:      func() []kopf.Option { return append([]kopf.Option{resource()}, options...) },
@@ -148,102 +148,102 @@ func (w *world) copied() map[string]string {
 func widgets() *kopf.Resource[widget] { return kopf.For(&v1.Widget{}) }
 
 var scenarios = []scenario{
-	{name: "one-handler", pairs: true, trial: func(w *world) kopftest.Scenario {
-		return w.trial(func() *kopf.Resource[widget] { return widgets().OnCreate("a", w.records("a")) }, nil)
+	{name: "one-handler", pairs: true, newScenario: func(w *world) kopftest.Scenario {
+		return w.newScenario(func() *kopf.Resource[widget] { return widgets().OnCreate("a", w.recordingHandler("a")) }, nil)
 	}},
-	{name: "create", pairs: true, trial: func(w *world) kopftest.Scenario {
-		return w.trial(func() *kopf.Resource[widget] {
-			return widgets().OnCreate("a", w.records("a")).OnCreate("b", w.fails("b", 2)).OnCreate("c", func(_ context.Context, req *request) error {
+	{name: "create", pairs: true, newScenario: func(w *world) kopftest.Scenario {
+		return w.newScenario(func() *kopf.Resource[widget] {
+			return widgets().OnCreate("a", w.recordingHandler("a")).OnCreate("b", w.failingHandler("b", 2)).OnCreate("c", func(_ context.Context, req *request) error {
 				req.Object.Status.Phase = "made"
-				w.saw("c", req.Object, specOf(req.Object))
+				w.record("c", req.Object, specOf(req.Object))
 				return nil
 			})
 		}, nil)
 	}},
-	{name: "update-during-cycle", trial: func(w *world) kopftest.Scenario {
-		return w.trial(func() *kopf.Resource[widget] {
-			return widgets().On("a", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate}, w.records("a")).
-				OnUpdate("b", w.fails("b", 1)).
-				OnUpdate("c", w.records("c"))
+	{name: "update-during-cycle", newScenario: func(w *world) kopftest.Scenario {
+		return w.newScenario(func() *kopf.Resource[widget] {
+			return widgets().On("a", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate}, w.recordingHandler("a")).
+				OnUpdate("b", w.failingHandler("b", 1)).
+				OnUpdate("c", w.recordingHandler("c"))
 		}, nil, resize(2), together(time.Second, resize(3), resize(4)), together(500*time.Millisecond, resize(5), resize(6), resize(7)))
 	}},
-	{name: "taken-back", trial: func(w *world) kopftest.Scenario {
-		return w.trial(func() *kopf.Resource[widget] {
+	{name: "taken-back", newScenario: func(w *world) kopftest.Scenario {
+		return w.newScenario(func() *kopf.Resource[widget] {
 			return widgets().OnUpdate("b", func(_ context.Context, req *request) error {
 				if req.Attempt.Number == 0 {
 					return kopf.Temporary(errors.New("not yet"), 3*time.Second)
 				}
-				w.saw("b", req.Object, "called")
+				w.record("b", req.Object, "called")
 				return nil
 			}).OnUpdate("a", func(_ context.Context, req *request) error {
-				w.saw("a", req.Object, "called")
+				w.record("a", req.Object, "called")
 				return nil
 			})
 		}, nil, resize(2), together(time.Second, resize(3), resize(2)), resize(4))
 	}},
-	{name: "delete", pairs: true, trial: func(w *world) kopftest.Scenario {
-		return w.trial(func() *kopf.Resource[widget] {
-			return widgets().OnCreate("a", w.records("a")).OnDelete("d", w.fails("d", 1)).OnDelete("e", w.records("e"))
+	{name: "delete", pairs: true, newScenario: func(w *world) kopftest.Scenario {
+		return w.newScenario(func() *kopf.Resource[widget] {
+			return widgets().OnCreate("a", w.recordingHandler("a")).OnDelete("d", w.failingHandler("d", 1)).OnDelete("e", w.recordingHandler("e"))
 		}, nil, remove)
 	}},
-	{name: "delete-during-create", trial: func(w *world) kopftest.Scenario {
-		return w.trial(func() *kopf.Resource[widget] {
+	{name: "delete-during-create", newScenario: func(w *world) kopftest.Scenario {
+		return w.newScenario(func() *kopf.Resource[widget] {
 			return widgets().OnCreate("a", func(context.Context, *request) error {
 				return kopf.Temporary(errors.New("not yet"), 2*time.Second)
-			}, kopf.Retries(20)).OnDelete("d", w.records("d"))
+			}, kopf.Retries(20)).OnDelete("d", w.recordingHandler("d"))
 		}, nil, together(3*time.Second, resize(2), remove))
 	}},
-	{name: "optional-delete", trial: func(w *world) kopftest.Scenario {
-		return w.trial(func() *kopf.Resource[widget] {
-			return widgets().OnCreate("a", w.records("a")).
+	{name: "optional-delete", newScenario: func(w *world) kopftest.Scenario {
+		return w.newScenario(func() *kopf.Resource[widget] {
+			return widgets().OnCreate("a", w.recordingHandler("a")).
 				OnDelete("d", func(context.Context, *request) error { return nil }, kopf.Optional())
 		}, nil, resize(2), remove)
 	}},
-	{name: "sub-handlers", trial: func(w *world) kopftest.Scenario {
-		return w.trial(func() *kopf.Resource[widget] {
+	{name: "sub-handlers", newScenario: func(w *world) kopftest.Scenario {
+		return w.newScenario(func() *kopf.Resource[widget] {
 			return widgets().On("all", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate}, func(_ context.Context, req *request) error {
 				for i, tag := range append([]string{"first"}, req.Object.Spec.Tags...) {
-					req.Sub(tag, w.fails("all/"+tag, i%2))
+					req.Sub(tag, w.failingHandler("all/"+tag, i%2))
 				}
-				w.saw("all", req.Object, specOf(req.Object))
+				w.record("all", req.Object, specOf(req.Object))
 				return nil
 			})
 		}, nil, edit(func(w widget) { w.Spec.Tags = []string{"x", "y"} }))
 	}},
-	{name: "after", trial: func(w *world) kopftest.Scenario {
+	{name: "after", newScenario: func(w *world) kopftest.Scenario {
 		follows := func(handler, other string) kopf.Handler[widget] {
 			return func(_ context.Context, req *request) error {
 				order := "after " + other
-				if !w.knows(other, req.Object) {
+				if !w.hasRecord(other, req.Object) {
 					order = "before " + other
 				}
-				w.saw(handler, req.Object, order)
+				w.record(handler, req.Object, order)
 				return nil
 			}
 		}
-		return w.trial(func() *kopf.Resource[widget] {
+		return w.newScenario(func() *kopf.Resource[widget] {
 			return widgets().
 				OnCreate("c", follows("c", "b"), kopf.After("b")).
 				OnCreate("b", follows("b", "a"), kopf.After("a")).
-				OnCreate("a", w.fails("a", 1))
+				OnCreate("a", w.failingHandler("a", 1))
 		}, nil)
 	}},
-	{name: "status-field", trial: func(w *world) kopftest.Scenario {
-		return w.trial(func() *kopf.Resource[widget] {
-			return widgets().OnCreate("a", w.records("a")).OnField("phase", "status.phase", func(_ context.Context, req *request) error {
+	{name: "status-field", newScenario: func(w *world) kopftest.Scenario {
+		return w.newScenario(func() *kopf.Resource[widget] {
+			return widgets().OnCreate("a", w.recordingHandler("a")).OnField("phase", "status.phase", func(_ context.Context, req *request) error {
 				if req.Attempt.Number == 0 {
 					return kopf.Temporary(errors.New("not yet"), time.Second)
 				}
-				w.saw("phase", req.Object, req.Object.Status.Phase)
+				w.record("phase", req.Object, req.Object.Status.Phase)
 				return nil
 			})
 		}, nil, patchStatus(`{"status":{"phase":"x"}}`), together(500*time.Millisecond, patchStatus(`{"status":{"phase":"y"}}`), resize(2)))
 	}},
-	{name: "daemon-and-timer", trial: func(w *world) kopftest.Scenario {
-		return w.trial(func() *kopf.Resource[widget] {
+	{name: "daemon-and-timer", newScenario: func(w *world) kopftest.Scenario {
+		return w.newScenario(func() *kopf.Resource[widget] {
 			return widgets().
 				On("a", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate}, func(_ context.Context, req *request) error {
-					w.saw("a", req.Object, req.Object.Spec.Size)
+					w.record("a", req.Object, req.Object.Spec.Size)
 					return nil
 				}).
 				Daemon("daemon", func(ctx context.Context, req *request) error {
@@ -256,11 +256,11 @@ var scenarios = []scenario{
 					req.Object.Status.Phase = "timed"
 					return nil
 				}).
-				OnDelete("d", w.records("d"))
+				OnDelete("d", w.recordingHandler("d"))
 		}, nil, waits(time.Minute), resize(2), remove)
 	}},
-	{name: "children", trial: func(w *world) kopftest.Scenario {
-		trial := w.trial(func() *kopf.Resource[widget] {
+	{name: "children", newScenario: func(w *world) kopftest.Scenario {
+		sc := w.newScenario(func() *kopf.Resource[widget] {
 			return widgets().Owns(&corev1.ConfigMap{}).OnReconcile("children", func(ctx context.Context, req *request) error {
 				if req.Object.DeletionTimestamp != nil {
 					return nil
@@ -274,10 +274,10 @@ var scenarios = []scenario{
 		}, func(t testing.TB, c *kopftest.Cluster) {
 			kopftest.Edit(t, c, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "one"}}, func(m *corev1.ConfigMap) { m.Data["size"] = "0" })
 		})
-		return trial
+		return sc
 	}},
-	{name: "flush", trial: func(w *world) kopftest.Scenario {
-		return w.trial(func() *kopf.Resource[widget] {
+	{name: "flush", newScenario: func(w *world) kopftest.Scenario {
+		return w.newScenario(func() *kopf.Resource[widget] {
 			return widgets().OnCreate("first", func(_ context.Context, req *request) error {
 				req.Object.Spec.Color = "blue"
 				return nil
@@ -289,17 +289,17 @@ var scenarios = []scenario{
 					}
 					<-time.After(100 * time.Millisecond)
 				}
-				w.saw("slow", req.Object, req.Object.Spec.Size)
+				w.record("slow", req.Object, req.Object.Spec.Size)
 				return nil
 			})
 		}, nil, resize(2))
 	}},
-	{name: "checkpoint", trial: func(w *world) kopftest.Scenario {
-		return w.trial(func() *kopf.Resource[widget] {
-			return widgets().OnCreate("a", w.records("a")).OnCreate("b", w.records("b")).OnCreate("c", w.fails("c", 1)).OnDelete("d", w.records("d"))
+	{name: "checkpoint", newScenario: func(w *world) kopftest.Scenario {
+		return w.newScenario(func() *kopf.Resource[widget] {
+			return widgets().OnCreate("a", w.recordingHandler("a")).OnCreate("b", w.recordingHandler("b")).OnCreate("c", w.failingHandler("c", 1)).OnDelete("d", w.recordingHandler("d"))
 		}, []kopf.Option{kopf.WithCheckpoint(0)}, remove)
 	}},
-	{name: "results", trial: func(w *world) kopftest.Scenario {
+	{name: "results", newScenario: func(w *world) kopftest.Scenario {
 		return w.unstructured(func() *kopf.Resource[thing] {
 			return kopf.For(kopf.Unstructured(v1.GroupVersion.WithKind("Widget"))).
 				OnCreate("first", func(_ context.Context, req *kopf.Request[thing]) error {
@@ -313,12 +313,12 @@ var scenarios = []scenario{
 				})
 		}, nil)
 	}},
-	{name: "conditions", trial: func(w *world) kopftest.Scenario {
-		return w.trial(func() *kopf.Resource[widget] {
+	{name: "conditions", newScenario: func(w *world) kopftest.Scenario {
+		return w.newScenario(func() *kopf.Resource[widget] {
 			return kopf.For(&v1.Widget{}, kopf.WithConditions("Ready", "Made")).
-				OnCreate("make", w.fails("make", 1), kopf.ReportCondition("Made")).
+				OnCreate("make", w.failingHandler("make", 1), kopf.ReportCondition("Made")).
 				OnCondition("seen", "Made", func(_ context.Context, req *request) error {
-					w.saw("seen", req.Object, "called")
+					w.record("seen", req.Object, "called")
 					return nil
 				}).
 				OnUpdate("ready", func(_ context.Context, req *request) error {
@@ -327,75 +327,75 @@ var scenarios = []scenario{
 				})
 		}, nil, resize(2))
 	}},
-	{name: "unstructured", trial: func(w *world) kopftest.Scenario {
+	{name: "unstructured", newScenario: func(w *world) kopftest.Scenario {
 		return w.unstructured(func() *kopf.Resource[thing] { return w.things() }, nil)
 	}},
-	{name: "chain", trial: func(w *world) kopftest.Scenario {
-		return w.trial(func() *kopf.Resource[widget] { return w.chain(false) }, nil, resize(2))
+	{name: "chain", newScenario: func(w *world) kopftest.Scenario {
+		return w.newScenario(func() *kopf.Resource[widget] { return w.chain(false) }, nil, resize(2))
 	}},
-	{name: "chain-with-flush", trial: func(w *world) kopftest.Scenario {
-		return w.trial(func() *kopf.Resource[widget] { return w.chain(true) }, nil, resize(2))
+	{name: "chain-with-flush", newScenario: func(w *world) kopftest.Scenario {
+		return w.newScenario(func() *kopf.Resource[widget] { return w.chain(true) }, nil, resize(2))
 	}},
 	{name: "status-store", limits: map[string]string{
 		"crash-after@8":  "the end of a cycle takes two requests: the records are removed before the baseline is stored",
 		"crash-after@16": "the same",
-	}, trial: func(w *world) kopftest.Scenario {
+	}, newScenario: func(w *world) kopftest.Scenario {
 		return w.unstructured(func() *kopf.Resource[thing] { return w.things() }, []kopf.Option{kopf.WithProgress(progress.Status(""))})
 	}},
-	{name: "status-baseline", trial: func(w *world) kopftest.Scenario {
+	{name: "status-baseline", newScenario: func(w *world) kopftest.Scenario {
 		return w.unstructured(func() *kopf.Resource[thing] { return w.things() },
 			[]kopf.Option{kopf.WithProgress(progress.Status("")), kopf.WithBaseline(progress.StatusBaseline(""))})
 	}},
-	{name: "resume", trial: func(w *world) kopftest.Scenario {
-		trial := w.trial(func() *kopf.Resource[widget] {
+	{name: "resume", newScenario: func(w *world) kopftest.Scenario {
+		sc := w.newScenario(func() *kopf.Resource[widget] {
 			return widgets().OnResume("resume", func(_ context.Context, req *request) error {
 				if req.Attempt.Number == 0 {
 					return kopf.Temporary(errors.New("not yet"), time.Second)
 				}
-				w.saw("resume", req.Object, "called")
+				w.record("resume", req.Object, "called")
 				return nil
-			}).OnUpdate("update", w.records("update"))
+			}).OnUpdate("update", w.recordingHandler("update"))
 		}, nil)
 		handled := one()
 		handled.Annotations = map[string]string{"kopf.zalando.org/last-handled-configuration": `{"spec":{"size":1,"color":"red"}}` + "\n"}
-		trial.Given.Objects = []client.Object{handled}
-		trial.Steps = []step{resize(2)}
-		return trial
+		sc.Given.Objects = []client.Object{handled}
+		sc.Steps = []step{resize(2)}
+		return sc
 	}},
-	{name: "created-again", trial: func(w *world) kopftest.Scenario {
+	{name: "created-again", newScenario: func(w *world) kopftest.Scenario {
 		again := one()
 		again.Spec.Size = 9
-		return w.trial(func() *kopf.Resource[widget] {
-			return widgets().OnCreate("a", w.fails("a", 1)).OnUpdate("u", w.records("u"))
+		return w.newScenario(func() *kopf.Resource[widget] {
+			return widgets().OnCreate("a", w.failingHandler("a", 1)).OnUpdate("u", w.recordingHandler("u"))
 		}, nil, together(0, remove, create(again)), resize(2))
 	}},
-	{name: "created-again-with-finalizer", trial: func(w *world) kopftest.Scenario {
+	{name: "created-again-with-finalizer", newScenario: func(w *world) kopftest.Scenario {
 		again := one()
 		again.Spec.Size = 9
-		return w.trial(func() *kopf.Resource[widget] {
-			return widgets().OnCreate("a", w.records("a")).OnDelete("d", w.records("d"))
+		return w.newScenario(func() *kopf.Resource[widget] {
+			return widgets().OnCreate("a", w.recordingHandler("a")).OnDelete("d", w.recordingHandler("d"))
 		}, nil, remove, create(again), remove)
 	}},
-	{name: "large-object", trial: func(w *world) kopftest.Scenario {
+	{name: "large-object", newScenario: func(w *world) kopftest.Scenario {
 		large := func(color string) step {
 			return edit(func(w widget) { w.Spec.Color = strings.Repeat(color, 250_000) })
 		}
-		return w.trial(func() *kopf.Resource[widget] {
+		return w.newScenario(func() *kopf.Resource[widget] {
 			return widgets().On("a", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate}, func(_ context.Context, req *request) error {
 				if req.Attempt.Number == 0 {
 					return kopf.Temporary(errors.New("not yet"), time.Second)
 				}
-				w.saw("a", req.Object, req.Object.Spec.Color[:1])
+				w.record("a", req.Object, req.Object.Spec.Color[:1])
 				return nil
 			})
 		}, nil, large("a"), together(500*time.Millisecond, large("b"), large("c")))
 	}},
 	{name: "restored", limits: map[string]string{
 		"crash-after@2": "a process does not know the last-handled configurations that only its predecessor has seen",
-	}, trial: func(w *world) kopftest.Scenario {
+	}, newScenario: func(w *world) kopftest.Scenario {
 		var old widget
-		return w.trial(func() *kopf.Resource[widget] {
-			return widgets().On("a", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate}, w.records("a"))
+		return w.newScenario(func() *kopf.Resource[widget] {
+			return widgets().On("a", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate}, w.recordingHandler("a"))
 		}, nil, func(t testing.TB, c *kopftest.Cluster) {
 			old = one()
 			c.Get(t, old)
@@ -409,14 +409,14 @@ func waits(pause time.Duration) step {
 	return func(testing.TB, *kopftest.Cluster) { <-time.After(pause) }
 }
 
-// things are widgets without a Go type.
+// things returns handlers for widgets without a Go type.
 func (w *world) things() *kopf.Resource[thing] {
 	saw := func(handler string, failures int) kopf.Handler[thing] {
 		return func(_ context.Context, req *kopf.Request[thing]) error {
 			if req.Attempt.Number < failures {
 				return kopf.Temporary(errors.New("not yet"), 2*time.Second)
 			}
-			w.saw(handler, req.Object, req.Object.Object["spec"])
+			w.record(handler, req.Object, req.Object.Object["spec"])
 			return unstructured.SetNestedField(req.Object.Object, handler, "status", "phase")
 		}
 	}
@@ -425,17 +425,17 @@ func (w *world) things() *kopf.Resource[thing] {
 }
 
 func (w *world) unstructured(resource func() *kopf.Resource[thing], options []kopf.Option) kopftest.Scenario {
-	trial := w.trial(nil, nil, resize(2), together(500*time.Millisecond, resize(3), resize(4)), remove)
-	trial.Operator = func() []kopf.Option { return append([]kopf.Option{resource()}, options...) }
-	return trial
+	sc := w.newScenario(nil, nil, resize(2), together(500*time.Millisecond, resize(3), resize(4)), remove)
+	sc.Operator = func() []kopf.Option { return append([]kopf.Option{resource()}, options...) }
+	return sc
 }
 
-// chain returns handlers that move a widget from phase to phase. The first handler of a phase ends it while the second
-// one still fails.
+// chain returns handlers that move a widget from phase to phase. The first handler of a phase sets the next phase while
+// the second handler still fails.
 func (w *world) chain(flushes bool) *kopf.Resource[widget] {
 	moves := func(handler, phase string) kopf.Handler[widget] {
 		return func(ctx context.Context, req *request) error {
-			w.saw(handler, req.Object, specOf(req.Object))
+			w.record(handler, req.Object, specOf(req.Object))
 			req.Object.Status.Phase = phase
 			if flushes {
 				return req.Flush(ctx)
@@ -446,12 +446,14 @@ func (w *world) chain(flushes bool) *kopf.Resource[widget] {
 	return widgets().
 		OnCreate("start", moves("start", "starting")).
 		OnUpdate("first", moves("first", "ready"), kopf.Field("status.phase", filter.To("starting"))).
-		OnUpdate("second", w.fails("second", 1), kopf.Field("status.phase", filter.To("starting"))).
-		OnUpdate("ready", w.records("ready"), kopf.Field("status.phase", filter.To("ready")))
+		OnUpdate("second", w.failingHandler("second", 1), kopf.Field("status.phase", filter.To("starting"))).
+		OnUpdate("ready", w.recordingHandler("ready"), kopf.Field("status.phase", filter.To("ready")))
 }
 
-// setup makes the trial of a scenario, with a world of its own.
-func (s scenario) setup() kopftest.Scenario { return s.trial(&world{inputs: map[string]string{}}) }
+// setup creates the scenario with a new world.
+func (s scenario) setup() kopftest.Scenario {
+	return s.newScenario(&world{inputs: map[string]string{}})
+}
 
 func find(name string) (scenario, bool) {
 	i := slices.IndexFunc(scenarios, func(s scenario) bool { return s.name == name })

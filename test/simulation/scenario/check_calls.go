@@ -20,7 +20,7 @@ func (w *world) checkEntry(c *call) {
 		return // an optional delete handler, which has no stored state
 	}
 	if v.released() {
-		w.violateLockedf(NothingAfter, "%s: the object is already released", c)
+		w.violateLockedf(NothingAfter, "%s: the finalizer is already removed", c)
 		return
 	}
 	if w.removed[c.uid] {
@@ -38,27 +38,27 @@ func (w *world) checkEntry(c *call) {
 	case !stored && c.attempt != 0:
 		w.violateLockedf(NeverStale, "%s: the record is missing", c)
 	case stored && record.Finished() && own:
-		w.violateLockedf(NeverTwice, "%s: the record says that it is done", c)
+		w.violateLockedf(NeverTwice, "%s: the stored record is final", c)
 	case stored && !record.Finished() && c.attempt != record.Retries:
 		w.violateLockedf(NeverStale, "%s: the record has %d attempts", c, record.Retries)
 	}
 	if stored && !record.Finished() && record.Delayed.After(time.Now()) {
-		w.violateLockedf(KeepsBackoff, "%s: the record delays it for another %s", c, time.Until(record.Delayed))
+		w.violateLockedf(KeepsBackoff, "%s: the stored delay ends in %s", c, time.Until(record.Delayed))
 	}
 	if last := w.lastOf(c); last != nil && !last.final && c.start.Sub(last.end) < last.delay-precision {
 		property := KeepsBackoff
 		if c.attempt == 0 {
 			property = DelaysOutlive // the handler has started again
 		}
-		w.violateLockedf(property, "%s: only %s after an attempt with a delay of %s", c, c.start.Sub(last.end), last.delay)
+		w.violateLockedf(property, "%s: started %s after an attempt with a delay of %s", c, c.start.Sub(last.end), last.delay)
 	}
 }
 
-// checkRemoved compares a call with the last one if the object no longer exists. The operator may not know this yet,
-// but must not repeat the same attempt.
+// checkRemoved compares a call with the previous one if the object does not exist. The operator may not know the
+// deletion yet but must not repeat an attempt.
 func (w *world) checkRemoved(c *call) {
 	if last := w.lastOf(c); last != nil && !last.final && last.attempt == c.attempt {
-		w.violateLockedf(NothingAfter, "%s: repeated for a deleted object", c)
+		w.violateLockedf(NothingAfter, "%s: repeats an attempt for a deleted object", c)
 	}
 }
 
@@ -72,22 +72,22 @@ func (w *world) checkBaseline(c *call, v view) {
 		}
 	case kopf.ReasonUpdate:
 		if !known || c.old == nil || c.old.withoutTags() != stored.withoutTags() {
-			w.violateLockedf(NeverStale, "%s: the old state is %v, but %v is stored", c, c.old, stored)
+			w.violateLockedf(NeverStale, "%s: old state = %v, want the stored state %v", c, c.old, stored)
 		}
 	case kopf.ReasonDelete:
 		if !v.held() {
-			w.violateLockedf(NeverStale, "%s: the object is already released", c)
+			w.violateLockedf(NeverStale, "%s: the finalizer is already removed", c)
 		}
 	case kopf.ReasonResume:
 		if !known {
-			w.violateLockedf(NeverStale, "%s: the creation is not handled", c)
+			w.violateLockedf(NeverStale, "%s: the creation is not handled yet", c)
 		}
 	case kopf.ReasonEvent, kopf.ReasonReconcile:
 		// Scenarios have no such handlers.
 	}
 }
 
-// lastOf returns the previous call of the same handler for the same object and reason in the same life of the operator.
+// lastOf returns the previous call of the same handler for the same object and reason by the same operator process.
 // The result of an attempt for another reason is in its record; a record that could not be written before a deletion is
 // void (0002 of the decisions).
 func (w *world) lastOf(c *call) *call {
@@ -109,7 +109,7 @@ func (w *world) checkRelease(obj *unstructured.Unstructured) {
 			return c.uid == obj.GetUID() && c.handler == h && c.reason == kopf.ReasonDelete && c.final
 		}
 		if h.wants(kopf.ReasonDelete) && !h.Optional && !slices.ContainsFunc(w.calls, done) {
-			w.violateLockedf(HoldsDeletion, "%s is released before %s is done", obj.GetName(), h.ID)
+			w.violateLockedf(HoldsDeletion, "the finalizer of %s is removed before %s is done", obj.GetName(), h.ID)
 		}
 	}
 }

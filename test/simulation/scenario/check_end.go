@@ -9,7 +9,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 )
 
-// checkEnd runs the checks for each object that are possible only at the end.
+// checkEnd runs the checks for each object that are possible only after the last step.
 func (w *world) checkEnd() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -19,7 +19,7 @@ func (w *world) checkEnd() {
 	}
 	for uid, h := range w.histories {
 		if len(h.states) == 0 {
-			w.violateLockedf(Settles, "an object without a creation: %s", uid)
+			w.violateLockedf(Settles, "unknown object %s", uid)
 			continue
 		}
 		j := objectCheck{w, h, byObject[uid], w.alive[uid] != nil}
@@ -34,7 +34,7 @@ func (w *world) checkEnd() {
 	w.checkResumptions(byObject)
 }
 
-// An objectCheck checks one object.
+// objectCheck checks one object.
 type objectCheck struct {
 	*world
 	*history
@@ -42,7 +42,7 @@ type objectCheck struct {
 	alive bool
 }
 
-// changes checks that no change in a part of the state is lost. It reports whether one is.
+// changes checks that no change in a part of the state is lost. It reports whether a change is lost.
 func (j objectCheck) changes(p Property, part func(State) State) (lost bool) {
 	states := make([]State, len(j.states))
 	for i, s := range j.states {
@@ -55,19 +55,19 @@ func (j objectCheck) changes(p Property, part func(State) State) (lost bool) {
 	return len(j.violations) > before
 }
 
-// baselinesAreSeen checks that the matching handlers have seen each stored baseline: when the engine stores it, each
-// handler for the cause has finished with that state, with a later one, or with an equal one (B-01).
+// baselinesAreSeen checks each stored baseline: every matching handler must have finished with this state, a later
+// state or an equal state (B-01).
 func (j objectCheck) baselinesAreSeen(p Property, states []State, part func(State) State) {
 	reason, at := kopf.ReasonCreate, 0
 	for _, b := range j.baselines {
 		next := slices.Index(states[at:], part(b.state))
 		if next < 0 {
-			j.violateLockedf(p, "the baseline of %s becomes %s, which it never was after %s", j.name, b.state, j.states[at])
+			j.violateLockedf(p, "the baseline of %s becomes %s, but the object never had this state after %s", j.name, b.state, j.states[at])
 			return
 		}
 		next += at
 		if next == at && reason == kopf.ReasonUpdate {
-			continue // only changes of handlers were added
+			continue // only handlers have changed the object
 		}
 		for i := range j.plan.Handlers {
 			handler := &j.plan.Handlers[i]
@@ -76,7 +76,7 @@ func (j objectCheck) baselinesAreSeen(p Property, states []State, part func(Stat
 			}
 			last := j.lastFinal(handler, b.moment)
 			if last == nil && reason == kopf.ReasonCreate {
-				j.violateLockedf(p, "the baseline of %s becomes %s, but %s was never done", j.name, b.state, handler.ID)
+				j.violateLockedf(p, "the baseline of %s becomes %s, but %s has not finished", j.name, b.state, handler.ID)
 				continue
 			}
 			seen := 0 // the state that was handled when the object was new
@@ -84,14 +84,14 @@ func (j objectCheck) baselinesAreSeen(p Property, states []State, part func(Stat
 				seen = j.index(last.version)
 			}
 			if seen < next && states[seen] != states[next] {
-				j.violateLockedf(p, "the baseline of %s becomes %s, but %s has only seen %s", j.name, b.state, handler.ID, j.states[seen])
+				j.violateLockedf(p, "the baseline of %s becomes %s, but %s has last seen %s", j.name, b.state, handler.ID, j.states[seen])
 			}
 		}
 		reason, at = kopf.ReasonUpdate, next
 	}
 }
 
-// lastFinal returns the last completed call of a handler before a moment.
+// lastFinal returns the last completed call of a handler before the moment.
 func (j objectCheck) lastFinal(h *Handler, before int) *call {
 	for _, c := range slices.Backward(j.calls) {
 		if c.handler == h && c.final && c.ended < before {
@@ -101,9 +101,8 @@ func (j objectCheck) lastFinal(h *Handler, before int) *call {
 	return nil
 }
 
-// lastWritten returns the last completed call of a handler after which its operator has written records or a baseline. The next
-// process does not know calls whose outcome was lost by a crash: it calls the handler again, unless the change was
-// reverted meanwhile.
+// lastWritten returns the last completed call of a handler after which its operator has written a record or a baseline.
+// A crash loses later outcomes, so the next process repeats their calls, unless the change was reverted.
 func (j objectCheck) lastWritten(h *Handler) *call {
 	for _, c := range slices.Backward(j.calls) {
 		if c.handler == h && c.final && c.ended < j.lastRecorded[resumption{c.life, c.uid}] {
@@ -113,9 +112,9 @@ func (j objectCheck) lastWritten(h *Handler) *call {
 	return nil
 }
 
-// updatesJoin checks that the updates of each handler are contiguous: the next one starts at the end of the last one,
-// or earlier (B-01). Resume handlers that run with an update receive only this one. When an update is reverted midway,
-// handlers that have failed for it are called with the others (0007 of the decisions).
+// updatesJoin checks that the updates of each handler are contiguous: each update starts at the end of the previous
+// one, or earlier (B-01). Resume handlers that run with an update receive only this update. If an update is reverted,
+// the engine calls its failed handlers again (decision 0007).
 func (j objectCheck) updatesJoin(p Property, states []State, part func(State) State) {
 	for _, c := range j.calls {
 		if c.reason != kopf.ReasonUpdate || c.old == nil || !c.handler.wants(c.reason) || c.turned {
@@ -123,14 +122,14 @@ func (j objectCheck) updatesJoin(p Property, states []State, part func(State) St
 		}
 		from := slices.Index(states, part(*c.old))
 		if from < 0 || from > j.index(c.version) {
-			j.violateLockedf(p, "%s: the old state is %s, which the object never had", c, c.old)
+			j.violateLockedf(p, "%s: the object never had the old state %s", c, c.old)
 		} else if last := j.lastFinal(c.handler, c.began); last != nil && from > j.index(last.version) {
-			j.violateLockedf(p, "%s: the diff starts at %s, but the handler has only seen %s", c, c.old, last.state)
+			j.violateLockedf(p, "%s: the diff starts at %s, but the handler has last seen %s", c, c.old, last.state)
 		}
 	}
 }
 
-// lastIsSeen checks that the last state that all update handlers have seen is the last state (B-01).
+// lastIsSeen checks that every update handler has seen the last state (B-01).
 func (j objectCheck) lastIsSeen(p Property, states []State) {
 	for i := range j.plan.Handlers {
 		handler := &j.plan.Handlers[i]
@@ -145,12 +144,12 @@ func (j objectCheck) lastIsSeen(p Property, states []State) {
 			continue
 		}
 		if states[j.index(c.version)] != states[len(states)-1] {
-			j.violateLockedf(p, "the last state that %s has seen is %s, but %s is %s", handler.ID, c.state, j.name, j.states[len(states)-1])
+			j.violateLockedf(p, "%s has last seen %s, but %s is %s", handler.ID, c.state, j.name, j.states[len(states)-1])
 		}
 	}
 }
 
-// ownEdits checks that each update contains a change by another client than the handlers (B-13).
+// ownEdits checks that each update contains a change by a user (B-13).
 func (j objectCheck) ownEdits() {
 	for _, c := range j.calls {
 		if c.reason != kopf.ReasonUpdate || c.old == nil || c.turned {
@@ -159,32 +158,32 @@ func (j objectCheck) ownEdits() {
 		seen := j.index(c.version)
 		from := max(0, slices.Index(j.states[:seen+1], *c.old))
 		if !slices.ContainsFunc(j.states[from:seen+1], func(s State) bool { return s != *c.old }) {
-			j.violateLockedf(OwnEdits, "%s: no other client has changed anything since %s", c, c.old)
+			j.violateLockedf(OwnEdits, "%s: users have not changed the object since %s", c, c.old)
 		}
 	}
 }
 
-// remains checks the object at the end: it has the values of the users, and no records.
+// remains checks the final object: it must have the values of the users and no records.
 func (j objectCheck) remains(obj *unstructured.Unstructured) {
 	is, last := stateOf(obj.Object), j.states[len(j.states)-1]
 	switch {
 	case is.withoutTags() != last.withoutTags():
-		j.violateLockedf(KeepsEdits, "%s is %s, and should be %s", j.name, is, last)
+		j.violateLockedf(KeepsEdits, "%s is %s, want %s", j.name, is, last)
 	case is != last:
-		j.violateLockedf(KeepsLists, "%s is %s, and should be %s", j.name, is, last)
+		j.violateLockedf(KeepsLists, "%s is %s, want %s", j.name, is, last)
 	}
 	if left := (view{obj}).leftovers(); len(left) > 0 {
 		j.violateLockedf(Leftovers, "%s still has %s", j.name, left)
 	}
 }
 
-// A resumption is an object that one life of the operator must resume.
+// resumption is an object that one operator process must resume.
 type resumption struct {
 	life int
 	uid  types.UID
 }
 
-// checkResumptions checks that the last life has resumed each existing object once (B-12).
+// checkResumptions checks that the last operator process has resumed each existing object once (B-12).
 func (w *world) checkResumptions(byObject map[types.UID][]*call) {
 	for i := range w.plan.Handlers {
 		handler := &w.plan.Handlers[i]

@@ -1,5 +1,5 @@
-// Package scenario runs random scenarios against an operator, and checks the properties that must always hold: no
-// change is lost, and no work is repeated.
+// Package scenario runs random scenarios against an operator and checks the properties that must always hold: the
+// operator loses no change and repeats no work.
 //
 //	plan := scenario.NewPlan(seed, time.Second, 0)
 //	report := scenario.Run(ctx, scenario.Environment{Config: config, Namespace: "ns", Tick: time.Second}, plan)

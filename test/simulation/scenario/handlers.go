@@ -17,15 +17,15 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// A handlerEnv gives the handlers of one life of the operator access to the world.
+// handlerEnv gives the handlers of one operator process access to the world.
 type handlerEnv struct {
 	*world
 	operator *operator
 }
 
-// declared returns the resource with the handlers of the plan.
+// declared returns a resource with the handlers of the plan.
 func declared[T client.Object](p handlerEnv, obj T) kopf.Option {
-	// The delays after faults of the API fit to the tick of the scenario.
+	// The retry delays after API faults match the tick of the scenario.
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](p.Tick/100, 10*p.Tick)
 	resource := kopf.For(obj, kopf.WithControllerOptions(controller.Options{RateLimiter: limiter}))
 	for i := range p.plan.Handlers {
@@ -48,7 +48,7 @@ func declared[T client.Object](p handlerEnv, obj T) kopf.Option {
 	return resource
 }
 
-// handle is the body of all handlers: it records the call, works for a while, changes the object, and succeeds or
+// handle is the body of all handlers. It records the call, works for some time, changes the object, and succeeds or
 // fails.
 func (p handlerEnv) handle(ctx context.Context, h *Handler, obj client.Object, old map[string]any,
 	reason kopf.Reason, attempt int, setResult func(),
@@ -69,7 +69,7 @@ func (p handlerEnv) handle(ctx context.Context, h *Handler, obj client.Object, o
 	}
 	v := p.chooseOutcome(h, c)
 	if ctx.Err() != nil && !v.counts {
-		v.final = false // an interrupted attempt is repeated
+		v.final = false // the engine repeats an interrupted attempt
 	}
 	p.endCall(c, v)
 	if errors.Is(v.err, errPanic) {
@@ -78,11 +78,11 @@ func (p handlerEnv) handle(ctx context.Context, h *Handler, obj client.Object, o
 	return v.err
 }
 
-// An outcome is the outcome of an attempt.
+// outcome is the outcome of an attempt.
 type outcome struct {
 	err    error
 	final  bool          // no further attempt
-	counts bool          // also while the operator is stopping
+	counts bool          // also while the operator stops
 	delay  time.Duration // before the next attempt
 }
 
@@ -91,7 +91,7 @@ var (
 	errPanic   = errors.New("panic")
 )
 
-// chooseOutcome chooses the outcome of an attempt. No handler fails without an end.
+// chooseOutcome chooses the outcome of an attempt. Each handler fails a limited number of times.
 func (p handlerEnv) chooseOutcome(h *Handler, c *call) (v outcome) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -168,12 +168,12 @@ func (p handlerEnv) beginCall(h *Handler, obj client.Object, old map[string]any,
 	return c
 }
 
-// endCall records the end of a call, unless the operator has crashed meanwhile.
+// endCall records the end of a call, unless the operator has crashed.
 func (p handlerEnv) endCall(c *call, v outcome) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.operator.link.dead() {
-		p.notef("(%d) ← %s, too late", c.life, c)
+		p.notef("(%d) ← %s, after a crash", c.life, c)
 		return
 	}
 	c.end, c.ended, c.outcome = time.Now(), p.moment(), v

@@ -11,7 +11,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 )
 
-// A journal records the events of one run, in order. It is safe for concurrent use.
+// journal records the events of one run in order. It is safe for concurrent use.
 type journal struct {
 	mu         sync.Mutex
 	began      time.Time
@@ -20,24 +20,24 @@ type journal struct {
 	moments    int // counter for the order of events
 	calls      []*call
 	histories  map[types.UID]*history
-	// lastRecorded are the moments of the last writes of records or baselines.
+	// lastRecorded contains the moments of the last writes of records or baselines.
 	lastRecorded map[resumption]int
 }
 
-// A call is one call of a handler.
+// call is one call of a handler.
 type call struct {
 	turned       bool // the call is for a reverted update
 	handler      *Handler
 	uid          types.UID
 	name         string
-	life         int // life of the operator
+	life         int // number of the operator process
 	reason       kopf.Reason
 	attempt      int
 	version      int64 // version of the object in the request
 	state        State // state of the object in the request
 	old          *State
 	start, end   time.Time
-	began, ended int // moments; ended is 0 while the call runs, and if the operator crashed
+	began, ended int // moments; ended is 0 during the call and after a crash
 	outcome
 }
 
@@ -45,7 +45,7 @@ func (c *call) String() string {
 	return fmt.Sprintf("%s of %s for %s #%d", c.handler.ID, c.name, c.reason, c.attempt)
 }
 
-// A history contains the changes of one object by users, with states and versions.
+// history contains the changes of one object by users, with states and versions.
 type history struct {
 	name      string
 	states    []State
@@ -53,7 +53,7 @@ type history struct {
 	baselines []baseline
 }
 
-// A baseline is a baseline that the operator has stored.
+// baseline is a baseline that the operator has stored.
 type baseline struct {
 	moment int
 	state  State

@@ -22,7 +22,8 @@ type Kind struct {
 	declare func(handlerEnv) kopf.Option
 }
 
-// Kinds are those of the end-to-end suites: widgets have the status subresource and a Go type, gadgets neither.
+// Kinds returns the kinds of the end-to-end suites. Widgets have a status subresource and a Go type. Gadgets have
+// neither.
 func Kinds() []Kind {
 	widgets, gadgets := v1.GroupVersion.WithKind("Widget"), v1.GroupVersion.WithKind("Gadget")
 	return []Kind{
@@ -32,14 +33,14 @@ func Kinds() []Kind {
 	}
 }
 
-// content returns the JSON form of an object, which must not be changed.
+// content returns the JSON form of an object. Callers must not change it.
 func content(obj client.Object) map[string]any {
 	if u, ok := obj.(*unstructured.Unstructured); ok {
 		return u.Object
 	}
 	out, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
 	if err != nil {
-		panic("scenario: an object has no JSON form: " + err.Error())
+		panic("scenario: cannot encode an object: " + err.Error())
 	}
 	return out
 }
@@ -53,7 +54,7 @@ func change(obj client.Object, by func(content map[string]any)) {
 		return
 	}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(changed, obj); err != nil {
-		panic("scenario: an object does not fit its type: " + err.Error())
+		panic("scenario: cannot decode an object: " + err.Error())
 	}
 }
 
@@ -63,7 +64,7 @@ type State struct {
 	Color string
 	Tier  string // a label
 	Note  string // an annotation
-	Tags  string // sorted tags of the list with the prefix of users
+	Tags  string // sorted tags of users
 }
 
 const (
@@ -86,8 +87,7 @@ func stateOf(content map[string]any) (s State) {
 	return s
 }
 
-// withoutTags returns the state without the list, which handlers change, too: a change of the list by a handler counts
-// as handled.
+// withoutTags returns the state without the tags. Handlers also change the tags, so their changes count as handled.
 func (s State) withoutTags() State {
 	s.Tags = ""
 	return s

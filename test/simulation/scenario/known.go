@@ -2,16 +2,16 @@ package scenario
 
 import "slices"
 
-// known are violations in rare cases that the engine does not prevent, each with its case. They are counted, but fail
-// no test. Remove an entry when its case is fixed.
+// known lists violations in rare cases that the engine does not prevent. They are counted but fail no test. When a case
+// is fixed, remove its entry.
 var known = []Property{
-	// A retried write finds that the object does not exist: the handler is called once more for the object in the
-	// cache. The same happens when the cache is older than the deletion, and our last write has not created a version.
+	// A retried write finds that the object does not exist. The engine then calls the handler once more for the object
+	// in the cache. The same happens if the cache is older than the deletion and our last write created no version.
 	NothingAfter,
-	// A resumption between a failing update, which was reverted, and the next one discards the delays of the first.
-	// Writes that failed before a deletion are void (0002 of the decisions).
+	// A resumption after a reverted, failing update discards the delays of the update. Writes that failed before a
+	// deletion are dropped (decision 0002).
 	DelaysOutlive,
-	// Resume handlers that are done join an update that is reverted before its end: they start again.
+	// Finished resume handlers that run with an update start again if the update is reverted.
 	ResumesAgain,
 }
 

@@ -15,14 +15,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// A link is the transport of one operator, with the faults of the plan and a possible crash.
+// link is the transport of one operator process, with the faults of the plan and a possible crash.
 type link struct {
 	world *world
-	life  int // life of the operator
+	life  int // number of the operator process
 	next  http.RoundTripper
 
 	under  sync.RWMutex  // held for reading during a request
-	gone   chan struct{} // closed when the operator has crashed
+	gone   chan struct{} // closed after a crash
 	mu     sync.Mutex    // guards the following fields
 	rand   *rand.Rand
 	plan   Action // a planned crash
@@ -30,8 +30,8 @@ type link struct {
 	short  int // number of watches that have ended without an event
 }
 
-// shortWatches is the maximum number of watches without an event in one life of the operator. After each of them
-// client-go waits longer, up to half a minute: more of them would take minutes of real time.
+// shortWatches is the maximum number of watches without an event in one operator process. After each of them, client-go
+// waits longer, up to half a minute.
 const shortWatches = 6
 
 // endsAtOnce decides whether another watch may end without an event.
@@ -43,21 +43,21 @@ func (l *link) endsAtOnce() bool {
 }
 
 var (
-	errCut  = errors.New("the operator has crashed, says the scenario")
-	errLost = errors.New("the answer is lost, says the scenario")
+	errCut  = errors.New("simulated crash of the operator")
+	errLost = errors.New("simulated loss of a response")
 )
 
 func newLink(w *world, life int) *link {
 	return &link{world: w, life: life, gone: make(chan struct{}), rand: rand.New(rand.NewPCG(w.plan.Seed, 100+uint64(life)))}
 }
 
-// over sets the next transport.
+// over sets the wrapped transport.
 func (l *link) over(next http.RoundTripper) http.RoundTripper {
 	l.next = next
 	return l
 }
 
-// RoundTrip sends a request, or injects a fault.
+// RoundTrip sends a request or injects a fault.
 func (l *link) RoundTrip(r *http.Request) (*http.Response, error) {
 	pause(r.Context(), l.upTo(l.world.plan.Faults.Latency))
 	if l.dead() {
@@ -75,7 +75,7 @@ func (l *link) RoundTrip(r *http.Request) (*http.Response, error) {
 	return l.send(r)
 }
 
-// CloseIdleConnections closes the idle connections of the next transport.
+// CloseIdleConnections closes the idle connections of the wrapped transport.
 func (l *link) CloseIdleConnections() {
 	if t, ok := l.next.(interface{ CloseIdleConnections() }); ok {
 		t.CloseIdleConnections()
@@ -101,7 +101,7 @@ func (l *link) fault(r *http.Request) (code int, reason metav1.StatusReason) {
 	}
 }
 
-// send passes a request. It records the result of a write before any other client sees it.
+// send sends a request. It records the result of a write before other clients can see it.
 func (l *link) send(r *http.Request) (*http.Response, error) {
 	l.under.RLock()
 	if l.dead() {
@@ -121,7 +121,7 @@ func (l *link) send(r *http.Request) (*http.Response, error) {
 		_ = response.Body.Close()
 		return nil, errCut
 	case wrote && l.chance(l.world.plan.Faults.Lost):
-		l.world.logf("(%d) the answer is lost", l.life)
+		l.world.logf("(%d) the response is lost", l.life)
 		_ = response.Body.Close()
 		return nil, errLost
 	case l.dead():
@@ -142,7 +142,7 @@ func (l *link) recordWrite(response *http.Response) error {
 	return l.world.wrote(l.life, text)
 }
 
-// crash ends all traffic: immediately, or at the next write if there is one soon.
+// crash ends all traffic, either immediately or at the next write.
 func (l *link) crash(ctx context.Context, action Action, atMost time.Duration) {
 	if action != Crash {
 		l.mu.Lock()
@@ -159,7 +159,7 @@ func (l *link) crash(ctx context.Context, action Action, atMost time.Duration) {
 	l.cut()
 }
 
-// hit ends all traffic if such a crash is planned.
+// hit ends all traffic if this kind of crash is planned.
 func (l *link) hit(action Action) bool {
 	l.mu.Lock()
 	planned := l.plan == action
@@ -170,7 +170,7 @@ func (l *link) hit(action Action) bool {
 	return planned
 }
 
-// cut ends all traffic, and returns when running requests have ended.
+// cut ends all traffic and waits for running requests.
 func (l *link) cut() {
 	l.mu.Lock()
 	if !l.closed {
@@ -211,8 +211,7 @@ func (l *link) upTo(most time.Duration) time.Duration {
 
 func isWatch(r *http.Request) bool { return r.URL.Query().Get("watch") != "" }
 
-// isObject reports whether a path is that of one object,
-// /apis/<group>/<version>/namespaces/<namespace>/<plural>/<name>.
+// isObject reports whether the path is /apis/<group>/<version>/namespaces/<namespace>/<plural>/<name>.
 func isObject(r *http.Request) bool {
 	return len(strings.Split(strings.Trim(r.URL.Path, "/"), "/")) == 7
 }
@@ -225,17 +224,17 @@ func refuse(r *http.Request, err error) (*http.Response, error) {
 	return nil, err
 }
 
-// answered returns a response.
+// answered returns a response with a status.
 func answered(r *http.Request, code int, reason metav1.StatusReason) *http.Response {
 	if r.Body != nil {
 		_ = r.Body.Close()
 	}
 	text, err := json.Marshal(metav1.Status{
 		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
-		Status:   metav1.StatusFailure, Code: int32(code), Reason: reason, Message: string(reason) + ", says the scenario",
+		Status:   metav1.StatusFailure, Code: int32(code), Reason: reason, Message: string(reason) + ", simulated",
 	})
 	if err != nil {
-		panic("scenario: a status has no JSON form: " + err.Error())
+		panic("scenario: cannot encode a status: " + err.Error())
 	}
 	return &http.Response{
 		Status: http.StatusText(code), StatusCode: code, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,

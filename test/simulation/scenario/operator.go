@@ -16,7 +16,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// An operator is one life of the operator: a manager with its own transport.
+// operator is one process of the operator: a manager with its own transport.
 type operator struct {
 	life  int
 	link  *link
@@ -29,7 +29,7 @@ var lifecycles = map[string]progress.Lifecycle{
 	"shuffled": progress.Shuffled, "randomized": progress.Randomized,
 }
 
-// launch starts the next life of the operator.
+// launch starts the next operator process.
 func (w *world) launch(ctx context.Context) error {
 	w.life++
 	if err := w.expectResumption(ctx); err != nil {
@@ -46,7 +46,7 @@ func (w *world) launch(ctx context.Context) error {
 		Cache:   cache.Options{DefaultNamespaces: map[string]cache.Config{w.Namespace: {}}},
 	})
 	if err != nil {
-		return fmt.Errorf("making a manager: %w", err)
+		return fmt.Errorf("creating a manager: %w", err)
 	}
 	err = kopf.SetupWithManager(mgr, w.plan.Kind.declare(handlerEnv{w, o}),
 		kopf.WithLifecycle(lifecycles[w.plan.Lifecycle]), kopf.WithCheckpoint(w.plan.Checkpoint))
@@ -63,7 +63,7 @@ func (w *world) launch(ctx context.Context) error {
 	return nil
 }
 
-// restart ends the operator as the action requires, and starts it again after a while.
+// restart stops the operator as the action requires and starts it again after a pause.
 func (w *world) restart(ctx context.Context, action Action, down time.Duration) error {
 	o := w.current
 	switch action {
@@ -83,7 +83,7 @@ func (w *world) restart(ctx context.Context, action Action, down time.Duration) 
 	return w.launch(ctx)
 }
 
-// end stops all operators, and waits for them.
+// end stops all operators and waits for them.
 func (w *world) end() {
 	if w.current != nil {
 		w.current.stop()
@@ -98,7 +98,7 @@ func (w *world) end() {
 	}
 }
 
-// logger writes the log of the operator into the journal, without values that are the same in every line.
+// logger returns a logger that writes into the journal. It omits values that are the same in every line.
 func (w *world) logger(life int) logr.Logger {
 	terse := func(pairs []any) (kept []any) {
 		for i := 0; i+1 < len(pairs); i += 2 {

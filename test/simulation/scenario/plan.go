@@ -38,13 +38,13 @@ type Handler struct {
 	Edits    Edit          // its change of the object
 	Result   bool          // sets a result when it succeeds
 	FailRate float64
-	Fails    int // maximum number of failed attempts for one object
+	Fails    int // maximum number of failed attempts for each object
 }
 
-// An Edit is the change of the object that a handler makes in every attempt.
+// Edit is the change of the object that a handler makes in every attempt.
 type Edit string
 
-// The edits: each handler has its own label, annotation, or tag in the list of tags.
+// The edits. Each handler has its own label, annotation or tag.
 const (
 	EditNothing    Edit = "nothing"
 	EditLabel      Edit = "label"
@@ -53,7 +53,7 @@ const (
 	EditStatus     Edit = "status"
 )
 
-// A Step is one event, some time after the previous one.
+// Step is one action, after a delay.
 type Step struct {
 	After  time.Duration
 	Action Action
@@ -61,10 +61,10 @@ type Step struct {
 	Down   time.Duration
 }
 
-// An Action is the action of a step.
+// Action is the action of a step.
 type Action string
 
-// The actions. The last ones are about the operator.
+// The actions. The last four change the operator.
 const (
 	SetSize         Action = "set size"
 	SetColor        Action = "set color"
@@ -74,9 +74,9 @@ const (
 	AddTag          Action = "add tag"
 	SetTwo          Action = "set size and label"
 	SetStatus       Action = "set status" // not essential
-	TakeBack        Action = "take the last edit back"
+	TakeBack        Action = "revert the last edit"
 	Delete          Action = "delete"
-	Restart         Action = "stop the operator in peace"
+	Restart         Action = "stop the operator"
 	Crash           Action = "crash the operator"
 	CrashUnsent     Action = "crash the operator instead of its next write"
 	CrashUnanswered Action = "crash the operator before it receives the response to its next write"
@@ -89,9 +89,9 @@ type Faults struct {
 	Conflict   float64       // share of patches with 409
 	Failing    float64       // share with 500
 	Busy       float64       // share with 429
-	Lost       float64       // share that succeeds without a response
+	Lost       float64       // share of patches that succeed without a response
 	Unreadable float64       // share of reads of single objects with 500
-	Break      float64       // share of events at which the watch ends
+	Break      float64       // share of events after which the watch ends
 	Expired    float64       // share of watches with 410, after which the operator must list again
 }
 
@@ -112,7 +112,7 @@ func NewPlan(seed uint64, tick time.Duration, objects int) Plan {
 	for i := range 3 + d.IntN(3) {
 		p.Handlers = append(p.Handlers, d.handler(i))
 	}
-	p.Handlers[0].Reasons = withUpdate(p.Handlers[0].Reasons) // a change without a handler tests nothing
+	p.Handlers[0].Reasons = withUpdate(p.Handlers[0].Reasons) // without an update handler, changes have no effect
 	for range p.Objects * (5 + d.IntN(11)) {
 		p.Steps = append(p.Steps, d.step(p.Objects))
 	}
@@ -135,7 +135,7 @@ type generator struct {
 
 func (d generator) chance(p float64) bool { return d.Float64() < p }
 
-// ticks returns a random time of up to n ticks. Most times are whole ticks, so that events coincide.
+// ticks returns a random time of up to most ticks. Most times are whole ticks, so that events coincide.
 func (d generator) ticks(most int) time.Duration {
 	whole := time.Duration(d.IntN(most+1)) * d.tick
 	if d.chance(0.3) {
@@ -233,7 +233,7 @@ func (p Plan) String() string {
 	for i, s := range p.Steps {
 		fmt.Fprintf(&b, "  %2d: after %s, %s", i, s.After, s.Action)
 		if s.Action.concernsOperator() {
-			fmt.Fprintf(&b, ", which is away for %s\n", s.Down)
+			fmt.Fprintf(&b, ", down for %s\n", s.Down)
 		} else {
 			fmt.Fprintf(&b, " of %s\n", nameOf(s.Object))
 		}

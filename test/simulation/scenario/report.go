@@ -5,46 +5,46 @@ import (
 	"strings"
 )
 
-// A Property must hold in every run.
+// Property is a property that must hold in every run.
 type Property string
 
 // The properties. Each has its own checks.
 const (
 	// NeverLost: each matching handler has seen the states that are stored as handled (B-01).
 	NeverLost Property = "no change is lost"
-	// NeverLostLists is NeverLost for the list that handlers change, too.
+	// NeverLostLists: NeverLost for the list that handlers also change.
 	NeverLostLists Property = "no change of a list is lost"
-	// NeverTwice: a handler that is recorded as done is not called again for its cause.
-	NeverTwice Property = "what is done is not done again"
-	// NeverStale: no handler is called for a state before the operator's own last write (B-10).
-	NeverStale Property = "no decision on an old cache"
-	// KeepsBackoff: the attempts of a failing handler have at least the delay between them that it requests (B-11).
-	KeepsBackoff Property = "delays are kept"
-	// OwnEdits: a change of the object by a handler is no update (B-13).
-	OwnEdits Property = "own edits are no updates"
-	// KeepsEdits: at the end, the object has the values that users have written.
-	KeepsEdits Property = "edits of others stay"
-	// Settles: at the end, an object has a baseline equal to its essence and no records, or does not exist.
-	Settles Property = "objects come to rest"
-	// Resumes: each object that was handled before is resumed once in the life of an operator (B-12).
-	Resumes Property = "objects resume once"
-	// HoldsDeletion: an object with our finalizer is removed only when its delete handlers are done.
+	// NeverTwice: the engine does not call a handler again for a cause if its record is final.
+	NeverTwice Property = "finished handlers are not repeated"
+	// NeverStale: the engine calls no handler for a state before its own last write (B-10).
+	NeverStale Property = "no handler call for an outdated state"
+	// KeepsBackoff: the engine waits at least for the delay that a failing handler requests (B-11).
+	KeepsBackoff Property = "delays are observed"
+	// OwnEdits: a change of the object by a handler causes no update (B-13).
+	OwnEdits Property = "own edits cause no updates"
+	// KeepsEdits: the final object has the values that users have written.
+	KeepsEdits Property = "edits by users are preserved"
+	// Settles: the final object has a baseline equal to its essence and no records, or does not exist.
+	Settles Property = "cycles finish"
+	// Resumes: each operator process resumes each object that was handled before once (B-12).
+	Resumes Property = "objects are resumed once"
+	// HoldsDeletion: an object with our finalizer is removed only after its delete handlers are done.
 	HoldsDeletion Property = "deletion waits for its handlers"
-	// NothingAfter is NeverStale after the finalizer of a deleted object was removed.
-	NothingAfter Property = "nothing is called after the release"
-	// KeepsLists is KeepsEdits for the list that handlers change, too.
+	// NothingAfter: NeverStale for objects whose finalizer was removed.
+	NothingAfter Property = "no handler call after the finalizer is removed"
+	// KeepsLists: KeepsEdits for the list that handlers also change.
 	KeepsLists Property = "lists are not overwritten"
-	// DelaysOutlive is KeepsBackoff if the record with the delay was removed by another cause.
-	DelaysOutlive Property = "delays outlive other causes"
-	// ResumesAgain is Resumes if a reverted update came in between.
-	ResumesAgain Property = "objects resume once, whatever comes in between"
-	// Leftovers is Settles if only the record of an expired delay of a reverted change remains.
-	Leftovers Property = "no record outlives its cause"
+	// DelaysOutlive: KeepsBackoff if another cause has removed the record with the delay.
+	DelaysOutlive Property = "delays are observed after other causes"
+	// ResumesAgain: Resumes if an update was reverted meanwhile.
+	ResumesAgain Property = "objects are resumed once despite reverted updates"
+	// Leftovers: Settles if only the record of an expired delay of a reverted change remains.
+	Leftovers Property = "no record remains after its cause"
 	// Runs: the operator does not end unexpectedly.
 	Runs Property = "the operator runs"
 )
 
-// A Violation is a violated property with its place.
+// Violation is a violated property with a description.
 type Violation struct {
 	Property Property
 	What     string
@@ -52,7 +52,7 @@ type Violation struct {
 
 func (v Violation) String() string { return fmt.Sprintf("%s: %s", v.Property, v.What) }
 
-// A Report is the result of a run.
+// Report is the result of a run.
 type Report struct {
 	Plan       Plan
 	Violations []Violation

@@ -15,16 +15,16 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// Limits for the time until the operator is quiet, and for the time that it must stay quiet, in ticks.
+// The time limit until the operator is quiet, and the time that it must stay quiet, in ticks.
 const (
 	settleWithin = 3000
 	restFor      = 60
 )
 
-// settleAtLeast covers the delays of client-go, which do not depend on ticks.
+// settleAtLeast covers the delays of client-go, which are independent of ticks.
 const settleAtLeast = 2 * time.Minute
 
-// settle waits until the operator is quiet, and records the remaining objects.
+// settle waits until the operator is quiet and records the remaining objects.
 func (w *world) settle(ctx context.Context, rest time.Duration) error {
 	deadline := time.Now().Add(max(settleWithin*w.Tick, settleAtLeast))
 	restless, before := time.Now(), -1
@@ -44,14 +44,14 @@ func (w *world) settle(ctx context.Context, rest time.Duration) error {
 			w.violatef(Settles, "%s", problem)
 			return nil
 		case time.Now().After(deadline):
-			w.violatef(Settles, "handlers are called again and again")
+			w.violatef(Settles, "the operator does not become quiet")
 			return nil
 		}
 	}
 	return ctx.Err()
 }
 
-// unsettled returns the object that is not settled and the reason, or an empty text.
+// unsettled returns a description of an unsettled object, or an empty string.
 func (w *world) unsettled(ctx context.Context) (string, error) {
 	w.alive = map[types.UID]*unstructured.Unstructured{}
 	var problems []string
@@ -88,13 +88,13 @@ func unsettledReason(obj *unstructured.Unstructured) string {
 	}
 	now := essence.Builder{Cleaners: []essence.Cleaner{progress.Smart(), progress.AnnotationBaseline("")}}.Build(obj.DeepCopy().Object)
 	if !reflect.DeepEqual(then, now) {
-		return fmt.Sprintf("has a baseline that is not its essence: %v, not %v", then, now)
+		return fmt.Sprintf("has the baseline %v, want its essence %v", then, now)
 	}
 	return ""
 }
 
-// expectResumption records the objects that the next life of the operator must resume. In a running cycle, completed
-// handlers are not called again, including resume handlers.
+// expectResumption records the objects that the next operator process must resume. In a running cycle, the engine does
+// not repeat finished handlers, including resume handlers.
 func (w *world) expectResumption(ctx context.Context) error {
 	for i := range w.plan.Objects {
 		obj, err := w.read(ctx, i)

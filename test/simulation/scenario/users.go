@@ -14,7 +14,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 )
 
-// take runs a step.
+// take performs a step.
 func (w *world) take(ctx context.Context, step Step) error {
 	if step.Action.concernsOperator() {
 		return w.restart(ctx, step.Action, step.Down)
@@ -71,7 +71,7 @@ func (w *world) delete(ctx context.Context, obj *unstructured.Unstructured) erro
 	return nil
 }
 
-// edit patches the object, and checks that no other client has written its list of tags meanwhile.
+// edit patches the object. It checks that no other client has written the tags meanwhile.
 func (w *world) edit(ctx context.Context, step Step, obj *unstructured.Unstructured) error {
 	for range 100 {
 		patch, err := json.Marshal(w.patch(step.Action, obj))
@@ -97,10 +97,10 @@ func (w *world) edit(ctx context.Context, step Step, obj *unstructured.Unstructu
 			return err
 		}
 	}
-	return fmt.Errorf("the conflicts of %s do not end", obj.GetName())
+	return fmt.Errorf("too many conflicts for %s", obj.GetName())
 }
 
-// patch returns the patch of a user. Values are not repeated, except by reverting them.
+// patch returns a user's patch. Only reverts repeat a value.
 func (w *world) patch(action Action, obj *unstructured.Unstructured) map[string]any {
 	w.edits++
 	n := strconv.Itoa(w.edits)
@@ -130,7 +130,7 @@ func (w *world) patch(action Action, obj *unstructured.Unstructured) map[string]
 		spec["size"], spec["color"] = before.Size, before.Color
 		labels[tierLabel], annotations[noteKey] = orNull(before.Tier), orNull(before.Note)
 	default:
-		panic("scenario: no edit: " + string(action))
+		panic("scenario: unknown edit: " + string(action))
 	}
 	return map[string]any{"spec": spec, "metadata": meta}
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// A view is an object after the last write of the operator. No other client writes its records and its baseline. The
-// zero view is that of an object without such a write.
+// view is an object after the last write of the operator. No other client writes its records and baseline. The zero
+// view is an object that the operator has not written.
 type view struct{ obj *unstructured.Unstructured }
 
 // wrote records the result of a write of the operator.
@@ -76,7 +76,7 @@ const baselineKey = progress.DefaultPrefix + "/last-handled-configuration"
 
 func (v view) text() string { return strings.TrimSpace(v.annotations()[baselineKey]) }
 
-// baseline returns the state that is stored as handled.
+// baseline returns the stored last-handled state.
 func (v view) baseline() (State, bool) {
 	var essence map[string]any
 	if v.text() == "" || json.Unmarshal([]byte(v.text()), &essence) != nil {
@@ -85,7 +85,7 @@ func (v view) baseline() (State, bool) {
 	return stateOf(essence), true
 }
 
-// turned reports whether the baseline belongs to an update that is being reverted, so that it is not yet handled.
+// turned reports whether the baseline belongs to a reverted update, which is not handled yet.
 func (v view) turned() bool {
 	var pin struct {
 		Turned bool `json:"turned"`
@@ -107,7 +107,7 @@ func (v view) leftovers() []string {
 	return keys
 }
 
-// forgotten reports whether only records of expired delays remain, which no reconcile reads.
+// forgotten reports whether only records of expired delays remain. The engine does not read such records.
 func (v view) forgotten() bool {
 	return !slices.ContainsFunc(v.leftovers(), func(key string) bool {
 		record, stored := v.record(strings.TrimPrefix(key, progress.DefaultPrefix+"/"))

@@ -15,9 +15,9 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// An Environment is the API server and namespace of a scenario.
+// Environment is the API server and namespace of a scenario.
 type Environment struct {
-	// Config connects to the API server. Only the operator's transport has faults.
+	// Config connects to the API server. Only the operator's requests have faults.
 	Config *rest.Config
 	// Namespace must exist and be empty.
 	Namespace string
@@ -25,16 +25,16 @@ type Environment struct {
 	Tick time.Duration
 }
 
-// A world is one run of a plan.
+// world is one run of a plan.
 type world struct {
 	Environment
 	journal
 	plan   Plan
 	scheme *runtime.Scheme
-	users  client.Client // without faults
+	users  client.Client // its requests have no faults
 	calm   atomic.Bool   // no more faults
 
-	life    int // life of the operator, counted from 1
+	life    int // number of the operator process, from 1
 	current *operator
 	former  []*operator // crashed operators, whose goroutines may still run
 
@@ -45,10 +45,10 @@ type world struct {
 	removed map[types.UID]bool // deleted without a finalizer
 	writes  int
 	listed  map[resumption]bool                      // objects to resume
-	alive   map[types.UID]*unstructured.Unstructured // objects at the end
+	alive   map[types.UID]*unstructured.Unstructured // objects that exist at the end
 }
 
-// Run runs a plan to its end, and checks the properties.
+// Run runs a plan and checks the properties.
 func Run(ctx context.Context, env Environment, plan Plan) Report {
 	w := &world{
 		Environment: env, plan: plan, scheme: runtime.NewScheme(),
@@ -87,7 +87,7 @@ func (w *world) run(ctx context.Context) (err error) {
 		}
 	}
 	w.calm.Store(true)
-	w.logf("from here on nothing happens but lags")
+	w.logf("the last step is done; only delays continue")
 	return w.settle(ctx, restFor*w.Tick)
 }
 
