@@ -19,7 +19,7 @@ var errBroken = errors.New("broken")
 
 func noopConfigMap(context.Context, *kopf.Request[*corev1.ConfigMap]) error { return nil }
 
-// A clock records calls and their times.
+// clock records calls and their times.
 type clock struct {
 	started time.Time
 	calls   []string
@@ -27,7 +27,7 @@ type clock struct {
 
 func newClock() *clock { return &clock{started: time.Now()} }
 
-// record returns an activity that records its calls. It returns the given errors one after the other, and then nil.
+// record returns an activity that records its calls. It returns the given errors one by one, and then nil.
 func (c *clock) record(id string, errs ...error) func(context.Context) error {
 	return func(context.Context) error {
 		c.calls = append(c.calls, fmt.Sprintf("%s after %s", id, time.Since(c.started)))
@@ -50,21 +50,21 @@ func TestStart_Activities(t *testing.T) {
 	}
 	for _, test := range []check{
 		{
-			name: "ACT-01 ACT-04 in order, before the API server is asked",
+			name: "ACT-01 ACT-04 the activities run in order, before the first request",
 			options: func(c *clock) []kopf.Option {
 				return []kopf.Option{kopf.OnStartup("one", c.record("one")), kopf.OnStartup("two", c.record("two"))}
 			},
 			calls: []string{"one after 0s", "two after 0s"}, requests: true,
 		},
 		{
-			name: "ACT-03 an error delays the start by a minute",
+			name: "ACT-03 an error delays the start by one minute",
 			options: func(c *clock) []kopf.Option {
 				return []kopf.Option{kopf.OnStartup("one", c.record("one", errBroken, errBroken))}
 			},
 			calls: []string{"one after 0s", "one after 1m0s", "one after 2m0s"}, requests: true,
 		},
 		{
-			name: "ACT-01 each at its own pace, until all are finished",
+			name: "ACT-01 each activity has its own backoff",
 			options: func(c *clock) []kopf.Option {
 				return []kopf.Option{
 					kopf.OnStartup("slow", c.record("slow", errBroken), kopf.Backoff(10*time.Second)),
@@ -75,7 +75,7 @@ func TestStart_Activities(t *testing.T) {
 			calls: []string{"slow after 0s", "quick after 0s", "good after 0s", "quick after 1s", "quick after 4s", "slow after 10s"}, requests: true,
 		},
 		{
-			name: "ACT-02 ACT-04 ACT-07 a failure for good stops the operator, after all have finished",
+			name: "ACT-02 ACT-04 ACT-07 a permanent failure stops the operator after the other activities",
 			options: func(c *clock) []kopf.Option {
 				return []kopf.Option{
 					kopf.OnStartup("bad", c.record("bad", kopf.Permanent(errBroken))),
@@ -87,7 +87,7 @@ func TestStart_Activities(t *testing.T) {
 			errors: []string{"cannot start", `OnStartup("bad")`, "broken"},
 		},
 		{
-			name: "ACT-02 all that have failed are told",
+			name: "ACT-02 the error names all failed activities",
 			options: func(c *clock) []kopf.Option {
 				return []kopf.Option{
 					kopf.OnStartup("limited", c.record("limited", errBroken, errBroken, errBroken), kopf.Retries(2), kopf.Backoff(time.Second)),
@@ -103,7 +103,7 @@ func TestStart_Activities(t *testing.T) {
 			errors: []string{`OnStartup("limited")`, "gave up after 2 attempts", `OnStartup("strict")`, `OnStartup("timed")`, "5s", `OnStartup("panics")`, "oh"},
 		},
 		{
-			name: "ACT-06 the cleanup, in order, whatever has ended the operator",
+			name: "ACT-06 the cleanup functions run in order after an error",
 			options: func(c *clock) []kopf.Option {
 				return []kopf.Option{
 					kopf.OnCleanup("one", c.record("one", errBroken), kopf.Backoff(time.Second)),
@@ -114,7 +114,7 @@ func TestStart_Activities(t *testing.T) {
 			errors: []string{`OnCleanup("two")`, "broken"},
 		},
 		{
-			name: "ACT-02 an attempt is cut off by its own limit",
+			name: "ACT-02 AttemptTimeout ends an attempt",
 			options: func(*clock) []kopf.Option {
 				return []kopf.Option{kopf.OnStartup("hangs", func(ctx context.Context) error {
 					<-ctx.Done()
@@ -129,11 +129,11 @@ func TestStart_Activities(t *testing.T) {
 				c, mgr := newClock(), &fakeManager{}
 				err := newOperator(mgr, test.options(c)...).Start(t.Context())
 				equal(t, "calls", c.calls, test.calls)
-				equal(t, "are requests sent?", mgr.requests > 0, test.requests)
-				equal(t, "does a request end the operator?", errors.Is(err, errNoServer), test.requests)
+				equal(t, "requests are sent", mgr.requests > 0, test.requests)
+				equal(t, "a failed request ends the operator", errors.Is(err, errNoServer), test.requests)
 				for _, text := range test.errors {
 					if err == nil || !strings.Contains(err.Error(), text) {
-						t.Errorf("error = %v, want one with %q", err, text)
+						t.Errorf("error = %v, want an error with %q", err, text)
 					}
 				}
 			})
@@ -141,7 +141,7 @@ func TestStart_Activities(t *testing.T) {
 	}
 }
 
-// ACT-07: an operator that is stopped during its startup calls no cleanup functions and returns no error.
+// ACT-07: an operator that is stopped during its startup calls no cleanup function and returns no error.
 func TestStart_StoppedDuringStartup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, mgr := newClock(), &fakeManager{}
@@ -158,7 +158,7 @@ func TestStart_StoppedDuringStartup(t *testing.T) {
 	})
 }
 
-// ACT-06: cleanup functions can still send requests.
+// ACT-06: the context of cleanup functions is not canceled, so that they can send requests.
 func TestOnCleanup_ContextIsNotCanceled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var stopped, cleaning error
@@ -169,12 +169,12 @@ func TestOnCleanup_ContextIsNotCanceled(t *testing.T) {
 			return nil
 		}),
 	).Start(ctx)
-	equal(t, "the operator has ended", errors.Is(err, errNoServer), true)
-	equal(t, "its context is done", stopped, context.Canceled)
-	equal(t, "that of the cleanup is not", cleaning, error(nil))
+	equal(t, "the operator has failed", errors.Is(err, errNoServer), true)
+	equal(t, "error of the operator's context", stopped, context.Canceled)
+	equal(t, "error of the cleanup's context", cleaning, error(nil))
 }
 
-// MEMO-02, ACT-05: all activities share the memo of the operator.
+// MEMO-02, ACT-05: all activities of an operator share its memos.
 func TestMemo_SharedByActivities(t *testing.T) {
 	memo, other := kopf.NewMemo[int]("one"), kopf.NewMemo[int]("one")
 	var got int
@@ -187,9 +187,9 @@ func TestMemo_SharedByActivities(t *testing.T) {
 			return nil
 		}),
 	).Start(t.Context())
-	equal(t, "MEMO-02 the value", got, 7)
-	equal(t, "MEMO-02 it is known", known, true)
-	equal(t, "MEMO-02 a memo of the same name is another one", otherKnown, false)
+	equal(t, "MEMO-02 value", got, 7)
+	equal(t, "MEMO-02 value exists", known, true)
+	equal(t, "MEMO-02 value exists in another memo of the same name", otherKnown, false)
 }
 
 func TestMemo_PanicsOutsideOfHandlers(t *testing.T) {
@@ -210,24 +210,24 @@ func TestCheckDeclaration_Activities(t *testing.T) {
 	}{
 		{"ACT-01 no id", kopf.OnStartup("", fine), "the id is empty"},
 		{"ACT-01 no function", kopf.OnCleanup("a", nil), `OnCleanup("a")`},
-		{"ACT-01 a negative limit", kopf.OnStartup("a", fine, kopf.Retries(-1)), "must not be negative, got -1"},
-		{"ACT-01 an option that has no effect", kopf.OnStartup("a", fine, kopf.Field("spec")), `OnStartup("a")`},
+		{"ACT-01 negative retries", kopf.OnStartup("a", fine, kopf.Retries(-1)), "must not be negative, got -1"},
+		{"ACT-01 an option without effect", kopf.OnStartup("a", fine, kopf.Field("spec")), `OnStartup("a")`},
 		{"PROBE-02 no id", kopf.OnProbe("", func(context.Context) (any, error) { return nil, nil }), "the id is empty"},
 		{"PROBE-02 no function", kopf.OnProbe("a", nil), `OnProbe("a")`},
-		{"SE-16 no time to be stuck", kopf.WithStuckAfter(0), "WithStuckAfter"},
+		{"SE-16 a threshold of zero", kopf.WithStuckAfter(0), "WithStuckAfter"},
 		{"a negative interval between checks", kopf.WithWatchCheck(-time.Second), "WithWatchCheck must not be negative, got -1s: use 0"},
 		{"an interval without a unit", kopf.WithWatchCheck(60), "WithWatchCheck is "},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if err := newOperator(&fakeManager{}, test.option).CheckDeclaration(); err == nil || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("error = %v, want one with %q", err, test.want)
+				t.Errorf("error = %v, want an error with %q", err, test.want)
 			}
 		})
 	}
 	twice := newOperator(&fakeManager{}, kopf.OnStartup("a", fine), kopf.OnStartup("a", fine)).CheckDeclaration()
 	if twice == nil || !strings.Contains(twice.Error(), "twice") {
-		t.Errorf("ACT-01: error = %v, want one that says that an id is used twice", twice)
+		t.Errorf("ACT-01: error = %v, want an error about the duplicate id", twice)
 	}
 	both := newOperator(&fakeManager{}, kopf.OnStartup("a", fine), kopf.OnCleanup("a", fine)).CheckDeclaration()
-	equal(t, "ACT-01 one id at the start and at the end", both, error(nil))
+	equal(t, "ACT-01 error for a startup and a cleanup function with the same id", both, error(nil))
 }

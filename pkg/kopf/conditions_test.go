@@ -22,7 +22,7 @@ func podsWith(opts ...kopf.ResourceOption) kopf.Option {
 	return kopf.For(&corev1.Pod{}, opts...).OnCreate("h", noopFor[*corev1.Pod])
 }
 
-// podHandlerWith returns a resource with conditions whose handler has the given options.
+// podHandlerWith returns a resource with conditions and one handler with the given options.
 func podHandlerWith(opts ...kopf.HandlerOption) kopf.Option {
 	return kopf.For(&corev1.Pod{}).OnCreate("h", noopFor[*corev1.Pod], opts...)
 }
@@ -31,7 +31,7 @@ func onCondition(conditionType string, opts ...kopf.HandlerOption) resources {
 	return newThings().OnCondition("h", conditionType, noop, opts...)
 }
 
-// Each error is one line. B-60, B-61, B-62, HND-20.
+// Each test case has one error in one line. B-60, B-61, B-62, HND-20.
 func TestCheckDeclaration_Conditions(t *testing.T) {
 	const yes = metav1.ConditionTrue
 	for _, test := range []struct {
@@ -40,78 +40,78 @@ func TestCheckDeclaration_Conditions(t *testing.T) {
 		words []string // in this order
 	}{
 		// WithConditions and WithRootCondition.
-		{"none", podsWith(kopf.WithConditions()), []string{"Pod: ", "WithConditions has no types", `such as "Ready"`, "remove the option"}},
+		{"no conditions", podsWith(kopf.WithConditions()), []string{"Pod: ", "WithConditions has no types", `such as "Ready"`, "remove the option"}},
 		{"no name", podsWith(kopf.WithConditions("")), []string{"Pod: ", "WithConditions: ", "condition"}},
 		{"an invalid name", podsWith(kopf.WithConditions("Ready", "not a name")), []string{"Pod: ", "WithConditions: ", `"not a name"`}},
-		{"a name twice", podsWith(kopf.WithConditions("Ready", "Synced", "Ready")), []string{"Pod: ", "WithConditions", `"Ready" twice`, "remove one"}},
+		{"a duplicate name", podsWith(kopf.WithConditions("Ready", "Synced", "Ready")), []string{"Pod: ", "WithConditions", `"Ready" twice`, "remove one"}},
 		{"an empty root", podsWith(kopf.WithRootCondition(conditions.Root{})), []string{"Pod: ", "WithRootCondition summarizes no conditions", "Of or Not", "remove the option"}},
 		{"a root without dependents", podsWith(kopf.WithRootCondition(conditions.Root{Type: "Healthy", Fresh: true})), []string{"Pod: ", "WithRootCondition summarizes no conditions"}},
-		{"of a kind with another status", kopf.For(&thing{}, kopf.WithConditions("Ready")).OnCreate("h", noop), []string{"Thing: ", "the conditions cannot be stored: "}},
-		{"a root of a kind with another status", kopf.For(&thing{}, kopf.WithRootCondition(conditions.Root{Of: []string{"A"}})).OnCreate("h", noop), []string{"Thing: ", "the conditions cannot be stored: "}},
+		{"a kind with a different status", kopf.For(&thing{}, kopf.WithConditions("Ready")).OnCreate("h", noop), []string{"Thing: ", "the conditions cannot be stored: "}},
+		{"a root condition of a kind with a different status", kopf.For(&thing{}, kopf.WithRootCondition(conditions.Root{Of: []string{"A"}})).OnCreate("h", noop), []string{"Thing: ", "the conditions cannot be stored: "}},
 		{
-			"of a kind without a status", kopf.For(&corev1.ConfigMap{}, kopf.WithConditions("Ready")).OnCreate("h", noopFor[*corev1.ConfigMap]),
+			"a kind without a status", kopf.For(&corev1.ConfigMap{}, kopf.WithConditions("Ready")).OnCreate("h", noopFor[*corev1.ConfigMap]),
 			[]string{"ConfigMap: ", "the conditions cannot be stored: "},
 		},
 		{
-			"of a kind of which only the metadata is watched", kopf.For(kopf.Metadata(thingGVK), kopf.WithConditions("Ready")).OnCreate("h", noopFor[*metadata]),
+			"a metadata-only kind", kopf.For(kopf.Metadata(thingGVK), kopf.WithConditions("Ready")).OnCreate("h", noopFor[*metadata]),
 			[]string{"Thing: ", "the conditions cannot be stored: "},
 		},
 
 		// WithConditionsIn.
-		{"no place", podsWith(kopf.WithConditionsIn()), []string{"Pod: ", "WithConditionsIn has no options", "conditions.At(", "remove it"}},
-		{"a nil place", podsWith(kopf.WithConditionsIn(nil)), []string{"Pod: ", "WithConditionsIn has no options, or a nil one"}},
+		{"WithConditionsIn without options", podsWith(kopf.WithConditionsIn()), []string{"Pod: ", "WithConditionsIn has no options", "conditions.At(", "remove it"}},
+		{"WithConditionsIn with a nil option", podsWith(kopf.WithConditionsIn(nil)), []string{"Pod: ", "WithConditionsIn has no options, or a nil one"}},
 		{
-			"a place that the Go type has not", podsWith(kopf.WithConditionsIn(conditions.At("status.health")), kopf.WithConditions("Ready")),
+			"a path that is not in the Go type", podsWith(kopf.WithConditionsIn(conditions.At("status.health")), kopf.WithConditions("Ready")),
 			[]string{"Pod: ", "the conditions cannot be stored: ", "status.health", "WithConditionsIn to For"},
 		},
 		{
-			"a place that is no path", podsWith(kopf.WithConditionsIn(conditions.At("status..health")), kopf.WithConditions("Ready")),
+			"an invalid path", podsWith(kopf.WithConditionsIn(conditions.At("status..health")), kopf.WithConditions("Ready")),
 			[]string{"Pod: ", "the conditions cannot be stored: ", "invalid path"},
 		},
 
 		// ReportCondition.
-		{"a report under no name", podHandlerWith(kopf.ReportCondition("")), []string{`Pod: OnCreate("h"): ReportCondition: `}},
-		{"a report under an invalid name", podHandlerWith(kopf.ReportCondition("a/b/c")), []string{`Pod: OnCreate("h"): ReportCondition: `, `"a/b/c"`}},
-		{"a report of a kind without a status", onCreate(kopf.ReportCondition("Created")), []string{"Thing: ", "the conditions cannot be stored: "}},
-		{"a report of a daemon", kopf.For(&corev1.Pod{}).Daemon("h", noopFor[*corev1.Pod], kopf.ReportCondition("Created")), []string{`Pod: Daemon("h"): ReportCondition`, "has no effect on daemons", "remove it"}},
-		{"a report of a timer", kopf.For(&corev1.Pod{}).Timer("h", time.Second, noopFor[*corev1.Pod], kopf.ReportCondition("Created")), []string{`Pod: Timer("h"): ReportCondition`, "has no effect on timers", "remove it"}},
-		{"a report of an event handler", kopf.For(&corev1.Pod{}).OnEvent("h", noopFor[*corev1.Pod], kopf.ReportCondition("Created")), []string{`Pod: OnEvent("h"): ReportCondition`, "remove it"}},
-		{"a report of an index", indexBy(kopf.ReportCondition("Created")), []string{`Thing: IndexBy("h"): ReportCondition`, "remove it"}},
+		{"ReportCondition without a name", podHandlerWith(kopf.ReportCondition("")), []string{`Pod: OnCreate("h"): ReportCondition: `}},
+		{"ReportCondition with an invalid name", podHandlerWith(kopf.ReportCondition("a/b/c")), []string{`Pod: OnCreate("h"): ReportCondition: `, `"a/b/c"`}},
+		{"ReportCondition of a kind without a status", onCreate(kopf.ReportCondition("Created")), []string{"Thing: ", "the conditions cannot be stored: "}},
+		{"ReportCondition of a daemon", kopf.For(&corev1.Pod{}).Daemon("h", noopFor[*corev1.Pod], kopf.ReportCondition("Created")), []string{`Pod: Daemon("h"): ReportCondition`, "has no effect on daemons", "remove it"}},
+		{"ReportCondition of a timer", kopf.For(&corev1.Pod{}).Timer("h", time.Second, noopFor[*corev1.Pod], kopf.ReportCondition("Created")), []string{`Pod: Timer("h"): ReportCondition`, "has no effect on timers", "remove it"}},
+		{"ReportCondition of an event handler", kopf.For(&corev1.Pod{}).OnEvent("h", noopFor[*corev1.Pod], kopf.ReportCondition("Created")), []string{`Pod: OnEvent("h"): ReportCondition`, "remove it"}},
+		{"ReportCondition of an index", indexBy(kopf.ReportCondition("Created")), []string{`Thing: IndexBy("h"): ReportCondition`, "remove it"}},
 
 		// WhenCondition.
-		{"no status", onCreate(kopf.WhenCondition("Ready", "")), []string{`Thing: OnCreate("h"): WhenCondition: invalid status ""`, "metav1.ConditionTrue, ConditionFalse or ConditionUnknown"}},
-		{"a status of no meaning", onCreate(kopf.WhenCondition("Ready", "true")), []string{`OnCreate("h"): WhenCondition: invalid status "true"`, "metav1.ConditionTrue, ConditionFalse or ConditionUnknown"}},
-		{"a filter by no name", onReconcile(kopf.WhenCondition("", yes)), []string{`OnReconcile("h"): WhenCondition: `}},
-		{"a filter by an invalid name", daemon(kopf.WhenCondition("Ready?", yes)), []string{`Daemon("h"): WhenCondition: `, `"Ready?"`}},
+		{"an empty status", onCreate(kopf.WhenCondition("Ready", "")), []string{`Thing: OnCreate("h"): WhenCondition: invalid status ""`, "metav1.ConditionTrue, ConditionFalse or ConditionUnknown"}},
+		{"an invalid status", onCreate(kopf.WhenCondition("Ready", "true")), []string{`OnCreate("h"): WhenCondition: invalid status "true"`, "metav1.ConditionTrue, ConditionFalse or ConditionUnknown"}},
+		{"WhenCondition without a name", onReconcile(kopf.WhenCondition("", yes)), []string{`OnReconcile("h"): WhenCondition: `}},
+		{"WhenCondition with an invalid name", daemon(kopf.WhenCondition("Ready?", yes)), []string{`Daemon("h"): WhenCondition: `, `"Ready?"`}},
 
 		// OnCondition.
-		{"transitions of nothing", onCondition(""), []string{`Thing: OnCondition("h"): `}},
-		{"transitions of an invalid name", onCondition("Ready?"), []string{`Thing: OnCondition("h"): `, `"Ready?"`}},
+		{"OnCondition without a name", onCondition(""), []string{`Thing: OnCondition("h"): `}},
+		{"OnCondition with an invalid name", onCondition("Ready?"), []string{`Thing: OnCondition("h"): `, `"Ready?"`}},
 		{"no id", newThings().OnCondition("", "Ready", noop), []string{`OnCondition(""): `, "empty", "set one"}},
-		{"no function", newThings().OnCondition("h", "Ready", nil), []string{`OnCondition("h"): `, "nil", "pass a function"}},
-		{"HND-20 an id twice", onCondition("Ready").OnCondition("h", "Synced", noop), []string{`OnCondition("h"): `, "used twice", "rename one"}},
-		{"Optional of a transition", onCondition("Ready", kopf.Optional()), []string{`OnCondition("h"): Optional`}},
+		{"a nil handler", newThings().OnCondition("h", "Ready", nil), []string{`OnCondition("h"): `, "nil", "pass a function"}},
+		{"HND-20 a duplicate id", onCondition("Ready").OnCondition("h", "Synced", noop), []string{`OnCondition("h"): `, "used twice", "rename one"}},
+		{"Optional of OnCondition", onCondition("Ready", kopf.Optional()), []string{`OnCondition("h"): Optional`}},
 	} {
 		t.Run(test.name, func(t *testing.T) { wantError(t, test.given, test.words) })
 	}
 
 	for name, given := range map[string]kopf.Option{
-		"one":                     podsWith(kopf.WithConditions("Ready")),
-		"some, with a domain":     podsWith(kopf.WithConditions("Ready", "example.com/Synced")),
-		"a root of its own":       podsWith(kopf.WithConditions("Ready", "Degraded"), kopf.WithRootCondition(conditions.Root{Not: []string{"Degraded"}})),
-		"of an untyped kind":      kopf.For(kopf.Unstructured(thingGVK), kopf.WithConditions("Ready", "Synced")).OnCreate("h", noopFor[*unstructured.Unstructured]),
-		"a report":                podHandlerWith(kopf.ReportCondition("Created")),
-		"a report of a level":     kopf.For(&corev1.Pod{}).OnReconcile("h", noopFor[*corev1.Pod], kopf.ReportCondition("Synced")),
-		"two handlers, one type":  kopf.For(&corev1.Pod{}).OnCreate("a", noopFor[*corev1.Pod], kopf.ReportCondition("A")).OnUpdate("b", noopFor[*corev1.Pod], kopf.ReportCondition("A")),
-		"filters":                 onCreate(kopf.WhenCondition("Ready", yes), kopf.WhenCondition("Synced", metav1.ConditionUnknown)).OnEvent("e", noop, kopf.WhenCondition("Ready", yes)),
-		"transitions":             onCondition("Ready", kopf.Retries(3), kopf.Label("a")).OnCondition("g", "Ready", noop),
-		"transitions of any kind": kopf.For(&corev1.ConfigMap{}).OnCondition("h", "Ready", noopFor[*corev1.ConfigMap]),
+		"one":                                      podsWith(kopf.WithConditions("Ready")),
+		"a condition with a domain":                podsWith(kopf.WithConditions("Ready", "example.com/Synced")),
+		"a custom root condition":                  podsWith(kopf.WithConditions("Ready", "Degraded"), kopf.WithRootCondition(conditions.Root{Not: []string{"Degraded"}})),
+		"a kind without a Go type":                 kopf.For(kopf.Unstructured(thingGVK), kopf.WithConditions("Ready", "Synced")).OnCreate("h", noopFor[*unstructured.Unstructured]),
+		"a report":                                 podHandlerWith(kopf.ReportCondition("Created")),
+		"ReportCondition of a reconcile handler":   kopf.For(&corev1.Pod{}).OnReconcile("h", noopFor[*corev1.Pod], kopf.ReportCondition("Synced")),
+		"two handlers with the same condition":     kopf.For(&corev1.Pod{}).OnCreate("a", noopFor[*corev1.Pod], kopf.ReportCondition("A")).OnUpdate("b", noopFor[*corev1.Pod], kopf.ReportCondition("A")),
+		"filters":                                  onCreate(kopf.WhenCondition("Ready", yes), kopf.WhenCondition("Synced", metav1.ConditionUnknown)).OnEvent("e", noop, kopf.WhenCondition("Ready", yes)),
+		"transitions":                              onCondition("Ready", kopf.Retries(3), kopf.Label("a")).OnCondition("g", "Ready", noop),
+		"OnCondition of a kind without conditions": kopf.For(&corev1.ConfigMap{}).OnCondition("h", "Ready", noopFor[*corev1.ConfigMap]),
 	} {
 		t.Run("valid: "+name, func(t *testing.T) { wantValid(t, given) })
 	}
 }
 
-// POST-09: invalid levels and names are errors.
+// POST-09: invalid Event levels and names are errors.
 func TestCheckDeclaration_Events(t *testing.T) {
 	for _, level := range []kopf.EventLevel{-1, 3} {
 		wantError(t, kopf.WithEvents(level), []string{"WithEvents has the invalid level", "EventsTransitions, EventsOff or EventsSteps"})
@@ -131,12 +131,12 @@ func TestCheckDeclaration_Events(t *testing.T) {
 	}
 }
 
-// HIER-02: the owner is the object of the request. Adopt needs a client to look up the kinds of the children.
+// HIER-02: the owner is the object of the request. Adopt uses the client to look up the kinds of the children.
 func TestRequestAdopt_WithoutClient(t *testing.T) {
 	req := &kopf.Request[*corev1.Pod]{Object: &corev1.Pod{}}
 	child := &corev1.ConfigMap{}
 	if err := req.Adopt(child); err == nil || !strings.Contains(err.Error(), "set its Client") {
-		t.Errorf("without a client: %v", err)
+		t.Errorf("error without a client = %v, want an error about the client", err)
 	}
 	equal(t, "the child", child, &corev1.ConfigMap{})
 }

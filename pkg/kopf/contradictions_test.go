@@ -17,7 +17,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/filter"
 )
 
-// Contradictory options and declarations without effect are errors.
+// Contradictory options and options without effect are errors.
 func TestCheckDeclaration_Contradictions(t *testing.T) {
 	const s = time.Second
 	pods := func(opts ...kopf.ResourceOption) *kopf.Resource[*corev1.Pod] {
@@ -85,7 +85,7 @@ func TestErrNotServed_SuggestsKind(t *testing.T) {
 	}
 }
 
-// The fields of kinds without a Go type are checked against the schema.
+// For kinds without a Go type, the fields are checked against the schema.
 func TestWarningsOfFields(t *testing.T) {
 	props := &apiextensionsv1.JSONSchemaProps{Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{
 		"spec": {Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{
@@ -115,6 +115,6 @@ func TestWarningsOfFields(t *testing.T) {
 		}
 	}
 	if got := kopf.WarningsOfFields(onUpdate(kopf.Field("spec.sise")), props); len(got) > 0 {
-		t.Errorf("a Go type was checked before the start: %q", got)
+		t.Errorf("warnings for a Go type = %q, want none", got)
 	}
 }

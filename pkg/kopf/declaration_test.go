@@ -21,7 +21,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// An offline manager has a scheme and no API server.
+// offline is a manager with a scheme and without an API server.
 type offline struct {
 	manager.Manager
 	scheme *runtime.Scheme
@@ -32,7 +32,7 @@ func (o offline) GetClient() client.Client   { return nil }
 
 var thingGVK = schema.GroupVersionKind{Group: "test.example.com", Version: "v1", Kind: "Thing"}
 
-// A thing has fields of many types.
+// thing has fields of many types.
 type thing struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -120,7 +120,7 @@ func indexBy(opts ...kopf.HandlerOption) resources {
 	return r
 }
 
-// B-21: each error is one line that names the kind and the handler, the problem and the advice.
+// B-21: each error is one line with the kind, the handler, the problem and the advice.
 func TestCheckDeclaration_Handlers(t *testing.T) {
 	size, second := kopf.Field("spec.size"), time.Second
 	yes := func(any) bool { return true }
@@ -131,59 +131,59 @@ func TestCheckDeclaration_Handlers(t *testing.T) {
 	}{
 		// Fields that the Go type does not have.
 		{"HND-05 an unknown field", onUpdate(kopf.Field("spec.sise")), []string{`Thing: OnUpdate("h"): Field("spec.sise")`, "no field spec.sise", "correct the path"}},
-		{"HND-05 an unknown stanza", onUpdate(kopf.Field("sepc.size")), []string{`OnUpdate("h"): Field("sepc.size")`, "no field sepc:"}},
+		{"HND-05 an unknown top-level field", onUpdate(kopf.Field("sepc.size")), []string{`OnUpdate("h"): Field("sepc.size")`, "no field sepc:"}},
 		{"HND-05 an unknown field of OnField", onField("spec.sise"), []string{`Thing: OnField("h"): `, "no field spec.sise", "correct the path"}},
 		{"HND-05 an unknown field of OnEvent", onEvent(kopf.Field("spec.sise")), []string{`Thing: OnEvent("h"): `, "spec.sise"}},
 		{"HND-05 an unknown field of OnReconcile", onReconcile(kopf.Field("spec.sise")), []string{`Thing: OnReconcile("h"): `, "spec.sise"}},
 		{"HND-05 an unknown field of an index", indexBy(kopf.Field("spec.sise")), []string{`Thing: IndexBy("h"): `, "spec.sise"}},
-		{"HND-05 below a number", onUpdate(kopf.Field("spec.size.x")), []string{"no field spec.size.x"}},
-		{"HND-05 below a value of a map", onUpdate(kopf.Field("spec.parts.wheel.nick")), []string{"no field spec.parts.wheel.nick"}},
-		{"HND-05 into a list", onUpdate(kopf.Field("spec.list.0")), []string{"no field spec.list.0"}},
-		{"HND-05 a field that is not in the JSON form", onUpdate(kopf.Field("spec.hidden")), []string{"no field spec.hidden"}},
-		{"HND-05 the name in Go", onUpdate(kopf.Field("spec.Size")), []string{"no field spec.Size"}},
-		{"HND-05 a dot within a key that is not escaped", onUpdate(kopf.Field("metadata.labels.example.com/tier")), []string{"no field metadata.labels.example.com/tier"}},
+		{"HND-05 a field of a number", onUpdate(kopf.Field("spec.size.x")), []string{"no field spec.size.x"}},
+		{"HND-05 an unknown field of a map value", onUpdate(kopf.Field("spec.parts.wheel.nick")), []string{"no field spec.parts.wheel.nick"}},
+		{"HND-05 an index of a list", onUpdate(kopf.Field("spec.list.0")), []string{"no field spec.list.0"}},
+		{"HND-05 a field that is not encoded", onUpdate(kopf.Field("spec.hidden")), []string{"no field spec.hidden"}},
+		{"HND-05 the Go name of a field", onUpdate(kopf.Field("spec.Size")), []string{"no field spec.Size"}},
+		{"HND-05 an unescaped dot within a key", onUpdate(kopf.Field("metadata.labels.example.com/tier")), []string{"no field metadata.labels.example.com/tier"}},
 		{
-			"HND-05 a field that is not watched", kopf.For(kopf.Metadata(thingGVK)).OnUpdate("h",
+			"HND-05 a field of a metadata-only kind", kopf.For(kopf.Metadata(thingGVK)).OnUpdate("h",
 				func(context.Context, *kopf.Request[*metav1.PartialObjectMetadata]) error { return nil }, size),
 			[]string{`Thing: OnUpdate("h"): `, "no field spec"},
 		},
 		{"HND-05 an empty path", onUpdate(kopf.Field("")), []string{`Thing: OnUpdate("h"): Field("")`, "empty key", `"spec.size"`}},
 		{"HND-05 an empty key", onField("spec..size"), []string{`Thing: OnField("h"): Field("spec..size")`, "empty key", `"\."`}},
-		{"HND-05 two fields", onUpdate(size, kopf.Field("spec.color")), []string{`OnUpdate("h"): Field("spec.color")`, "already has the field spec.size", "add a handler for each field"}},
-		{"HND-05 another field in OnField", onField("spec.size", kopf.Field("spec.color")), []string{`OnField("h"): Field("spec.color")`, "already has the field"}},
+		{"HND-05 two Field options", onUpdate(size, kopf.Field("spec.color")), []string{`OnUpdate("h"): Field("spec.color")`, "already has the field spec.size", "add a handler for each field"}},
+		{"HND-05 a second field in OnField", onField("spec.size", kopf.Field("spec.color")), []string{`OnField("h"): Field("spec.color")`, "already has the field"}},
 
 		// Filters that can never match.
-		{"FLT-02 no key of a label", onCreate(kopf.Label("a b")), []string{`Thing: OnCreate("h"): Label("a b")`, "can never match", "the key is invalid"}},
+		{"FLT-02 an invalid label key", onCreate(kopf.Label("a b")), []string{`Thing: OnCreate("h"): Label("a b")`, "can never match", "the key is invalid"}},
 		{"FLT-02 an empty key", onCreate(kopf.Label("")), []string{`Label("")`, "can never match"}},
-		{"FLT-02 no key of an annotation", onCreate(kopf.Annotation("a/b/c")), []string{`Annotation("a/b/c")`, "can never match"}},
-		{"FLT-02 no value of a label", onCreate(kopf.Label("a", filter.Equal("b c"))), []string{`Label("a")`, "can never match", `"b c"`}},
-		{"FLT-02 a label that is a number", onCreate(kopf.Label("a", filter.Equal(1))), []string{`Label("a")`, "can never match", "strings", "1"}},
-		{"FLT-02 an annotation that is a boolean", onCreate(kopf.Annotation("a", filter.Equal(true))), []string{`Annotation("a")`, "can never match", "strings", "true"}},
-		{"FLT-02 two values at once", onCreate(kopf.Label("a", filter.Equal("b"), filter.Equal("c"))), []string{"can never match", "Equal(b)", "Equal(c)", "exclude each other"}},
-		{"FLT-02 there and not there", onCreate(kopf.Annotation("a", filter.Present, filter.Absent)), []string{"can never match", "Present", "Absent"}},
-		{"FLT-02 a value and not there", onCreate(kopf.Label("a", filter.Absent, filter.Equal("b"))), []string{"can never match", "Absent", "Equal(b)"}},
+		{"FLT-02 an invalid annotation key", onCreate(kopf.Annotation("a/b/c")), []string{`Annotation("a/b/c")`, "can never match"}},
+		{"FLT-02 an invalid label value", onCreate(kopf.Label("a", filter.Equal("b c"))), []string{`Label("a")`, "can never match", `"b c"`}},
+		{"FLT-02 a number as a label", onCreate(kopf.Label("a", filter.Equal(1))), []string{`Label("a")`, "can never match", "strings", "1"}},
+		{"FLT-02 a boolean as an annotation", onCreate(kopf.Annotation("a", filter.Equal(true))), []string{`Annotation("a")`, "can never match", "strings", "true"}},
+		{"FLT-02 two values of a label", onCreate(kopf.Label("a", filter.Equal("b"), filter.Equal("c"))), []string{"can never match", "Equal(b)", "Equal(c)", "exclude each other"}},
+		{"FLT-02 Present and Absent", onCreate(kopf.Annotation("a", filter.Present, filter.Absent)), []string{"can never match", "Present", "Absent"}},
+		{"FLT-02 a value and Absent", onCreate(kopf.Label("a", filter.Absent, filter.Equal("b"))), []string{"can never match", "Absent", "Equal(b)"}},
 		{"FLT-02 two values in two options", onCreate(kopf.Label("a", filter.Equal("b")), kopf.Label("a", filter.Equal("c"))), []string{`Label("a")`, "can never match", "Equal(b)", "Equal(c)"}},
 		{"FLT-05 two values of a field", onCreate(kopf.Field("spec.size", filter.Equal(1), filter.Equal(2))), []string{`Field("spec.size")`, "can never match", "Equal(1)", "Equal(2)"}},
 		{"FLT-05 two values of a field in two options", onCreate(kopf.Field("spec.size", filter.Equal(1)), kopf.Field("spec.size", filter.Equal(2))), []string{`Field("spec.size")`, "can never match", "Equal(1)", "Equal(2)"}},
-		{"FLT-08 from two values", onUpdate(kopf.Field("spec.size", filter.From(1), filter.From(2))), []string{"can never match", "From(Equal(1))", "From(Equal(2))"}},
-		{"FLT-08 to two values", onUpdate(kopf.Field("spec.size", filter.To(1), filter.To(filter.Absent))), []string{"can never match", "To(Equal(1))", "To(Absent)"}},
-		{"FLT-07 FLT-08 from a value to the same", onUpdate(kopf.Field("spec.size", filter.From(1), filter.To(1))), []string{`Field("spec.size")`, "can never match", "From(Equal(1))", "To(Equal(1))"}},
-		{"FLT-07 FLT-08 from absent to absent", onField("spec.size", kopf.Field("spec.size", filter.From(filter.Absent), filter.To(filter.Absent))), []string{"can never match", "From(Absent)", "To(Absent)"}},
+		{"FLT-08 From with two values", onUpdate(kopf.Field("spec.size", filter.From(1), filter.From(2))), []string{"can never match", "From(Equal(1))", "From(Equal(2))"}},
+		{"FLT-08 To with two values", onUpdate(kopf.Field("spec.size", filter.To(1), filter.To(filter.Absent))), []string{"can never match", "To(Equal(1))", "To(Absent)"}},
+		{"FLT-07 FLT-08 From and To with the same value", onUpdate(kopf.Field("spec.size", filter.From(1), filter.To(1))), []string{`Field("spec.size")`, "can never match", "From(Equal(1))", "To(Equal(1))"}},
+		{"FLT-07 FLT-08 From and To with Absent", onField("spec.size", kopf.Field("spec.size", filter.From(filter.Absent), filter.To(filter.Absent))), []string{"can never match", "From(Absent)", "To(Absent)"}},
 
 		// Invalid matchers.
-		{"HND-07 equal to nil", onCreate(kopf.Label("a", filter.Equal(nil))), []string{`Label("a")`, "Equal(nil)", "use Absent"}},
-		{"HND-07 from nil", onUpdate(kopf.Field("spec.size", filter.From(nil))), []string{`Field("spec.size")`, "nil", "use Absent"}},
+		{"HND-07 Equal(nil)", onCreate(kopf.Label("a", filter.Equal(nil))), []string{`Label("a")`, "Equal(nil)", "use Absent"}},
+		{"HND-07 From(nil)", onUpdate(kopf.Field("spec.size", filter.From(nil))), []string{`Field("spec.size")`, "nil", "use Absent"}},
 		{"HND-07 a nil matcher", onCreate(kopf.Label("a", nil)), []string{`Label("a")`, "a matcher is nil", "remove it"}},
-		{"HND-07 a nil matcher in another", onCreate(kopf.Label("a", filter.Any(filter.Present, nil))), []string{`Label("a")`, "a matcher is nil", "remove it"}},
-		{"HND-07 no function", onCreate(kopf.Field("spec.size", filter.Match(nil))), []string{`Field("spec.size")`, "Match(nil)", "pass a function"}},
-		{"HND-07 a value without a JSON form", onCreate(kopf.Field("spec.size", filter.Equal(make(chan int)))), []string{`Field("spec.size")`, "Equal", "JSON"}},
+		{"HND-07 a nil matcher within Any", onCreate(kopf.Label("a", filter.Any(filter.Present, nil))), []string{`Label("a")`, "a matcher is nil", "remove it"}},
+		{"HND-07 Match(nil)", onCreate(kopf.Field("spec.size", filter.Match(nil))), []string{`Field("spec.size")`, "Match(nil)", "pass a function"}},
+		{"HND-07 a value that cannot be encoded", onCreate(kopf.Field("spec.size", filter.Equal(make(chan int)))), []string{`Field("spec.size")`, "Equal", "JSON"}},
 
 		// From and To.
 		{"HND-06 From of a label", onUpdate(kopf.Label("a", filter.From("b"))), []string{`Label("a")`, "From and To are only for fields", "Field"}},
 		{"HND-06 To of an annotation", onUpdate(kopf.Annotation("a", filter.To("b"))), []string{`Annotation("a")`, "From and To are only for fields", "Field"}},
-		{"FLT-08 From on creation", onCreate(kopf.Field("spec.size", filter.From(1))), []string{`Thing: OnCreate("h"): Field("spec.size")`, "From and To", "no old state"}},
-		{"FLT-08 To on deletion", onDelete(kopf.Field("spec.size", filter.To(1))), []string{`Thing: OnDelete("h"): `, "From and To", "no old state"}},
-		{"FLT-08 To on resuming", onResume(kopf.Field("spec.size", filter.To(1))), []string{`Thing: OnResume("h"): `, "From and To", "no old state"}},
+		{"FLT-08 From of a create handler", onCreate(kopf.Field("spec.size", filter.From(1))), []string{`Thing: OnCreate("h"): Field("spec.size")`, "From and To", "no old state"}},
+		{"FLT-08 To of a delete handler", onDelete(kopf.Field("spec.size", filter.To(1))), []string{`Thing: OnDelete("h"): `, "From and To", "no old state"}},
+		{"FLT-08 To of a resume handler", onResume(kopf.Field("spec.size", filter.To(1))), []string{`Thing: OnResume("h"): `, "From and To", "no old state"}},
 		{"FLT-08 From of an event handler", onEvent(kopf.Field("spec.size", filter.From(1))), []string{`Thing: OnEvent("h"): `, "From and To", "no old state"}},
 		{"FLT-08 From of a reconcile handler", onReconcile(kopf.Field("spec.size", filter.From(1))), []string{`Thing: OnReconcile("h"): `, "From and To", "no old state"}},
 		{"FLT-08 From of an index", indexBy(kopf.Field("spec.size", filter.From(1))), []string{`Thing: IndexBy("h"): `, "From and To", "no old state"}},
@@ -214,11 +214,11 @@ func TestCheckDeclaration_Handlers(t *testing.T) {
 		{"After an event handler", newThings().OnEvent("spy", noop).OnCreate("h", noop, kopf.After("spy")), []string{"Thing: ", `"h"`, `"spy"`}},
 		{"After itself", onCreate(kopf.After("h")), []string{"Thing: ", "circular dependency", "h → h", "remove one After"}},
 		{
-			"After each other", newThings().OnCreate("a", noop, kopf.After("b")).OnCreate("b", noop, kopf.After("c")).
+			"a dependency cycle", newThings().OnCreate("a", noop, kopf.After("b")).OnCreate("b", noop, kopf.After("c")).
 				OnCreate("c", noop, kopf.After("a")), []string{"Thing: ", "circular dependency", "a → b → c → a", "remove one After"},
 		},
 		{
-			"After each other, with others before", newThings().OnCreate("a", noop, kopf.After("b")).
+			"a dependency cycle after another handler", newThings().OnCreate("a", noop, kopf.After("b")).
 				OnCreate("b", noop, kopf.After("c", "a2")).OnCreate("a2", noop).OnCreate("c", noop, kopf.After("b")),
 			[]string{"Thing: ", "circular dependency", "b → c → b"},
 		},
@@ -234,20 +234,20 @@ func TestCheckDeclaration_Handlers(t *testing.T) {
 		{"Timeout of an event handler", onEvent(kopf.Timeout(second)), []string{`Thing: OnEvent("h"): Timeout`, "remove it"}},
 		{"Backoff of an event handler", onEvent(kopf.Backoff(second)), []string{`Thing: OnEvent("h"): Backoff`, "remove it"}},
 		{"ErrorMode of an event handler", onEvent(kopf.ErrorMode(progress.ErrorsIgnored)), []string{`Thing: OnEvent("h"): ErrorMode`, "remove it"}},
-		{"Interval of a handler for causes", onCreate(kopf.Interval(second)), []string{`Thing: OnCreate("h"): Interval`, "remove it"}},
+		{"Interval of a cause handler", onCreate(kopf.Interval(second)), []string{`Thing: OnCreate("h"): Interval`, "remove it"}},
 		{"Interval of an index", indexBy(kopf.Interval(second)), []string{`Thing: IndexBy("h"): Interval`, "remove it"}},
 		{"Interval of zero", onReconcile(kopf.Interval(0)), []string{`Thing: OnReconcile("h"): Interval must be positive, got 0s`}},
 		{"Optional of an event handler", onEvent(kopf.Optional()), []string{`Thing: OnEvent("h"): Optional`, "delete handlers"}},
-		{"Optional of an update", onUpdate(kopf.Optional()), []string{`Thing: OnUpdate("h"): Optional`, "delete handlers"}},
+		{"Optional of an update handler", onUpdate(kopf.Optional()), []string{`Thing: OnUpdate("h"): Optional`, "delete handlers"}},
 		{"Optional of OnField", onField("spec.size", kopf.Optional()), []string{`Thing: OnField("h"): Optional`}},
-		{"EvenIfDeleted of an update", onUpdate(kopf.EvenIfDeleted()), []string{`Thing: OnUpdate("h"): EvenIfDeleted`, "resume handlers"}},
+		{"EvenIfDeleted of an update handler", onUpdate(kopf.EvenIfDeleted()), []string{`Thing: OnUpdate("h"): EvenIfDeleted`, "resume handlers"}},
 		{"Backoff and BackoffFunc", onCreate(kopf.Backoff(second), kopf.BackoffFunc(progress.Exponential(second, second))), []string{`Thing: OnCreate("h"): `, "Backoff and BackoffFunc are mutually exclusive", "remove one"}},
 		{"Label of an activity", kopf.OnStartup("h", func(context.Context) error { return nil }, kopf.Label("a")), []string{`OnStartup("h"): Label`, "remove it"}},
 
 		// Nil functions.
 		{"a nil handler for a field", newThings().OnField("h", "spec.size", nil), []string{`Thing: OnField("h"): `, "nil", "pass a function"}},
-		{"a nil spy", newThings().OnEvent("h", nil), []string{`Thing: OnEvent("h"): `, "nil", "pass a function"}},
-		{"a nil level", newThings().OnReconcile("h", nil), []string{`Thing: OnReconcile("h"): `, "nil", "pass a function"}},
+		{"a nil event handler", newThings().OnEvent("h", nil), []string{`Thing: OnEvent("h"): `, "nil", "pass a function"}},
+		{"a nil reconcile handler", newThings().OnReconcile("h", nil), []string{`Thing: OnReconcile("h"): `, "nil", "pass a function"}},
 		{"OnChange without a handler", kopf.OnChange(newThings(), "h", func(th) int { return 0 }, nil), []string{`Thing: OnChange("h"): `, "nil", "pass a function"}},
 		{
 			"OnChange without a getter",
@@ -257,7 +257,7 @@ func TestCheckDeclaration_Handlers(t *testing.T) {
 		{"When(nil)", onCreate().When(nil), []string{"Thing: When(nil)", "pass a function"}},
 		{"Use(nil)", onCreate().Use(nil), []string{"Thing: Use(nil)", "middleware is nil", "remove it"}},
 		{
-			"Use of one that makes nothing",
+			"Use of a middleware that returns nil",
 			newThings().Use(func(kopf.Handler[th]) kopf.Handler[th] { return nil }).OnCreate("h", noop),
 			[]string{`Thing: OnCreate("h"): `, "middleware", "nil"},
 		},
@@ -270,44 +270,44 @@ func TestCheckDeclaration_Handlers(t *testing.T) {
 		given kopf.Option
 	}{
 		{"HND-05 a field", onUpdate(size)},
-		{"HND-05 a whole stanza", onUpdate(kopf.Field("spec"))},
+		{"HND-05 a top-level field", onUpdate(kopf.Field("spec"))},
 		{"HND-05 a field of an embedded struct", onUpdate(kopf.Field("spec.color"))},
-		{"HND-05 a field without a tag has its name in Go", onUpdate(kopf.Field("spec.Untagged"))},
+		{"HND-05 the Go name of a field without a tag", onUpdate(kopf.Field("spec.Untagged"))},
 		{"HND-05 a key of a map", onUpdate(kopf.Field("spec.parts.wheel"))},
 		{"HND-05 a field below a key of a map", onUpdate(kopf.Field("spec.parts.wheel.name"))},
 		{"HND-05 a list", onUpdate(kopf.Field("spec.list"))},
 		{"HND-05 a time", onUpdate(kopf.Field("spec.when"))},
-		{"HND-05 below what may be anything", onUpdate(kopf.Field("spec.anything.at.all"))},
-		{"HND-05 below an interface", onUpdate(kopf.Field("spec.any.thing"))},
+		{"HND-05 a field below a schemaless field", onUpdate(kopf.Field("spec.anything.at.all"))},
+		{"HND-05 a field below an interface", onUpdate(kopf.Field("spec.any.thing"))},
 		{"HND-05 a label", onUpdate(kopf.Field(`metadata.labels.example\.com/tier`))},
 		{"HND-05 the generation", onUpdate(kopf.Field("metadata.generation"))},
 		{"ESS-04 a field of the status", onField("status.phase")},
 		{"HND-05 any field of a kind without a Go type", kopf.For(kopf.Unstructured(thingGVK)).OnUpdate("h",
 			func(context.Context, *kopf.Request[*unstructured.Unstructured]) error { return nil }, kopf.Field("what.ever"))},
-		{"HND-05 a label of a kind of which the metadata is watched", kopf.For(kopf.Metadata(thingGVK)).OnUpdate("h",
+		{"HND-05 a label of a metadata-only kind", kopf.For(kopf.Metadata(thingGVK)).OnUpdate("h",
 			func(context.Context, *kopf.Request[*metav1.PartialObjectMetadata]) error { return nil }, kopf.Field("metadata.labels.a"))},
-		{"FLT-02 all sorts of matchers of one key", onCreate(kopf.Label("a", filter.Present, filter.Not(filter.Equal("b")), filter.Match(yes)))},
+		{"FLT-02 several matchers for one key", onCreate(kopf.Label("a", filter.Present, filter.Not(filter.Equal("b")), filter.Match(yes)))},
 		{"FLT-02 the same value twice", onCreate(kopf.Label("a", filter.Equal("b"), filter.Equal("b")))},
 		{"FLT-02 an empty value", onCreate(kopf.Label("a", filter.Equal("")), kopf.Annotation("a", filter.Equal("all sorts of text")))},
 		{"FLT-08 From and To of a field", onField("spec.size", kopf.Field("spec.size", filter.From(filter.Absent), filter.To(1)))},
 		{"FLT-08 From and To of an update", onUpdate(kopf.Field("spec.size", filter.From(2), filter.To(1)))},
-		{"FLT-08 From and To of one of several reasons", newThings().On("h", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate}, noop, kopf.Field("spec.size", filter.To(1)))},
+		{"FLT-08 To of a handler for create and update", newThings().On("h", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate}, noop, kopf.Field("spec.size", filter.To(1)))},
 		{"FLT-08 From and To of OnChange", onChange(kopf.Field("spec.size", filter.From(2)))},
-		{"HND-13 one id for two fields", onField("spec.size").OnField("h", "spec.color", noop)},
-		{"HND-03 one id with and without a field", onCreate().OnField("h", "spec.color", noop)},
-		{"After a handler for a field, named in short", onField("spec.size").OnUpdate("g", noop, kopf.After("h"))},
-		{"After a handler for a field, named in full", onField("spec.size").OnUpdate("g", noop, kopf.After("h/spec.size"))},
-		{"After one that is declared later", newThings().OnCreate("a", noop, kopf.After("b")).OnCreate("b", noop)},
+		{"HND-13 the same id for two fields", onField("spec.size").OnField("h", "spec.color", noop)},
+		{"HND-03 the same id with and without a field", onCreate().OnField("h", "spec.color", noop)},
+		{"After the short id of a field handler", onField("spec.size").OnUpdate("g", noop, kopf.After("h"))},
+		{"After the full id of a field handler", onField("spec.size").OnUpdate("g", noop, kopf.After("h/spec.size"))},
+		{"After a handler that is declared later", newThings().OnCreate("a", noop, kopf.After("b")).OnCreate("b", noop)},
 		{"OwnedBy a kind of the scheme", onCreate(kopf.OwnedBy(&appsv1.Deployment{}), kopf.OwnedBy(&corev1.Pod{}))},
 		{"OwnedBy a kind without a Go type", onCreate(kopf.OwnedBy(kopf.Unstructured(schema.GroupVersionKind{Group: "x.example.com", Version: "v1", Kind: "X"})))},
-		{"an option that is nil does nothing", onCreate(nil)},
+		{"a nil option", onCreate(nil)},
 		{"a view and its resource", onCreate().When(func(*kopf.Request[th]) bool { return true })},
 	} {
 		t.Run("valid: "+test.name, func(t *testing.T) { wantValid(t, test.given) })
 	}
 }
 
-// wantError checks that there is exactly one error, which contains the words in this order.
+// wantError checks that CheckDeclaration returns exactly one error with the words in this order.
 func wantError(t *testing.T, given kopf.Option, words []string) {
 	t.Helper()
 	wantErrorOf(t, withResource(given), words)
@@ -319,7 +319,7 @@ func wantErrorOf(t *testing.T, given []kopf.Option, words []string) {
 	op := kopf.New(newManager(), given...)
 	err := op.CheckDeclaration()
 	if err == nil {
-		t.Fatal("no error")
+		t.Fatal("got no error")
 	}
 	lines := strings.Split(err.Error(), "\n")
 	if len(lines) != 2 || lines[0] != "the operator cannot start:" {
@@ -329,17 +329,17 @@ func wantErrorOf(t *testing.T, given []kopf.Option, words []string) {
 	for _, word := range words {
 		i := strings.Index(rest, word)
 		if i < 0 {
-			t.Errorf("%q is missing in: %s", word, lines[1])
+			t.Errorf("want %q in the error, got: %s", word, lines[1])
 			continue
 		}
 		rest = rest[i:]
 	}
 	if again := op.CheckDeclaration(); again == nil || again.Error() != err.Error() {
-		t.Errorf("the second check returns another error: %v", again)
+		t.Errorf("error of the second check = %v, want the same error", again)
 	}
 }
 
-// wantValid checks that there are no errors.
+// wantValid checks that CheckDeclaration returns no error.
 func wantValid(t *testing.T, given kopf.Option) {
 	t.Helper()
 	op := kopf.New(newManager(), given)
@@ -361,7 +361,7 @@ func withResource(given kopf.Option) []kopf.Option {
 	}
 }
 
-// B-21: a view is the same resource as the one from which it was created.
+// B-21: a view belongs to the resource that created it.
 func TestNew_ViewsAreOneResource(t *testing.T) {
 	all := onCreate()
 	view := all.When(func(*kopf.Request[th]) bool { return true }).OnUpdate("g", noop)
@@ -370,6 +370,6 @@ func TestNew_ViewsAreOneResource(t *testing.T) {
 	}
 	view.OnDelete("bad:id", noop)
 	if err := kopf.New(newManager(), all).CheckDeclaration(); err == nil || !strings.Contains(err.Error(), `OnDelete("bad:id")`) {
-		t.Errorf("error = %v, want one that names the handler of the view", err)
+		t.Errorf("error = %v, want an error that names the view's handler", err)
 	}
 }

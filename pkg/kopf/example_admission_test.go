@@ -60,7 +60,7 @@ func ExampleResource_Mutate() {
 	// Output: <nil> 10
 }
 
-// An operator on a laptop writes its own webhook configurations, and removes them when it stops.
+// An operator on a laptop writes its own webhook configurations and removes them when it stops.
 func ExampleWithWebhooks() {
 	databases := kopf.For(&Database{}).Validate("size", checkSize)
 
@@ -69,7 +69,7 @@ func ExampleWithWebhooks() {
 		Configurations: webhooks.Managed,
 		Exit:           webhooks.RemoveOnExit,
 		Certificates:   webhooks.SelfManaged{},
-		Namespace:      "jane", // has the Secret
+		Namespace:      "jane", // the namespace of the Secret
 		ClientConfig:   admissionregistrationv1.WebhookClientConfig{URL: new("https://host.k3d.internal:9443")},
 	}))
 }

@@ -46,9 +46,9 @@ func ExampleResource_Daemon_cause() {
 
 func ExampleRestart() {
 	kopf.For(&Database{}).
-		// Each error is permanent, and the daemon is restarted: after a second at first, later after up to a minute.
+		// All errors are permanent. The daemon restarts after one second at first, and after up to one minute later.
 		Daemon("stream", provision, kopf.Restart(daemons.RestartOnFailure), kopf.ErrorMode(progress.ErrorsPermanent), kopf.Backoff(time.Minute)).
-		// It is restarted also after it has returned nil.
+		// The daemon also restarts after it has returned nil.
 		Daemon("poll", provision, kopf.Restart(daemons.RestartAlways))
 }
 
@@ -85,7 +85,7 @@ func ExampleResource_Timer() {
 
 func ExampleSharp() {
 	kopf.For(&Database{}).
-		// Once for each full hour since the creation of the object.
+		// The timer runs once per full hour since the creation of the object.
 		Timer("bill", time.Hour, announce, kopf.Sharp())
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// Tests call handlers as functions. See docs/testing.md.
+// Tests can call handlers as functions. See docs/testing.md.
 
 func TestProvision(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -35,7 +35,7 @@ func TestProvision(t *testing.T) {
 				t.Errorf("the error is %v", err)
 			}
 			if orders.Status.Address != test.address {
-				t.Errorf("the address is %q", orders.Status.Address)
+				t.Errorf("got address %q, want 10.0.0.1", orders.Status.Address)
 			}
 		})
 	}
@@ -63,7 +63,7 @@ func TestBusyClouds(t *testing.T) {
 
 	temporary, ok := errors.AsType[*progress.TemporaryError](err)
 	if !ok || temporary.Delay != 10*time.Second || !errors.Is(err, errBusy) {
-		t.Errorf("the error is %#v", err)
+		t.Errorf("got error %#v, want a temporary error", err)
 	}
 }
 
@@ -81,7 +81,7 @@ func ExampleRequest_Result() {
 func ExampleRequest_OldKnown() {
 	handler := func(_ context.Context, req *DatabaseRequest) error {
 		if req.Reason == kopf.ReasonUpdate && !req.OldKnown() {
-			return nil // it has changed, and is too large for the old state to be kept: look at all of it
+			return nil // the old state was too large to store: handle the whole object as changed
 		}
 		return nil
 	}

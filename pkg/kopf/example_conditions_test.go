@@ -19,7 +19,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 )
 
-// A Bucket has conditions in its status.
+// Bucket has conditions in its status.
 type Bucket struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -149,7 +149,7 @@ func ExampleRequest_Adopt() {
 		})
 }
 
-// Apply keeps the child in the desired state, and writes only if something differs.
+// Apply writes the child only if it differs from the desired state.
 func ExampleRequest_Adopt_apply() {
 	kopf.For(&Bucket{}).
 		OnReconcile("server", func(ctx context.Context, req *BucketRequest) error {

@@ -11,7 +11,7 @@ import (
 
 func ExampleResource_OnField() {
 	resize := func(ctx context.Context, req *DatabaseRequest) error {
-		before, after := req.Field() // in their JSON form; nil: there was none, there is none
+		before, after := req.Field() // JSON values; nil: the field is absent
 		log.FromContext(ctx).Info("The size", "before", before, "after", after)
 		return nil
 	}
@@ -50,9 +50,9 @@ func ExampleRequest_Field() {
 	kopf.For(&Database{}).
 		OnUpdate("resize", func(_ context.Context, req *DatabaseRequest) error {
 			if before, after := req.Field(); before == nil || after == nil {
-				return nil // it has come, or gone
+				return nil // the field was added or removed
 			}
-			for _, item := range req.Diff { // below the field
+			for _, item := range req.Diff { // paths relative to the field
 				_ = item
 			}
 			return nil

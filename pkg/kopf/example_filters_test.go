@@ -23,7 +23,7 @@ func ExampleAnnotation() {
 
 func ExampleOwnedBy() {
 	kopf.For(&corev1.Pod{}).
-		OnCreate("count", count, kopf.OwnedBy(&appsv1.ReplicaSet{}), kopf.OwnedBy(&appsv1.StatefulSet{})) // one of them
+		OnCreate("count", count, kopf.OwnedBy(&appsv1.ReplicaSet{}), kopf.OwnedBy(&appsv1.StatefulSet{})) // any of these owners
 }
 
 func ExampleResource_When() {
@@ -42,7 +42,7 @@ func ExampleByObject() {
 		OnCreate("provision", provision, kopf.Label("tier", filter.Equal("gold"))).
 		OnUpdate("announce", announce, kopf.Label("tier", filter.Equal("gold")))
 
-	// The API server sends gold databases only.
+	// The API server sends only gold databases.
 	mgr, err := ctrl.NewManager(ctrl.GetConfigOrDie(), ctrl.Options{
 		Cache: cache.Options{ByObject: kopf.ByObject(databases)},
 	})

@@ -56,7 +56,7 @@ func ExampleMemo() {
 		OnDelete("drop", func(ctx context.Context, req *DatabaseRequest) error {
 			connection, ok := connections.Load(ctx)
 			if !ok {
-				connection = cloud // this process has not connected yet
+				connection = cloud // first use in this process
 			}
 			return connection.Drop(ctx, req.Object.Name)
 		})

@@ -72,7 +72,7 @@ func ExampleOperator_CheckDeclaration() {
 
 func ExampleOperator_Healthz() {
 	operator := kopf.New(mgr, kopf.For(&Database{}).OnCreate("provision", provision),
-		kopf.WithStuckAfter(time.Hour)) // provisioning takes up to half an hour
+		kopf.WithStuckAfter(time.Hour)) // provisioning can take half an hour
 
 	http.HandleFunc("/alive", func(w http.ResponseWriter, req *http.Request) {
 		if err := operator.Healthz(req); err != nil {
@@ -90,7 +90,7 @@ func ExampleWithStuckAfter() {
 func ExampleWithWatchCheck() {
 	databases := kopf.For(&Database{}).OnCreate("provision", provision)
 
-	// A request every five minutes is enough for a quiet kind; 0 disables the check.
+	// One request every five minutes is enough for a kind with few events. 0 disables the check.
 	_ = kopf.SetupWithManager(mgr, databases, kopf.WithWatchCheck(5*time.Minute))
 }
 

@@ -19,7 +19,7 @@ func ExampleWithPeering() {
 	_ = kopf.SetupWithManager(mgr, databases, kopf.WithPeering(peers))
 }
 
-// An operator for some namespaces lists them in the options of its manager and of the peering.
+// An operator for some namespaces lists them in the options of its manager and of its peering.
 func ExampleWithPeering_namespaces() {
 	var peers peering.Options
 	peers.BindFlags(flag.CommandLine)
@@ -39,7 +39,8 @@ func ExampleWithPeering_namespaces() {
 	_ = kopf.SetupWithManager(mgr, kopf.For(&Database{}).OnCreate("provision", provision), kopf.WithPeering(peers))
 }
 
-// Replicas with leader election can share an identity, so that a new leader does not wait until the record of the previous one expires.
+// Replicas with leader election can share an identity. A new leader then does not wait until the previous record
+// expires.
 func ExampleWithPeering_replicas() {
 	databases := kopf.For(&Database{}).OnCreate("provision", provision)
 	_ = kopf.SetupWithManager(mgr, databases, kopf.WithPeering(peering.Options{Identity: "databases-operator"}))

@@ -18,7 +18,7 @@ func ExampleRetries() {
 
 func ExampleTimeout() {
 	kopf.For(&Database{}).
-		// The handler is retried for an hour. Each attempt has a timeout of one minute.
+		// The engine retries the handler for one hour. Each attempt has a timeout of one minute.
 		OnCreate("provision", provision, kopf.Timeout(time.Hour), kopf.AttemptTimeout(time.Minute))
 }
 
@@ -59,9 +59,9 @@ func ExampleRequest_attempt() {
 
 func ExampleErrorMode() {
 	kopf.For(&Database{}).
-		OnCreate("provision", provision, kopf.ErrorMode(progress.ErrorsTemporary)). // retried after the backoff: the default
-		OnUpdate("announce", announce, kopf.ErrorMode(progress.ErrorsIgnored)).     // logged, and done
-		OnDelete("drop", drop, kopf.ErrorMode(progress.ErrorsPermanent))            // logged, and failed
+		OnCreate("provision", provision, kopf.ErrorMode(progress.ErrorsTemporary)). // default: retried after the backoff
+		OnUpdate("announce", announce, kopf.ErrorMode(progress.ErrorsIgnored)).     // logged, then finished successfully
+		OnDelete("drop", drop, kopf.ErrorMode(progress.ErrorsPermanent))            // logged, then failed
 }
 
 func ExampleAfter() {
@@ -81,7 +81,7 @@ func ExampleEvenIfDeleted() {
 		OnDelete("drop", drop)
 }
 
-// The operator writes changes to req.Object also if the handler fails, so a handler can report the failure on the object.
+// The operator writes changes to req.Object even if the handler fails, so the handler can report its failure.
 func ExampleRequest() {
 	kopf.For(&Database{}).
 		OnCreate("provision", func(_ context.Context, req *DatabaseRequest) error {

@@ -15,7 +15,7 @@ import (
 
 func ExampleHandler() {
 	var greet kopf.Handler[*Database] = func(ctx context.Context, req *DatabaseRequest) error {
-		log.FromContext(ctx).Info("Hello") // with the kind, the name, the handler, the reason, the attempt
+		log.FromContext(ctx).Info("Hello") // the logger includes the kind, name, handler, reason and attempt
 		return nil                         // success: not called again for this cause
 	}
 	kopf.For(&Database{}).OnCreate("greet", greet)
@@ -26,7 +26,7 @@ func ExampleWithName() {
 }
 
 func ExampleWithMaxConcurrentReconciles() {
-	kopf.For(&Database{}, kopf.WithMaxConcurrentReconciles(4)).OnCreate("provision", provision) // four databases at a time
+	kopf.For(&Database{}, kopf.WithMaxConcurrentReconciles(4)).OnCreate("provision", provision) // handles up to four databases concurrently
 }
 
 func ExampleWithResults() {
@@ -38,12 +38,12 @@ func ExampleWithResults() {
 }
 
 func ExampleWithPredicates() {
-	// Changes of only the labels or the status do not trigger a reconcile.
+	// Changes to only the labels or the status do not cause a reconcile.
 	kopf.For(&Database{}, kopf.WithPredicates(predicate.GenerationChangedPredicate{})).OnUpdate("announce", announce)
 }
 
 func ExampleWithControllerOptions() {
-	// Errors of the API server are retried more slowly than by default.
+	// API errors are retried with longer delays than by default.
 	kopf.For(&Database{}, kopf.WithControllerOptions(controller.Options{
 		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Second, 5*time.Minute),
 	})).OnCreate("provision", provision)

@@ -87,7 +87,7 @@ func ExampleResource_OnDelete() {
 
 func ExampleResource_OnResume() {
 	kopf.For(&corev1.ConfigMap{}).
-		// Called once after each start of the operator, for each object that was handled before.
+		// The engine calls the handler once after each start of the operator, for each object handled before.
 		OnResume("reconnect", func(context.Context, *kopf.Request[*corev1.ConfigMap]) error { return nil })
 }
 
@@ -96,7 +96,7 @@ func ExampleResource_On() {
 		fmt.Println("connecting because of", req.Reason)
 		return nil
 	}
-	// One handler for new objects, and for existing ones after a start of the operator.
+	// The handler runs for new objects, and for existing objects after a start of the operator.
 	kopf.For(&corev1.ConfigMap{}).
 		On("connect", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonResume}, connect)
 }

@@ -32,7 +32,7 @@ func ExampleResource_OnEvent_types() {
 				log.FromContext(ctx).Info("News", "phase", req.Object.Status.Phase)
 			case watch.Deleted:
 				log.FromContext(ctx).Info("Gone")
-			default: // it was there when the operator started
+			default: // the object existed when the operator started
 			}
 			return nil
 		})
@@ -51,13 +51,13 @@ func ExampleResource_OnReconcile() {
 
 func ExampleInterval() {
 	kopf.For(&Database{}).
-		OnReconcile("check", announce, kopf.Interval(time.Minute)) // after each success, if nothing else calls it
+		OnReconcile("check", announce, kopf.Interval(time.Minute)) // after each success, unless another event calls it earlier
 }
 
 func ExampleResource_Owns() {
 	kopf.For(&Database{}).
 		OnReconcile("service", announce).
-		Owns(&appsv1.Deployment{}, predicate.GenerationChangedPredicate{}). // not for its status
+		Owns(&appsv1.Deployment{}, predicate.GenerationChangedPredicate{}). // ignores status changes
 		Owns(&corev1.Secret{})
 }
 

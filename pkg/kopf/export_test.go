@@ -28,7 +28,8 @@ func CheckVerbs(progress bool, verbs ...string) error {
 	return checkVerbs(&kind, verbs)
 }
 
-// ErrNotServed exports explainNotServed. The map has the served kinds of each version, such as "example.com/v1": {"Database"}.
+// ErrNotServed exports explainNotServed. The map lists the served kinds of each version, such as "example.com/v1":
+// {"Database"}.
 func ErrNotServed(gvk schema.GroupVersionKind, served map[string][]string) error {
 	var all []servedKind
 	for _, version := range slices.Sorted(maps.Keys(served)) {
@@ -44,7 +45,7 @@ func ErrNotServed(gvk schema.GroupVersionKind, served map[string][]string) error
 	return explainNotServed(all, gvk)
 }
 
-// WarningsOfFields returns the warnings about handler fields that do not fit the schema.
+// WarningsOfFields returns the warnings about handler fields that do not match the schema.
 func WarningsOfFields(r Option, props *apiextensionsv1.JSONSchemaProps) (warnings []string) {
 	for _, d := range r.(resource).handlersWithUncheckedFields() {
 		for _, err := range d.checkField(schemaField{props}, "the schema of the kind") {

@@ -22,7 +22,7 @@ import (
 // errNoServer is the error of each request.
 var errNoServer = errors.New("the test has no API server")
 
-// A fakeManager is a manager without an API server. It counts requests and lets them fail.
+// fakeManager is a manager without an API server. It counts requests and fails them.
 type fakeManager struct {
 	manager.Manager
 	requests int

@@ -25,14 +25,14 @@ func TestParsePath(t *testing.T) {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("the keys (-want +got):\n%s", diff)
+				t.Errorf("keys (-want +got):\n%s", diff)
 			}
 		})
 	}
 	for _, path := range []string{"", ".", "spec.", ".spec", "spec..size"} {
-		t.Run(fmt.Sprintf("HND-05 %q is no path", path), func(t *testing.T) {
+		t.Run(fmt.Sprintf("HND-05 %q is invalid", path), func(t *testing.T) {
 			if keys, err := kopf.ParsePath(path); err == nil {
-				t.Errorf("it is taken for %q, want an error", keys)
+				t.Errorf("got keys %q, want an error", keys)
 			}
 		})
 	}

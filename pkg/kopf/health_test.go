@@ -7,7 +7,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 )
 
-// ACT-04: the operator is not ready while functions of OnStartup run.
+// ACT-04: the operator is not ready while startup activities run.
 func TestReadyz_DuringStartup(t *testing.T) {
 	var operator *kopf.Operator
 	var ready, healthy error
@@ -19,7 +19,7 @@ func TestReadyz_DuringStartup(t *testing.T) {
 	equal(t, "healthy before the start", operator.Healthz(nil), error(nil))
 	_ = operator.Start(t.Context())
 	if ready == nil {
-		t.Error("ACT-04: the operator is ready during the startup")
+		t.Error("ACT-04: Readyz returned no error during the startup")
 	}
 	equal(t, "healthy during the startup", healthy, error(nil))
 	equal(t, "healthy after the stop", operator.Healthz(nil), error(nil))

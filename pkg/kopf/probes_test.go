@@ -40,11 +40,11 @@ func TestServeProbes(t *testing.T) {
 		body    string
 	}{
 		{"PROBE-02 none", nil, http.StatusOK, `{}`},
-		{"PROBE-02 values by ids", []kopf.Option{kopf.OnProbe("b", value(1, nil)), kopf.OnProbe("a", value(map[string]any{"x": "y"}, nil))}, http.StatusOK, `{"a":{"x":"y"},"b":1}`},
-		{"PROBE-02 nil is no value", []kopf.Option{kopf.OnProbe("a", value(nil, nil)), kopf.OnProbe("b", value("", nil))}, http.StatusOK, `{"b":""}`},
-		{"PROBE-04 one has failed", []kopf.Option{kopf.OnProbe("a", value(1, nil)), kopf.OnProbe("b", value(nil, errBroken))}, http.StatusInternalServerError, `"b": broken`},
-		{"PROBE-04 one panics", []kopf.Option{kopf.OnProbe("b", func(context.Context) (any, error) { panic("oh") })}, http.StatusInternalServerError, `"b": panic: oh`},
-		{"PROBE-04 RES-07 a value without a JSON form", []kopf.Option{kopf.OnProbe("b", value(func() {}, nil))}, http.StatusInternalServerError, `"b"`},
+		{"PROBE-02 one value per id", []kopf.Option{kopf.OnProbe("b", value(1, nil)), kopf.OnProbe("a", value(map[string]any{"x": "y"}, nil))}, http.StatusOK, `{"a":{"x":"y"},"b":1}`},
+		{"PROBE-02 a nil value is omitted", []kopf.Option{kopf.OnProbe("a", value(nil, nil)), kopf.OnProbe("b", value("", nil))}, http.StatusOK, `{"b":""}`},
+		{"PROBE-04 a probe fails", []kopf.Option{kopf.OnProbe("a", value(1, nil)), kopf.OnProbe("b", value(nil, errBroken))}, http.StatusInternalServerError, `"b": broken`},
+		{"PROBE-04 a probe panics", []kopf.Option{kopf.OnProbe("b", func(context.Context) (any, error) { panic("oh") })}, http.StatusInternalServerError, `"b": panic: oh`},
+		{"PROBE-04 RES-07 a value that cannot be encoded", []kopf.Option{kopf.OnProbe("b", value(func() {}, nil))}, http.StatusInternalServerError, `"b"`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			wantProbes(t, "answer", newOperator(&fakeManager{}, test.options...), test.code, test.body)
@@ -56,21 +56,21 @@ func TestServeProbes_CachesValues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls, err := 0, error(nil)
 		operator := newOperator(&fakeManager{}, kopf.OnProbe("n", func(context.Context) (any, error) { calls++; return calls, err }))
-		wantProbes(t, "the first one", operator, http.StatusOK, `{"n":1}`)
+		wantProbes(t, "first request", operator, http.StatusOK, `{"n":1}`)
 		<-time.After(10*time.Second - time.Millisecond)
-		wantProbes(t, "PROBE-03 within ten seconds", operator, http.StatusOK, `{"n":1}`)
+		wantProbes(t, "PROBE-03 request within ten seconds", operator, http.StatusOK, `{"n":1}`)
 		<-time.After(time.Millisecond)
-		wantProbes(t, "PROBE-03 after that", operator, http.StatusOK, `{"n":2}`)
+		wantProbes(t, "PROBE-03 request after ten seconds", operator, http.StatusOK, `{"n":2}`)
 
 		<-time.After(10 * time.Second)
 		err = errBroken
 		began := time.Now()
-		wantProbes(t, "PROBE-04 SE-42 a failure", operator, http.StatusInternalServerError, "broken")
-		equal(t, "SE-42 it is not retried", time.Since(began), time.Duration(0))
+		wantProbes(t, "PROBE-04 SE-42 request with a failed probe", operator, http.StatusInternalServerError, "broken")
+		equal(t, "SE-42 time of the failed request", time.Since(began), time.Duration(0))
 		err = nil
-		wantProbes(t, "PROBE-03 a failure is kept, too", operator, http.StatusInternalServerError, "broken")
+		wantProbes(t, "PROBE-03 request within ten seconds of a failure", operator, http.StatusInternalServerError, "broken")
 		<-time.After(10 * time.Second)
-		wantProbes(t, "PROBE-04 but not for longer", operator, http.StatusOK, `{"n":4}`)
+		wantProbes(t, "PROBE-04 request ten seconds after a failure", operator, http.StatusOK, `{"n":4}`)
 	})
 }
 
@@ -85,12 +85,12 @@ func TestServeProbes_EvaluatesOnceAtATime(t *testing.T) {
 	}))
 	var wg sync.WaitGroup
 	for range 5 {
-		wg.Go(func() { wantProbes(t, "PROBE-03 the same for all", operator, http.StatusOK, `{"n":1}`) })
+		wg.Go(func() { wantProbes(t, "PROBE-03 concurrent request", operator, http.StatusOK, `{"n":1}`) })
 	}
 	<-entered
 	close(release)
 	wg.Wait()
-	equal(t, "PROBE-03 one evaluation", calls, 1)
+	equal(t, "PROBE-03 number of evaluations", calls, 1)
 }
 
 // A cancelled request does not affect later requests.
@@ -107,16 +107,16 @@ func TestServeProbes_CanceledRequest(t *testing.T) {
 		short, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		getProbes(short, operator)
-		wantProbes(t, "PROBE-03 the next one", operator, http.StatusOK, `{"n":"here"}`)
+		wantProbes(t, "PROBE-03 next request", operator, http.StatusOK, `{"n":"here"}`)
 	})
 }
 
-// MEMO-02: probes share the memo of the operator.
+// MEMO-02: probes share the memos of the operator.
 func TestServeProbes_ShareMemoOfOperator(t *testing.T) {
 	memo := kopf.NewMemo[string]("state")
 	operator := newOperator(&fakeManager{},
 		kopf.OnStartup("store", func(ctx context.Context) error { memo.Store(ctx, "started"); return nil }),
 		kopf.OnProbe("state", func(ctx context.Context) (any, error) { value, _ := memo.Load(ctx); return value, nil }))
 	_ = operator.Start(t.Context())
-	wantProbes(t, "MEMO-02 the value", operator, http.StatusOK, `{"state":"started"}`)
+	wantProbes(t, "MEMO-02 value of the memo", operator, http.StatusOK, `{"state":"started"}`)
 }

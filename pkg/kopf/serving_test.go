@@ -7,13 +7,13 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 )
 
-// SEL-14, SE-46: the required verbs of a kind depend on its own handlers only.
+// SEL-14, SE-46: the required verbs depend on the kind's own handlers only.
 func TestCheckVerbs(t *testing.T) {
 	for _, test := range []struct {
 		name     string
 		progress bool
 		verbs    string
-		want     string // a part of the error; empty: none
+		want     string // part of the error; empty: no error
 	}{
 		{"all verbs", true, "create delete get list patch update watch", ""},
 		{"no watch", false, "get list", "requires list, watch): handlers cannot observe its objects"},

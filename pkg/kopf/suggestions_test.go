@@ -37,7 +37,7 @@ func TestCheckDeclaration_SuggestsFields(t *testing.T) {
 	}
 }
 
-// Values that the Go type of the field cannot have are errors that suggest a value.
+// A value that the Go type of the field cannot have is an error that suggests another value.
 func TestCheckDeclaration_ImpossibleValues(t *testing.T) {
 	size := func(m ...filter.Matcher) kopf.Option { return onUpdate(kopf.Field("spec.size", m...)) }
 	color := func(m ...filter.Matcher) kopf.Option { return onUpdate(kopf.Field("spec.color", m...)) }
@@ -68,7 +68,7 @@ func TestCheckDeclaration_ImpossibleValues(t *testing.T) {
 
 		{"a number for a label, within Any", onCreate(kopf.Label("a", filter.Any(filter.Equal(1), filter.Absent))), []string{`Label("a")`, "1 can never match", "strings", `use "1"`}},
 		{"a boolean for an annotation, within Not", onCreate(kopf.Annotation("a", filter.Not(filter.Equal(true)))), []string{`Annotation("a")`, "true can never match", "strings", `use "true"`}},
-		{"a value that no label has, within Any", onCreate(kopf.Label("a", filter.Any(filter.Equal("b c")))), []string{`Label("a")`, "can never match", `"b c"`, "contains ' '"}},
+		{"an invalid label value within Any", onCreate(kopf.Label("a", filter.Any(filter.Equal("b c")))), []string{`Label("a")`, "can never match", `"b c"`, "contains ' '"}},
 	} {
 		t.Run(test.name, func(t *testing.T) { wantError(t, test.given, test.words) })
 	}
@@ -92,7 +92,7 @@ func TestCheckDeclaration_ImpossibleValues(t *testing.T) {
 	}
 }
 
-// A number without a unit would be a duration in nanoseconds.
+// A duration without a unit is an error.
 func TestCheckDeclaration_DurationsWithoutUnit(t *testing.T) {
 	const unit = "5ns; durations need a unit: 5*time.Second"
 	for name, test := range map[string]struct {
@@ -127,7 +127,7 @@ func TestCheckDeclaration_DurationsWithoutUnit(t *testing.T) {
 	}
 }
 
-// Errors for invalid names are sentences without regular expressions.
+// Errors for invalid names explain the problem without regular expressions.
 func TestCheckDeclaration_ExplainsInvalidNames(t *testing.T) {
 	for name, test := range map[string]struct {
 		given kopf.Option
@@ -147,7 +147,7 @@ func TestCheckDeclaration_ExplainsInvalidNames(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			wantError(t, test.given, test.words)
 			if err := kopf.New(newManager(), withResource(test.given)...).CheckDeclaration(); strings.Contains(err.Error(), "regex") {
-				t.Errorf("it quotes a regular expression: %s", err)
+				t.Errorf("error = %s, want no regular expression", err)
 			}
 		})
 	}

@@ -15,7 +15,7 @@ import (
 
 func handle(context.Context, *kopf.Request[*appsv1.Deployment]) error { return nil }
 
-// Matchers that can never pass are reported when the operator is checked.
+// CheckDeclaration reports matchers that can never match.
 func Example() {
 	mgr, err := ctrl.NewManager(&rest.Config{}, ctrl.Options{})
 	if err != nil {
@@ -53,7 +53,7 @@ func ExampleAny() {
 		OnCreate("install", handle, kopf.Label("tier", filter.Any(filter.Equal("gold"), filter.Equal("silver"))))
 }
 
-// The matchers of an option are combined by All, so All is needed only within another matcher.
+// An option combines its matchers with All, so All is needed only within another matcher.
 func ExampleAll() {
 	internal := filter.Match(func(value any) bool {
 		text, _ := value.(string)

@@ -21,7 +21,7 @@ func TestAdmit_ReturnsTheOutcome(t *testing.T) {
 	judge := func(_ context.Context, req *admissionRequest) error {
 		req.Warn("careful")
 		if req.Operation == admissionv1.Update && !req.Diff().Reduce("data", "color").Empty() && req.User.Username != "admin" {
-			return webhooks.Deny(0, "", "the color stays")
+			return webhooks.Deny(0, "", "the color is immutable")
 		}
 		req.Object.Data["judged"] = string(req.Operation)
 		return nil
@@ -33,16 +33,16 @@ func TestAdmit_ReturnsTheOutcome(t *testing.T) {
 	g.Expect(created.Object.Data).To(HaveKeyWithValue("judged", "CREATE"))
 	g.Expect(created.Changes).To(HaveLen(1))
 	g.Expect(created.Warnings).To(Equal([]string{"careful"}))
-	g.Expect(red.Data).NotTo(HaveKey("judged"), "the object is not changed")
+	g.Expect(red.Data).NotTo(HaveKey("judged"), "want no change of the input object")
 
 	denied := kopftest.Admit(t, judge, blue, red)
-	g.Expect(denied.Err).To(MatchError(ContainSubstring("the color stays")))
+	g.Expect(denied.Err).To(MatchError(ContainSubstring("the color is immutable")))
 	g.Expect(apierrors.IsForbidden(denied.Err)).To(BeTrue())
 	allowed := kopftest.Admit(t, judge, blue, red, func(call *webhooks.Call) { call.User.Username = "admin" })
 	g.Expect(allowed.Err).NotTo(HaveOccurred())
 }
 
-// The parts of the request agree with each other, and memos are available as in an operator (see decision 0019).
+// The parts of the request are consistent, and memos are available as in an operator (decision 0019).
 func TestAdmit_RequestIsConsistent(t *testing.T) {
 	g := NewWithT(t)
 	ctx := kopftest.Context(t)
@@ -65,7 +65,7 @@ func TestAdmit_RequestIsConsistent(t *testing.T) {
 	g.Expect(seen.Review.DryRun).To(HaveValue(BeTrue()))
 	g.Expect(seen.Review.SubResource).To(Equal("status"))
 	g.Expect(seen.Review.UserInfo.Username).To(Equal("admin"))
-	g.Expect(seen.Review.Object.Raw).To(BeEmpty(), "as of a deletion")
+	g.Expect(seen.Review.Object.Raw).To(BeEmpty(), "want no new object in a delete request")
 	g.Expect(seen.Review.OldObject.Raw).To(ContainSubstring("red"))
 	g.Expect(seen.Diff().Reduce("data", "color")).To(ConsistOf(HaveField("Op", diff.Remove)))
 }
@@ -85,7 +85,7 @@ func TestCheckMutation_FindsNonIdempotentHandlers(t *testing.T) {
 	}{
 		"a default": {mutate(func(data map[string]string) { data["size"] = "1" }), ""},
 		"a counter": {mutate(func(data map[string]string) { data["n"] += "1" }), "the mutation is not idempotent"},
-		"a denial of its own work": {func(_ context.Context, req *admissionRequest) error {
+		"a denial of the handler's own result": {func(_ context.Context, req *admissionRequest) error {
 			if req.Object.Data["size"] != "" {
 				return webhooks.Deny(0, "", "no")
 			}

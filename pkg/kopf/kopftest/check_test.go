@@ -26,10 +26,10 @@ import (
 
 type podRequest = kopf.Request[*corev1.Pod]
 
-// A cloud is the external state of the handlers.
+// cloud is the external state of the handlers.
 type cloud struct{ volumes []string }
 
-// scenarioOf returns a scenario in which a pod with these handlers is created, changed and deleted.
+// scenarioOf returns a scenario that creates, changes and deletes a pod with these handlers.
 func scenarioOf(declare func(*kopf.Resource[*corev1.Pod], *cloud)) func() Scenario {
 	return func() Scenario {
 		outside := &cloud{}
@@ -57,7 +57,7 @@ func scenarioOf(declare func(*kopf.Resource[*corev1.Pod], *cloud)) func() Scenar
 	}
 }
 
-// robust handlers are idempotent and return when their contexts are cancelled.
+// robust declares handlers that are idempotent and return when their contexts are canceled.
 func robust(r *kopf.Resource[*corev1.Pod], outside *cloud) {
 	r.OnCreate("volume", func(_ context.Context, req *podRequest) error {
 		if len(outside.volumes) == 0 {
@@ -122,7 +122,7 @@ func TestCheck_AcceptsChildrenWithRandomNames(t *testing.T) {
 	NewWithT(t).Expect(found).To(BeEmpty())
 }
 
-// A bug that shows after many faults is reported once for each kind of difference.
+// Check reports a bug that many faults reveal once for each kind of difference.
 func TestCheck_ReportsEachKindOfDifferenceOnce(t *testing.T) {
 	g := NewWithT(t)
 	found := findings(t, scenarioOf(func(r *kopf.Resource[*corev1.Pod], outside *cloud) {
@@ -148,7 +148,7 @@ func TestCheck_FindsBugs(t *testing.T) {
 				return req.Client.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", GenerateName: "orders-"}})
 			})
 		}, "expected 1 objects Secret default/orders-*, found 2"},
-		"a child that must not be there": {func(r *kopf.Resource[*corev1.Pod], _ *cloud) {
+		"a child that must not exist yet": {func(r *kopf.Resource[*corev1.Pod], _ *cloud) {
 			r.OnCreate("secret", func(ctx context.Context, req *podRequest) error {
 				err := req.Client.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "orders"}})
 				if apierrors.IsAlreadyExists(err) {
@@ -160,7 +160,7 @@ func TestCheck_FindsBugs(t *testing.T) {
 				return err
 			})
 		}, "differs"},
-		"something outside for each call": {func(r *kopf.Resource[*corev1.Pod], outside *cloud) {
+		"an external object for each call": {func(r *kopf.Resource[*corev1.Pod], outside *cloud) {
 			r.OnCreate("volume", func(_ context.Context, req *podRequest) error {
 				outside.volumes = append(outside.volumes, req.Object.Name)
 				return nil
@@ -178,7 +178,7 @@ func TestCheck_FindsBugs(t *testing.T) {
 				return req.Client.Update(ctx, &found)
 			})
 		}, "ConfigMap default/counter differs"},
-		"a list that is patched blindly": {func(r *kopf.Resource[*corev1.Pod], _ *cloud) {
+		"a merge patch of a list without a version": {func(r *kopf.Resource[*corev1.Pod], _ *cloud) {
 			r.OnUpdate("tolerate", func(ctx context.Context, req *podRequest) error {
 				if len(req.Object.Spec.Tolerations) > 1 {
 					return nil
@@ -189,45 +189,45 @@ func TestCheck_FindsBugs(t *testing.T) {
 				return req.Client.Patch(ctx, after, client.MergeFrom(before))
 			})
 		}, "replaces the list spec.tolerations without a resourceVersion"},
-		"a list that is replaced by a JSON patch": {func(r *kopf.Resource[*corev1.Pod], _ *cloud) {
+		"a JSON patch that replaces a list": {func(r *kopf.Resource[*corev1.Pod], _ *cloud) {
 			r.OnUpdate("tolerate", func(ctx context.Context, req *podRequest) error {
 				return req.Client.Patch(ctx, req.Object.DeepCopy(), client.RawPatch(types.JSONPatchType,
 					[]byte(`[{"op":"replace","path":"/spec/tolerations","value":[{"key":"more"}]}]`)))
 			})
 		}, "replaces the list at /spec/tolerations without a test"},
-		"an item of a list by its number": {func(r *kopf.Resource[*corev1.Pod], _ *cloud) {
+		"a list item addressed by its index": {func(r *kopf.Resource[*corev1.Pod], _ *cloud) {
 			r.OnUpdate("tolerate", func(ctx context.Context, req *podRequest) error {
 				return req.Client.Patch(ctx, req.Object.DeepCopy(), client.RawPatch(types.JSONPatchType,
 					[]byte(`[{"op":"replace","path":"/spec/tolerations/0","value":{"key":"more"}}]`)))
 			})
 		}, "addresses /spec/tolerations/0 by its index without a test"},
-		"a handler that calls itself": {func(r *kopf.Resource[*corev1.Pod], _ *cloud) {
+		"a handler that triggers itself": {func(r *kopf.Resource[*corev1.Pod], _ *cloud) {
 			r.OnUpdate("stamp", func(ctx context.Context, req *podRequest) error {
 				mine := req.Object.DeepCopy()
 				mine.Annotations = map[string]string{"example.com/n": mine.Annotations["example.com/n"] + "1"}
 				return req.Client.Patch(ctx, mine, client.MergeFrom(req.Object))
 			})
 		}, "was reconciled more than 100 times in one second"},
-		"an update of what was not read": {func(r *kopf.Resource[*corev1.Pod], _ *cloud) {
+		"an update without a read": {func(r *kopf.Resource[*corev1.Pod], _ *cloud) {
 			r.OnUpdate("label", func(ctx context.Context, req *podRequest) error {
 				mine := req.Object.DeepCopy()
 				mine.ResourceVersion = ""
 				return req.Client.Update(ctx, mine)
 			})
 		}, "replaces the whole object without a resourceVersion"},
-		"a context that nobody looks at": {func(r *kopf.Resource[*corev1.Pod], _ *cloud) {
+		"an ignored context": {func(r *kopf.Resource[*corev1.Pod], _ *cloud) {
 			r.OnCreate("deaf", func(context.Context, *podRequest) error {
 				<-time.After(3 * time.Hour)
 				return nil
 			})
 		}, "deaf (create, attempt 0) of default/orders did not return after the operator was stopped"},
-		"a daemon that nobody can stop": {func(r *kopf.Resource[*corev1.Pod], _ *cloud) {
+		"a daemon that does not stop": {func(r *kopf.Resource[*corev1.Pod], _ *cloud) {
 			r.Daemon("deaf", func(context.Context, *podRequest) error {
 				<-time.After(3 * time.Hour)
 				return nil
 			}, kopf.CancellationTimeout(time.Second))
 		}, "did not return"},
-		"an operator that never comes to rest": {func(r *kopf.Resource[*corev1.Pod], _ *cloud) {
+		"an operator that does not become quiet": {func(r *kopf.Resource[*corev1.Pod], _ *cloud) {
 			r.OnCreate("never", func(context.Context, *podRequest) error { return kopf.Temporary(errors.New("never"), 24*time.Hour) })
 		}, "without faults: the operator is not quiet after 25h0m0s: Pod default/orders has unfinished handlers: never (delayed until"},
 	} {
@@ -237,7 +237,7 @@ func TestCheck_FindsBugs(t *testing.T) {
 	}
 }
 
-// A scenario without handler calls would always pass.
+// Without handler calls, a scenario would always pass.
 func TestCheck_FailsWithoutHandlerCalls(t *testing.T) {
 	never := func(r *kopf.Resource[*corev1.Pod], _ *cloud) {
 		r.OnCreate("volume", func(context.Context, *podRequest) error { return nil }, kopf.Label("tier", filter.Equal("gold")))
@@ -245,7 +245,7 @@ func TestCheck_FailsWithoutHandlerCalls(t *testing.T) {
 	NewWithT(t).Expect(findings(t, scenarioOf(never))).To(ConsistOf(ContainSubstring("no handler was called")))
 }
 
-// The addresses of pointers and the generated names of children differ in each run.
+// Pointer addresses and generated names of children differ between runs.
 func TestCheck_IgnoresAddressesAndGeneratedNames(t *testing.T) {
 	type volume struct{ size int }
 	setup := func() Scenario {
@@ -289,7 +289,7 @@ func TestNormalizeState_GeneratedNames(t *testing.T) {
 	here := explore.QuietState{State: explore.NormalizeState([]map[string]any{object("a-1", "x", nil), object("a-2", "y", nil)}, nil)}
 	there := explore.QuietState{State: explore.NormalizeState([]map[string]any{object("a-1", "y", nil), object("a-2", "x", nil)}, nil)}
 	_, text := here.Compare(there)
-	g.Expect(text).To(BeEmpty(), "the names are made up")
+	g.Expect(text).To(BeEmpty(), "generated names must not cause a difference")
 	dying := explore.QuietState{State: explore.NormalizeState([]map[string]any{
 		object("a-1", "x", map[string]any{"deletionTimestamp": "2000-01-01T00:00:00Z"}), object("a-2", "y", nil),
 	}, nil)}
@@ -297,7 +297,7 @@ func TestNormalizeState_GeneratedNames(t *testing.T) {
 	g.Expect(text).To(And(ContainSubstring("Node a-*"), ContainSubstring("deletionTimestamp")))
 }
 
-// The engine would delay the handlers of an object from the future for years.
+// If an object is newer than the clock, the engine would delay its handlers for years.
 func TestCheck_RejectsObjectsNewerThanTheClock(t *testing.T) {
 	if os.Getenv("KOPFTEST_AHEAD") != "" {
 		Check(t, func() Scenario {
@@ -314,7 +314,7 @@ func TestCheck_RejectsObjectsNewerThanTheClock(t *testing.T) {
 	NewWithT(t).Expect(string(text)).To(And(ContainSubstring("set Given.Now"), Not(ContainSubstring("panic"))))
 }
 
-// A failing step fails the test with the number of the step, and stops the operator before its bubble ends.
+// A failing step fails the test, names the step, and stops the operator before its bubble ends.
 func TestCheck_FailingStep(t *testing.T) {
 	if os.Getenv("KOPFTEST_FAILING_STEP") != "" {
 		Check(t, func() Scenario {
@@ -332,7 +332,8 @@ func TestCheck_FailingStep(t *testing.T) {
 		ContainSubstring("reading Pod default/missing"), ContainSubstring("step 1 of the scenario failed, without faults"), Not(ContainSubstring("panic"))))
 }
 
-// The kopf-managed annotation of an operator with its own prefix is ignored (KEY-21). Kinds named Event or Lease in other groups count.
+// Check ignores the annotations of an operator with its own prefix (KEY-21). It compares kinds named Event or Lease of
+// other groups.
 func TestNormalizeState_IgnoresBookkeeping(t *testing.T) {
 	object := func(version, kind string, annotations map[string]any) map[string]any {
 		return map[string]any{"apiVersion": version, "kind": kind, "metadata": map[string]any{"name": "one", "annotations": annotations}}
@@ -349,7 +350,7 @@ func TestNormalizeState_IgnoresBookkeeping(t *testing.T) {
 	g.Expect(text).To(BeEmpty())
 }
 
-// Check runs all injections of a short scenario, and an evenly spread part of those of a long one, which it logs.
+// In a long scenario, Check runs only an evenly distributed part of the injections and logs this.
 func TestInjections_LongScenario(t *testing.T) {
 	g := NewWithT(t)
 	l := &listener{TB: t}
@@ -395,9 +396,9 @@ func TestTracker_RequeueIsThatOfTheNextObject(t *testing.T) {
 	NewWithT(t).Expect(w.requeue()).To(Equal(time.Hour))
 }
 
-// A handler that sets a status field and a handler that reacts to it reach the same state after every fault.
+// A handler that sets a status field and a handler that watches the field reach the same state after every fault.
 func TestCheck_ChainOfStatusFields(t *testing.T) {
-	for name, flush := range map[string]bool{"written at the end": false, "flushed": true} {
+	for name, flush := range map[string]bool{"without flush": false, "flushed": true} {
 		t.Run(name, func(t *testing.T) {
 			set := func(ctx context.Context, req *podRequest, to string) error {
 				if req.Object.Status.Message = to; flush {
@@ -417,7 +418,7 @@ func TestCheck_ChainOfStatusFields(t *testing.T) {
 				scenario.Steps = append([]func(testing.TB, *Cluster){func(t testing.TB, c *Cluster) {
 					pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "orders"}}
 					if c.Get(t, pod); pod.Status.Message != "C" {
-						t.Errorf("the chain has ended at %q", pod.Status.Message)
+						t.Errorf("got the final message %q, want C", pod.Status.Message)
 					}
 				}}, scenario.Steps...)
 				return scenario

@@ -19,7 +19,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
 )
 
-// A quickOperator writes to each new object immediately.
+// quickOperator writes to each new object immediately.
 type quickOperator struct{ client.Client }
 
 func (q quickOperator) Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error {
@@ -40,7 +40,7 @@ func TestCreate_StatusWhileAnOperatorRuns(t *testing.T) {
 	g.Expect(pod).To(kopftest.HaveFinalizer())
 }
 
-// The client can create namespaces even if the scheme lacks the type.
+// The client can create namespaces even if the scheme does not contain the type.
 func TestForTest_SchemeWithoutNamespaces(t *testing.T) {
 	g, types := NewWithT(t), runtime.NewScheme()
 	g.Expect(appsv1.AddToScheme(types)).To(Succeed())
@@ -51,13 +51,13 @@ func TestForTest_SchemeWithoutNamespaces(t *testing.T) {
 	g.Expect(deployment.Namespace).To(Equal(one.Namespace))
 }
 
-// Only successful creations count, not rejected Events and not the updates of a series.
+// Events contains only successfully created Events, without rejected Events and updates of a series.
 func TestEvents_OnlyCreatedEventsCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, cluster := NewWithT(t), kopftest.Memory(t, kopftest.Objects(configMap(nil)))
 		operator := cluster.RunManager(t, func(mgr manager.Manager) error {
 			return kopf.SetupWithManager(mgr, kopf.For(&corev1.ConfigMap{}).Timer("tell", time.Minute, func(_ context.Context, req *cmRequest) error {
-				req.Eventf("Normal", "Told", "Tell", "the same again")
+				req.Eventf("Normal", "Repeated", "Repeat", "repeated note")
 				return nil
 			}))
 		})
@@ -65,12 +65,12 @@ func TestEvents_OnlyCreatedEventsCount(t *testing.T) {
 		<-time.After(2 * time.Hour)
 		operator.Stop(t)
 		g.Expect(len(operator.Calls())).To(BeNumerically(">", 100))
-		g.Expect(operator.Events()).To(HaveEach(HaveField("Reason", "Told")))
+		g.Expect(operator.Events()).To(HaveEach(HaveField("Reason", "Repeated")))
 		g.Expect(len(operator.Events())).To(BeNumerically("<", len(operator.Calls())))
 	})
 }
 
-// A test can set the options of the manager that main.go sets.
+// A test can set the same manager options as main.go.
 func TestRunManager_ManagerOptions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, other := NewWithT(t), configMap(nil)

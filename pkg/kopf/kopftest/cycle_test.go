@@ -59,7 +59,7 @@ func TestCycle_Faults(t *testing.T) {
 		"none":       {kopftest.Fault{Resource: "nothing"}, []string{"patch configmaps/orders"}, 0},
 		"a fault":    {kopftest.Fault{Verb: "patch", Code: 500}, []string{"patch configmaps/orders (500)", "patch configmaps/orders"}, 1},
 		"two faults": {kopftest.Fault{Verb: "patch", Code: 503, Times: 2}, []string{"patch configmaps/orders (503)", "patch configmaps/orders (503)", "patch configmaps/orders"}, 2},
-		"a lost answer": {
+		"a lost response": {
 			kopftest.Fault{Verb: "patch", Resource: "configmaps", Subresource: "-", Lost: true}, []string{"patch configmaps/orders", "patch configmaps/orders (409)"}, 1,
 		},
 		"later": {kopftest.Fault{Verb: "patch", Skip: 5, Code: 500}, []string{"patch configmaps/orders"}, 0},
@@ -70,7 +70,7 @@ func TestCycle_Faults(t *testing.T) {
 			report := kopftest.Cycle(t, kopftest.Given{Objects: []client.Object{obj}, Faults: []kopftest.Fault{test.fault}}, quick())
 			g.Expect(report.Requests()).To(Equal(test.requests))
 			g.Expect(report.Errors).To(HaveLen(test.errs))
-			g.Expect(report.Handlers()).To(Equal([]string{"paint"}), "no fault has it called again")
+			g.Expect(report.Handlers()).To(Equal([]string{"paint"}), "want one call despite the faults")
 			g.Expect(report.Get(t, obj)).To(BeTrue())
 			g.Expect(obj).To(kopftest.HaveHandled())
 		})
@@ -104,7 +104,7 @@ func TestGiven_ObjectsWithoutNamespace(t *testing.T) {
 	})
 }
 
-// A cache retries failed lists and watches. It can be stopped in a bubble.
+// A cache retries failed lists and watches, and can be stopped in a bubble.
 func TestFault_ListsAndWatches(t *testing.T) {
 	for name, fault := range map[string]kopftest.Fault{
 		"list":  {Verb: "list", Resource: "configmaps", Code: 500, Times: 2},
@@ -119,7 +119,7 @@ func TestFault_ListsAndWatches(t *testing.T) {
 	}
 }
 
-// An invalid declaration fails the test, and no goroutine stays in the bubble.
+// An invalid declaration fails the test and leaves no goroutine in the bubble.
 func TestRun_InvalidDeclaration(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster := kopftest.Memory(t)
@@ -128,7 +128,7 @@ func TestRun_InvalidDeclaration(t *testing.T) {
 	})
 }
 
-// All clients share the connection of the operator; each has its own transport.
+// All clients of an operator share its connection. Each operator has its own transport.
 func TestRunManager_SeveralClients(t *testing.T) {
 	cluster := kopftest.Memory(t, kopftest.Objects(configMap(nil)))
 	var config *rest.Config

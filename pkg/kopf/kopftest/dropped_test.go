@@ -52,7 +52,7 @@ spec:
 
 var archiveGVK = schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Archive"}
 
-// An archive has fields that its CRD lacks.
+// archive has fields that its CRD does not have.
 type archive struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -99,7 +99,7 @@ func (l *archiveList) DeepCopyObject() runtime.Object {
 	return &out
 }
 
-// droppedOf runs an operator on two archives, and returns what it logs about dropped fields.
+// droppedOf runs an operator on two archives and returns its log lines about dropped fields.
 func droppedOf(t *testing.T, resource func() kopf.Option) (lines []string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "crd.yaml")
@@ -173,17 +173,17 @@ func TestDroppedFields_AreLoggedOnce(t *testing.T) {
 		"a status field": {newUnstructured(func(r *kopf.Resource[raw]) {
 			r.OnCreate("create", set("x", "status", "unknown"))
 		}), []string{"create status.unknown"}},
-		"of a map only the map": {newUnstructured(func(r *kopf.Resource[raw]) {
+		"an unknown map": {newUnstructured(func(r *kopf.Resource[raw]) {
 			r.OnCreate("create", set(map[string]any{"a": "b", "c": "d"}, "status", "unknown"))
 		}), []string{"create status.unknown"}},
-		"in a list": {newUnstructured(func(r *kopf.Resource[raw]) {
+		"a field in a list": {newUnstructured(func(r *kopf.Resource[raw]) {
 			r.OnCreate("create", set([]any{map[string]any{"name": "a", "zone": "b"}}, "status", "nodes"))
 		}), []string{"create status.nodes[].zone"}},
 		"a result": {newUnstructured(func(r *kopf.Resource[raw]) { r.OnCreate("create", result) }), []string{"create status.create"}},
 		"two handlers": {newUnstructured(func(r *kopf.Resource[raw]) {
 			r.OnCreate("one", set("x", "status", "first")).OnCreate("two", set("x", "status", "second")).OnCreate("three", set("x", "status", "phase"))
 		}), []string{"one status.first", "two status.second"}},
-		"a handler whose field another one removes": {newUnstructured(func(r *kopf.Resource[raw]) {
+		"a field that another handler removes": {newUnstructured(func(r *kopf.Resource[raw]) {
 			r.OnCreate("one", set("x", "status", "unknown")).OnCreate("two", func(_ context.Context, req *kopf.Request[raw]) error {
 				unstructured.RemoveNestedField(req.Object.Object, "status", "unknown")
 				return nil
@@ -193,10 +193,10 @@ func TestDroppedFields_AreLoggedOnce(t *testing.T) {
 		"a daemon": {newUnstructured(func(r *kopf.Resource[raw]) {
 			r.Daemon("daemon", set("x", "status", "unknown"))
 		}), []string{"daemon status.unknown"}},
-		"the result of a timer, again and again": {newUnstructured(func(r *kopf.Resource[raw]) {
+		"repeated results of a timer": {newUnstructured(func(r *kopf.Resource[raw]) {
 			r.Timer("timer", 10*time.Second, result)
 		}), []string{"timer status.timer"}},
-		"flushed by a daemon": {newUnstructured(func(r *kopf.Resource[raw]) { r.Daemon("daemon", flushed) }), []string{"daemon status.unknown"}},
+		"a flush by a daemon": {newUnstructured(func(r *kopf.Resource[raw]) { r.Daemon("daemon", flushed) }), []string{"daemon status.unknown"}},
 		"OnReconcile": {newUnstructured(func(r *kopf.Resource[raw]) {
 			r.OnReconcile("level", set("x", "status", "unknown"))
 		}), []string{"level status.unknown"}},

@@ -25,12 +25,12 @@ import (
 func needServer(t *testing.T) *kopftest.Cluster {
 	t.Helper()
 	if cluster == nil {
-		t.Skip("-short: there is no API server")
+		t.Skip("needs an API server")
 	}
 	return cluster.ForTest(t)
 }
 
-// painting is an operator whose handler fails at first.
+// painting returns an operator whose handler fails once.
 func painting() *kopf.Resource[*corev1.ConfigMap] {
 	return kopf.For(&corev1.ConfigMap{}).
 		OnCreate("paint", func(_ context.Context, req *cmRequest) error {
@@ -44,7 +44,7 @@ func painting() *kopf.Resource[*corev1.ConfigMap] {
 		OnDelete("drop", func(context.Context, *cmRequest) error { return nil })
 }
 
-// TEST-01, TEST-02: an operator runs during the test, ends, and reports its calls.
+// TEST-01, TEST-02: an operator runs until it is stopped and reports its calls.
 func TestEnvironment_RunsAnOperator(t *testing.T) {
 	g, cluster := NewWithT(t), needServer(t)
 	operator := cluster.Run(t, painting())
@@ -64,7 +64,7 @@ func TestEnvironment_RunsAnOperator(t *testing.T) {
 	operator.RunUntilQuiet(t)
 	_, err := kopftest.Object(t, cluster, obj)()
 	g.Expect(client.IgnoreNotFound(err)).To(Succeed())
-	g.Expect(err).To(HaveOccurred(), "it is gone")
+	g.Expect(err).To(HaveOccurred(), "want the object deleted")
 	operator.Stop(t)
 	operator.Stop(t)
 }
@@ -124,7 +124,7 @@ func TestEnvironment_MissingBinaries(t *testing.T) {
 		ContainSubstring("kube-apiserver and etcd not found"), ContainSubstring("setup-envtest")))
 }
 
-// "go test -list" and the workers of a fuzz test need no server.
+// "go test -list" and the workers of a fuzz test start no server.
 func TestMain_StartsNoServerIfNoTestRuns(t *testing.T) {
 	for flag, starts := range map[string]bool{"-test.run=^$": true, "-test.list=^TestMain": false, "-test.fuzzworker": false, "-test.short": false} {
 		command := exec.CommandContext(t.Context(), os.Args[0], flag, "-test.run=^$")
@@ -140,7 +140,7 @@ func TestMain_StartsNoServerIfNoTestRuns(t *testing.T) {
 	}
 }
 
-// A test that panics leaves neither servers nor their directories behind.
+// After a panic in a test, no server and no directory of a server remains.
 func TestEnvironment_ServersEndAfterAPanic(t *testing.T) {
 	if os.Getenv("KOPFTEST_PANIC") != "" {
 		fmt.Println("serving", strings.TrimPrefix(cluster.Config.Host, "https://"))
@@ -158,5 +158,5 @@ func TestEnvironment_ServersEndAfterAPanic(t *testing.T) {
 	g.Expect(address).To(HaveLen(2), "%s", text)
 	g.Eventually(func() ([]os.DirEntry, error) { return os.ReadDir(folder) }).WithTimeout(time.Minute).Should(BeEmpty())
 	_, err = new(net.Dialer).DialContext(t.Context(), "tcp", address[1])
-	g.Expect(err).To(HaveOccurred(), "nobody serves any more")
+	g.Expect(err).To(HaveOccurred(), "want no listening server")
 }

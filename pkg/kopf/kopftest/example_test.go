@@ -17,7 +17,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
 )
 
-// patient waits for a key in the object.
+// patient is a handler that retries until the object has a key.
 func patient(_ context.Context, req *cmRequest) error {
 	if _, ok := req.Object.Data["key"]; !ok {
 		return kopf.Temporary(errors.New("there is no key yet"), 10*time.Minute)
@@ -33,13 +33,13 @@ func ExampleInvoke() {
 	test := func(t *testing.T) {
 		got := kopftest.Invoke(t, patient, configMap(nil))
 		if got.Outcome.Delay != 10*time.Minute {
-			t.Errorf("it is called again after %s", got.Outcome.Delay)
+			t.Errorf("got the delay %s, want 10m0s", got.Outcome.Delay)
 		}
 	}
 	_ = test // called by go test in a real test
 }
 
-// Handlers that share a cluster see the objects of each other.
+// Handlers that share a cluster see each other's objects.
 func ExampleWithCluster() {
 	test := func(t *testing.T) {
 		cluster := kopftest.Memory(t)
@@ -49,7 +49,7 @@ func ExampleWithCluster() {
 		cluster.Get(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "child"}})
 		again := kopftest.Invoke(t, secretOf, orders, kopftest.WithCluster(cluster))
 		if !apierrors.IsAlreadyExists(again.Outcome.Err) {
-			t.Errorf("the handler has made another one: %v", again.Outcome.Err)
+			t.Errorf("got error %v, want AlreadyExists", again.Outcome.Err)
 		}
 	}
 	_ = test
@@ -60,7 +60,7 @@ func ExampleCycle() {
 		noon := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 		report := kopftest.Cycle(t, kopftest.Given{Now: noon, Objects: []client.Object{configMap(nil)}}, patients())
 		if report.RequeueAfter != 10*time.Minute {
-			t.Errorf("it comes back after %s", report.RequeueAfter)
+			t.Errorf("got RequeueAfter %s, want 10m0s", report.RequeueAfter)
 		}
 	}
 	_ = test
@@ -71,7 +71,7 @@ func ExampleMemory() {
 		synctest.Test(t, func(t *testing.T) {
 			cluster := kopftest.Memory(t, kopftest.Objects(configMap(nil)))
 			operator := cluster.Run(t, patients())
-			<-time.After(24 * time.Hour) // the object has no key for a day
+			<-time.After(24 * time.Hour) // the object has no key for one day
 			kopftest.Edit(t, cluster, configMap(nil), func(obj *corev1.ConfigMap) { obj.Data = map[string]string{"key": "x"} })
 			operator.RunUntilQuiet(t)
 			NewWithT(t).Expect(kopftest.Object(t, cluster, configMap(nil))()).To(kopftest.HaveHandled())

@@ -43,7 +43,7 @@ func TestExplore_FindsHandlersThatAreNotIdempotent(t *testing.T) {
 	g.Expect(again.Ran).To(BeNumerically(">", 1))
 }
 
-// A handler that trusts the cache alone can be wrong after a restart with a stale first list.
+// After a restart with a stale first list, a handler that reads only from the cache can be wrong.
 func TestExplore_FindsHandlersThatTrustStaleLists(t *testing.T) {
 	g := NewWithT(t)
 	report := explore.Explore(t, runner(scenarioOf(func(r *kopf.Resource[*corev1.Pod], _ *cloud) {
@@ -67,7 +67,8 @@ func TestExplore_FindsHandlersThatTrustStaleLists(t *testing.T) {
 	g.Expect(plans).NotTo(ContainElement("crash-after@1"))
 }
 
-// After a restart with a stale first list, the operator sees the object alive and then deleted. It cannot know that the handler was already called.
+// After a restart with a stale first list, the operator sees the object exist and then sees its deletion. It cannot
+// know that the handler was already called.
 func TestExplore_AcceptsRepeatedCallsOfOptionalDeleteHandlers(t *testing.T) {
 	g := NewWithT(t)
 	stale := false
@@ -82,7 +83,7 @@ func TestExplore_AcceptsRepeatedCallsOfOptionalDeleteHandlers(t *testing.T) {
 	g.Expect(report.Violations).To(BeEmpty())
 }
 
-// The operator is restarted after each crash.
+// Explore restarts the operator after each crash.
 func TestExplore_RestartsTheOperator(t *testing.T) {
 	g := NewWithT(t)
 	run := runner(scenarioOf(robust), nil)(t, explore.Plan{{Kind: explore.CrashAfter, At: 1}, {Kind: explore.CrashBefore, At: 4}, {Kind: explore.Unseen, At: 1}})

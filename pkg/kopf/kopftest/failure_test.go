@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// failure runs a function that must fail the test. It returns the message of the failure, or an empty string.
+// failure runs a function that must fail the test. It returns the failure message, or an empty string.
 func failure(t *testing.T, fails func(testing.TB)) string {
 	t.Helper()
 	r := &recorder{TB: t}
@@ -19,7 +19,7 @@ func failure(t *testing.T, fails func(testing.TB)) string {
 	return r.said
 }
 
-// A recorder is a testing.TB that records its failure.
+// recorder is a testing.TB that records its failure.
 type recorder struct {
 	testing.TB
 	said string

@@ -16,7 +16,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
 )
 
-// Handlers can check injected errors by their reasons.
+// Handlers can identify injected errors by their reasons.
 func TestFault_ReasonsOfARealServer(t *testing.T) {
 	for code, is := range map[int]func(error) bool{
 		400: apierrors.IsBadRequest, 401: apierrors.IsUnauthorized, 403: apierrors.IsForbidden, 404: apierrors.IsNotFound,
@@ -27,9 +27,9 @@ func TestFault_ReasonsOfARealServer(t *testing.T) {
 		report := kopftest.Cycle(t, kopftest.Given{
 			Objects: []client.Object{configMap(nil)}, Duration: time.Minute,
 			Faults: []kopftest.Fault{{Verb: "create", Resource: "secrets", Code: code, Times: -1}},
-		}, makingASecret())
+		}, secretCreator())
 		if len(report.Calls) == 0 || !is(report.Calls[0].Err) {
-			t.Errorf("%d: the calls are %v, with %v", code, report, report.Calls)
+			t.Errorf("status code %d: report = %v, calls = %v", code, report, report.Calls)
 		}
 	}
 }
@@ -40,14 +40,14 @@ func TestFault_ClientRetriesThrottledRequests(t *testing.T) {
 	report := kopftest.Cycle(t, kopftest.Given{
 		Objects: []client.Object{configMap(nil)}, Duration: time.Minute,
 		Faults: []kopftest.Fault{{Verb: "create", Resource: "secrets", Code: 429}},
-	}, makingASecret())
+	}, secretCreator())
 	g.Expect(report.Requests()).To(ContainElements("create secrets/child (429)", "create secrets/child"))
 	g.Expect(report.Calls).To(HaveLen(1))
 	g.Expect(report.Calls[0].Err).NotTo(HaveOccurred())
 	g.Expect(report.Calls[0].Ended.Sub(report.Calls[0].Began)).To(Equal(time.Second))
 }
 
-// No request reaches the server after a crash, not even a delayed one.
+// After a crash, no request reaches the server, not even a delayed request.
 func TestCrash_DuringADelayedRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, cluster := NewWithT(t), kopftest.Memory(t, kopftest.Objects(configMap(nil)))
@@ -65,7 +65,7 @@ func TestCrash_DuringADelayedRequest(t *testing.T) {
 	})
 }
 
-func makingASecret() *kopf.Resource[*corev1.ConfigMap] {
+func secretCreator() *kopf.Resource[*corev1.ConfigMap] {
 	return kopf.For(&corev1.ConfigMap{}).OnCreate("make", secretOf)
 }
 

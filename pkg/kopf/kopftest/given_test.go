@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// A listener is a testing.TB that records failures and continues.
+// listener is a testing.TB that records failures and continues.
 type listener struct {
 	testing.TB
 	said   string
@@ -22,7 +22,7 @@ func (l *listener) Logf(format string, args ...any) { l.logged += fmt.Sprintf(fo
 
 func (l *listener) Fatalf(format string, args ...any) { l.said = fmt.Sprintf(format, args...) }
 
-// If Now is missing, the engine delays the handlers of newer objects, and a test without calls could pass by mistake.
+// Without Now, the engine would delay the handlers of newer objects, and a test without handler calls could pass.
 func TestGiven_RejectsObjectsNewerThanTheClock(t *testing.T) {
 	later := time.Now().AddDate(1, 0, 0)
 	record := `{"started":"` + later.UTC().Format("2006-01-02T15:04:05.000000-07:00") + `","purpose":"create"}`
@@ -30,10 +30,10 @@ func TestGiven_RejectsObjectsNewerThanTheClock(t *testing.T) {
 		meta metav1.ObjectMeta
 		says string
 	}{
-		"created later":    {metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(later)}, "set Given.Now"},
-		"selected later":   {metav1.ObjectMeta{Annotations: map[string]string{"kopf.zalando.org/paint": record}}, "set Given.Now"},
-		"of now":           {metav1.ObjectMeta{CreationTimestamp: metav1.Now()}, ""},
-		"of no known time": {metav1.ObjectMeta{Annotations: map[string]string{"note": `{"started":"soon"}`}}, ""},
+		"created later":   {metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(later)}, "set Given.Now"},
+		"selected later":  {metav1.ObjectMeta{Annotations: map[string]string{"kopf.zalando.org/paint": record}}, "set Given.Now"},
+		"of now":          {metav1.ObjectMeta{CreationTimestamp: metav1.Now()}, ""},
+		"an invalid time": {metav1.ObjectMeta{Annotations: map[string]string{"note": `{"started":"soon"}`}}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := &listener{TB: t}

@@ -28,8 +28,8 @@ type cmRequest = kopf.Request[*corev1.ConfigMap]
 
 var count = kopf.NewMemo[int]("count")
 
-// busybody uses every method of its request.
-func busybody(ctx context.Context, req *cmRequest) error {
+// useAllMethods uses all methods of its request.
+func useAllMethods(ctx context.Context, req *cmRequest) error {
 	n, _ := count.Load(ctx)
 	count.Store(ctx, n+1)
 	req.Object.Data["seen"] = string(req.Reason)
@@ -50,11 +50,11 @@ func configMap(data map[string]string) *corev1.ConfigMap {
 func TestInvoke_ReturnsAllResults(t *testing.T) {
 	g, ctx := NewWithT(t), kopftest.Context(t)
 	obj := configMap(map[string]string{"color": "red"})
-	got := kopftest.Invoke(t, busybody, obj, kopftest.WithContext(ctx),
+	got := kopftest.Invoke(t, useAllMethods, obj, kopftest.WithContext(ctx),
 		kopftest.WithOldObject(configMap(map[string]string{"color": "blue"})), kopftest.WithAttempt(progress.Attempt{Number: 2}))
 
 	g.Expect(got.Outcome.Success).To(BeTrue())
-	g.Expect(obj.Data).NotTo(HaveKey("seen"), "the object is not changed")
+	g.Expect(obj.Data).NotTo(HaveKey("seen"), "want no change of the input object")
 	g.Expect(got.Object.Data).To(HaveKeyWithValue("seen", "update"))
 	g.Expect(got.Changes).To(Equal(diff.Diff{{Op: diff.Add, Path: diff.Path{"data", "seen"}, New: "update"}}))
 	g.Expect(got.Events).To(Equal([]kopftest.Event{{Type: "Normal", Reason: "Seen", Action: "See", Note: "it is red"}}))
@@ -125,7 +125,7 @@ func TestInvoke_AppliesThePolicy(t *testing.T) {
 			kopftest.WithPolicy(progress.Policy{Retries: new(3)}), kopftest.WithAttempt(progress.Attempt{Number: 2}),
 		}, true, 0},
 		"panic": {func(context.Context, *cmRequest) error { panic("boom") }, nil, false, time.Minute},
-		"a broken result": {func(_ context.Context, req *cmRequest) error {
+		"an invalid result": {func(_ context.Context, req *cmRequest) error {
 			req.SetResult(func() {})
 			return nil
 		}, nil, true, 0},
@@ -151,7 +151,7 @@ func TestInvoke_ConditionsAndFlushes(t *testing.T) {
 		}
 		var found corev1.Pod
 		if err := req.Client.Get(ctx, client.ObjectKeyFromObject(req.Object), &found); err != nil {
-			return err // the object must exist in the cluster of the client
+			return err // the client's cluster must contain the object
 		}
 		req.Object.Status.Message = "started"
 		return nil
@@ -177,7 +177,7 @@ func TestWithField_KeyWithADot(t *testing.T) {
 	NewWithT(t).Expect(got.Result).To(Equal([]any{"1", "2"}))
 }
 
-// A handler may replace the object of the request by a copy, but not by another object.
+// A handler may replace req.Object with a copy of the same object, but not with another object.
 func TestInvoke_ComparesAnotherCopyOfTheObject(t *testing.T) {
 	g := NewWithT(t)
 	replace := func(name string) kopf.Handler[*corev1.ConfigMap] {
@@ -194,7 +194,7 @@ func TestInvoke_ComparesAnotherCopyOfTheObject(t *testing.T) {
 		report := kopftest.Cycle(t, kopftest.Given{Objects: []client.Object{configMap(nil)}}, kopf.For(&corev1.ConfigMap{}).OnCreate("replace", replace(name)))
 		obj := configMap(nil)
 		g.Expect(report.Get(t, obj)).To(BeTrue())
-		g.Expect(obj.Data["painted"]).To(Equal(painted), "as in an operator")
+		g.Expect(obj.Data["painted"]).To(Equal(painted), "want the changes of the copy")
 	}
 }
 
@@ -219,7 +219,7 @@ func TestInvokeSubHandler(t *testing.T) {
 	g.Expect(got.Outcome.Err).NotTo(HaveOccurred())
 	g.Expect(got.InvokeSubHandler(t, "color").Result).To(Equal([]any{"blue", "red"}))
 	plain := got.InvokeSubHandler(t, "plain")
-	g.Expect(plain.Result).To(Equal(int64(2)), "it is told of all changes")
+	g.Expect(plain.Result).To(Equal(int64(2)), "want the diff with all changes")
 	g.Expect(plain.SubHandlers).To(Equal([]string{"deep"}))
 	g.Expect(plain.InvokeSubHandler(t, "deep").Result).To(Equal([]any{nil, nil}))
 }
@@ -234,7 +234,7 @@ func TestInvoke_Reconciler(t *testing.T) {
 	g.Expect(got.RequeueAfter).To(Equal(time.Hour))
 }
 
-// Unstructured objects and objects with only metadata need no Go types in the scheme.
+// Objects without Go types need no types in the scheme.
 func TestInvoke_UnstructuredObjects(t *testing.T) {
 	g := NewWithT(t)
 	db := &unstructured.Unstructured{Object: map[string]any{
@@ -256,7 +256,7 @@ func TestInvoke_UnstructuredObjects(t *testing.T) {
 	g.Expect(met.Changes).To(HaveLen(1))
 }
 
-// The object exists in the cluster of the client, so it can be updated and own children.
+// Invoke creates the object in the client's cluster, so that handlers can update it and add children.
 func TestInvoke_ObjectExistsInTheCluster(t *testing.T) {
 	g := NewWithT(t)
 	obj := configMap(map[string]string{"color": "red"})
@@ -276,7 +276,7 @@ func TestInvoke_ObjectExistsInTheCluster(t *testing.T) {
 	g.Expect(got.Changes).To(BeEmpty())
 	g.Expect(got.Object.UID).NotTo(BeEmpty())
 	g.Expect(got.Writes[1].Body).To(HaveKeyWithValue("metadata", HaveKeyWithValue("resourceVersion", got.Object.ResourceVersion)))
-	g.Expect(obj.UID).To(BeEmpty(), "the object is not changed")
+	g.Expect(obj.UID).To(BeEmpty(), "want no change of the input object")
 
 	own := configMap(nil)
 	own.UID = "mine"
@@ -288,10 +288,10 @@ func TestInvoke_ObjectExistsInTheCluster(t *testing.T) {
 	custom := kopftest.Invoke(t, func(ctx context.Context, req *cmRequest) error {
 		return req.Client.Update(ctx, req.Object)
 	}, configMap(nil), kopftest.WithScheme(kinds))
-	g.Expect(custom.Outcome.Err).NotTo(HaveOccurred(), "as a custom kind, which has to be updated with its version")
+	g.Expect(custom.Outcome.Err).NotTo(HaveOccurred(), "want a successful update with the resource version")
 }
 
-// The hint is logged even if the handler wraps the error.
+// Invoke logs the hint even if the handler wraps the error.
 func TestInvoke_SchemeLacksAGoType(t *testing.T) {
 	l := &logged{TB: t}
 	kopftest.Invoke(l, func(ctx context.Context, req *cmRequest) error {
@@ -300,7 +300,7 @@ func TestInvoke_SchemeLacksAGoType(t *testing.T) {
 	NewWithT(t).Expect(l.text).To(ContainSubstring("set a scheme with WithScheme"))
 }
 
-// An unknown object has a Go type that no scheme contains.
+// unknown is a Go type that no scheme contains.
 type unknown struct{ corev1.ConfigMap }
 
 func (u *unknown) DeepCopyObject() runtime.Object { return &unknown{*u.DeepCopy()} }

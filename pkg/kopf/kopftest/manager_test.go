@@ -15,7 +15,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
 )
 
-// A test can set up a plain reconciler twice. controller-runtime would reject the second controller of the same name.
+// A test can set up a plain reconciler twice, although controller-runtime rejects a second controller of the same name.
 func TestRunManager_CanBeRestarted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		seen := make(chan string, 10)

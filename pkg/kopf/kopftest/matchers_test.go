@@ -16,7 +16,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// retrying fails in the first attempts.
+// retrying returns handlers that fail in the first attempts.
 func retrying(times int) *kopf.Resource[*corev1.ConfigMap] {
 	return kopf.For(&corev1.ConfigMap{}).
 		OnCreate("retried", func(_ context.Context, req *cmRequest) error {
@@ -48,11 +48,11 @@ func TestMatchers_DuringTheLifeOfAnObject(t *testing.T) {
 				cluster.Get(t, obj)
 				g.Expect(obj).To(And(kopftest.HaveHandled(), kopftest.HaveFinalizer(kopf.DefaultFinalizer), Not(kopftest.HaveInProgress())))
 				g.Expect(operator.Handlers(obj)).To(Equal([]string{"retried", "retried", "retried", "retried/sub"}))
-				g.Expect(operator.Handlers(configMap(nil))).To(Equal(operator.Handlers(obj)), "without a uid it is known by its name")
+				g.Expect(operator.Handlers(configMap(nil))).To(Equal(operator.Handlers(obj)), "want the same handlers by the name")
 
 				operator.Stop(t)
 				kopftest.Edit(t, cluster, obj, func(obj *corev1.ConfigMap) { obj.Data["color"] = "blue" })
-				g.Expect(obj).NotTo(kopftest.HaveHandled(), "it was edited since")
+				g.Expect(obj).NotTo(kopftest.HaveHandled(), "the object was edited after the last cycle")
 				operator = cluster.Run(t, retrying(2), kopf.WithProgress(store))
 				operator.RunUntilQuiet(t)
 				cluster.Get(t, obj)
@@ -83,11 +83,11 @@ func TestMatchers_FailureMessages(t *testing.T) {
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(matcher.FailureMessage(obj)).To(And(ContainSubstring(want), ContainSubstring("default/orders")))
 		_, err = matcher.Match("text")
-		g.Expect(err).To(MatchError(ContainSubstring("expected a client.Object")), "what is no object is no mismatch")
+		g.Expect(err).To(MatchError(ContainSubstring("expected a client.Object")), "want an error for a value that is not an object")
 	}
 }
 
-// A field of the object is not mistaken for a record.
+// HaveHandled does not confuse a field named started with a record.
 func TestHaveHandled_FieldNamedStarted(t *testing.T) {
 	g := NewWithT(t)
 	obj := configMap(map[string]string{"started": "yes"})
@@ -98,7 +98,7 @@ func TestHaveHandled_FieldNamedStarted(t *testing.T) {
 	g.Expect(obj).NotTo(kopftest.HaveFinalizer("example.com/one", "example.com/other"))
 }
 
-// Only status fields with handlers count.
+// HaveHandled considers a status field only if it has a handler.
 func TestHaveHandled_StatusFields(t *testing.T) {
 	g := NewWithT(t)
 	pod := &corev1.Pod{Status: corev1.PodStatus{Message: "here", NominatedNodeName: "one"}}
@@ -109,12 +109,12 @@ func TestHaveHandled_StatusFields(t *testing.T) {
 	g.Expect(report.Get(t, pod)).To(BeTrue())
 	g.Expect(pod).To(kopftest.HaveHandled())
 	pod.Status.NominatedNodeName = "two"
-	g.Expect(pod).To(kopftest.HaveHandled(), "no handler is for that")
+	g.Expect(pod).To(kopftest.HaveHandled(), "the status field has no handler")
 	pod.Status.Message = "there"
 	g.Expect(pod).NotTo(kopftest.HaveHandled())
 }
 
-// The names of the annotations differ from the ids of handlers with fields and of handlers with long ids.
+// For handlers with fields or long ids, the names of the annotations differ from the ids.
 func TestHaveInProgress_HandlerIDs(t *testing.T) {
 	long := "a-handler-with-an-id-that-is-longer-than-the-name-of-an-annotation-may-be"
 	fails := func(context.Context, *cmRequest) error { return kopf.Temporary(errors.New("not yet"), time.Hour) }

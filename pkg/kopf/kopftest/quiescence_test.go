@@ -35,20 +35,20 @@ func TestRunUntilQuiet_ReturnsWithoutPendingWork(t *testing.T) {
 	only := &metav1.PartialObjectMetadata{}
 	only.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
 	for name, operator := range map[string]kopf.Option{
-		"predicates":        kopf.For(&corev1.ConfigMap{}, kopf.WithPredicates(none)).OnCreate("create", nothing),
-		"given up":          kopf.For(&corev1.ConfigMap{}).OnReconcile("main", fails, kopf.Retries(2), kopf.Backoff(time.Minute)),
-		"given up for now":  kopf.For(&corev1.ConfigMap{}).OnReconcile("main", fails, kopf.Retries(2), kopf.Backoff(time.Minute), kopf.Interval(6*time.Hour)),
-		"a short interval":  kopf.For(&corev1.ConfigMap{}).OnReconcile("main", nothing, kopf.Interval(300*time.Millisecond)),
-		"a busy reconciler": kopf.For(&corev1.ConfigMap{}).OnReconcile("main", kopf.FromReconciler[*corev1.ConfigMap](again)),
-		"only events":       kopf.For(&corev1.ConfigMap{}).OnEvent("event", nothing),
-		"a timer":           kopf.For(&corev1.ConfigMap{}).Timer("timer", time.Second, nothing),
+		"predicates":                 kopf.For(&corev1.ConfigMap{}, kopf.WithPredicates(none)).OnCreate("create", nothing),
+		"given up":                   kopf.For(&corev1.ConfigMap{}).OnReconcile("main", fails, kopf.Retries(2), kopf.Backoff(time.Minute)),
+		"a failed reconcile handler": kopf.For(&corev1.ConfigMap{}).OnReconcile("main", fails, kopf.Retries(2), kopf.Backoff(time.Minute), kopf.Interval(6*time.Hour)),
+		"a short interval":           kopf.For(&corev1.ConfigMap{}).OnReconcile("main", nothing, kopf.Interval(300*time.Millisecond)),
+		"a busy reconciler":          kopf.For(&corev1.ConfigMap{}).OnReconcile("main", kopf.FromReconciler[*corev1.ConfigMap](again)),
+		"only events":                kopf.For(&corev1.ConfigMap{}).OnEvent("event", nothing),
+		"a timer":                    kopf.For(&corev1.ConfigMap{}).Timer("timer", time.Second, nothing),
 		"unstructured": kopf.For(bare).OnCreate("create", func(context.Context, *kopf.Request[*unstructured.Unstructured]) error {
 			return nil
 		}),
 		"metadata": kopf.For(only).OnCreate("create", func(context.Context, *kopf.Request[*metav1.PartialObjectMetadata]) error {
 			return nil
 		}),
-		"of the cluster": kopf.For(&corev1.Node{}).OnCreate("create", func(context.Context, *kopf.Request[*corev1.Node]) error { return nil }),
+		"a cluster-scoped kind": kopf.For(&corev1.Node{}).OnCreate("create", func(context.Context, *kopf.Request[*corev1.Node]) error { return nil }),
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -68,7 +68,7 @@ func TestRunUntilQuiet_OperatorWithoutWatches(t *testing.T) {
 	cluster.Run(t, kopf.For(&corev1.ConfigMap{}).Validate("agree", agree)).RunUntilQuiet(t)
 }
 
-// The failure of a handler does not count after its object was deleted.
+// RunUntilQuiet ignores the failure of a handler after its object was deleted.
 func TestRunUntilQuiet_IgnoresFailuresOfDeletedObjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, cluster := NewWithT(t), kopftest.Memory(t, kopftest.Objects(configMap(nil)))
@@ -76,7 +76,7 @@ func TestRunUntilQuiet_IgnoresFailuresOfDeletedObjects(t *testing.T) {
 			return errors.New("boom")
 		}))
 		<-time.After(time.Second)
-		g.Expect(operator.Handlers(configMap(nil))).NotTo(BeEmpty(), "by its name")
+		g.Expect(operator.Handlers(configMap(nil))).NotTo(BeEmpty(), "want the calls for the deleted object")
 		cluster.Delete(t, configMap(nil))
 		began := time.Now()
 		g.Expect(failure(t, func(tb testing.TB) { operator.RunUntilQuiet(tb) })).To(BeEmpty())
@@ -84,7 +84,7 @@ func TestRunUntilQuiet_IgnoresFailuresOfDeletedObjects(t *testing.T) {
 	})
 }
 
-// A failed reconcile handler that will be retried is pending work.
+// A failed reconcile handler with a pending retry is pending work.
 func TestRunUntilQuiet_WaitsForFailedReconcileHandlers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, cluster, calls := NewWithT(t), kopftest.Memory(t, kopftest.Objects(configMap(nil))), 0
@@ -101,7 +101,7 @@ func TestRunUntilQuiet_WaitsForFailedReconcileHandlers(t *testing.T) {
 	})
 }
 
-// An event is delayed between the cache and the queue.
+// The test delays an event between the cache and the queue.
 func TestRunUntilQuiet_WaitsForDelayedEvents(t *testing.T) {
 	g := NewWithT(t)
 	lazy := predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool {
@@ -117,7 +117,7 @@ func TestRunUntilQuiet_WaitsForDelayedEvents(t *testing.T) {
 	g.Expect(len(operator.Calls())).To(BeNumerically(">", before))
 }
 
-// An operator in a namespace also handles cluster-scoped kinds.
+// An operator for one namespace also handles cluster-scoped kinds.
 func TestRunUntilQuiet_ClusterScopedKinds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster := kopftest.Memory(t).ForTest(t)

@@ -15,7 +15,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
 )
 
-// Conflicts and throttling do not fail a reconcile, but its write is still pending.
+// After a conflict or throttling, the reconcile succeeds, but its write is pending.
 func TestRunUntilQuiet_WaitsForRejectedWrites(t *testing.T) {
 	for name, fault := range map[string]kopftest.Fault{
 		"conflicts":     {Verb: "patch", Resource: "configmaps", Code: 409, Times: 40},
@@ -76,7 +76,7 @@ func TestEdit_ChangesSpecAndStatus(t *testing.T) {
 	kopftest.Edit(t, cluster, pod, func(pod *corev1.Pod) {
 		pod.Labels, pod.Status.Phase = map[string]string{"edited": "yes"}, corev1.PodRunning
 	})
-	g.Expect(pod.Status.Phase).To(Equal(corev1.PodRunning), "as it was stored")
+	g.Expect(pod.Status.Phase).To(Equal(corev1.PodRunning), "want the stored status")
 	stored := &corev1.Pod{}
 	stored.Name = "one"
 	cluster.Get(t, stored)

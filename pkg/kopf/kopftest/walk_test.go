@@ -74,8 +74,8 @@ func modeOf(obj box) string {
 	return mode
 }
 
-// keeps applies a child that depends only on the spec.
-func keeps(ctx context.Context, req *boxRequest) error {
+// applyChild applies a child that depends only on the spec.
+func applyChild(ctx context.Context, req *boxRequest) error {
 	child := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "child"}, Data: map[string]string{"mode": modeOf(req.Object)}}
 	_, err := children.Of(req.Object, req.Client, children.FieldOwner("test")).Apply(ctx, child)
 	return err
@@ -96,7 +96,7 @@ func walkOf(t *testing.T, steps int, declare func(*kopf.Resource[box])) string {
 
 func TestWalk_AcceptsHandlersThatDependOnTheSpecOnly(t *testing.T) {
 	NewWithT(t).Expect(walkOf(t, 8, func(r *kopf.Resource[box]) {
-		r.On("child", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate}, keeps).
+		r.On("child", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate}, applyChild).
 			OnDelete("delete", func(context.Context, *boxRequest) error { return nil })
 	})).To(BeEmpty())
 }
@@ -117,15 +117,15 @@ func TestWalk_FindsDependenciesOnEarlierSpecs(t *testing.T) {
 		declare func(*kopf.Resource[box])
 		finds   string
 	}{
-		"a child of the former mode stays": {
+		"a child of the previous mode remains": {
 			func(r *kopf.Resource[box]) { r.On("child", both, leftover) },
 			"the state differs from a creation with the same spec: unexpected object ConfigMap default/",
 		},
-		"updates are forgotten": {
-			func(r *kopf.Resource[box]) { r.OnCreate("child", keeps) },
+		"a missing update handler": {
+			func(r *kopf.Resource[box]) { r.OnCreate("child", applyChild) },
 			"ConfigMap default/child differs",
 		},
-		"a child without an owner is left behind": {
+		"a child without an owner remains": {
 			func(r *kopf.Resource[box]) { r.On("child", both, orphan) },
 			"the state after the deletion differs from the state before the creation: unexpected object ConfigMap default/child",
 		},
@@ -136,7 +136,7 @@ func TestWalk_FindsDependenciesOnEarlierSpecs(t *testing.T) {
 	}
 }
 
-// Random objects match the schema and depend only on the seed.
+// Random objects match the schema. The same seed creates the same objects.
 func TestWalk_MakesValidObjects(t *testing.T) {
 	g := NewWithT(t)
 	made := func(seed uint64) (texts []string) {

@@ -21,7 +21,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
 )
 
-// judging denies objects without a color and adds a frame to others. In production, it needs a pod.
+// judging returns handlers that deny objects without a color and add a frame to other objects.
 func judging() []kopf.Option {
 	return []kopf.Option{
 		kopf.For(&corev1.ConfigMap{}).
@@ -51,7 +51,7 @@ func picture(name, color string) *corev1.ConfigMap {
 	return obj
 }
 
-// A real server calls the admission handlers of an operator, also after a restart, but not after its end.
+// A real server calls the admission handlers of a running operator, even after a restart.
 func TestEnvironment_CallsAdmissionHandlers(t *testing.T) {
 	g, cluster := NewWithT(t), needServer(t)
 	g.SetDefaultEventuallyTimeout(20 * time.Second)
@@ -61,7 +61,7 @@ func TestEnvironment_CallsAdmissionHandlers(t *testing.T) {
 
 	operator := cluster.Run(t, judging()...)
 	operator.RunUntilQuiet(t)
-	g.Eventually(asked).Should(MatchError(ContainSubstring("it has no color"))) // on a busy machine, registrations take a moment
+	g.Eventually(asked).Should(MatchError(ContainSubstring("it has no color"))) // registrations take time on a busy machine
 	obj := picture("orders", "red")
 	g.Eventually(func() map[string]string {
 		dry := obj.DeepCopy()
@@ -71,9 +71,9 @@ func TestEnvironment_CallsAdmissionHandlers(t *testing.T) {
 	cluster.Create(t, obj)
 	operator.RunUntilQuiet(t)
 	g.Expect(operator.Handlers(obj)).To(Equal([]string{"paint"}))
-	g.Expect(operator.Writes()).To(And(Not(BeEmpty()), HaveEach(HaveField("Resource", "configmaps"))), "what is written to be called is not shown")
+	g.Expect(operator.Writes()).To(And(Not(BeEmpty()), HaveEach(HaveField("Resource", "configmaps"))), "want no writes of webhook configurations")
 	elsewhere.Namespace = "default"
-	g.Expect(cluster.Client.Create(t.Context(), elsewhere, client.DryRunAll)).To(Succeed(), "other tests are let alone")
+	g.Expect(cluster.Client.Create(t.Context(), elsewhere, client.DryRunAll)).To(Succeed(), "want no calls for other namespaces")
 
 	operator.Crash(t)
 	g.Expect(asked()).NotTo(Succeed(), "nobody answers")
@@ -86,7 +86,7 @@ func TestEnvironment_CallsAdmissionHandlers(t *testing.T) {
 	g.Eventually(asked).Should(Succeed())
 }
 
-// A cluster in memory does not call admission handlers. The declaration is validated.
+// A cluster in memory does not call admission handlers. It only checks their declarations.
 func TestMemory_DoesNotCallAdmissionHandlers(t *testing.T) {
 	g := NewWithT(t)
 	report := kopftest.Cycle(t, kopftest.Given{Objects: []client.Object{picture("orders", "")}}, judging()...)
@@ -104,12 +104,12 @@ func TestMemory_DoesNotCallAdmissionHandlers(t *testing.T) {
 		"judge":        {kopf.For(&corev1.ConfigMap{}).Validate("judge", nil)},
 		"RemoveOnExit": {judging()[0], kopf.WithWebhooks(webhooks.Options{Exit: webhooks.RemoveOnExit})},
 	} {
-		g.Expect(failure(t, func(t testing.TB) { memory.Run(t, options...) })).To(ContainSubstring(mistake), "it is told although nobody calls")
+		g.Expect(failure(t, func(t testing.TB) { memory.Run(t, options...) })).To(ContainSubstring(mistake), "want an error without an admission request")
 	}
 }
 
-// The server calls all operators of a manager. When the test ends, the webhook configurations of a crashed operator are removed. The scheme contains only
-// the handled kind.
+// The server calls all operators of a manager. After the test, the webhook configurations of a crashed operator are
+// removed. The scheme contains only the handled kind.
 func TestEnvironment_AdmissionOfSeveralOperators(t *testing.T) {
 	cluster := needServer(t)
 	cluster.Scheme = runtime.NewScheme()
@@ -135,7 +135,7 @@ func TestEnvironment_AdmissionOfSeveralOperators(t *testing.T) {
 	g.Eventually(func() error { return try(t, cluster, picture("pale", "")) }).Should(Succeed())
 }
 
-// An operator may keep WithWebhooks after its last admission handler was removed.
+// An operator can have WithWebhooks without admission handlers.
 func TestRun_WebhookOptionsWithoutHandlers(t *testing.T) {
 	cluster := needServer(t)
 	cluster.Run(t, kopf.For(&corev1.ConfigMap{}).OnCreate("paint", nothing), judging()[1]).RunUntilQuiet(t)
@@ -147,7 +147,7 @@ func noSecrets() kopf.Option {
 	})
 }
 
-// try validates an object with a dry run.
+// try creates an object with a dry run.
 func try(t *testing.T, cluster *kopftest.Cluster, obj client.Object) error {
 	t.Helper()
 	obj.SetName("tried")
@@ -155,7 +155,7 @@ func try(t *testing.T, cluster *kopftest.Cluster, obj client.Object) error {
 	return cluster.Client.Create(t.Context(), obj, client.DryRunAll)
 }
 
-// RunUntilQuiet returns when the operator fails to start, not after its timeout.
+// RunUntilQuiet returns when the operator fails to start. It does not wait for its timeout.
 func TestRunUntilQuiet_FailsWhenTheOperatorEnds(t *testing.T) {
 	g, cluster := NewWithT(t), needServer(t)
 	said := make(chan string)

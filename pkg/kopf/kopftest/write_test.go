@@ -12,13 +12,13 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 )
 
-// Deletions have the dry-run option in their bodies.
+// Delete requests have the dry-run option in their bodies.
 func TestWrite_DryRun(t *testing.T) {
 	g, cluster := NewWithT(t), needServer(t)
 	var tried atomic.Bool
 	operator := cluster.Run(t, kopf.For(&corev1.ConfigMap{}).OnEvent("try", func(ctx context.Context, req *cmRequest) error {
 		if tried.Swap(true) {
-			return nil // a dry run reports success
+			return nil // a dry run must succeed
 		}
 		copied := &corev1.ConfigMap{}
 		copied.Name, copied.Namespace = "copy", req.Object.Namespace
@@ -29,13 +29,13 @@ func TestWrite_DryRun(t *testing.T) {
 	obj := configMap(nil)
 	obj.Namespace, obj.Labels = "", map[string]string{"try": ""}
 	cluster.Create(t, obj)
-	told := func() (texts []string) {
+	loggedWrites := func() (texts []string) {
 		for _, write := range operator.Writes() {
 			texts = append(texts, write.String())
 		}
 		return texts
 	}
-	g.Eventually(told).Should(HaveExactElements("create configmaps/copy, dry run", "delete configmaps/orders, dry run", "delete configmaps/orders"))
+	g.Eventually(loggedWrites).Should(HaveExactElements("create configmaps/copy, dry run", "delete configmaps/orders, dry run", "delete configmaps/orders"))
 	g.Expect(operator.Writes()).To(HaveExactElements(
 		HaveField("DryRun", true), HaveField("DryRun", true), HaveField("DryRun", false)))
 }
