@@ -25,7 +25,7 @@ func keys(n int) []daemons.Key {
 
 func nothing(context.Context, attempt) error { return nil }
 
-// BenchmarkMemory measures the memory of a waiting timer, including its Timer.
+// BenchmarkMemory measures the memory of a waiting timer, including its Timer value.
 func BenchmarkMemory(b *testing.B) {
 	for _, n := range []int{10_000, 100_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
@@ -50,7 +50,7 @@ func BenchmarkMemory(b *testing.B) {
 	}
 }
 
-// BenchmarkFiring measures an empty invocation besides a number of timers that are always due.
+// BenchmarkFiring measures an empty invocation in the presence of timers that are always due.
 func BenchmarkFiring(b *testing.B) {
 	for _, n := range []int{10_000, 100_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
@@ -81,7 +81,7 @@ func BenchmarkFiring(b *testing.B) {
 // BenchmarkDrift measures the delay of timers at about thirty times the intended rate.
 func BenchmarkDrift(b *testing.B) {
 	for _, n := range []int{10_000, 30_000} {
-		b.Run(fmt.Sprintf("%d a second", n), func(b *testing.B) {
+		b.Run(fmt.Sprintf("%d per second", n), func(b *testing.B) {
 			for range b.N {
 				s := startSupervisor(b)
 				var mu sync.Mutex

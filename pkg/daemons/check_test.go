@@ -26,7 +26,7 @@ func TestTask_Check(t *testing.T) {
 		want []string // parts of the error; nil: valid
 	}{
 		{"a daemon", daemons.Task{}, nil},
-		{"a daemon with everything", daemons.Task{InitialDelay: second, Restart: daemons.RestartAlways, CancellationBackoff: zero, CancellationTimeout: zero}, nil},
+		{"a daemon with all options", daemons.Task{InitialDelay: second, Restart: daemons.RestartAlways, CancellationBackoff: zero, CancellationTimeout: zero}, nil},
 		{"durations without a unit", daemons.Task{InitialDelay: 5, Policy: progress.Policy{Backoff: new(time.Duration(30))}},
 			[]string{"InitialDelay is 5ns; durations need a unit: 5*time.Second", "Policy.Backoff is 30ns"}},
 		{"an interval without a unit", timer(daemons.Timer{Interval: 5}), []string{"Timer.Interval is 5ns; durations need a unit: 5*time.Second"}},
@@ -47,11 +47,11 @@ func TestTask_Check(t *testing.T) {
 		{"an interval and a schedule", timer(daemons.Timer{Interval: second, Schedule: minutely}), []string{"are mutually exclusive: remove one"}},
 		{"sharp without an interval", timer(daemons.Timer{Idle: second, Sharp: true}), []string{"Sharp needs an Interval"}},
 		{"sharp with a schedule", timer(daemons.Timer{Schedule: minutely, Sharp: true}), []string{"Sharp needs an Interval"}},
-		{"an anchor for nothing", timer(daemons.Timer{Interval: second, Anchor: epoch}), []string{"set Sharp"}},
+		{"an anchor without Sharp", timer(daemons.Timer{Interval: second, Anchor: epoch}), []string{"set Sharp"}},
 		{"negative jitter", timer(daemons.Timer{Interval: second, Jitter: -0.1}), []string{"from 0 to 1, got -0.1"}},
 		{"too much jitter", timer(daemons.Timer{Interval: second, Jitter: 1.1}), []string{"from 0 to 1, got 1.1"}},
 		{"jitter NaN", timer(daemons.Timer{Interval: second, Jitter: math.NaN()}), []string{"from 0 to 1, got NaN"}},
-		{"jitter of nothing", timer(daemons.Timer{Idle: second, Jitter: 0.1}), []string{"remove Jitter"}},
+		{"jitter without an interval", timer(daemons.Timer{Idle: second, Jitter: 0.1}), []string{"remove Jitter"}},
 		{"negative limit", timer(daemons.Timer{Interval: second, MaxParallel: -1}), []string{"MaxParallel must not be negative, got -1"}},
 		{"TIM-18 options of daemons", daemons.Task{Timer: &daemons.Timer{Interval: second}, Restart: daemons.RestartAlways, CancellationTimeout: zero},
 			[]string{"Restart is only for daemons", "CancellationTimeout are only for daemons"}},
@@ -64,7 +64,7 @@ func TestTask_Check(t *testing.T) {
 			}
 			for _, part := range test.want {
 				if !strings.Contains(err.Error(), part) {
-					t.Errorf("error = %v, want one with %q", err, part)
+					t.Errorf("error = %v, want an error with %q", err, part)
 				}
 			}
 			if err != nil && len(strings.Split(err.Error(), "\n")) != len(test.want) {
@@ -79,9 +79,9 @@ func TestEnsure_InvalidTask(t *testing.T) {
 	s := daemons.New(daemons.Options{})
 	err := s.Ensure(key, daemons.Task{})
 	if err == nil || !strings.Contains(err.Error(), "Run is nil") || !strings.Contains(err.Error(), key.ID) {
-		t.Errorf("error = %v, want one about Run and the handler", err)
+		t.Errorf("error = %v, want an error about Run and the handler", err)
 	}
 	if daemons.Jobs(s) != 0 {
-		t.Error("the task was taken")
+		t.Error("the supervisor accepted the invalid task")
 	}
 }

@@ -42,35 +42,35 @@ func TestDaemon_Outcomes(t *testing.T) {
 		want  []call
 		ended bool
 	}{
-		{"DAE-14 returns: it stays down", daemons.Task{}, nil, []call{{0, 0}}, true},
-		{"DAE-10 after its initial delay", daemons.Task{InitialDelay: time.Minute}, nil, []call{{time.Minute, 0}}, true},
+		{"DAE-14 a daemon that returns is not restarted", daemons.Task{}, nil, []call{{0, 0}}, true},
+		{"DAE-10 an initial delay", daemons.Task{InitialDelay: time.Minute}, nil, []call{{time.Minute, 0}}, true},
 		{"TIM-10 a one-shot is a daemon that returns", daemons.Task{InitialDelay: time.Hour}, nil, []call{{time.Hour, 0}}, true},
-		{"DAE-12 a temporary error: again after its delay", daemons.Task{},
+		{"DAE-12 a temporary error is retried after its delay", daemons.Task{},
 			returns(progress.Temporary(errBoom, time.Second), progress.Temporary(errBoom, 3*time.Second), nil),
 			[]call{{0, 0}, {time.Second, 1}, {4 * time.Second, 2}}, true},
-		{"DAE-12 another error: again after the backoff", daemons.Task{}, returns(errBoom, nil), []call{{0, 0}, {time.Minute, 1}}, true},
+		{"DAE-12 another error is retried after the backoff", daemons.Task{}, returns(errBoom, nil), []call{{0, 0}, {time.Minute, 1}}, true},
 		{"DAE-12 retries", daemons.Task{Policy: progress.Policy{Retries: new(2), Backoff: new(time.Second)}}, boom,
 			[]call{{0, 0}, {time.Second, 1}}, true},
-		{"DAE-12 no retries at all", daemons.Task{Policy: progress.Policy{Retries: new(0)}}, boom, nil, true},
-		{"DAE-12 the timeout begins after the initial delay",
+		{"DAE-12 zero retries", daemons.Task{Policy: progress.Policy{Retries: new(0)}}, boom, nil, true},
+		{"DAE-12 the timeout starts after the initial delay",
 			daemons.Task{InitialDelay: time.Hour, Policy: progress.Policy{Timeout: new(25 * time.Second), Backoff: new(10 * time.Second)}}, boom,
 			[]call{{time.Hour, 0}, {time.Hour + 10*time.Second, 1}, {time.Hour + 20*time.Second, 2}}, true},
 		{"DAE-12 errors are permanent", daemons.Task{Policy: progress.Policy{Errors: progress.ErrorsPermanent}}, boom, []call{{0, 0}}, true},
 		{"DAE-12 errors are ignored", daemons.Task{Policy: progress.Policy{Errors: progress.ErrorsIgnored}}, boom, []call{{0, 0}}, true},
 		{"DAE-14 a permanent error", daemons.Task{}, returns(progress.Permanent(errBoom)), []call{{0, 0}}, true},
-		{"DAE-16 no delay: immediately", daemons.Task{}, returns(progress.Temporary(errBoom, 0), progress.Temporary(errBoom, 0), nil),
+		{"DAE-16 a delay of zero retries immediately", daemons.Task{}, returns(progress.Temporary(errBoom, 0), progress.Temporary(errBoom, 0), nil),
 			[]call{{0, 0}, {0, 1}, {0, 2}}, true},
 		{"a panic is an error", daemons.Task{Policy: progress.Policy{Backoff: new(time.Second)}},
 			func(_ context.Context, n int) error {
 				if n == 0 {
-					panic("oh no")
+					panic("boom")
 				}
 				return nil
 			}, []call{{0, 0}, {time.Second, 1}}, true},
-		{"a panic of the backoff is an error", daemons.Task{Policy: progress.Policy{
-			BackoffFunc: func(progress.Attempt, error) time.Duration { panic("oh no") }}},
+		{"a panic of the backoff function is an error", daemons.Task{Policy: progress.Policy{
+			BackoffFunc: func(progress.Attempt, error) time.Duration { panic("boom") }}},
 			returns(errBoom, nil), []call{{0, 0}, {progress.DefaultBackoff, 1}}, true},
-		{"a goroutine that exits is an error", daemons.Task{},
+		{"Goexit is an error", daemons.Task{},
 			func(_ context.Context, n int) error {
 				if n == 0 {
 					runtime.Goexit()
@@ -89,13 +89,13 @@ func TestDaemon_Outcomes(t *testing.T) {
 				s.equal("OnEnd is called", s.takeEnds() == 1, test.ended)
 				s.mustEnsure(test.task)
 				advance(2 * time.Hour)
-				s.equal("DAE-14 it stays as it is", len(s.recordedCalls()), len(test.want))
+				s.equal("DAE-14 invocations after another Ensure", len(s.recordedCalls()), len(test.want))
 			})
 		})
 	}
 }
 
-// DAE-14: an ended daemon stays down over stops and pauses, until its object is forgotten.
+// DAE-14: an ended daemon does not restart after stops and pauses until Forget is called for its object.
 func TestDaemon_StaysDownAfterItsEnd(t *testing.T) {
 	runTest(t, daemons.Options{}, func(s *supervisorTest) {
 		task := daemons.Task{Run: s.recordCalls(nil)}
@@ -130,20 +130,20 @@ func TestEnsure_StartsWithNewRecord(t *testing.T) {
 
 func TestDaemon_ReceivesAttempt(t *testing.T) {
 	runTest(t, daemons.Options{}, func(s *supervisorTest) {
-		var told []progress.Attempt
+		var attempts []progress.Attempt
 		s.mustEnsure(daemons.Task{InitialDelay: time.Second, Run: func(_ context.Context, attempt progress.Attempt) error {
-			told = append(told, attempt)
+			attempts = append(attempts, attempt)
 			if attempt.Number == 0 {
 				return progress.Temporary(errBoom, time.Second)
 			}
 			return nil
 		}})
 		advance(time.Minute)
-		if len(told) != 2 {
-			s.Fatalf("DAE-12: %d attempts, want 2", len(told))
+		if len(attempts) != 2 {
+			s.Fatalf("DAE-12: %d attempts, want 2", len(attempts))
 		}
-		s.equal("the last error", told[1].Last, "boom")
-		s.equal("started", told[1].Started.Sub(s.start), time.Second)
+		s.equal("the last error", attempts[1].Last, "boom")
+		s.equal("started", attempts[1].Started.Sub(s.start), time.Second)
 	})
 }
 
@@ -174,7 +174,7 @@ func TestDaemon_RestartPolicies(t *testing.T) {
 	}
 }
 
-// B-40: the delay grows up to the backoff and is reset by a long run.
+// B-40: the delay increases up to the backoff. A long run resets it.
 func TestDaemon_RestartDelayGrows(t *testing.T) {
 	runTest(t, daemons.Options{}, func(s *supervisorTest) {
 		s.mustEnsure(daemons.Task{
@@ -191,7 +191,7 @@ func TestDaemon_RestartDelayGrows(t *testing.T) {
 	})
 }
 
-// The deadline of an attempt does not stop the daemon.
+// The timeout of an attempt does not stop the daemon.
 func TestDaemon_AttemptTimeoutIsRetried(t *testing.T) {
 	runTest(t, daemons.Options{}, func(s *supervisorTest) {
 		s.mustEnsure(daemons.Task{

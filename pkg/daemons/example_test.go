@@ -13,7 +13,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// This reconciler runs a daemon for each object and removes the finalizer when the daemon has ended.
+// The reconciler runs a daemon for each object and removes the finalizer when the daemon has ended.
 func ExampleSupervisor_daemon() {
 	obj := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{UID: "0001", Finalizers: []string{"example.com/watch"}}} // as stored on the API server
 
@@ -59,7 +59,7 @@ func ExampleSupervisor_daemon() {
 	}
 	happens()
 	<-watching
-	happens() // does nothing, because the daemon already runs
+	happens() // no effect: the daemon already runs
 
 	obj.DeletionTimestamp = new(metav1.Now())
 	happens()
@@ -76,8 +76,8 @@ func ExampleSupervisor_daemon() {
 	// <nil>
 }
 
-// This timer runs at fixed points that depend on the creation time of the object. Therefore the objects are spread
-// over time, and a restart of the operator does not move the points.
+// The timer runs at fixed points that depend on the creation time of the object. The timers of several objects are
+// therefore spread over time, and a restart of the operator does not move the points.
 func ExampleSupervisor_timer() {
 	obj := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{UID: "0001", CreationTimestamp: metav1.Now()}}
 	supervisor := daemons.New(daemons.Options{})
@@ -96,7 +96,7 @@ func ExampleSupervisor_timer() {
 			Run: poll,
 			Timer: &daemons.Timer{
 				Interval: time.Hour, Sharp: true, Anchor: obj.CreationTimestamp.Time,
-				Last:        obj.CreationTimestamp.Add(-1), // so the creation time is the first due point
+				Last:        obj.CreationTimestamp.Add(-1), // the creation time is the first due point
 				MaxParallel: 4,
 			},
 		})

@@ -40,13 +40,13 @@ func FuzzSupervisor(f *testing.F) {
 			metricValue(t, metrics.TimersDue.WithLabelValues("game", "game")), metricValue(t, metrics.BackgroundUnstopped.WithLabelValues("game", "game")),
 		} {
 			if gauge != 0 {
-				t.Errorf("a gauge is left at %v", gauge)
+				t.Errorf("final value of a gauge = %v, want 0", gauge)
 			}
 		}
 	})
 }
 
-// A fuzzRun is a supervisorTest that is controlled by a script.
+// fuzzRun is a supervisorTest that a script controls.
 type fuzzRun struct {
 	*supervisorTest
 	script  []byte
@@ -161,7 +161,7 @@ func (g *fuzzRun) randomTask(k daemons.Key) daemons.Task {
 		case 2:
 			return progress.Permanent(errBoom)
 		case 3:
-			panic("oh no")
+			panic("boom")
 		default:
 			return context.Cause(ctx)
 		}
@@ -173,13 +173,13 @@ func (g *fuzzRun) trackStart(k daemons.Key, idle time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.running[k]++; g.running[k] > 1 {
-		g.Errorf("DAE-02 TIM-16: two runs of %v: %q", k, g.moves)
+		g.Errorf("DAE-02 TIM-16: two concurrent runs of %v after %q", k, g.moves)
 	}
 	if g.paused {
-		g.Errorf("DAE-40: %v was started during a pause: %q", k, g.moves)
+		g.Errorf("DAE-40: %v started during a pause after %q", k, g.moves)
 	}
 	if since := time.Since(g.touched[k.UID]); since > 0 && since < idle {
-		g.Errorf("TIM-05: %v was started %s after a touch: %q", k, since, g.moves)
+		g.Errorf("TIM-05: %v started %s after a touch, steps: %q", k, since, g.moves)
 	}
 }
 
@@ -191,11 +191,11 @@ func (g *fuzzRun) trackEnd(k daemons.Key) {
 
 func (g *fuzzRun) check() {
 	if wrong := daemons.Invariants(g.Supervisor); wrong != nil {
-		g.Errorf("%q after %q", wrong, g.moves)
+		g.Errorf("violated invariants %q after the steps %q", wrong, g.moves)
 	}
 }
 
-// finish ends all runs and checks that only runs that ignore their contexts are left.
+// finish ends all runs and checks that only runs that ignore their contexts remain.
 func (g *fuzzRun) finish() {
 	for _, uid := range []types.UID{"uid-0", "uid-1", "uid-2"} {
 		g.Forget(uid)
@@ -206,5 +206,5 @@ func (g *fuzzRun) finish() {
 	}
 	advance(2 * time.Hour)
 	g.check()
-	g.equal("jobs that are left", daemons.Jobs(g.Supervisor), 0)
+	g.equal("number of remaining jobs", daemons.Jobs(g.Supervisor), 0)
 }

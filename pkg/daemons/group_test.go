@@ -31,7 +31,7 @@ func TestGroup_MaxParallel(t *testing.T) {
 		name  string
 		limit int
 		want  int
-	}{{"by default", 0, daemons.DefaultMaxParallel}, {"one", 1, 1}, {"three", 3, 3}, {"more than there are", 200, 100}} {
+	}{{"by default", 0, daemons.DefaultMaxParallel}, {"one", 1, 1}, {"three", 3, 3}, {"more than the number of timers", 200, 100}} {
 		t.Run("B-43 "+test.name, func(t *testing.T) {
 			runTest(t, daemons.Options{}, func(s *supervisorTest) {
 				running, most := 0, 0
@@ -52,15 +52,15 @@ func TestGroup_MaxParallel(t *testing.T) {
 				s.equal("due", metricValue(t, metrics.TimersDue.WithLabelValues(s.kind, key.ID)), float64(100-test.want))
 				s.equal("timers", metricValue(t, metrics.Timers.WithLabelValues(s.kind, key.ID)), 100.0)
 				advance(30 * time.Minute)
-				s.equal("B-43 at the same time", most, test.want)
+				s.equal("B-43 concurrent runs", most, test.want)
 				s.equal("invocations", len(s.recordedCalls()), 100)
-				s.equal("due at the end", metricValue(t, metrics.TimersDue.WithLabelValues(s.kind, key.ID)), 0.0)
+				s.equal("timers due at the end", metricValue(t, metrics.TimersDue.WithLabelValues(s.kind, key.ID)), 0.0)
 			})
 		})
 	}
 }
 
-// Timers run in the order of their due times. A timer that fails immediately goes to the end of the queue.
+// Timers run in the order of their due times. A timer that fails moves to the end of the queue.
 func TestGroup_QueueOrder(t *testing.T) {
 	runTest(t, daemons.Options{}, func(s *supervisorTest) {
 		var order []int
@@ -87,7 +87,7 @@ func TestGroup_QueueOrder(t *testing.T) {
 	})
 }
 
-// Groups are independent of each other; timers with the same group name share a limit.
+// Groups are independent of each other. Timers of the same group share a limit.
 func TestGroup_SharedLimit(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -113,9 +113,9 @@ func TestGroup_SharedLimit(t *testing.T) {
 					}
 				}
 				synctest.Wait()
-				s.equal("at the same time", len(s.recordedCalls()), test.want)
+				s.equal("concurrent runs", len(s.recordedCalls()), test.want)
 				advance(time.Minute)
-				s.equal("in the end", len(s.recordedCalls()), 2)
+				s.equal("runs in total", len(s.recordedCalls()), 2)
 			})
 		})
 	}
@@ -130,9 +130,9 @@ func TestGroup_QueuedTimers(t *testing.T) {
 	}{
 		{"waits", func(*supervisorTest) {}, seconds(10, 20, 30)},
 		{"stopped", func(s *supervisorTest) { s.Stop(daemons.Key{UID: "1", ID: key.ID}, daemons.ErrFilteredOut) }, seconds(10, 20)},
-		{"TIM-05 touched: idle again", func(s *supervisorTest) { s.Touch("1") }, seconds(10, 20, 30)},
-		{"TIM-05 touched, without other queued timers", func(s *supervisorTest) { s.Stop(daemons.Key{UID: "2", ID: key.ID}, nil); s.Touch("1") }, seconds(10, 25)},
-		{"a place in the group is free again", func(s *supervisorTest) { s.Forget("0"); advance(5 * time.Second) }, seconds(10, 20, 30)},
+		{"TIM-05 a touch restarts the idle time", func(s *supervisorTest) { s.Touch("1") }, seconds(10, 20, 30)},
+		{"TIM-05 a touch of the only queued timer", func(s *supervisorTest) { s.Stop(daemons.Key{UID: "2", ID: key.ID}, nil); s.Touch("1") }, seconds(10, 25)},
+		{"another timer frees its slot", func(s *supervisorTest) { s.Forget("0"); advance(5 * time.Second) }, seconds(10, 20, 30)},
 		{"paused", func(s *supervisorTest) { s.Pause(); advance(100 * time.Second); s.Resume() }, seconds(10, 115, 125, 135)},
 	} {
 		t.Run(test.name, func(t *testing.T) {

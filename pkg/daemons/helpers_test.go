@@ -27,7 +27,7 @@ var (
 	key     = daemons.Key{UID: "uid-1", ID: "watch"}
 )
 
-// A supervisorTest runs a supervisor with a fake clock that advances only when all goroutines are blocked.
+// supervisorTest runs a supervisor with a fake clock that advances only when all goroutines are blocked.
 type supervisorTest struct {
 	*testing.T
 	*daemons.Supervisor
@@ -42,7 +42,7 @@ type supervisorTest struct {
 	callLog   []call
 }
 
-// A call is an invocation: its time since the start of the test, and the number of the attempt.
+// call is an invocation: its time since the start of the test and the number of the attempt.
 type call struct {
 	At      time.Duration
 	Attempt int
@@ -50,7 +50,7 @@ type call struct {
 
 var testCounter atomic.Int64
 
-// runTest starts a supervisor, calls act, and stops the supervisor. The test fails if a goroutine is left.
+// runTest starts a supervisor, calls act and stops the supervisor. The test fails if a goroutine remains.
 func runTest(t *testing.T, options daemons.Options, act func(*supervisorTest)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -64,7 +64,7 @@ func runTest(t *testing.T, options daemons.Options, act func(*supervisorTest)) {
 		act(s)
 		s.cancel()
 		if err := <-s.done; err != nil {
-			t.Errorf("Start: %v", err)
+			t.Errorf("Start returned %v, want no error", err)
 		}
 		advance(24 * time.Hour) // abandoned runs may still end
 		s.done <- nil
@@ -86,7 +86,7 @@ func (s *supervisorTest) takeLog() []string {
 	return lines
 }
 
-// findLog returns the new log lines with a text.
+// findLog returns the log lines with the text since the previous call.
 func (s *supervisorTest) findLog(text string) (found []string) {
 	for _, line := range s.takeLog() {
 		if strings.Contains(line, text) {
@@ -111,7 +111,7 @@ func (s *supervisorTest) takeEnds() int {
 	return n
 }
 
-// advance moves the clock and waits until all goroutines are blocked.
+// advance advances the clock and waits until all goroutines are blocked.
 func advance(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait()
@@ -162,13 +162,13 @@ func (s *supervisorTest) equal(what string, got, want any) {
 	}
 }
 
-// waitForStop returns when its context is cancelled.
+// waitForStop returns when its context is canceled.
 func waitForStop(ctx context.Context, _ int) error {
 	<-ctx.Done()
 	return context.Cause(ctx)
 }
 
-// ignoreContext returns a function that runs for a duration, even if its context is cancelled.
+// ignoreContext returns a function that runs for a duration, even if its context is canceled.
 func ignoreContext(d time.Duration) func(context.Context, int) error {
 	return func(context.Context, int) error {
 		<-time.After(d)

@@ -24,7 +24,7 @@ func NextPoint(t Timer, point, end time.Time) time.Time {
 	return next
 }
 
-// Invariants checks the internal state of an idle supervisor and returns the violations.
+// Invariants checks the internal state of an idle supervisor and returns the violated invariants.
 func Invariants(s *Supervisor) (wrong []string) {
 	s.mu.Lock()
 	defer s.unlock()
@@ -41,7 +41,7 @@ func Invariants(s *Supervisor) (wrong []string) {
 			if j.group != nil {
 				members[j.group]++
 				if s.groups[j.group.id] != j.group {
-					complain(j, "its group is not known")
+					complain(j, "its group is unknown")
 				}
 			}
 			if j.run != nil && !j.run.abandoned {
@@ -54,20 +54,20 @@ func Invariants(s *Supervisor) (wrong []string) {
 				inLine[j.group]++
 			}
 			if j.queue != nil && j.queue.jobs[j.index] != j {
-				complain(j, "it is not at its index")
+				complain(j, "its index is wrong")
 			}
 			checkJob(s, j, complain)
 		}
 	}
 	if scheduled != len(s.schedule.jobs) || awaited != s.awaitedRuns {
-		wrong = append(wrong, fmt.Sprintf("%d of %d are scheduled, %d of %d are awaited", scheduled, len(s.schedule.jobs), awaited, s.awaitedRuns))
+		wrong = append(wrong, fmt.Sprintf("scheduled jobs = %d, want %d; awaited runs = %d, want %d", scheduled, len(s.schedule.jobs), awaited, s.awaitedRuns))
 	}
 	for _, g := range s.groups {
 		if g.running != running[g] || g.members != members[g] || len(g.waiting.jobs) != inLine[g] {
-			wrong = append(wrong, fmt.Sprintf("group %v counts wrong", g.id))
+			wrong = append(wrong, fmt.Sprintf("group %v has a wrong count", g.id))
 		}
 		if g.running > g.limit || len(g.waiting.jobs) > 0 && g.running < g.limit {
-			wrong = append(wrong, fmt.Sprintf("group %v: %d wait while %d of %d run", g.id, len(g.waiting.jobs), g.running, g.limit))
+			wrong = append(wrong, fmt.Sprintf("group %v: %d jobs wait although only %d of %d run", g.id, len(g.waiting.jobs), g.running, g.limit))
 		}
 	}
 	return wrong
@@ -77,14 +77,14 @@ func Invariants(s *Supervisor) (wrong []string) {
 func checkJob(s *Supervisor, j *job, complain func(*job, string, ...any)) {
 	has := func(run bool, q *queue) {
 		if (j.run != nil) != run || j.queue != q {
-			complain(j, "it has a run: %t; it is in a queue: %t", j.run != nil, j.queue != nil)
+			complain(j, "has a run = %t, is in a queue = %t, want one of them", j.run != nil, j.queue != nil)
 		}
 	}
 	switch j.phase {
 	case waiting:
 		has(false, &s.schedule)
 		if !j.due.After(time.Now()) && s.baseContext != nil {
-			complain(j, "it was due at %s, which is in the past", j.due)
+			complain(j, "its due time %s is in the past", j.due)
 		}
 	case queued:
 		has(false, &j.group.waiting)
@@ -99,7 +99,7 @@ func checkJob(s *Supervisor, j *job, complain func(*job, string, ...any)) {
 	case suspended, dormant, ended:
 		has(false, nil)
 	case absent:
-		complain(j, "it should not be there")
+		complain(j, "it should be removed")
 	}
 	paused := s.isPaused(j)
 	if (j.phase == suspended) && !paused || paused && (j.phase == waiting || j.phase == queued || j.phase == active) {

@@ -26,17 +26,17 @@ func TestPause_StopsAndResumes(t *testing.T) {
 		s.Resume()
 		s.Resume()
 		advance(10 * time.Second)
-		s.equal("TIM-19 runs, after the initial delay", s.callTimes(), seconds(1, 31))
+		s.equal("TIM-19 times of runs", s.callTimes(), seconds(1, 31))
 	})
 }
 
-// DAE-06: a task that is added during a pause starts after it.
+// DAE-06: if a task is added during a pause, it starts after the pause.
 func TestEnsure_WhilePaused(t *testing.T) {
 	runTest(t, daemons.Options{}, func(s *supervisorTest) {
 		s.Pause()
 		stopped := daemons.Key{UID: "uid-2", ID: key.ID}
 		for _, k := range []daemons.Key{key, stopped} {
-			if err := s.Ensure(k, daemons.Task{Run: func(context.Context, attempt) error { panic("not this one") }}); err != nil {
+			if err := s.Ensure(k, daemons.Task{Run: func(context.Context, attempt) error { panic("unexpected run") }}); err != nil {
 				s.Fatal(err)
 			}
 		}
@@ -49,7 +49,7 @@ func TestEnsure_WhilePaused(t *testing.T) {
 	})
 }
 
-// B-40: a run that is still stopping at the end of the pause restarts when it has ended.
+// B-40: if a run is still stopping at the end of a pause, it restarts when it has ended.
 func TestResume_WhileStopping(t *testing.T) {
 	runTest(t, daemons.Options{}, func(s *supervisorTest) {
 		s.mustEnsure(daemons.Task{Run: s.recordCalls(func(ctx context.Context, _ int) error {
@@ -69,7 +69,7 @@ func TestResume_WhileStopping(t *testing.T) {
 	})
 }
 
-// A task that is stopped during a pause does not start after it.
+// A task that is stopped during a pause does not start after the pause.
 func TestStop_WhilePaused(t *testing.T) {
 	runTest(t, daemons.Options{}, func(s *supervisorTest) {
 		s.mustEnsure(daemons.Task{Run: s.recordCalls(func(ctx context.Context, _ int) error {
@@ -96,14 +96,14 @@ func TestPause_Timers(t *testing.T) {
 		touch bool // during the pause
 		want  []time.Duration
 	}{
-		{"TIM-19 starts anew", daemons.Timer{Interval: 40 * time.Second}, nil, false, seconds(0, 40, 130, 170)},
-		{"sharp: the points stay", daemons.Timer{Interval: 40 * time.Second, Sharp: true, Anchor: epoch}, nil, false, seconds(0, 40, 160, 200)},
+		{"TIM-19 a plain timer starts again", daemons.Timer{Interval: 40 * time.Second}, nil, false, seconds(0, 40, 130, 170)},
+		{"a sharp timer keeps its points", daemons.Timer{Interval: 40 * time.Second, Sharp: true, Anchor: epoch}, nil, false, seconds(0, 40, 160, 200)},
 		{"a missed point is due once", daemons.Timer{Interval: 100 * time.Second, Sharp: true,
 			Anchor: epoch.Add(-10 * time.Second), Last: epoch.Add(-20 * time.Second)}, nil, false, seconds(0, 190)},
-		{"TIM-09 one that waits for a change keeps waiting", daemons.Timer{Idle: 10 * time.Second}, nil, false, seconds(10)},
-		{"TIM-09 and is invoked after one", daemons.Timer{Idle: 10 * time.Second}, nil, true, seconds(10, 130)},
-		{"B-41 so does a failed one", daemons.Timer{Interval: 10 * time.Second}, failPermanently, false, seconds(0)},
-		{"B-41 and is invoked after one, too", daemons.Timer{Interval: 50 * time.Second}, failPermanently, true, seconds(0, 130)},
+		{"TIM-09 a timer that waits for a change keeps waiting", daemons.Timer{Idle: 10 * time.Second}, nil, false, seconds(10)},
+		{"TIM-09 a timer that waits for a change runs after the pause", daemons.Timer{Idle: 10 * time.Second}, nil, true, seconds(10, 130)},
+		{"B-41 a failed timer keeps waiting", daemons.Timer{Interval: 10 * time.Second}, failPermanently, false, seconds(0)},
+		{"B-41 a failed timer runs after a change", daemons.Timer{Interval: 50 * time.Second}, failPermanently, true, seconds(0, 130)},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			runTest(t, daemons.Options{}, func(s *supervisorTest) {

@@ -13,19 +13,19 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// DAE-24: the log repeats a warning with the object, the handler and the duration.
+// DAE-24: the supervisor repeats a warning with the object, the handler and the duration.
 func TestReport_RunsThatIgnoreCancellation(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		options daemons.Options
 		backoff *time.Duration
 		timeout *time.Duration
-		want    []string // durations in the warnings; the last one after the end of the run
+		want    []string // durations in the warnings; the last warning is logged at the end of the run
 	}{
-		{"DAE-24 by default", daemons.Options{}, nil, nil, []string{"1m0s", "2m0s", "3m0s", "3m20s"}},
-		{"DAE-24 as asked", daemons.Options{ReportEvery: 90 * time.Second}, nil, nil, []string{"1m30s", "3m0s", "3m20s"}},
-		{"DAE-21 first after the backoff", daemons.Options{}, new(10 * time.Second), nil, []string{"10s", "1m10s", "2m10s", "3m10s", "3m20s"}},
-		{"DAE-23 last when it is abandoned", daemons.Options{}, new(10 * time.Second), new(80 * time.Second), []string{"10s", "1m10s", "1m30s", "3m20s"}},
+		{"DAE-24 default interval", daemons.Options{}, nil, nil, []string{"1m0s", "2m0s", "3m0s", "3m20s"}},
+		{"DAE-24 ReportEvery", daemons.Options{ReportEvery: 90 * time.Second}, nil, nil, []string{"1m30s", "3m0s", "3m20s"}},
+		{"DAE-21 first warning after the backoff", daemons.Options{}, new(10 * time.Second), nil, []string{"10s", "1m10s", "2m10s", "3m10s", "3m20s"}},
+		{"DAE-23 last warning when the run is abandoned", daemons.Options{}, new(10 * time.Second), new(80 * time.Second), []string{"10s", "1m10s", "1m30s", "3m20s"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			runTest(t, test.options, func(s *supervisorTest) {
@@ -36,11 +36,11 @@ func TestReport_RunsThatIgnoreCancellation(t *testing.T) {
 				})
 				s.StopAll(key.UID, daemons.ErrDeleted)
 				unstopped := metrics.BackgroundUnstopped.WithLabelValues(s.kind, key.ID)
-				s.equal("not stopped, at first", metricValue(t, unstopped), 0.0)
+				s.equal("unstopped runs at first", metricValue(t, unstopped), 0.0)
 				advance(100 * time.Second)
 				s.equal("not stopped", metricValue(t, unstopped), 1.0)
 				advance(time.Hour)
-				s.equal("not stopped, at the end", metricValue(t, unstopped), 0.0)
+				s.equal("unstopped runs at the end", metricValue(t, unstopped), 0.0)
 				var since []string
 				for _, line := range s.takeLog() {
 					if _, after, ok := strings.Cut(line, `"since"="`); ok {
@@ -66,13 +66,13 @@ func TestReport_Attempts(t *testing.T) {
 		want    []string
 	}{
 		{"success", daemons.Task{}, nil, false, "succeeded", []string{`"level"=0`, "Daemon succeeded", `"took"="0s"`, `"attempt"=0`}},
-		{"success of a timer is verbose", daemons.Task{Timer: timer}, nil, false, "succeeded", []string{`"level"=1`, "Timer succeeded"}},
+		{"success of a timer", daemons.Task{Timer: timer}, nil, false, "succeeded", []string{`"level"=1`, "Timer succeeded"}},
 		{"an expected error", daemons.Task{}, returnError(progress.Temporary(errBoom, time.Hour)), false, "retried",
 			[]string{`"level"=0`, "will be retried", `"error"="boom"`, `"retryAfter"="1h0m0s"`}},
 		{"another error", daemons.Task{}, returnError(errBoom), false, "retried", []string{`"error"="boom"`, `"retryAfter"="1m0s"`}},
 		{"a permanent error", daemons.Task{Timer: timer}, returnError(progress.Permanent(errBoom)), false, "failed", []string{`"level"=0`, "Timer failed permanently"}},
 		{"an ignored error", daemons.Task{Policy: progress.Policy{Errors: progress.ErrorsIgnored}}, returnError(errBoom), false, "ignored", []string{`"level"=0`, "the error is ignored"}},
-		{"a panic", daemons.Task{}, func(context.Context, int) error { panic("oh no") }, false, "retried", []string{"panic: oh no", "report_test.go"}},
+		{"a panic", daemons.Task{}, func(context.Context, int) error { panic("boom") }, false, "retried", []string{"panic: boom", "report_test.go"}},
 		{"stopped", daemons.Task{}, waitForStop, true, "interrupted", []string{`"level"=0`, `"Daemon stopped"`, "filters"}},
 	} {
 		t.Run("ERR-07 "+test.name, func(t *testing.T) {
@@ -86,7 +86,7 @@ func TestReport_Attempts(t *testing.T) {
 				advance(time.Second)
 				lines := s.takeLog()
 				if len(lines) != 1 {
-					s.Fatalf("log: %q, want one line", lines)
+					s.Fatalf("log lines = %q, want one", lines)
 				}
 				contains(t, lines[0], test.want...)
 				s.equal("attempts", metricValue(t, metrics.HandlerAttempts.WithLabelValues(test.task.Kind, "label", test.outcome)), 1.0)
@@ -95,7 +95,7 @@ func TestReport_Attempts(t *testing.T) {
 	}
 }
 
-// Jobs are counted.
+// The gauges count daemons and timers.
 func TestGauges(t *testing.T) {
 	runTest(t, daemons.Options{}, func(s *supervisorTest) {
 		daemonsGauge, timersGauge := metrics.Daemons.WithLabelValues(s.kind, "label"), metrics.Timers.WithLabelValues(s.kind, "label")
@@ -130,7 +130,7 @@ func TestGauges(t *testing.T) {
 	})
 }
 
-// TIM-03: the delay of timers is measured.
+// TIM-03: a histogram records the delay of timers.
 func TestDriftIsMeasured(t *testing.T) {
 	runTest(t, daemons.Options{}, func(s *supervisorTest) {
 		ensureMany(s, 2, daemons.Task{Kind: s.kind, Timer: &daemons.Timer{Interval: time.Hour, MaxParallel: 1}, Run: s.recordCalls(ignoreContext(20 * time.Second))})
@@ -145,7 +145,7 @@ func contains(t *testing.T, text string, parts ...string) {
 	t.Helper()
 	for _, part := range parts {
 		if !strings.Contains(text, part) {
-			t.Errorf("%s\ndoes not contain %s", text, part)
+			t.Errorf("got %s\nwant a text with %s", text, part)
 		}
 	}
 }

@@ -25,7 +25,7 @@ func TestStop_CancelsContextWithCause(t *testing.T) {
 		{"DAE-41 shut down", func(s *supervisorTest) { s.cancel() }, daemons.ErrShutdown},
 		{"SE-18 gone", func(s *supervisorTest) { s.Forget(key.UID) }, daemons.ErrDeleted},
 		{"a custom cause", func(s *supervisorTest) { s.Stop(key, mine) }, mine},
-		{"DAE-52 the first cause counts", func(s *supervisorTest) {
+		{"DAE-52 the first cause is kept", func(s *supervisorTest) {
 			s.Stop(key, daemons.ErrFilteredOut)
 			s.StopAll(key.UID, daemons.ErrDeleted)
 		}, daemons.ErrFilteredOut},
@@ -51,7 +51,7 @@ func TestStop_CancelsContextWithCause(t *testing.T) {
 	}
 }
 
-// DAE-51: goroutines of a run can observe its end.
+// DAE-51: the context of a run is canceled when the run ends, so that its goroutines can end.
 func TestRun_ContextIsCancelledAtItsEnd(t *testing.T) {
 	runTest(t, daemons.Options{}, func(s *supervisorTest) {
 		noticed := false
@@ -70,16 +70,16 @@ func TestStop_BackoffAndTimeout(t *testing.T) {
 		name             string
 		backoff, timeout *time.Duration
 		takes            time.Duration // duration of the run after Stop
-		free             time.Duration // when the object is no longer busy
+		free             time.Duration // time until the object is not busy
 		abandoned        float64
 	}{
-		{"DAE-20 ends immediately", d(10), d(20), 0, 0, 0},
-		{"DAE-21 ends within the backoff", d(10), d(20), 5 * time.Second, 5 * time.Second, 0},
-		{"DAE-22 ends within the timeout", d(10), d(20), 25 * time.Second, 25 * time.Second, 0},
+		{"DAE-20 the run ends immediately", d(10), d(20), 0, 0, 0},
+		{"DAE-21 the run ends within the backoff", d(10), d(20), 5 * time.Second, 5 * time.Second, 0},
+		{"DAE-22 the run ends within the timeout", d(10), d(20), 25 * time.Second, 25 * time.Second, 0},
 		{"DAE-23 abandoned", d(10), d(20), time.Hour, 30 * time.Second, 1},
-		{"DAE-23 abandoned without a backoff", nil, d(20), time.Hour, 20 * time.Second, 1},
-		{"DAE-24 no timeout: not abandoned", nil, nil, 90 * time.Minute, 90 * time.Minute, 0},
-		{"DAE-25 a backoff, no timeout: not abandoned", d(10), nil, 90 * time.Minute, 90 * time.Minute, 0},
+		{"DAE-23 the run is abandoned without a backoff", nil, d(20), time.Hour, 20 * time.Second, 1},
+		{"DAE-24 without a timeout, the run is not abandoned", nil, nil, 90 * time.Minute, 90 * time.Minute, 0},
+		{"DAE-25 with only a backoff, the run is not abandoned", d(10), nil, 90 * time.Minute, 90 * time.Minute, 0},
 		{"DAE-30 a timeout of zero allows an immediate exit", nil, d(0), time.Millisecond, time.Millisecond, 0},
 		{"DAE-30 a timeout of zero", d(0), d(0), time.Hour, 10 * time.Millisecond, 1},
 	} {
@@ -138,7 +138,7 @@ func TestStopAll(t *testing.T) {
 		}
 		synctest.Wait()
 		s.StopAll("a", daemons.ErrDeleted)
-		s.equal("busy while they stop", s.Busy("a"), true)
+		s.equal("busy during the stop", s.Busy("a"), true)
 		advance(time.Second)
 		s.equal("DAE-27 busy", s.Busy("a"), false)
 		s.equal("others are", s.Busy("b"), true)
@@ -178,7 +178,7 @@ func TestStop_IdleJobs(t *testing.T) {
 	}
 }
 
-// DAE-09 SE-12 B-40: a task that is added during a stop starts when the old run has ended.
+// DAE-09 SE-12 B-40: if a task is added during a stop, it starts when the old run has ended.
 func TestEnsure_WhileStopping(t *testing.T) {
 	runTest(t, daemons.Options{}, func(s *supervisorTest) {
 		task := daemons.Task{CancellationTimeout: new(time.Second), Run: s.recordCalls(func(ctx context.Context, _ int) error {
@@ -190,7 +190,7 @@ func TestEnsure_WhileStopping(t *testing.T) {
 		s.Stop(key, daemons.ErrFilteredOut)
 		s.mustEnsure(task)
 		advance(5 * time.Second)
-		s.equal("DAE-02 never two runs, although the first is abandoned", s.callTimes(), seconds(0))
+		s.equal("DAE-02 times of runs while the abandoned run continues", s.callTimes(), seconds(0))
 		s.equal("OnEnd is called", s.takeEnds(), 1)
 		advance(5 * time.Second)
 		s.equal("B-40 started again", s.callTimes(), seconds(0, 10))
@@ -200,12 +200,12 @@ func TestEnsure_WhileStopping(t *testing.T) {
 		s.mustEnsure(task)
 		s.Stop(key, daemons.ErrFilteredOut)
 		advance(time.Hour)
-		s.equal("the last task counts", s.callTimes(), seconds(0, 10))
+		s.equal("times of runs of the last task", s.callTimes(), seconds(0, 10))
 		s.equal("left", daemons.Jobs(s.Supervisor), 0)
 	})
 }
 
-// DAE-15: a stopped task can start again, whatever its last outcome was.
+// DAE-15: a stopped task can start again after any outcome.
 func TestStop_IsNotAnEnd(t *testing.T) {
 	for _, err := range []error{nil, errBoom} {
 		runTest(t, daemons.Options{}, func(s *supervisorTest) {
@@ -223,7 +223,7 @@ func TestStop_IsNotAnEnd(t *testing.T) {
 	}
 }
 
-// DAE-41 to DAE-43: the shutdown takes a bounded time, and nothing starts afterwards.
+// DAE-41 to DAE-43: the shutdown takes a limited time, and no task starts afterwards.
 func TestShutdown(t *testing.T) {
 	for _, test := range []struct {
 		name    string
@@ -233,16 +233,16 @@ func TestShutdown(t *testing.T) {
 		takes   time.Duration
 		want    time.Duration
 	}{
-		{"DAE-41 all waits", daemons.Options{}, daemons.Task{}, nil, 2 * time.Second, 2 * time.Second},
-		{"DAE-43 for five seconds", daemons.Options{}, daemons.Task{}, nil, time.Hour, 5 * time.Second},
-		{"DAE-43 for the grace period", daemons.Options{GracePeriod: time.Second}, daemons.Task{}, nil, time.Hour, time.Second},
-		{"DAE-42 for the timeout", daemons.Options{},
+		{"DAE-41 the run ends earlier", daemons.Options{}, daemons.Task{}, nil, 2 * time.Second, 2 * time.Second},
+		{"DAE-43 default grace period", daemons.Options{}, daemons.Task{}, nil, time.Hour, 5 * time.Second},
+		{"DAE-43 custom grace period", daemons.Options{GracePeriod: time.Second}, daemons.Task{}, nil, time.Hour, time.Second},
+		{"DAE-42 timeout of a daemon", daemons.Options{},
 			daemons.Task{CancellationBackoff: new(10 * time.Second), CancellationTimeout: new(20 * time.Second)},
 			nil, time.Hour, 30 * time.Second},
 		{"a timer", daemons.Options{}, daemons.Task{Timer: &daemons.Timer{Interval: time.Hour}}, nil, time.Hour, 5 * time.Second},
-		{"one that is stopping", daemons.Options{}, daemons.Task{CancellationTimeout: new(20 * time.Second)},
+		{"a stopping daemon", daemons.Options{}, daemons.Task{CancellationTimeout: new(20 * time.Second)},
 			func(s *supervisorTest) { s.Stop(key, daemons.ErrDeleted); advance(5 * time.Second) }, time.Hour, 15 * time.Second},
-		{"one that was abandoned", daemons.Options{}, daemons.Task{CancellationTimeout: new(time.Second)},
+		{"an abandoned daemon", daemons.Options{}, daemons.Task{CancellationTimeout: new(time.Second)},
 			func(s *supervisorTest) { s.Stop(key, daemons.ErrDeleted); advance(5 * time.Second) }, time.Hour, 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -263,7 +263,7 @@ func TestShutdown(t *testing.T) {
 					s.Error(err)
 				}
 				s.done <- nil
-				s.equal("the end takes", time.Since(before), test.want)
+				s.equal("time of the shutdown", time.Since(before), test.want)
 				s.mustEnsure(daemons.Task{Run: s.recordCalls(nil)})
 				s.Touch(key.UID)
 				s.Resume()
@@ -276,7 +276,7 @@ func TestShutdown(t *testing.T) {
 	}
 }
 
-// A run of a forgotten object is abandoned after the grace period and only counted.
+// The supervisor abandons a run of a forgotten object after the grace period and then only counts it.
 func TestForget(t *testing.T) {
 	runTest(t, daemons.Options{}, func(s *supervisorTest) {
 		s.mustEnsure(daemons.Task{Kind: s.kind, Run: s.recordCalls(ignoreContext(time.Hour))})
@@ -292,31 +292,31 @@ func TestForget(t *testing.T) {
 	})
 }
 
-// Wait observes its own context.
+// Wait returns when its own context is canceled.
 func TestWait(t *testing.T) {
 	runTest(t, daemons.Options{}, func(s *supervisorTest) {
 		if err := s.Wait(s.Context(), "unknown"); err != nil {
-			s.Errorf("an object that is not known: %v", err)
+			s.Errorf("Wait for an unknown object returned %v, want no error", err)
 		}
 		s.mustEnsure(daemons.Task{Run: s.recordCalls(waitForStop)})
 		ctx, cancel := context.WithTimeoutCause(s.Context(), time.Second, errBoom)
 		defer cancel()
-		s.equal("the cause of its context", errors.Is(s.Wait(ctx, key.UID), errBoom), true)
+		s.equal("Wait returns the cause of its context", errors.Is(s.Wait(ctx, key.UID), errBoom), true)
 	})
 }
 
 func TestStart_Twice(t *testing.T) {
 	runTest(t, daemons.Options{}, func(s *supervisorTest) {
 		if err := s.Start(s.Context()); err == nil {
-			s.Error("a second Start has no error")
+			s.Error("second Start returned no error")
 		}
 	})
 	if err := daemons.New(daemons.Options{GracePeriod: -1}).Start(t.Context()); err == nil {
-		t.Error("a negative grace period has no error")
+		t.Error("negative grace period caused no error")
 	}
 }
 
-// Tasks can be added before Start, but do not run.
+// Tasks can be added before Start. They run after Start.
 func TestEnsure_BeforeStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := daemons.New(daemons.Options{})
@@ -326,7 +326,7 @@ func TestEnsure_BeforeStart(t *testing.T) {
 		}
 		advance(time.Minute)
 		if calls != 0 {
-			t.Error("invoked before the start")
+			t.Error("the task ran before Start")
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)

@@ -11,7 +11,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// A scheduleFunc is a schedule.
+// scheduleFunc implements daemons.Schedule.
 type scheduleFunc func(time.Time) time.Time
 
 func (f scheduleFunc) Next(after time.Time) time.Time { return f(after) }
@@ -27,7 +27,7 @@ func sleepFor(d time.Duration) func(context.Context, int) error {
 	}
 }
 
-// returnError returns a function that returns the given errors one after the other, and then nil.
+// returnError returns a function that returns the given errors one by one, and then nil.
 func returnError(errs ...error) func(context.Context, int) error {
 	return func(_ context.Context, n int) error {
 		if n < len(errs) {
@@ -37,7 +37,7 @@ func returnError(errs ...error) func(context.Context, int) error {
 	}
 }
 
-// TIM-02 to TIM-04, TIM-11 to TIM-17: invocations in the first hundred seconds.
+// TIM-02 to TIM-04, TIM-11 to TIM-17: the test compares the invocations in the first hundred seconds.
 func TestTimerRuns(t *testing.T) {
 	in := func(d float64) error { return progress.Temporary(errBoom, time.Duration(d*float64(time.Second))) }
 	const s = time.Second
@@ -50,10 +50,10 @@ func TestTimerRuns(t *testing.T) {
 		want    []time.Duration
 	}{
 		{"TIM-03 an interval", daemons.Timer{Interval: 30 * s}, 0, progress.Policy{}, nil, seconds(0, 30, 60, 90)},
-		{"TIM-03 from the end", daemons.Timer{Interval: 30 * s}, 0, progress.Policy{}, sleepFor(10 * s), seconds(0, 40, 80)},
+		{"TIM-03 an interval after a slow invocation", daemons.Timer{Interval: 30 * s}, 0, progress.Policy{}, sleepFor(10 * s), seconds(0, 40, 80)},
 		{"TIM-02 TIM-19 an initial delay", daemons.Timer{Interval: 30 * s}, 20 * s, progress.Policy{}, nil, seconds(20, 50, 80)},
 		{"TIM-04 sharp", daemons.Timer{Interval: 30 * s, Sharp: true}, 0, progress.Policy{}, sleepFor(10 * s), seconds(0, 30, 60, 90)},
-		{"TIM-04 sharp and slow: points are skipped", daemons.Timer{Interval: 30 * s, Sharp: true}, 0, progress.Policy{}, sleepFor(40 * s), seconds(0, 60)},
+		{"TIM-04 sharp and slow timers skip points", daemons.Timer{Interval: 30 * s, Sharp: true}, 0, progress.Policy{}, sleepFor(40 * s), seconds(0, 60)},
 		{"TIM-04 sharp and as slow as the interval", daemons.Timer{Interval: 30 * s, Sharp: true}, 0, progress.Policy{}, sleepFor(30 * s), seconds(0, 60)},
 		{"TIM-04 sharp after an initial delay", daemons.Timer{Interval: 30 * s, Sharp: true}, 7 * s, progress.Policy{}, nil, seconds(7, 37, 67, 97)},
 		{"TIM-04 anchored in the past", daemons.Timer{Interval: 30 * s, Sharp: true, Anchor: epoch.Add(-50 * s)}, 0, progress.Policy{}, nil, seconds(10, 40, 70, 100)},
@@ -71,15 +71,15 @@ func TestTimerRuns(t *testing.T) {
 		{"last known, anchored, due once", daemons.Timer{Interval: 30 * s, Sharp: true, Anchor: epoch.Add(-10 * s), Last: epoch.Add(-11 * s)}, 0, progress.Policy{}, nil, seconds(0, 20, 50, 80)},
 		{"last known, a schedule, due", daemons.Timer{Schedule: minutely, Last: epoch.Add(-s)}, 5 * s, progress.Policy{}, nil, seconds(5, 60)},
 
-		{"TIM-12 a temporary error: its delay instead of the interval", daemons.Timer{Interval: 30 * s}, 0, progress.Policy{}, returnError(in(5), in(15)), seconds(0, 5, 20, 50, 80)},
-		{"TIM-12 another error: the backoff", daemons.Timer{Interval: 10 * s}, 0, progress.Policy{Backoff: new(35 * s)}, returnError(errBoom), seconds(0, 35, 45, 55, 65, 75, 85, 95)},
-		{"TIM-12 sharp: the points stay", daemons.Timer{Interval: 30 * s, Sharp: true}, 0, progress.Policy{}, returnError(in(5), in(35)), seconds(0, 5, 40, 60, 90)},
-		{"TIM-17 no delay: immediately", daemons.Timer{Interval: 40 * s}, 0, progress.Policy{}, returnError(in(0), in(0)), seconds(0, 0, 0, 40, 80)},
-		{"B-41 TIM-13 a permanent error stops it", daemons.Timer{Interval: 30 * s}, 0, progress.Policy{}, returnError(nil, progress.Permanent(errBoom)), seconds(0, 30)},
-		{"B-41 TIM-13 so do permanent errors by mode", daemons.Timer{Interval: 30 * s}, 0, progress.Policy{Errors: progress.ErrorsPermanent}, returnError(errBoom), seconds(0)},
-		{"B-41 TIM-13 TIM-14 so do the limits of a chain", daemons.Timer{Interval: 30 * s}, 0, progress.Policy{Retries: new(2)}, returnError(nil, nil, in(1), in(1)), seconds(0, 30, 60, 61)},
-		{"TIM-14 limits are for one chain", daemons.Timer{Interval: 30 * s}, 0, progress.Policy{Retries: new(2)}, returnError(in(1), nil, in(1), nil), seconds(0, 1, 31, 32, 62, 92)},
-		{"TIM-14 so is the timeout", daemons.Timer{Interval: 30 * s}, 0, progress.Policy{Timeout: new(10 * s)}, returnError(in(9), nil, in(9), nil), seconds(0, 9, 39, 48, 78)},
+		{"TIM-12 a temporary error replaces the interval", daemons.Timer{Interval: 30 * s}, 0, progress.Policy{}, returnError(in(5), in(15)), seconds(0, 5, 20, 50, 80)},
+		{"TIM-12 another error is retried after the backoff", daemons.Timer{Interval: 10 * s}, 0, progress.Policy{Backoff: new(35 * s)}, returnError(errBoom), seconds(0, 35, 45, 55, 65, 75, 85, 95)},
+		{"TIM-12 a retried sharp timer keeps its points", daemons.Timer{Interval: 30 * s, Sharp: true}, 0, progress.Policy{}, returnError(in(5), in(35)), seconds(0, 5, 40, 60, 90)},
+		{"TIM-17 a delay of zero retries immediately", daemons.Timer{Interval: 40 * s}, 0, progress.Policy{}, returnError(in(0), in(0)), seconds(0, 0, 0, 40, 80)},
+		{"B-41 TIM-13 a permanent error stops the timer", daemons.Timer{Interval: 30 * s}, 0, progress.Policy{}, returnError(nil, progress.Permanent(errBoom)), seconds(0, 30)},
+		{"B-41 TIM-13 mode ErrorsPermanent stops the timer", daemons.Timer{Interval: 30 * s}, 0, progress.Policy{Errors: progress.ErrorsPermanent}, returnError(errBoom), seconds(0)},
+		{"B-41 TIM-13 TIM-14 exceeded retries stop the timer", daemons.Timer{Interval: 30 * s}, 0, progress.Policy{Retries: new(2)}, returnError(nil, nil, in(1), in(1)), seconds(0, 30, 60, 61)},
+		{"TIM-14 a success resets the retries", daemons.Timer{Interval: 30 * s}, 0, progress.Policy{Retries: new(2)}, returnError(in(1), nil, in(1), nil), seconds(0, 1, 31, 32, 62, 92)},
+		{"TIM-14 a success resets the timeout", daemons.Timer{Interval: 30 * s}, 0, progress.Policy{Timeout: new(10 * s)}, returnError(in(9), nil, in(9), nil), seconds(0, 9, 39, 48, 78)},
 		{"ignored errors are successes", daemons.Timer{Interval: 30 * s}, 0, progress.Policy{Errors: progress.ErrorsIgnored}, returnError(errBoom), seconds(0, 30, 60, 90)},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -92,7 +92,7 @@ func TestTimerRuns(t *testing.T) {
 	}
 }
 
-// TIM-11: a success ends the chain of attempts.
+// TIM-11: a success resets the attempt number.
 func TestTimerAttempts(t *testing.T) {
 	runTest(t, daemons.Options{}, func(s *supervisorTest) {
 		s.mustEnsure(daemons.Task{
@@ -118,32 +118,32 @@ func TestIdle(t *testing.T) {
 		touches []time.Duration
 		want    []time.Duration // in the first hundred seconds
 	}{
-		{"TIM-05 TIM-08 idle, then every interval", daemons.Timer{Idle: 20 * s, Interval: 30 * s}, 0, nil, nil, seconds(20, 50, 80)},
-		{"TIM-05 with the initial delay, not after it", daemons.Timer{Idle: 20 * s, Interval: 30 * s}, 15 * s, nil, nil, seconds(20, 50, 80)},
-		{"TIM-05 the wait is only prolonged", daemons.Timer{Idle: 20 * s, Interval: 30 * s}, 25 * s, nil, nil, seconds(25, 55, 85)},
-		{"TIM-06 touched while it waits", daemons.Timer{Idle: 20 * s, Interval: 30 * s}, 0, nil, seconds(10, 15), seconds(35, 65, 95)},
-		{"TIM-08 touched in the interval, early", daemons.Timer{Idle: 20 * s, Interval: 30 * s}, 0, nil, seconds(25), seconds(20, 50, 80)},
-		{"TIM-08 touched in the interval, late", daemons.Timer{Idle: 20 * s, Interval: 30 * s}, 0, nil, seconds(45), seconds(20, 65, 95)},
-		{"TIM-09 without an interval: once", daemons.Timer{Idle: 20 * s}, 0, nil, nil, seconds(20)},
-		{"TIM-09 once for each change", daemons.Timer{Idle: 20 * s}, 0, nil, seconds(30, 70), seconds(20, 50, 90)},
-		{"TIM-09 changes one after the other", daemons.Timer{Idle: 20 * s}, 0, nil, seconds(10, 20, 30, 40, 50), seconds(70)},
+		{"TIM-05 TIM-08 idle time, then intervals", daemons.Timer{Idle: 20 * s, Interval: 30 * s}, 0, nil, nil, seconds(20, 50, 80)},
+		{"TIM-05 idle time and a shorter initial delay", daemons.Timer{Idle: 20 * s, Interval: 30 * s}, 15 * s, nil, nil, seconds(20, 50, 80)},
+		{"TIM-05 idle time and a longer initial delay", daemons.Timer{Idle: 20 * s, Interval: 30 * s}, 25 * s, nil, nil, seconds(25, 55, 85)},
+		{"TIM-06 a touch during the idle time", daemons.Timer{Idle: 20 * s, Interval: 30 * s}, 0, nil, seconds(10, 15), seconds(35, 65, 95)},
+		{"TIM-08 an early touch in the interval", daemons.Timer{Idle: 20 * s, Interval: 30 * s}, 0, nil, seconds(25), seconds(20, 50, 80)},
+		{"TIM-08 a late touch in the interval", daemons.Timer{Idle: 20 * s, Interval: 30 * s}, 0, nil, seconds(45), seconds(20, 65, 95)},
+		{"TIM-09 one invocation without an interval", daemons.Timer{Idle: 20 * s}, 0, nil, nil, seconds(20)},
+		{"TIM-09 one invocation for each change", daemons.Timer{Idle: 20 * s}, 0, nil, seconds(30, 70), seconds(20, 50, 90)},
+		{"TIM-09 one invocation after quick changes", daemons.Timer{Idle: 20 * s}, 0, nil, seconds(10, 20, 30, 40, 50), seconds(70)},
 		{"TIM-09 a change during the invocation", daemons.Timer{Idle: 20 * s}, 0, sleepFor(10 * s), seconds(25), seconds(20, 45)},
-		{"TIM-12 a retry waits, too", daemons.Timer{Idle: 20 * s}, 0, returnError(late), seconds(22), seconds(20, 42)},
-		{"TIM-12 a retry waits for no point", daemons.Timer{Idle: 20 * s, Interval: 30 * s, Sharp: true, Anchor: epoch}, 0, returnError(late), seconds(32), seconds(30, 52, 60, 90)},
-		{"TIM-12 a retry without a wait", daemons.Timer{Idle: 20 * s}, 0, returnError(late), nil, seconds(20, 25)},
-		{"B-41 restarted by a change", daemons.Timer{Interval: 30 * s}, 0, returnError(progress.Permanent(errBoom)), seconds(50), seconds(0, 50, 80)},
-		{"B-41 restarted and idle", daemons.Timer{Interval: 30 * s, Idle: 10 * s}, 0, returnError(progress.Permanent(errBoom)), seconds(50), seconds(10, 60, 90)},
-		{"B-41 a change during the invocation that fails", daemons.Timer{Interval: 30 * s}, 0, func(_ context.Context, n int) error {
+		{"TIM-12 a retry waits for the idle time", daemons.Timer{Idle: 20 * s}, 0, returnError(late), seconds(22), seconds(20, 42)},
+		{"TIM-12 a retry does not wait for the next point", daemons.Timer{Idle: 20 * s, Interval: 30 * s, Sharp: true, Anchor: epoch}, 0, returnError(late), seconds(32), seconds(30, 52, 60, 90)},
+		{"TIM-12 a retry without a change", daemons.Timer{Idle: 20 * s}, 0, returnError(late), nil, seconds(20, 25)},
+		{"B-41 a change restarts a failed timer", daemons.Timer{Interval: 30 * s}, 0, returnError(progress.Permanent(errBoom)), seconds(50), seconds(0, 50, 80)},
+		{"B-41 a restarted timer waits for the idle time", daemons.Timer{Interval: 30 * s, Idle: 10 * s}, 0, returnError(progress.Permanent(errBoom)), seconds(50), seconds(10, 60, 90)},
+		{"B-41 a change during a failing invocation", daemons.Timer{Interval: 30 * s}, 0, func(_ context.Context, n int) error {
 			if n > 0 {
 				return nil
 			}
 			<-time.After(10 * s)
 			return progress.Permanent(errBoom)
 		}, seconds(5), seconds(0, 10, 40, 70, 100)},
-		{"B-41 anchored: restarted for the next point", daemons.Timer{Interval: 30 * s, Sharp: true, Anchor: epoch}, 0, returnError(progress.Permanent(errBoom)), seconds(50), seconds(0, 60, 90)},
-		{"TIM-04 sharp: anchored anew after the idle wait", daemons.Timer{Idle: 20 * s, Interval: 30 * s, Sharp: true}, 0, sleepFor(s), seconds(45), seconds(20, 65, 95)},
-		{"anchored: points that come too early are skipped", daemons.Timer{Idle: 20 * s, Interval: 30 * s, Sharp: true, Anchor: epoch}, 0, nil, seconds(45), seconds(30, 90)},
-		{"a schedule: points that come too early are skipped", daemons.Timer{Idle: 20 * s, Schedule: minutely}, 0, nil, seconds(50), nil},
+		{"B-41 a restarted timer waits for the next point", daemons.Timer{Interval: 30 * s, Sharp: true, Anchor: epoch}, 0, returnError(progress.Permanent(errBoom)), seconds(50), seconds(0, 60, 90)},
+		{"TIM-04 a sharp timer gets a new anchor after the idle time", daemons.Timer{Idle: 20 * s, Interval: 30 * s, Sharp: true}, 0, sleepFor(s), seconds(45), seconds(20, 65, 95)},
+		{"an anchored timer skips points in the idle time", daemons.Timer{Idle: 20 * s, Interval: 30 * s, Sharp: true, Anchor: epoch}, 0, nil, seconds(45), seconds(30, 90)},
+		{"a schedule skips points in the idle time", daemons.Timer{Idle: 20 * s, Schedule: minutely}, 0, nil, seconds(50), nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			runTest(t, daemons.Options{}, func(s *supervisorTest) {
@@ -183,8 +183,8 @@ func TestTouch_DoesNotRestartDaemons(t *testing.T) {
 	})
 }
 
-// An invalid result of a schedule is logged once for each handler, with the returned time. The timer is not invoked
-// until the schedule returns a later time.
+// The supervisor logs an invalid time of a schedule once per handler. It invokes the timer when the schedule returns a
+// later time.
 func TestTimer_RetriesInvalidSchedule(t *testing.T) {
 	wrong := func(after time.Time) time.Time { return after.Add(-time.Hour) }
 	for name, test := range map[string]struct {
@@ -194,8 +194,8 @@ func TestTimer_RetriesInvalidSchedule(t *testing.T) {
 	}{
 		"a time in the past": {wrong, nil, "schedule returned 1999-12-31T22:59:59.999999999Z as the next time after 1999-12-31T23:59:59.999999999Z: return a later time"},
 		"the same time":      {func(time.Time) time.Time { return epoch.Add(-time.Second) }, nil, "schedule returned 1999-12-31T23:59:59Z"},
-		"a panic":            {func(time.Time) time.Time { panic("oh no") }, nil, "panic: oh no"},
-		"a right time, later": {func(after time.Time) time.Time {
+		"a panic":            {func(time.Time) time.Time { panic("boom") }, nil, "panic: boom"},
+		"a valid time after an invalid time": {func(after time.Time) time.Time {
 			if after.Before(epoch.Add(10*time.Minute + 30*time.Second)) {
 				return wrong(after)
 			}
@@ -218,11 +218,11 @@ func TestTimer_RetriesInvalidSchedule(t *testing.T) {
 				s.Touch(key.UID)
 				s.equal("invocations", s.callTimes(), test.calls)
 				if asked > 400 {
-					t.Errorf("the schedule was asked %d times", asked)
+					t.Errorf("got %d calls of the schedule", asked)
 				}
 				logged := s.findLog("Timer schedule returned an invalid time")
 				if len(logged) != 1 || !strings.Contains(logged[0], test.text) {
-					t.Errorf("want one line with %q, got %q", test.text, logged)
+					t.Errorf("want one log line with %q, got %q", test.text, logged)
 				}
 				s.Stop(other, daemons.ErrDeleted)
 			})
@@ -230,25 +230,25 @@ func TestTimer_RetriesInvalidSchedule(t *testing.T) {
 	}
 }
 
-// A schedule with nearly equal times does not cause a busy loop.
+// A schedule with almost equal times does not cause a busy loop.
 func TestTimer_LimitsRateOfSchedule(t *testing.T) {
 	runTest(t, daemons.Options{}, func(s *supervisorTest) {
 		asked := 0
 		dense := scheduleFunc(func(after time.Time) time.Time {
 			if asked++; asked > 5000 {
-				return after.Add(time.Hour) // avoid an endless loop in a failing test
+				return after.Add(time.Hour) // prevents an endless loop in a failing test
 			}
 			return after.Add(1)
 		})
 		s.mustEnsure(daemons.Task{Timer: &daemons.Timer{Schedule: dense}, Run: s.recordCalls(nil)})
 		advance(time.Second)
 		if n := len(s.recordedCalls()); n < 900 || n > 1001 {
-			t.Errorf("%d invocations in a second, want one in each millisecond", n)
+			t.Errorf("got %d invocations in one second, want at most one per millisecond", n)
 		}
 	})
 }
 
-// A timer ends with its schedule, and is not invoked if the schedule is invalid.
+// A timer ends with its schedule. It does not run if the schedule is invalid.
 func TestTimer_EndOfSchedule(t *testing.T) {
 	for _, test := range []struct {
 		name  string
@@ -256,16 +256,16 @@ func TestTimer_EndOfSchedule(t *testing.T) {
 		calls int
 		ended bool
 	}{
-		{"none any more", func(after time.Time) time.Time {
+		{"no further time", func(after time.Time) time.Time {
 			if after.Before(epoch.Add(time.Minute)) {
 				return minutely(after)
 			}
 			return time.Time{}
 		}, 2, true},
-		{"none at all", func(time.Time) time.Time { return time.Time{} }, 0, true},
+		{"no time", func(time.Time) time.Time { return time.Time{} }, 0, true},
 		{"a constant time", func(after time.Time) time.Time { return after }, 0, false},
 		{"an earlier time", func(after time.Time) time.Time { return after.Add(-time.Hour) }, 0, false},
-		{"a panic", func(time.Time) time.Time { panic("oh no") }, 0, false},
+		{"a panic", func(time.Time) time.Time { panic("boom") }, 0, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			runTest(t, daemons.Options{}, func(s *supervisorTest) {
@@ -276,13 +276,13 @@ func TestTimer_EndOfSchedule(t *testing.T) {
 				s.equal("invocations", len(s.recordedCalls()), test.calls)
 				s.equal("ended", s.Ended(key), test.ended)
 				s.equal("OnEnd is called", s.takeEnds() == 1, test.ended)
-				s.equal("the end is logged", len(s.findLog("its schedule has no further time")) == 1, test.ended)
+				s.equal("the end of the schedule is logged", len(s.findLog("its schedule has no further time")) == 1, test.ended)
 			})
 		})
 	}
 }
 
-// TIM-16: a timer overlaps neither with itself nor with its successor.
+// TIM-16: invocations of a timer overlap neither with each other nor with those of its successor.
 func TestTimer_DoesNotOverlap(t *testing.T) {
 	runTest(t, daemons.Options{}, func(s *supervisorTest) {
 		running := 0
@@ -290,7 +290,7 @@ func TestTimer_DoesNotOverlap(t *testing.T) {
 			running++
 			defer func() { running-- }()
 			if running > 1 {
-				s.Error("TIM-16 DAE-02 two at a time")
+				s.Error("TIM-16 DAE-02 got two concurrent invocations")
 			}
 			<-time.After(1500 * time.Millisecond)
 			return nil
@@ -303,12 +303,12 @@ func TestTimer_DoesNotOverlap(t *testing.T) {
 		}
 		advance(time.Minute)
 		if n := len(s.recordedCalls()); n < 5 {
-			s.Errorf("only %d invocations", n)
+			s.Errorf("got %d invocations, want more", n)
 		}
 	})
 }
 
-// Over many years, no invocation is lost or late.
+// Over twenty years, no invocation is lost or late.
 func TestTimer_TwentyYears(t *testing.T) {
 	const day = 24 * time.Hour
 	runTest(t, daemons.Options{}, func(s *supervisorTest) {
@@ -318,13 +318,13 @@ func TestTimer_TwentyYears(t *testing.T) {
 		s.equal("invocations", len(times), 20*365)
 		for i, at := range times {
 			if want := 17*time.Hour + time.Duration(i)*day; at != want {
-				s.Fatalf("TIM-04 invocation %d at %s, want %s", i, at, want)
+				s.Fatalf("TIM-04 time of invocation %d = %s, want %s", i, at, want)
 			}
 		}
 	})
 }
 
-// Over twenty restarts, sharp timers keep their points, and no point is lost or used twice.
+// Over twenty restarts, sharp timers keep their points and use each point once.
 func TestTimer_RestartsKeepPoints(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var points []time.Duration
@@ -350,17 +350,17 @@ func TestTimer_RestartsKeepPoints(t *testing.T) {
 			}
 		}
 		if want := 17 * 210 / 60; len(points) < want-1 || len(points) > want+1 {
-			t.Errorf("%d invocations, want about %d", len(points), want)
+			t.Errorf("got %d invocations, want about %d", len(points), want)
 		}
 		for i, at := range points {
 			if want := 47*time.Second + time.Duration(i)*time.Minute; at != want {
-				t.Fatalf("invocation %d at %s, want %s", i, at, want)
+				t.Fatalf("time of invocation %d = %s, want %s", i, at, want)
 			}
 		}
 	})
 }
 
-// B-43: jitter delays invocations without moving the points.
+// B-43: jitter delays invocations and does not move the points.
 func TestTimer_Jitter(t *testing.T) {
 	for _, test := range []struct {
 		name  string
@@ -387,25 +387,25 @@ func TestTimer_Jitter(t *testing.T) {
 				advance(10 * time.Hour)
 				times := s.callTimes()
 				if len(times) < 300 {
-					s.Fatalf("only %d invocations", len(times))
+					s.Fatalf("got %d invocations, want more", len(times))
 				}
 				var most time.Duration
 				for i, at := range times {
 					off := at - test.least(i, times)
 					if off < 0 || off >= 30*time.Second {
-						s.Fatalf("invocation %d is %s off", i, off)
+						s.Fatalf("delay of invocation %d = %s, want less than the jitter", i, off)
 					}
 					most = max(most, off)
 				}
 				if most < 20*time.Second {
-					s.Errorf("they are %s off at most: not spread", most)
+					s.Errorf("maximum delay = %s, want a larger spread", most)
 				}
 			})
 		})
 	}
 }
 
-// The wall clock may be behind the monotonic clock.
+// A timer uses no point twice if the wall clock is behind the monotonic clock.
 func TestTimer_UsesNoPointTwice(t *testing.T) {
 	point := epoch.Add(time.Hour)
 	for name, timer := range map[string]daemons.Timer{
@@ -414,7 +414,7 @@ func TestTimer_UsesNoPointTwice(t *testing.T) {
 	} {
 		for _, end := range []time.Time{point.Add(-time.Millisecond), point, point.Add(time.Minute)} {
 			if got := daemons.NextPoint(timer, point, end); !got.Equal(point.Add(time.Hour)) {
-				t.Errorf("%s: after the point %s, ended at %s, comes %s", name, point, end, got)
+				t.Errorf("%s: next point after %s, ended at %s = %s, want a later point", name, point, end, got)
 			}
 		}
 	}
