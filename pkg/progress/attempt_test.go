@@ -28,16 +28,16 @@ func TestPolicyAttempt_ChecksLimitsFirst(t *testing.T) {
 		calls  int
 		text   string // part of the error
 	}{
-		{"ERR-02 in time", progress.Policy{Timeout: new(time.Minute)}, progress.Record{Started: t0.Add(-59 * time.Second), Retries: 1}, 1, ""},
-		{"ERR-02 at the end of time", progress.Policy{Timeout: new(time.Minute)}, progress.Record{Started: t0.Add(-time.Minute), Retries: 1}, 0, "1m0s"},
-		{"ERR-02 too late", progress.Policy{Timeout: new(time.Minute)}, progress.Record{Started: t0.Add(-time.Hour), Retries: 1}, 0, "1m0s"},
-		{"ERR-02 too late, but never called: another clock may have written the record", progress.Policy{Timeout: new(time.Minute)}, progress.Record{Started: t0.Add(-time.Hour)}, 1, ""},
+		{"ERR-02 before the timeout", progress.Policy{Timeout: new(time.Minute)}, progress.Record{Started: t0.Add(-59 * time.Second), Retries: 1}, 1, ""},
+		{"ERR-02 exactly at the timeout", progress.Policy{Timeout: new(time.Minute)}, progress.Record{Started: t0.Add(-time.Minute), Retries: 1}, 0, "1m0s"},
+		{"ERR-02 after the timeout", progress.Policy{Timeout: new(time.Minute)}, progress.Record{Started: t0.Add(-time.Hour), Retries: 1}, 0, "1m0s"},
+		{"ERR-02 after the timeout, without attempts: another clock may have written the record", progress.Policy{Timeout: new(time.Minute)}, progress.Record{Started: t0.Add(-time.Hour)}, 1, ""},
 		{"ERR-02 a timeout of 0", progress.Policy{Timeout: new(time.Duration(0))}, progress.Record{Started: t0}, 0, "0s"},
 		{"ERR-02 never started", progress.Policy{Timeout: new(time.Minute)}, progress.Record{}, 1, ""},
-		{"ERR-03 attempts are left", progress.Policy{Retries: new(3)}, progress.Record{Retries: 2}, 1, ""},
-		{"ERR-03 no attempts are left", progress.Policy{Retries: new(3)}, progress.Record{Retries: 3}, 0, "3 attempts"},
-		{"ERR-03 fewer are allowed than before", progress.Policy{Retries: new(3)}, progress.Record{Retries: 5}, 0, "5 attempts"},
-		{"ERR-03 not even one", progress.Policy{Retries: new(0)}, progress.Record{}, 0, "0 attempts"},
+		{"ERR-03 attempts remain", progress.Policy{Retries: new(3)}, progress.Record{Retries: 2}, 1, ""},
+		{"ERR-03 no attempts remain", progress.Policy{Retries: new(3)}, progress.Record{Retries: 3}, 0, "3 attempts"},
+		{"ERR-03 a reduced limit", progress.Policy{Retries: new(3)}, progress.Record{Retries: 5}, 0, "5 attempts"},
+		{"ERR-03 zero retries", progress.Policy{Retries: new(0)}, progress.Record{}, 0, "0 attempts"},
 		{"ERR-03 one", progress.Policy{Retries: new(1)}, progress.Record{}, 1, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -58,18 +58,18 @@ func TestPolicyAttempt_ChecksLimitsFirst(t *testing.T) {
 	}
 }
 
-// Another process may have made the attempts, so the error comes from the stored message.
+// The error includes the stored message, because another process may have made the attempts.
 func TestPolicyAttempt_LimitErrorWrapsStoredMessage(t *testing.T) {
 	policy := progress.Policy{Retries: new(3)}
 	got := policy.Attempt(t.Context(), progress.Record{Retries: 3, Message: "not ready"}, t0, func(context.Context) error {
-		t.Error("ERR-03: called once more")
+		t.Error("ERR-03: the handler was called after the limit")
 		return nil
 	})
 	if got.Err == nil || !strings.Contains(got.Err.Error(), "3 attempts") || !strings.Contains(got.Err.Error(), "not ready") {
-		t.Errorf("ERR-05: error = %v, want the limit and the last message", got.Err)
+		t.Errorf("ERR-05: error = %v, want an error with the limit and the last message", got.Err)
 	}
 	if !progress.Expected(got.Err) {
-		t.Error("ERR-07: a limit is no surprise when nothing was called")
+		t.Error("ERR-07: got an unexpected error, want an expected error for a limit without a call")
 	}
 }
 
@@ -78,9 +78,9 @@ func TestPolicyAttempt_RecoversPanics(t *testing.T) {
 		name string
 		fn   func(context.Context) error
 	}{
-		{"B-23 a value", func(context.Context) error { panic("oh no") }},
-		{"B-23 an error", func(context.Context) error { panic(errors.New("oh no")) }},
-		{"B-23 not even a permanent one", func(context.Context) error { panic(progress.Permanent(errors.New("oh no"))) }},
+		{"B-23 a value", func(context.Context) error { panic("boom") }},
+		{"B-23 an error", func(context.Context) error { panic(errors.New("boom")) }},
+		{"B-23 a permanent error", func(context.Context) error { panic(progress.Permanent(errors.New("boom"))) }},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got := progress.Policy{}.Attempt(t.Context(), progress.Record{}, t0, test.fn)
@@ -88,11 +88,11 @@ func TestPolicyAttempt_RecoversPanics(t *testing.T) {
 			if !errors.As(got.Err, &panicked) {
 				t.Fatalf("error = %v, want a PanicError", got.Err)
 			}
-			if !strings.Contains(panicked.Error(), "oh no") || !strings.Contains(string(panicked.Stack), "attempt_test.go") {
-				t.Errorf("the error %q or its stack lacks the place or the cause:\n%s", panicked, panicked.Stack)
+			if !strings.Contains(panicked.Error(), "boom") || !strings.Contains(string(panicked.Stack), "attempt_test.go") {
+				t.Errorf("error = %q, want the cause, and the place in the stack:\n%s", panicked, panicked.Stack)
 			}
 			got.Err = nil
-			equal(t, "B-23 retried as any unknown error", got, progress.Outcome{Delay: time.Minute, Attempted: true})
+			equal(t, "B-23 outcome of an unexpected error", got, progress.Outcome{Delay: time.Minute, Attempted: true})
 		})
 	}
 }
@@ -112,7 +112,7 @@ func TestPolicyAttempt_PropagatesGoexit(t *testing.T) {
 	}()
 	<-done
 	if returned {
-		t.Error("ERR-11: what is no error was made one")
+		t.Error("ERR-11: Attempt returned after Goexit")
 	}
 }
 
@@ -124,7 +124,7 @@ func TestPolicyAttempt_AttemptTimeout(t *testing.T) {
 			<-ctx.Done()
 			return ctx.Err()
 		})
-		equal(t, "B-22 the attempt took", time.Since(began), 10*time.Second)
+		equal(t, "B-22 duration of the attempt", time.Since(began), 10*time.Second)
 		if !errors.Is(got.Err, context.DeadlineExceeded) || got.Interrupted || got.Final || got.Delay != time.Second || !got.Attempted {
 			t.Errorf("B-22: outcome = %+v, want another attempt after the backoff", got)
 		}
@@ -134,7 +134,7 @@ func TestPolicyAttempt_AttemptTimeout(t *testing.T) {
 func TestPolicyAttempt_NoDeadlineByDefault(t *testing.T) {
 	progress.Policy{Timeout: new(time.Minute)}.Attempt(t.Context(), progress.Record{}, t0, func(ctx context.Context) error {
 		if deadline, ok := ctx.Deadline(); ok {
-			t.Errorf("ERR-06: the timeout of the handler became the deadline %s of an attempt", deadline)
+			t.Errorf("ERR-06: deadline of the attempt = %s, want none", deadline)
 		}
 		return nil
 	})
@@ -147,11 +147,11 @@ func TestPolicyAttempt_ReleasesTimer(t *testing.T) {
 		return nil
 	})
 	if inside.Err() == nil {
-		t.Error("B-22: the context of the attempt outlives it")
+		t.Error("B-22: the context of the attempt was not canceled")
 	}
 }
 
-// The limits of the next attempt include the duration of this one.
+// The limits of the next attempt include the duration of the current attempt.
 func TestPolicyAttempt_CountsItsDuration(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		policy := progress.Policy{Timeout: new(time.Minute), Backoff: new(10 * time.Second)}
@@ -166,7 +166,7 @@ func TestPolicyAttempt_CountsItsDuration(t *testing.T) {
 			t.Errorf("ERR-04: outcome = %+v, want another attempt", got)
 		}
 		if got := attempt(50 * time.Second); !got.Final || got.Success {
-			t.Errorf("ERR-04: outcome = %+v, want the end: the next attempt would be too late", got)
+			t.Errorf("ERR-04: outcome = %+v, want a final outcome: the next attempt would exceed the timeout", got)
 		}
 	})
 }
@@ -177,11 +177,11 @@ func TestPolicyAttempt_Interrupted(t *testing.T) {
 		err  error
 		want progress.Outcome
 	}{
-		{"ERR cancellation is no outcome", context.Canceled, progress.Outcome{Interrupted: true}},
-		{"ERR whatever a cancelled handler says", errBoom, progress.Outcome{Interrupted: true}},
-		{"ERR success is success", nil, progress.Outcome{Final: true, Success: true, Attempted: true}},
-		{"ERR a permanent error is meant", progress.Permanent(errBoom), progress.Outcome{Final: true, Attempted: true}},
-		{"ERR a temporary error is meant", progress.Temporary(errBoom, time.Second), progress.Outcome{Delay: time.Second, Attempted: true}},
+		{"ERR a cancellation error", context.Canceled, progress.Outcome{Interrupted: true}},
+		{"ERR an unexpected error after the cancellation", errBoom, progress.Outcome{Interrupted: true}},
+		{"ERR success after the cancellation", nil, progress.Outcome{Final: true, Success: true, Attempted: true}},
+		{"ERR a permanent error after the cancellation", progress.Permanent(errBoom), progress.Outcome{Final: true, Attempted: true}},
+		{"ERR a temporary error after the cancellation", progress.Temporary(errBoom, time.Second), progress.Outcome{Delay: time.Second, Attempted: true}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			for _, mode := range []progress.ErrorMode{progress.ErrorsTemporary, progress.ErrorsPermanent, progress.ErrorsIgnored} {

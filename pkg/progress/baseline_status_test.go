@@ -16,18 +16,18 @@ func TestStatusBaseline_Store(t *testing.T) {
 		t.Run("ESS-13 "+name, func(t *testing.T) {
 			baseline := progress.StatusBaseline("")
 			if got := baseline.Fetch(obj); got != nil {
-				t.Errorf("there is %q before anything was stored", got)
+				t.Errorf("baseline before Store = %q, want none", got)
 			}
 			empty := jsonOf(t, obj)
 			baseline.Store(obj, []byte(someEssence+"\n"))
 			equal(t, "ESS-13 fetched", string(baseline.Fetch(obj)), someEssence)
 			baseline.Store(obj, []byte(`{}`))
-			equal(t, "ESS-16 stored over it", string(baseline.Fetch(obj)), `{}`)
+			equal(t, "ESS-16 baseline after another Store", string(baseline.Fetch(obj)), `{}`)
 
 			left := jsonOf(t, obj)
 			baseline.Clear(left)
 			baseline.Clear(empty)
-			equal(t, "ESS-07 all else stays", left, empty)
+			equal(t, "ESS-07 remaining content", left, empty)
 		})
 	}
 }
@@ -35,11 +35,11 @@ func TestStatusBaseline_Store(t *testing.T) {
 func TestStatusBaseline_FormatOfKopf(t *testing.T) {
 	obj := withStatus(map[string]any{"phase": "up"})
 	progress.StatusBaseline("").Store(obj, []byte(someEssence+"\n"))
-	equal(t, "ESS-13 a string, without a newline", obj.Object["status"],
+	equal(t, "ESS-13 status with a string without a newline", obj.Object["status"],
 		any(map[string]any{"phase": "up", "kopf": map[string]any{"last-handled-configuration": someEssence}}))
 
 	progress.StatusBaseline("status.my.own").Store(obj, []byte(`{}`))
-	equal(t, "ESS-13 another field", obj.Object["status"].(map[string]any)["my"], any(map[string]any{"own": "{}"}))
+	equal(t, "ESS-13 value of another field", obj.Object["status"].(map[string]any)["my"], any(map[string]any{"own": "{}"}))
 }
 
 func TestStatusBaseline_Fetch(t *testing.T) {
@@ -49,33 +49,33 @@ func TestStatusBaseline_Fetch(t *testing.T) {
 		want   string
 		absent bool
 	}{
-		{name: "ESS-12 spaces and newlines around", value: "\n {\"a\": 1}\r\n\n", want: `{"a": 1}`},
+		{name: "ESS-12 surrounding whitespace", value: "\n {\"a\": 1}\r\n\n", want: `{"a": 1}`},
 		{name: "ESS-12 null", value: "null\n", absent: true},
-		{name: "ESS-12 a null for the string", value: nil, absent: true},
-		{name: "ESS-12 an empty string, as Go types have it", value: "", absent: true},
-		{name: "ESS-15 B-30 broken: it is for the reader to say so", value: "{", want: "{"},
-		{name: "ESS-13 B-30 a nested object: likewise", value: map[string]any{"a": int64(1)}, want: `{"a":1}`},
-		{name: "ESS-13 B-30 another value: likewise", value: int64(5), want: "5"},
-		{name: "ESS-13 B-30 no JSON at all", value: func() {}, absent: true},
+		{name: "ESS-12 null", value: nil, absent: true},
+		{name: "ESS-12 an empty string, as in Go types", value: "", absent: true},
+		{name: "ESS-15 B-30 invalid JSON is returned", value: "{", want: "{"},
+		{name: "ESS-13 B-30 a nested object is returned", value: map[string]any{"a": int64(1)}, want: `{"a":1}`},
+		{name: "ESS-13 B-30 a number is returned", value: int64(5), want: "5"},
+		{name: "ESS-13 B-30 a value that cannot be encoded", value: func() {}, absent: true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got := progress.StatusBaseline("").Fetch(withStatus(map[string]any{"kopf": map[string]any{"last-handled-configuration": test.value}}))
 			if (got == nil) != test.absent || string(got) != test.want {
-				t.Errorf("fetched %q, want %q", got, test.want)
+				t.Errorf("Fetch = %q, want %q", got, test.want)
 			}
 		})
 	}
 	for name, obj := range map[string]client.Object{
 		"no status": withStatus(nil), "another shape": withStatus(map[string]any{"kopf": "x"}),
-		"a Go type without the field": configMap(), "an object that has no JSON form": &unencodable[wholeStatus]{},
+		"a Go type without the field": configMap(), "an object that cannot be encoded": &unencodable[wholeStatus]{},
 	} {
 		if got := progress.StatusBaseline("").Fetch(obj); got != nil {
-			t.Errorf("ESS-13 %s: fetched %q", name, got)
+			t.Errorf("ESS-13 %s: Fetch = %q, want nothing", name, got)
 		}
 	}
 }
 
-// CheckType reports such types; storing on them must at least be harmless.
+// CheckType reports such types. Store must not fail on them.
 func TestStatusBaseline_TypeWithoutField(t *testing.T) {
 	for name, obj := range map[string]client.Object{
 		"a Go type without the field": configMap("a", "b"),
@@ -92,9 +92,9 @@ func TestStatusBaseline_TypeWithoutField(t *testing.T) {
 func TestStatusBaseline_Clear(t *testing.T) {
 	const text = `{"spec":"x","status":{"kopf":{"last-handled-configuration":"{}","progress":{}},"mine":"{}"}}`
 	for _, test := range []struct{ name, field, want string }{
-		{"ESS-07 its own field", "", `{"spec":"x","status":{"kopf":{"progress":{}},"mine":"{}"}}`},
-		{"ESS-07 another field", "status.mine", `{"spec":"x","status":{"kopf":{"last-handled-configuration":"{}","progress":{}}}}`},
-		{"ESS-07 a field that is not there", "status.other", text},
+		{"ESS-07 default field", "", `{"spec":"x","status":{"kopf":{"progress":{}},"mine":"{}"}}`},
+		{"ESS-07 custom field", "status.mine", `{"spec":"x","status":{"kopf":{"last-handled-configuration":"{}","progress":{}}}}`},
+		{"ESS-07 missing field", "status.other", text},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			essence := decoded(t, text)

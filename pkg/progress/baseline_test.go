@@ -18,7 +18,7 @@ func TestAnnotationBaseline_Store(t *testing.T) {
 		obj          client.Object
 		want         []string // the keys
 	}{
-		{"KEY-01 ESS-10 by default", "", configMap(), []string{"last-handled-configuration"}},
+		{"KEY-01 ESS-10 default prefix", "", configMap(), []string{"last-handled-configuration"}},
 		{"ESS-10 a custom prefix", ownPrefix, configMap(), []string{"last-handled-configuration"}},
 		{"KEY-06 ESS-10 a long prefix", long, configMap(), []string{"las-a.A3qw", "last-handled-configuration"}},
 		{"KEY-13 a ReplicaSet of a Deployment", "", ownedReplicaSet("ReplicaSet", "Deployment"), []string{"last-handled-configuration-ofDRS"}},
@@ -26,7 +26,7 @@ func TestAnnotationBaseline_Store(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			baseline := progress.AnnotationBaseline(test.prefix)
 			if got := baseline.Fetch(test.obj); got != nil {
-				t.Errorf("there is %q before anything was stored", got)
+				t.Errorf("baseline before Store = %q, want none", got)
 			}
 			baseline.Store(test.obj, []byte(`{"spec":{"a":"\u0451<&>"}}`))
 			prefix := test.prefix
@@ -40,7 +40,7 @@ func TestAnnotationBaseline_Store(t *testing.T) {
 			equal(t, "ESS-10 fetched", string(baseline.Fetch(test.obj)), `{"spec":{"a":"\u0451<&>"}}`)
 
 			baseline.Store(test.obj, []byte(`{}`))
-			equal(t, "ESS-16 stored over it", string(baseline.Fetch(test.obj)), `{}`)
+			equal(t, "ESS-16 baseline after another Store", string(baseline.Fetch(test.obj)), `{}`)
 		})
 	}
 }
@@ -53,15 +53,15 @@ func TestAnnotationBaseline_Fetch(t *testing.T) {
 		want         string
 		absent       bool
 	}{
-		{name: "ESS-12 spaces and newlines around", annotations: []string{baselineKey, "\n {\"a\": 1}\r\n\n"}, want: `{"a": 1}`},
-		{name: "ESS-12 none around", annotations: []string{baselineKey, `{}`}, want: `{}`},
+		{name: "ESS-12 surrounding whitespace", annotations: []string{baselineKey, "\n {\"a\": 1}\r\n\n"}, want: `{"a": 1}`},
+		{name: "ESS-12 no whitespace", annotations: []string{baselineKey, `{}`}, want: `{}`},
 		{name: "ESS-12 null", annotations: []string{baselineKey, "null"}, absent: true},
 		{name: "ESS-12 null with a newline", annotations: []string{baselineKey, "null\n"}, absent: true},
 		{name: "CAUSE-28 none", annotations: []string{kopfPrefix + "/fn", "{}"}, absent: true},
-		{name: "ESS-15 B-30 broken: it is for the reader to say so", annotations: []string{baselineKey, "{"}, want: "{"},
-		{name: "B-34 of another prefix", prefix: ownPrefix, annotations: []string{baselineKey, "{}"}, absent: true},
+		{name: "ESS-15 B-30 invalid JSON is returned", annotations: []string{baselineKey, "{"}, want: "{"},
+		{name: "B-34 another prefix", prefix: ownPrefix, annotations: []string{baselineKey, "{}"}, absent: true},
 		{
-			name: "KEY-11 the newer key first", prefix: long,
+			name: "KEY-11 the newer key takes precedence", prefix: long,
 			annotations: []string{long + "/las-a.A3qw", `{"v":1}`, long + "/last-handled-configuration", `{"v":2}`}, want: `{"v":2}`,
 		},
 		{name: "KEY-11 MIG-06 the older key", prefix: long, annotations: []string{long + "/las-a.A3qw", `{"v":1}`}, want: `{"v":1}`},
@@ -69,7 +69,7 @@ func TestAnnotationBaseline_Fetch(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			got := progress.AnnotationBaseline(test.prefix).Fetch(configMap(test.annotations...))
 			if (got == nil) != test.absent || string(got) != test.want {
-				t.Errorf("fetched %q, want %q", got, test.want)
+				t.Errorf("Fetch = %q, want %q", got, test.want)
 			}
 		})
 	}
@@ -79,7 +79,7 @@ func TestAnnotationBaseline_IgnoresThatOfTheDeployment(t *testing.T) {
 	set := ownedReplicaSet("ReplicaSet", "Deployment")
 	set.SetAnnotations(map[string]string{baselineKey: "{}"})
 	if got := progress.AnnotationBaseline("").Fetch(set); got != nil {
-		t.Errorf("KEY-13: the Deployment's baseline %q was taken for the ReplicaSet's", got)
+		t.Errorf("KEY-13: baseline of the ReplicaSet = %q, want none, because it belongs to the Deployment", got)
 	}
 }
 
@@ -88,10 +88,10 @@ func TestAnnotationBaseline_Check(t *testing.T) {
 		name, prefix string
 		fine         bool
 	}{
-		{"KEY-01 the default", "", true},
-		{"KEY-01 a prefix of one's own", ownPrefix, true},
-		{"KEY-15 a long one", prefixOf(100), true},
-		{"KEY-03 one that is too long", prefixOf(254), false},
+		{"KEY-01 default prefix", "", true},
+		{"KEY-01 custom prefix", ownPrefix, true},
+		{"KEY-15 long prefix", prefixOf(100), true},
+		{"KEY-03 prefix above the limit", prefixOf(254), false},
 		{"KEY-02 a slash", "example.com/a", false},
 		{"KEY-02 a capital letter", "Example.com", false},
 		{"KEY-02 a space", " ", false},
@@ -102,7 +102,7 @@ func TestAnnotationBaseline_Check(t *testing.T) {
 				t.Fatalf("Check = %v", err)
 			}
 			if err != nil && !strings.Contains(err.Error(), test.prefix) {
-				t.Errorf("Check = %v, want a word about the prefix", err)
+				t.Errorf("Check = %v, want an error about the prefix", err)
 			}
 		})
 	}
@@ -114,16 +114,16 @@ func TestAnnotationBaseline_Clear(t *testing.T) {
 		name, prefix  string
 		essence, want map[string]any
 	}{
-		{"ESS-07 its own key", "", essenceOf(baselineKey, "{}", "a", "b"), essenceOf("a", "b")},
+		{"ESS-07 default key", "", essenceOf(baselineKey, "{}", "a", "b"), essenceOf("a", "b")},
 		{"ESS-07 KEY-13 the key of a ReplicaSet", "", essenceOf(baselineKey+"-ofDRS", "{}", "a", "b"), essenceOf("a", "b")},
 		{
 			"ESS-07 both generations", long,
 			essenceOf(long+"/last-handled-configuration", "", long+"/las-a.A3qw", "", long+"/last-handled-configuration-ofDRS", "", long+"/las-Fut6wg", "", "a", "b"),
 			essenceOf("a", "b"),
 		},
-		{"ESS-07 nothing else under its prefix", ownPrefix, essenceOf(ownPrefix+"/x", "y"), essenceOf(ownPrefix+"/x", "y")},
-		{"ESS-07 not that of others", ownPrefix, essenceOf(baselineKey, "{}"), essenceOf(baselineKey, "{}")},
-		{"ESS-06 emptied parents go", "", essenceOf(baselineKey, "{}"), map[string]any{}},
+		{"ESS-07 other keys with the same prefix", ownPrefix, essenceOf(ownPrefix+"/x", "y"), essenceOf(ownPrefix+"/x", "y")},
+		{"ESS-07 baseline of another operator", ownPrefix, essenceOf(baselineKey, "{}"), essenceOf(baselineKey, "{}")},
+		{"ESS-06 empty parents are removed", "", essenceOf(baselineKey, "{}"), map[string]any{}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			progress.AnnotationBaseline(test.prefix).Clear(test.essence)
@@ -132,38 +132,38 @@ func TestAnnotationBaseline_Clear(t *testing.T) {
 	}
 }
 
-// ESS-10, SET-38: the rules of the default name apply to the other name.
+// ESS-10, SET-38: the rules of the default name also apply to a custom name.
 func TestAnnotationBaselineKey(t *testing.T) {
 	key := ownPrefix + "/seen-last"
 	baseline := progress.AnnotationBaselineKey(ownPrefix, "seen-last")
 	obj := configMap(ownPrefix+"/last-handled-configuration", `{"of":"another"}`)
 	if got := baseline.Fetch(obj); got != nil {
-		t.Errorf("there is %q before anything was stored", got)
+		t.Errorf("baseline before Store = %q, want none", got)
 	}
 	baseline.Store(obj, []byte(`{}`))
 	equal(t, "stored", obj.Annotations[key], "{}\n")
 	equal(t, "fetched", string(baseline.Fetch(obj)), "{}")
-	equal(t, "KEY-20 the marker", obj.Annotations[ownPrefix+"/kopf-managed"], "yes")
+	equal(t, "KEY-20 marker", obj.Annotations[ownPrefix+"/kopf-managed"], "yes")
 	essence := essenceOf(key, "{}", key+"-ofDRS", "{}", "a", "b")
 	baseline.Clear(essence)
 	equal(t, "ESS-07 essence", essence, essenceOf("a", "b"))
-	// It is not a record of a handler, and the pin is stored next to it.
+	// The baseline is not a handler's record, and the pin does not overwrite it.
 	if err := progress.Annotations(ownPrefix).(progress.Sweeper).Sweep(obj, nil); err != nil {
 		t.Fatal(err)
 	}
 	progress.Pin(baseline).Store(obj, []byte(`{"b":1}`))
-	equal(t, "swept and pinned", string(baseline.Fetch(obj)), "{}")
+	equal(t, "baseline after Sweep and pin", string(baseline.Fetch(obj)), "{}")
 	equal(t, "pinned", obj.Annotations[ownPrefix+"/pinned-configuration"], `{"b":1}`)
 
 	if progress.AnnotationBaselineKey("", "") != progress.AnnotationBaseline("") {
-		t.Error("no name is not the name by default")
+		t.Error("an empty name must select the default name")
 	}
 	for name, part := range map[string]string{
 		"a b": "invalid annotation", "kopf-managed": "choose another name", "pinned-configuration": "choose another name", "touch-dummy": "choose another name",
 	} {
 		err := progress.AnnotationBaselineKey(ownPrefix, name).(progress.Checker).Check()
 		if err == nil || !strings.Contains(err.Error(), part) {
-			t.Errorf("%s: %v, and not %q", name, err, part)
+			t.Errorf("%s: error = %v, want an error with %q", name, err, part)
 		}
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// Delays are stored as times. A clock that is behind shortens the delays of other hosts. A clock that is ahead does
-// not prolong them, as far as the record proves that it was ahead.
+// Delays are stored as absolute times. A slow clock shortens the delays of other hosts. A fast clock does not prolong
+// them if the record proves that the clock was fast.
 func TestBegin_ClockSkew(t *testing.T) {
 	inStatus := func() client.Object { return withStatus(map[string]any{}) }
 	annotated := func() client.Object { return configMap() }
@@ -18,19 +18,19 @@ func TestBegin_ClockSkew(t *testing.T) {
 		name    string
 		store   progress.Store
 		obj     func() client.Object
-		skew    time.Duration // clock of the host that made the attempt
-		runtime time.Duration // attempts of the handler
+		skew    time.Duration // skew of the clock of the host that made the attempt
+		runtime time.Duration // total duration of the handler's attempts
 		want    time.Duration // expected delay on this host
 	}{
-		{"DLY-14 clocks agree", store, annotated, 0, 0, time.Minute},
-		{"DLY-14 clocks agree, after a while", store, annotated, 0, time.Hour, time.Minute},
-		{"DLY-14 the other was ahead", store, annotated, time.Hour, 0, time.Minute},
-		{"DLY-14 the other was ahead, and has called the handler for long", store, annotated, time.Hour, 3 * time.Hour, time.Minute},
-		{"DLY-14 the other was slightly ahead", store, annotated, time.Second, time.Hour, time.Minute},
-		{"DLY-14 PROG-31 the other was behind: it is due", store, annotated, -time.Hour, 0, 0},
-		{"DLY-14 in the status: ahead", progress.Status(""), inStatus, time.Hour, 0, time.Minute},
-		{"DLY-14 in the status: ahead, after a while", progress.Status(""), inStatus, time.Hour, 20 * time.Minute, 21 * time.Minute},
-		{"DLY-14 in the status: ahead, but by less than the handler is old", progress.Status(""), inStatus, time.Hour, 2 * time.Hour, 61 * time.Minute},
+		{"DLY-14 equal clocks", store, annotated, 0, 0, time.Minute},
+		{"DLY-14 equal clocks, long-running handler", store, annotated, 0, time.Hour, time.Minute},
+		{"DLY-14 fast clock", store, annotated, time.Hour, 0, time.Minute},
+		{"DLY-14 fast clock, long-running handler", store, annotated, time.Hour, 3 * time.Hour, time.Minute},
+		{"DLY-14 slightly fast clock", store, annotated, time.Second, time.Hour, time.Minute},
+		{"DLY-14 PROG-31 slow clock: the handler is due", store, annotated, -time.Hour, 0, 0},
+		{"DLY-14 fast clock, records in the status", progress.Status(""), inStatus, time.Hour, 0, time.Minute},
+		{"DLY-14 fast clock, records in the status, longer-running handler", progress.Status(""), inStatus, time.Hour, 20 * time.Minute, 21 * time.Minute},
+		{"DLY-14 fast clock, records in the status, handler runs longer than the skew", progress.Status(""), inStatus, time.Hour, 2 * time.Hour, 61 * time.Minute},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			obj := test.obj()
@@ -61,7 +61,7 @@ func TestBegin_ClockSkew(t *testing.T) {
 			save(ours)
 			delay, _ = state(t0.Add(test.want / 2)).Delay(t0.Add(test.want / 2))
 			equal(t, "delay later", delay, test.want/2)
-			equal(t, "the timeout does not begin in the future", state(t0).Record("a").Started.After(t0), false)
+			equal(t, "the timeout starts in the future", state(t0).Record("a").Started.After(t0), false)
 		})
 	}
 }
@@ -74,14 +74,14 @@ func TestBegin_ExtremeClockSkew(t *testing.T) {
 	}
 }
 
-// Adopt selects sub-handlers, not Begin.
+// Adopt also corrects the delays of sub-handlers, which Begin does not know.
 func TestAdopt_ClockSkew(t *testing.T) {
 	obj := holding(t, map[string]progress.Record{
 		"p":   {Started: t0.Add(time.Hour), Delayed: t0.Add(time.Hour), Attempted: t0.Add(time.Hour), Purpose: "create", Subrefs: []string{"p/a"}},
 		"p/a": {Started: t0.Add(-time.Hour), Delayed: t0.Add(2 * time.Hour), Attempted: t0.Add(time.Hour), Purpose: "create", Retries: 1, Message: "m"},
 	})
 	state := begun(t, obj, "create", "p")
-	equal(t, "the parent is due", len(state.Due(t0)), 1)
+	equal(t, "number of due parents", len(state.Due(t0)), 1)
 	if err := state.Adopt(store, obj, "p", []string{"p/a"}, t0); err != nil {
 		t.Fatal(err)
 	}
@@ -91,17 +91,17 @@ func TestAdopt_ClockSkew(t *testing.T) {
 	}
 }
 
-// KW-06: a handler receives the attempts of the record, whichever process made them.
+// KW-06: a handler receives the attempts in the record, including those of other processes.
 func TestRecord_AttemptAcrossRestarts(t *testing.T) {
 	obj := configMap()
 	state := begun(t, obj, "create", "a")
-	equal(t, "KW-06 at first", state.Record("a").Attempt(), progress.Attempt{Started: t0})
+	equal(t, "KW-06 first attempt", state.Record("a").Attempt(), progress.Attempt{Started: t0})
 	state.RecordOutcome("a", again(0), t0.Add(time.Second))
 	if err := state.Save(store, obj); err != nil {
 		t.Fatal(err)
 	}
 	later := loaded(t, obj, "a")
 	later.Begin("create", []string{"a"}, t0.Add(time.Hour))
-	equal(t, "KW-06 by another process, later", later.Record("a").Attempt(),
+	equal(t, "KW-06 later attempt by another process", later.Record("a").Attempt(),
 		progress.Attempt{Number: 1, Started: t0, Last: errBoom.Error()})
 }

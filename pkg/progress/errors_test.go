@@ -27,7 +27,7 @@ func TestErrors_Unwrap(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			equal(t, "text", test.err.Error(), test.text)
 			if !errors.Is(test.err, errBoom) {
-				t.Error("the error within is not found")
+				t.Error("errors.Is did not find the wrapped error")
 			}
 		})
 	}
@@ -41,9 +41,9 @@ func TestErrors_WithoutCause(t *testing.T) {
 		{"ERR-09 temporary", progress.Temporary(nil, time.Second)},
 		{"ERR-09 permanent", progress.Permanent(nil)},
 		{"ERR-05 a limit", &progress.LimitError{Limit: "gave up"}},
-		{"B-23 a panic", &progress.PanicError{Value: "oh"}},
-		{"temporary, without a constructor", &progress.TemporaryError{}},
-		{"permanent, without a constructor", &progress.PermanentError{}},
+		{"B-23 a panic", &progress.PanicError{Value: "boom"}},
+		{"a temporary error without a constructor", &progress.TemporaryError{}},
+		{"a permanent error without a constructor", &progress.PermanentError{}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if test.err == nil || test.err.Error() == "" {
@@ -53,7 +53,7 @@ func TestErrors_WithoutCause(t *testing.T) {
 	}
 }
 
-// A missing cause is described and is never a success.
+// An error without a cause explains the problem and never counts as success.
 func TestTemporaryAndPermanent_NilError(t *testing.T) {
 	var temporary *progress.TemporaryError
 	for name, test := range map[string]struct {
@@ -61,11 +61,11 @@ func TestTemporaryAndPermanent_NilError(t *testing.T) {
 		want  string
 		final bool
 	}{
-		"Temporary(nil)":      {progress.Temporary(nil, time.Second), "Temporary(nil): pass the cause of the failure, or return nil for success", false},
-		"Permanent(nil)":      {progress.Permanent(nil), "Permanent(nil): pass the cause of the failure, or return nil for success", true},
-		"an empty struct":     {&progress.TemporaryError{}, "Temporary(nil): pass the cause of the failure, or return nil for success", false},
-		"a nil pointer":       {temporary, "handler returned a nil *progress.TemporaryError as its error: declare the variable as error, or return nil for success", false},
-		"another nil pointer": {(*apierrors.StatusError)(nil), "handler returned a nil *errors.StatusError as its error: declare the variable as error, or return nil for success", false},
+		"Temporary(nil)":                {progress.Temporary(nil, time.Second), "Temporary(nil): pass the cause of the failure, or return nil for success", false},
+		"Permanent(nil)":                {progress.Permanent(nil), "Permanent(nil): pass the cause of the failure, or return nil for success", true},
+		"an empty struct":               {&progress.TemporaryError{}, "Temporary(nil): pass the cause of the failure, or return nil for success", false},
+		"a nil pointer":                 {temporary, "handler returned a nil *progress.TemporaryError as its error: declare the variable as error, or return nil for success", false},
+		"a nil pointer of another type": {(*apierrors.StatusError)(nil), "handler returned a nil *errors.StatusError as its error: declare the variable as error, or return nil for success", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out := progress.Policy{}.Attempt(t.Context(), progress.Record{}, time.Now(), func(context.Context) error { return test.err })
@@ -83,12 +83,12 @@ func TestTemporary_Delay(t *testing.T) {
 	}{
 		{"ERR a delay", time.Minute, time.Minute},
 		{"ERR immediately", 0, 0},
-		{"ERR a delay in the past is none", -time.Minute, 0},
+		{"ERR a negative delay", -time.Minute, 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var err *progress.TemporaryError
 			if !errors.As(progress.Temporary(errBoom, test.delay), &err) {
-				t.Fatal("not a TemporaryError")
+				t.Fatal("got another type, want a TemporaryError")
 			}
 			equal(t, "delay", err.Delay, test.want)
 		})
@@ -109,10 +109,10 @@ func TestExpected(t *testing.T) {
 		{"ERR-07 B-27 a limit", &progress.LimitError{Limit: "timed out"}, true},
 		{"ERR-07 B-27 a limit of expected errors", &progress.LimitError{Limit: "timed out", Err: progress.Temporary(errBoom, 0)}, true},
 		{"ERR-07 B-27 a limit of unknown errors", &progress.LimitError{Limit: "timed out", Err: errBoom}, false},
-		{"B-23 a limit of panics", &progress.LimitError{Limit: "timed out", Err: &progress.PanicError{Value: "oh"}}, false},
-		{"ERR-07 B-27 one of several that were joined", errors.Join(errBoom, progress.Permanent(errBoom)), true},
-		{"ERR-07 B-27 anything else", errBoom, false},
-		{"ERR-07 B-23 a panic", &progress.PanicError{Value: "oh"}, false},
+		{"B-23 a limit of panics", &progress.LimitError{Limit: "timed out", Err: &progress.PanicError{Value: "boom"}}, false},
+		{"ERR-07 B-27 joined with a permanent error", errors.Join(errBoom, progress.Permanent(errBoom)), true},
+		{"ERR-07 B-27 unexpected", errBoom, false},
+		{"ERR-07 B-23 a panic", &progress.PanicError{Value: "boom"}, false},
 		{"ERR-07 none", nil, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {

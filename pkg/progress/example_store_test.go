@@ -13,7 +13,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// memoryStore is a custom store: records are kept in the process, and nothing is written to the objects. A store that
+// memoryStore is a custom store that stores records in the process and writes nothing to the objects. A store that
 // several workers share needs a mutex.
 type memoryStore map[types.UID]map[string]progress.Record
 
@@ -37,9 +37,9 @@ func (f memoryStore) Purge(obj client.Object, id string) error {
 	return nil
 }
 
-func (f memoryStore) Clear(map[string]any) {} // nothing is stored on the object
+func (f memoryStore) Clear(map[string]any) {} // the store writes nothing to the object
 
-// A custom store has four methods and can be used like any other store.
+// A custom store has four methods and works like the other stores.
 func ExampleStore() {
 	obj := &corev1.ConfigMap{}
 	obj.UID = "1"
@@ -82,7 +82,7 @@ func ExampleStatus() {
 	// the Go type *v1.ConfigMap has no field status: decoding would drop the stored progress; add the field, or use Annotations and AnnotationBaseline
 }
 
-// An operator migrates its records from the prefix of kopf to another prefix, while an older version still runs.
+// An operator migrates its records from kopf's prefix to another prefix while an older version still runs.
 func ExampleMulti() {
 	older := progress.Annotations(progress.DefaultPrefix)
 	moving := progress.Multi(progress.Annotations("volumes.example.com"), older)

@@ -12,7 +12,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// This reconciler creates a volume and sends a notification, each once per generation of the object.
+// The reconciler creates a volume and sends a notification, each once per generation of the object.
 func ExampleRun() {
 	stored := &corev1.ConfigMap{} // represents the API server
 	store := progress.Annotations("volumes.example.com")
@@ -51,7 +51,7 @@ func ExampleRun() {
 	// done: true
 }
 
-// Records are annotations in the format of kopf.
+// Records are annotations in kopf's format.
 func ExampleAnnotations() {
 	obj := &corev1.ConfigMap{}
 	store := progress.Annotations("volumes.example.com")
@@ -72,7 +72,7 @@ func ExampleAnnotations() {
 	// 2 false <nil>
 }
 
-// The policy defines the effect of an error; a temporary error defines its own delay.
+// The policy defines the effect of an error. A temporary error defines its own delay.
 func ExampleTemporary() {
 	policy := progress.Policy{Backoff: new(10 * time.Second), Retries: new(5)}
 	for _, err := range []error{

@@ -34,17 +34,17 @@ func FuzzRecord(f *testing.F) {
 		}
 		encoded, err := record.MarshalJSON()
 		if err != nil {
-			t.Fatalf("what was read cannot be written: %v", err)
+			t.Fatalf("Marshal of a decoded record failed: %v", err)
 		}
 		if i := slices.IndexFunc(encoded, func(b byte) bool { return b >= utf8.RuneSelf }); i >= 0 {
-			t.Errorf("beyond ASCII at %d: %q", i, encoded)
+			t.Errorf("non-ASCII byte at %d: %q", i, encoded)
 		}
 		var again progress.Record
 		if err := json.Unmarshal(encoded, &again); err != nil {
-			t.Fatalf("what was written cannot be read: %s: %v", encoded, err)
+			t.Fatalf("Unmarshal of the encoded record %s failed: %v", encoded, err)
 		}
 		if diff := cmp.Diff(writable(record), again, cmpopts.EquateEmpty()); diff != "" {
-			t.Errorf("changed by writing it as %s (-want +got):\n%s", encoded, diff)
+			t.Errorf("encoded as %s (-want +got):\n%s", encoded, diff)
 		}
 	})
 }
@@ -86,25 +86,25 @@ func FuzzKeys(f *testing.F) {
 		obj, twin := configMap(), configMap()
 		mustStore(t, s, obj, id, record)
 		mustStore(t, s, twin, id, record)
-		equal(t, "the same keys each time", keysOf(obj), keysOf(twin))
+		equal(t, "keys for the same record", keysOf(obj), keysOf(twin))
 
 		names := namesOf(obj, prefix)
 		if len(names) < 1 || len(names) > 2 {
-			t.Errorf("KEY-10: the names are %q, want one or two", names)
+			t.Errorf("KEY-10: names = %q, want one or two", names)
 		}
 		for _, name := range names {
 			if length := utf8.RuneCountInString(name); length > 63 && utf8.RuneCountInString(prefix) <= 55 {
-				t.Errorf("KEY-05 KEY-06: the name %q has %d characters", name, length)
+				t.Errorf("KEY-05 KEY-06: length of the name %q = %d, want at most 63", name, length)
 			}
 			if utf8.ValidString(id) && !utf8.ValidString(name) {
-				t.Errorf("KEY-09: the name %q is cut within a character", name)
+				t.Errorf("KEY-09: name = %q, want complete characters", name)
 			}
 			if strings.ContainsAny(name, "/<>") {
-				t.Errorf("KEY-04: the name %q has characters that were to be replaced", name)
+				t.Errorf("KEY-04: name = %q, want unsafe characters replaced", name)
 			}
 		}
 		if fetched := mustFetch(t, s, obj, id); fetched == nil {
-			t.Error("PROG-01: the record was lost")
+			t.Error("PROG-01: Fetch returned no record")
 		} else {
 			equal(t, "PROG-01 record", *fetched, record)
 		}
@@ -113,7 +113,7 @@ func FuzzKeys(f *testing.F) {
 		if prefix == progress.DefaultPrefix {
 			left = nil
 		}
-		equal(t, "PROG-20 KEY-21 what is left", keysOf(obj), left)
+		equal(t, "PROG-20 KEY-21 remaining keys", keysOf(obj), left)
 	})
 }
 
@@ -132,7 +132,7 @@ func FuzzSweep(f *testing.F) {
 		}
 		if id == "" {
 			if _, err := progress.Annotations(prefix).(progress.KeyChecker).Key(id); err == nil {
-				t.Error("B-21: the empty id was accepted")
+				t.Error("B-21: got no error for an empty id")
 			}
 			return
 		}
@@ -144,7 +144,7 @@ func FuzzSweep(f *testing.F) {
 				mustStore(t, s, obj, id+"/"+sub, record)
 				before := obj.DeepCopyObject().(client.Object)
 				sweep(t, s, obj, "another", id)
-				equal(t, "B-29 SE-20 what is known, and below it, stays", jsonOf(t, obj), jsonOf(t, before))
+				equal(t, "B-29 SE-20 remaining records of known handlers", jsonOf(t, obj), jsonOf(t, before))
 			}
 		}
 	})

@@ -9,7 +9,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// The expected value was computed by kopf 1.44.6 (appendix B).
+// kopf 1.44.6 computed the expected value (appendix B).
 func TestIgnoringFields_Golden(t *testing.T) {
 	const object = `{
 		"apiVersion": "example.com/v1", "kind": "Widget",
@@ -32,9 +32,9 @@ func TestIgnoringFields_Golden(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			equal(t, "ESS-09 as compact as kopf's", len(text), len(want))
+			equal(t, "ESS-09 length of the essence", len(text), len(want))
 			equal(t, "ESS-09 essence", decoded(t, string(text)), decoded(t, want))
-			equal(t, "ESS-09 the object itself keeps the fields", content, decoded(t, object))
+			equal(t, "ESS-09 content of the object", content, decoded(t, object))
 
 			// An essence that was stored before the fields were ignored still contains them.
 			old, err := essence.Encode(shape(inner).Build(content))
@@ -45,7 +45,7 @@ func TestIgnoringFields_Golden(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			equal(t, "ESS-09 an essence of before", then, decoded(t, want))
+			equal(t, "ESS-09 essence without ignored fields", then, decoded(t, want))
 		})
 	}
 }
@@ -61,12 +61,12 @@ func TestIgnoringFields_Clear(t *testing.T) {
 		want  func(spec, meta map[string]any)
 	}{
 		{"ESS-09 none", nil, func(_, _ map[string]any) {}},
-		{"ESS-09 ESS-06 a field, with its emptied parents", []string{"spec.a.b.c"}, func(spec, _ map[string]any) { delete(spec, "a") }},
-		{"ESS-09 a field that is not there", []string{"spec.a.b.other", "data.x"}, func(_, _ map[string]any) {}},
-		{"ESS-09 a field of something that has none", []string{"spec.text.x", "spec.list.x", "spec.null.x"}, func(_, _ map[string]any) {}},
-		{"ESS-09 a list, as a whole", []string{"spec.list"}, func(spec, _ map[string]any) { delete(spec, "list") }},
+		{"ESS-09 ESS-06 a field and its empty parents", []string{"spec.a.b.c"}, func(spec, _ map[string]any) { delete(spec, "a") }},
+		{"ESS-09 a missing field", []string{"spec.a.b.other", "data.x"}, func(_, _ map[string]any) {}},
+		{"ESS-09 a field of a value that is not an object", []string{"spec.text.x", "spec.list.x", "spec.null.x"}, func(_, _ map[string]any) {}},
+		{"ESS-09 a list", []string{"spec.list"}, func(spec, _ map[string]any) { delete(spec, "list") }},
 		{"ESS-09 a null", []string{"spec.null"}, func(spec, _ map[string]any) { delete(spec, "null") }},
-		{"ESS-09 ESS-06 a label with dots, and emptied parents", []string{"metadata.labels.example.com/l"},
+		{"ESS-09 ESS-06 a label with dots and its empty parents", []string{"metadata.labels.example.com/l"},
 			func(_, meta map[string]any) { delete(meta, "labels") }},
 		{"ESS-09 an annotation with dots", []string{"metadata.annotations.example.com/a"},
 			func(_, meta map[string]any) { delete(meta["annotations"].(map[string]any), "example.com/a") }},
@@ -81,7 +81,7 @@ func TestIgnoringFields_Clear(t *testing.T) {
 	}
 }
 
-// The presence of an ignored field makes no difference, even if it was the only field of its parents.
+// An ignored field has no effect on the essence, even if it is the only field of its parents.
 func TestIgnoringFields_RemovesEmptyParents(t *testing.T) {
 	baseline := progress.IgnoringFields(progress.AnnotationBaseline(""), "spec.a.b")
 	for _, text := range []string{`{}`, `{"spec":{}}`, `{"spec":{"a":{}}}`, `{"spec":{"a":{"b":1}}}`} {
@@ -111,7 +111,7 @@ func TestIgnoringFields_Check(t *testing.T) {
 	}{
 		{"ESS-09 fields", progress.IgnoringFields(progress.AnnotationBaseline(""), "spec", "spec.a", "metadata.labels.a.b/c"), nil},
 		{"ESS-09 mistakes", progress.IgnoringFields(nil, "", "spec.", "metadata.labels."), []string{"nil", `""`, `"spec."`, `"metadata.labels."`}},
-		{"ESS-09 those of the baseline", progress.IgnoringFields(progress.StatusBaseline("status")), []string{`"status"`}},
+		{"ESS-09 an error of the baseline", progress.IgnoringFields(progress.StatusBaseline("status")), []string{`"status"`}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			err := test.baseline.(progress.Checker).Check()
@@ -120,7 +120,7 @@ func TestIgnoringFields_Check(t *testing.T) {
 			}
 			for _, problem := range test.problems {
 				if !strings.Contains(fmt.Sprint(err), problem) {
-					t.Errorf("Check = %v, want a word about %s", err, problem)
+					t.Errorf("Check = %v, want an error about %s", err, problem)
 				}
 			}
 		})

@@ -23,7 +23,7 @@ func TestHashSuffix(t *testing.T) {
 				t.Errorf("hashSuffix = %q, want %q", got, test.want)
 			}
 			if len(got) != 7 || !strings.Contains("AQgw", got[6:]) {
-				t.Errorf("KEY-07: %q is not of 7 characters with the last one of A Q g w", got)
+				t.Errorf("KEY-07: suffix = %q, want 7 characters that end with A, Q, g or w", got)
 			}
 		})
 	}
@@ -33,6 +33,6 @@ func TestHashSuffix_IsNotATruncatedDigest(t *testing.T) {
 	whole := blake2b.Sum512([]byte("abc"))
 	cut := "-" + strings.TrimRight(base64.StdEncoding.EncodeToString(whole[:4]), "=")
 	if got := hashSuffix("abc"); got == cut {
-		t.Errorf("KEY-08: %q is the beginning of a longer digest", got)
+		t.Errorf("KEY-08: suffix = %q, want no prefix of a longer digest", got)
 	}
 }

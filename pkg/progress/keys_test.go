@@ -27,7 +27,7 @@ func storedNames(t *testing.T, obj client.Object, prefix, id string) []string {
 
 func repeat(s string, n int) string { return strings.Repeat(s, n) }
 
-// The expected keys were computed by kopf 1.44.6: one key if both generations agree, else the newer one first.
+// kopf 1.44.6 computed the expected keys. If both generations have different keys, the newer key is first.
 func TestKeys_EqualKopf(t *testing.T) {
 	const long = "handler_with_a_really_long_name_that_exceeds_the_limit/spec.field.sub"
 	for _, test := range []struct {
@@ -36,11 +36,11 @@ func TestKeys_EqualKopf(t *testing.T) {
 	}{
 		{"KEY-04 KEY-10 a short id has one key", kopfPrefix, "create_fn", []string{"create_fn"}},
 		{"KEY-04 slashes become dots", kopfPrefix, "create_fn/sub1", []string{"create_fn.sub1"}},
-		{"KEY-04 dots of fields stay", kopfPrefix, "fn/spec.field", []string{"fn.spec.field"}},
+		{"KEY-04 dots of fields are kept", kopfPrefix, "fn/spec.field", []string{"fn.spec.field"}},
 		{"KEY-04 angle brackets become underscores", kopfPrefix, "outer.<locals>.inner", []string{"outer._locals_.inner"}},
 		{"KEY-04 nothing else is replaced", kopfPrefix, "lambda:/a/b.py:12", []string{"lambda:.a.b.py:12"}},
 
-		{"KEY-12 up to 46 characters one key", kopfPrefix, repeat("a", 46), []string{repeat("a", 46)}},
+		{"KEY-12 up to 46 characters have one key", kopfPrefix, repeat("a", 46), []string{repeat("a", 46)}},
 		{"KEY-12 SE-55 47 characters are shortened in v1", kopfPrefix, repeat("a", 47), []string{repeat("a", 47), repeat("a", 39) + "-L2I79Q"}},
 		{"KEY-12 63 characters are shortened in v1", kopfPrefix, repeat("a", 63), []string{repeat("a", 63), repeat("a", 39) + "-LcrRHA"}},
 		{"KEY-12 64 characters are shortened in both", kopfPrefix, repeat("a", 64), []string{repeat("a", 56) + "-5Keq3A", repeat("a", 39) + "-5Keq3A"}},
@@ -52,20 +52,20 @@ func TestKeys_EqualKopf(t *testing.T) {
 		{"KEY-05 KEY-06 a long id with a field", kopfPrefix, long, []string{
 			"handler_with_a_really_long_name_that_exceeds_the_limit.s-9VPZQA",
 			"handler_with_a_really_long_name_that_ex-sxrJZw"}},
-		{"KEY-06 brackets count in v1 as what they become", kopfPrefix, "outer.<locals>." + repeat("x", 40), []string{
+		{"KEY-06 v1 counts replaced brackets", kopfPrefix, "outer.<locals>." + repeat("x", 40), []string{
 			"outer._locals_." + repeat("x", 40), "outer._locals_." + repeat("x", 24) + "-VkbZ9g"}},
-		{"KEY-09 characters count, not bytes", kopfPrefix, repeat("é", 47), []string{repeat("é", 47), repeat("é", 39) + "-xD7SQA"}},
-		{"KEY-09 cuts go between characters", kopfPrefix, repeat("é", 64), []string{repeat("é", 56) + "-L1FX4A", repeat("é", 39) + "-L1FX4A"}},
+		{"KEY-09 the limit counts characters", kopfPrefix, repeat("é", 47), []string{repeat("é", 47), repeat("é", 39) + "-xD7SQA"}},
+		{"KEY-09 keys are cut between characters", kopfPrefix, repeat("é", 64), []string{repeat("é", 56) + "-L1FX4A", repeat("é", 39) + "-L1FX4A"}},
 
-		{"KEY-06 a custom prefix leaves another budget", ownPrefix, repeat("x", 40), []string{repeat("x", 40), repeat("x", 32) + "-tEokcg"}},
+		{"KEY-06 a custom prefix changes the limit", ownPrefix, repeat("x", 40), []string{repeat("x", 40), repeat("x", 32) + "-tEokcg"}},
 		{"KEY-06 a custom prefix, another letter", ownPrefix, repeat("y", 40), []string{repeat("y", 40), repeat("y", 32) + "-VZlvhw"}},
 		{"KEY-07 slashes of base64 become dots", ownPrefix, repeat("fn", 323), []string{repeat("fn", 28) + "-Az-r.g", repeat("fn", 16) + "-Az-r.g"}},
-		{"KEY-06 a long prefix and an id that just fits", "lengthy-operator-name-to-hit-63-chars.example.com", "update/sub1", []string{"update.sub1"}},
+		{"KEY-06 a long prefix and an id of the maximum length", "lengthy-operator-name-to-hit-63-chars.example.com", "update/sub1", []string{"update.sub1"}},
 
-		{"KEY-15 prefix of 54: one character is left", prefixOf(54), "create_fn", []string{"create_fn", "c-AZjFuA"}},
-		{"KEY-15 prefix of 55: nothing is left, and no server has ever taken what is no name", prefixOf(55), "create_fn", []string{"create_fn"}},
-		{"KEY-15 prefix of 56: cut from the end, to a name that just fits", prefixOf(56), repeat("a", 57), []string{repeat("a", 57), repeat("a", 56) + "-3v.fnw"}},
-		{"KEY-15 prefix of 56: cut from the end, to a name that is too long", prefixOf(56), repeat("a", 63), []string{repeat("a", 63)}},
+		{"KEY-15 prefix of 54: one character remains", prefixOf(54), "create_fn", []string{"create_fn", "c-AZjFuA"}},
+		{"KEY-15 prefix of 55: no valid shortened key", prefixOf(55), "create_fn", []string{"create_fn"}},
+		{"KEY-15 prefix of 56: cut from the end, to the maximum length", prefixOf(56), repeat("a", 57), []string{repeat("a", 57), repeat("a", 56) + "-3v.fnw"}},
+		{"KEY-15 prefix of 56: cut from the end, above the maximum length", prefixOf(56), repeat("a", 63), []string{repeat("a", 63)}},
 		{"KEY-15 prefix of 56: cut from the end", prefixOf(56), "create_fn", []string{"create_fn", "create_f-AZjFuA"}},
 		{"KEY-15 prefix of 60: cut from the end", prefixOf(60), "create_fn", []string{"create_fn", "crea-AZjFuA"}},
 		{"KEY-15 prefix of 70: cut beyond the beginning", prefixOf(70), "create_fn", []string{"create_fn"}},
@@ -92,15 +92,15 @@ func TestKeys_OwnedReplicaSet(t *testing.T) {
 		want []string
 	}{
 		{"KEY-13 a ReplicaSet of a Deployment is marked", ownedReplicaSet("ReplicaSet", "Deployment"), "create_fn", []string{"create_fn-ofDRS"}},
-		{"KEY-13 any of its owners will do", second, "create_fn", []string{"create_fn-ofDRS"}},
-		{"KEY-13 the mark comes before the shortening", ownedReplicaSet("ReplicaSet", "Deployment"), repeat("a", 57), []string{
+		{"KEY-13 a ReplicaSet with several owners", second, "create_fn", []string{"create_fn-ofDRS"}},
+		{"KEY-13 the mark is added before the shortening", ownedReplicaSet("ReplicaSet", "Deployment"), repeat("a", 57), []string{
 			repeat("a", 39) + "-wb2AsA", repeat("a", 57) + "-ofDRS"}},
-		{"KEY-13 also when a client has dropped the kind of the typed object", typed, "create_fn", []string{"create_fn-ofDRS"}},
-		{"KEY-14 not a ReplicaSet of another owner", ownedReplicaSet("ReplicaSet", "Rollout"), "create_fn", []string{"create_fn"}},
-		{"KEY-14 not another kind of a Deployment", ownedReplicaSet("Pod", "Deployment"), "create_fn", []string{"create_fn"}},
-		{"KEY-14 the case of the kind counts", ownedReplicaSet("replicaset", "Deployment"), "create_fn", []string{"create_fn"}},
-		{"KEY-14 the case of the owner's kind counts", ownedReplicaSet("ReplicaSet", "deployment"), "create_fn", []string{"create_fn"}},
-		{"KEY-14 not a ReplicaSet of its own", &appsv1.ReplicaSet{TypeMeta: metav1.TypeMeta{Kind: "ReplicaSet"}}, "create_fn", []string{"create_fn"}},
+		{"KEY-13 a typed ReplicaSet without a kind", typed, "create_fn", []string{"create_fn-ofDRS"}},
+		{"KEY-14 a ReplicaSet of another owner is not marked", ownedReplicaSet("ReplicaSet", "Rollout"), "create_fn", []string{"create_fn"}},
+		{"KEY-14 another kind of a Deployment is not marked", ownedReplicaSet("Pod", "Deployment"), "create_fn", []string{"create_fn"}},
+		{"KEY-14 a kind in another case is not marked", ownedReplicaSet("replicaset", "Deployment"), "create_fn", []string{"create_fn"}},
+		{"KEY-14 an owner's kind in another case is not marked", ownedReplicaSet("ReplicaSet", "deployment"), "create_fn", []string{"create_fn"}},
+		{"KEY-14 a ReplicaSet without an owner is not marked", &appsv1.ReplicaSet{TypeMeta: metav1.TypeMeta{Kind: "ReplicaSet"}}, "create_fn", []string{"create_fn"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			equal(t, "names", storedNames(t, test.obj, kopfPrefix, test.id), test.want)
@@ -111,12 +111,12 @@ func TestKeys_OwnedReplicaSet(t *testing.T) {
 func TestKeys_OwnedReplicaSetDiffersFromDeployment(t *testing.T) {
 	store := progress.Annotations("")
 	set := ownedReplicaSet("ReplicaSet", "Deployment")
-	set.SetAnnotations(map[string]string{kopfPrefix + "/fn": `{"retries":3}`}) // as copied by Kubernetes from the Deployment
+	set.SetAnnotations(map[string]string{kopfPrefix + "/fn": `{"retries":3}`}) // Kubernetes copies these annotations from the Deployment
 	if record := mustFetch(t, store, set, "fn"); record != nil {
-		t.Errorf("KEY-13: the progress of the Deployment was taken for that of the ReplicaSet: %+v", *record)
+		t.Errorf("KEY-13: record of the ReplicaSet = %+v, want none, because it belongs to the Deployment", *record)
 	}
 	mustPurge(t, store, set, "fn")
-	equal(t, "KEY-13: what was copied stays", keysOf(set), []string{kopfPrefix + "/fn"})
+	equal(t, "KEY-13: remaining annotations", keysOf(set), []string{kopfPrefix + "/fn"})
 }
 
 func TestAnnotationsV2_Keys(t *testing.T) {
@@ -125,25 +125,25 @@ func TestAnnotationsV2_Keys(t *testing.T) {
 	s := progress.AnnotationsV2("")
 	obj := configMap(v1, `{"retries":1}`)
 	if record := mustFetch(t, s, obj, id); record != nil {
-		t.Errorf("KEY-16: the record under the older key was read: %+v", *record)
+		t.Errorf("KEY-16: record under the older key = %+v, want none", *record)
 	}
 	mustStore(t, s, obj, id, progress.Record{Retries: 2})
-	equal(t, "KEY-16 the newer key is written", mustFetch(t, s, obj, id).Retries, 2)
-	equal(t, "KEY-16 the older one is not", obj.Annotations[v1], `{"retries":1}`)
-	equal(t, "KEY-16 both are read by others, the newer first", mustFetch(t, store, obj, id).Retries, 2)
+	equal(t, "KEY-16 retries under the newer key", mustFetch(t, s, obj, id).Retries, 2)
+	equal(t, "KEY-16 value of the older key", obj.Annotations[v1], `{"retries":1}`)
+	equal(t, "KEY-16 retries read by another store", mustFetch(t, store, obj, id).Retries, 2)
 	mustPurge(t, s, obj, id)
-	equal(t, "KEY-16 the older one is not purged", keysOf(obj), []string{v1})
+	equal(t, "KEY-16 keys after Purge", keysOf(obj), []string{v1})
 
 	key, err := s.(progress.KeyChecker).Key(id)
 	if key != v2 || err != nil {
 		t.Errorf("KEY-16: Key = %q, %v", key, err)
 	}
-	equal(t, "KEY-16 a short id is kept as ever", storedBy(t, s, "fn"), storedBy(t, store, "fn"))
-	equal(t, "KEY-16 KEY-20 a prefix of one's own", storedBy(t, progress.AnnotationsV2(ownPrefix), repeat("x", 40)),
+	equal(t, "KEY-16 keys of a short id", storedBy(t, s, "fn"), storedBy(t, store, "fn"))
+	equal(t, "KEY-16 KEY-20 keys with a custom prefix", storedBy(t, progress.AnnotationsV2(ownPrefix), repeat("x", 40)),
 		[]string{ownPrefix + "/kopf-managed", ownPrefix + "/" + repeat("x", 40)})
 	essence := essenceOf(v1, "{}", v2, "{}")
 	s.Clear(essence)
-	equal(t, "KEY-16 ESS-08 whatever is under the prefix is no change", essence, map[string]any{})
+	equal(t, "KEY-16 ESS-08 essence without the prefix", essence, map[string]any{})
 }
 
 func storedBy(t *testing.T, s progress.Store, id string) []string {
@@ -159,17 +159,17 @@ func TestAnnotationBaselineV2_Keys(t *testing.T) {
 	baseline := progress.AnnotationBaselineV2(prefix)
 	obj := configMap(v1, `{"v":1}`)
 	if got := baseline.Fetch(obj); got != nil {
-		t.Errorf("KEY-16: %q under the older key was read", got)
+		t.Errorf("KEY-16: baseline under the older key = %q, want none", got)
 	}
 	baseline.Store(obj, []byte(`{"v":2}`))
-	equal(t, "KEY-16 the newer key is written", obj.Annotations[v2], `{"v":2}`+"\n")
-	equal(t, "KEY-16 the older one is not", obj.Annotations[v1], `{"v":1}`)
+	equal(t, "KEY-16 value of the newer key", obj.Annotations[v2], `{"v":2}`+"\n")
+	equal(t, "KEY-16 value of the older key", obj.Annotations[v1], `{"v":1}`)
 	if err := baseline.(progress.Checker).Check(); err != nil {
 		t.Errorf("KEY-16: Check = %v", err)
 	}
 	essence := essenceOf(v2, "{}", "a", "b")
 	baseline.Clear(essence)
-	equal(t, "KEY-16 ESS-07 cleared", essence, essenceOf("a", "b"))
+	equal(t, "KEY-16 ESS-07 essence after Clear", essence, essenceOf("a", "b"))
 }
 
 func TestKey_DefaultPrefix(t *testing.T) {
@@ -181,7 +181,7 @@ func TestKey_DefaultPrefix(t *testing.T) {
 func TestKeyChecker(t *testing.T) {
 	for _, test := range []struct {
 		name, prefix, id string
-		want             string // the key
+		want             string // the full key
 		problem          string // part of the error
 	}{
 		{name: "KEY-01 an id", id: "fn/spec.a", want: kopfPrefix + "/fn.spec.a"},
@@ -200,7 +200,7 @@ func TestKeyChecker(t *testing.T) {
 			key, err := progress.Annotations(test.prefix).(progress.KeyChecker).Key(test.id)
 			if test.problem == "" {
 				if err != nil {
-					t.Errorf("Key(%q) = %v", test.id, err)
+					t.Errorf("Key(%q) failed: %v", test.id, err)
 				}
 			} else if err == nil || !strings.Contains(err.Error(), test.problem) {
 				t.Errorf("Key(%q) = %v, want an error with %q", test.id, err, test.problem)
@@ -218,7 +218,7 @@ func TestSmart_Key(t *testing.T) {
 		t.Errorf("Key = %q, %v", key, err)
 	}
 	if _, err := checker.Key("a:b"); err == nil {
-		t.Error("B-21: an id was accepted that cannot be stored")
+		t.Error("B-21: got no error for an invalid id")
 	}
 }
 
@@ -229,7 +229,7 @@ func TestKeyChecker_AcceptsOnlyKeysValidForTheServer(t *testing.T) {
 			prefix := prefixOf(length)
 			store := progress.Annotations(prefix)
 			if _, err := store.(progress.KeyChecker).Key(id); err != nil {
-				continue // rejected by Key, which is valid, too
+				continue // Key rejected the id, which is also valid
 			}
 			var refused []string
 			for _, name := range storedNames(t, configMap(), prefix, id) {
@@ -238,7 +238,7 @@ func TestKeyChecker_AcceptsOnlyKeysValidForTheServer(t *testing.T) {
 				}
 			}
 			if len(refused) > 0 {
-				t.Errorf("KEY-03 KEY-15 prefix of %d, id of %d: Key has accepted the id, the API server would refuse the names %q", length, len(id), refused)
+				t.Errorf("KEY-03 KEY-15 prefix of %d, id of %d: the API server rejects the names %q, want an error of Key", length, len(id), refused)
 			}
 		}
 	}
@@ -249,11 +249,11 @@ func TestKeys_MayCollide(t *testing.T) {
 	one, _ := checker.Key("a/b")
 	other, _ := checker.Key("a.b")
 	if one != other {
-		t.Errorf("KEY-04: %q and %q, want one key", one, other)
+		t.Errorf("KEY-04: keys = %q and %q, want equal keys", one, other)
 	}
 	one, _ = checker.Key(repeat("a/", 40) + "z")
 	other, _ = checker.Key(repeat("a.", 40) + "z")
 	if one == other {
-		t.Errorf("KEY-05: %q for two long ids, want two keys, as the raw ids are hashed", one)
+		t.Errorf("KEY-05: keys of both long ids = %q, want different keys", one)
 	}
 }

@@ -30,17 +30,17 @@ func TestLifecycles(t *testing.T) {
 		retries   map[string]int
 		due, want []string
 	}{
-		{"LIFE-02 B-20 AllAtOnce: all, in order", progress.AllAtOnce, nil, []string{"c", "a", "b"}, []string{"c", "a", "b"}},
-		{"LIFE-02 AllAtOnce: none", progress.AllAtOnce, nil, nil, nil},
-		{"LIFE-02 one by one: the first", progress.OneByOne, map[string]int{"c": 5}, []string{"c", "a", "b"}, []string{"c"}},
-		{"LIFE-02 one by one: none", progress.OneByOne, nil, nil, nil},
-		{"LIFE-02 asap: the least tried", progress.Asap, map[string]int{"a": 2, "b": 1, "c": 3}, []string{"a", "b", "c"}, []string{"b"}},
-		{"LIFE-02 asap: one never tried before all others", progress.Asap, map[string]int{"a": 1, "b": 1}, []string{"a", "b", "c"}, []string{"c"}},
-		{"LIFE-02 asap: the first of equals", progress.Asap, map[string]int{"a": 1, "b": 1, "c": 1}, []string{"c", "a", "b"}, []string{"c"}},
-		{"LIFE-01 LIFE-02 asap: only among the due", progress.Asap, map[string]int{"a": 0, "b": 1, "c": 2}, []string{"c", "b"}, []string{"b"}},
-		{"LIFE-02 asap: none", progress.Asap, nil, nil, nil},
-		{"LIFE-02 shuffled: none", progress.Shuffled, nil, nil, nil},
-		{"LIFE-02 randomized: none", progress.Randomized, nil, nil, nil},
+		{"LIFE-02 B-20 AllAtOnce: all handlers in order", progress.AllAtOnce, nil, []string{"c", "a", "b"}, []string{"c", "a", "b"}},
+		{"LIFE-02 AllAtOnce: no handlers", progress.AllAtOnce, nil, nil, nil},
+		{"LIFE-02 one by one: the first handler", progress.OneByOne, map[string]int{"c": 5}, []string{"c", "a", "b"}, []string{"c"}},
+		{"LIFE-02 one by one: no handlers", progress.OneByOne, nil, nil, nil},
+		{"LIFE-02 asap: the handler with the fewest attempts", progress.Asap, map[string]int{"a": 2, "b": 1, "c": 3}, []string{"a", "b", "c"}, []string{"b"}},
+		{"LIFE-02 asap: a handler without attempts", progress.Asap, map[string]int{"a": 1, "b": 1}, []string{"a", "b", "c"}, []string{"c"}},
+		{"LIFE-02 asap: equal attempts", progress.Asap, map[string]int{"a": 1, "b": 1, "c": 1}, []string{"c", "a", "b"}, []string{"c"}},
+		{"LIFE-01 LIFE-02 asap: only due handlers", progress.Asap, map[string]int{"a": 0, "b": 1, "c": 2}, []string{"c", "b"}, []string{"b"}},
+		{"LIFE-02 asap: no handlers", progress.Asap, nil, nil, nil},
+		{"LIFE-02 shuffled: no handlers", progress.Shuffled, nil, nil, nil},
+		{"LIFE-02 randomized: no handlers", progress.Randomized, nil, nil, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got := test.lifecycle(slices.Clone(test.due), withRetries(t, test.retries).Record)
@@ -58,12 +58,12 @@ func TestShuffled(t *testing.T) {
 		got := progress.Shuffled(due, nil)
 		seen[got[0]+got[1]+got[2]]++
 		slices.Sort(got)
-		equal(t, "LIFE-02 shuffled: all, each once", got, due)
+		equal(t, "LIFE-02 shuffled: handlers", got, due)
 	}
 	if len(seen) != 6 { // the probability of a missing order is 1 in 10^46
-		t.Errorf("LIFE-02: the orders were %v, want all six", seen)
+		t.Errorf("LIFE-02: orders = %v, want all six", seen)
 	}
-	equal(t, "what was given is left alone", due, []string{"a", "b", "c"})
+	equal(t, "the argument", due, []string{"a", "b", "c"})
 }
 
 func TestRandomized(t *testing.T) {
@@ -72,12 +72,12 @@ func TestRandomized(t *testing.T) {
 	for range 600 {
 		got := progress.Randomized(due, nil)
 		if len(got) != 1 {
-			t.Fatalf("LIFE-02 randomized: picked %v, want one", got)
+			t.Fatalf("LIFE-02 randomized: picked %v, want one handler", got)
 		}
 		seen[got[0]]++
 	}
 	if len(seen) != 3 {
-		t.Errorf("LIFE-02 randomized: picked %v, want each sometimes", seen)
+		t.Errorf("LIFE-02 randomized: picked %v, want all handlers over time", seen)
 	}
-	equal(t, "what was given is left alone", due, []string{"a", "b", "c"})
+	equal(t, "the argument", due, []string{"a", "b", "c"})
 }

@@ -18,13 +18,13 @@ func TestMulti_WritesToAllStores(t *testing.T) {
 	for name, obj := range fieldObjects() {
 		t.Run(name, func(t *testing.T) {
 			mustStore(t, multi, obj, "fn/a", full)
-			equal(t, "PROG-08 in the one", mustFetch(t, annotations, obj, "fn/a"), &full)
-			equal(t, "PROG-08 in the other", mustFetch(t, status, obj, "fn/a"), &full)
+			equal(t, "PROG-08 record in the first store", mustFetch(t, annotations, obj, "fn/a"), &full)
+			equal(t, "PROG-08 record in the second store", mustFetch(t, status, obj, "fn/a"), &full)
 			equal(t, "PROG-08 fetched", mustFetch(t, multi, obj, "fn/a"), &full)
 			mustPurge(t, multi, obj, "fn/a")
 			for _, s := range []progress.Store{multi, annotations, status} {
 				if record := mustFetch(t, s, obj, "fn/a"); record != nil {
-					t.Errorf("PROG-08: after purging, %T has %+v", s, *record)
+					t.Errorf("PROG-08: record in %T after Purge = %+v, want none", s, *record)
 				}
 			}
 		})
@@ -41,12 +41,12 @@ func TestMulti_ReadsFirstStoreWithRecord(t *testing.T) {
 		unreadable []string
 	}{
 		{"PROG-08 both", first, second, 1, nil},
-		{"PROG-08 the first alone", first, "null", 1, nil},
-		{"PROG-08 the second alone", "null", second, 2, nil},
+		{"PROG-08 only the first", first, "null", 1, nil},
+		{"PROG-08 only the second", "null", second, 2, nil},
 		{"PROG-08 none", "null", "null", -1, nil},
-		{"B-30 the first is broken and so absent", broken, second, 2, []string{"one."}},
-		{"B-30 the second is not asked", first, broken, 1, nil},
-		{"B-30 both are broken", broken, broken, -1, []string{"one.", "other."}},
+		{"B-30 the first is unreadable", broken, second, 2, []string{"one."}},
+		{"B-30 the second is unreadable but not used", first, broken, 1, nil},
+		{"B-30 both are unreadable", broken, broken, -1, []string{"one.", "other."}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			obj := configMap("one.example.com/a", test.one, "other.example.com/a", test.other)
@@ -61,7 +61,7 @@ func TestMulti_ReadsFirstStoreWithRecord(t *testing.T) {
 			}
 			for _, part := range test.unreadable {
 				if !strings.Contains(fmt.Sprint(err), part) {
-					t.Errorf("error = %v, want one about %s", err, part)
+					t.Errorf("error = %v, want an error about %s", err, part)
 				}
 			}
 		})
@@ -74,10 +74,10 @@ func TestMulti_JoinsErrors(t *testing.T) {
 	obj := withStatus(nil)
 	for what, err := range map[string]error{"Store": multi.Store(obj, "a", full), "Purge": multi.Purge(withStatus(nil), "a")} {
 		if !errors.Is(err, errA) || !errors.Is(err, errB) {
-			t.Errorf("PROG-08: %s = %v, want the errors of both", what, err)
+			t.Errorf("PROG-08: %s = %v, want the errors of both stores", what, err)
 		}
 	}
-	equal(t, "PROG-08 the last store is written all the same", mustFetch(t, progress.Status(""), obj, "a"), &full)
+	equal(t, "PROG-08 record in the last store", mustFetch(t, progress.Status(""), obj, "a"), &full)
 }
 
 func TestMulti_Clear(t *testing.T) {
@@ -90,7 +90,7 @@ func TestMulti_Clear(t *testing.T) {
 	})
 }
 
-// basicStore lacks the optional methods.
+// basicStore does not implement the optional methods.
 type basicStore struct{ keeper }
 
 func TestMulti_Key(t *testing.T) {
@@ -102,19 +102,19 @@ func TestMulti_Key(t *testing.T) {
 		want    string
 		problem string
 	}{
-		{"B-21 the key of the annotations", progress.Multi(annotations, status), "fn/a", ownPrefix + "/fn.a", ""},
-		{"B-21 whatever comes first: it is there that ids clash", progress.Multi(status, annotations), "fn/a", ownPrefix + "/fn.a", ""},
-		{"B-21 one within another", progress.Multi(progress.Multi(status), progress.Multi(annotations)), "fn/a", ownPrefix + "/fn.a", ""},
-		{"B-21 the status alone", progress.Multi(status), "fn/a", "fn/a", ""},
+		{"B-21 annotations first", progress.Multi(annotations, status), "fn/a", ownPrefix + "/fn.a", ""},
+		{"B-21 annotations second", progress.Multi(status, annotations), "fn/a", ownPrefix + "/fn.a", ""},
+		{"B-21 nested stores", progress.Multi(progress.Multi(status), progress.Multi(annotations)), "fn/a", ownPrefix + "/fn.a", ""},
+		{"B-21 only the status", progress.Multi(status), "fn/a", "fn/a", ""},
 		{"B-21 a store without KeyChecker", progress.Multi(basicStore{store}), "fn/a", "fn/a", ""},
-		{"B-21 an id that one of them cannot keep", progress.Multi(status, basicStore{store}, annotations), "fn:a", "", "fn:a"},
+		{"B-21 an id that is invalid in one store", progress.Multi(status, basicStore{store}, annotations), "fn:a", "", "fn:a"},
 		{"B-21 an empty id", progress.Multi(basicStore{store}), "", "", "empty"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			key, err := test.multi.(progress.KeyChecker).Key(test.id)
 			equal(t, "key", key, test.want)
 			if (err == nil) != (test.problem == "") || !strings.Contains(fmt.Sprint(err), test.problem) {
-				t.Errorf("error = %v, want one with %q", err, test.problem)
+				t.Errorf("error = %v, want an error with %q", err, test.problem)
 			}
 		})
 	}
@@ -130,11 +130,11 @@ func TestMulti_Check(t *testing.T) {
 		{"PROG-08 a store without Checker", progress.Multi(basicStore{store}), nil},
 		{"PROG-08 no store", progress.Multi(), []string{"Multi", "at least one"}},
 		{"PROG-08 a nil store", progress.Multi(progress.Smart(), nil), []string{"store 2 is nil"}},
-		{"PROG-08 wrong stores", progress.Multi(progress.Status("status"), progress.Status("metadata.x")), []string{`"status"`, `"metadata.x"`}},
+		{"PROG-08 invalid stores", progress.Multi(progress.Status("status"), progress.Status("metadata.x")), []string{`"status"`, `"metadata.x"`}},
 		{"ESS-14 two baselines", progress.MultiBaseline(progress.AnnotationBaseline(""), progress.StatusBaseline("")), nil},
 		{"ESS-14 no baseline", progress.MultiBaseline(), []string{"MultiBaseline", "at least one"}},
 		{"ESS-14 a nil baseline", progress.MultiBaseline(nil), []string{"store 1 is nil"}},
-		{"ESS-14 wrong baselines", progress.MultiBaseline(progress.AnnotationBaseline(" "), progress.StatusBaseline("status")), []string{`" "`, `"status"`}},
+		{"ESS-14 invalid baselines", progress.MultiBaseline(progress.AnnotationBaseline(" "), progress.StatusBaseline("status")), []string{`" "`, `"status"`}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			err := test.it.(progress.Checker).Check()
@@ -143,7 +143,7 @@ func TestMulti_Check(t *testing.T) {
 			}
 			for _, problem := range test.problems {
 				if !strings.Contains(fmt.Sprint(err), problem) {
-					t.Errorf("Check = %v, want a word about %s", err, problem)
+					t.Errorf("Check = %v, want an error about %s", err, problem)
 				}
 			}
 		})
@@ -166,20 +166,20 @@ func TestMultiBaseline(t *testing.T) {
 	multi := progress.MultiBaseline(annotation, status)
 	obj := withStatus(nil)
 	if got := multi.Fetch(obj); got != nil {
-		t.Errorf("ESS-14: there is %q before anything was stored", got)
+		t.Errorf("ESS-14: baseline before Store = %q, want none", got)
 	}
 	status.Store(obj, []byte(`{"v":2}`))
-	equal(t, "ESS-14 the second has one", string(multi.Fetch(obj)), `{"v":2}`)
+	equal(t, "ESS-14 baseline of the second store", string(multi.Fetch(obj)), `{"v":2}`)
 	annotation.Store(obj, []byte(`{"v":1}`))
-	equal(t, "ESS-14 both have one", string(multi.Fetch(obj)), `{"v":1}`)
+	equal(t, "ESS-14 baseline if both stores have one", string(multi.Fetch(obj)), `{"v":1}`)
 	multi.Store(obj, []byte(`{"v":3}`))
-	equal(t, "ESS-14 stored in both", []string{string(annotation.Fetch(obj)), string(status.Fetch(obj))}, []string{`{"v":3}`, `{"v":3}`})
+	equal(t, "ESS-14 baselines in both stores", []string{string(annotation.Fetch(obj)), string(status.Fetch(obj))}, []string{`{"v":3}`, `{"v":3}`})
 
 	content := jsonOf(t, obj)
 	multi.Clear(content)
 	for name, baseline := range map[string]progress.Baseline{"annotation": annotation, "status": status} {
 		if got := baseline.Fetch(&unstructured.Unstructured{Object: content}); got != nil {
-			t.Errorf("ESS-07 ESS-14: %s has %q in the essence", name, got)
+			t.Errorf("ESS-07 ESS-14: %s: essence has %q, want no baseline", name, got)
 		}
 	}
 }
@@ -193,7 +193,7 @@ func TestMulti_Fields(t *testing.T) {
 		fields := it.(progress.FieldUser).Fields()
 		for _, part := range []string{"status.one", "status.two"} {
 			if !slices.ContainsFunc(fields, func(field string) bool { return strings.HasPrefix(field, part) }) {
-				t.Errorf("%s B-33: the fields are %q, want some of %s", name, fields, part)
+				t.Errorf("%s B-33: fields = %q, want fields of %s", name, fields, part)
 			}
 		}
 	}

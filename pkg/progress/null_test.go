@@ -8,7 +8,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// A stored null is not a record, but it is removed like one at the end of a cause and by PurgeStale.
+// A stored null is not a record. Purge and PurgeStale remove it.
 func TestState_PurgesNulls(t *testing.T) {
 	inStatus := func() client.Object { return withStatus(statusOf(map[string]any{"a": nil})) }
 	annotated := func() client.Object { return configMap(kopfPrefix+"/a", " null\n") }
@@ -20,9 +20,9 @@ func TestState_PurgesNulls(t *testing.T) {
 		{"annotations", progress.Annotations(""), annotated},
 		{"a custom prefix", progress.Annotations(ownPrefix), func() client.Object { return configMap(ownPrefix+"/a", "null") }},
 		{"the default store", progress.Smart(), annotated},
-		{"the older place of the default store", progress.Smart(), inStatus},
+		{"the older location of the default store", progress.Smart(), inStatus},
 		{"the status", progress.Status(""), inStatus},
-		{"the second of several stores", progress.Multi(progress.Annotations(ownPrefix), progress.Status("")), inStatus},
+		{"the second store", progress.Multi(progress.Annotations(ownPrefix), progress.Status("")), inStatus},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			for name, remove := range map[string]func(*progress.State, client.Object) error{
@@ -34,8 +34,8 @@ func TestState_PurgesNulls(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				equal(t, "there is something to retire", state.HasStale(t0), true)
-				equal(t, "PROG-02 it is no record", state.Record("a"), progress.Record{})
+				equal(t, "HasStale", state.HasStale(t0), true)
+				equal(t, "PROG-02 record", state.Record("a"), progress.Record{})
 				if err := remove(state, obj); err != nil {
 					t.Fatal(err)
 				}
@@ -43,7 +43,7 @@ func TestState_PurgesNulls(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				equal(t, "left after "+name, again.HasStale(t0), false)
+				equal(t, "HasStale after "+name, again.HasStale(t0), false)
 				equal(t, "annotations after "+name, len(obj.GetAnnotations()), 0)
 			}
 		})

@@ -32,7 +32,7 @@ func configMap(annotations ...string) *corev1.ConfigMap {
 	return obj
 }
 
-// ownedReplicaSet is a ReplicaSet of a Deployment, as in a watch event.
+// ownedReplicaSet returns a ReplicaSet of a Deployment, as in a watch event.
 func ownedReplicaSet(kind, ownerKind string) *appsv1.ReplicaSet {
 	return &appsv1.ReplicaSet{
 		TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: kind},
@@ -88,7 +88,7 @@ func mustPurge(t testing.TB, store progress.Store, obj client.Object, id string)
 	}
 }
 
-// equal fails the test with the difference.
+// equal fails the test if the values differ.
 func equal(t testing.TB, what string, got, want any) {
 	t.Helper()
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -106,7 +106,7 @@ func jsonOf(t testing.TB, obj client.Object) map[string]any {
 	return content
 }
 
-// sameError fails the test if the errors are not identical.
+// sameError fails the test unless the errors are identical.
 func sameError(t testing.TB, got, want error) {
 	t.Helper()
 	if !errors.Is(got, want) || fmt.Sprint(got) != fmt.Sprint(want) {

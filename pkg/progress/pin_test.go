@@ -22,48 +22,49 @@ func TestPin_PrefixOfBaseline(t *testing.T) {
 		stores   []progress.Store
 		want     string
 	}{
-		{"B-01 KEY-22 kopf ignores it", progress.AnnotationBaseline(""), nil, pinKey},
-		{"B-01 B-34 a prefix of one's own", own, nil, "example.com/pinned-configuration"},
-		{"B-01 the prefix of the baseline before that of the store", progress.AnnotationBaseline(""), []progress.Store{progress.Annotations("example.com")}, pinKey},
-		{"B-01 without fields", progress.IgnoringFields(own, "spec.size"), nil, "example.com/pinned-configuration"},
-		{"B-01 several baselines: the first that has a place", progress.MultiBaseline(inStatus, own), nil, "example.com/pinned-configuration"},
+		{"B-01 KEY-22 default prefix", progress.AnnotationBaseline(""), nil, pinKey},
+		{"B-01 B-34 custom prefix", own, nil, "example.com/pinned-configuration"},
+		{"B-01 prefixes of the baseline and the store", progress.AnnotationBaseline(""), []progress.Store{progress.Annotations("example.com")}, pinKey},
+		{"B-01 ignored fields", progress.IgnoringFields(own, "spec.size"), nil, "example.com/pinned-configuration"},
+		{"B-01 several baselines, the first has no prefix", progress.MultiBaseline(inStatus, own), nil, "example.com/pinned-configuration"},
 		{"B-01 a baseline without a prefix", inStatus, nil, pinKey},
-		{"B-01 nor has the store one", inStatus, []progress.Store{progress.Status("")}, pinKey},
+		{"B-01 a baseline and a store without prefixes", inStatus, []progress.Store{progress.Status("")}, pinKey},
 		{"B-01 B-34 the prefix of the store", inStatus, []progress.Store{progress.Annotations("example.com")}, "example.com/pinned-configuration"},
 		{"B-01 B-34 the prefix of several stores", inStatus, []progress.Store{progress.Multi(progress.Status(""), progress.AnnotationsV2("example.com"))}, "example.com/pinned-configuration"},
 		{"B-01 the default store", inStatus, []progress.Store{progress.Smart()}, pinKey},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			pin, obj := progress.Pin(test.baseline, test.stores...), configMap("a", "b")
-			equal(t, "nothing at first", pin.Fetch(obj), []byte(nil))
+			equal(t, "pin before Store", pin.Fetch(obj), []byte(nil))
 			pin.Store(obj, []byte(`{"spec":{}}`))
 			equal(t, "the key", obj.Annotations[test.want], `{"spec":{}}`)
-			equal(t, "it is read again", pin.Fetch(obj), []byte(`{"spec":{}}`))
+			equal(t, "pin after Store", pin.Fetch(obj), []byte(`{"spec":{}}`))
 			if got := fmt.Sprint(pin); !strings.Contains(got, test.want) {
-				t.Errorf("its name is %q, want one with %q", got, test.want)
+				t.Errorf("name of the pin = %q, want a name with %q", got, test.want)
 			}
 			essence := jsonOf(t, obj)
 			pin.Clear(essence)
 			if annotations := essence["metadata"].(map[string]any)["annotations"].(map[string]any); annotations[test.want] != nil || annotations["a"] == nil {
-				t.Errorf("essential are %v, want what others have set, without the pin", annotations)
+				t.Errorf("essential annotations = %v, want those of other clients, without the pin", annotations)
 			}
-			equal(t, "it is no baseline", test.baseline.Fetch(obj), []byte(nil))
+			equal(t, "baseline", test.baseline.Fetch(obj), []byte(nil))
 			if _, err := store.(progress.KeyChecker).Key("pinned-configuration"); err == nil {
-				t.Error("a handler may have the name of the pin as its id")
+				t.Error("got no error for a handler with the name of the pin")
 			}
 			for _, prefix := range []string{"", "example.com"} {
 				if err := progress.Annotations(prefix).(progress.Sweeper).Sweep(obj, nil); err != nil {
 					t.Fatal(err)
 				}
 			}
-			equal(t, "it is no leftover record", string(pin.Fetch(obj)), `{"spec":{}}`)
+			equal(t, "pin after Sweep", string(pin.Fetch(obj)), `{"spec":{}}`)
 			pin.Store(obj, nil)
 			equal(t, "removed", namesOf(obj, strings.Split(test.want, "/")[0]), []string(nil))
 		})
 	}
 }
 
-// Earlier versions stored the pin with another prefix. It is read, and the next write removes it.
+// Earlier versions stored the pin with another prefix. The current version reads this pin, and its next write removes
+// it.
 func TestPin_OlderPrefix(t *testing.T) {
 	const text, other = `{"digest":"x"}`, `{"digest":"y"}`
 	inStatus := progress.StatusBaseline("")
@@ -75,13 +76,13 @@ func TestPin_OlderPrefix(t *testing.T) {
 		key         string // of the stored pin
 		kept        int    // remaining annotations
 	}{
-		{"read from the older key", progress.Pin(progress.AnnotationBaseline("")), []string{olderPinKey, text}, text, pinKey, 0},
-		{"read from the newer key first", progress.Pin(progress.AnnotationBaseline("")), []string{olderPinKey, text, pinKey, other}, other, pinKey, 0},
+		{"older key", progress.Pin(progress.AnnotationBaseline("")), []string{olderPinKey, text}, text, pinKey, 0},
+		{"both keys", progress.Pin(progress.AnnotationBaseline("")), []string{olderPinKey, text, pinKey, other}, other, pinKey, 0},
 		{"a null in the newer key", progress.Pin(progress.AnnotationBaseline("")), []string{olderPinKey, text, pinKey, "null"}, text, pinKey, 0},
-		{"a null alone is removed like a pin", progress.Pin(progress.AnnotationBaseline("")), []string{pinKey, "null"}, "null", pinKey, 0},
+		{"only a null", progress.Pin(progress.AnnotationBaseline("")), []string{pinKey, "null"}, "null", pinKey, 0},
 		{"a baseline in the status", progress.Pin(inStatus), []string{olderPinKey, text}, text, pinKey, 0},
-		{"records with a prefix of one's own", progress.Pin(inStatus, progress.Annotations(ownPrefix)), []string{olderPinKey, text}, text, ownPrefix + "/pinned-configuration", 0},
-		{"B-34 a baseline with a prefix of one's own", progress.Pin(progress.AnnotationBaseline(ownPrefix)), []string{olderPinKey, text}, "", ownPrefix + "/pinned-configuration", 1},
+		{"records with a custom prefix", progress.Pin(inStatus, progress.Annotations(ownPrefix)), []string{olderPinKey, text}, text, ownPrefix + "/pinned-configuration", 0},
+		{"B-34 a baseline with a custom prefix", progress.Pin(progress.AnnotationBaseline(ownPrefix)), []string{olderPinKey, text}, "", ownPrefix + "/pinned-configuration", 1},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			obj := configMap(test.annotations...)
@@ -89,13 +90,13 @@ func TestPin_OlderPrefix(t *testing.T) {
 			essence := jsonOf(t, obj)
 			test.pin.Clear(essence)
 			if _, left := essence["metadata"].(map[string]any)["annotations"]; left != (test.kept > 0) {
-				t.Errorf("the essence is %v", essence)
+				t.Errorf("essence = %v, want no pin", essence)
 			}
 			written := configMap(test.annotations...)
 			test.pin.Store(written, []byte(other))
 			equal(t, "stored", written.Annotations[test.key], other)
 			equal(t, "stored alone", len(namesOf(written, strings.Split(test.key, "/")[0])), 1)
-			equal(t, "the older key", len(namesOf(written, "runtime.kopf.zalando.org")), test.kept)
+			equal(t, "number of older keys", len(namesOf(written, "runtime.kopf.zalando.org")), test.kept)
 			test.pin.Store(obj, nil)
 			equal(t, "removed", len(obj.Annotations), test.kept)
 		})

@@ -11,7 +11,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// Each case combines an error and a mode.
+// Each test case combines an error and some modes.
 func TestPolicyOutcome_ByErrorAndMode(t *testing.T) {
 	const (
 		temporary = progress.ErrorsTemporary
@@ -27,29 +27,29 @@ func TestPolicyOutcome_ByErrorAndMode(t *testing.T) {
 		err    error
 		want   progress.Outcome // Err and Attempted are set below
 	}{
-		{"ERR nothing: final success", backoff, all, nil, progress.Outcome{Final: true, Success: true}},
-		{"ERR temporary: again after its delay", backoff, all, progress.Temporary(errBoom, time.Hour), progress.Outcome{Delay: time.Hour}},
-		{"ERR temporary without a delay: immediately", backoff, all, progress.Temporary(errBoom, 0), progress.Outcome{}},
+		{"ERR nil: final success", backoff, all, nil, progress.Outcome{Final: true, Success: true}},
+		{"ERR temporary: retry after its delay", backoff, all, progress.Temporary(errBoom, time.Hour), progress.Outcome{Delay: time.Hour}},
+		{"ERR temporary without a delay: immediate retry", backoff, all, progress.Temporary(errBoom, 0), progress.Outcome{}},
 		{"ERR temporary, wrapped", backoff, all, fmt.Errorf("a: %w", progress.Temporary(errBoom, time.Hour)), progress.Outcome{Delay: time.Hour}},
 		{"ERR permanent: final failure", backoff, all, progress.Permanent(errBoom), progress.Outcome{Final: true}},
 		{"ERR permanent, wrapped", backoff, all, fmt.Errorf("a: %w", progress.Permanent(errBoom)), progress.Outcome{Final: true}},
-		{"ERR terminal means permanent", backoff, all, reconcile.TerminalError(errBoom), progress.Outcome{Final: true}},
-		{"ERR permanent about a temporary one", backoff, all, progress.Permanent(progress.Temporary(errBoom, 1)), progress.Outcome{Final: true}},
-		{"ERR temporary about a permanent one", backoff, all, progress.Temporary(progress.Permanent(errBoom), time.Hour), progress.Outcome{Delay: time.Hour}},
-		{"ERR temporary about a terminal one", backoff, all, progress.Temporary(reconcile.TerminalError(errBoom), time.Hour), progress.Outcome{Delay: time.Hour}},
-		{"ERR-05 a limit means permanent", backoff, all, &progress.LimitError{Limit: "timed out"}, progress.Outcome{Final: true}},
-		{"ERR joined with a temporary one", backoff, all, errors.Join(errBoom, progress.Temporary(errBoom, time.Hour)), progress.Outcome{Delay: time.Hour}},
-		{"ERR joined with a permanent one", backoff, all, errors.Join(errBoom, progress.Permanent(errBoom)), progress.Outcome{Final: true}},
-		{"ERR joined with both: the first counts", backoff, all, errors.Join(progress.Temporary(errBoom, time.Hour), progress.Permanent(errBoom)), progress.Outcome{Delay: time.Hour}},
-		{"ERR joined with both the other way round", backoff, all, errors.Join(progress.Permanent(errBoom), progress.Temporary(errBoom, time.Hour)), progress.Outcome{Final: true}},
-		{"ERR temporary about two others", backoff, all, progress.Temporary(errors.Join(errBoom, progress.Permanent(errBoom)), time.Hour), progress.Outcome{Delay: time.Hour}},
-		{"ERR other, temporary mode: again after the backoff", backoff, []progress.ErrorMode{temporary}, errBoom, progress.Outcome{Delay: 5 * time.Second}},
+		{"ERR terminal: final failure", backoff, all, reconcile.TerminalError(errBoom), progress.Outcome{Final: true}},
+		{"ERR permanent error that wraps a temporary error", backoff, all, progress.Permanent(progress.Temporary(errBoom, 1)), progress.Outcome{Final: true}},
+		{"ERR temporary error that wraps a permanent error", backoff, all, progress.Temporary(progress.Permanent(errBoom), time.Hour), progress.Outcome{Delay: time.Hour}},
+		{"ERR temporary error that wraps a terminal error", backoff, all, progress.Temporary(reconcile.TerminalError(errBoom), time.Hour), progress.Outcome{Delay: time.Hour}},
+		{"ERR-05 a limit: final failure", backoff, all, &progress.LimitError{Limit: "timed out"}, progress.Outcome{Final: true}},
+		{"ERR joined with a temporary error", backoff, all, errors.Join(errBoom, progress.Temporary(errBoom, time.Hour)), progress.Outcome{Delay: time.Hour}},
+		{"ERR joined with a permanent error", backoff, all, errors.Join(errBoom, progress.Permanent(errBoom)), progress.Outcome{Final: true}},
+		{"ERR joined with temporary and permanent: the first takes precedence", backoff, all, errors.Join(progress.Temporary(errBoom, time.Hour), progress.Permanent(errBoom)), progress.Outcome{Delay: time.Hour}},
+		{"ERR joined with permanent and temporary: the first takes precedence", backoff, all, errors.Join(progress.Permanent(errBoom), progress.Temporary(errBoom, time.Hour)), progress.Outcome{Final: true}},
+		{"ERR temporary error that wraps joined errors", backoff, all, progress.Temporary(errors.Join(errBoom, progress.Permanent(errBoom)), time.Hour), progress.Outcome{Delay: time.Hour}},
+		{"ERR other, temporary mode: retry after the backoff", backoff, []progress.ErrorMode{temporary}, errBoom, progress.Outcome{Delay: 5 * time.Second}},
 		{"ERR other, permanent mode: final failure", backoff, []progress.ErrorMode{permanent}, errBoom, progress.Outcome{Final: true}},
 		{"ERR other, ignored mode: final success", backoff, []progress.ErrorMode{ignored}, errBoom, progress.Outcome{Final: true, Success: true}},
-		{"ERR-01 other, by default: again after a minute", progress.Policy{}, []progress.ErrorMode{temporary}, errBoom, progress.Outcome{Delay: time.Minute}},
-		{"ERR-12 a backoff of 0: immediately", progress.Policy{Backoff: new(time.Duration(0))}, []progress.ErrorMode{temporary}, errBoom, progress.Outcome{}},
-		{"B-23 a panic is like any other", backoff, []progress.ErrorMode{temporary}, &progress.PanicError{Value: 1}, progress.Outcome{Delay: 5 * time.Second}},
-		{"B-23 a panic may be permanent", backoff, []progress.ErrorMode{permanent}, &progress.PanicError{Value: 1}, progress.Outcome{Final: true}},
+		{"ERR-01 other, default policy: retry after one minute", progress.Policy{}, []progress.ErrorMode{temporary}, errBoom, progress.Outcome{Delay: time.Minute}},
+		{"ERR-12 a backoff of 0: immediate retry", progress.Policy{Backoff: new(time.Duration(0))}, []progress.ErrorMode{temporary}, errBoom, progress.Outcome{}},
+		{"B-23 a panic in temporary mode", backoff, []progress.ErrorMode{temporary}, &progress.PanicError{Value: 1}, progress.Outcome{Delay: 5 * time.Second}},
+		{"B-23 a panic in permanent mode", backoff, []progress.ErrorMode{permanent}, &progress.PanicError{Value: 1}, progress.Outcome{Final: true}},
 	} {
 		for _, mode := range test.modes {
 			t.Run(fmt.Sprintf("%s/mode %d", test.name, mode), func(t *testing.T) {
@@ -74,14 +74,14 @@ func TestPolicyOutcome_ChecksLimitsOfNextAttempt(t *testing.T) {
 		err    error
 		final  bool
 	}{
-		{"ERR-04 the retry would be one too many", progress.Policy{Retries: new(3)}, progress.Record{Retries: 2}, 0, temporary, true},
-		{"ERR-04 one is left", progress.Policy{Retries: new(3)}, progress.Record{Retries: 1}, 0, temporary, false},
-		{"ERR-04 the retry would be too late", progress.Policy{Timeout: new(15 * time.Second)}, progress.Record{}, 6 * time.Second, temporary, true},
-		{"ERR-04 the retry would be at the very end", progress.Policy{Timeout: new(15 * time.Second)}, progress.Record{}, 5 * time.Second, temporary, true},
-		{"ERR-04 the retry is just in time", progress.Policy{Timeout: new(15 * time.Second)}, progress.Record{}, 4 * time.Second, temporary, false},
-		{"ERR-04 ERR-08 the backoff counts as well", progress.Policy{Timeout: new(time.Minute)}, progress.Record{}, 0, errBoom, true},
+		{"ERR-04 the retry would exceed the retries", progress.Policy{Retries: new(3)}, progress.Record{Retries: 2}, 0, temporary, true},
+		{"ERR-04 one attempt remains", progress.Policy{Retries: new(3)}, progress.Record{Retries: 1}, 0, temporary, false},
+		{"ERR-04 the retry would be after the timeout", progress.Policy{Timeout: new(15 * time.Second)}, progress.Record{}, 6 * time.Second, temporary, true},
+		{"ERR-04 the retry would be exactly at the timeout", progress.Policy{Timeout: new(15 * time.Second)}, progress.Record{}, 5 * time.Second, temporary, true},
+		{"ERR-04 the retry is before the timeout", progress.Policy{Timeout: new(15 * time.Second)}, progress.Record{}, 4 * time.Second, temporary, false},
+		{"ERR-04 ERR-08 the backoff is included", progress.Policy{Timeout: new(time.Minute)}, progress.Record{}, 0, errBoom, true},
 		{"ERR-04 no limits", progress.Policy{}, progress.Record{Retries: 1 << 20}, 1000 * time.Hour, temporary, false},
-		{"ERR-08 in ignored mode for temporary errors as well", progress.Policy{Errors: progress.ErrorsIgnored, Retries: new(1)}, progress.Record{}, 0, temporary, true},
+		{"ERR-08 temporary errors in ignored mode", progress.Policy{Errors: progress.ErrorsIgnored, Retries: new(1)}, progress.Record{}, 0, temporary, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			test.record.Started = t0
@@ -91,10 +91,10 @@ func TestPolicyOutcome_ChecksLimitsOfNextAttempt(t *testing.T) {
 			}
 			var limit *progress.LimitError
 			if isLimit := errors.As(got.Err, &limit); isLimit != test.final {
-				t.Errorf("ERR-05: error = %#v", got.Err)
+				t.Errorf("ERR-05: error = %#v, want a LimitError", got.Err)
 			}
 			if !errors.Is(got.Err, errBoom) {
-				t.Errorf("the error %v does not wrap the last one", got.Err)
+				t.Errorf("error = %v, want an error that wraps the last error", got.Err)
 			}
 		})
 	}
@@ -128,15 +128,15 @@ func TestPolicyOutcome_BackoffFunc(t *testing.T) {
 		},
 	}
 	got := policy.Outcome(record, t0, errBoom)
-	equal(t, "the pause is computed", got.Delay, 3*time.Second)
-	equal(t, "from the attempt that failed", seen, progress.Attempt{Number: 3, Started: t0, Last: "before"})
+	equal(t, "delay", got.Delay, 3*time.Second)
+	equal(t, "attempt passed to BackoffFunc", seen, progress.Attempt{Number: 3, Started: t0, Last: "before"})
 	sameError(t, seenErr, errBoom)
 
 	policy.BackoffFunc = func(progress.Attempt, error) time.Duration { return -time.Second }
-	equal(t, "ERR-12 a negative pause is none", policy.Outcome(record, t0, errBoom).Delay, time.Duration(0))
+	equal(t, "ERR-12 delay for a negative backoff", policy.Outcome(record, t0, errBoom).Delay, time.Duration(0))
 
-	policy.BackoffFunc = func(progress.Attempt, error) time.Duration { panic("not for temporary errors") }
-	equal(t, "ERR temporary errors know better", policy.Outcome(record, t0, progress.Temporary(errBoom, time.Minute)).Delay, time.Minute)
+	policy.BackoffFunc = func(progress.Attempt, error) time.Duration { panic("unexpected call for a temporary error") }
+	equal(t, "ERR delay of a temporary error", policy.Outcome(record, t0, progress.Temporary(errBoom, time.Minute)).Delay, time.Minute)
 }
 
 func TestPolicy_ZeroValueRetriesWithoutLimit(t *testing.T) {

@@ -30,7 +30,7 @@ func TestPurgeStale_KeepsOnlyDelays(t *testing.T) {
 	ids := []string{"succeeded", "failed", "fresh", "overdue", "delayed"}
 	state, err := progress.Load(store, obj, ids)
 	if err != nil || !state.HasStale(at) {
-		t.Fatalf("retirable: %v, error %v", state.HasStale(at), err)
+		t.Fatalf("HasStale = %v, error = %v", state.HasStale(at), err)
 	}
 	if err := state.PurgeStale(store, obj, at); err != nil {
 		t.Fatal(err)
@@ -40,9 +40,9 @@ func TestPurgeStale_KeepsOnlyDelays(t *testing.T) {
 		return record == nil || err != nil
 	})
 	if !slices.Equal(left, []string{"delayed"}) {
-		t.Errorf("B-02 B-11 left: %q, want only the one whose delay is not over", left)
+		t.Errorf("B-02 B-11 remaining records = %q, want only the record with a pending delay", left)
 	}
 	if again, _ := progress.Load(store, obj, left); again.HasStale(at) || !again.HasStale(ever) {
-		t.Error("a delay should keep a record until it is over, and no longer")
+		t.Error("HasStale must be true only after the delay has ended")
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// B-01, B-02: an update that is reverted during its cycle starts its finished handlers again.
+// B-01, B-02: if an update is reverted during its cycle, its finished handlers start again.
 func TestState_Restart(t *testing.T) {
 	done := progress.Record{Started: t0, Stopped: t0, Purpose: "update", Retries: 1, Success: true}
 	late := progress.Record{Started: t0, Delayed: t0.Add(time.Hour), Purpose: "update", Retries: 2, Message: "trouble"}
@@ -16,21 +16,21 @@ func TestState_Restart(t *testing.T) {
 	obj := holding(t, map[string]progress.Record{"a": done, "b": late, "p": parent, "p/a": done, "p/b": late, "o": other})
 	state := loaded(t, obj, "a", "b", "p", "o")
 	state.Restart("update")
-	equal(t, "B-02 who is done begins anew", state.Record("a"), progress.Record{Purpose: "update"})
-	equal(t, "B-11 an unfinished handler keeps attempts and delay", state.Record("b"), late)
-	equal(t, "B-24 a handler that only waits becomes due", state.Record("p").Due(t0), true)
-	equal(t, "SUB-07 sub-handlers as well", state.Record("p/a"), progress.Record{Purpose: "update"})
-	equal(t, "B-11 and their delays", state.Record("p/b"), late)
-	equal(t, "records of other causes do not change", state.Record("o"), other)
+	equal(t, "B-02 record of a finished handler", state.Record("a"), progress.Record{Purpose: "update"})
+	equal(t, "B-11 record of an unfinished handler", state.Record("b"), late)
+	equal(t, "B-24 a waiting parent is due", state.Record("p").Due(t0), true)
+	equal(t, "SUB-07 record of a finished sub-handler", state.Record("p/a"), progress.Record{Purpose: "update"})
+	equal(t, "B-11 record of an unfinished sub-handler", state.Record("p/b"), late)
+	equal(t, "record of another cause", state.Record("o"), other)
 
 	state.Begin("update", []string{"b", "p"}, t0)
 	if err := state.Save(store, obj); err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "B-02 obsolete successes are removed", namesOf(obj, kopfPrefix), []string{"b", "p", "p.b"})
+	equal(t, "B-02 remaining records", namesOf(obj, kopfPrefix), []string{"b", "p", "p.b"})
 }
 
-// KEY-13: records that another client has restored do not count and are removed.
+// KEY-13: records that another client has restored are ignored and removed.
 func TestState_RestartAll(t *testing.T) {
 	done := progress.Record{Started: t0, Stopped: t0, Purpose: "update", Retries: 1, Success: true}
 	late := progress.Record{Started: t0, Delayed: t0.Add(time.Hour), Purpose: "update", Retries: 2, Message: "trouble"}
@@ -39,13 +39,13 @@ func TestState_RestartAll(t *testing.T) {
 	state := loaded(t, obj, "a", "b", "p", "c")
 	state.RestartAll()
 	if state.HasRecords("update") || state.HasAttempts("update") {
-		t.Error("something is known of the update")
+		t.Error("got records of the update, want none")
 	}
 	at := t0.Add(time.Minute)
 	state.Begin("update", []string{"b", "c"}, at)
-	equal(t, "KEY-13 it starts again without a delay", state.Record("b"), progress.Record{Started: at, Purpose: "update"})
+	equal(t, "KEY-13 new record", state.Record("b"), progress.Record{Started: at, Purpose: "update"})
 	if err := state.Save(store, obj); err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "KEY-13 the others go", namesOf(obj, kopfPrefix), []string{"b", "c"})
+	equal(t, "KEY-13 remaining records", namesOf(obj, kopfPrefix), []string{"b", "c"})
 }

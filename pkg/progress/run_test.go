@@ -14,7 +14,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// A journal records the called steps and creates steps that return given errors.
+// journal records the called steps and creates steps that return the given errors.
 type journal struct{ calls []string }
 
 func (j *journal) step(id string, do func(progress.Attempt) error) progress.Step {
@@ -42,7 +42,7 @@ func mustRun(t *testing.T, obj client.Object, cause string, steps ...progress.St
 	return report
 }
 
-// restarted returns the object as another process would read it.
+// restarted returns a copy of the object, as another process would read it.
 func restarted(obj *corev1.ConfigMap) *corev1.ConfigMap { return obj.DeepCopy() }
 
 func TestRun_CallsEachStepOnce(t *testing.T) {
@@ -50,17 +50,17 @@ func TestRun_CallsEachStepOnce(t *testing.T) {
 		j, obj := &journal{}, configMap()
 		steps := []progress.Step{j.step("b", nil), j.step("a", nil)}
 		equal(t, "report", mustRun(t, obj, "v1", steps...), progress.Report{Done: true})
-		equal(t, "HND-10 called, in order", j.called(), []string{"b", "a"})
+		equal(t, "HND-10 called steps", j.called(), []string{"b", "a"})
 
 		pass(time.Hour)
 		obj = restarted(obj)
 		equal(t, "report", mustRun(t, obj, "v1", steps...), progress.Report{Done: true})
-		equal(t, "PROG-29 called after a restart", len(j.called()), 0)
+		equal(t, "PROG-29 number of calls after a restart", len(j.called()), 0)
 
 		equal(t, "report", mustRun(t, obj, "v2", steps...), progress.Report{Done: true})
-		equal(t, "B-02 SE-03 called for another cause", j.called(), []string{"b", "a"})
+		equal(t, "B-02 SE-03 called steps for another cause", j.called(), []string{"b", "a"})
 		mustRun(t, obj, "v1", steps...)
-		equal(t, "B-02 called for the first cause again", j.called(), []string{"b", "a"})
+		equal(t, "B-02 called steps for the first cause", j.called(), []string{"b", "a"})
 	})
 }
 
@@ -79,7 +79,7 @@ func TestRun_StoresRecordsOnObject(t *testing.T) {
 			progress.Record{Started: now, Stopped: now, Purpose: "v1", Retries: 1, Success: true})
 		equal(t, "PROG-13 PROG-17 PROG-18 the other record", *mustFetch(t, store, obj, "no"),
 			progress.Record{Started: now, Delayed: now.Add(time.Minute), Attempted: now, Purpose: "v1", Retries: 1, Message: "boom"})
-		equal(t, "what is not ours", obj.Annotations["example.com/mine"], "x")
+		equal(t, "annotation of another client", obj.Annotations["example.com/mine"], "x")
 	})
 }
 
@@ -99,16 +99,16 @@ func TestRun_Retries(t *testing.T) {
 			j.step("quick", nil),
 		}
 		equal(t, "report", mustRun(t, obj, "v1", steps...), progress.Report{RequeueAfter: 10 * time.Second})
-		equal(t, "LIFE-09 ERR-10 called", j.called(), []string{"slow", "quick"})
+		equal(t, "LIFE-09 ERR-10 called steps", j.called(), []string{"slow", "quick"})
 
 		pass(4 * time.Second) // a user edits the object
 		equal(t, "report", mustRun(t, obj, "v1", steps...), progress.Report{RequeueAfter: 6 * time.Second})
-		equal(t, "B-11 called before its time", len(j.called()), 0)
+		equal(t, "B-11 number of calls before the delay ends", len(j.called()), 0)
 
 		pass(6 * time.Second)
 		obj = restarted(obj)
 		equal(t, "report", mustRun(t, obj, "v1", steps...), progress.Report{RequeueAfter: 10 * time.Second})
-		equal(t, "PROG-29 called in its time", j.called(), []string{"slow"})
+		equal(t, "PROG-29 called steps after the delay", j.called(), []string{"slow"})
 
 		pass(10 * time.Second)
 		equal(t, "report", mustRun(t, obj, "v1", steps...), progress.Report{Done: true})
@@ -125,7 +125,7 @@ func TestRun_RequeuesImmediately(t *testing.T) {
 		step := j.step("a", func(progress.Attempt) error { return progress.Temporary(errBoom, 0) })
 		report := mustRun(t, obj, "v1", step)
 		if report.Done || report.RequeueAfter <= 0 || report.RequeueAfter > 10*time.Millisecond {
-			t.Errorf("B-03 PROG-31: report = %+v, want a wait that is short and more than nothing", report)
+			t.Errorf("B-03 PROG-31: report = %+v, want a short positive delay", report)
 		}
 		mustRun(t, obj, "v1", step)
 		equal(t, "PROG-17 called", j.called(), []string{"a", "a"})
@@ -143,7 +143,7 @@ func TestRun_RequeuesForNearestStep(t *testing.T) {
 	})
 }
 
-// The duration of the steps must not be added to the delay.
+// The delay does not include the duration of the steps.
 func TestRun_ComputesDelayAtItsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j, obj := &journal{}, configMap()
@@ -153,8 +153,8 @@ func TestRun_ComputesDelayAtItsEnd(t *testing.T) {
 			j.step("b", func(progress.Attempt) error { pass(20 * time.Second); return nil }),
 		)
 		equal(t, "PROG-31 report", report, progress.Report{RequeueAfter: 40 * time.Second})
-		equal(t, "PROG-17 delayed from the end of its attempt", mustFetch(t, store, obj, "a").Delayed, began.Add(time.Minute).UTC())
-		equal(t, "stopped at the end of its attempt", mustFetch(t, store, obj, "b").Stopped, began.Add(20*time.Second).UTC())
+		equal(t, "PROG-17 end of the delay", mustFetch(t, store, obj, "a").Delayed, began.Add(time.Minute).UTC())
+		equal(t, "end of the attempt", mustFetch(t, store, obj, "b").Stopped, began.Add(20*time.Second).UTC())
 	})
 }
 
@@ -167,10 +167,10 @@ func TestRun_NewCauseKeepsDelays(t *testing.T) {
 			mustRun(t, obj, cause, step)
 			pass(time.Minute)
 		}
-		equal(t, "B-11 PROG-22 called", j.called(), []string{"a"})
+		equal(t, "B-11 PROG-22 called steps", j.called(), []string{"a"})
 		pass(56 * time.Minute)
 		mustRun(t, obj, "v5", step)
-		equal(t, "B-11 called in its time", j.called(), []string{"a"})
+		equal(t, "B-11 called steps after the delay", j.called(), []string{"a"})
 		equal(t, "PROG-22 PROG-24 attempts", mustFetch(t, store, obj, "a").Retries, 2)
 	})
 }
@@ -190,21 +190,21 @@ func TestRun_ReportsFailedSteps(t *testing.T) {
 		equal(t, "PROG-27 done", report.Done, true)
 		equal(t, "a wait", report.RequeueAfter, time.Duration(0))
 		equal(t, "failed", len(report.Failed), 2)
-		equal(t, "PROG-18 the message", report.Failed["permanent"], "boom")
+		equal(t, "PROG-18 message", report.Failed["permanent"], "boom")
 		if message := report.Failed["limited"]; !strings.Contains(message, "1 attempt") || !strings.Contains(message, "boom") {
-			t.Errorf("ERR-05: the message is %q, want the limit and the last error", message)
+			t.Errorf("ERR-05: message = %q, want the limit and the last error", message)
 		}
-		equal(t, "PROG-29 the same after a restart", mustRun(t, restarted(obj), "v1", steps...), report)
-		equal(t, "called after a restart", len(j.called()), 0)
+		equal(t, "PROG-29 report after a restart", mustRun(t, restarted(obj), "v1", steps...), report)
+		equal(t, "number of calls after a restart", len(j.called()), 0)
 	})
 }
 
 func TestRun_RecoversPanics(t *testing.T) {
 	j, obj := &journal{}, configMap()
-	report := mustRun(t, obj, "v1", j.step("a", func(progress.Attempt) error { panic("oh no") }), j.step("b", nil))
-	equal(t, "B-23 the others are called", j.called(), []string{"a", "b"})
+	report := mustRun(t, obj, "v1", j.step("a", func(progress.Attempt) error { panic("boom") }), j.step("b", nil))
+	equal(t, "B-23 called steps", j.called(), []string{"a", "b"})
 	equal(t, "B-23 done", report.Done, false)
-	equal(t, "B-23 the message", mustFetch(t, store, obj, "a").Message, "panic: oh no")
+	equal(t, "B-23 message", mustFetch(t, store, obj, "a").Message, "panic: boom")
 }
 
 func TestRun_AttemptTimeout(t *testing.T) {
@@ -216,7 +216,7 @@ func TestRun_AttemptTimeout(t *testing.T) {
 			return context.Cause(ctx)
 		}}
 		report := mustRun(t, obj, "v1", hang)
-		equal(t, "B-22 it took", time.Since(began), time.Second)
+		equal(t, "B-22 duration of the run", time.Since(began), time.Second)
 		equal(t, "B-22 report", report, progress.Report{RequeueAfter: time.Minute})
 		equal(t, "B-22 attempts", mustFetch(t, store, obj, "hang").Retries, 1)
 	})
@@ -234,11 +234,11 @@ func TestRun_CancelledContext(t *testing.T) {
 		t.Fatal(err)
 	}
 	equal(t, "called", j.called(), []string{"done", "cut"})
-	equal(t, "B-14 what was done is remembered", mustFetch(t, store, obj, "done").Success, true)
-	equal(t, "PROG-29 what was cut off does not count", mustFetch(t, store, obj, "cut").Retries, 0)
-	equal(t, "PROG-13 what was not attempted is remembered", mustFetch(t, store, obj, "later").Purpose, "v1")
+	equal(t, "B-14 success of the finished step", mustFetch(t, store, obj, "done").Success, true)
+	equal(t, "PROG-29 retries of the interrupted step", mustFetch(t, store, obj, "cut").Retries, 0)
+	equal(t, "PROG-13 purpose of the step without an attempt", mustFetch(t, store, obj, "later").Purpose, "v1")
 	if report.Done || report.RequeueAfter <= 0 {
-		t.Errorf("B-03: report = %+v, want to come back", report)
+		t.Errorf("B-03: report = %+v, want a requeue", report)
 	}
 }
 
@@ -246,10 +246,10 @@ func TestRun_UnreadableRecords(t *testing.T) {
 	j, obj := &journal{}, configMap(kopfPrefix+"/a", "{", kopfPrefix+"/b", `{"delayed":"?"}`)
 	equal(t, "B-30 report", mustRun(t, obj, "v1", j.step("a", nil), j.step("b", nil)), progress.Report{Done: true})
 	equal(t, "B-30 called", j.called(), []string{"a", "b"})
-	equal(t, "B-30 written anew", mustFetch(t, store, obj, "a").Success, true)
+	equal(t, "B-30 success in the new record", mustFetch(t, store, obj, "a").Success, true)
 }
 
-// Records of kopf under the same ids are continued.
+// Run continues kopf's records with the same ids.
 func TestRun_ContinuesRecordsOfKopf(t *testing.T) {
 	j, obj := &journal{}, configMap(
 		kopfPrefix+"/ok", `{"started":"2020-12-31T23:59:59.123456+00:00","purpose":"create","retries":1,"success":true,"failure":false}`,
@@ -260,8 +260,8 @@ func TestRun_ContinuesRecordsOfKopf(t *testing.T) {
 		numbers = append(numbers, a.Number)
 		return nil
 	}))
-	equal(t, "PROG-29 PROG-30 called", j.called(), []string{"old"})
-	equal(t, "PROG-25 PROG-30 the attempt", numbers, []int{2})
+	equal(t, "PROG-29 PROG-30 called steps", j.called(), []string{"old"})
+	equal(t, "PROG-25 PROG-30 attempt numbers", numbers, []int{2})
 }
 
 func TestRun_InvalidSteps(t *testing.T) {
@@ -272,28 +272,28 @@ func TestRun_InvalidSteps(t *testing.T) {
 		steps []progress.Step
 		want  []string // parts of the error
 	}{
-		{"B-21 the cause is empty", "", []progress.Step{{ID: "a", Do: nothing}}, []string{"cause"}},
-		{"B-21 an id is empty", "v1", []progress.Step{{Do: nothing}}, []string{"id is empty"}},
-		{"B-21 an id is twice", "v1", []progress.Step{{ID: "a", Do: nothing}, {ID: "b", Do: nothing}, {ID: "a", Do: nothing}}, []string{`"a"`, "rename"}},
-		{"B-21 KEY-04 two ids are one key", "v1", []progress.Step{{ID: "a/b", Do: nothing}, {ID: "a.b", Do: nothing}}, []string{`"a/b"`, `"a.b"`, "rename"}},
-		{"B-21 an id has no key", "v1", []progress.Step{{ID: "a:b", Do: nothing}}, []string{`"a:b"`}},
-		{"B-21 an id is the framework's", "v1", []progress.Step{{ID: "touch-dummy", Do: nothing}}, []string{`"touch-dummy"`}},
-		{"nothing to do", "v1", []progress.Step{{ID: "a"}}, []string{`"a"`, "Do"}},
+		{"B-21 an empty cause", "", []progress.Step{{ID: "a", Do: nothing}}, []string{"cause"}},
+		{"B-21 an empty id", "v1", []progress.Step{{Do: nothing}}, []string{"id is empty"}},
+		{"B-21 a duplicate id", "v1", []progress.Step{{ID: "a", Do: nothing}, {ID: "b", Do: nothing}, {ID: "a", Do: nothing}}, []string{`"a"`, "rename"}},
+		{"B-21 KEY-04 two ids with the same key", "v1", []progress.Step{{ID: "a/b", Do: nothing}, {ID: "a.b", Do: nothing}}, []string{`"a/b"`, `"a.b"`, "rename"}},
+		{"B-21 an id without a valid key", "v1", []progress.Step{{ID: "a:b", Do: nothing}}, []string{`"a:b"`}},
+		{"B-21 a reserved id", "v1", []progress.Step{{ID: "touch-dummy", Do: nothing}}, []string{`"touch-dummy"`}},
+		{"a step without a function", "v1", []progress.Step{{ID: "a"}}, []string{`"a"`, "Do"}},
 		{"all errors together", "", []progress.Step{{ID: "a"}, {ID: "a:b", Do: nothing}, {ID: "a", Do: nothing}}, []string{"cause", `"a:b"`, "Do", "rename"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			obj := configMap()
 			steps := append([]progress.Step{{ID: "first", Do: func(context.Context, progress.Attempt) error {
-				t.Error("a step was called in spite of the mistake")
+				t.Error("a step was called despite the error")
 				return nil
 			}}}, test.steps...)
 			report, err := progress.Run(t.Context(), store, obj, test.cause, steps...)
 			if err == nil {
-				t.Fatal("no error")
+				t.Fatal("got no error")
 			}
 			for _, part := range test.want {
 				if !strings.Contains(err.Error(), part) {
-					t.Errorf("the error lacks %q: %v", part, err)
+					t.Errorf("want %q in the error, got %v", part, err)
 				}
 			}
 			equal(t, "report", report, progress.Report{})
@@ -302,17 +302,17 @@ func TestRun_InvalidSteps(t *testing.T) {
 	}
 }
 
-// A plain store has no KeyChecker.
+// plain is a store without KeyChecker.
 type plain struct{ keeper }
 
 func TestRun_StoreWithoutKeyChecker(t *testing.T) {
 	j, obj := &journal{}, configMap()
 	if _, err := progress.Run(t.Context(), plain{store}, obj, "v1", j.step("a", nil), j.step("a", nil)); err == nil {
-		t.Error("B-21: two steps of one id were accepted")
+		t.Error("B-21: got no error for a duplicate id")
 	}
 	report, err := progress.Run(t.Context(), plain{store}, obj, "v1", j.step("a:b", nil))
 	if err != nil || !report.Done {
-		t.Errorf("Run = %+v, %v, want all done: what ids the store can keep is its own matter", report, err)
+		t.Errorf("Run = %+v, %v, want a finished report and no error", report, err)
 	}
 }
 
@@ -321,8 +321,8 @@ func TestRun_ReturnsStoreErrors(t *testing.T) {
 	j, obj := &journal{}, configMap()
 	report, err := progress.Run(t.Context(), failingStore{store, map[string]error{"a": errFull}}, obj, "v1", j.step("a", nil), j.step("b", nil))
 	if !errors.Is(err, errFull) {
-		t.Errorf("Run = %v, want the error of the store", err)
+		t.Errorf("error of Run = %v, want the error of the store", err)
 	}
 	equal(t, "report", report, progress.Report{Done: true})
-	equal(t, "ERR-10 the records of the others", mustFetch(t, store, obj, "b").Success, true)
+	equal(t, "ERR-10 success of the other step", mustFetch(t, store, obj, "b").Success, true)
 }

@@ -18,7 +18,7 @@ func TestSave_WritesSelectedHandlers(t *testing.T) {
 	if err := state.Save(store, obj); err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "PROG-13 the ended one, the one not attempted, and no other", obj.GetAnnotations(), map[string]string{
+	equal(t, "PROG-13 annotations of the selected handlers", obj.GetAnnotations(), map[string]string{
 		kopfPrefix + "/a": `{"started":"2020-12-31T23:59:59.123456+00:00","stopped":"2020-12-31T23:59:59.123456+00:00",` +
 			`"purpose":"create","retries":1,"success":true,"failure":false}`,
 		kopfPrefix + "/b": `{"started":"2020-12-31T23:59:59.123456+00:00","purpose":"create","retries":0,"success":false,"failure":false}`,
@@ -35,9 +35,9 @@ func TestSave_NormalizesRecords(t *testing.T) {
 	if err := state.Save(store, obj); err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "PROG-14 MIG-07 another's form is rewritten", obj.Annotations[kopfPrefix+"/a"],
+	equal(t, "PROG-14 MIG-07 rewritten record of another client", obj.Annotations[kopfPrefix+"/a"],
 		`{"started":"2020-12-31T23:59:59.123456+00:00","purpose":"create","retries":0,"success":false,"failure":false}`)
-	equal(t, "PROG-14 our own is the same to the letter", obj.Annotations[kopfPrefix+"/b"], sound)
+	equal(t, "PROG-14 unchanged own record", obj.Annotations[kopfPrefix+"/b"], sound)
 }
 
 func TestSave_ReplacesUnreadableRecords(t *testing.T) {
@@ -47,10 +47,10 @@ func TestSave_ReplacesUnreadableRecords(t *testing.T) {
 	if err := state.Save(store, obj); err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "B-30 the record in place of the broken one", *mustFetch(t, store, obj, "a"), progress.Record{Started: t0, Purpose: "create"})
+	equal(t, "B-30 record that replaces the unreadable record", *mustFetch(t, store, obj, "a"), progress.Record{Started: t0, Purpose: "create"})
 }
 
-// Each reconcile reads only the state that is stored on the object.
+// Each reconcile reads only the stored state.
 func TestSave_ContinuesOverSeveralReconciles(t *testing.T) {
 	obj := configMap()
 	state := begun(t, obj, "create", "a", "b")
@@ -63,15 +63,15 @@ func TestSave_ContinuesOverSeveralReconciles(t *testing.T) {
 	later := t0.Add(time.Minute)
 	state = loaded(t, obj, "a", "b")
 	state.Begin("create", []string{"a", "b"}, later)
-	equal(t, "PROG-29 due too early", len(state.Due(later.Add(-time.Second))), 0)
+	equal(t, "PROG-29 number of due handlers before the delay ends", len(state.Due(later.Add(-time.Second))), 0)
 	equal(t, "PROG-29 due", state.Due(later), []string{"b"})
-	equal(t, "PROG-29 the attempt", state.Record("b").Attempt(), progress.Attempt{Number: 1, Started: t0, Last: "boom"})
+	equal(t, "PROG-29 attempt", state.Record("b").Attempt(), progress.Attempt{Number: 1, Started: t0, Last: "boom"})
 	state.RecordOutcome("b", succeeded, later)
 	equal(t, "PROG-19 done", state.Done(), true)
 	if err := state.Purge(store, obj); err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "PROG-20 what is left", len(obj.GetAnnotations()), 0)
+	equal(t, "PROG-20 number of remaining annotations", len(obj.GetAnnotations()), 0)
 }
 
 func TestPurge_RemovesAllRecords(t *testing.T) {
@@ -89,7 +89,7 @@ func TestPurge_RemovesAllRecords(t *testing.T) {
 	if err := state.Purge(store, obj); err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "PROG-20 SUB-12 B-30 what is left: PROG-11 what is not known", keysOf(obj),
+	equal(t, "PROG-20 SUB-12 B-30 PROG-11 remaining keys of unknown handlers", keysOf(obj),
 		[]string{"example.com/other", kopfPrefix + "/stranger"})
 }
 
@@ -100,10 +100,10 @@ func TestPurge_WithoutRecords(t *testing.T) {
 	if err := state.Purge(store, obj); err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "PROG-21 the object", obj, configMap())
+	equal(t, "PROG-21 object", obj, configMap())
 }
 
-// A state that is saved during a reconcile can be purged later in the same reconcile.
+// Purge removes the records that Save has written earlier in the same reconcile.
 func TestPurge_RemovesRecordsOfSave(t *testing.T) {
 	obj := configMap()
 	state := begun(t, obj, "create", "a", "b")
@@ -116,7 +116,7 @@ func TestPurge_RemovesRecordsOfSave(t *testing.T) {
 	if err := state.Purge(store, obj); err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "PROG-20 what is left", keysOf(obj), []string(nil))
+	equal(t, "PROG-20 remaining keys", keysOf(obj), []string(nil))
 }
 
 func TestPurge_SubHandlersOfSupersededCause(t *testing.T) {
@@ -129,7 +129,7 @@ func TestPurge_SubHandlersOfSupersededCause(t *testing.T) {
 	if err := state.Purge(store, obj); err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "PROG-20 SUB-12 what is left", len(obj.GetAnnotations()), 0)
+	equal(t, "PROG-20 SUB-12 number of remaining annotations", len(obj.GetAnnotations()), 0)
 }
 
 type keeper = progress.Store
@@ -164,13 +164,13 @@ func TestState_ReturnsStoreErrors(t *testing.T) {
 	state.RecordOutcome("c", succeeded, t0)
 
 	if err := state.Save(bad, obj); !errors.Is(err, errA) {
-		t.Errorf("Save = %v, want the error of the store", err)
+		t.Errorf("error of Save = %v, want the error of the store", err)
 	}
-	equal(t, "ERR-10 the records of the others are saved", mustFetch(t, store, obj, "c").Success, true)
+	equal(t, "ERR-10 success of the other handler", mustFetch(t, store, obj, "c").Success, true)
 
 	err := state.Purge(bad, obj)
 	if !errors.Is(err, errA) || !errors.Is(err, errX) {
-		t.Errorf("Purge = %v, want both errors of the store", err)
+		t.Errorf("error of Purge = %v, want both errors of the store", err)
 	}
-	equal(t, "ERR-10 the records of the others are purged", namesOf(obj, kopfPrefix), []string{"a"})
+	equal(t, "ERR-10 remaining records", namesOf(obj, kopfPrefix), []string{"a"})
 }

@@ -19,17 +19,17 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// wantMissing fails the test unless the error names all the fields; without fields, there must be no error.
+// wantMissing checks that the error names all fields. Without fields, there must be no error.
 func wantMissing(t *testing.T, err error, fields []string) {
 	t.Helper()
 	if (err == nil) != (fields == nil) {
-		t.Fatalf("error = %v, want one about the fields %q", err, fields)
+		t.Fatalf("error = %v, want an error about the fields %q", err, fields)
 	}
 	if err != nil && !strings.Contains(err.Error(), " has no field "+strings.Join(fields, ", ")+": ") {
-		t.Errorf("error = %v, want one about the fields %q", err, fields)
+		t.Errorf("error = %v, want an error about the fields %q", err, fields)
 	}
 	if err != nil && !strings.Contains(err.Error(), "or use Annotations") {
-		t.Errorf("error = %v, want a word about what to do", err)
+		t.Errorf("error = %v, want an error with a solution", err)
 	}
 }
 
@@ -43,14 +43,14 @@ func TestCheckType(t *testing.T) {
 	}{
 		{"B-33 annotations need no field", &corev1.ConfigMap{}, progress.Annotations(""), nil},
 		{"B-33 the default needs no field", &corev1.ConfigMap{}, progress.Smart(), nil},
-		{"B-33 the baseline in an annotation needs none", &corev1.ConfigMap{}, progress.AnnotationBaseline(""), nil},
+		{"B-33 the baseline in an annotation needs no field", &corev1.ConfigMap{}, progress.AnnotationBaseline(""), nil},
 		{"B-33 a custom store without FieldUser", &corev1.ConfigMap{}, basicStore{store}, nil},
 		{"B-33 an unstructured object", withStatus(nil), records, nil},
 		{"B-33 no status", &corev1.ConfigMap{}, records, []string{"status"}},
-		{"B-33 an object of metadata alone", &metav1.PartialObjectMetadata{}, records, []string{"status"}},
-		{"B-33 a status of others", &corev1.Pod{}, records, []string{"status.kopf"}},
-		{"B-33 a field without a place for records", widgetWith(plainStatus{}), records, []string{"status.kopf.progress"}},
-		{"B-33 a field of another shape", widgetWith(otherStatus{}), records, []string{"status.kopf.progress"}},
+		{"B-33 an object with only metadata", &metav1.PartialObjectMetadata{}, records, []string{"status"}},
+		{"B-33 a status without the field", &corev1.Pod{}, records, []string{"status.kopf"}},
+		{"B-33 a field without records", widgetWith(plainStatus{}), records, []string{"status.kopf.progress"}},
+		{"B-33 a field of another type", widgetWith(otherStatus{}), records, []string{"status.kopf.progress"}},
 		{"B-33 records without some fields", widgetWith(typedStatus{}), records, []string{
 			"status.kopf.progress.*.started", "status.kopf.progress.*.stopped", "status.kopf.progress.*.delayed",
 			"status.kopf.progress.*.success", "status.kopf.progress.*.failure", "status.kopf.progress.*.message", "status.kopf.progress.*.subrefs",
@@ -65,11 +65,11 @@ func TestCheckType(t *testing.T) {
 		{"B-33 whole records", widgetWith(wholeStatus{}), records, nil},
 		{"B-33 a map", widgetWith(mapStatus{}), records, nil},
 		{"B-33 a raw field", widgetWith(rawStatus{}), records, nil},
-		{"B-33 a field with JSON of its own", widgetWith(ownStatus{}), records, nil},
+		{"B-33 a field with custom JSON", widgetWith(ownStatus{}), records, nil},
 		{"B-33 a status that is a map", widgetWith(map[string]any{}), records, nil},
 		{"B-33 the baseline", widgetWith(typedStatus{}), baseline, []string{"status.kopf.last-handled-configuration"}},
-		{"B-33 the baseline has its field", widgetWith(wholeStatus{}), baseline, nil},
-		{"B-33 another field", widgetWith(wholeStatus{}), progress.StatusBaseline("status.mine"), []string{"status.mine"}},
+		{"B-33 a field for the baseline", widgetWith(wholeStatus{}), baseline, nil},
+		{"B-33 a custom field", widgetWith(wholeStatus{}), progress.StatusBaseline("status.mine"), []string{"status.mine"}},
 		{"B-33 several stores", widgetWith(wholeStatus{}), progress.Multi(records, progress.Status("status.mine")), []string{"status.mine"}},
 		{"B-33 a baseline with ignored fields", &corev1.Pod{}, progress.IgnoringFields(baseline), []string{"status.kopf"}},
 	} {
@@ -83,7 +83,7 @@ func TestCheckType(t *testing.T) {
 	}
 }
 
-// The required fields are the written fields.
+// The required fields are the fields that the store writes.
 func TestStatus_FieldsMatchRecord(t *testing.T) {
 	want := map[string]bool{}
 	for name := range fullFields {
@@ -125,11 +125,11 @@ func TestCheckSchema(t *testing.T) {
 	}{
 		{"B-33 annotations need no field", object(""), progress.Annotations(""), nil},
 		{"B-33 the default needs no field", object(""), progress.Smart(), nil},
-		{"B-33 nothing in the status", object(""), records, []string{"status.kopf"}},
-		{"B-33 something else in the status", object("phase: {type: string}"), records, []string{"status.kopf"}},
+		{"B-33 an empty status", object(""), records, []string{"status.kopf"}},
+		{"B-33 a status with another field", object("phase: {type: string}"), records, []string{"status.kopf"}},
 		{"B-33 an empty field", object("kopf: {type: object}"), records, []string{"status.kopf.progress"}},
 		{"B-33 an empty field for the records", object("kopf: " + object("progress: {type: object}")), records, []string{"status.kopf.progress.*"}},
-		{"B-33 records of no fields", object("kopf: " + object("progress: {type: object, additionalProperties: {type: object}}")), records, []string{
+		{"B-33 records without fields", object("kopf: " + object("progress: {type: object, additionalProperties: {type: object}}")), records, []string{
 			"status.kopf.progress.*.started", "status.kopf.progress.*.stopped", "status.kopf.progress.*.delayed",
 			"status.kopf.progress.*.purpose", "status.kopf.progress.*.retries", "status.kopf.progress.*.success",
 			"status.kopf.progress.*.failure", "status.kopf.progress.*.message", "status.kopf.progress.*.subrefs",
@@ -139,14 +139,14 @@ func TestCheckSchema(t *testing.T) {
 		{"B-33 whole records", object("kopf: " + object("progress: "+recordsSchema)), records, nil},
 		{"B-33 open records", object("kopf: " + object("progress: {type: object, additionalProperties: "+open+"}")), records, nil},
 		{"B-33 an open field for the records", object("kopf: " + object("progress: "+open)), records, nil},
-		{"B-33 an open field for all", object("kopf: " + open), records, nil},
+		{"B-33 an open field for all data", object("kopf: " + open), records, nil},
 		{"B-33 an open status", open, records, nil},
-		{"B-33 an open status with a field that is not", `{type: object, x-kubernetes-preserve-unknown-fields: true, properties: {kopf: {type: object}}}`,
+		{"B-33 an open status with a closed field", `{type: object, x-kubernetes-preserve-unknown-fields: true, properties: {kopf: {type: object}}}`,
 			records, []string{"status.kopf.progress"}},
-		{"B-33 an open status with another field that is not", `{type: object, x-kubernetes-preserve-unknown-fields: true, properties: {other: {type: object}}}`,
+		{"B-33 an open status with another closed field", `{type: object, x-kubernetes-preserve-unknown-fields: true, properties: {other: {type: object}}}`,
 			records, nil},
 		{"B-33 additional fields of any type", object("kopf: {type: object, additionalProperties: true}"), records, []string{"status.kopf.progress.*"}},
-		{"B-33 fields known by other means than properties", `{type: object, allOf: [` + object("kopf: "+open) + `]}`, records, []string{"status.kopf"}},
+		{"B-33 fields in allOf", `{type: object, allOf: [` + object("kopf: "+open) + `]}`, records, []string{"status.kopf"}},
 
 		{"B-33 no field for the baseline", object("kopf: " + object("progress: "+open)), baseline, []string{"status.kopf.last-handled-configuration"}},
 		{"B-33 a field for the baseline", object("kopf: " + object("last-handled-configuration: {type: string}")), baseline, nil},
@@ -161,11 +161,11 @@ func TestCheckSchema(t *testing.T) {
 		})
 	}
 	if err := progress.CheckSchema(nil, records); err != nil {
-		t.Errorf("B-33 a kind without a schema: %v", err)
+		t.Errorf("B-33 error for a kind without a schema = %v, want no error", err)
 	}
 }
 
-// pruned reports whether the API server would remove a field that the store writes.
+// pruned reports whether the API server would prune a field that the store writes.
 func pruned(t *testing.T, schema *apiextensionsv1.JSONSchemaProps, store any) bool {
 	t.Helper()
 	obj := &unstructured.Unstructured{Object: map[string]any{}}
@@ -197,11 +197,11 @@ func TestPreservedDepth(t *testing.T) {
 		want         int
 	}{
 		{"an item of a list", object("conditions: {type: array, items: " + object("type: {type: string}") + "}"), "status.conditions.*.type", 4},
-		{"a field that items do not have", object("conditions: {type: array, items: " + object("type: {type: string}") + "}"), "status.conditions.*.reason", 3},
-		{"items that are open", object("conditions: {type: array, items: " + open + "}"), "status.conditions.*.reason", 4},
-		{"no list", object("phase: {type: string}"), "status.conditions.*.type", 1},
-		{"items that stand elsewhere", object(`conditions: {type: array, items: {allOf: [{$ref: "#/components/schemas/x"}]}}`), "status.conditions.*.type", 4},
-		{"a status that stands elsewhere", `{$ref: "#/components/schemas/x"}`, "status.conditions.*.type", 4},
+		{"a missing field of an item", object("conditions: {type: array, items: " + object("type: {type: string}") + "}"), "status.conditions.*.reason", 3},
+		{"open items", object("conditions: {type: array, items: " + open + "}"), "status.conditions.*.reason", 4},
+		{"a missing list", object("phase: {type: string}"), "status.conditions.*.type", 1},
+		{"items in a reference", object(`conditions: {type: array, items: {allOf: [{$ref: "#/components/schemas/x"}]}}`), "status.conditions.*.type", 4},
+		{"a status in a reference", `{$ref: "#/components/schemas/x"}`, "status.conditions.*.type", 4},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			equal(t, "B-33 kept", progress.PreservedDepth(objectSchema(t, test.status), strings.Split(test.path, ".")...), test.want)

@@ -12,7 +12,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// A widget is an object of a Go type whose status has the fields of older operators.
+// widget is an object of a Go type whose status has the fields of older operators.
 type widget[S any] struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitzero"`
@@ -66,7 +66,7 @@ type ownJSON struct{ text []byte }
 func (j *ownJSON) MarshalJSON() ([]byte, error)    { return j.text, nil }
 func (j *ownJSON) UnmarshalJSON(text []byte) error { j.text = append(j.text[:0], text...); return nil }
 
-// An unencodable object cannot be encoded as JSON.
+// unencodable is an object that cannot be encoded as JSON.
 type unencodable[S any] struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitzero"`
@@ -106,8 +106,8 @@ func legacyObjects(id string) map[string]client.Object {
 		"a map": widgetWith(mapStatus{map[string]any{
 			"dummy": "d", "progress": map[string]any{id: map[string]any{"retries": int64(2), "purpose": "create"}},
 		}}),
-		"raw":                  widgetWith(rawStatus{&runtime.RawExtension{Raw: text}}),
-		"with JSON of its own": widgetWith(ownStatus{&ownJSON{text}}),
+		"raw":              widgetWith(rawStatus{&runtime.RawExtension{Raw: text}}),
+		"with custom JSON": widgetWith(ownStatus{&ownJSON{text}}),
 	}
 }
 
@@ -116,37 +116,37 @@ func TestSmart_ReadsStatus(t *testing.T) {
 		t.Run("PROG-05 "+name, func(t *testing.T) {
 			record := mustFetch(t, progress.Smart(), obj, "a/b")
 			if record == nil {
-				t.Fatal("the record in the status was not found")
+				t.Fatal("Fetch returned no record, want the record in the status")
 			}
 			equal(t, "record", *record, progress.Record{Retries: 2, Purpose: "create"})
 			if other := mustFetch(t, progress.Smart(), obj, "a.b"); other != nil {
-				t.Errorf("PROG-07: the ids of the status are raw, but a.b is %+v", *other)
+				t.Errorf("PROG-07: record of a.b = %+v, want none, because the status has raw ids", *other)
 			}
 		})
 	}
 }
 
-// Trace C-10: an older operator has started the cause.
+// Trace C-10: an older operator has started the cycle.
 func TestSmart_MovesRecordsToAnnotations(t *testing.T) {
 	smart := progress.Smart()
 	for name, obj := range legacyObjects("a") {
 		t.Run(name, func(t *testing.T) {
 			before := jsonOf(t, obj)["status"]
 			mustStore(t, smart, obj, "a", progress.Record{Retries: 3, Purpose: "create"})
-			equal(t, "PROG-05 written to annotations", namesOf(obj, kopfPrefix), []string{"a"})
-			equal(t, "PROG-05 and not to the status", jsonOf(t, obj)["status"], before)
-			equal(t, "PROG-05 annotations first", mustFetch(t, smart, obj, "a").Retries, 3)
+			equal(t, "PROG-05 annotations after Store", namesOf(obj, kopfPrefix), []string{"a"})
+			equal(t, "PROG-05 status after Store", jsonOf(t, obj)["status"], before)
+			equal(t, "PROG-05 retries", mustFetch(t, smart, obj, "a").Retries, 3)
 
 			mustPurge(t, smart, obj, "a")
 			if record := mustFetch(t, smart, obj, "a"); record != nil {
-				t.Errorf("PROG-05: after purging there is %+v", *record)
+				t.Errorf("PROG-05: record after Purge = %+v, want none", *record)
 			}
 			content := jsonOf(t, obj)
-			equal(t, "PROG-05 all else stays: the name", content["metadata"].(map[string]any)["name"], any("w"))
+			equal(t, "PROG-05 name", content["metadata"].(map[string]any)["name"], any("w"))
 			status := content["status"].(map[string]any)
-			equal(t, "PROG-05 all else stays: the phase", status["phase"], before.(map[string]any)["phase"])
-			equal(t, "PROG-05 all else stays: what is beside", status["kopf"].(map[string]any)["dummy"], any("d"))
-			equal(t, "PROG-05 annotations are purged", len(namesOf(obj, kopfPrefix)), 0)
+			equal(t, "PROG-05 phase", status["phase"], before.(map[string]any)["phase"])
+			equal(t, "PROG-05 other field next to the records", status["kopf"].(map[string]any)["dummy"], any("d"))
+			equal(t, "PROG-05 number of remaining annotations", len(namesOf(obj, kopfPrefix)), 0)
 		})
 	}
 }
@@ -156,28 +156,28 @@ func TestSmart_PurgesOneOfSeveral(t *testing.T) {
 	records := map[string]any{"a": map[string]any{"retries": int64(1)}, "b": map[string]any{"retries": int64(2)}}
 	obj := withStatus(statusOf(records))
 	mustPurge(t, smart, obj, "a")
-	equal(t, "PROG-01 the status", obj.Object["status"], any(statusOf(map[string]any{"b": map[string]any{"retries": int64(2)}})))
+	equal(t, "PROG-01 status", obj.Object["status"], any(statusOf(map[string]any{"b": map[string]any{"retries": int64(2)}})))
 
 	typed := widgetWith(typedStatus{extras: extras{
 		Kopf: &typedKopf{Progress: map[string]typedRecord{"a": {Retries: 1}, "b": {Retries: 2}}},
 	}})
 	mustPurge(t, smart, typed, "a")
-	equal(t, "PROG-01 the typed status", typed.Status.Kopf.Progress, map[string]typedRecord{"b": {Retries: 2}})
+	equal(t, "PROG-01 typed status", typed.Status.Kopf.Progress, map[string]typedRecord{"b": {Retries: 2}})
 }
 
 func TestSmart_NoLegacyRecords(t *testing.T) {
 	for name, obj := range map[string]client.Object{
-		"a type without the field":  configMap(),
-		"a type with it empty":      widgetWith(typedStatus{}),
-		"a type with it raw":        widgetWith(rawStatus{}),
-		"no status":                 withStatus(nil),
-		"a status of another shape": withStatus(map[string]any{"kopf": "x"}),
-		"progress of another shape": withStatus(statusOf(nil)),
-		"a null for a record":       withStatus(statusOf(map[string]any{"a": nil})),
+		"a type without the field":   configMap(),
+		"a type with an empty field": widgetWith(typedStatus{}),
+		"a type with a raw field":    widgetWith(rawStatus{}),
+		"no status":                  withStatus(nil),
+		"a status of another type":   withStatus(map[string]any{"kopf": "x"}),
+		"progress of another type":   withStatus(statusOf(nil)),
+		"a null instead of a record": withStatus(statusOf(map[string]any{"a": nil})),
 	} {
 		t.Run("PROG-05 "+name, func(t *testing.T) {
 			if record := mustFetch(t, progress.Smart(), obj, "a"); record != nil {
-				t.Errorf("a record came from nowhere: %+v", *record)
+				t.Errorf("record = %+v, want none", *record)
 			}
 			mustPurge(t, progress.Smart(), obj, "a")
 		})
@@ -187,7 +187,7 @@ func TestSmart_NoLegacyRecords(t *testing.T) {
 func TestSmart_SkipsTypesWithoutField(t *testing.T) {
 	for _, without := range []client.Object{&unencodable[plainStatus]{}, &unencodable[otherStatus]{}} {
 		if record, err := progress.Smart().Fetch(without, "a"); record != nil || err != nil {
-			t.Errorf("PROG-05: fetched %v, %v, want nothing: %T has no place for records", record, err, without)
+			t.Errorf("PROG-05: Fetch = %v, %v, want nothing: %T has no field for records", record, err, without)
 		}
 		mustPurge(t, progress.Smart(), without, "a")
 	}
@@ -195,10 +195,10 @@ func TestSmart_SkipsTypesWithoutField(t *testing.T) {
 	with := &unencodable[typedStatus]{}
 	var unreadable *progress.UnreadableError
 	if record, err := progress.Smart().Fetch(with, "a"); record != nil || !errors.As(err, &unreadable) || !errors.Is(err, errBoom) {
-		t.Errorf("B-30: fetched %v, %v, want an error that says why", record, err)
+		t.Errorf("B-30: Fetch = %v, %v, want an error", record, err)
 	}
 	if err := progress.Smart().Purge(with, "a"); !errors.Is(err, errBoom) {
-		t.Errorf("Purge = %v, want an error that says why", err)
+		t.Errorf("Purge = %v, want an error", err)
 	}
 }
 
@@ -210,13 +210,13 @@ func TestSmart_UnreadableRecords(t *testing.T) {
 		status     map[string]any
 		annotation string
 		want       *progress.Record
-		place      string // named in the error; empty: no error
+		place      string // part of the error; empty: no error
 	}{
-		{"B-30 broken in the status", broken, "", nil, "status.kopf.progress.a"},
-		{"B-30 no object in the status", map[string]any{"a": "x"}, "", nil, "status.kopf.progress.a"},
-		{"B-30 PROG-05 the annotation is sound: the status is not asked", broken, `{"retries":1}`, &progress.Record{Retries: 1}, ""},
-		{"B-30 broken in both", broken, "{", nil, kopfPrefix + "/a"},
-		{"B-30 the annotation is broken and so absent: the status counts, with a word about it", sound, "{", &progress.Record{Retries: 2}, kopfPrefix + "/a"},
+		{"B-30 unreadable in the status", broken, "", nil, "status.kopf.progress.a"},
+		{"B-30 not an object in the status", map[string]any{"a": "x"}, "", nil, "status.kopf.progress.a"},
+		{"B-30 PROG-05 a valid annotation takes precedence", broken, `{"retries":1}`, &progress.Record{Retries: 1}, ""},
+		{"B-30 unreadable in both", broken, "{", nil, kopfPrefix + "/a"},
+		{"B-30 an unreadable annotation is reported, and the status is used", sound, "{", &progress.Record{Retries: 2}, kopfPrefix + "/a"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			obj := withStatus(statusOf(test.status))
@@ -230,7 +230,7 @@ func TestSmart_UnreadableRecords(t *testing.T) {
 			case test.place == "" && err != nil:
 				t.Errorf("error = %v, want none", err)
 			case test.place != "" && (!errors.As(err, &unreadable) || !strings.Contains(err.Error(), test.place)):
-				t.Errorf("error = %v, want one about %s", err, test.place)
+				t.Errorf("error = %v, want an error about %s", err, test.place)
 			}
 		})
 	}
@@ -242,7 +242,7 @@ func TestSmart_Clear(t *testing.T) {
 		essence, want map[string]any
 	}{
 		{
-			"ESS-08 PROG-05 the annotations and the field, with what is emptied by that",
+			"ESS-08 PROG-05 the annotations, the field and its empty parents",
 			map[string]any{
 				"metadata": essenceOf(kopfPrefix+"/a", "x")["metadata"],
 				"status":   map[string]any{"kopf": map[string]any{"progress": map[string]any{"a": map[string]any{}}}},
@@ -250,16 +250,16 @@ func TestSmart_Clear(t *testing.T) {
 			map[string]any{},
 		},
 		{
-			"ESS-08 what is beside the field stays; the touch field is not cleaned",
+			"ESS-08 other fields and the touch field are kept",
 			map[string]any{"status": statusOf(map[string]any{"a": map[string]any{}})},
 			map[string]any{"status": map[string]any{"phase": "up", "kopf": map[string]any{"dummy": "d"}}},
 		},
 		{
-			"ESS-08 what is beside the emptied field stays",
+			"ESS-08 fields next to the empty field are kept",
 			map[string]any{"status": map[string]any{"phase": "up", "kopf": map[string]any{"progress": map[string]any{}}}},
 			map[string]any{"status": map[string]any{"phase": "up"}},
 		},
-		{"ESS-08 another shape", map[string]any{"status": map[string]any{"kopf": "x"}}, map[string]any{"status": map[string]any{"kopf": "x"}}},
+		{"ESS-08 another type", map[string]any{"status": map[string]any{"kopf": "x"}}, map[string]any{"status": map[string]any{"kopf": "x"}}},
 		{"ESS-08 nothing to clear", map[string]any{"spec": "x"}, map[string]any{"spec": "x"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

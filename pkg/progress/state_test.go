@@ -14,7 +14,7 @@ import (
 
 var store = progress.Annotations("")
 
-// begun returns the state of an object after Begin at t0 with all of its handlers.
+// begun returns the state of the object after Begin at t0 with all of its handlers.
 func begun(t *testing.T, obj client.Object, purpose string, ids ...string) *progress.State {
 	t.Helper()
 	state := loaded(t, obj, ids...)
@@ -52,14 +52,14 @@ var (
 func TestState_FreshCause(t *testing.T) {
 	state := loaded(t, configMap(), "a", "b", "c")
 	if superseded := state.Begin("create", []string{"a", "c"}, t0); len(superseded) > 0 {
-		t.Errorf("PROG-22: superseded %v, want nothing", superseded)
+		t.Errorf("PROG-22: superseded causes = %v, want none", superseded)
 	}
 	fresh := progress.Record{Started: t0, Purpose: "create"}
-	equal(t, "PROG-12 the record of a selected one", state.Record("a"), fresh)
-	equal(t, "PROG-12 the record of the other selected one", state.Record("c"), fresh)
-	equal(t, "PROG-12 the record of one not selected", state.Record("b"), progress.Record{})
-	equal(t, "the record of a stranger", state.Record("x"), progress.Record{})
-	equal(t, "PROG-15 HND-10 due, in the order of registration", state.Due(t0), []string{"a", "c"})
+	equal(t, "PROG-12 record of a selected handler", state.Record("a"), fresh)
+	equal(t, "PROG-12 record of another selected handler", state.Record("c"), fresh)
+	equal(t, "PROG-12 record of an unselected handler", state.Record("b"), progress.Record{})
+	equal(t, "record of an unknown handler", state.Record("x"), progress.Record{})
+	equal(t, "PROG-15 HND-10 due handlers in the order of registration", state.Due(t0), []string{"a", "c"})
 	equal(t, "PROG-19 done", state.Done(), false)
 	equal(t, "PROG-10 stored", state.HasStale(ever), false)
 	equal(t, "PROG-22 summary", state.Summary(), progress.Summary{Left: 2})
@@ -67,7 +67,7 @@ func TestState_FreshCause(t *testing.T) {
 
 func TestState_NoHandlers(t *testing.T) {
 	state := begun(t, configMap(), "create")
-	equal(t, "PROG-19 nothing selected is done", state.Done(), true)
+	equal(t, "PROG-19 done without selected handlers", state.Done(), true)
 	if delay, left := state.Delay(t0); left || delay != 0 {
 		t.Errorf("DLY-01: delay = %s, %t, want none", delay, left)
 	}
@@ -83,51 +83,51 @@ func TestState_ContinuesCause(t *testing.T) {
 		due    bool
 	}{
 		{
-			name:   "PROG-29 a finished one is not called again",
+			name:   "PROG-29 a finished handler",
 			stored: progress.Record{Started: earlier, Stopped: earlier, Purpose: "update", Retries: 1, Success: true},
 			want:   progress.Record{Started: earlier, Stopped: earlier, Purpose: "update", Retries: 1, Success: true},
 		},
 		{
-			name:   "PROG-27 PROG-29 one that failed permanently is not called again",
+			name:   "PROG-27 PROG-29 a permanently failed handler",
 			stored: progress.Record{Started: earlier, Stopped: earlier, Purpose: "update", Retries: 3, Failure: true, Message: "m"},
 			want:   progress.Record{Started: earlier, Stopped: earlier, Purpose: "update", Retries: 3, Failure: true, Message: "m"},
 		},
 		{
-			name:   "PROG-29 DLY-13 a delayed one keeps its delay and its attempts",
+			name:   "PROG-29 DLY-13 a delayed handler keeps its delay and attempts",
 			stored: progress.Record{Started: earlier, Delayed: t0.Add(time.Second), Purpose: "update", Retries: 2, Message: "m"},
 			want:   progress.Record{Started: earlier, Delayed: t0.Add(time.Second), Purpose: "update", Retries: 2, Message: "m"},
 		},
 		{
-			name:   "PROG-29 DLY-13 one whose time has come is due",
+			name:   "PROG-29 DLY-13 a handler is due when its delay ends",
 			stored: progress.Record{Started: earlier, Delayed: t0, Purpose: "update", Retries: 2},
 			want:   progress.Record{Started: earlier, Delayed: t0, Purpose: "update", Retries: 2},
 			due:    true,
 		},
 		{
-			name:   "PROG-29 an interrupted one is called again",
+			name:   "PROG-29 an interrupted handler is due",
 			stored: progress.Record{Started: earlier, Purpose: "update"},
 			want:   progress.Record{Started: earlier, Purpose: "update"},
 			due:    true,
 		},
 		{
-			name:   "PROG-25 without a purpose, it belongs to any",
+			name:   "PROG-25 a record without a purpose matches any cause",
 			stored: progress.Record{Started: earlier, Retries: 4},
 			want:   progress.Record{Started: earlier, Purpose: "update", Retries: 4},
 			due:    true,
 		},
 		{
-			name:   "PROG-25 without a purpose, also when finished",
+			name:   "PROG-25 a finished record without a purpose matches any cause",
 			stored: progress.Record{Started: earlier, Retries: 4, Success: true},
 			want:   progress.Record{Started: earlier, Purpose: "update", Retries: 4, Success: true},
 		},
 		{
-			name:   "PROG-12 PROG-14 without a start, it starts now",
+			name:   "PROG-12 PROG-14 a record without a start time starts now",
 			stored: progress.Record{Retries: 4, Purpose: "update"},
 			want:   progress.Record{Started: t0, Purpose: "update", Retries: 4},
 			due:    true,
 		},
 		{
-			name:   "SUB-12 sub-handlers are remembered",
+			name:   "SUB-12 sub-handlers are kept",
 			stored: progress.Record{Started: earlier, Purpose: "update", Subrefs: []string{"a/x"}},
 			want:   progress.Record{Started: earlier, Purpose: "update", Subrefs: []string{"a/x"}},
 			due:    true,
@@ -136,7 +136,7 @@ func TestState_ContinuesCause(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			state := loaded(t, holding(t, map[string]progress.Record{"a": test.stored}), "a")
 			if superseded := state.Begin("update", []string{"a"}, t0); len(superseded) > 0 {
-				t.Errorf("PROG-22 PROG-25: superseded %v, want nothing", superseded)
+				t.Errorf("PROG-22 PROG-25: superseded causes = %v, want none", superseded)
 			}
 			equal(t, "record", state.Record("a"), test.want)
 			equal(t, "due", len(state.Due(t0)) == 1, test.due)
@@ -159,17 +159,17 @@ func TestRecordOutcome(t *testing.T) {
 			want:    progress.Record{Started: started, Stopped: t0, Purpose: "create", Retries: 3, Success: true, Subrefs: []string{"a/x"}},
 		},
 		{
-			name:    "PROG-16 PROG-18 final failure",
+			name:    "PROG-16 PROG-18 permanent failure",
 			outcome: failed,
 			want:    progress.Record{Started: started, Stopped: t0, Purpose: "create", Retries: 3, Failure: true, Message: "boom", Subrefs: []string{"a/x"}},
 		},
 		{
-			name:    "PROG-16 PROG-17 again, later",
+			name:    "PROG-16 PROG-17 retry with a delay",
 			outcome: again(time.Minute),
 			want:    progress.Record{Started: started, Delayed: t0.Add(time.Minute), Attempted: t0, Purpose: "create", Retries: 3, Message: "boom", Subrefs: []string{"a/x"}},
 		},
 		{
-			name:    "PROG-17 again, immediately",
+			name:    "PROG-17 immediate retry",
 			outcome: again(0),
 			want:    progress.Record{Started: started, Delayed: t0, Attempted: t0, Purpose: "create", Retries: 3, Message: "boom", Subrefs: []string{"a/x"}},
 		},
@@ -179,12 +179,12 @@ func TestRecordOutcome(t *testing.T) {
 			want:    progress.Record{Started: started, Stopped: t0, Purpose: "create", Retries: 3, Success: true, Subrefs: []string{"a/x"}},
 		},
 		{
-			name:    "ERR-02 ERR-03 given up without a call, which is no attempt",
+			name:    "ERR-02 ERR-03 limit exceeded without an attempt",
 			outcome: progress.Outcome{Err: errBoom, Final: true},
 			want:    progress.Record{Started: started, Stopped: t0, Purpose: "create", Retries: 2, Failure: true, Message: "boom", Subrefs: []string{"a/x"}},
 		},
 		{
-			name:    "PROG-29 interrupted: nothing has happened",
+			name:    "PROG-29 an interruption changes nothing",
 			outcome: progress.Outcome{Err: errBoom, Interrupted: true},
 			want:    begin,
 		},
@@ -195,20 +195,20 @@ func TestRecordOutcome(t *testing.T) {
 			state.RecordOutcome("a", test.outcome, t0)
 			state.RecordOutcome("x", succeeded, t0) // unknown id
 			equal(t, "record", state.Record("a"), test.want)
-			equal(t, "ERR-10 PROG-01 the record of the other", state.Record("b"), other)
+			equal(t, "ERR-10 PROG-01 record of the other handler", state.Record("b"), other)
 		})
 	}
 }
 
-// A record must fit on the object together with other records.
+// Records must fit on the object together.
 func TestRecordOutcome_TruncatesMessages(t *testing.T) {
 	for _, test := range []struct{ name, text, want string }{
-		{"PROG-18 what is short stays", repeat("a", 1024), repeat("a", 1024)},
-		{"PROG-18 what is long is cut", repeat("a", 1025), repeat("a", 1024) + "..."},
-		{"PROG-18 not within a character", repeat("a", 1023) + "é", repeat("a", 1023) + "..."},
-		{"PROG-18 nor within a longer one", repeat("a", 1021) + "\U0001F600b", repeat("a", 1021) + "..."},
-		{"PROG-18 behind a character", repeat("a", 1022) + "éb", repeat("a", 1022) + "é..."},
-		{"PROG-18 an empty one stays", "", ""},
+		{"PROG-18 a short message is kept", repeat("a", 1024), repeat("a", 1024)},
+		{"PROG-18 a long message is truncated", repeat("a", 1025), repeat("a", 1024) + "..."},
+		{"PROG-18 a message is not truncated within a character", repeat("a", 1023) + "é", repeat("a", 1023) + "..."},
+		{"PROG-18 a message is not truncated within a four-byte character", repeat("a", 1021) + "\U0001F600b", repeat("a", 1021) + "..."},
+		{"PROG-18 a message is truncated after a character", repeat("a", 1022) + "éb", repeat("a", 1022) + "é..."},
+		{"PROG-18 an empty message is kept", "", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			state := begun(t, configMap(), "create", "a")
@@ -225,8 +225,8 @@ func TestSetRecord(t *testing.T) {
 	state.RecordOutcome("b", succeeded, t0)
 	state.SetRecord("a", before)
 	state.SetRecord("x", before) // unknown id
-	equal(t, "the record of the one", state.Record("a"), before)
-	equal(t, "the success of the other", state.Record("b").Success, true)
+	equal(t, "record", state.Record("a"), before)
+	equal(t, "success of the other handler", state.Record("b").Success, true)
 	equal(t, "due", state.Due(t0), []string{"a"})
 }
 
@@ -242,10 +242,10 @@ func TestDoneAndSummary(t *testing.T) {
 		done    bool
 		sum     progress.Summary
 	}{
-		{"ERR-10 one fails, the others are left", "a", failed, false, progress.Summary{Failed: 1, Left: 2}},
+		{"ERR-10 one handler fails", "a", failed, false, progress.Summary{Failed: 1, Left: 2}},
 		{"one succeeds", "b", succeeded, false, progress.Summary{Failed: 1, Succeeded: 1, Left: 1}},
-		{"one is delayed", "c", again(time.Hour), false, progress.Summary{Failed: 1, Succeeded: 1, Left: 1}},
-		{"PROG-19 PROG-27 PROG-28 all ended, the passive one does not count", "c", succeeded, true, progress.Summary{Failed: 1, Succeeded: 2}},
+		{"one handler is delayed", "c", again(time.Hour), false, progress.Summary{Failed: 1, Succeeded: 1, Left: 1}},
+		{"PROG-19 PROG-27 PROG-28 all selected handlers have finished", "c", succeeded, true, progress.Summary{Failed: 1, Succeeded: 2}},
 	} {
 		state.RecordOutcome(step.id, step.outcome, t0)
 		equal(t, step.name+": done", state.Done(), step.done)
@@ -265,14 +265,14 @@ func TestDelay(t *testing.T) {
 		want     time.Duration
 		left     bool
 	}{
-		{"DLY-01 none left", map[string]progress.Record{"a": ended}, []string{"a"}, 0, false},
-		{"DLY-02 one that was not attempted yet", nil, []string{"a"}, 0, true},
-		{"DLY-02 one that waits", map[string]progress.Record{"a": at(time.Minute)}, []string{"a"}, time.Minute, true},
-		{"DLY-02 PROG-31 one whose time was before", map[string]progress.Record{"a": at(-time.Minute)}, []string{"a"}, 0, true},
-		{"DLY-01 the nearest", map[string]progress.Record{"a": at(time.Hour), "b": at(time.Minute), "c": at(time.Hour)}, []string{"a", "b", "c"}, time.Minute, true},
-		{"DLY-02 one waits, another need not", map[string]progress.Record{"a": at(time.Hour)}, []string{"a", "b"}, 0, true},
-		{"DLY-02 the finished do not count", map[string]progress.Record{"a": at(time.Hour), "b": ended}, []string{"a", "b"}, time.Hour, true},
-		{"PROG-28 the passive do not count", map[string]progress.Record{"a": at(time.Hour), "b": at(time.Minute)}, []string{"a"}, time.Hour, true},
+		{"DLY-01 all finished", map[string]progress.Record{"a": ended}, []string{"a"}, 0, false},
+		{"DLY-02 a handler without attempts", nil, []string{"a"}, 0, true},
+		{"DLY-02 a delayed handler", map[string]progress.Record{"a": at(time.Minute)}, []string{"a"}, time.Minute, true},
+		{"DLY-02 PROG-31 an expired delay", map[string]progress.Record{"a": at(-time.Minute)}, []string{"a"}, 0, true},
+		{"DLY-01 the shortest delay", map[string]progress.Record{"a": at(time.Hour), "b": at(time.Minute), "c": at(time.Hour)}, []string{"a", "b", "c"}, time.Minute, true},
+		{"DLY-02 one delayed handler and one due handler", map[string]progress.Record{"a": at(time.Hour)}, []string{"a", "b"}, 0, true},
+		{"DLY-02 finished handlers are ignored", map[string]progress.Record{"a": at(time.Hour), "b": ended}, []string{"a", "b"}, time.Hour, true},
+		{"PROG-28 unselected handlers are ignored", map[string]progress.Record{"a": at(time.Hour), "b": at(time.Minute)}, []string{"a"}, time.Hour, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			state := loaded(t, holding(t, test.records), "a", "b", "c")
@@ -289,18 +289,18 @@ func TestLoad_UnreadableRecords(t *testing.T) {
 	obj := configMap(kopfPrefix+"/a", `{"retries":`, kopfPrefix+"/b", `{"retries":2,"purpose":"create"}`, kopfPrefix+"/c", `{"started":"?"}`)
 	state, err := progress.Load(store, obj, []string{"a", "b", "c", "d"})
 	if err == nil {
-		t.Error("B-30: there is no word about the broken records")
+		t.Error("B-30: got no error for the unreadable records")
 	}
 	equal(t, "B-30 stored", state.HasStale(ever), true)
 	state.Begin("create", []string{"a", "b", "c", "d"}, t0)
 	fresh := progress.Record{Started: t0, Purpose: "create"}
-	equal(t, "B-30 a broken record", state.Record("a"), fresh)
-	equal(t, "B-30 another broken record", state.Record("c"), fresh)
-	equal(t, "B-30 the sound record beside them", state.Record("b"), progress.Record{Started: t0, Purpose: "create", Retries: 2})
+	equal(t, "B-30 record that replaces an unreadable record", state.Record("a"), fresh)
+	equal(t, "B-30 record that replaces another unreadable record", state.Record("c"), fresh)
+	equal(t, "B-30 valid record", state.Record("b"), progress.Record{Started: t0, Purpose: "create", Retries: 2})
 	equal(t, "B-30 due", state.Due(t0), []string{"a", "b", "c", "d"})
 }
 
-// PROG-07 B-31: only messages are cut, between characters, if the object has no room for them.
+// PROG-07 B-31: if the object has no room, only messages are truncated, between characters.
 func TestTruncateMessages(t *testing.T) {
 	state := begun(t, &metav1.PartialObjectMetadata{}, "create", "a", "b")
 	state.RecordOutcome("a", progress.Outcome{Err: errors.New("не работает"), Delay: time.Minute}, t0)
@@ -311,15 +311,15 @@ func TestTruncateMessages(t *testing.T) {
 	}{{100, "не работает"}, {6, "не ..."}, {0, "..."}} {
 		state.TruncateMessages(test.limit)
 		if got := state.Record("a").Message; got != test.want {
-			t.Errorf("with %d bytes, the message is %q, want %q", test.limit, got, test.want)
+			t.Errorf("limit of %d bytes: message = %q, want %q", test.limit, got, test.want)
 		}
 	}
 	after := state.Record("a")
 	before.Message = after.Message
 	if diff := cmp.Diff(before, after); diff != "" {
-		t.Errorf("something else has changed:\n%s", diff)
+		t.Errorf("changes apart from the messages:\n%s", diff)
 	}
 	if got := state.Record("b").Message; got != "" {
-		t.Errorf("a record without a message has %q", got)
+		t.Errorf("message of a record without a message = %q", got)
 	}
 }

@@ -55,13 +55,13 @@ type (
 // fieldObjects returns one object of each type that can store records in its status.
 func fieldObjects() map[string]client.Object {
 	return map[string]client.Object{
-		"untyped":                  withStatus(map[string]any{"phase": "up"}),
-		"untyped, without any":     withStatus(nil),
-		"typed":                    widgetWith(wholeStatus{Phase: "up"}),
-		"a map":                    widgetWith(mapStatus{}),
-		"raw":                      widgetWith(rawStatus{}),
-		"raw, with something else": widgetWith(rawStatus{&runtime.RawExtension{Raw: []byte(`{"dummy":"d"}`)}}),
-		"with JSON of its own":     widgetWith(ownStatus{&ownJSON{[]byte(`{"dummy":"d"}`)}}),
+		"untyped":                 withStatus(map[string]any{"phase": "up"}),
+		"untyped, without any":    withStatus(nil),
+		"typed":                   widgetWith(wholeStatus{Phase: "up"}),
+		"a map":                   widgetWith(mapStatus{}),
+		"raw":                     widgetWith(rawStatus{}),
+		"raw, with another field": widgetWith(rawStatus{&runtime.RawExtension{Raw: []byte(`{"dummy":"d"}`)}}),
+		"with custom JSON":        widgetWith(ownStatus{&ownJSON{[]byte(`{"dummy":"d"}`)}}),
 	}
 }
 
@@ -73,26 +73,26 @@ func TestStatus_StoresRecords(t *testing.T) {
 			other := progress.Record{Started: t0, Purpose: "create"}
 			mustStore(t, s, obj, "fn", full)
 			mustStore(t, s, obj, "fn/spec.a", other)
-			equal(t, "PROG-01 the one", mustFetch(t, s, obj, "fn"), &full)
-			equal(t, "PROG-07 the other, under its id as it is", mustFetch(t, s, obj, "fn/spec.a"), &other)
+			equal(t, "PROG-01 record", mustFetch(t, s, obj, "fn"), &full)
+			equal(t, "PROG-07 record under the raw id", mustFetch(t, s, obj, "fn/spec.a"), &other)
 			if record := mustFetch(t, s, obj, "fn.spec.a"); record != nil {
-				t.Errorf("a record came from nowhere: %+v", *record)
+				t.Errorf("record of an unknown handler = %+v, want none", *record)
 			}
 			equal(t, "no annotations", len(obj.GetAnnotations()), 0)
 
 			mustStore(t, s, obj, "fn", progress.Record{Retries: 4})
-			equal(t, "PROG-07 what a record has no more is gone", mustFetch(t, s, obj, "fn"), &progress.Record{Retries: 4})
+			equal(t, "PROG-07 record after another Store", mustFetch(t, s, obj, "fn"), &progress.Record{Retries: 4})
 
 			mustPurge(t, s, obj, "fn")
 			if record := mustFetch(t, s, obj, "fn"); record != nil {
-				t.Errorf("PROG-20: after purging there is %+v", *record)
+				t.Errorf("PROG-20: record after Purge = %+v, want none", *record)
 			}
-			equal(t, "PROG-20 the other stays", mustFetch(t, s, obj, "fn/spec.a"), &other)
+			equal(t, "PROG-20 other record after Purge", mustFetch(t, s, obj, "fn/spec.a"), &other)
 			mustPurge(t, s, obj, "fn/spec.a")
 			left := jsonOf(t, obj)
 			s.Clear(left)
 			s.Clear(empty)
-			equal(t, "all else stays", left, empty)
+			equal(t, "remaining content", left, empty)
 		})
 	}
 }
@@ -101,13 +101,13 @@ func TestStatus_FormatOfKopf(t *testing.T) {
 	for _, test := range []struct {
 		name, field string
 		record      progress.Record
-		want        map[string]any // the status
+		want        map[string]any // the expected status
 	}{
 		{"PROG-07 all fields", "", full, statusOf(map[string]any{"a/b": fullFields})},
-		{"PROG-07 only those that are set", "", progress.Record{Started: t0, Purpose: "create"}, statusOf(map[string]any{"a/b": map[string]any{
+		{"PROG-07 only non-empty fields", "", progress.Record{Started: t0, Purpose: "create"}, statusOf(map[string]any{"a/b": map[string]any{
 			"started": "2020-12-31T23:59:59.123456+00:00", "purpose": "create", "retries": int64(0), "success": false, "failure": false,
 		}})},
-		{"PROG-07 another field", "status.my.own.place", progress.Record{Retries: 1}, map[string]any{
+		{"PROG-07 a custom field", "status.my.own.place", progress.Record{Retries: 1}, map[string]any{
 			"phase": "up", "kopf": map[string]any{"dummy": "d", "progress": map[string]any{}},
 			"my": map[string]any{"own": map[string]any{"place": map[string]any{
 				"a/b": map[string]any{"retries": int64(1), "success": false, "failure": false},
@@ -128,10 +128,10 @@ func TestStatus_ReplacesNulls(t *testing.T) {
 	equal(t, "PROG-07 status", obj.Object["status"], any(map[string]any{"kopf": map[string]any{"progress": map[string]any{"a": fullFields}}}))
 	bare := &unstructured.Unstructured{}
 	mustStore(t, progress.Status("status.mine"), bare, "a", full)
-	equal(t, "PROG-07 an object of nothing", bare.Object, map[string]any{"status": map[string]any{"mine": map[string]any{"a": fullFields}}})
+	equal(t, "PROG-07 object without content", bare.Object, map[string]any{"status": map[string]any{"mine": map[string]any{"a": fullFields}}})
 }
 
-// kopf writes nulls for empty fields. A merge patch has nulls only for removed fields.
+// kopf writes nulls for empty fields. A merge patch contains nulls only for removed fields.
 func TestStatus_MergePatch(t *testing.T) {
 	s := progress.Status("")
 	for name, obj := range map[string]client.Object{"untyped": withStatus(nil), "typed": widgetWith(wholeStatus{})} {
@@ -140,7 +140,7 @@ func TestStatus_MergePatch(t *testing.T) {
 			mustStore(t, s, obj, "a", delayed)
 			mustStore(t, s, obj, "b", delayed)
 			before := obj.DeepCopyObject().(client.Object)
-			if w, ok := before.(*widget[wholeStatus]); ok { // copies of widgets share their status
+			if w, ok := before.(*widget[wholeStatus]); ok { // copies of a widget share its status
 				w.Status.Kopf = new(*w.Status.Kopf)
 				w.Status.Kopf.Progress = maps.Clone(w.Status.Kopf.Progress)
 			}
@@ -169,15 +169,15 @@ func TestStatus_Errors(t *testing.T) {
 		problem string
 	}{
 		{"B-33 a Go type without the field", configMap("a", "b"), "*v1.ConfigMap has no field status:"},
-		{"B-33 a Go type without a part of it", widgetWith(plainStatus{Phase: "up"}), "has no field status.kopf.progress:"},
-		{"B-33 an object of metadata alone", &metav1.PartialObjectMetadata{}, "*v1.PartialObjectMetadata has no field status:"},
-		{"a Go type whose field is of another type", widgetWith(struct {
+		{"B-33 a Go type without a part of the field", widgetWith(plainStatus{Phase: "up"}), "has no field status.kopf.progress:"},
+		{"B-33 an object with only metadata", &metav1.PartialObjectMetadata{}, "*v1.PartialObjectMetadata has no field status:"},
+		{"a Go type with a field of another type", widgetWith(struct {
 			Kopf struct {
 				Progress map[string]int `json:"progress"`
 			} `json:"kopf"`
 		}{}), "does not fit"},
-		{"another value in its place", withStatus(map[string]any{"kopf": "x"}), "status.kopf: expected an object"},
-		{"an object that has no JSON form", &unencodable[typedStatus]{}, "boom"},
+		{"a string instead of an object", withStatus(map[string]any{"kopf": "x"}), "status.kopf: expected an object"},
+		{"an object that cannot be encoded", &unencodable[typedStatus]{}, "boom"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			before := test.obj.DeepCopyObject()
@@ -186,7 +186,7 @@ func TestStatus_Errors(t *testing.T) {
 				t.Errorf("Store = %v, want an error about the handler, with %q", err, test.problem)
 			}
 			if !reflect.DeepEqual(test.obj, before) {
-				t.Errorf("the object has changed, to %+v", test.obj)
+				t.Errorf("object = %+v, want no change", test.obj)
 			}
 		})
 	}
@@ -194,14 +194,14 @@ func TestStatus_Errors(t *testing.T) {
 
 func TestStatus_UnreadableRecords(t *testing.T) {
 	for name, value := range map[string]any{
-		"no object": "x", "a field of another type": map[string]any{"retries": "many"}, "no JSON": map[string]any{"retries": func() {}},
+		"not an object": "x", "a field of another type": map[string]any{"retries": "many"}, "a value that cannot be encoded": map[string]any{"retries": func() {}},
 	} {
 		t.Run("B-30 "+name, func(t *testing.T) {
 			obj := withStatus(statusOf(map[string]any{"a": value}))
 			record, err := progress.Status("").Fetch(obj, "a")
 			var unreadable *progress.UnreadableError
 			if record != nil || !errors.As(err, &unreadable) || unreadable.Place != "status.kopf.progress.a" {
-				t.Errorf("fetched %v, %v, want an error about status.kopf.progress.a", record, err)
+				t.Errorf("Fetch = %v, %v, want an error about status.kopf.progress.a", record, err)
 			}
 			mustStore(t, progress.Status(""), obj, "a", full)
 			equal(t, "B-30 replaced", mustFetch(t, progress.Status(""), obj, "a"), &full)
@@ -223,7 +223,7 @@ func TestStatus_DoesNotModifySharedMaps(t *testing.T) {
 	progress.StatusBaseline("").Store(shallow(), []byte("{}"))
 	s.Clear(maps.Clone(shared.Object))
 	progress.StatusBaseline("status.phase").Clear(maps.Clone(shared.Object))
-	equal(t, "the object of the cache", shared, before)
+	equal(t, "cached object", shared, before)
 }
 
 func TestStatus_CheckField(t *testing.T) {
@@ -231,9 +231,9 @@ func TestStatus_CheckField(t *testing.T) {
 		name, field string
 		fine        bool
 	}{
-		{"PROG-07 ESS-13 the default", "", true},
-		{"PROG-07 ESS-13 a field of one's own", "status.my-operator.place", true},
-		{"a field beside the status", "spec.place", true},
+		{"PROG-07 ESS-13 default field", "", true},
+		{"PROG-07 ESS-13 custom field", "status.my-operator.place", true},
+		{"a field outside the status", "spec.place", true},
 		{"the whole status", "status", false},
 		{"an empty element", "status..place", false},
 		{"an empty element at the end", "status.", false},
@@ -255,11 +255,11 @@ func TestStatus_Key(t *testing.T) {
 	checker := progress.Status("").(progress.KeyChecker)
 	for _, id := range []string{"fn", "fn/spec.a", "lambda:/a/b.py:12", repeat("é", 100)} {
 		if key, err := checker.Key(id); key != id || err != nil {
-			t.Errorf("PROG-07: Key(%q) = %q, %v, want the id as it is", id, key, err)
+			t.Errorf("PROG-07: Key(%q) = %q, %v, want the unchanged id", id, key, err)
 		}
 	}
 	if _, err := checker.Key(""); err == nil || !strings.Contains(err.Error(), "empty") {
-		t.Errorf("B-21: Key of an empty id = %v", err)
+		t.Errorf("B-21: error of Key for an empty id = %v, want an error", err)
 	}
 }
 
@@ -269,21 +269,21 @@ func TestStatus_Clear(t *testing.T) {
 		essence, want map[string]any
 	}{
 		{
-			"ESS-08 the field, with what is emptied by that", "",
+			"ESS-08 the field and its empty parents", "",
 			map[string]any{"spec": "x", "status": map[string]any{"kopf": map[string]any{"progress": map[string]any{"a": fullFields}}}},
 			map[string]any{"spec": "x"},
 		},
 		{
-			"ESS-08 what is beside it stays", "", map[string]any{"status": statusOf(map[string]any{"a": fullFields})},
+			"ESS-08 other fields are kept", "", map[string]any{"status": statusOf(map[string]any{"a": fullFields})},
 			map[string]any{"status": map[string]any{"phase": "up", "kopf": map[string]any{"dummy": "d"}}},
 		},
 		{
-			"ESS-08 another field", "status.mine", map[string]any{"status": map[string]any{"mine": map[string]any{}, "kopf": "x"}},
+			"ESS-08 a custom field", "status.mine", map[string]any{"status": map[string]any{"mine": map[string]any{}, "kopf": "x"}},
 			map[string]any{"status": map[string]any{"kopf": "x"}},
 		},
-		{"ESS-08 another shape", "", map[string]any{"status": "x"}, map[string]any{"status": "x"}},
+		{"ESS-08 another type", "", map[string]any{"status": "x"}, map[string]any{"status": "x"}},
 		{"ESS-08 nothing to clear", "", map[string]any{"spec": "x"}, map[string]any{"spec": "x"}},
-		{"ESS-08 annotations are others'", "", essenceOf(kopfPrefix+"/a", "x"), essenceOf(kopfPrefix+"/a", "x")},
+		{"ESS-08 annotations are kept", "", essenceOf(kopfPrefix+"/a", "x"), essenceOf(kopfPrefix+"/a", "x")},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			progress.Status(test.field).Clear(test.essence)
@@ -292,7 +292,7 @@ func TestStatus_Clear(t *testing.T) {
 	}
 }
 
-// Operators compare stores to detect that two of them use the same place.
+// Operators compare stores to detect shared storage locations.
 func TestStores_AreComparable(t *testing.T) {
 	made := func() []any {
 		return []any{
@@ -305,7 +305,7 @@ func TestStores_AreComparable(t *testing.T) {
 	again := made()
 	for i, one := range made() {
 		if !reflect.ValueOf(one).Comparable() || slices.Index(again, one) != i {
-			t.Errorf("%T %d: it does not compare equal to its like, and to it alone", one, i)
+			t.Errorf("%T %d must be equal only to an identical store", one, i)
 		}
 	}
 }

@@ -20,10 +20,10 @@ func TestAnnotations_StoresRecords(t *testing.T) {
 	mustStore(t, store, obj, "a", a)
 	mustStore(t, store, obj, "b", b)
 	equal(t, "PROG-01 PROG-06 annotations", keysOf(obj), []string{"example.com/other", kopfPrefix + "/a", kopfPrefix + "/b"})
-	equal(t, "PROG-01 the one", *mustFetch(t, store, obj, "a"), a)
-	equal(t, "PROG-01 the other", *mustFetch(t, store, obj, "b"), b)
+	equal(t, "PROG-01 record", *mustFetch(t, store, obj, "a"), a)
+	equal(t, "PROG-01 other record", *mustFetch(t, store, obj, "b"), b)
 	if record := mustFetch(t, store, obj, "c"); record != nil {
-		t.Errorf("a record came from nowhere: %+v", *record)
+		t.Errorf("record of an unknown handler = %+v, want none", *record)
 	}
 	mustPurge(t, store, obj, "a")
 	equal(t, "PROG-20 annotations", keysOf(obj), []string{"example.com/other", kopfPrefix + "/b"})
@@ -38,9 +38,9 @@ func TestAnnotations_FetchReadsFirstKeyWithValue(t *testing.T) {
 		annotations []string
 		want        int // retries; -1: no record
 	}{
-		{"KEY-11 both: the newer", []string{v1, one, v2, two}, 2},
-		{"KEY-11 the newer alone", []string{v2, two}, 2},
-		{"KEY-11 MIG-06 the older alone", []string{v1, one}, 1},
+		{"KEY-11 both keys", []string{v1, one, v2, two}, 2},
+		{"KEY-11 only the newer key", []string{v2, two}, 2},
+		{"KEY-11 MIG-06 only the older key", []string{v1, one}, 1},
 		{"KEY-11 the newer is null", []string{v1, one, v2, "null"}, 1},
 		{"KEY-11 the newer is null, with spaces", []string{v1, one, v2, " null\n"}, 1},
 		{"KEY-11 the older is null", []string{v1, "null", v2, two}, 2},
@@ -62,10 +62,10 @@ func TestAnnotations_WritesAndPurgesAllKeys(t *testing.T) {
 	v2, v1 := kopfPrefix+"/"+id, kopfPrefix+"/"+repeat("a", 39)+"-L2I79Q"
 	obj := configMap(v1, `{"retries":1}`)
 	mustStore(t, store, obj, id, progress.Record{Retries: 5})
-	equal(t, "KEY-11 MIG-06 the keys", keysOf(obj), []string{v1, v2})
-	equal(t, "KEY-11 MIG-06 the values", obj.Annotations[v1], obj.Annotations[v2])
+	equal(t, "KEY-11 MIG-06 keys", keysOf(obj), []string{v1, v2})
+	equal(t, "KEY-11 MIG-06 values", obj.Annotations[v1], obj.Annotations[v2])
 	mustPurge(t, store, obj, id)
-	equal(t, "KEY-11 MIG-06 what is left", keysOf(obj), []string(nil))
+	equal(t, "KEY-11 MIG-06 remaining keys", keysOf(obj), []string(nil))
 }
 
 func TestAnnotations_UnreadableRecords(t *testing.T) {
@@ -77,16 +77,16 @@ func TestAnnotations_UnreadableRecords(t *testing.T) {
 		want        *progress.Record
 	}{
 		{
-			name: "B-30 no JSON", id: "a", annotations: []string{kopfPrefix + "/a", "{"}, place: kopfPrefix + "/a",
+			name: "B-30 invalid JSON", id: "a", annotations: []string{kopfPrefix + "/a", "{"}, place: kopfPrefix + "/a",
 		},
 		{
-			name: "B-30 nothing at all", id: "a", annotations: []string{kopfPrefix + "/a", ""}, place: kopfPrefix + "/a",
+			name: "B-30 an empty value", id: "a", annotations: []string{kopfPrefix + "/a", ""}, place: kopfPrefix + "/a",
 		},
 		{
-			name: "B-30 no record", id: "a", annotations: []string{kopfPrefix + "/a", "[]"}, place: kopfPrefix + "/a",
+			name: "B-30 not an object", id: "a", annotations: []string{kopfPrefix + "/a", "[]"}, place: kopfPrefix + "/a",
 		},
 		{
-			name: "B-30 KEY-11 the newer is broken and so absent: the older counts", id: long,
+			name: "B-30 KEY-11 the newer is unreadable, and the older is used", id: long,
 			annotations: []string{kopfPrefix + "/" + long, "{", kopfPrefix + "/" + repeat("a", 39) + "-L2I79Q", `{"retries":1}`},
 			place:       kopfPrefix + "/" + long, want: &progress.Record{Retries: 1},
 		},
@@ -96,10 +96,10 @@ func TestAnnotations_UnreadableRecords(t *testing.T) {
 			equal(t, "record", record, test.want)
 			var unreadable *progress.UnreadableError
 			if !errors.As(err, &unreadable) || !strings.Contains(unreadable.Place, test.place) {
-				t.Fatalf("error = %v, want one about %s", err, test.place)
+				t.Fatalf("error = %v, want an error about %s", err, test.place)
 			}
 			if unreadable.Unwrap() == nil || !strings.Contains(err.Error(), test.place) {
-				t.Errorf("error = %v, want one with the place and the cause", err)
+				t.Errorf("error = %v, want an error with the key and the cause", err)
 			}
 		})
 	}
@@ -111,12 +111,12 @@ func TestAnnotations_Marker(t *testing.T) {
 		before       []string
 		want         string // value of the marker; empty: no marker
 	}{
-		{"KEY-20 a prefix of one's own", ownPrefix, nil, "yes"},
+		{"KEY-20 custom prefix", ownPrefix, nil, "yes"},
 		{"KEY-20 a prefix below kopf's domain", "op.kopf.zalando.org", nil, "yes"},
-		{"KEY-20 a prefix with kopf in front", "kopfish.example.com", nil, "yes"},
-		{"KEY-20 whatever is there already stays", ownPrefix, []string{ownPrefix + "/kopf-managed", "sure"}, "sure"},
+		{"KEY-20 a prefix that begins with kopf", "kopfish.example.com", nil, "yes"},
+		{"KEY-20 an existing value is kept", ownPrefix, []string{ownPrefix + "/kopf-managed", "sure"}, "sure"},
 		{"KEY-21 kopf's own prefix", kopfPrefix, nil, ""},
-		{"KEY-21 SE-24 a prefix that only looks like kopf's", "kopf.dev", nil, "yes"},
+		{"KEY-21 SE-24 a prefix that is similar to kopf's", "kopf.dev", nil, "yes"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			key := test.prefix + "/kopf-managed"
@@ -124,11 +124,11 @@ func TestAnnotations_Marker(t *testing.T) {
 			mustStore(t, progress.Annotations(test.prefix), obj, "a", progress.Record{})
 			equal(t, "on storing", obj.Annotations[key], test.want)
 			mustPurge(t, progress.Annotations(test.prefix), obj, "a")
-			equal(t, "KEY-21 after purging", obj.Annotations[key], test.want)
+			equal(t, "KEY-21 marker after Purge", obj.Annotations[key], test.want)
 
 			obj = configMap(test.before...)
 			progress.AnnotationBaseline(test.prefix).Store(obj, []byte("{}"))
-			equal(t, "with the baseline", obj.Annotations[key], test.want)
+			equal(t, "marker of the baseline", obj.Annotations[key], test.want)
 		})
 	}
 }
@@ -146,14 +146,14 @@ func TestAnnotations_RemovesTouchWithNextWrite(t *testing.T) {
 		act  func(t *testing.T, obj client.Object)
 		want []string
 	}{
-		{"DLY-03 B-03 on storing", plain(), func(t *testing.T, obj client.Object) {
+		{"DLY-03 B-03 Store", plain(), func(t *testing.T, obj client.Object) {
 			mustStore(t, store, obj, "a", progress.Record{})
 		}, []string{"a"}},
-		{"DLY-03 B-03 on purging", plain(), func(t *testing.T, obj client.Object) { mustPurge(t, store, obj, "a") }, nil},
-		{"DLY-03 B-03 with the baseline", plain(), func(_ *testing.T, obj client.Object) {
+		{"DLY-03 B-03 Purge", plain(), func(t *testing.T, obj client.Object) { mustPurge(t, store, obj, "a") }, nil},
+		{"DLY-03 B-03 Store of the baseline", plain(), func(_ *testing.T, obj client.Object) {
 			progress.AnnotationBaseline("").Store(obj, []byte("{}"))
 		}, []string{"a", "last-handled-configuration"}},
-		{"DLY-08 KEY-13 that of a ReplicaSet", owned(), func(t *testing.T, obj client.Object) { mustPurge(t, store, obj, "a") }, nil},
+		{"DLY-08 KEY-13 the touch of a ReplicaSet", owned(), func(t *testing.T, obj client.Object) { mustPurge(t, store, obj, "a") }, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			test.act(t, test.obj)
@@ -167,11 +167,11 @@ func TestStores_DifferentPrefixes(t *testing.T) {
 	obj := configMap()
 	mustStore(t, one, obj, "a", progress.Record{Retries: 1})
 	if record := mustFetch(t, other, obj, "a"); record != nil {
-		t.Errorf("B-34: the other operator's record was read: %+v", *record)
+		t.Errorf("B-34: record of the other operator = %+v, want none", *record)
 	}
 	mustStore(t, other, obj, "a", progress.Record{Retries: 2})
 	mustPurge(t, one, obj, "a")
-	equal(t, "B-34 the other's record", mustFetch(t, other, obj, "a").Retries, 2)
+	equal(t, "B-34 retries of the other operator", mustFetch(t, other, obj, "a").Retries, 2)
 }
 
 // Copies of cached objects may share maps with the cache.
@@ -187,7 +187,7 @@ func TestStores_DoNotModifySharedMaps(t *testing.T) {
 			mustPurge(t, s, &obj, "a")
 			obj = *shared
 			progress.AnnotationBaseline("").Store(&obj, []byte("{}"))
-			equal(t, "the object of the cache", shared, before)
+			equal(t, "cached object", shared, before)
 		})
 	}
 }
@@ -218,25 +218,25 @@ func TestAnnotations_Clear(t *testing.T) {
 		essence, want map[string]any
 	}{
 		{
-			name:    "ESS-08 all under the prefix, whatever it is",
+			name:    "ESS-08 all annotations with the prefix",
 			store:   progress.Annotations(ownPrefix),
 			essence: essenceOf(ownPrefix+"/a", "x", ownPrefix+"/touch-dummy", "x", ownPrefix+"/kopf-managed", "yes", "example.com/a", "x"),
 			want:    essenceOf("example.com/a", "x"),
 		},
 		{
-			name:    "ESS-08 B-34 the prefixes of others stay, similar ones too",
+			name:    "ESS-08 B-34 other prefixes are kept, including similar prefixes",
 			store:   progress.Annotations("example.com"),
 			essence: essenceOf("example.com/a", "x", "op.example.com/a", "x", "example.community/a", "x", "example.com", "x"),
 			want:    essenceOf("op.example.com/a", "x", "example.community/a", "x", "example.com", "x"),
 		},
 		{
-			name:    "ESS-06 emptied parents go",
+			name:    "ESS-06 empty parents are removed",
 			store:   progress.Annotations(""),
 			essence: map[string]any{"spec": map[string]any{}, "metadata": essenceOf(kopfPrefix+"/a", "x")["metadata"]},
 			want:    map[string]any{"spec": map[string]any{}},
 		},
 		{
-			name:  "ESS-06 parents that are not empty stay",
+			name:  "ESS-06 non-empty parents are kept",
 			store: progress.Annotations(""),
 			essence: map[string]any{"metadata": map[string]any{
 				"labels": map[string]any{"l": "v"}, "annotations": map[string]any{kopfPrefix + "/a": "x"},
@@ -248,7 +248,7 @@ func TestAnnotations_Clear(t *testing.T) {
 			essence: map[string]any{"spec": map[string]any{"a": "b"}}, want: map[string]any{"spec": map[string]any{"a": "b"}},
 		},
 		{
-			name: "ESS-06 another shape", store: progress.Annotations(""),
+			name: "ESS-06 another type", store: progress.Annotations(""),
 			essence: map[string]any{"metadata": "x"}, want: map[string]any{"metadata": "x"},
 		},
 	} {

@@ -32,12 +32,12 @@ func mustAdopt(t *testing.T, state *progress.State, records map[string]progress.
 func TestAdopt_NewSubHandlers(t *testing.T) {
 	state := adopted(t, nil, "p/b", "p/a")
 	fresh := progress.Record{Started: t0, Purpose: "create"}
-	equal(t, "SUB-07 the record of a sub-handler", state.Record("p/a"), fresh)
-	equal(t, "SUB-12 the parent remembers them", slices.Sorted(slices.Values(state.Record("p").Subrefs)), []string{"p/a", "p/b"})
-	equal(t, "the other one does not", len(state.Record("q").Subrefs), 0)
-	equal(t, "SUB-07 due, in the order of declaration", state.DueBelow("p", t0), []string{"p/b", "p/a"})
-	equal(t, "SUB-10 they are not called by themselves", state.Due(t0), []string{"p", "q"})
-	equal(t, "nothing is below the other one", len(state.DueBelow("q", t0)), 0)
+	equal(t, "SUB-07 record of a sub-handler", state.Record("p/a"), fresh)
+	equal(t, "SUB-12 sub-handlers of the parent", slices.Sorted(slices.Values(state.Record("p").Subrefs)), []string{"p/a", "p/b"})
+	equal(t, "sub-handlers of the other handler", len(state.Record("q").Subrefs), 0)
+	equal(t, "SUB-07 due sub-handlers in the order of declaration", state.DueBelow("p", t0), []string{"p/b", "p/a"})
+	equal(t, "SUB-10 due handlers", state.Due(t0), []string{"p", "q"})
+	equal(t, "due sub-handlers of the other handler", len(state.DueBelow("q", t0)), 0)
 	equal(t, "SUB-16 summary", state.Summary(), progress.Summary{Left: 2})
 }
 
@@ -50,28 +50,28 @@ func TestAdopt_StoredSubHandlers(t *testing.T) {
 		due    bool
 	}{
 		{
-			name:   "SUB-07 a finished one is not called again",
+			name:   "SUB-07 a finished sub-handler",
 			stored: progress.Record{Started: earlier, Stopped: earlier, Purpose: "create", Retries: 1, Success: true},
 			want:   progress.Record{Started: earlier, Stopped: earlier, Purpose: "create", Retries: 1, Success: true},
 		},
 		{
-			name:   "SUB-07 SUB-11 one that failed permanently is not called again",
+			name:   "SUB-07 SUB-11 a permanently failed sub-handler",
 			stored: progress.Record{Started: earlier, Stopped: earlier, Purpose: "create", Retries: 1, Failure: true, Message: "m"},
 			want:   progress.Record{Started: earlier, Stopped: earlier, Purpose: "create", Retries: 1, Failure: true, Message: "m"},
 		},
 		{
-			name:   "SUB-07 B-11 a delayed one keeps its delay and its attempts",
+			name:   "SUB-07 B-11 a delayed sub-handler keeps its delay and attempts",
 			stored: progress.Record{Started: earlier, Delayed: t0.Add(time.Second), Purpose: "create", Retries: 2, Message: "m"},
 			want:   progress.Record{Started: earlier, Delayed: t0.Add(time.Second), Purpose: "create", Retries: 2, Message: "m"},
 		},
 		{
-			name:   "B-02 PROG-24 a success for another cause begins anew",
+			name:   "B-02 PROG-24 a success for another cause starts again",
 			stored: progress.Record{Started: earlier, Stopped: earlier, Purpose: "update", Retries: 1, Success: true},
 			want:   progress.Record{Started: t0, Purpose: "create"},
 			due:    true,
 		},
 		{
-			name:   "B-11 a delay of another cause stays",
+			name:   "B-11 a delay of another cause is kept",
 			stored: progress.Record{Started: earlier, Delayed: t0.Add(time.Second), Purpose: "update", Retries: 2, Message: "m"},
 			want:   progress.Record{Started: earlier, Delayed: t0.Add(time.Second), Purpose: "create", Retries: 2, Message: "m"},
 		},
@@ -93,11 +93,11 @@ func TestAdopt_AnyDepth(t *testing.T) {
 	mustAdopt(t, state, nil, "p/a", "p/a/x")
 	mustAdopt(t, state, nil, "p/a/x", "p/a/x/1", "p/a/x/2")
 	all := []string{"p/a", "p/a/x", "p/a/x/1", "p/a/x/2", "p/b"}
-	equal(t, "SUB-12 the one on top remembers all", slices.Sorted(slices.Values(state.Record("p").Subrefs)), all)
-	equal(t, "SUB-12 so does each for those below it", slices.Sorted(slices.Values(state.Record("p/a").Subrefs)), all[1:4])
-	equal(t, "SUB-12 the others do not", len(state.Record("p/b").Subrefs), 0)
-	equal(t, "SUB-07 due on the lowest level", state.DueBelow("p/a/x", t0), []string{"p/a/x/1", "p/a/x/2"})
-	equal(t, "SUB-07 due in the middle", state.DueBelow("p/a", t0), []string{"p/a/x"})
+	equal(t, "SUB-12 sub-handlers of the top-level handler", slices.Sorted(slices.Values(state.Record("p").Subrefs)), all)
+	equal(t, "SUB-12 sub-handlers of the second level", slices.Sorted(slices.Values(state.Record("p/a").Subrefs)), all[1:4])
+	equal(t, "SUB-12 sub-handlers of a handler without any", len(state.Record("p/b").Subrefs), 0)
+	equal(t, "SUB-07 due sub-handlers on the lowest level", state.DueBelow("p/a/x", t0), []string{"p/a/x/1", "p/a/x/2"})
+	equal(t, "SUB-07 due sub-handlers on the second level", state.DueBelow("p/a", t0), []string{"p/a/x"})
 	equal(t, "SUB-16 summary", state.Summary(), progress.Summary{Left: 2})
 }
 
@@ -107,7 +107,7 @@ func TestAdopt_KeepsOrderOfDeclaration(t *testing.T) {
 		records[id] = progress.Record{Started: t0, Purpose: "create"}
 	}
 	state := adopted(t, records, "p/c", "p/a", "p/b")
-	equal(t, "SUB-07 due in a later pass", state.DueBelow("p", t0), []string{"p/c", "p/a", "p/b"})
+	equal(t, "SUB-07 due sub-handlers in a later reconcile", state.DueBelow("p", t0), []string{"p/c", "p/a", "p/b"})
 }
 
 // SUB-08: the delay of the parent is the shortest delay of its sub-handlers.
@@ -120,27 +120,27 @@ func TestDelayBelow(t *testing.T) {
 		want    time.Duration
 		left    bool
 	}{
-		{"SUB-08 one fails, the other is due", "p/a", again(time.Hour), 0, true},
-		{"SUB-08 the nearest of two delays", "p/b", again(time.Minute), time.Minute, true},
-		{"SUB-10 SUB-11 a failed one", "p/b", failed, time.Hour, true},
-		{"SUB-10 all are finished", "p/a", succeeded, 0, false},
+		{"SUB-08 one delayed, one due", "p/a", again(time.Hour), 0, true},
+		{"SUB-08 the shorter of two delays", "p/b", again(time.Minute), time.Minute, true},
+		{"SUB-10 SUB-11 one failed", "p/b", failed, time.Hour, true},
+		{"SUB-10 all finished", "p/a", succeeded, 0, false},
 	} {
 		state.RecordOutcome(step.id, step.outcome, t0)
 		delay, left := state.DelayBelow("p", t0)
 		equal(t, step.name, delay, step.want)
 		equal(t, step.name+": left", left, step.left)
 	}
-	equal(t, "SUB-10 the parent is not done by that", state.Done(), false)
+	equal(t, "SUB-10 done before the parent has finished", state.Done(), false)
 }
 
 // B-24, SE-06: kopf counts each iteration as an attempt of the parent.
 func TestRecordOutcome_WaitingIsNoAttempt(t *testing.T) {
 	state := adopted(t, nil, "p/a")
 	state.RecordOutcome("p", waiting(time.Minute), t0)
-	equal(t, "B-24 SUB-08 the record of one that waits", state.Record("p"),
+	equal(t, "B-24 SUB-08 record of a waiting parent", state.Record("p"),
 		progress.Record{Started: t0, Delayed: t0.Add(time.Minute), Attempted: t0, Purpose: "create", Subrefs: []string{"p/a"}})
 	state.RecordOutcome("p", succeeded, t0)
-	equal(t, "B-24 its own attempt counts", state.Record("p").Retries, 1)
+	equal(t, "B-24 retries after its own attempt", state.Record("p").Retries, 1)
 }
 
 func TestRecord_WaitsForSubs(t *testing.T) {
@@ -149,11 +149,11 @@ func TestRecord_WaitsForSubs(t *testing.T) {
 		record progress.Record
 		want   bool
 	}{
-		{"B-24 for its sub-handlers", progress.Record{Started: t0, Delayed: t0, Subrefs: []string{"p/a"}}, true},
-		{"B-24 not for its backoff", progress.Record{Started: t0, Delayed: t0, Subrefs: []string{"p/a"}, Retries: 1, Message: "m"}, false},
-		{"B-24 not before its first attempt", progress.Record{Started: t0, Subrefs: []string{"p/a"}}, false},
-		{"B-24 not without any", progress.Record{Started: t0, Delayed: t0}, false},
-		{"B-24 not when it is finished", progress.Record{Started: t0, Delayed: t0, Subrefs: []string{"p/a"}, Success: true}, false},
+		{"B-24 a parent with sub-handlers waits", progress.Record{Started: t0, Delayed: t0, Subrefs: []string{"p/a"}}, true},
+		{"B-24 a parent in its backoff does not wait", progress.Record{Started: t0, Delayed: t0, Subrefs: []string{"p/a"}, Retries: 1, Message: "m"}, false},
+		{"B-24 a parent without attempts does not wait", progress.Record{Started: t0, Subrefs: []string{"p/a"}}, false},
+		{"B-24 a handler without sub-handlers does not wait", progress.Record{Started: t0, Delayed: t0}, false},
+		{"B-24 a finished parent does not wait", progress.Record{Started: t0, Delayed: t0, Subrefs: []string{"p/a"}, Success: true}, false},
 	} {
 		t.Run(test.name, func(t *testing.T) { equal(t, "waits", test.record.WaitsForSubs(), test.want) })
 	}
@@ -168,19 +168,19 @@ func TestWaitAgain(t *testing.T) {
 		state.RecordOutcome(id, succeeded, t0)
 	}
 	state.WaitAgain("p/a/x")
-	equal(t, "SUB-10 nothing to reopen for one that is finished", state.Record("p").Success, true)
+	equal(t, "SUB-10 success of the finished parent", state.Record("p").Success, true)
 	state.SetRecord("p/a/x", before)
 	state.RecordOutcome("p/a/x", again(time.Minute), t0)
 	state.WaitAgain("p/a/x")
 	for _, id := range []string{"p", "p/a"} {
 		record := state.Record(id)
-		equal(t, "SUB-10 B-24 it waits again: "+id, record, progress.Record{
+		equal(t, "SUB-10 B-24 record of the waiting parent "+id, record, progress.Record{
 			Started: t0, Delayed: t0.Add(time.Minute), Attempted: t0, Purpose: "create", Subrefs: record.Subrefs,
 		})
 	}
-	equal(t, "SUB-10 the others are finished", state.Record("p/b").Success, true)
+	equal(t, "SUB-10 success of the other sub-handler", state.Record("p/b").Success, true)
 	state.WaitAgain("x") // unknown id
-	state.WaitAgain("q") // no parent
+	state.WaitAgain("q") // not a parent
 }
 
 func TestSaveAndPurge_SubHandlers(t *testing.T) {
@@ -197,32 +197,32 @@ func TestSaveAndPurge_SubHandlers(t *testing.T) {
 	if err := state.Adopt(store, obj, "p", []string{"p/a", "p/new"}, t0); err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "SUB-12 what was ever declared is remembered", slices.Sorted(slices.Values(state.Record("p").Subrefs)),
+	equal(t, "SUB-12 all sub-handlers ever declared", slices.Sorted(slices.Values(state.Record("p").Subrefs)),
 		[]string{"p/a", "p/new", "p/old", "p/old/x"})
-	equal(t, "SUB-10 what is not declared any more is not waited for", state.DueBelow("p", t0), []string{"p/new"})
+	equal(t, "SUB-10 due sub-handlers among the declared ones", state.DueBelow("p", t0), []string{"p/new"})
 	if err := state.Save(store, obj); err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "SUB-13 records while the cause lasts", namesOf(obj, kopfPrefix),
+	equal(t, "SUB-13 records during the cycle", namesOf(obj, kopfPrefix),
 		[]string{"other", "p", "p.a", "p.new", "p.old", "p.old.x", "q"})
 	equal(t, "SUB-12 [wire] sub-references", mustFetch(t, store, obj, "p").Subrefs, []string{"p/a", "p/new", "p/old", "p/old/x"})
 	if err := state.Purge(store, obj); err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "PROG-20 SUB-12 all go with the cause, undeclared ones too", namesOf(obj, kopfPrefix), []string{"other"})
+	equal(t, "PROG-20 SUB-12 remaining records", namesOf(obj, kopfPrefix), []string{"other"})
 }
 
 func TestAdopt_UnreadableRecords(t *testing.T) {
 	obj := configMap(kopfPrefix+"/p.a", `{"retries":`)
 	state := begun(t, obj, "create", "p")
 	if err := state.Adopt(store, obj, "p", []string{"p/a"}, t0); err == nil {
-		t.Error("B-30: there is no word about the broken record")
+		t.Error("B-30: got no error for the unreadable record")
 	}
-	equal(t, "B-30 it begins anew", state.Record("p/a"), progress.Record{Started: t0, Purpose: "create"})
+	equal(t, "B-30 new record", state.Record("p/a"), progress.Record{Started: t0, Purpose: "create"})
 }
 
-// If an update is reverted, handlers with attempts stay, waiting handlers keep waiting, and no success counts for a
-// call that was never made.
+// If an update is reverted, handlers with attempts keep their records and waiting handlers keep waiting. A success
+// counts only for calls that were made.
 func TestPurgeStale_SubHandlers(t *testing.T) {
 	done := progress.Record{Started: t0, Stopped: t0, Purpose: "update", Retries: 1, Success: true}
 	late := func(delay time.Duration) progress.Record {
@@ -238,18 +238,18 @@ func TestPurgeStale_SubHandlers(t *testing.T) {
 		left    time.Duration
 		kept    []string
 	}{
-		{"B-02 a sub-handler has acted", map[string]progress.Record{"p": parent(time.Minute), "p/a": done, "p/b": late(time.Minute)}, true, time.Minute, []string{"p", "p.b"}},
-		{"B-01 B-11 who has tried has acted; the longest delay counts", map[string]progress.Record{"p": parent(-time.Second), "p/a": late(-time.Second), "p/b": late(time.Hour)}, true, time.Hour, []string{"p", "p.b"}},
-		{"B-02 all are over", map[string]progress.Record{"p": parent(-time.Second), "p/a": done, "p/b": late(-time.Second)}, true, 0, nil},
-		{"B-02 the parent has ended", map[string]progress.Record{"p": {Started: t0, Purpose: "update", Retries: 1, Failure: true, Subrefs: []string{"p/b"}}, "p/b": late(time.Hour)}, true, 0, nil},
+		{"B-02 a sub-handler was called", map[string]progress.Record{"p": parent(time.Minute), "p/a": done, "p/b": late(time.Minute)}, true, time.Minute, []string{"p", "p.b"}},
+		{"B-01 B-11 all sub-handlers were called; the longest delay is kept", map[string]progress.Record{"p": parent(-time.Second), "p/a": late(-time.Second), "p/b": late(time.Hour)}, true, time.Hour, []string{"p", "p.b"}},
+		{"B-02 all delays have expired", map[string]progress.Record{"p": parent(-time.Second), "p/a": done, "p/b": late(-time.Second)}, true, 0, nil},
+		{"B-02 the parent has failed", map[string]progress.Record{"p": {Started: t0, Purpose: "update", Retries: 1, Failure: true, Subrefs: []string{"p/b"}}, "p/b": late(time.Hour)}, true, 0, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			obj := holding(t, test.records)
 			state := loaded(t, obj, "p")
 			equal(t, "started", state.HasRecords("update"), true)
-			equal(t, "started for another cause", state.HasRecords("create"), false)
+			equal(t, "HasRecords for another cause", state.HasRecords("create"), false)
 			equal(t, "acted", state.HasAttempts("update"), test.acted)
-			equal(t, "acted for another cause", state.HasAttempts("create"), false)
+			equal(t, "HasAttempts for another cause", state.HasAttempts("create"), false)
 			if err := state.PurgeStale(store, obj, t0); err != nil {
 				t.Fatal(err)
 			}
@@ -258,8 +258,8 @@ func TestPurgeStale_SubHandlers(t *testing.T) {
 			delay, left := rest.StaleAfter(t0)
 			equal(t, "left", delay, test.left)
 			equal(t, "any left", left, test.left > 0)
-			equal(t, "nothing more to retire", rest.HasStale(t0), false)
-			equal(t, "more to retire when the delay is over", rest.HasStale(t0.Add(test.left)), len(test.kept) > 0)
+			equal(t, "HasStale after PurgeStale", rest.HasStale(t0), false)
+			equal(t, "HasStale after the delay", rest.HasStale(t0.Add(test.left)), len(test.kept) > 0)
 		})
 	}
 }

@@ -15,36 +15,36 @@ func TestBegin_RecordsOfOtherCauses(t *testing.T) {
 		due          bool
 	}{
 		{
-			name:   "B-02 SE-03 a success of another cause begins anew",
+			name:   "B-02 SE-03 a success of another cause starts again",
 			stored: progress.Record{Started: earlier, Stopped: earlier, Purpose: "resume", Retries: 1, Success: true},
 			want:   progress.Record{Started: t0, Purpose: "update"},
 			due:    true,
 		},
 		{
-			name:   "B-02 SE-03 a failure of another cause begins anew",
+			name:   "B-02 SE-03 a failure of another cause starts again",
 			stored: progress.Record{Started: earlier, Stopped: earlier, Purpose: "resume", Retries: 7, Failure: true, Message: "m"},
 			want:   progress.Record{Started: t0, Purpose: "update"},
 			due:    true,
 		},
 		{
-			name:   "PROG-22 PROG-24 B-11 an unfinished one keeps its attempts and its delay",
+			name:   "PROG-22 PROG-24 B-11 an unfinished handler keeps its attempts and its delay",
 			stored: progress.Record{Started: earlier, Delayed: t0.Add(time.Minute), Purpose: "create", Retries: 3, Message: "m"},
 			want:   progress.Record{Started: earlier, Delayed: t0.Add(time.Minute), Purpose: "update", Retries: 3, Message: "m"},
 		},
 		{
-			name:   "PROG-24 an unfinished one that is due stays due",
+			name:   "PROG-24 an unfinished handler that is due stays due",
 			stored: progress.Record{Started: earlier, Purpose: "create", Retries: 3},
 			want:   progress.Record{Started: earlier, Purpose: "update", Retries: 3},
 			due:    true,
 		},
 		{
-			name:   "SUB-12 an unfinished one keeps its sub-handlers",
+			name:   "SUB-12 an unfinished handler keeps its sub-handlers",
 			stored: progress.Record{Started: earlier, Purpose: "create", Subrefs: []string{"a/x"}},
 			want:   progress.Record{Started: earlier, Purpose: "update", Subrefs: []string{"a/x"}},
 			due:    true,
 		},
 		{
-			name:   "SUB-12 PROG-20 one that begins anew keeps the names of its sub-handlers",
+			name:   "SUB-12 PROG-20 a handler that starts again keeps the names of its sub-handlers",
 			stored: progress.Record{Started: earlier, Purpose: "create", Success: true, Subrefs: []string{"a/x"}},
 			want:   progress.Record{Started: t0, Purpose: "update", Subrefs: []string{"a/x"}},
 			due:    true,
@@ -72,16 +72,16 @@ func TestRelabel(t *testing.T) {
 		"wildcard": done(""),
 	}), "joins", "failed", "left", "own", "wildcard", "none")
 	state.Relabel("update", []string{"joins", "failed", "left", "wildcard", "none"})
-	equal(t, "CAUSE-23 B-12 a success counts as it is", state.Record("joins"), done("update"))
-	equal(t, "CAUSE-23 B-12 a failure counts as it is", state.Record("failed"),
+	equal(t, "CAUSE-23 B-12 record of a successful handler", state.Record("joins"), done("update"))
+	equal(t, "CAUSE-23 B-12 record of a failed handler", state.Record("failed"),
 		progress.Record{Started: earlier, Purpose: "update", Retries: 1, Failure: true, Message: "m"})
-	equal(t, "PROG-22 what is unfinished is for Begin", state.Record("left"), progress.Record{Started: earlier, Purpose: "resume", Retries: 2})
-	equal(t, "PROG-25 a record without a cause still matches any cause", state.Record("wildcard"), done(""))
-	equal(t, "what is not known stays so", state.Record("none"), progress.Record{})
+	equal(t, "PROG-22 unchanged record of an unfinished handler", state.Record("left"), progress.Record{Started: earlier, Purpose: "resume", Retries: 2})
+	equal(t, "PROG-25 record without a purpose", state.Record("wildcard"), done(""))
+	equal(t, "record of an unknown handler", state.Record("none"), progress.Record{})
 
 	superseded := state.Begin("update", []string{"joins", "failed", "left", "own", "none"}, t0)
 	equal(t, "PROG-22 superseded", superseded, map[string]progress.Summary{"resume": {Succeeded: 1, Left: 1}})
-	equal(t, "B-02 B-12 due: those that were not carried, too", state.Due(t0), []string{"left", "own", "none"})
+	equal(t, "B-02 B-12 due handlers", state.Due(t0), []string{"left", "own", "none"})
 }
 
 func TestBegin_ReturnsSupersededCauses(t *testing.T) {
@@ -95,12 +95,12 @@ func TestBegin_ReturnsSupersededCauses(t *testing.T) {
 		"g": {Retries: 1},
 	}), "a", "b", "c", "d", "e", "f", "g", "h")
 	got := state.Begin("delete", []string{"a", "f", "g", "h"}, t0)
-	equal(t, "PROG-22 each foreign purpose, passive handlers included; PROG-25 not those without a purpose", got,
+	equal(t, "PROG-22 PROG-25 superseded causes", got,
 		map[string]progress.Summary{"create": {Succeeded: 1, Failed: 1, Left: 2}, "resume": {Succeeded: 1}})
 
 	got = state.Begin("delete", []string{"a", "f", "g", "h"}, t0)
 	if _, ok := got["create"]; !ok || got["create"].Succeeded != 0 {
-		t.Errorf("PROG-22: superseded %v, want those that are still of another cause, and not the one that was taken over", got)
+		t.Errorf("PROG-22: superseded causes = %v, want the causes of the remaining records", got)
 	}
 }
 
@@ -118,12 +118,12 @@ func TestSave_RemovesRecordsOfOtherCauses(t *testing.T) {
 	if err := state.Save(store, obj); err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "PROG-22 PROG-23 PROG-25 PROG-11 the remaining records", namesOf(obj, kopfPrefix), []string{"active", "own", "stranger", "wildcard"})
-	equal(t, "PROG-22 the record that was taken over", *mustFetch(t, store, obj, "active"),
+	equal(t, "PROG-22 PROG-23 PROG-25 PROG-11 remaining records", namesOf(obj, kopfPrefix), []string{"active", "own", "stranger", "wildcard"})
+	equal(t, "PROG-22 record of the continued handler", *mustFetch(t, store, obj, "active"),
 		progress.Record{Started: t0, Purpose: "delete", Retries: 1})
 }
 
-// Trace C-4: the object is deleted during its creation, and one handler id is used for both causes.
+// Trace C-4: the object is deleted during its creation, and both causes have a handler with the same id.
 func TestBegin_DeletionSupersedesCreation(t *testing.T) {
 	obj := holding(t, map[string]progress.Record{
 		"fn": {Started: t0.Add(-time.Hour), Purpose: "create", Retries: 1, Message: "m"},
@@ -132,12 +132,12 @@ func TestBegin_DeletionSupersedesCreation(t *testing.T) {
 	state := loaded(t, obj, "fn", "ok")
 	equal(t, "PROG-22 superseded", state.Begin("delete", []string{"fn"}, t0),
 		map[string]progress.Summary{"create": {Succeeded: 1, Left: 1}})
-	equal(t, "PROG-24 the attempt", state.Record("fn").Attempt(),
+	equal(t, "PROG-24 attempt", state.Record("fn").Attempt(),
 		progress.Attempt{Number: 1, Started: t0.Add(-time.Hour), Last: "m"})
 	state.RecordOutcome("fn", succeeded, t0)
 	equal(t, "CAUSE-18 done", state.Done(), true)
 	if err := state.Purge(store, obj); err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "PROG-20 CAUSE-18 what is left", len(obj.GetAnnotations()), 0)
+	equal(t, "PROG-20 CAUSE-18 number of remaining annotations", len(obj.GetAnnotations()), 0)
 }

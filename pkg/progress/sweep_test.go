@@ -10,7 +10,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// leftover is a record in the format of kopf.
+// leftover is a record in kopf's format.
 const leftover = `{"started":"2020-12-31T23:59:59.123456+00:00","purpose":"update","retries":1,"success":false,"failure":false}`
 
 func sweep(t testing.TB, s progress.Store, obj client.Object, known ...string) {
@@ -32,37 +32,37 @@ func TestSweep_Keys(t *testing.T) {
 		known        []string
 		stays        bool
 	}{
-		{"SE-20 of an unknown handler", "", plain, "gone", []string{"fn"}, false},
-		{"SE-20 nothing is known", "", plain, "gone", nil, false},
-		{"SE-20 of a known handler", "", plain, "fn", []string{"other", "fn"}, true},
-		{"SE-20 of a known field handler", "", plain, "fn.spec.a", []string{"fn/spec.a"}, true},
-		{"SE-20 of a sub-handler", "", plain, "fn.a", []string{"fn"}, true},
-		{"SE-20 of a sub-handler of a sub-handler", "", plain, "fn.a.b", []string{"fn"}, true},
-		{"SE-20 of a sub-handler of an unknown one", "", plain, "gone.a", []string{"fn"}, false},
-		{"SE-20 of one that only begins as a known one", "", plain, "fn2", []string{"fn"}, false},
-		{"SE-20 of the parent of a known one", "", plain, "fn", []string{"fn/a"}, false},
-		{"SE-20 a prefix of one's own", ownPrefix, plain, "gone", []string{"fn"}, false},
+		{"SE-20 an unknown handler", "", plain, "gone", []string{"fn"}, false},
+		{"SE-20 no known handlers", "", plain, "gone", nil, false},
+		{"SE-20 a known handler", "", plain, "fn", []string{"other", "fn"}, true},
+		{"SE-20 a known field handler", "", plain, "fn.spec.a", []string{"fn/spec.a"}, true},
+		{"SE-20 a sub-handler", "", plain, "fn.a", []string{"fn"}, true},
+		{"SE-20 a sub-handler of a sub-handler", "", plain, "fn.a.b", []string{"fn"}, true},
+		{"SE-20 a sub-handler of an unknown handler", "", plain, "gone.a", []string{"fn"}, false},
+		{"SE-20 an unknown handler with the prefix of a known one", "", plain, "fn2", []string{"fn"}, false},
+		{"SE-20 an unknown parent of a known handler", "", plain, "fn", []string{"fn/a"}, false},
+		{"SE-20 a custom prefix", ownPrefix, plain, "gone", []string{"fn"}, false},
 
 		{"KEY-12 the newer key of an unknown long id", "", plain, repeat("a", 56) + "-5Keq3A", []string{"fn"}, false},
 		{"KEY-12 the older key of an unknown long id", "", plain, repeat("a", 39) + "-5Keq3A", []string{"fn"}, false},
 		{"KEY-12 the newer key of a known long id", "", plain, repeat("a", 56) + "-5Keq3A", []string{repeat("a", 64)}, true},
 		{"KEY-12 the older key of a known long id", "", plain, repeat("a", 39) + "-5Keq3A", []string{repeat("a", 64)}, true},
-		{"KEY-05 a shortened sub-handler of a known one", "", plain, "handler_with_a_really_long_name_that_exceeds_the_limit.s-9VPZQA",
+		{"KEY-05 a shortened sub-handler of a known handler", "", plain, "handler_with_a_really_long_name_that_exceeds_the_limit.s-9VPZQA",
 			[]string{"handler_with_a_really_long_name_that_exceeds_the_limit"}, true},
-		{"KEY-06 a sub-handler of a known one whose own name is cut in the key", "", plain, "handler_with_a_really_long_name_that_ex-sxrJZw",
+		{"KEY-06 a sub-handler of a known handler whose name is truncated", "", plain, "handler_with_a_really_long_name_that_ex-sxrJZw",
 			[]string{"handler_with_a_really_long_name_that_exceeds_the_limit"}, true},
-		{"KEY-05 the same of unknown ones", "", plain, "handler_with_a_really_long_name_that_exceeds_the_limit.s-9VPZQA", []string{"fn", "handler/x"}, false},
-		{"KEY-06 the same of unknown ones, older", "", plain, "handler_with_a_really_long_name_that_ex-sxrJZw", []string{"fn", "handler/x"}, false},
-		{"KEY-05 both keys of a known one", "", plain, "handler_with_a_really_long_name_that_ex-sxrJZw", []string{long}, true},
-		{"KEY-05 only what has the full length may have been cut", "", plain, "update-config", []string{"update-status"}, false},
-		{"KEY-15 with a long prefix anything may have been cut", longPrefix, plain, "aaaaa-TJFdIg", []string{repeat("a", 20)}, true},
-		{"KEY-15 but it still differs from others", longPrefix, plain, "aaaaa-TJFdIg", []string{"fn"}, false},
+		{"KEY-05 a shortened sub-handler of an unknown handler", "", plain, "handler_with_a_really_long_name_that_exceeds_the_limit.s-9VPZQA", []string{"fn", "handler/x"}, false},
+		{"KEY-06 a truncated sub-handler of an unknown handler, older key", "", plain, "handler_with_a_really_long_name_that_ex-sxrJZw", []string{"fn", "handler/x"}, false},
+		{"KEY-05 both keys of a known handler", "", plain, "handler_with_a_really_long_name_that_ex-sxrJZw", []string{long}, true},
+		{"KEY-05 a short key is not truncated", "", plain, "update-config", []string{"update-status"}, false},
+		{"KEY-15 a long prefix truncates short keys", longPrefix, plain, "aaaaa-TJFdIg", []string{repeat("a", 20)}, true},
+		{"KEY-15 a long prefix, an unknown handler", longPrefix, plain, "aaaaa-TJFdIg", []string{"fn"}, false},
 
-		{"KEY-13 of an owned ReplicaSet", "", owned, "gone-ofDRS", []string{"fn"}, false},
-		{"KEY-13 of an owned ReplicaSet, known", "", owned, "fn-ofDRS", []string{"fn"}, true},
-		{"KEY-13 of an owned ReplicaSet, a sub-handler", "", owned, "fn.a-ofDRS", []string{"fn"}, true},
-		{"KEY-13 what an owned ReplicaSet has from its Deployment", "", owned, "gone", []string{"fn"}, true},
-		{"KEY-13 what a Deployment has from its ReplicaSet", "", plain, "gone-ofDRS", []string{"fn"}, true},
+		{"KEY-13 an owned ReplicaSet", "", owned, "gone-ofDRS", []string{"fn"}, false},
+		{"KEY-13 an owned ReplicaSet, known handler", "", owned, "fn-ofDRS", []string{"fn"}, true},
+		{"KEY-13 an owned ReplicaSet, sub-handler", "", owned, "fn.a-ofDRS", []string{"fn"}, true},
+		{"KEY-13 an owned ReplicaSet, record of its Deployment", "", owned, "gone", []string{"fn"}, true},
+		{"KEY-13 a Deployment, record of its ReplicaSet", "", plain, "gone-ofDRS", []string{"fn"}, true},
 
 		{"KEY-01 a reserved name: the baseline", "", plain, "last-handled-configuration", nil, true},
 		{"KEY-13 the baseline of an owned ReplicaSet", "", owned, "last-handled-configuration-ofDRS", nil, true},
@@ -79,16 +79,16 @@ func TestSweep_Keys(t *testing.T) {
 			obj.SetAnnotations(map[string]string{key: leftover, "example.com/" + test.annotation: leftover})
 			sweep(t, progress.Annotations(test.prefix), obj, test.known...)
 			if got := slices.Contains(keysOf(obj), key); got != test.stays {
-				t.Errorf("B-29: it stays: %v, want %v", got, test.stays)
+				t.Errorf("B-29: record remains = %v, want %v", got, test.stays)
 			}
 			if !slices.Contains(keysOf(obj), "example.com/"+test.annotation) {
-				t.Error("B-34: something of another prefix has gone")
+				t.Error("B-34: an annotation with another prefix was removed")
 			}
 		})
 	}
 }
 
-// All ids are unknown; only the value identifies a record.
+// All ids are unknown. Only the value identifies a record.
 func TestSweep_Values(t *testing.T) {
 	for _, test := range []struct {
 		name, value string
@@ -96,28 +96,28 @@ func TestSweep_Values(t *testing.T) {
 	}{
 		{"PROG-02 a record", leftover, false},
 		{"PROG-02 a record with nulls", `{"started":"2020-12-31T23:59:59+00:00","stopped":null,"purpose":"create","retries":0,"success":false,"failure":false,"message":null}`, false},
-		{"PROG-12 one that is finished", `{"started":"2020-12-31T23:59:59+00:00","purpose":"delete","retries":1,"success":true,"failure":false}`, false},
-		{"PROG-14 one of few fields", `{"started":"2020-12-31T23:59:59Z","purpose":"resume"}`, false},
-		{"PROG-14 one of counts alone", `{"purpose":"create","retries":2,"success":false,"failure":false}`, false},
-		{"MIG-07 one of a newer version", `{"started":"2020-12-31T23:59:59Z","purpose":"create","future":1}`, false},
+		{"PROG-12 a finished record", `{"started":"2020-12-31T23:59:59+00:00","purpose":"delete","retries":1,"success":true,"failure":false}`, false},
+		{"PROG-14 a record with few fields", `{"started":"2020-12-31T23:59:59Z","purpose":"resume"}`, false},
+		{"PROG-14 a record with only counts", `{"purpose":"create","retries":2,"success":false,"failure":false}`, false},
+		{"MIG-07 a record of a newer version", `{"started":"2020-12-31T23:59:59Z","purpose":"create","future":1}`, false},
 
-		{"SE-20 of no purpose", `{"started":"2020-12-31T23:59:59Z","retries":1,"success":false,"failure":false}`, true},
-		{"SE-20 of a custom cause", `{"started":"2020-12-31T23:59:59Z","purpose":"generation-7","retries":1,"success":false,"failure":false}`, true},
-		{"SE-20 of a purpose that only looks alike", `{"started":"2020-12-31T23:59:59Z","purpose":"Update","retries":1,"success":false,"failure":false}`, true},
-		{"SE-20 a purpose alone", `{"purpose":"update"}`, true},
+		{"SE-20 a record without a purpose", `{"started":"2020-12-31T23:59:59Z","retries":1,"success":false,"failure":false}`, true},
+		{"SE-20 a custom cause", `{"started":"2020-12-31T23:59:59Z","purpose":"generation-7","retries":1,"success":false,"failure":false}`, true},
+		{"SE-20 a purpose in another case", `{"started":"2020-12-31T23:59:59Z","purpose":"Update","retries":1,"success":false,"failure":false}`, true},
+		{"SE-20 only a purpose", `{"purpose":"update"}`, true},
 		{"SE-20 too few fields", `{"purpose":"update","retries":1,"success":false}`, true},
-		{"SE-20 keys that differ in their case", `{"Started":"2020-12-31T23:59:59Z","Purpose":"update","Retries":1,"Success":false,"Failure":false}`, true},
-		{"B-30 a broken record", `{"started":"some day","purpose":"update","retries":1,"success":false,"failure":false}`, true},
+		{"SE-20 keys in another case", `{"Started":"2020-12-31T23:59:59Z","Purpose":"update","Retries":1,"Success":false,"Failure":false}`, true},
+		{"B-30 an unreadable record", `{"started":"some day","purpose":"update","retries":1,"success":false,"failure":false}`, true},
 		{"SE-20 another object", `{"a":"b"}`, true},
-		{"SE-20 no object", `[1]`, true},
+		{"SE-20 not an object", `[1]`, true},
 		{"SE-20 null", `null`, true},
-		{"SE-20 no JSON", `update`, true},
+		{"SE-20 invalid JSON", `update`, true},
 		{"SE-20 nothing", ``, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			obj := configMap(kopfPrefix+"/gone", test.value)
 			sweep(t, store, obj, "fn")
-			equal(t, "B-29 in an annotation: it stays", len(obj.Annotations) == 1, test.stays)
+			equal(t, "B-29 annotation remains", len(obj.Annotations) == 1, test.stays)
 		})
 	}
 }
@@ -167,13 +167,13 @@ func TestSweep_Multi(t *testing.T) {
 	}
 }
 
-// Both keys of an unknown id must be removed, because an older operator would read the other one.
+// Sweep removes both keys of an unknown id, because an older operator would read the other key.
 func TestSweep_RemovesKeysOfBothGenerations(t *testing.T) {
 	obj := configMap()
 	mustStore(t, store, obj, repeat("a/", 40), progress.Record{Started: t0, Purpose: "update"})
 	equal(t, "KEY-10 stored", len(obj.Annotations), 2)
 	sweep(t, store, obj, "fn")
-	equal(t, "B-29 MIG-06 what is left", keysOf(obj), []string(nil))
+	equal(t, "B-29 MIG-06 remaining keys", keysOf(obj), []string(nil))
 }
 
 func TestSweep_KeepsKeysOfOlderGeneration(t *testing.T) {
@@ -181,13 +181,13 @@ func TestSweep_KeepsKeysOfOlderGeneration(t *testing.T) {
 	obj := configMap()
 	mustStore(t, store, obj, id, progress.Record{Started: t0, Purpose: "update"})
 	sweep(t, progress.AnnotationsV2(""), obj, id)
-	equal(t, "KEY-16 what is left: a store that does not purge an older key does not sweep it", len(obj.Annotations), 2)
+	equal(t, "KEY-16 number of remaining annotations", len(obj.Annotations), 2)
 }
 
 func TestSweep_WithoutRecords(t *testing.T) {
 	stores := []progress.Store{progress.Annotations(""), progress.Status(""), progress.Smart()}
 	for name, obj := range map[string]client.Object{
-		"without annotations": configMap(), "without a status": withStatus(nil), "without a place for records": configMap("a", "b"),
+		"without annotations": configMap(), "without a status": withStatus(nil), "without fields for records": configMap("a", "b"),
 		"with others": withStatus(statusOf(map[string]any{"fn": map[string]any{"purpose": "update", "started": "x"}, "a": "b"})),
 		"typed":       widgetWith(wholeStatus{Phase: "up"}), "another shape": withStatus(map[string]any{"kopf": "x"}),
 		"touched": configMap(kopfPrefix+"/touch-dummy", "now"),
@@ -203,7 +203,7 @@ func TestSweep_WithoutRecords(t *testing.T) {
 func TestSweep_Errors(t *testing.T) {
 	for _, s := range []progress.Store{progress.Status(""), progress.Smart(), progress.Multi(progress.Status(""))} {
 		if err := s.(progress.Sweeper).Sweep(&unencodable[wholeStatus]{}, nil); !errors.Is(err, errBoom) {
-			t.Errorf("%T: Sweep = %v, want an error that says why", s, err)
+			t.Errorf("%T: Sweep = %v, want an error", s, err)
 		}
 	}
 }
