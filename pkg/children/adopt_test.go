@@ -24,7 +24,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/children"
 )
 
-// kinds is a client that only knows the kinds.
+// kinds is a client that only knows the scheme and the REST mapper.
 type kinds struct{ client.Client }
 
 func (kinds) Scheme() *runtime.Scheme { return clientgoscheme.Scheme }
@@ -104,10 +104,10 @@ func TestAdopt_ReferenceFlags(t *testing.T) {
 	equal(t, "controller", *ref.Controller, false)
 	equal(t, "blockOwnerDeletion", *ref.BlockOwnerDeletion, false)
 	*ref.Controller = true
-	equal(t, "the other child", *b.OwnerReferences[0].Controller, false)
+	equal(t, "flag of the other child", *b.OwnerReferences[0].Controller, false)
 }
 
-// HIER-04: a reference to the same uid is not updated.
+// HIER-04: a reference with the same UID is not updated.
 func TestAppendReference(t *testing.T) {
 	existing := metav1.OwnerReference{Kind: "Other", Name: "old", UID: "u1"}
 	other := metav1.OwnerReference{Kind: "Other", Name: "other", UID: "u9"}
@@ -121,19 +121,19 @@ func TestAppendReference(t *testing.T) {
 
 	none := untyped("v1", "Pod")
 	must(t, children.Of(owner(), kinds{}).RemoveReference(none))
-	equal(t, "there was none", none, untyped("v1", "Pod"))
+	equal(t, "child after the removal", none, untyped("v1", "Pod"))
 }
 
-// HIER-05: missing labels are set, existing ones are kept unless forced, and the default is the owner's labels.
+// HIER-05: missing labels are set, and existing labels are kept unless forced. By default, the owner's labels are used.
 func TestLabel(t *testing.T) {
 	for name, c := range map[string]struct {
 		opts []children.Option
 		want map[string]string
 	}{
-		"the owner's":     {nil, map[string]string{"app": "mine", "tier": "back", "x": "y"}},
-		"forced":          {[]children.Option{children.Forced()}, map[string]string{"app": "db", "tier": "back", "x": "y"}},
-		"given":           {[]children.Option{children.Labels(map[string]string{"a": "b"})}, map[string]string{"app": "mine", "x": "y", "a": "b"}},
-		"HIER-11 no ones": {[]children.Option{children.Labels(nil)}, map[string]string{"app": "mine", "x": "y"}},
+		"the owner's":        {nil, map[string]string{"app": "mine", "tier": "back", "x": "y"}},
+		"forced":             {[]children.Option{children.Forced()}, map[string]string{"app": "db", "tier": "back", "x": "y"}},
+		"given":              {[]children.Option{children.Labels(map[string]string{"a": "b"})}, map[string]string{"app": "mine", "x": "y", "a": "b"}},
+		"HIER-11 nil labels": {[]children.Option{children.Labels(nil)}, map[string]string{"app": "mine", "x": "y"}},
 	} {
 		labels := map[string]string{"app": "mine", "x": "y"}
 		p := pod(func(p *corev1.Pod) { p.Labels = labels })
@@ -141,29 +141,29 @@ func TestLabel(t *testing.T) {
 		must(t, children.Of(owner(), kinds{}, c.opts...).Label(p, loose))
 		equal(t, name, p.Labels, c.want)
 		equal(t, name+", untyped", loose.GetLabels(), c.want)
-		equal(t, name+", the map of the user", labels, map[string]string{"app": "mine", "x": "y"})
+		equal(t, name+", argument", labels, map[string]string{"app": "mine", "x": "y"})
 	}
 	bare, bald := pod(), owner()
 	bald.Labels = nil
 	must(t, children.Of(bald, kinds{}).Label(bare))
 	if bare.Labels != nil {
-		t.Error("no labels have become an empty map")
+		t.Error("labels = empty map, want nil")
 	}
 }
 
-// HIER-06: existing structures are labeled and missing ones are skipped; pod templates are known.
+// HIER-06: existing structures are labeled, and missing structures are skipped. Pod templates are known.
 func TestLabel_NestedTemplates(t *testing.T) {
 	labels := func(meta metav1.ObjectMeta) map[string]string { return meta.Labels }
 	want := map[string]string{"app": "db", "tier": "back"}
 	cron := &batchv1.CronJob{}
 	stateful := &appsv1.StatefulSet{}
 	template := &corev1.PodTemplate{}
-	bare := &corev1.ReplicationController{} // the template is nil
+	bare := &corev1.ReplicationController{} // has no template
 	full := &corev1.ReplicationController{Spec: corev1.ReplicationControllerSpec{Template: &corev1.PodTemplateSpec{}}}
 	must(t, children.Of(owner(), kinds{}).Label(cron, stateful, template, bare, full))
 	equal(t, "the job", labels(cron.Spec.JobTemplate.ObjectMeta), want)
-	equal(t, "the pods of the job", labels(cron.Spec.JobTemplate.Spec.Template.ObjectMeta), want)
-	equal(t, "the pods of the set", labels(stateful.Spec.Template.ObjectMeta), want)
+	equal(t, "labels of the job's pods", labels(cron.Spec.JobTemplate.Spec.Template.ObjectMeta), want)
+	equal(t, "labels of the StatefulSet's pods", labels(stateful.Spec.Template.ObjectMeta), want)
 	equal(t, "the template", labels(template.Template.ObjectMeta), want)
 	equal(t, "no template", bare.Spec.Template == nil, true)
 	equal(t, "a template", labels(full.Spec.Template.ObjectMeta), want)
@@ -195,7 +195,7 @@ func TestLabel_NestedTemplates(t *testing.T) {
 	must(t, children.Of(owner(), kinds{}, children.Nested("spec.nodeName", "spec.no", "metadata")).Label(pod()))
 }
 
-// HIER-07, HIER-08: a missing name is set; with Strict to the full name, otherwise to a prefix.
+// HIER-07, HIER-08: a missing name is set. With Strict it is the full name, otherwise a prefix.
 func TestHarmonizeNaming(t *testing.T) {
 	named := func(name, generate string) *corev1.Pod {
 		return pod(func(p *corev1.Pod) { p.Name, p.GenerateName = name, generate })
@@ -221,11 +221,11 @@ func TestHarmonizeNaming(t *testing.T) {
 	nameless := owner()
 	nameless.Name = ""
 	if err := children.Of(nameless, kinds{}).HarmonizeNaming(pod()); err == nil || !strings.Contains(err.Error(), "use Named") {
-		t.Errorf("HIER-08 no name is there: %v", err)
+		t.Errorf("HIER-08: error without a name = %v", err)
 	}
 }
 
-// HIER-09: a missing namespace is set. Unlike in kopf, cluster-scoped kinds get none.
+// HIER-09: a missing namespace is set. Unlike in kopf, cluster-scoped kinds get no namespace.
 func TestAdjustNamespace(t *testing.T) {
 	in := func(namespace string) *corev1.Pod { return pod(func(p *corev1.Pod) { p.Namespace = namespace }) }
 	for what, c := range map[string]struct {
@@ -234,22 +234,22 @@ func TestAdjustNamespace(t *testing.T) {
 		opts  []children.Option
 		want  string
 	}{
-		"nothing":              {owner(), in(""), nil, "prod"},
-		"there":                {owner(), in("x"), nil, "x"},
-		"forced":               {owner(), in("x"), []children.Option{children.Forced()}, "prod"},
-		"given":                {owner(), in(""), []children.Option{children.InNamespace("y")}, "y"},
-		"a kind without":       {owner(), &corev1.Node{}, nil, ""},
-		"an owner without":     {clusterOwner(), in(""), nil, ""},
-		"an owner without one": {clusterOwner(), in("x"), []children.Option{children.Forced()}, "x"},
-		"HIER-11 empty":        {owner(), in(""), []children.Option{children.InNamespace("")}, ""},
-		"an unknown kind":      {owner(), untyped("example.com/v1", "Thing"), nil, "prod"},
+		"nothing":                {owner(), in(""), nil, "prod"},
+		"there":                  {owner(), in("x"), nil, "x"},
+		"forced":                 {owner(), in("x"), []children.Option{children.Forced()}, "prod"},
+		"given":                  {owner(), in(""), []children.Option{children.InNamespace("y")}, "y"},
+		"a cluster-scoped kind":  {owner(), &corev1.Node{}, nil, ""},
+		"a cluster-scoped owner": {clusterOwner(), in(""), nil, ""},
+		"a forced namespace":     {clusterOwner(), in("x"), []children.Option{children.Forced()}, "x"},
+		"HIER-11 empty":          {owner(), in(""), []children.Option{children.InNamespace("")}, ""},
+		"an unknown kind":        {owner(), untyped("example.com/v1", "Thing"), nil, "prod"},
 	} {
 		must(t, children.Of(c.owner, kinds{}, c.opts...).AdjustNamespace(c.child))
 		equal(t, what, c.child.GetNamespace(), c.want)
 	}
 }
 
-// HIER-12, different from kopf: an owner in another scope or namespace is an error, and nothing is changed.
+// HIER-12, different from kopf: an owner in another scope or namespace is an error, and the child does not change.
 func TestAdopt_Errors(t *testing.T) {
 	far := pod(func(p *corev1.Pod) { p.Namespace = "test" })
 	yes := true
@@ -288,14 +288,14 @@ func TestAdopt_Errors(t *testing.T) {
 	}
 	var owned *controllerutil.AlreadyOwnedError
 	if err := children.Of(owner(), kinds{}).Adopt(taken); !errors.As(err, &owned) || owned.Owner.Name != "j" {
-		t.Errorf("the other owner is not to be had: %v", err)
+		t.Errorf("errors.As did not find the other owner: %v", err)
 	}
 	must(t, children.Of(owner(), kinds{}, children.Controller(false)).Adopt(taken))
 	equal(t, "two references", len(taken.OwnerReferences), 2)
 	must(t, children.Of(owner(), kinds{}, children.Forced()).Adopt(far))
 	equal(t, "forced home", far.Namespace, "prod")
 	must(t, children.Of(clusterOwner(), kinds{}).Adopt(pod(func(p *corev1.Pod) { p.Namespace = "x" }), &corev1.Namespace{}))
-	must(t, children.Of(owner(), kinds{}).Adopt(untyped("example.com/v1", "Thing"))) // the server does not know the scope
+	must(t, children.Of(owner(), kinds{}).Adopt(untyped("example.com/v1", "Thing"))) // the REST mapper does not know the kind
 }
 
 // unregistered is a type without a scheme.
@@ -322,14 +322,14 @@ func TestName(t *testing.T) {
 	} {
 		got := name(c[0], c[1])
 		if !dnsLabel.MatchString(got) || len(got) > 63 {
-			t.Errorf("%q has the name %q", c, got)
+			t.Errorf("name of %q = %q, want a DNS label", c, got)
 		}
 		if other, twice := seen[got]; twice {
-			t.Errorf("%q and %q are both %s", c, other, got)
+			t.Errorf("names of %q and %q are both %s", c, other, got)
 		}
 		seen[got] = strings.Join(c[:], ",")
-		equal(t, "the name again", name(c[0], c[1]), got)
+		equal(t, "same name", name(c[0], c[1]), got)
 	}
 	// Operators find existing children by these names, so the names must never change.
-	equal(t, "of long ones", name(long, "bbb"), long[:54]+"-fa45dd02")
+	equal(t, "name of a long owner", name(long, "bbb"), long[:54]+"-fa45dd02")
 }

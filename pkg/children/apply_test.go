@@ -22,8 +22,8 @@ import (
 
 func object(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name} }
 
-// family returns new children for each call: typed and unstructured ones, with fields that the server defaults or
-// normalizes.
+// family returns new children for each call. The typed and unstructured children have fields that the server defaults
+// or normalizes.
 func family() []client.Object {
 	labels := map[string]string{"run": "db"}
 	return []client.Object{
@@ -57,7 +57,7 @@ func family() []client.Object {
 		nil,
 		&corev1.Secret{ObjectMeta: object("secret"), StringData: map[string]string{"password": "x"}, Data: map[string][]byte{"user": []byte("y")}},
 		&networkingv1.NetworkPolicy{ObjectMeta: object("policy"), Spec: networkingv1.NetworkPolicySpec{
-			Ingress: []networkingv1.NetworkPolicyIngressRule{{Ports: []networkingv1.NetworkPolicyPort{{}}}}, // atomic, with defaults
+			Ingress: []networkingv1.NetworkPolicyIngressRule{{Ports: []networkingv1.NetworkPolicyPort{{}}}}, // an atomic list with defaults
 		}},
 		untyped("v1", "ServiceAccount", map[string]any{
 			"metadata": map[string]any{"name": "account", "finalizers": []any{"example.com/b", "example.com/a"}},
@@ -76,7 +76,7 @@ func operations(results []children.Result) (out []string) {
 	return out
 }
 
-// The second apply of equal children writes nothing, for all kinds.
+// The second Apply of equal children writes nothing, for all kinds.
 func TestApply_SecondApplyWritesNothing(t *testing.T) {
 	owner := realOwner(t)
 	var results []children.Result
@@ -86,26 +86,26 @@ func TestApply_SecondApplyWritesNothing(t *testing.T) {
 		results, err = operator(owner).Apply(t.Context(), family()...)
 		must(t, err)
 	}
-	equal(t, "writes of the first, with as many dry runs", written(apply), 6+6)
-	equal(t, "what they did", operations(results), []string{"created", "created", "created", "unchanged", "created", "created", "created"})
+	equal(t, "writes of the first Apply, including as many dry runs", written(apply), 6+6)
+	equal(t, "operations", operations(results), []string{"created", "created", "created", "unchanged", "created", "created", "created"})
 	for i, result := range results {
 		if (result.Object == nil) != (i == 3) || i != 3 && result.Object.GetUID() == "" {
-			t.Errorf("result %d is %v", i, result.Object)
+			t.Errorf("object of result %d = %v", i, result.Object)
 		}
 	}
 	if _, ok := results[0].Object.(*appsv1.Deployment); !ok {
-		t.Errorf("the result is a %T", results[0].Object)
+		t.Errorf("type of the result = %T", results[0].Object)
 	}
-	equal(t, "the owner of the secret", results[4].Object.GetOwnerReferences()[0].UID, owner.UID)
+	equal(t, "owner of the Secret", results[4].Object.GetOwnerReferences()[0].UID, owner.UID)
 	equal(t, "the secret", string(results[4].Object.(*corev1.Secret).Data["password"]), "x")
 	for range 3 {
-		equal(t, "writes of the next", written(apply), 0)
-		equal(t, "what they did", operations(results), []string{"unchanged", "unchanged", "unchanged", "unchanged", "unchanged", "unchanged", "unchanged"})
+		equal(t, "writes of the next Apply", written(apply), 0)
+		equal(t, "operations", operations(results), []string{"unchanged", "unchanged", "unchanged", "unchanged", "unchanged", "unchanged", "unchanged"})
 	}
-	equal(t, "the result of the next", results[0].Object.(*appsv1.Deployment).Spec.Template.Spec.Containers[0].Image, "main:1")
+	equal(t, "image in the next result", results[0].Object.(*appsv1.Deployment).Spec.Template.Spec.Containers[0].Image, "main:1")
 }
 
-// Fields of other managers stay, changed fields are reset, and removed fields are removed, with one write each.
+// Apply keeps fields of other managers, resets changed fields and removes dropped fields, with one write each.
 func TestApply_CorrectsDrift(t *testing.T) {
 	owner := realOwner(t)
 	intent := family()[:1]
@@ -146,12 +146,12 @@ func TestApply_CorrectsDrift(t *testing.T) {
 			func() bool { return live.Spec.Template.Spec.Tolerations[0].Key == "x" }},
 		{"the reference", func() { live.OwnerReferences[0].BlockOwnerDeletion = nil }, nil, 1,
 			func() bool { return *live.OwnerReferences[0].BlockOwnerDeletion }},
-		{"a field of theirs", func() { live.Spec.Replicas = new(int32(5)) }, nil, 0, func() bool { return *live.Spec.Replicas == 5 }},
-		{"an edit of ours", nil, func() { deployment.Spec.Template.Spec.Containers[1].Args = []string{"c"} }, 1,
+		{"a field of another manager", func() { live.Spec.Replicas = new(int32(5)) }, nil, 0, func() bool { return *live.Spec.Replicas == 5 }},
+		{"a changed field", nil, func() { deployment.Spec.Template.Spec.Containers[1].Args = []string{"c"} }, 1,
 			func() bool { return live.Spec.Template.Spec.Containers[1].Args[0] == "c" }},
-		{"less of ours", nil, func() { deployment.Spec.Template.Spec.Containers[1].Args = nil }, 1,
+		{"a dropped field", nil, func() { deployment.Spec.Template.Spec.Containers[1].Args = nil }, 1,
 			func() bool { return live.Spec.Template.Spec.Containers[1].Args == nil }},
-		{"less in an atomic list", nil, func() { deployment.Spec.Template.Spec.Tolerations[0].Operator = "" }, 1,
+		{"a dropped field in an atomic list", nil, func() { deployment.Spec.Template.Spec.Tolerations[0].Operator = "" }, 1,
 			func() bool { return live.Spec.Template.Spec.Tolerations[0].Operator != "Exists" }},
 	} {
 		if c.theirs != nil {
@@ -163,14 +163,14 @@ func TestApply_CorrectsDrift(t *testing.T) {
 		live, writes = apply()
 		equal(t, c.name+": writes", writes, c.writes)
 		if !c.becomes() {
-			t.Errorf("%s: it has become %v", c.name, live.Spec)
+			t.Errorf("%s: got the spec %v", c.name, live.Spec)
 		}
 		live, writes = apply()
-		equal(t, c.name+": writes of the next", writes, 0)
+		equal(t, c.name+": writes of the next Apply", writes, 0)
 	}
 }
 
-// Many operators strip managed fields from their caches; then values are compared.
+// Many operators strip managed fields from their caches. Apply then compares values.
 func TestApply_WithoutManagedFields(t *testing.T) {
 	owner := realOwner(t)
 	blind := interceptor.NewClient(withWatch(t), interceptor.Funcs{
@@ -185,13 +185,13 @@ func TestApply_WithoutManagedFields(t *testing.T) {
 		_, err := operator(owner, children.ReadWith(blind)).Apply(t.Context(), family()[4:6]...)
 		must(t, err)
 	}
-	equal(t, "the first, with as many dry runs", written(apply), 2+2)
+	equal(t, "writes of the first Apply, including as many dry runs", written(apply), 2+2)
 	equal(t, "the next", written(apply), 0)
 	secret := &corev1.Secret{}
 	must(t, k8s.Get(t.Context(), client.ObjectKey{Namespace: owner.Namespace, Name: "secret"}, secret))
 	secret.Data["password"] = []byte("changed")
 	must(t, k8s.Update(t.Context(), secret))
-	equal(t, "of a changed one", written(apply), 1)
+	equal(t, "writes for a changed child", written(apply), 1)
 	equal(t, "the next", written(apply), 0)
 }
 
@@ -223,17 +223,17 @@ func TestCreate_ExistingChild(t *testing.T) {
 		results, err = operator(owner).Create(t.Context(), family()...)
 		must(t, err)
 	}
-	equal(t, "writes of the first", written(create), 6)
-	equal(t, "what they did", operations(results), []string{"created", "created", "created", "unchanged", "created", "created", "created"})
+	equal(t, "writes of the first Create", written(create), 6)
+	equal(t, "operations", operations(results), []string{"created", "created", "created", "unchanged", "created", "created", "created"})
 	service := results[2].Object.(*corev1.Service)
 	service.Spec.Ports[0].Port = 81
 	must(t, k8s.Update(t.Context(), service))
-	equal(t, "writes of the next", written(create), 0)
-	equal(t, "it is left as it is", results[2].Object.(*corev1.Service).Spec.Ports[0].Port, int32(81))
-	equal(t, "of its type", results[1].Object.(*unstructured.Unstructured).GetKind(), "Deployment")
+	equal(t, "writes of the next Create", written(create), 0)
+	equal(t, "port of the existing child", results[2].Object.(*corev1.Service).Spec.Ports[0].Port, int32(81))
+	equal(t, "kind of the result", results[1].Object.(*unstructured.Unstructured).GetKind(), "Deployment")
 }
 
-// The cache does not show the child, but the API server has it.
+// The API server has the child, but the cache does not contain it yet.
 func TestCreate_StaleCache(t *testing.T) {
 	owner := realOwner(t)
 	gets := 0
@@ -250,9 +250,9 @@ func TestCreate_StaleCache(t *testing.T) {
 	must(t, err)
 	results, err := operator(owner, children.ReadWith(behind)).Create(t.Context(), child)
 	must(t, err)
-	equal(t, "what it did", operations(results), []string{"unchanged"})
+	equal(t, "operations", operations(results), []string{"unchanged"})
 	if results[0].Object.GetUID() == "" {
-		t.Error("the result is not what the server has")
+		t.Error("the result differs from the child on the server")
 	}
 	gets = -1000
 	lost := interceptor.NewClient(withWatch(t), interceptor.Funcs{
@@ -261,11 +261,11 @@ func TestCreate_StaleCache(t *testing.T) {
 		},
 	})
 	if _, err := operator(owner, children.ReadWith(lost)).Create(t.Context(), child); !apierrors.IsAlreadyExists(err) {
-		t.Errorf("a cache that stays behind: %v", err)
+		t.Errorf("error for a permanently stale cache = %v", err)
 	}
 }
 
-// Objects that the cache does not show are not taken over.
+// Apply does not take over objects that the cache does not contain.
 func TestApply_ObjectMissingInCache(t *testing.T) {
 	owner := realOwner(t)
 	blind := interceptor.NewClient(withWatch(t), interceptor.Funcs{
@@ -284,12 +284,12 @@ func TestApply_ObjectMissingInCache(t *testing.T) {
 	})} {
 		_, err := children.Of(owner, blind, children.FieldOwner("db operator")).Apply(t.Context(), form)
 		if err == nil || !strings.Contains(err.Error(), `users: the object exists and does not belong to "db"`) {
-			t.Errorf("%T: %v", form, err)
+			t.Errorf("error for %T = %v", form, err)
 		}
 	}
 	before := users.ResourceVersion
 	must(t, k8s.Get(t.Context(), client.ObjectKeyFromObject(users), users))
-	equal(t, "what the user has", users.Data, map[string]string{"a": "theirs"})
+	equal(t, "data of the user's object", users.Data, map[string]string{"a": "theirs"})
 	equal(t, "its version", users.ResourceVersion, before)
 
 	var results []children.Result
@@ -297,14 +297,14 @@ func TestApply_ObjectMissingInCache(t *testing.T) {
 		var err error
 		results, err = children.Of(owner, blind, children.FieldOwner("db operator")).Apply(t.Context(), child("own"))
 		must(t, err)
-		equal(t, "its own one", operations(results), []string{want})
+		equal(t, "operation for the own child", operations(results), []string{want})
 	}
 	own, version := &corev1.ConfigMap{}, results[0].Object.GetResourceVersion()
 	must(t, k8s.Get(t.Context(), client.ObjectKey{Namespace: owner.Namespace, Name: "own"}, own))
-	equal(t, "as the server has it", own.ResourceVersion, version)
+	equal(t, "resource version", own.ResourceVersion, version)
 }
 
-// Objects of other owners are errors, and all other children are applied.
+// Apply returns an error for each object of another owner and applies all other children.
 func TestApply_ObjectsOfOtherOwners(t *testing.T) {
 	owner := realOwner(t)
 	yes := true
@@ -339,23 +339,23 @@ func TestApply_ObjectsOfOtherOwners(t *testing.T) {
 			}
 		}
 		if _, ok := errors.AsType[*controllerutil.AlreadyOwnedError](err); !ok {
-			t.Errorf("%s: the other owner is not to be had: %v", name, err)
+			t.Errorf("%s: errors.As did not find the other owner: %v", name, err)
 		}
 		equal(t, name, operations(results), []string{"unchanged", "unchanged", "unchanged", "created"})
 		if results[0].Object != nil {
-			t.Errorf("%s: the result of a failure is %v", name, results[0].Object)
+			t.Errorf("%s: result of a failure = %v, want nil", name, results[0].Object)
 		}
 	}
 	results, err := operator(owner, children.TakeOver()).Apply(t.Context(), child("nobodys"))
 	must(t, err)
 	equal(t, "taken over", results[0].Object.GetOwnerReferences()[0].UID, owner.UID)
 	if _, err := operator(owner, children.TakeOver()).Apply(t.Context(), child("others")); err == nil {
-		t.Error("another controller's child was taken over")
+		t.Error("TakeOver returned no error for another controller's child")
 	}
 	results, err = operator(owner, children.TakeOver(), children.Controller(false)).Apply(t.Context(), child("others"))
 	must(t, err)
 	equal(t, "shared", len(results[0].Object.GetOwnerReferences()), 2)
-	equal(t, "writes of the next", written(func() {
+	equal(t, "writes of the next Apply", written(func() {
 		_, err := operator(owner, children.TakeOver(), children.Controller(false)).Apply(t.Context(), child("others"))
 		must(t, err)
 	}), 0)
@@ -389,7 +389,7 @@ func TestApply_Errors(t *testing.T) {
 	}
 	_, err := operator(owner).Apply(t.Context(), fine, untyped("example.com/v1", "Thing", map[string]any{"metadata": map[string]any{"name": "x"}}))
 	if err == nil || !strings.Contains(err.Error(), "children: Thing "+owner.Namespace+"/x: ") {
-		t.Errorf("a kind that is not served: %v", err)
+		t.Errorf("error for a kind that is not served = %v", err)
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
 )
 
-// A reconciler applies its children in each reconcile.
+// A reconciler applies its children in every reconcile.
 func ExampleOwner_Apply() {
 	reconcile := func(ctx context.Context, c client.Client, db client.Object) error {
 		service := &corev1.Service{
@@ -47,7 +47,7 @@ func ExampleOwner_Create() {
 	_ = reconcile
 }
 
-// Adopt sends no request; the caller writes the objects.
+// Adopt sends no request. The caller writes the objects.
 func ExampleOwner_Adopt() {
 	db := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 		Name: "db", Namespace: "prod", UID: "u1", Labels: map[string]string{"app": "db"},

@@ -49,7 +49,7 @@ func withControlPlane(run func() int) int {
 	return run()
 }
 
-// A counter counts write requests, including dry runs and failures.
+// counter is a transport that counts write requests, including dry runs and failures.
 type counter struct{ next http.RoundTripper }
 
 func (c counter) RoundTrip(request *http.Request) (*http.Response, error) {

@@ -23,11 +23,11 @@ func TestRecentApplies_AreBounded(t *testing.T) {
 	}
 	o.recordApply(state(o, 0, "a", "10"))
 	if !remembered(o, 0, "a", "9") {
-		t.Error("an apply is not remembered")
+		t.Error("the apply was not recorded")
 	}
 	o.recordApply(state(o, 0, "b", "8"))
 	if remembered(o, 0, "b", "7") || !remembered(o, 0, "a", "7") {
-		t.Error("an answer that came late has replaced a newer one")
+		t.Error("a late response replaced a newer one")
 	}
 	for what, other := range map[string]*Owner{
 		"another field owner": Of(nil, o.client, FieldOwner("two")),
@@ -38,19 +38,19 @@ func TestRecentApplies_AreBounded(t *testing.T) {
 		}
 	}
 	if remembered(o, 0, "a", "?") || remembered(o, 0, "a", "9") {
-		t.Error("a version that cannot be compared is taken for an older one")
+		t.Error("a version that cannot be compared counts as older")
 	}
 	for n := range maxRecent + 10 {
 		o.recordApply(state(o, n, "a", "10"))
 	}
 	if len(recent.entries) != maxRecent || recent.order.Len() != maxRecent {
-		t.Errorf("%d and %d applies are remembered", len(recent.entries), recent.order.Len())
+		t.Errorf("recorded applies = %d entries and %d in order, want the limit", len(recent.entries), recent.order.Len())
 	}
 	if remembered(o, 0, "a", "9") || !remembered(o, maxRecent, "a", "9") {
-		t.Error("the oldest ones are not forgotten first")
+		t.Error("the oldest applies must be removed first")
 	}
 	before := recent.order.Len()
 	if remembered(o, maxRecent, "a", "10") || recent.order.Len() != before-1 {
-		t.Error("an apply is remembered although the cache shows it")
+		t.Error("the apply must be removed when the cache contains it")
 	}
 }

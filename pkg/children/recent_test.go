@@ -12,7 +12,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/children"
 )
 
-// A lagging client returns one version of a config map until another one is set. A nil version is not found.
+// lagging is a client that returns one version of a ConfigMap until another one is set. A nil version is not found.
 type lagging struct {
 	client.Client
 	shown *corev1.ConfigMap
@@ -65,31 +65,31 @@ func TestApply_WithLaggingCache(t *testing.T) {
 		must(t, k8s.Update(t.Context(), obj, client.FieldOwner("other")))
 	}
 
-	expect("a child is created", "1", "created", 2) // with a dry run
+	expect("a child is created", "1", "created", 2) // includes a dry run
 	cached.shown = live()
-	expect("the cache shows it", "1", "unchanged", 0)
+	expect("the cache contains the child", "1", "unchanged", 0)
 
 	expect("the child changes", "2", "updated", 1)
 	for range 3 {
 		expect("the cache lags", "2", "unchanged", 0)
 	}
 	expect("another change", "3", "updated", 1)
-	expect("back to what was applied before", "2", "updated", 1)
+	expect("the child changes back", "2", "updated", 1)
 	expect("the cache still lags", "2", "unchanged", 0)
 	cached.shown = live()
-	expect("the cache shows it all", "2", "unchanged", 0)
+	expect("the cache is up to date", "2", "unchanged", 0)
 
 	expect("one more change", "4", "updated", 1)
 	other("theirs")
-	expect("a change of another client that the cache does not show", "4", "unchanged", 0)
+	expect("another client has changed the child, the cache lags", "4", "unchanged", 0)
 	cached.shown = live()
-	expect("the cache shows the change", "4", "updated", 1)
-	expect("the cache lags after that", "4", "unchanged", 0)
+	expect("the cache contains the change", "4", "updated", 1)
+	expect("the cache lags after the correction", "4", "unchanged", 0)
 
 	must(t, k8s.Delete(t.Context(), live()))
 	cached.shown = nil
 	expect("another client has deleted the child", "4", "created", 2)
-	expect("the cache does not show the new one: the server is asked", "4", "unchanged", 1)
+	expect("the cache lags, the server is read", "4", "unchanged", 1)
 	must(t, k8s.Delete(t.Context(), live()))
-	expect("another client has deleted what the cache has never shown", "4", "created", 2)
+	expect("another client has deleted a child that the cache never contained", "4", "created", 2)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
 )
 
-// flags is an adapter for objects with other fields: status.flags.<type> = {state, why, text, since}.
+// flags is an adapter for objects with custom condition fields: status.flags.<type> = {state, why, text, since}.
 func flags(obj client.Object) (conditions.Fields, error) {
 	return flagged{obj.(*unstructured.Unstructured)}, nil
 }

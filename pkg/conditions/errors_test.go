@@ -17,17 +17,17 @@ func TestSetFromError(t *testing.T) {
 	err := fmt.Errorf("handler: %w", errors.Join(io.EOF, outer, conditions.Error{Type: "Connected", Reason: "Later"}))
 
 	if !errors.Is(err, io.ErrUnexpectedEOF) || !errors.Is(err, io.EOF) {
-		t.Error("the chain is broken")
+		t.Error("errors.Is did not find the wrapped error")
 	}
 	var first conditions.Error
 	if !errors.As(err, &first) || first.Type != "Connected" {
-		t.Errorf("errors.As finds %v", first)
+		t.Errorf("errors.As found %v, want the outer error", first)
 	}
-	equal(t, "the text", outer.Error(), "sync: unexpected EOF")
+	equal(t, "error text", outer.Error(), "sync: unexpected EOF")
 
 	s := setOf(t, &kind[standardList]{})
 	if !s.SetFromError(err) {
-		t.Error("nothing is carried")
+		t.Error("SetFromError returned false, want true")
 	}
 	for i, want := range []metav1.Condition{
 		{Type: "Synced", Status: metav1.ConditionUnknown, Reason: conditions.ReasonUnspecified, Message: "no word"},
@@ -44,11 +44,11 @@ func TestSetFromError_OtherErrors(t *testing.T) {
 	s := setOf(t, &kind[standardList]{})
 	for _, err := range []error{nil, io.EOF, errors.Join(io.EOF, fmt.Errorf("x: %w", io.EOF)), (*conditions.Error)(nil)} {
 		if s.SetFromError(err) || s.Changed() || s.Err() != nil {
-			t.Errorf("%T carries something", err)
+			t.Errorf("SetFromError(%T) returned true, want false", err)
 		}
 	}
 	if !s.SetFromError(conditions.Error{Type: "a b"}) || s.Err() == nil {
-		t.Error("an invalid type is no error")
+		t.Error("Err returned nil for an invalid type")
 	}
 }
 

@@ -26,7 +26,7 @@ func show(obj client.Object) {
 	}
 }
 
-// A reconciler sets single conditions and a summary.
+// A reconciler sets conditions and a summary.
 func ExampleWrite() {
 	reconcile := func(ctx context.Context, c client.Client, db client.Object, deployment *appsv1.Deployment) error {
 		return conditions.Write(ctx, c, db, func(s *conditions.Set) {
@@ -39,7 +39,7 @@ func ExampleWrite() {
 	_ = reconcile
 }
 
-// A reconciler that writes the status anyway uses only the set.
+// A reconciler that writes the status itself uses only the set.
 func ExampleFor() {
 	pod := &corev1.Pod{}
 	s, err := conditions.For(pod)
@@ -132,7 +132,7 @@ func ExampleUsing() {
 	// Output: true
 }
 
-// Matchers for tests.
+// The package has matchers for tests.
 func Example_matchers() {
 	g := gomega.NewGomega(func(message string, _ ...int) { fmt.Println(message) })
 	db := parse(`{"metadata": {"generation": 2}}`)

@@ -13,8 +13,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
 )
 
-// FuzzSet sets conditions on arbitrary objects. Either there is an error and nothing changes, or the conditions are
-// valid, setting them again changes nothing, and all other bytes stay the same.
+// FuzzSet sets conditions on arbitrary objects. Either Set fails and changes nothing, or the conditions are valid,
+// another Set changes nothing, and all other bytes stay the same.
 func FuzzSet(f *testing.F) {
 	for _, seed := range []string{
 		`{}`, `null`, `{"status":null}`, `{"status":[]}`, `{"status":{"conditions":null}}`, `{"status":{"conditions":"x"}}`,
@@ -37,12 +37,12 @@ func FuzzSet(f *testing.F) {
 		s, err := conditions.For(obj)
 		if err != nil {
 			if !reflect.DeepEqual(before, object) {
-				t.Fatalf("an error, and the object has changed: %v", err)
+				t.Fatalf("the object changed despite the error %v", err)
 			}
 			return
 		}
 		if s.Changed() || !reflect.DeepEqual(before, object) {
-			t.Fatal("a look has changed the object")
+			t.Fatal("reading the set changed the object")
 		}
 		old, _ := s.Get("Ready")
 		status := []metav1.ConditionStatus{metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionUnknown}[choice%3]
@@ -53,32 +53,32 @@ func FuzzSet(f *testing.F) {
 		got, exists := s.Get("Ready")
 		switch {
 		case !exists || got.Status != status:
-			t.Fatalf("it is %v", got)
+			t.Fatalf("got the condition %v", got)
 		case !reasonOfTheAPI.MatchString(got.Reason) || len(got.Reason) > 1024:
-			t.Fatalf("the reason is %q", got.Reason)
+			t.Fatalf("got the invalid reason %q", got.Reason)
 		case !utf8.ValidString(got.Message) || utf8.RuneCountInString(got.Message) > 32768:
-			t.Fatalf("the message is %q", got.Message)
+			t.Fatalf("got the invalid message %q", got.Message)
 		case got.ObservedGeneration < old.ObservedGeneration:
-			t.Fatalf("the generation has fallen from %d to %d", old.ObservedGeneration, got.ObservedGeneration)
+			t.Fatalf("observedGeneration decreased from %d to %d", old.ObservedGeneration, got.ObservedGeneration)
 		case old.Status == status && !old.LastTransitionTime.IsZero() && !got.LastTransitionTime.Equal(&old.LastTransitionTime):
-			t.Fatalf("the time has changed from %v to %v", old.LastTransitionTime, got.LastTransitionTime)
+			t.Fatalf("lastTransitionTime changed from %v to %v without a transition", old.LastTransitionTime, got.LastTransitionTime)
 		}
 		again := setOf(t, obj)
 		again.Set(metav1.Condition{Type: "Ready", Status: status, Reason: reason, Message: message})
 		if again.Changed() {
-			t.Fatalf("the same again is a change: %v", got)
+			t.Fatalf("setting the same condition again changed it to %v", got)
 		}
 		s.Remove("Ready")
 		if _, exists := s.Get("Ready"); exists {
-			t.Fatal("it is still there")
+			t.Fatal("the condition exists after Remove")
 		}
 		if a, b := others(before), others(obj.Object); a != b {
-			t.Fatalf("what is not ours has changed\nfrom %s\nto   %s", a, b)
+			t.Fatalf("other content changed\nfrom %s\nto   %s", a, b)
 		}
 	})
 }
 
-// others returns the object without the test's conditions and without the empty parents that they need.
+// others returns the object without the test's conditions and without their empty parents.
 func others(object map[string]any) string {
 	object = runtime.DeepCopyJSON(object)
 	status, _ := object["status"].(map[string]any)

@@ -24,9 +24,9 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/filter"
 )
 
-// These tests implement the requests of kopf's issue 796.
+// The tests implement the requests of kopf's issue 796.
 
-// Conditions are set and read by type, whether the object has a map or a list.
+// Conditions are set and read by type. The object can have a map or a list.
 func TestKopfIssue796_MapInsteadOfList(t *testing.T) {
 	list := parse(`{"status": {"conditions": [{"type": "A", "status": "True"}, {"type": "B", "status": "True"}]}}`)
 	dict := parse(`{"status": {"conditions": {"A": {"status": "True"}, "B": {"status": "True"}}}}`)
@@ -34,24 +34,24 @@ func TestKopfIssue796_MapInsteadOfList(t *testing.T) {
 		obj.False("B", "R", "")
 		b, ok := obj.Get("B")
 		equal(t, "B", ok && b.Status == metav1.ConditionFalse, true)
-		equal(t, "one of each type", len(obj.List()), 2)
+		equal(t, "number of conditions", len(obj.List()), 2)
 	}
 	if _, still := dict.Object["status"].(map[string]any)["conditions"].(map[string]any)["B"].(map[string]any)["type"]; still {
-		t.Error("an element of a map repeats its type")
+		t.Error("an element of a map contains its type")
 	}
 }
 
-// Null values, as in status: null or conditions: null, are empty and do not panic.
+// Null values are empty and cause no panic.
 func TestKopfIssue796_NullValues(t *testing.T) {
 	for _, text := range []string{`{"status": null}`, `{"status": {"conditions": null}}`, `{"status": {"conditions": [null]}}`} {
 		obj := parse(text)
-		equal(t, "is there one?", conditions.Is(obj, "Ready", metav1.ConditionTrue), false)
+		equal(t, "condition before", conditions.Is(obj, "Ready", metav1.ConditionTrue), false)
 		setOf(t, obj).True("Ready", "Up", "")
-		equal(t, "is there one now?", conditions.Is(obj, "Ready", metav1.ConditionTrue), true)
+		equal(t, "condition after", conditions.Is(obj, "Ready", metav1.ConditionTrue), true)
 	}
 }
 
-// Declared conditions exist before any handler sets them, so users can wait for them.
+// Declared conditions exist before a handler sets them, so that users can wait for them.
 func TestKopfIssue796_Declare(t *testing.T) {
 	s := setOf(t, &kind[standardList]{})
 	s.Declare("Ready", "Synced")
@@ -60,10 +60,10 @@ func TestKopfIssue796_Declare(t *testing.T) {
 	ready, _ := s.Get("Ready")
 	equal(t, "Ready", ready.Status, metav1.ConditionUnknown)
 	equal(t, "why", ready.Reason, conditions.ReasonNotReported)
-	equal(t, "Synced is not reset", s.Is("Synced", metav1.ConditionTrue), true)
+	equal(t, "Synced is True", s.Is("Synced", metav1.ConditionTrue), true)
 }
 
-// A handler writes conditions in the middle of long work, with one request.
+// A handler writes conditions during long work, with one request each.
 func TestKopfIssue796_WriteAtAnyTime(t *testing.T) {
 	widget := onServer(t, "Widget")
 	for step := range 3 {
@@ -81,12 +81,12 @@ func TestKopfIssue796_CustomShapes(t *testing.T) {
 	s := setOf(t, obj, conditions.Using(flags))
 	s.True("Up", "Started", "")
 	up := obj.Object["status"].(map[string]any)["flags"].(map[string]any)["Up"].(map[string]any)
-	equal(t, "its own fields", [2]any{up["state"], up["why"]}, [2]any{"True", "Started"})
+	equal(t, "custom fields", [2]any{up["state"], up["why"]}, [2]any{"True", "Started"})
 	_, usual := obj.Object["status"].(map[string]any)["conditions"]
-	equal(t, "the default ones", usual, false)
+	equal(t, "default field exists", usual, false)
 }
 
-// The time is that of the transition, not of the last write.
+// The time is the time of the transition, not of the last write.
 func TestKopfIssue796_AutomaticTimes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		obj := &kind[standardList]{}
@@ -94,7 +94,7 @@ func TestKopfIssue796_AutomaticTimes(t *testing.T) {
 		setOf(t, obj).False("Ready", "Starting", "")
 		<-time.After(time.Minute)
 		setOf(t, obj).False("Ready", "Pulling", "")
-		equal(t, "the same status", obj.Status.Conditions[0].LastTransitionTime.Time, began.Time)
+		equal(t, "transition time after a write with the same status", obj.Status.Conditions[0].LastTransitionTime.Time, began.Time)
 		setOf(t, obj).True("Ready", "Up", "")
 		equal(t, "another status", obj.Status.Conditions[0].LastTransitionTime.Time, began.Add(time.Minute))
 	})
@@ -105,12 +105,12 @@ func TestKopfIssue796_ErrorsWithConditions(t *testing.T) {
 		return fmt.Errorf("connecting: %w", conditions.Error{Type: "Connected", Reason: "Refused", Err: errors.New("no route")})
 	}
 	obj := &kind[standardList]{}
-	equal(t, "carried", setOf(t, obj).SetFromError(connect()), true)
+	equal(t, "SetFromError", setOf(t, obj).SetFromError(connect()), true)
 	c := obj.Status.Conditions[0]
 	equal(t, "what", [4]string{c.Type, string(c.Status), c.Reason, c.Message}, [4]string{"Connected", "False", "Refused", "no route"})
 }
 
-// Conditions of other controllers stay, also on the server; see TestSet_PreservesOtherConditions and
+// Conditions of other controllers are preserved, including on the server. See also TestSet_PreservesOtherConditions and
 // TestWrite_TwoWriters.
 func TestKopfIssue796_PreservesOtherConditions(t *testing.T) {
 	widget := onServer(t, "Widget")
@@ -146,25 +146,25 @@ func TestKopfIssue796_MirrorsChildren(t *testing.T) {
 	equal(t, "Available", available, metav1.Condition{
 		Type: "Available", Status: "False", Reason: "MinimumReplicasUnavailable", Message: "0 of 1", LastTransitionTime: since, ObservedGeneration: 4,
 	})
-	equal(t, "a status of no meaning", s.Is("Progressing", metav1.ConditionUnknown), true)
+	equal(t, "Progressing is Unknown", s.Is("Progressing", metav1.ConditionUnknown), true)
 	missing, _ := s.Get("ReplicaFailure")
-	equal(t, "what is not said", missing.Reason, conditions.ReasonNotReported)
+	equal(t, "reason of a missing condition", missing.Reason, conditions.ReasonNotReported)
 
 	s.Summarize(conditions.Root{Of: []string{"Available"}, Not: []string{"ReplicaFailure"}})
 	root, _ := s.Get("Ready")
-	equal(t, "the root", root.Reason+"; "+root.Message, "MinimumReplicasUnavailable; Available: 0 of 1")
+	equal(t, "root condition", root.Reason+"; "+root.Message, "MinimumReplicasUnavailable; Available: 0 of 1")
 
 	s.MirrorFrom(nil, "Available") // the child was deleted
-	equal(t, "without a child", s.Is("Available", metav1.ConditionUnknown), true)
+	equal(t, "Available is Unknown without a child", s.Is("Available", metav1.ConditionUnknown), true)
 	s.Mirror(setOf(t, child), "Available")
-	equal(t, "from a set", s.Is("Available", metav1.ConditionFalse), true)
+	equal(t, "Available is False from a set", s.Is("Available", metav1.ConditionFalse), true)
 	s.MirrorFrom(&corev1.ConfigMap{}, "Available")
 	if s.Err() == nil {
-		t.Error("a child without conditions is no error")
+		t.Error("Err returned nil for a child without conditions")
 	}
 }
 
-// Kinds of other operators, such as a topic of Strimzi, have no Go type and no observedGeneration in the schema.
+// Kinds of other operators, such as a Strimzi topic, have no Go type and no observedGeneration in their schema.
 func TestKopfIssue796_OtherKinds(t *testing.T) {
 	topic := onServer(t, "Topic")
 	change := func(s *conditions.Set) { s.False("NotReady", "Waiting", "") }
@@ -173,11 +173,11 @@ func TestKopfIssue796_OtherKinds(t *testing.T) {
 	}
 	equal(t, "the first", write(), 1)
 	_, pruned := topic.Object["status"].(map[string]any)["conditions"].([]any)[0].(map[string]any)["observedGeneration"]
-	equal(t, "observedGeneration is there", pruned, false)
+	equal(t, "observedGeneration exists", pruned, false)
 	equal(t, "the next", write(), 0)
 }
 
-// An operator sets conditions by the results of its handlers.
+// An operator sets conditions from the results of its handlers.
 func TestKopfIssue796_HandlersWithConditions(t *testing.T) {
 	widget := onServer(t, "Widget")
 	mgr, err := manager.New(config, manager.Options{Metrics: server.Options{BindAddress: "0"}})

@@ -10,8 +10,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
 )
 
-// readAs returns the status by the rules of kstatus for unknown kinds, as kpt, Flux, Argo CD and helm --wait apply
-// them.
+// readAs returns the status of an unknown kind by the rules of kstatus, which kpt, Flux, Argo CD and helm --wait use.
 func readAs(u *unstructured.Unstructured) string {
 	if u.GetDeletionTimestamp() != nil {
 		return "Terminating"
@@ -56,7 +55,7 @@ func waited(u *unstructured.Unstructured, conditionType, status string) bool {
 	return false
 }
 
-// kstatus reads the conditions over the life of an object.
+// The test compares the kstatus status over the lifetime of an object.
 func TestSet_StatusForKstatus(t *testing.T) {
 	u := parse(`{"metadata": {"generation": 1}, "spec": {}}`)
 	root := conditions.Root{Of: []string{"Synced"}, Fresh: true}
@@ -67,11 +66,11 @@ func TestSet_StatusForKstatus(t *testing.T) {
 		ready    bool
 		notReady bool
 	}{
-		{"declared at the first visit", func(s *conditions.Set) { s.Declare("Ready", "Synced"); s.Summarize(root) }, "InProgress", false, false},
+		{"declared at the first reconcile", func(s *conditions.Set) { s.Declare("Ready", "Synced"); s.Summarize(root) }, "InProgress", false, false},
 		{"failing", func(s *conditions.Set) { s.False("Synced", "Refused", "connection refused"); s.Summarize(root) }, "InProgress", false, true},
 		{"failed permanently", func(s *conditions.Set) { s.True("Stalled", "BadSpec", "size is negative") }, "Failed", false, true},
 		{"done", func(s *conditions.Set) { s.Remove("Stalled"); s.True("Synced", "Done", ""); s.Summarize(root) }, "Current", true, false},
-		{"edited, not seen", func(*conditions.Set) { u.SetGeneration(2) }, "Current", false, false},
+		{"edited, not reconciled", func(*conditions.Set) { u.SetGeneration(2) }, "Current", false, false},
 		{"seen", func(s *conditions.Set) { s.Summarize(root) }, "InProgress", false, false},
 		{"done again", func(s *conditions.Set) { s.True("Synced", "Done", ""); s.Summarize(root) }, "Current", true, false},
 		{"at work", func(s *conditions.Set) { s.True("Reconciling", "Resizing", "") }, "InProgress", true, false},
@@ -84,6 +83,6 @@ func TestSet_StatusForKstatus(t *testing.T) {
 		equal(t, step.name+": kubectl wait --for=condition=Ready=False", waited(u, "Ready", "False"), step.notReady)
 	}
 	if !conditions.Is(u, "Synced", metav1.ConditionTrue) {
-		t.Error("the story has another end")
+		t.Error("got another final status")
 	}
 }

@@ -57,7 +57,7 @@ func withControlPlane(run func() int) int {
 	return run()
 }
 
-// A counter counts write requests, including failed ones.
+// counter is a transport that counts write requests, including failed ones.
 type counter struct{ next http.RoundTripper }
 
 func (c counter) RoundTrip(request *http.Request) (*http.Response, error) {
@@ -74,7 +74,7 @@ func written(call func()) int {
 	return int(writes.Load() - before)
 }
 
-// pruned is a condition as in Strimzi: without observedGeneration, and with the limits of the API.
+// pruned is the schema of conditions in Strimzi: no observedGeneration, and the limits of the API.
 var pruned = &apiextensionsv1.JSONSchemaProps{
 	Type: "array",
 	Items: &apiextensionsv1.JSONSchemaPropsOrArray{Schema: &apiextensionsv1.JSONSchemaProps{

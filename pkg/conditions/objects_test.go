@@ -18,7 +18,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
 )
 
-// A kind is a type with a status of the type S.
+// kind is a Go type with a status of type S.
 type kind[S any] struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -55,7 +55,7 @@ type (
 		Health *standardList `json:"health,omitempty"`
 	}
 
-	// loose is a condition with a pointer to its time, and no generation.
+	// loose is a condition with a pointer to its time and without a generation.
 	loose struct {
 		Type               string       `json:"type,omitempty"`
 		Status             string       `json:"status"`
@@ -66,7 +66,7 @@ type (
 	}
 )
 
-// Accessible has accessors for its conditions.
+// accessible has accessor methods for its conditions.
 type accessible struct {
 	kind[struct{}]
 	hidden []metav1.Condition
@@ -75,12 +75,12 @@ type accessible struct {
 func (a *accessible) GetConditions() []metav1.Condition           { return a.hidden }
 func (a *accessible) SetConditions(conditions []metav1.Condition) { a.hidden = conditions }
 
-// A shape is a representation of conditions.
+// shape is a representation of conditions.
 type shape struct {
 	name       string
 	obj        client.Object
 	opts       []conditions.Option
-	generation bool // it has observedGeneration
+	generation bool // has observedGeneration
 	sorted     bool // sorted by type
 }
 

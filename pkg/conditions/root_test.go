@@ -8,7 +8,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
 )
 
-// The truth table of the positive conditions A and B and the negative condition N.
+// The test covers the truth table of the positive conditions A and B and the negative condition N.
 func TestSummarize(t *testing.T) {
 	const yes, no, unknown = metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionUnknown
 	for _, c := range []struct {
@@ -60,7 +60,7 @@ func TestSummarize_Fresh(t *testing.T) {
 	s := setOf(t, obj)
 	s.Set(metav1.Condition{Type: "Created", Status: metav1.ConditionTrue, ObservedGeneration: 1})
 	s.Summarize(conditions.Root{Of: []string{"Created"}})
-	equal(t, "once and for all", s.Is("Ready", metav1.ConditionTrue), true)
+	equal(t, "Ready is True", s.Is("Ready", metav1.ConditionTrue), true)
 	s.Summarize(conditions.Root{Of: []string{"Created"}, Fresh: true})
 	c, _ := s.Get("Ready")
 	equal(t, "fresh", c.Status, metav1.ConditionUnknown)

@@ -16,21 +16,21 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
 )
 
-// The same steps for each shape: the conditions are set in order, with transition time and generation.
+// For each shape, Set sets the conditions in order, with transition time and generation.
 func TestSet_EachShape(t *testing.T) {
 	for _, shape := range shapes() {
 		t.Run(shape.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { story(t, shape) })
+			synctest.Test(t, func(t *testing.T) { checkShape(t, shape) })
 		})
 	}
 }
 
-func story(t *testing.T, shape shape) {
+func checkShape(t *testing.T, shape shape) {
 	condition := func(s *conditions.Set, conditionType string) metav1.Condition {
 		t.Helper()
 		c, ok := s.Get(conditionType)
 		if !ok {
-			t.Fatalf("there is no %s", conditionType)
+			t.Fatalf("condition %s not found", conditionType)
 		}
 		return c
 	}
@@ -41,33 +41,33 @@ func story(t *testing.T, shape shape) {
 	if !shape.generation {
 		want.ObservedGeneration = 0
 	}
-	<-time.After(300 * time.Millisecond) // not rounded to seconds
+	<-time.After(300 * time.Millisecond) // a fraction of a second
 	shape.obj.SetGeneration(1)
 	s := setOf(t, shape.obj, shape.opts...)
 	if s.Changed() || len(s.List()) != 0 {
-		t.Error("an empty set is changed, or not empty")
+		t.Error("an empty set must be unchanged and empty")
 	}
 	s.False("Ready", "Starting", "not yet")
 	s.Unknown("Alive", "Starting", "")
-	equal(t, "the first one", condition(s, "Ready"), want)
+	equal(t, "first condition", condition(s, "Ready"), want)
 	if !s.Changed() {
-		t.Error("nothing has changed?")
+		t.Error("Changed returned false after a change")
 	}
 
 	<-time.After(time.Hour)
 	s = setOf(t, shape.obj, shape.opts...)
 	s.False("Ready", "Starting", "not yet")
 	if s.Changed() {
-		t.Error("the same again is a change")
+		t.Error("setting the same condition again is a change")
 	}
 	s.False("Ready", "Starting", "still not")
 	want.Message = "still not"
-	equal(t, "a new message", condition(s, "Ready"), want)
+	equal(t, "condition with a new message", condition(s, "Ready"), want)
 	s.True("Ready", "Starting", "")
 	s.False("Ready", "Starting", "still not")
-	equal(t, "there and back", condition(s, "Ready"), want)
+	equal(t, "condition after reverting the status", condition(s, "Ready"), want)
 	if !s.Changed() {
-		t.Error("a new message is no change")
+		t.Error("Changed returned false for a new message")
 	}
 
 	shape.obj.SetGeneration(2)
@@ -98,8 +98,8 @@ func story(t *testing.T, shape shape) {
 	}
 }
 
-// observedGeneration never decreases. It is not added to an otherwise unchanged condition, because the schema may
-// lack it.
+// observedGeneration never decreases. Set does not add it to an unchanged condition, because the schema may not have
+// it.
 func TestSet_ObservedGeneration(t *testing.T) {
 	for _, c := range []struct {
 		name             string
@@ -109,11 +109,11 @@ func TestSet_ObservedGeneration(t *testing.T) {
 		changed          bool
 	}{
 		{"rises", "3", "2", metav1.Condition{}, 3, true},
-		{"does not fall", "3", "5", metav1.Condition{}, 5, false},
+		{"does not decrease", "3", "5", metav1.Condition{}, 5, false},
 		{"is given", "3", "2", metav1.Condition{ObservedGeneration: 4}, 4, true},
-		{"is given and does not fall", "3", "5", metav1.Condition{ObservedGeneration: 4}, 5, false},
+		{"is given and does not decrease", "3", "5", metav1.Condition{ObservedGeneration: 4}, 5, false},
 		{"is missing", "3", "null", metav1.Condition{}, 0, false},
-		{"was missing until something changes", "3", "null", metav1.Condition{Message: "new"}, 3, true},
+		{"is added with a change", "3", "null", metav1.Condition{Message: "new"}, 3, true},
 		{"is a float", "3", "2.0", metav1.Condition{}, 3, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -134,13 +134,13 @@ func TestSet_GivenTransitionTime(t *testing.T) {
 	s := setOf(t, &kind[standardList]{})
 	s.Set(metav1.Condition{Type: "A", Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(long)})
 	got, _ := s.Get("A")
-	equal(t, "the given time", got.LastTransitionTime, metav1.NewTime(time.Date(2020, 2, 3, 3, 5, 6, 0, time.UTC)))
+	equal(t, "given time", got.LastTransitionTime, metav1.NewTime(time.Date(2020, 2, 3, 3, 5, 6, 0, time.UTC)))
 	s.Set(metav1.Condition{Type: "A", Status: metav1.ConditionTrue, Message: "m", LastTransitionTime: metav1.Now()})
 	got, _ = s.Get("A")
-	equal(t, "given without a transition", got.LastTransitionTime.Time, time.Date(2020, 2, 3, 3, 5, 6, 0, time.UTC))
+	equal(t, "given time without a transition", got.LastTransitionTime.Time, time.Date(2020, 2, 3, 3, 5, 6, 0, time.UTC))
 }
 
-// A missing time is added with the next change, not as a separate change.
+// Set adds a missing time with the next change. It does not count as a change by itself.
 func TestSet_MissingTransitionTime(t *testing.T) {
 	for _, obj := range []client.Object{
 		parse(`{"status": {"conditions": [{"type": "A", "status": "True", "reason": "R", "message": "", "lastTransitionTime": "yesterday"}]}}`),
@@ -149,11 +149,11 @@ func TestSet_MissingTransitionTime(t *testing.T) {
 		s := setOf(t, obj)
 		s.True("A", "R", "")
 		if s.Changed() {
-			t.Errorf("a missing time is a change: %s", text(t, obj))
+			t.Errorf("Changed returned true for a missing time: %s", text(t, obj))
 		}
 		s.True("A", "R", "new")
 		if got, _ := s.Get("A"); got.LastTransitionTime.IsZero() {
-			t.Errorf("the time is still missing: %s", text(t, obj))
+			t.Errorf("lastTransitionTime is missing: %s", text(t, obj))
 		}
 	}
 }
@@ -174,20 +174,20 @@ func TestFor_NullValues(t *testing.T) {
 	nothing := &unstructured.Unstructured{}
 	setOf(t, nothing).True("Ready", "Up", "")
 	if !conditions.Is(nothing, "Ready", metav1.ConditionTrue) {
-		t.Errorf("an empty object has become %v", nothing.Object)
+		t.Errorf("empty object = %v, want no change", nothing.Object)
 	}
 	pointers := &kind[pointed]{Status: pointed{Conditions: []*loose{nil, {Type: "A", Status: "True"}, nil}}}
 	s := setOf(t, pointers)
 	s.False("A", "R", "")
 	s.Remove("B")
 	s.True("C", "R", "")
-	equal(t, "null entries stay", len(pointers.Status.Conditions), 4)
+	equal(t, "number of entries, including nulls", len(pointers.Status.Conditions), 4)
 	entries := &kind[mappedPointers]{Status: mappedPointers{Conditions: map[corev1.PodConditionType]*loose{"A": nil}}}
 	setOf(t, entries).Declare("A")
-	equal(t, "a null entry of ours", entries.Status.Conditions["A"].Status, "Unknown")
+	equal(t, "status of the entry that was null", entries.Status.Conditions["A"].Status, "Unknown")
 }
 
-// Conditions of other controllers and invalid entries keep each byte.
+// Conditions of other controllers and invalid entries keep all of their bytes.
 func TestSet_PreservesOtherConditions(t *testing.T) {
 	const others = `[
 		null, "words", 17, {"no": "type"}, {"type": 5},
@@ -206,7 +206,7 @@ func TestSet_PreservesOtherConditions(t *testing.T) {
 	ours["lastUpdateTime"] = obj.Object["status"].(map[string]any)["conditions"].([]any)[6].(map[string]any)["lastUpdateTime"]
 	equal(t, "the object", text(t, obj), text(t, want))
 	if ours["lastUpdateTime"] == nil {
-		t.Error("lastUpdateTime is there, but not set")
+		t.Error("lastUpdateTime was not updated")
 	}
 }
 
@@ -214,7 +214,7 @@ func TestSet_PreservesUnknownFields(t *testing.T) {
 	probed := metav1.NewTime(time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC))
 	pod := &corev1.Pod{Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: "A", Status: "True", LastProbeTime: probed}}}}
 	setOf(t, pod).False("A", "R", "")
-	equal(t, "the time of the probe", pod.Status.Conditions[0].LastProbeTime, probed)
+	equal(t, "probe time", pod.Status.Conditions[0].LastProbeTime, probed)
 
 	weighty := &kind[mapped]{Status: mapped{Conditions: map[string]loose{"A": {Status: "True", Weight: 3}}}}
 	setOf(t, weighty).False("A", "R", "")
@@ -223,7 +223,7 @@ func TestSet_PreservesUnknownFields(t *testing.T) {
 	deployment := &appsv1.Deployment{}
 	setOf(t, deployment).True("A", "R", "")
 	if c := deployment.Status.Conditions[0]; c.LastUpdateTime.IsZero() || !c.LastUpdateTime.Equal(&c.LastTransitionTime) {
-		t.Errorf("lastUpdateTime is %s", c.LastUpdateTime)
+		t.Errorf("lastUpdateTime = %s, want no update", c.LastUpdateTime)
 	}
 }
 
@@ -235,28 +235,28 @@ func TestFor_Errors(t *testing.T) {
 		want string
 	}{
 		{"nil", nil, nil, "object is nil"},
-		{"nil of a type", (*corev1.Pod)(nil), nil, "object is nil"},
+		{"typed nil", (*corev1.Pod)(nil), nil, "object is nil"},
 		{"no status", &corev1.ConfigMap{}, nil, "*v1.ConfigMap has no field status.conditions: add the field, or set its place with At or Using"},
 		{"a status without conditions", &corev1.ResourceQuota{}, nil, "has no field status.conditions"},
 		{"metadata only", &metav1.PartialObjectMetadata{}, nil, "read it as unstructured"},
 		{"no list", &kind[struct {
 			Conditions string `json:"conditions"`
 		}]{}, nil, "not a list or map of conditions"},
-		{"a list of words", &kind[struct {
+		{"a list of strings", &kind[struct {
 			Conditions []string `json:"conditions"`
 		}]{}, nil, "lacks the fields of a condition: use an adapter with Using"},
-		{"a list of other things", &kind[struct {
+		{"a list of other structs", &kind[struct {
 			Conditions []struct {
 				Status string `json:"status"`
 			} `json:"conditions"`
 		}]{}, nil, "lacks the fields of a condition"},
-		{"a map by number", &kind[struct {
+		{"a map with integer keys", &kind[struct {
 			Conditions map[int]loose `json:"conditions"`
 		}]{}, nil, "not a list or map of conditions"},
-		{"a status of words", parse(`{"status": "fine"}`), nil, "status must be an object, got string: fix it"},
-		{"conditions of words", parse(`{"status": {"conditions": "fine"}}`), nil, "status.conditions must be a list or a map, got string"},
-		{"no path", parse(`{}`), []conditions.Option{conditions.At("status..x")}, `invalid path "status..x"`},
-		{"a path to elsewhere", &corev1.Pod{}, []conditions.Option{conditions.At("spec.conditions")}, "has no field spec.conditions"},
+		{"a string as the status", parse(`{"status": "fine"}`), nil, "status must be an object, got string: fix it"},
+		{"a string as conditions", parse(`{"status": {"conditions": "fine"}}`), nil, "status.conditions must be a list or a map, got string"},
+		{"an invalid path", parse(`{}`), []conditions.Option{conditions.At("status..x")}, `invalid path "status..x"`},
+		{"a missing path", &corev1.Pod{}, []conditions.Option{conditions.At("spec.conditions")}, "has no field spec.conditions"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := conditions.For(c.obj, c.opts...)
@@ -264,13 +264,13 @@ func TestFor_Errors(t *testing.T) {
 				t.Errorf("got %v, want %q", err, c.want)
 			}
 			if conditions.Is(c.obj, "Ready", metav1.ConditionUnknown, c.opts...) {
-				t.Error("it is said to be Unknown")
+				t.Error("Is returned true for an object without conditions")
 			}
 		})
 	}
 }
 
-// A shallow copy that shares the list does not change.
+// Set does not change a shallow copy that shares the list.
 func TestSet_PassesCopyToAccessors(t *testing.T) {
 	obj := &accessible{hidden: []metav1.Condition{{Type: "A", Status: "True", Reason: "R"}}}
 	alias := obj.hidden
@@ -279,7 +279,8 @@ func TestSet_PassesCopyToAccessors(t *testing.T) {
 	equal(t, "the object", obj.hidden[0].Status, metav1.ConditionFalse)
 }
 
-// The transition time is relative to the server: changing a status and reverting it before a write is no transition.
+// The transition time is relative to the server: a status that is changed and reverted before a write causes no
+// transition.
 func TestSet_TransitionTimeOfTheServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pod := &corev1.Pod{}
@@ -292,37 +293,38 @@ func TestSet_TransitionTimeOfTheServer(t *testing.T) {
 		s := setOf(t, pod)
 		s.False("Ready", "There", "")
 		s.True("Ready", "Old", "")
-		equal(t, "there and back", timeOf(), time0)
+		equal(t, "time after reverting the status", timeOf(), time0)
 
 		s.False("Ready", "There", "")
 		setOf(t, pod, conditions.Since(onServer)).True("Ready", "Back", "")
-		equal(t, "there, and back by another set that knows what is on the server", timeOf(), time0)
+		equal(t, "time after reverting the status with another set", timeOf(), time0)
 
 		s = setOf(t, pod)
 		s.False("Ready", "There", "")
-		s.Rebase() // after a write
+		s.Rebase() // as after a write
 		if s.Changed() {
-			t.Error("what was written is still a change")
+			t.Error("Changed returned true after Rebase")
 		}
 		<-time.After(time.Minute)
 		s.True("Ready", "Old", "")
-		equal(t, "there, written, and back", timeOf(), now())
+		equal(t, "time after reverting a written status", timeOf(), now())
 
-		setOf(t, pod, conditions.Since(&corev1.ConfigMap{})).True("Ready", "Old", "") // has no place for conditions
-		equal(t, "since nothing that is known", timeOf(), now())
+		setOf(t, pod, conditions.Since(&corev1.ConfigMap{})).True("Ready", "Old", "") // ConfigMaps have no conditions
+		equal(t, "time without a known state", timeOf(), now())
 	})
 }
 
-// Outside of the status, each write increases the generation, so storing it would cause another write.
+// Outside of the status, each write increases the generation. Storing the generation would therefore cause another
+// write.
 func TestSet_NoGenerationOutsideOfTheStatus(t *testing.T) {
 	for name, test := range map[string]struct {
 		opts []conditions.Option
 		want int64
 	}{
-		"the usual place":         {nil, 7},
-		"elsewhere in the status": {[]conditions.Option{conditions.At("status.health.checks")}, 7},
-		"in the spec":             {[]conditions.Option{conditions.At("spec.checks")}, 0},
-		"no subresource":          {[]conditions.Option{conditions.WithoutSubresource()}, 0},
+		"the default path":           {nil, 7},
+		"another path in the status": {[]conditions.Option{conditions.At("status.health.checks")}, 7},
+		"in the spec":                {[]conditions.Option{conditions.At("spec.checks")}, 0},
+		"no subresource":             {[]conditions.Option{conditions.WithoutSubresource()}, 0},
 	} {
 		obj := &unstructured.Unstructured{Object: map[string]any{}}
 		obj.SetGeneration(7)

@@ -20,38 +20,38 @@ func TestTransition(t *testing.T) {
 		from, to metav1.ConditionStatus
 		want     bool
 	}{
-		"none":                   {ready("True"), ready("True"), yes, yes, false},
-		"failed":                 {ready("True"), ready("False"), yes, no, true},
-		"recovered":              {ready("False"), ready("True"), no, yes, true},
-		"created":                {nil, ready("True"), unknown, yes, true},
-		"created and not known":  {nil, ready("Unknown"), unknown, unknown, false},
-		"declared":               {parse(`{}`), ready("Unknown"), unknown, unknown, false},
-		"first word":             {parse(`{"status": null}`), ready("False"), unknown, no, true},
-		"removed":                {ready("True"), parse(`{}`), yes, unknown, true},
-		"gone":                   {ready("True"), nil, yes, unknown, true},
-		"gone, of a type":        {ready("True"), (*corev1.Pod)(nil), yes, unknown, true},
-		"foreign words":          {ready("Perhaps"), ready("True"), "Perhaps", yes, true},
-		"a broken status before": {parse(`{"status": 5}`), ready("True"), unknown, yes, true},
-		"never there":            {&corev1.ConfigMap{}, &corev1.ConfigMap{}, unknown, unknown, false},
+		"none":                     {ready("True"), ready("True"), yes, yes, false},
+		"failed":                   {ready("True"), ready("False"), yes, no, true},
+		"recovered":                {ready("False"), ready("True"), no, yes, true},
+		"created":                  {nil, ready("True"), unknown, yes, true},
+		"created with Unknown":     {nil, ready("Unknown"), unknown, unknown, false},
+		"declared":                 {parse(`{}`), ready("Unknown"), unknown, unknown, false},
+		"first word":               {parse(`{"status": null}`), ready("False"), unknown, no, true},
+		"removed":                  {ready("True"), parse(`{}`), yes, unknown, true},
+		"gone":                     {ready("True"), nil, yes, unknown, true},
+		"deleted, typed":           {ready("True"), (*corev1.Pod)(nil), yes, unknown, true},
+		"foreign words":            {ready("Perhaps"), ready("True"), "Perhaps", yes, true},
+		"an invalid status before": {parse(`{"status": 5}`), ready("True"), unknown, yes, true},
+		"never there":              {&corev1.ConfigMap{}, &corev1.ConfigMap{}, unknown, unknown, false},
 	} {
 		step, happened := conditions.Transition(c.old, c.new, "Ready")
 		if step.From != c.from || step.To != c.to || happened != c.want || step.Type != "Ready" {
-			t.Errorf("%s: %v %v", name, step, happened)
+			t.Errorf("%s: got %v, %v", name, step, happened)
 		}
 	}
 	step, _ := conditions.Transition(ready("True"), ready("False"), "Ready")
-	equal(t, "the old one", step.Old.Reason, "True")
-	equal(t, "the new one", step.New.Reason, "False")
+	equal(t, "old reason", step.Old.Reason, "True")
+	equal(t, "new reason", step.New.Reason, "False")
 	step, _ = conditions.Transition(nil, nil, "Ready")
 	if step.Old != nil || step.New != nil {
-		t.Errorf("out of nothing: %v", step)
+		t.Errorf("transition without conditions = %v", step)
 	}
 }
 
 func TestIs(t *testing.T) {
 	pod := &corev1.Pod{Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: "Ready", Status: "False"}}}}
-	equal(t, "as it is", conditions.Is(pod, "Ready", metav1.ConditionFalse), true)
-	equal(t, "as it is not", conditions.Is(pod, "Ready", metav1.ConditionTrue), false)
-	equal(t, "what is not there is Unknown", conditions.Is(pod, "Other", metav1.ConditionUnknown), true)
-	equal(t, "what is not there is not False", conditions.Is(pod, "Other", metav1.ConditionFalse), false)
+	equal(t, "same status", conditions.Is(pod, "Ready", metav1.ConditionFalse), true)
+	equal(t, "other status", conditions.Is(pod, "Ready", metav1.ConditionTrue), false)
+	equal(t, "missing condition is Unknown", conditions.Is(pod, "Other", metav1.ConditionUnknown), true)
+	equal(t, "missing condition is False", conditions.Is(pod, "Other", metav1.ConditionFalse), false)
 }

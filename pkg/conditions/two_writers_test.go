@@ -16,8 +16,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
 )
 
-// Two operators own different condition types of one object while users edit its spec. Each makes 1000 random writes
-// on the version that it last read, as from a cache. A watch receives each version.
+// Two operators own different condition types of one object while users edit its spec. Each operator makes 1000 random
+// writes based on the version that it last read. A watch receives each version.
 func TestWrite_TwoWriters(t *testing.T) {
 	widget := onServer(t, "Widget")
 	const rounds = 1000
@@ -42,11 +42,11 @@ func TestWrite_TwoWriters(t *testing.T) {
 	for _, c := range setOf(t, last).List() {
 		got[c.Type] = c.Status
 	}
-	equal(t, "what is there in the end", got, want)
+	equal(t, "final conditions", got, want)
 	states, changes := check(t, seen, last.GetResourceVersion())
 	t.Logf("%d write requests with conflicts, %d states with %d transitions", requests, states, changes)
 	if states < rounds/2 || changes < rounds/4 {
-		t.Error("too little has happened for a proof")
+		t.Error("got too few requests or transitions")
 	}
 }
 
@@ -72,7 +72,7 @@ func writer1000(t *testing.T, obj *unstructured.Unstructured, writer, rounds int
 				break
 			}
 			if t.Context().Err() != nil || client.IgnoreNotFound(err) == nil {
-				t.Errorf("writer %d: %v", writer, err)
+				t.Errorf("write of writer %d failed: %v", writer, err)
 				return mine
 			}
 		}
@@ -81,16 +81,16 @@ func writer1000(t *testing.T, obj *unstructured.Unstructured, writer, rounds int
 		} else {
 			mine[conditionType] = status
 		}
-		// Without a change, there is no write.
+		// A set without changes must not be written.
 		version := obj.GetResourceVersion()
 		if err := conditions.Write(t.Context(), k8s, obj, change); err != nil || obj.GetResourceVersion() != version {
-			t.Errorf("the same again has made version %s of %s: %v", obj.GetResourceVersion(), version, err)
+			t.Errorf("writing the same conditions created version %s after %s: %v", obj.GetResourceVersion(), version, err)
 		}
 	}
 	return mine
 }
 
-// edits increases the generation.
+// edits increases the generation with each edit.
 func edits(t *testing.T, obj *unstructured.Unstructured, n int) {
 	for i := range n {
 		patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"spec": {"size": %d}}`, i+10))
@@ -111,7 +111,7 @@ func observe(t *testing.T, obj *unstructured.Unstructured) <-chan watch.Event {
 		&client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: obj.GetResourceVersion()}})
 	must(t, err)
 	t.Cleanup(watcher.Stop)
-	events := make(chan watch.Event, 1<<14) // the watch lags behind the test
+	events := make(chan watch.Event, 1<<14) // the watch may be slower than the test
 	go func() {
 		for event := range watcher.ResultChan() {
 			events <- event
@@ -129,11 +129,11 @@ func check(t *testing.T, events <-chan watch.Event, last string) (states, transi
 		select {
 		case event = <-events:
 		case <-time.After(20 * time.Second):
-			t.Fatalf("the watch has not seen version %s", last)
+			t.Fatalf("the watch did not receive version %s", last)
 		}
 		obj, ok := event.Object.(*unstructured.Unstructured)
 		if !ok || event.Type != watch.Modified {
-			t.Fatalf("%s of %T", event.Type, event.Object)
+			t.Fatalf("unexpected event %s of %T", event.Type, event.Object)
 		}
 		states++
 		now := map[string]metav1.Condition{}
@@ -148,10 +148,10 @@ func check(t *testing.T, events <-chan watch.Event, last string) (states, transi
 				continue
 			}
 			if old.Status == c.Status && !c.LastTransitionTime.Equal(&old.LastTransitionTime) {
-				t.Errorf("%s: the time has changed without the status", c.Type)
+				t.Errorf("%s: lastTransitionTime changed without a transition", c.Type)
 			}
 			if c.ObservedGeneration < old.ObservedGeneration {
-				t.Errorf("%s: observedGeneration has fallen from %d to %d", c.Type, old.ObservedGeneration, c.ObservedGeneration)
+				t.Errorf("%s: observedGeneration decreased from %d to %d", c.Type, old.ObservedGeneration, c.ObservedGeneration)
 			}
 			if old.Status != c.Status {
 				transitions++
@@ -163,7 +163,7 @@ func check(t *testing.T, events <-chan watch.Event, last string) (states, transi
 			}
 		}
 		if different > 1 {
-			t.Errorf("one write has changed %d conditions: one of them was not its own", different)
+			t.Errorf("one write changed %d conditions, want only its own", different)
 		}
 		if before = now; obj.GetResourceVersion() == last {
 			return states, transitions

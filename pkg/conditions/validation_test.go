@@ -36,12 +36,12 @@ func TestSet_ConvertsReasons(t *testing.T) {
 		s.True("Ready", in, "")
 		c, _ := s.Get("Ready")
 		if c.Reason != want || !reasonOfTheAPI.MatchString(c.Reason) || len(c.Reason) > 1024 {
-			t.Errorf("%.60q has become %.60q, want %.60q", in, c.Reason, want)
+			t.Errorf("reason for %.60q = %.60q, want %.60q", in, c.Reason, want)
 		}
 	}
 }
 
-// As documented for metav1.Condition.
+// reasonOfTheAPI is the pattern that metav1.Condition documents.
 var reasonOfTheAPI = regexp.MustCompile(`^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$`)
 
 func TestSet_TruncatesMessages(t *testing.T) {
@@ -57,11 +57,11 @@ func TestSet_TruncatesMessages(t *testing.T) {
 		s.True("Ready", "R", c.in)
 		got, _ := s.Get("Ready")
 		if got.Message != c.want || !utf8.ValidString(got.Message) || utf8.RuneCountInString(got.Message) > 32768 {
-			t.Errorf("%s: %d characters, ends with %q", name, utf8.RuneCountInString(got.Message), got.Message[max(0, len(got.Message)-9):])
+			t.Errorf("%s: got %d characters that end with %q", name, utf8.RuneCountInString(got.Message), got.Message[max(0, len(got.Message)-9):])
 		}
 		s.True("Ready", "R", c.in)
 		if again, _ := s.Get("Ready"); again != got {
-			t.Errorf("%s: the same message again is another one", name)
+			t.Errorf("%s: setting the same message again is a change", name)
 		}
 	}
 }
@@ -92,7 +92,7 @@ func TestSet_Err(t *testing.T) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 		if s.Changed() {
-			t.Errorf("%s: something is set: %v", want, s.List())
+			t.Errorf("%s: got conditions %v, want none", want, s.List())
 		}
 	}
 	s := setOf(t, &kind[standardList]{})
@@ -100,7 +100,7 @@ func TestSet_Err(t *testing.T) {
 	set("A", "True")(s)
 	set("A", "Yes")(s)
 	if err := s.Err(); err == nil || strings.Count(err.Error(), "\n") != 1 || !s.Is("A", metav1.ConditionTrue) {
-		t.Errorf("the mistakes are not joined, or the rest is not set: %v", err)
+		t.Errorf("Err = %v, want both errors, and A set", err)
 	}
 	for _, ok := range []string{"Ready", "example.com/Ready", "a", "Is.It_Ready-Yet", strings.Repeat("x", 316)} {
 		if err := conditions.CheckType(ok); err != nil {

@@ -19,7 +19,8 @@ import (
 
 func ready(s *conditions.Set) { s.True("Ready", "Up", "") }
 
-// The same for kinds with and without the subresource, typed and unstructured: one write, then none.
+// For kinds with and without the subresource, typed and unstructured, the first Write writes once and later ones do
+// not.
 func TestWrite(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a control plane")
@@ -65,21 +66,21 @@ func TestWrite(t *testing.T) {
 				return obj
 			}
 			equal(t, "the first", write(ready), 1)
-			equal(t, "is it there?", conditions.Is(fresh(), "Ready", metav1.ConditionTrue, c.opts...), true)
+			equal(t, "condition is True", conditions.Is(fresh(), "Ready", metav1.ConditionTrue, c.opts...), true)
 			equal(t, "the version", c.obj.GetResourceVersion(), fresh().GetResourceVersion())
-			equal(t, "the same again", write(ready), 0)
+			equal(t, "writes of the same condition", write(ready), 0)
 			c.obj = fresh()
-			equal(t, "the same after a read", write(ready), 0)
-			equal(t, "the same after a read, with all that a reconciler says", write(func(s *conditions.Set) {
+			equal(t, "writes after a read", write(ready), 0)
+			equal(t, "writes of all conditions of a reconciler after a read", write(func(s *conditions.Set) {
 				s.Unknown("Ready", "Looking", "")
 				s.Declare("Ready")
 				ready(s)
 			}), 0)
 			equal(t, "another status", write(func(s *conditions.Set) { s.False("Ready", "Down", "") }), 1)
-			equal(t, "nothing but a removal of nothing", write(func(s *conditions.Set) { s.Remove("Other") }), 0)
+			equal(t, "writes of removing a missing condition", write(func(s *conditions.Set) { s.Remove("Other") }), 0)
 			equal(t, "a removal", write(func(s *conditions.Set) { s.Remove("Ready") }), 1)
 			_, exists := setOf(t, fresh(), c.opts...).Get("Ready")
-			equal(t, "is it gone?", exists, false)
+			equal(t, "condition exists after Remove", exists, false)
 		})
 	}
 }
@@ -92,7 +93,7 @@ func TestWrite_ServerAcceptsConditions(t *testing.T) {
 			change := func(s *conditions.Set) { s.False("Ready", reason, message) }
 			must(t, conditions.Write(t.Context(), k8s, topic, change))
 			must(t, k8s.Get(t.Context(), client.ObjectKeyFromObject(topic), topic))
-			equal(t, "the same again", written(func() { must(t, conditions.Write(t.Context(), k8s, topic, change)) }), 0)
+			equal(t, "writes of the same condition", written(func() { must(t, conditions.Write(t.Context(), k8s, topic, change)) }), 0)
 		}
 	}
 	must(t, conditions.Write(t.Context(), k8s, topic, func(s *conditions.Set) { s.Declare(strings.Repeat("x", 316)) }))
@@ -102,36 +103,36 @@ func TestWrite_Errors(t *testing.T) {
 	gadget := onServer(t, "Gadget")
 	err := conditions.Write(t.Context(), k8s, gadget, ready)
 	if err == nil || !strings.Contains(err.Error(), "use WithoutSubresource") || apierrors.IsNotFound(err) {
-		t.Errorf("no subresource: %v", err)
+		t.Errorf("error without the subresource = %v", err)
 	}
 	mistake := func(s *conditions.Set) { ready(s); s.True("not ready", "", "") }
 	equal(t, "writes", written(func() { err = conditions.Write(t.Context(), k8s, gadget, mistake) }), 0)
 	if err == nil || !strings.Contains(err.Error(), "invalid type") {
-		t.Errorf("a mistake: %v", err)
+		t.Errorf("error for an invalid condition = %v", err)
 	}
 	if err := conditions.Write(t.Context(), k8s, &corev1.ConfigMap{}, ready); err == nil || !strings.Contains(err.Error(), "has no field status.conditions") {
-		t.Errorf("no conditions: %v", err)
+		t.Errorf("error for a kind without conditions = %v", err)
 	}
-	equal(t, "after failures the object is as it was", len(setOf(t, gadget).List()), 0)
+	equal(t, "number of conditions after failures", len(setOf(t, gadget).List()), 0)
 	if err := conditions.Write(t.Context(), k8s, nil, ready); err == nil {
-		t.Error("nil is written")
+		t.Error("Write returned no error for nil")
 	}
 	gone := onServer(t, "Widget")
 	must(t, k8s.Delete(t.Context(), gone))
 	if err := conditions.Write(t.Context(), k8s, gone, ready); !apierrors.IsNotFound(err) {
-		t.Errorf("gone: %v", err)
+		t.Errorf("error for a deleted object = %v", err)
 	}
 	created := gone.DeepCopy()
 	created.SetResourceVersion("")
 	must(t, k8s.Create(t.Context(), created))
 	if err := conditions.Write(t.Context(), k8s, gone, ready); !apierrors.IsNotFound(err) {
-		t.Errorf("recreated: %v", err)
+		t.Errorf("error for a recreated object = %v", err)
 	}
 	must(t, k8s.Get(t.Context(), client.ObjectKeyFromObject(created), created))
-	equal(t, "the new one", len(setOf(t, created).List()), 0)
+	equal(t, "number of conditions of the recreated object", len(setOf(t, created).List()), 0)
 }
 
-// Write reads a stale object again and repeats the change on the new version.
+// After a conflict, Write reads the object again and repeats the change on the new version.
 func TestWrite_Conflicts(t *testing.T) {
 	widget := onServer(t, "Widget")
 	stale := widget.DeepCopy()
@@ -149,7 +150,7 @@ func TestWrite_Conflicts(t *testing.T) {
 			return conflict
 		},
 		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
-			t.Error("it is not read with the reader")
+			t.Error("Write did not use the reader")
 			return conflict
 		},
 	})
@@ -161,11 +162,11 @@ func TestWrite_Conflicts(t *testing.T) {
 	})
 	err := conditions.Write(t.Context(), never, stale, func(s *conditions.Set) { s.False("Ready", "R", "") }, conditions.ReadWith(reader))
 	if !apierrors.IsConflict(err) || reads == 0 {
-		t.Errorf("no end of conflicts: %v after %d reads", err, reads)
+		t.Errorf("error of permanent conflicts = %v after %d reads", err, reads)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := conditions.Write(ctx, never, stale, func(s *conditions.Set) { s.False("Ready", "R2", "") }); !errors.Is(err, context.Canceled) {
-		t.Errorf("canceled: %v", err)
+		t.Errorf("error after the cancellation = %v", err)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
 )
 
-// mediumObject is of the size of a typical workload: some two hundred values.
+// mediumObject returns an object with about two hundred values, like a typical workload.
 func mediumObject() map[string]any {
 	var containers []any
 	for i := range 5 {

@@ -115,7 +115,7 @@ func TestEqual_IntegerTypes(t *testing.T) {
 	}
 }
 
-// The package avoids big numbers for speed; the test uses them to compute the expected result.
+// The package avoids big numbers for speed. The test computes the expected result with big numbers.
 func TestEqual_AgreesWithRationals(t *testing.T) {
 	var values []any
 	for _, bits := range []uint{0, 1, 24, 31, 52, 53, 54, 62, 63} {
@@ -177,7 +177,7 @@ func rational(t *testing.T, value any) *big.Rat {
 	return result
 }
 
-// Texts that strconv or Go source accept, but JSON does not, are not numbers.
+// A json.Number with a text that is not a JSON number equals nothing, even if strconv or Go accepts the text.
 func TestEqual_InvalidLiterals(t *testing.T) {
 	for _, text := range []string{
 		"", "-", "+1", "01", "-01", ".5", "1.", "1.e1", "1e", "1e+", "1e1.0", "1.0.0",

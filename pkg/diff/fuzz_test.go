@@ -13,7 +13,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
 )
 
-// The scalars are chosen so that many pairs are equal or nearly equal across types.
+// Many pairs of the scalars are equal or almost equal across types.
 var scalars = []any{
 	nil, map[string]any(nil), []any(nil),
 	true, false, "", "1", "true",
@@ -26,12 +26,11 @@ var scalars = []any{
 	json.Number("-9223372036854775808"), json.Number("1e999"), json.Number("junk"),
 }
 
-// The keys are few, so that two generated values collide often, and one looks
-// like a path of two others.
+// The few keys cause frequent collisions. One key looks like a path of two others.
 var keys = []string{"a", "b", "c", "a.b", ""}
 
-// source turns fuzzed bytes into decisions; once exhausted, it only yields nulls,
-// so every input is some value and small inputs are small values.
+// source converts fuzzed bytes into decisions. When it is exhausted, it returns nulls, so that every input is a value
+// and small inputs are small values.
 type source []byte
 
 func (s *source) next() int {
@@ -89,14 +88,14 @@ func FuzzOf(f *testing.F) {
 			t.Fatal("Equal() depends on the order")
 		}
 		if got := diff.Of(newValue, oldValue); len(got) != len(items) {
-			t.Fatalf("the reverse of\n%v\nhas another number of items:\n%v", items, got)
+			t.Fatalf("the reverse diff of\n%v\nhas a different number of items:\n%v", items, got)
 		}
 		checkItems(t, items)
 
-		// With NaN, nothing can equal the new value, the value itself included.
+		// NaN equals nothing, including itself.
 		if diff.Equal(oldValue, oldValue) && diff.Equal(newValue, newValue) {
 			if got := apply(oldValue, items); !diff.Equal(got, newValue) {
-				t.Fatalf("applied to %#v:\n%v\ngot:  %#v\nwant: %#v", oldValue, items, got, newValue)
+				t.Fatalf("applying the diff to %#v:\n%v\ngot:  %#v\nwant: %#v", oldValue, items, got, newValue)
 			}
 		}
 	})
@@ -129,7 +128,7 @@ func checkItems(t *testing.T, items diff.Diff) {
 	for i, item := range items {
 		wantOld, wantNew := item.Op != diff.Add, item.Op != diff.Remove
 		if (item.Old != nil) != wantOld || (item.New != nil) != wantNew {
-			t.Fatalf("DIFF-02: wrong sides are set: %v", item)
+			t.Fatalf("DIFF-02: invalid old or new value: %v", item)
 		}
 		for _, other := range items[:i] {
 			shorter := min(len(item.Path), len(other.Path))
@@ -140,7 +139,7 @@ func checkItems(t *testing.T, items diff.Diff) {
 	}
 }
 
-// apply writes the new values over a copy of the old value.
+// apply returns a copy of the old value with the new values.
 func apply(value any, items diff.Diff) any {
 	for _, item := range items {
 		value = write(value, item.Path, item.New)
@@ -152,7 +151,7 @@ func write(value any, path diff.Path, replacement any) any {
 	if len(path) == 0 {
 		return replacement
 	}
-	// Anything but a map here would be a wrong path: let it panic.
+	// Only a map is valid here. The type assertion panics for a wrong path.
 	object := maps.Clone(value.(map[string]any))
 	if len(path) == 1 && replacement == nil {
 		delete(object, path[0])

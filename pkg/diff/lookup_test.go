@@ -27,9 +27,9 @@ func TestLookup(t *testing.T) {
 		{name: "ESS-24 below null", value: object, path: []string{"a", "null", "x"}},
 		{name: "ESS-24 nil map is absent", value: object, path: []string{"a", "nilmap"}},
 		{name: "empty map is present", value: object, path: []string{"a", "empty"}, want: m{}, wantOK: true},
-		{name: "no path is the value itself", value: "str", want: "str", wantOK: true},
-		{name: "nothing in nothing", value: nil},
-		{name: "field of nothing", value: nil, path: []string{"a"}},
+		{name: "an empty path returns the value", value: "str", want: "str", wantOK: true},
+		{name: "nil value", value: nil},
+		{name: "field of nil", value: nil, path: []string{"a"}},
 		{name: "dots are not split", value: m{"a": m{"b": 1}}, path: []string{"a.b"}},
 	}
 	for _, tt := range tests {

@@ -22,7 +22,7 @@ func TestOf(t *testing.T) {
 	}{
 		{name: "appendix B: 1 and 1.0 are equal", old: m{"a": 1}, new: m{"a": 1.0}},
 		{
-			// The appendix expects an empty result; MIG-04 and SE-56 require this difference.
+			// Appendix B expects an empty result, but MIG-04 and SE-56 require the difference.
 			name: "appendix B, SE-56: true is not 1",
 			old:  m{"a": true}, new: m{"a": 1},
 			want: diff.Diff{{Op: diff.Change, Path: diff.Path{"a"}, Old: true, New: 1}},
@@ -39,7 +39,7 @@ func TestOf(t *testing.T) {
 			want: diff.Diff{{Op: diff.Change, Path: diff.Path{"a"}, Old: m{"b": 1}, New: "x"}},
 		},
 		{
-			name: "DIFF-02 only the set sides are set",
+			name: "DIFF-02 absent sides are nil",
 			old:  m{"gone": 1, "kept": 1}, new: m{"came": 2, "kept": 2},
 			want: diff.Diff{
 				{Op: diff.Add, Path: diff.Path{"came"}, Old: nil, New: 2},
@@ -53,7 +53,7 @@ func TestOf(t *testing.T) {
 			want: diff.Diff{{Op: diff.Change, Path: diff.Path{"a", "b", "c"}, Old: 1, New: 2}},
 		},
 		{
-			name: "DIFF-03 list is a whole",
+			name: "DIFF-03 lists are compared as a whole",
 			old:  m{"a": l{1, m{"b": 1}}}, new: m{"a": l{1, m{"b": 2}}},
 			want: diff.Diff{{
 				Op: diff.Change, Path: diff.Path{"a"},
@@ -61,7 +61,7 @@ func TestOf(t *testing.T) {
 			}},
 		},
 		{
-			name: "DIFF-03 string is a whole",
+			name: "DIFF-03 strings are compared as a whole",
 			old:  "abc", new: "abd",
 			want: diff.Diff{{Op: diff.Change, Old: "abc", New: "abd"}},
 		},
@@ -81,7 +81,7 @@ func TestOf(t *testing.T) {
 			want: diff.Diff{{Op: diff.Add, New: m{"spec": m{"f": 1}, "metadata": m{}}}},
 		},
 		{
-			name: "DIFF-05 an unassigned map is no old essence",
+			name: "DIFF-05 a nil map has no old essence",
 			old:  m(nil), new: m{"a": 1},
 			want: diff.Diff{{Op: diff.Add, New: m{"a": 1}}},
 		},
@@ -91,17 +91,17 @@ func TestOf(t *testing.T) {
 			want: diff.Diff{{Op: diff.Add, New: m{}}},
 		},
 		{
-			name: "DIFF-05 an added stanza is one item",
+			name: "DIFF-05 an added top-level field is one item",
 			old:  m{}, new: m{"spec": m{"f": 1, "g": 2}},
 			want: diff.Diff{{Op: diff.Add, Path: diff.Path{"spec"}, New: m{"f": 1, "g": 2}}},
 		},
 		{
-			name: "removal of the whole is one item",
+			name: "removal of the object is one item",
 			old:  m{"a": 1}, new: nil,
 			want: diff.Diff{{Op: diff.Remove, Old: m{"a": 1}}},
 		},
-		{name: "nothing became nothing", old: nil, new: nil},
-		{name: "nothing became an unassigned map", old: nil, new: m(nil)},
+		{name: "nil to nil", old: nil, new: nil},
+		{name: "nil to a nil map", old: nil, new: m(nil)},
 		{
 			name: "DIFF-06 added, removed, common; sorted in each group",
 			old: m{
@@ -137,12 +137,12 @@ func TestOf(t *testing.T) {
 			},
 		},
 		{
-			name: "ESS-24 null inside of a list's map is absent, null in a list is not",
+			name: "ESS-24 null is absent in a map within a list, but not in a list",
 			old:  m{"a": l{m{"x": nil}}, "b": l{nil}}, new: m{"a": l{m{}}, "b": l{}},
 			want: diff.Diff{{Op: diff.Change, Path: diff.Path{"b"}, Old: l{nil}, New: l{}}},
 		},
 		{
-			name: "MIG-04 integers survive beyond 2^53",
+			name: "MIG-04 integers above 2^53 are exact",
 			old:  m{"a": float64(1 << 53)}, new: m{"a": int64(1<<53 + 1)},
 			want: diff.Diff{{
 				Op: diff.Change, Path: diff.Path{"a"},
@@ -150,7 +150,7 @@ func TestOf(t *testing.T) {
 			}},
 		},
 		{
-			name: "keys with dots stay one key",
+			name: "keys with dots are not split",
 			old:  m{"a": m{"b": 1}}, new: m{"a": m{"b": 1}, "a.b": 2},
 			want: diff.Diff{{Op: diff.Add, Path: diff.Path{"a.b"}, New: 2}},
 		},
@@ -165,13 +165,13 @@ func TestOf(t *testing.T) {
 				t.Errorf("Empty() = %v for %d items", got.Empty(), len(got))
 			}
 			if diff.Equal(tt.old, tt.new) != got.Empty() {
-				t.Errorf("Equal() = %v, yet the diff is: %v", !got.Empty(), got)
+				t.Errorf("Equal() = %v, but the diff is: %v", !got.Empty(), got)
 			}
 		})
 	}
 }
 
-// DIFF-01: modifying one path does not change another one.
+// DIFF-01: modifying one path does not change another path.
 func TestOf_PathsAreIndependent(t *testing.T) {
 	got := diff.Of(
 		m{"a": m{"b": m{}}},
@@ -202,7 +202,7 @@ func TestOf_OtherTypes(t *testing.T) {
 	}{
 		{name: "same type and content", old: []string{"a"}, new: []string{"a"}, equal: true},
 		{name: "same type, other content", old: []string{"a"}, new: []string{"b"}},
-		{name: "not the JSON-shaped lookalike", old: map[string]string{"a": "b"}, new: m{"a": "b"}},
+		{name: "another type with the same content", old: map[string]string{"a": "b"}, new: m{"a": "b"}},
 		{name: "not comparable by ==", old: opaque{f: func() {}}, new: opaque{f: func() {}}},
 		{name: "nil pointer is not null", old: (*int)(nil), new: nil},
 	}

@@ -56,16 +56,16 @@ func TestReduce(t *testing.T) {
 			old:  nil, new: m{"a": m{"b": 1}}, field: []string{"a", "c"},
 		},
 		{
-			name: "DIFF-07 creation with the field being null",
+			name: "DIFF-07 creation with a null field",
 			old:  nil, new: m{"a": m{"b": nil}}, field: []string{"a", "b"},
 		},
 		{
-			name: "DIFF-07 unrelated items vanish",
+			name: "DIFF-07 unrelated items are removed",
 			old:  m{"a": 1, "b": 1, "c": m{"a": 1}}, new: m{"a": 2, "b": 2, "c": m{"a": 2}}, field: []string{"b"},
 			want: diff.Diff{{Op: diff.Change, Old: 1, New: 2}},
 		},
 		{
-			name: "DIFF-07 a common prefix of the text is not a common path",
+			name: "DIFF-07 a common text prefix is not a common path",
 			old:  m{"ab": 1, "a.b": 1}, new: m{"ab": 2, "a.b": 2}, field: []string{"a", "b"},
 		},
 		{
@@ -77,7 +77,7 @@ func TestReduce(t *testing.T) {
 			old:  m{"a": 1}, new: m{"a": 1}, field: []string{"a"},
 		},
 		{
-			name: "DIFF-07 no field is the same diff",
+			name: "DIFF-07 an empty path returns the same diff",
 			old:  m{"a": 1}, new: m{"a": 2}, field: nil,
 			want: diff.Diff{{Op: diff.Change, Path: diff.Path{"a"}, Old: 1, New: 2}},
 		},
@@ -97,7 +97,7 @@ func TestReduce(t *testing.T) {
 				t.Errorf("Reduce() differs from the diff of the field (-want +got):\n%s", d)
 			}
 
-			// DIFF-09: filters can still be given the whole diff afterwards.
+			// DIFF-09: Reduce does not modify the diff, so that other filters can use it.
 			if d := cmp.Diff(diff.Of(tt.old, tt.new), whole); d != "" {
 				t.Errorf("Reduce() modified its receiver (-want +got):\n%s", d)
 			}

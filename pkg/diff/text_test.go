@@ -54,7 +54,7 @@ func TestItem_String(t *testing.T) {
 			want: `add "a\nb": "c\nd"`,
 		},
 		{
-			name: "no JSON for it",
+			name: "values without a JSON encoding",
 			item: diff.Item{Op: diff.Change, Path: diff.Path{"f"}, Old: math.NaN(), New: math.Inf(1)},
 			want: `change f: NaN -> +Inf`,
 		},
