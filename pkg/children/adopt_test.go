@@ -221,7 +221,7 @@ func TestHarmonizeNaming(t *testing.T) {
 	nameless := owner()
 	nameless.Name = ""
 	if err := children.Of(nameless, kinds{}).HarmonizeNaming(pod()); err == nil || !strings.Contains(err.Error(), "use Named") {
-		t.Errorf("HIER-08: error without a name = %v", err)
+		t.Errorf("HIER-08: error without a name = %v, want advice about Named", err)
 	}
 }
 

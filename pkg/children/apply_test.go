@@ -90,11 +90,11 @@ func TestApply_SecondApplyWritesNothing(t *testing.T) {
 	equal(t, "operations", operations(results), []string{"created", "created", "created", "unchanged", "created", "created", "created"})
 	for i, result := range results {
 		if (result.Object == nil) != (i == 3) || i != 3 && result.Object.GetUID() == "" {
-			t.Errorf("object of result %d = %v", i, result.Object)
+			t.Errorf("object of result %d = %v, want an object except for result 3", i, result.Object)
 		}
 	}
 	if _, ok := results[0].Object.(*appsv1.Deployment); !ok {
-		t.Errorf("type of the result = %T", results[0].Object)
+		t.Errorf("type of the result = %T, want *Deployment", results[0].Object)
 	}
 	equal(t, "owner of the Secret", results[4].Object.GetOwnerReferences()[0].UID, owner.UID)
 	equal(t, "the secret", string(results[4].Object.(*corev1.Secret).Data["password"]), "x")
@@ -252,7 +252,7 @@ func TestCreate_StaleCache(t *testing.T) {
 	must(t, err)
 	equal(t, "operations", operations(results), []string{"unchanged"})
 	if results[0].Object.GetUID() == "" {
-		t.Error("the result differs from the child on the server")
+		t.Error("the result has no UID, want the child on the server")
 	}
 	gets = -1000
 	lost := interceptor.NewClient(withWatch(t), interceptor.Funcs{
@@ -261,7 +261,7 @@ func TestCreate_StaleCache(t *testing.T) {
 		},
 	})
 	if _, err := operator(owner, children.ReadWith(lost)).Create(t.Context(), child); !apierrors.IsAlreadyExists(err) {
-		t.Errorf("error for a permanently stale cache = %v", err)
+		t.Errorf("error for a permanently stale cache = %v, want AlreadyExists", err)
 	}
 }
 
@@ -284,7 +284,7 @@ func TestApply_ObjectMissingInCache(t *testing.T) {
 	})} {
 		_, err := children.Of(owner, blind, children.FieldOwner("db operator")).Apply(t.Context(), form)
 		if err == nil || !strings.Contains(err.Error(), `users: the object exists and does not belong to "db"`) {
-			t.Errorf("error for %T = %v", form, err)
+			t.Errorf("error for %T = %v, want an error about the existing object", form, err)
 		}
 	}
 	before := users.ResourceVersion
@@ -389,7 +389,7 @@ func TestApply_Errors(t *testing.T) {
 	}
 	_, err := operator(owner).Apply(t.Context(), fine, untyped("example.com/v1", "Thing", map[string]any{"metadata": map[string]any{"name": "x"}}))
 	if err == nil || !strings.Contains(err.Error(), "children: Thing "+owner.Namespace+"/x: ") {
-		t.Errorf("error for a kind that is not served = %v", err)
+		t.Errorf("error for a kind that is not served = %v, want an error about the Thing", err)
 	}
 }
 

@@ -21,7 +21,7 @@ func TestSetFromError(t *testing.T) {
 	}
 	var first conditions.Error
 	if !errors.As(err, &first) || first.Type != "Connected" {
-		t.Errorf("errors.As found %v, want the outer error", first)
+		t.Errorf("errors.As found %v, want the error with the type Connected", first)
 	}
 	equal(t, "error text", outer.Error(), "sync: unexpected EOF")
 

@@ -53,7 +53,7 @@ func FuzzSet(f *testing.F) {
 		got, exists := s.Get("Ready")
 		switch {
 		case !exists || got.Status != status:
-			t.Fatalf("got the condition %v", got)
+			t.Fatalf("got the condition %v, want the status %s", got, status)
 		case !reasonOfTheAPI.MatchString(got.Reason) || len(got.Reason) > 1024:
 			t.Fatalf("got the invalid reason %q", got.Reason)
 		case !utf8.ValidString(got.Message) || utf8.RuneCountInString(got.Message) > 32768:

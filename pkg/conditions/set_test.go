@@ -174,7 +174,7 @@ func TestFor_NullValues(t *testing.T) {
 	nothing := &unstructured.Unstructured{}
 	setOf(t, nothing).True("Ready", "Up", "")
 	if !conditions.Is(nothing, "Ready", metav1.ConditionTrue) {
-		t.Errorf("empty object = %v, want no change", nothing.Object)
+		t.Errorf("empty object = %v, want Ready=True", nothing.Object)
 	}
 	pointers := &kind[pointed]{Status: pointed{Conditions: []*loose{nil, {Type: "A", Status: "True"}, nil}}}
 	s := setOf(t, pointers)
@@ -206,7 +206,7 @@ func TestSet_PreservesOtherConditions(t *testing.T) {
 	ours["lastUpdateTime"] = obj.Object["status"].(map[string]any)["conditions"].([]any)[6].(map[string]any)["lastUpdateTime"]
 	equal(t, "the object", text(t, obj), text(t, want))
 	if ours["lastUpdateTime"] == nil {
-		t.Error("lastUpdateTime was not updated")
+		t.Error("lastUpdateTime is missing")
 	}
 }
 
@@ -223,7 +223,7 @@ func TestSet_PreservesUnknownFields(t *testing.T) {
 	deployment := &appsv1.Deployment{}
 	setOf(t, deployment).True("A", "R", "")
 	if c := deployment.Status.Conditions[0]; c.LastUpdateTime.IsZero() || !c.LastUpdateTime.Equal(&c.LastTransitionTime) {
-		t.Errorf("lastUpdateTime = %s, want no update", c.LastUpdateTime)
+		t.Errorf("lastUpdateTime = %s, want the transition time", c.LastUpdateTime)
 	}
 }
 

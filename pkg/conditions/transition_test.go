@@ -36,7 +36,7 @@ func TestTransition(t *testing.T) {
 	} {
 		step, happened := conditions.Transition(c.old, c.new, "Ready")
 		if step.From != c.from || step.To != c.to || happened != c.want || step.Type != "Ready" {
-			t.Errorf("%s: got %v, %v", name, step, happened)
+			t.Errorf("%s: got %v, %t, want %t", name, step, happened, c.want)
 		}
 	}
 	step, _ := conditions.Transition(ready("True"), ready("False"), "Ready")
@@ -44,7 +44,7 @@ func TestTransition(t *testing.T) {
 	equal(t, "new reason", step.New.Reason, "False")
 	step, _ = conditions.Transition(nil, nil, "Ready")
 	if step.Old != nil || step.New != nil {
-		t.Errorf("transition without conditions = %v", step)
+		t.Errorf("transition without conditions = %v, want no conditions", step)
 	}
 }
 

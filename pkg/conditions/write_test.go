@@ -103,15 +103,15 @@ func TestWrite_Errors(t *testing.T) {
 	gadget := onServer(t, "Gadget")
 	err := conditions.Write(t.Context(), k8s, gadget, ready)
 	if err == nil || !strings.Contains(err.Error(), "use WithoutSubresource") || apierrors.IsNotFound(err) {
-		t.Errorf("error without the subresource = %v", err)
+		t.Errorf("error without the subresource = %v, want advice about WithoutSubresource", err)
 	}
 	mistake := func(s *conditions.Set) { ready(s); s.True("not ready", "", "") }
 	equal(t, "writes", written(func() { err = conditions.Write(t.Context(), k8s, gadget, mistake) }), 0)
 	if err == nil || !strings.Contains(err.Error(), "invalid type") {
-		t.Errorf("error for an invalid condition = %v", err)
+		t.Errorf("error for an invalid condition = %v, want an error about the type", err)
 	}
 	if err := conditions.Write(t.Context(), k8s, &corev1.ConfigMap{}, ready); err == nil || !strings.Contains(err.Error(), "has no field status.conditions") {
-		t.Errorf("error for a kind without conditions = %v", err)
+		t.Errorf("error for a kind without conditions = %v, want an error about the field", err)
 	}
 	equal(t, "number of conditions after failures", len(setOf(t, gadget).List()), 0)
 	if err := conditions.Write(t.Context(), k8s, nil, ready); err == nil {
@@ -120,13 +120,13 @@ func TestWrite_Errors(t *testing.T) {
 	gone := onServer(t, "Widget")
 	must(t, k8s.Delete(t.Context(), gone))
 	if err := conditions.Write(t.Context(), k8s, gone, ready); !apierrors.IsNotFound(err) {
-		t.Errorf("error for a deleted object = %v", err)
+		t.Errorf("error for a deleted object = %v, want not found", err)
 	}
 	created := gone.DeepCopy()
 	created.SetResourceVersion("")
 	must(t, k8s.Create(t.Context(), created))
 	if err := conditions.Write(t.Context(), k8s, gone, ready); !apierrors.IsNotFound(err) {
-		t.Errorf("error for a recreated object = %v", err)
+		t.Errorf("error for a recreated object = %v, want not found", err)
 	}
 	must(t, k8s.Get(t.Context(), client.ObjectKeyFromObject(created), created))
 	equal(t, "number of conditions of the recreated object", len(setOf(t, created).List()), 0)
@@ -162,11 +162,11 @@ func TestWrite_Conflicts(t *testing.T) {
 	})
 	err := conditions.Write(t.Context(), never, stale, func(s *conditions.Set) { s.False("Ready", "R", "") }, conditions.ReadWith(reader))
 	if !apierrors.IsConflict(err) || reads == 0 {
-		t.Errorf("error of permanent conflicts = %v after %d reads", err, reads)
+		t.Errorf("error of permanent conflicts = %v after %d reads, want a conflict and reads", err, reads)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := conditions.Write(ctx, never, stale, func(s *conditions.Set) { s.False("Ready", "R2", "") }); !errors.Is(err, context.Canceled) {
-		t.Errorf("error after the cancellation = %v", err)
+		t.Errorf("error after the cancellation = %v, want context.Canceled", err)
 	}
 }

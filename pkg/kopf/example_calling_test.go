@@ -35,7 +35,7 @@ func TestProvision(t *testing.T) {
 				t.Errorf("the error is %v", err)
 			}
 			if orders.Status.Address != test.address {
-				t.Errorf("got address %q, want 10.0.0.1", orders.Status.Address)
+				t.Errorf("got address %q, want %q", orders.Status.Address, test.address)
 			}
 		})
 	}
@@ -63,7 +63,7 @@ func TestBusyClouds(t *testing.T) {
 
 	temporary, ok := errors.AsType[*progress.TemporaryError](err)
 	if !ok || temporary.Delay != 10*time.Second || !errors.Is(err, errBusy) {
-		t.Errorf("got error %#v, want a temporary error", err)
+		t.Errorf("got error %#v, want a temporary error with a delay of 10s", err)
 	}
 }
 

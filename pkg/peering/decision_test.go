@@ -27,7 +27,7 @@ func names(peers []peering.Peer) string {
 	return fmt.Sprint(all)
 }
 
-// PEER-14, PEER-30, PEER-32: which peers have precedence.
+// PEER-14, PEER-30, PEER-32: Decide determines the peers with precedence.
 func TestDecide(t *testing.T) {
 	now := time.Now()
 	live := func(priority int) map[string]any { return record(priority, time.Minute, now) }
@@ -40,20 +40,20 @@ func TestDecide(t *testing.T) {
 		higher, same, lower, dead string
 	}{
 		{name: "alone", status: nil},
-		{name: "PEER-14: only itself, of whatever priority", status: map[string]any{"self": live(1000)}},
-		{name: "PEER-30, PEER-32: higher", status: map[string]any{"a": live(1)}, paused: true, higher: "a"},
+		{name: "PEER-14: only itself, with any priority", status: map[string]any{"self": live(1000)}},
+		{name: "PEER-30, PEER-32: a higher peer", status: map[string]any{"a": live(1)}, paused: true, higher: "a"},
 		{name: "PEER-32: equal", status: map[string]any{"a": live(0)}, paused: true, same: "a"},
 		{name: "PEER-32: lower", status: map[string]any{"a": live(-1)}, lower: "a"},
-		{name: "PEER-30: the dead do not count", status: map[string]any{"a": dead(1), "b": dead(0), "c": dead(-1)}, dead: "a b c"},
+		{name: "PEER-30: dead peers are ignored", status: map[string]any{"a": dead(1), "b": dead(0), "c": dead(-1)}, dead: "a b c"},
 		{name: "no lifetime", status: map[string]any{"a": record(1, 0, now), "b": record(1, -time.Hour, now)}, dead: "a b"},
 		{
-			name: "PEER-30: all kinds", priority: 5, paused: true, higher: "b", same: "c", lower: "a", dead: "d",
+			name: "PEER-30: higher, equal, lower and dead peers", priority: 5, paused: true, higher: "b", same: "c", lower: "a", dead: "d",
 			status: map[string]any{"a": live(4), "b": live(6), "c": live(5), "d": dead(7), "self": live(5)},
 		},
-		{name: "the highest there is", priority: math.MaxInt, status: map[string]any{"a": live(math.MaxInt - 1)}, lower: "a"},
-		{name: "the lowest there is", priority: math.MinInt, status: map[string]any{"a": live(math.MinInt + 1)}, paused: true, higher: "a"},
+		{name: "the maximum priority", priority: math.MaxInt, status: map[string]any{"a": live(math.MaxInt - 1)}, lower: "a"},
+		{name: "the minimum priority", priority: math.MinInt, status: map[string]any{"a": live(math.MinInt + 1)}, paused: true, higher: "a"},
 		{
-			name:   "garbage beside a good one",
+			name:   "unreadable records next to a valid record",
 			status: map[string]any{"a": "text", "b": nil, "c": []any{}, "d": live(1), "e": dead(3)}, paused: true, higher: "d", dead: "e",
 		},
 	} {
@@ -66,7 +66,7 @@ func TestDecide(t *testing.T) {
 				t.Error(diff)
 			}
 			if got.Paused != test.paused || got.Recheck.IsZero() == test.paused {
-				t.Errorf("paused: %t, and to look again at %s", got.Paused, got.Recheck)
+				t.Errorf("got paused = %t, recheck at %s, want paused = %t", got.Paused, got.Recheck, test.paused)
 			}
 		})
 	}
@@ -81,11 +81,11 @@ func TestDecide_Recheck(t *testing.T) {
 		"first": record(1, 20*time.Second, now), "equal": record(0, 30*time.Second, now),
 	}, now)
 	if got := (peering.Self{}).Decide(peers, now).Recheck.Sub(now); got != 20*time.Second {
-		t.Errorf("in %s", got)
+		t.Errorf("got a recheck in %s, want 20s", got)
 	}
 }
 
-// B-51, PEER-07: a peer is alive while its record changes, even if its clock differs by up to ten minutes.
+// B-51, PEER-07: a peer is alive while its record changes, even if its clock is wrong by up to ten minutes.
 func TestPeer_AliveWithSkewedClock(t *testing.T) {
 	for _, skew := range []time.Duration{-10 * time.Minute, -5 * time.Minute, -61 * time.Second, 0, time.Minute, 10 * time.Minute} {
 		t.Run(skew.String(), func(t *testing.T) {
@@ -99,24 +99,24 @@ func TestPeer_AliveWithSkewedClock(t *testing.T) {
 			step := 50 * time.Second
 			for i := range 5 {
 				if v := at(time.Duration(i)*step+time.Millisecond, time.Duration(i)*step+time.Millisecond); !v.Paused {
-					t.Fatalf("the peer is considered dead at write %d", i)
+					t.Fatalf("the peer counts as dead at write %d, want alive", i)
 				}
 				if v := at(time.Duration(i)*step+49*time.Second, time.Duration(i)*step+time.Millisecond); !v.Paused {
-					t.Fatalf("the peer is considered dead after write %d", i)
+					t.Fatalf("the peer counts as dead after write %d, want alive", i)
 				}
 			}
 			last := 4*step + time.Millisecond
 			if v := at(last+time.Minute-time.Millisecond, last); !v.Paused {
-				t.Error("dead too soon")
+				t.Error("the peer was considered dead before the end of its lifetime")
 			}
 			if v := at(last+time.Minute, last); v.Paused || len(v.Dead) != 1 {
-				t.Errorf("the peer must be dead a lifetime after its last write: %+v", v)
+				t.Errorf("the peer must be dead one lifetime after its last write, got %+v", v)
 			}
 		})
 	}
 }
 
-// B-51: records that are older than MaxSkew are dead immediately; others after their lifetime.
+// B-51: a record that is older than MaxSkew is dead immediately. Other records are dead after their lifetime.
 func TestPeer_OldRecordIsDead(t *testing.T) {
 	now := time.Now()
 	for age, dead := range map[time.Duration]bool{
@@ -125,12 +125,12 @@ func TestPeer_OldRecordIsDead(t *testing.T) {
 		var sightings peering.Observations
 		peers, _ := sightings.Observe(map[string]any{"a": record(1, time.Minute, now.Add(-age))}, now)
 		if got := peers[0].Dead(now); got != dead {
-			t.Errorf("first seen %s after it was written: dead is %t", age, got)
+			t.Errorf("record first observed %s after its write: dead = %t, want %t", age, got, dead)
 		}
 	}
 }
 
-// A record without lastseen expires a lifetime after it was observed first.
+// A record without lastseen expires one lifetime after its first observation.
 func TestPeer_RecordWithoutLastSeen(t *testing.T) {
 	now := time.Now()
 	var sightings peering.Observations
@@ -138,28 +138,28 @@ func TestPeer_RecordWithoutLastSeen(t *testing.T) {
 	sightings.Observe(status, now)
 	peers, _ := sightings.Observe(status, now.Add(time.Minute))
 	if !peers[0].Dead(now.Add(time.Minute)) || peers[0].Dead(now.Add(time.Minute-1)) {
-		t.Error("the peer must be dead after a minute")
+		t.Error("the peer must be dead after one minute")
 	}
 }
 
-// Any change of a record keeps its peer alive; changes of other records do not.
+// A change of a record keeps its peer alive. Changes of other records do not.
 func TestObservations_ChangeKeepsPeerAlive(t *testing.T) {
 	now := time.Now()
 	var sightings peering.Observations
 	sightings.Observe(map[string]any{"a": map[string]any{"x": int64(1)}, "b": map[string]any{"x": int64(1)}}, now)
 	peers, _ := sightings.Observe(map[string]any{"a": map[string]any{"x": int64(2)}, "b": map[string]any{"x": int64(1)}}, now.Add(time.Second))
 	if got := []time.Duration{peers[0].Since.Sub(now), peers[1].Since.Sub(now)}; !slices.Equal(got, []time.Duration{time.Second, 0}) {
-		t.Errorf("%v", got)
+		t.Errorf("unexpected result %v", got)
 	}
-	// A record that is created again is new.
+	// A record that is created again counts as new.
 	sightings.Observe(map[string]any{}, now.Add(2*time.Second))
 	peers, _ = sightings.Observe(map[string]any{"b": map[string]any{"x": int64(1)}}, now.Add(3*time.Second))
 	if got := peers[0].Since.Sub(now); got != 3*time.Second {
-		t.Errorf("%s", got)
+		t.Errorf("the recreated record was observed after %s, want 3s", got)
 	}
 }
 
-// B-53: if all equals are candidates, all of them elect the one that started first.
+// B-53: if all peers of equal priority are candidates, they elect the candidate that started first.
 func TestDecide_Election(t *testing.T) {
 	now := time.Now()
 	candidate := func(since time.Duration) map[string]any {
@@ -187,16 +187,16 @@ func TestDecide_Election(t *testing.T) {
 		status map[string]any
 		want   []string
 	}{
-		"the first":                     {map[string]any{"a": candidate(2), "b": candidate(-time.Hour), "c": candidate(0)}, []string{"b"}},
-		"of one moment, by name":        {map[string]any{"c": candidate(0), "b": candidate(0)}, []string{"b"}},
-		"one that does not take part":   {map[string]any{"a": candidate(0), "b": candidate(-time.Hour), "kopf": record(0, time.Minute, now)}, nil},
-		"a lower one is not in the way": {map[string]any{"a": candidate(0), "b": candidate(-time.Hour), "kopf": record(-1, time.Minute, now)}, []string{"b"}},
-		"a higher one is":               {map[string]any{"a": candidate(0), "b": candidate(-time.Hour), "kopf": record(1, time.Minute, now)}, []string{"kopf"}},
-		"PEER-32, PEER-35: kopf's rule": {map[string]any{"a": record(0, time.Minute, now), "b": record(0, time.Minute, now)}, nil},
-		"the dead are not elected":      {map[string]any{"a": candidate(0), "b": record(0, time.Minute, now.Add(-time.Hour))}, []string{"a"}},
+		"the first":                             {map[string]any{"a": candidate(2), "b": candidate(-time.Hour), "c": candidate(0)}, []string{"b"}},
+		"equal start times, elected by name":    {map[string]any{"c": candidate(0), "b": candidate(0)}, []string{"b"}},
+		"an equal peer that is not a candidate": {map[string]any{"a": candidate(0), "b": candidate(-time.Hour), "kopf": record(0, time.Minute, now)}, nil},
+		"a lower peer that is not a candidate":  {map[string]any{"a": candidate(0), "b": candidate(-time.Hour), "kopf": record(-1, time.Minute, now)}, []string{"b"}},
+		"a higher peer that is not a candidate": {map[string]any{"a": candidate(0), "b": candidate(-time.Hour), "kopf": record(1, time.Minute, now)}, []string{"kopf"}},
+		"PEER-32, PEER-35: kopf's rule":         {map[string]any{"a": record(0, time.Minute, now), "b": record(0, time.Minute, now)}, nil},
+		"dead candidates are not elected":       {map[string]any{"a": candidate(0), "b": record(0, time.Minute, now.Add(-time.Hour))}, []string{"a"}},
 	} {
 		if got := outcome(test.status); !slices.Equal(got, test.want) {
-			t.Errorf("%s: %v work, not %v", name, got, test.want)
+			t.Errorf("%s: active operators = %v, want %v", name, got, test.want)
 		}
 	}
 }

@@ -54,12 +54,12 @@ func setUp(mgr manager.Manager, options peering.Options) error {
 	)
 }
 
-// Work that is not a reconciler runs while no peer has precedence.
+// Other code than reconcilers can run only while no peer has precedence.
 func ExamplePeering_Changed() {
 	var p *peering.Peering // from peering.New
 	loop := func(ctx context.Context) error {
 		for {
-			changed := p.Changed() // before Paused, to miss no change
+			changed := p.Changed() // call Changed before Paused to receive each change
 			work, stop := context.WithCancel(ctx)
 			if paused, why := p.Paused(""); paused {
 				log.FromContext(ctx).Info("Waiting", "why", why)
@@ -99,7 +99,7 @@ func ExampleClient() {
 	_ = migrate
 }
 
-// An operator replaces one in Python in the same Deployment.
+// An operator replaces a Python operator in the same Deployment.
 func ExampleOptions_ReadEnvironment() {
 	configure := func(fs *flag.FlagSet) error {
 		var options peering.Options
@@ -112,7 +112,7 @@ func ExampleOptions_ReadEnvironment() {
 	_ = configure
 }
 
-// Records have kopf's JSON form.
+// Records have kopf's JSON format.
 func ExampleRecord() {
 	seen := time.Date(2020, 12, 31, 23, 59, 59, 123456000, time.UTC)
 	text, _ := json.Marshal(peering.Record{Priority: 100, Lifetime: time.Minute, LastSeen: seen})
@@ -126,7 +126,7 @@ func ExampleRecord() {
 	// 7 1m0s 2021-01-01 00:00:59 +0000 UTC
 }
 
-// Decide determines which peers have precedence, and until when.
+// Decide determines which peers have precedence and when to decide again.
 func ExampleSelf_Decide() {
 	now := time.Date(2020, 12, 31, 12, 0, 0, 0, time.UTC)
 	var sightings peering.Observations

@@ -19,7 +19,7 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/pkg/peering/v1"
 )
 
-// fakeServer stores peering objects in memory, for tests in virtual time. Tests with a real API server cover the same
+// fakeServer stores peering objects in memory for tests in virtual time. Tests with a real API server cover the same
 // behavior.
 type fakeServer struct {
 	mu                    sync.Mutex
@@ -30,7 +30,7 @@ type fakeServer struct {
 	unresponsive          bool // does not respond to patches and discovery
 	patches               []fakePatch
 	discoveryRequests     int                      // number of discovery requests
-	dropsUnknownFields    bool                     // from a status
+	dropsUnknownFields    bool                     // the server removes unknown fields from a status
 	hasStatus             bool                     // the status is a subresource
 	reportsOldSubresource bool                     // discovery reports the opposite of hasStatus
 	discoveryDelay        map[string]time.Duration // by group
@@ -152,7 +152,7 @@ func (s *fakeServer) patch(ctx context.Context, k kind, namespace, name string, 
 	return s.patchAs(ctx, k, keyOf(k, namespace, name), body)
 }
 
-// patchKey patches an object as a client that knows how the kind is served.
+// patchKey patches an object as a client that knows whether the kind has a status subresource.
 func (s *fakeServer) patchKey(ctx context.Context, key string, body []byte) (*unstructured.Unstructured, error) {
 	s.mu.Lock()
 	k := kind{hasStatus: s.hasStatus}
@@ -197,7 +197,7 @@ func (s *fakeServer) patchAs(ctx context.Context, k kind, key string, body []byt
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
 	if v := change.Metadata.ResourceVersion; v != "" && v != object.GetResourceVersion() {
-		return nil, apierrors.NewConflict(resource, key, fmt.Errorf("it is %s", object.GetResourceVersion()))
+		return nil, apierrors.NewConflict(resource, key, fmt.Errorf("the current version is %s", object.GetResourceVersion()))
 	}
 	patched := object.DeepCopy()
 	status, _ := patched.Object["status"].(map[string]any)
@@ -217,7 +217,7 @@ func (s *fakeServer) patchAs(ctx context.Context, k kind, key string, body []byt
 	return patched.DeepCopy(), nil
 }
 
-// store also sends an event to watchers. The caller must hold the lock.
+// store stores the object and sends an event to the watchers. The caller must hold the lock.
 func (s *fakeServer) store(key string, object *unstructured.Unstructured) {
 	s.version++
 	object.SetResourceVersion(strconv.Itoa(s.version))
@@ -251,7 +251,7 @@ func (s *fakeServer) delete(key string) {
 	s.publish(key, observedObject{deletedUID: object.GetUID()})
 }
 
-// putRecord writes the record of a peer, or removes it if it is nil.
+// putRecord writes the record of a peer. A nil record removes it.
 func (s *fakeServer) putRecord(key, identity string, record any) {
 	body, err := json.Marshal(map[string]any{"status": map[string]any{identity: record}})
 	if err != nil {
@@ -262,7 +262,7 @@ func (s *fakeServer) putRecord(key, identity string, record any) {
 	}
 }
 
-// putRecordLocked writes a record with the lock held.
+// putRecordLocked writes a record. The caller must hold the lock.
 func (s *fakeServer) putRecordLocked(key, identity string, record map[string]any) {
 	object := s.objects[key].DeepCopy()
 	object.Object["status"].(map[string]any)[identity] = record
@@ -283,7 +283,7 @@ func (s *fakeServer) setStatusSubresource(hasStatus bool) {
 	s.hasStatus = hasStatus
 }
 
-// failWith makes requests fail; nil stops it.
+// failWith makes requests fail. A nil function disables the failures.
 func (s *fakeServer) failWith(fail func(verb string) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

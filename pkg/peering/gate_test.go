@@ -83,7 +83,7 @@ func (w *gateRunner) takeCalls() []string {
 	return calls
 }
 
-// A gate defers requests during a pause, and passes each on once after it.
+// A gate defers requests during a pause and passes each of them on once after the pause.
 func TestGate_DefersDuringPause(t *testing.T) {
 	for _, isSource := range []bool{true, false} {
 		t.Run(fmt.Sprint("source: ", isSource), func(t *testing.T) {
@@ -111,7 +111,7 @@ func TestGate_DefersDuringPause(t *testing.T) {
 	}
 }
 
-// Only requests of the paused namespace are deferred, and they block no worker.
+// The gate defers only requests of the paused namespace. Deferred requests do not block a worker.
 func TestGate_Namespaces(t *testing.T) {
 	simulate(t, func(s *simulation) {
 		one, two := namespacedPeerings+"/one/default", namespacedPeerings+"/two/default"
@@ -139,7 +139,7 @@ func TestGate_Namespaces(t *testing.T) {
 	})
 }
 
-// With pauses at random times, no call starts during a pause, and no request is lost.
+// If pauses occur at random times, no call starts during a pause, and no request is lost.
 func TestGate_RandomPauses(t *testing.T) {
 	for seed := range 20 {
 		simulate(t, func(s *simulation) {
@@ -174,7 +174,7 @@ func TestGate_RandomPauses(t *testing.T) {
 	}
 }
 
-// After shutdown, the gate passes on no requests.
+// After the shutdown, the gate passes on no requests.
 func TestGate_AfterShutdown(t *testing.T) {
 	simulate(t, func(s *simulation) {
 		a := s.start(Options{Identity: "a"})

@@ -12,13 +12,13 @@ func TestIdentity_PodID(t *testing.T) {
 	for _, id := range []string{"some-pod-x7", ""} {
 		t.Setenv(podID, id)
 		if got := newIdentity(time.Now()); got != id {
-			t.Errorf("%q, not %q", got, id)
+			t.Errorf("got %q, want %q", got, id)
 		}
 	}
 }
 
-// PEER-11: identities of operators contain user, host, time and a random suffix. PEER-12: identities of users contain
-// user and host.
+// PEER-11: the identity of an operator contains the user, host, time and a random suffix. PEER-12: the identity of a
+// user contains the user and host.
 func TestIdentity_Generated(t *testing.T) {
 	t.Setenv(podID, "")
 	if err := os.Unsetenv(podID); err != nil {
@@ -31,15 +31,15 @@ func TestIdentity_Generated(t *testing.T) {
 	for range 20 {
 		id := newIdentity(now)
 		if !form.MatchString(id) {
-			t.Fatalf("%q has another form", id)
+			t.Fatalf("got the invalid identity %q", id)
 		}
 		seen[id] = true
 	}
 	if len(seen) < 10 {
-		t.Errorf("got %d different suffixes", len(seen))
+		t.Errorf("got %d different suffixes, want more", len(seen))
 	}
 	if got, want := Whoami(), "somebody@"+hostName(); got != want {
-		t.Errorf("PEER-12: %q, not %q", got, want)
+		t.Errorf("PEER-12: got %q, want %q", got, want)
 	}
 }
 
@@ -59,7 +59,7 @@ func TestChooseHostName(t *testing.T) {
 		{"10.0.0.1", "10.0.0.1", []string{"10.0.0.1", "::1"}},
 	} {
 		if got := chooseHostName(test.hostname, test.names); got != test.want {
-			t.Errorf("%q of %v: %q, not %q", test.hostname, test.names, got, test.want)
+			t.Errorf("host name for %q and %v = %q, want %q", test.hostname, test.names, got, test.want)
 		}
 	}
 }

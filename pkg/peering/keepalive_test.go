@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// PEER-20, PEER-08, SET-08, SET-11: the record is written at the start, then once per lifetime less five to ten
-// seconds.
+// PEER-20, PEER-08, SET-08, SET-11: the operator writes its record at the start and five to ten seconds before the end
+// of each lifetime.
 func TestKeepalive(t *testing.T) {
 	simulate(t, func(s *simulation) {
 		s.create(defaultKey, nil)
@@ -23,7 +23,7 @@ func TestKeepalive(t *testing.T) {
 		for i, p := range patches {
 			want := `{"status":{"a":{"priority":3,"lifetime":60,"lastseen":"` + formatTimestamp(p.at) + `"}}}`
 			if p.body != want || p.code != 200 {
-				s.Fatalf("%d: %s, not %s", p.code, p.body, want)
+				s.Fatalf("status code %d, body %s, want %s", p.code, p.body, want)
 			}
 			if i > 0 {
 				steps[p.at.Sub(patches[i-1].at)] = true
@@ -31,25 +31,25 @@ func TestKeepalive(t *testing.T) {
 		}
 		for step := range steps {
 			if step < 50*time.Second || step > 55*time.Second || step%time.Second != 0 {
-				s.Errorf("a step of %s", step)
+				s.Errorf("got an interval of %s, want one lifetime less 5 to 10 seconds", step)
 			}
 		}
 		if len(steps) < 4 {
-			s.Errorf("got %d different intervals", len(steps))
+			s.Errorf("got %d different intervals, want at least 4", len(steps))
 		}
 		if n := len(patches); n < 3600/55 || n > 3600/50+1 {
-			s.Errorf("%d writes an hour", n)
+			s.Errorf("got %d writes per hour, want 65 to 73", n)
 		}
 	})
 }
 
-// PEER-20: lifetimes can be shorter than the margin.
+// PEER-20: a lifetime can be shorter than the margin.
 func TestKeepalive_ShortLifetime(t *testing.T) {
 	for lifetime, want := range map[int][2]int{1: {1, 1}, 5: {1, 1}, 8: {1, 3}, 15: {5, 10}, 3600: {3590, 3595}} {
 		m := &member{Peering: &Peering{options: Options{Lifetime: time.Duration(lifetime) * time.Second}}}
 		for range 100 {
 			if got := m.keepaliveInterval(); got < time.Duration(want[0])*time.Second || got > time.Duration(want[1])*time.Second {
-				t.Fatalf("a lifetime of %d: a sign after %s", lifetime, got)
+				t.Fatalf("lifetime of %d: got a write after %s, want %d to %d seconds", lifetime, got, want[0], want[1])
 			}
 		}
 	}
@@ -67,14 +67,14 @@ func TestKeepalive_EventsCauseNoWrites(t *testing.T) {
 		}
 		for _, p := range s.takePatches() {
 			if !strings.Contains(p.body, `"low"`) {
-				s.Errorf("a write: %s", p.body)
+				s.Errorf("got the write %s, want none", p.body)
 			}
 		}
 		s.expect(a, false, "none of 1 live peers")
 	})
 }
 
-// PEER-21: at shutdown, the operator removes its record immediately, and no other.
+// PEER-21: at shutdown, the operator immediately removes only its own record.
 func TestShutdown_RemovesRecord(t *testing.T) {
 	simulate(t, func(s *simulation) {
 		s.create(defaultKey, map[string]any{"junk": "x"})
@@ -91,7 +91,7 @@ func TestShutdown_RemovesRecord(t *testing.T) {
 	})
 }
 
-// A removal without a response delays the shutdown by two seconds at most.
+// If the removal has no response, it delays the shutdown by at most two seconds.
 func TestShutdown_ServerDoesNotRespond(t *testing.T) {
 	simulate(t, func(s *simulation) {
 		s.create(defaultKey, nil)
@@ -104,7 +104,8 @@ func TestShutdown_ServerDoesNotRespond(t *testing.T) {
 	})
 }
 
-// PEER-22, PEER-41: without the object, writes continue to fail; when it is created, the record is written immediately.
+// PEER-22, PEER-41: without the object, writes fail. When the object is created, the operator writes its record
+// immediately.
 func TestObject_CreatedLater(t *testing.T) {
 	simulate(t, func(s *simulation) {
 		a := s.start(Options{Identity: "a"})
@@ -112,7 +113,7 @@ func TestObject_CreatedLater(t *testing.T) {
 		s.wait(10 * time.Minute)
 		patches := s.takePatches()
 		if n := len(patches); n < 11 || n > 13 {
-			s.Errorf("%d signs of life", n)
+			s.Errorf("got %d writes, want 11 to 13", n)
 		}
 		s.equal("log lines", a.logged("The peering object does not exist"), 1)
 		s.create(defaultKey, nil)
@@ -141,12 +142,12 @@ func TestKeepalive_DuringPause(t *testing.T) {
 		s.wait(10 * time.Minute)
 		s.expect(a, true, "freeze")
 		if n := len(s.takePatches()); n < 10 || n > 12 {
-			s.Errorf("%d signs of life", n)
+			s.Errorf("got %d writes, want 10 to 12", n)
 		}
 	})
 }
 
-// PEER-24, SET-09: writes are logged at verbosity 1 unless Stealth is set; a missing object is always logged.
+// PEER-24, SET-09: the operator logs writes at verbosity 1, unless Stealth is set. It always logs a missing object.
 func TestStealth(t *testing.T) {
 	for stealth, want := range map[bool]bool{false: true, true: false} {
 		simulate(t, func(s *simulation) {
@@ -154,7 +155,7 @@ func TestStealth(t *testing.T) {
 			a := s.start(Options{Stealth: stealth})
 			s.wait(2 * time.Minute)
 			if got := a.logged("Renewed the record") > 0; got != want {
-				s.Errorf("stealth %t: in the log: %t", stealth, got)
+				s.Errorf("stealth = %t: logged = %t, want %t", stealth, got, want)
 			}
 			s.delete(defaultKey)
 			s.wait(0)
@@ -163,14 +164,14 @@ func TestStealth(t *testing.T) {
 	}
 }
 
-// A record that another client removed is written again, at a limited rate.
+// If another client removes a record, the operator writes it again at a limited rate.
 func TestKeepalive_RecordRemovedByOthers(t *testing.T) {
 	simulate(t, func(s *simulation) {
 		s.create(defaultKey, nil)
 		s.start(Options{Identity: "a"})
 		s.wait(time.Minute)
 		s.takePatches()
-		for range 60 { // an operator whose clock is wrong
+		for range 60 { // like an operator with a wrong clock
 			s.putRecord(defaultKey, "a", nil)
 			s.wait(time.Second)
 		}
@@ -181,14 +182,14 @@ func TestKeepalive_RecordRemovedByOthers(t *testing.T) {
 			}
 		}
 		if ours < 9 || ours > 13 {
-			s.Errorf("written %d times a minute", ours)
+			s.Errorf("got %d writes per minute, want 9 to 13", ours)
 		}
 		s.wait(5 * time.Second)
 		s.equal("records", s.identities(defaultKey), "[a]")
 	})
 }
 
-// PEER-14: operators with the same identity ignore each other, which is logged.
+// PEER-14: operators with the same identity ignore each other and log this.
 func TestIdentity_Shared(t *testing.T) {
 	simulate(t, func(s *simulation) {
 		s.create(defaultKey, nil)
@@ -224,7 +225,7 @@ func TestKeepalive_ServerDoesNotRespond(t *testing.T) {
 	}
 }
 
-// Failed writes are retried soon; the operator pauses only when its record expires.
+// The operator retries failed writes soon and pauses only when its record expires.
 func TestKeepalive_Outage(t *testing.T) {
 	simulate(t, func(s *simulation) {
 		s.create(defaultKey, nil)
@@ -245,7 +246,7 @@ func TestKeepalive_Outage(t *testing.T) {
 		s.wait(2 * time.Minute)
 		s.expect(a, true, "connection refused")
 		if err := a.Readyz(nil); err == nil || !strings.Contains(err.Error(), "connection refused") {
-			s.Errorf("ready: %v", err)
+			s.Errorf("Readyz = %v, want the connection error", err)
 		}
 		s.failWith(nil)
 		s.wait(11 * time.Second)
@@ -255,7 +256,7 @@ func TestKeepalive_Outage(t *testing.T) {
 	})
 }
 
-// Peers are not considered dead while the watch is interrupted.
+// An interruption of the watch does not make peers count as dead.
 func TestWatch_Interrupted(t *testing.T) {
 	simulate(t, func(s *simulation) {
 		s.create(defaultKey, nil)

@@ -19,21 +19,21 @@ func TestStandalone(t *testing.T) {
 		s.wait(time.Hour)
 		s.expect(a, false, "standalone")
 		s.equal("requests", len(s.takePatches())+len(s.watchers)+s.discoveryRequests, 0)
-		s.equal("looked", a.WaitForPeers(s.Context()), nil)
+		s.equal("error of WaitForPeers", a.WaitForPeers(s.Context()), nil)
 		s.equal("ready", a.Readyz(nil), nil)
 		a.stop()
 		s.expect(a, false, "standalone")
 	})
 }
 
-// B-50, PEER-41, SE-37: operators of all modes are paused until the peers are observed; kopf starts immediately.
+// B-50, PEER-41, SE-37: in all modes, an operator is paused until it has observed its peers. kopf starts immediately.
 func TestStart_PausedUntilObserved(t *testing.T) {
 	simulate(t, func(s *simulation) {
 		s.create(defaultKey, map[string]any{"b": map[string]any{"priority": int64(9)}})
 		s.failWith(func(string) error { return errDown })
 		a := s.newOperator(Options{Identity: "a"})
 		s.expect(a, true, "peering is not started")
-		s.equal("one that waits to become the leader is ready", a.Readyz(nil), nil)
+		s.equal("Readyz before the leader election", a.Readyz(nil), nil)
 
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
@@ -42,12 +42,12 @@ func TestStart_PausedUntilObserved(t *testing.T) {
 		s.wait(time.Minute)
 		s.expect(a, true, "connection refused")
 		if a.Readyz(nil) == nil {
-			s.Error("the operator is ready")
+			s.Error("Readyz returned no error, want an error during the pause")
 		}
 		hurry, stop := context.WithTimeout(ctx, time.Second)
 		defer stop()
 		if err := a.WaitForPeers(hurry); !errors.Is(err, context.DeadlineExceeded) {
-			s.Errorf("looked: %v", err)
+			s.Errorf("WaitForPeers returned %v, want the deadline error", err)
 		}
 		s.failWith(nil)
 		s.equal("looked", a.WaitForPeers(ctx), nil)
@@ -56,12 +56,12 @@ func TestStart_PausedUntilObserved(t *testing.T) {
 		cancel()
 		s.equal("the end", <-done, nil)
 		if err := a.Start(ctx); err == nil || !strings.Contains(err.Error(), "already started") {
-			s.Errorf("started again: %v", err)
+			s.Errorf("error of the second Start = %v, want an error", err)
 		}
 	})
 }
 
-// An operator is not ready before the peers are observed.
+// An operator is not ready before it has observed its peers.
 func TestReadyz_BeforeObservation(t *testing.T) {
 	simulate(t, func(s *simulation) {
 		a := s.newOperator(Options{})
@@ -71,14 +71,14 @@ func TestReadyz_BeforeObservation(t *testing.T) {
 		s.wait(time.Minute)
 		s.expect(a, true, "not observed yet")
 		if a.Readyz(nil) == nil {
-			s.Error("the operator is ready")
+			s.Error("Readyz returned no error, want an error before the observation")
 		}
 		cancel()
 		s.equal("the end", <-a.done, nil)
 	})
 }
 
-// PEER-41: without Mandatory, an operator works without the kind and without the object, and discovers the kind later.
+// PEER-41: without Mandatory, an operator works without the kind or the object, and discovers the kind later.
 func TestOptionalObject(t *testing.T) {
 	simulate(t, func(s *simulation) {
 		s.kinds = map[string]bool{}
@@ -87,9 +87,9 @@ func TestOptionalObject(t *testing.T) {
 		s.wait(time.Hour)
 		s.equal("writes", len(s.takePatches()), 0)
 		if s.discoveryRequests > 2*125 {
-			s.Errorf("%d discovery requests", s.discoveryRequests)
+			s.Errorf("got %d discovery requests, want at most 250", s.discoveryRequests)
 		}
-		// A failed discovery has no effect later.
+		// A failed discovery has no effect after the first discovery.
 		s.failWith(func(string) error { return errDown })
 		s.wait(time.Hour)
 		s.expect(a, false, "is not mandatory")
@@ -104,7 +104,7 @@ func TestOptionalObject(t *testing.T) {
 	})
 }
 
-// PEER-42, PEER-33: with Mandatory, an operator waits for the kind and the object, and reports the missing manifest.
+// PEER-42, PEER-33: with Mandatory, an operator waits for the kind and the object and reports the missing manifest.
 func TestMandatoryObject(t *testing.T) {
 	simulate(t, func(s *simulation) {
 		s.kinds = map[string]bool{}
@@ -114,7 +114,7 @@ func TestMandatoryObject(t *testing.T) {
 			s.Helper()
 			s.expect(a, true, part)
 			if err := a.Readyz(nil); err == nil || !strings.Contains(err.Error(), part) {
-				s.Errorf("ready: %v", err)
+				s.Errorf("Readyz = %v, want an error about %s", err, part)
 			}
 		}
 		s.wait(time.Hour)
@@ -146,19 +146,19 @@ func TestMandatoryObject_Namespaces(t *testing.T) {
 		s.create(namespacedPeerings+"/one/default", nil)
 		a := s.start(Options{Namespaces: []string{"one", "two"}, Mandatory: true})
 		if paused, why := a.Paused("one"); paused {
-			s.Errorf("one: %s", why)
+			s.Errorf("namespace one is paused, want active: %s", why)
 		}
 		paused, why := a.Paused("two")
 		if want := "{apiVersion: kopf.dev/v1, kind: KopfPeering, metadata: {name: default, namespace: two}}"; !paused || !strings.Contains(why, want) {
-			s.Errorf("two: %t, %s", paused, why)
+			s.Errorf("namespace two: paused = %t, %s, want the missing manifest", paused, why)
 		}
 		if err := a.Readyz(nil); err == nil || strings.Contains(err.Error(), "namespace one") || !strings.Contains(err.Error(), "namespace two") {
-			s.Errorf("ready: %v", err)
+			s.Errorf("Readyz = %v, want an error about namespace two only", err)
 		}
 	})
 }
 
-// Without permission to write or read, the operator pauses, is not ready, and reports the RBAC rule.
+// Without read or write permission, the operator pauses, is not ready, and reports the RBAC rule.
 func TestForbidden(t *testing.T) {
 	for _, verb := range []string{"patch", "list", "watch"} {
 		simulate(t, func(s *simulation) {
@@ -174,7 +174,7 @@ func TestForbidden(t *testing.T) {
 			want := "grant it by a rule with apiGroups: [kopf.dev], resources: [clusterkopfpeerings], verbs: [list, watch, patch]"
 			s.expect(a, true, want)
 			if err := a.Readyz(nil); err == nil || !strings.Contains(err.Error(), want) {
-				s.Errorf("ready: %v", err)
+				s.Errorf("Readyz = %v, want the missing rule", err)
 			}
 			s.equal("log lines", a.logged("Paused because peering fails"), 1)
 			s.failWith(nil)
@@ -184,7 +184,7 @@ func TestForbidden(t *testing.T) {
 	}
 }
 
-// Without an object, no permission is needed.
+// Without an object, the operator needs no permission.
 func TestForbidden_WithoutObject(t *testing.T) {
 	simulate(t, func(s *simulation) {
 		s.failWith(func(verb string) error {
@@ -203,7 +203,7 @@ func TestForbidden_WithoutObject(t *testing.T) {
 	})
 }
 
-// A schema that drops unknown fields is reported, and the operator pauses.
+// If the schema drops unknown fields, the operator reports this and pauses.
 func TestSchemaDropsStatus(t *testing.T) {
 	simulate(t, func(s *simulation) {
 		s.create(defaultKey, nil)
@@ -212,7 +212,7 @@ func TestSchemaDropsStatus(t *testing.T) {
 		s.wait(time.Minute)
 		s.expect(a, true, "x-kubernetes-preserve-unknown-fields")
 		if n := len(s.takePatches()); n > 20 {
-			s.Errorf("%d writes a minute", n)
+			s.Errorf("got %d writes per minute, want at most 20", n)
 		}
 		s.mu.Lock()
 		s.dropsUnknownFields = false
@@ -222,7 +222,7 @@ func TestSchemaDropsStatus(t *testing.T) {
 	})
 }
 
-// B-52, PEER-52: a transition is reported once in log, metrics, Events and readiness.
+// B-52, PEER-52: the operator reports each transition once in the log, metrics, Events and readiness.
 func TestPause_IsReported(t *testing.T) {
 	simulate(t, func(s *simulation) {
 		s.create(defaultKey, nil)
@@ -236,7 +236,7 @@ func TestPause_IsReported(t *testing.T) {
 		s.equal("metrics", []float64{gauge(metrics.Paused, "default", ""), gauge(metrics.Peers, "kopf.dev", "default", "")}, "[1 1]")
 		s.putRecord(defaultKey, "c", kopfRecord(2, time.Hour))
 		s.wait(time.Minute)
-		s.equal("no event for a further peer", len(a.takeEvents()), 0)
+		s.equal("number of events for another peer", len(a.takeEvents()), 0)
 		s.equal("log lines", a.logged("Still paused"), 1)
 		s.putRecord(defaultKey, "b", nil)
 		s.putRecord(defaultKey, "c", nil)
@@ -245,13 +245,13 @@ func TestPause_IsReported(t *testing.T) {
 		s.putRecord(defaultKey, "d", kopfRecord(0, time.Hour))
 		s.wait(time.Minute)
 		if events := a.takeEvents(); len(events) != 1 || !strings.HasPrefix(events[0], `Warning Paused a: "d"`) {
-			s.Errorf("%v", events)
+			s.Errorf("unexpected events %v", events)
 		}
 		s.equal("lines", []int{a.logged(`"Paused"`), a.logged(`"Resumed"`)}, "[2 1]")
 	})
 }
 
-// B-52: the end of a pause is reported even while one group is not observed yet, on the object of the other group.
+// B-52: the operator reports the end of a pause while one group is not observed yet, on the object of the other group.
 func TestPause_BeforeAllGroupsAreObserved(t *testing.T) {
 	simulate(t, func(s *simulation) {
 		s.discoveryDelay = map[string]time.Duration{v1.LegacyGroup: time.Minute}
@@ -271,7 +271,7 @@ func TestPause_BeforeAllGroupsAreObserved(t *testing.T) {
 	})
 }
 
-// A pause at startup is recorded as an Event; a long message is truncated between runes.
+// The operator records a pause at startup as an Event. It truncates a long message between runes.
 func TestPause_LongMessage(t *testing.T) {
 	simulate(t, func(s *simulation) {
 		s.create(defaultKey, nil)
@@ -279,7 +279,7 @@ func TestPause_LongMessage(t *testing.T) {
 		a := s.start(Options{Identity: "a"})
 		events := a.takeEvents()
 		if len(events) != 1 || len(events[0]) > 1024 || strings.Contains(events[0], "\uFFFD") {
-			s.Errorf("%.2000v", events)
+			s.Errorf("unexpected events %.2000v", events)
 		}
 	})
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
 )
 
-// PEER-43, PEER-45, PEER-40, PEER-44, CLI-03, EMB-06, SET-08, SET-10, SET-12, SET-13, SET-14: command line flags.
+// PEER-43, PEER-45, PEER-40, PEER-44, CLI-03, EMB-06, SET-08, SET-10, SET-12, SET-13, SET-14: the flags set the
+// options.
 func TestFlags(t *testing.T) {
 	for args, want := range map[string]peering.Options{
 		"":                              {Priority: 3, Namespaces: []string{"preset"}},
@@ -29,7 +30,7 @@ func TestFlags(t *testing.T) {
 		fs := flag.NewFlagSet("test", flag.ContinueOnError)
 		got.BindFlags(fs)
 		if err := fs.Parse(strings.Fields(args)); err != nil {
-			t.Errorf("%s: %v", args, err)
+			t.Errorf("parsing %s failed: %v", args, err)
 		} else if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s: (-want +got)\n%s", args, diff)
 		}
@@ -40,16 +41,16 @@ func TestFlags(t *testing.T) {
 		fs.SetOutput(io.Discard)
 		o.BindFlags(fs)
 		if err := fs.Parse([]string{args}); err == nil {
-			t.Errorf("%s is taken", args)
+			t.Errorf("got no error for %s", args)
 		}
 	}
 	// PEER-43: a name that the program sets does not make the object mandatory.
 	if (peering.Options{Name: "ours"}).Mandatory {
-		t.Error("the peering object is mandatory")
+		t.Error("Mandatory = true, want false")
 	}
 }
 
-// The help text contains defaults.
+// The help text contains the defaults.
 func TestBindFlags_Help(t *testing.T) {
 	o := peering.Options{Priority: -3}
 	fs := flag.NewFlagSet("test", flag.ContinueOnError)
@@ -59,12 +60,12 @@ func TestBindFlags_Help(t *testing.T) {
 	fs.PrintDefaults()
 	for _, part := range []string{"-priority number", "(default -3)", "sets the priority to 666"} {
 		if !strings.Contains(help.String(), part) {
-			t.Errorf("the help lacks %q:\n%s", part, help.String())
+			t.Errorf("want %q in the help text, got:\n%s", part, help.String())
 		}
 	}
 }
 
-// CLI-01, CLI-02, PEER-43: environment variables of an operator in Python.
+// CLI-01, CLI-02, PEER-43: the environment variables of a Python operator set the options.
 func TestEnvironment(t *testing.T) {
 	read := func(t *testing.T, variables string) (peering.Options, error) {
 		t.Helper()
@@ -106,7 +107,7 @@ func TestEnvironment(t *testing.T) {
 	} {
 		t.Run(variables, func(t *testing.T) {
 			if _, err := read(t, variables); err == nil || !strings.Contains(err.Error(), part) {
-				t.Errorf("%v, and not %s", err, part)
+				t.Errorf("error = %v, want an error with %s", err, part)
 			}
 		})
 	}
@@ -123,12 +124,12 @@ func TestOptionsCheck(t *testing.T) {
 		"PauseAll or Elect, got":       {Tie: 7},
 	} {
 		if err := options.Check(); err == nil || !strings.Contains(err.Error(), part) {
-			t.Errorf("%+v: %v, and not %s", options, err, part)
+			t.Errorf("%+v: error = %v, want an error with %s", options, err, part)
 		}
 	}
 	all := peering.Options{Name: "x y", Lifetime: -1, Tie: -1}.Check()
 	if n := strings.Count(all.Error(), "peering: "); n != 3 {
-		t.Errorf("errors are missing: %v", all)
+		t.Errorf("error = %v, want three errors", all)
 	}
 	for _, fine := range []peering.Options{{}, {Priority: -1 << 63, Lifetime: time.Second, Tie: peering.Elect, Namespaces: []string{"a", "b"}}} {
 		if err := fine.Check(); err != nil {

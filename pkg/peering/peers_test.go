@@ -53,14 +53,14 @@ func TestPause_RecheckAtDeadline(t *testing.T) {
 		patches := s.takePatches()
 		s.equal("writes", len(patches), 2)
 		if !strings.Contains(patches[0].body, `"a":{"priority"`) || !strings.Contains(patches[1].body, `{"low":null,"short":null}`) {
-			s.Errorf("%v", patches)
+			s.Errorf("unexpected patches %v", patches)
 		}
 		s.wait(20 * time.Minute)
 		s.expect(a, false, "")
 	})
 }
 
-// PEER-35, PEER-32: equals all pause; the last remaining one resumes.
+// PEER-35, PEER-32: all operators of equal priority pause. The last remaining operator resumes.
 func TestPause_EqualPriorities(t *testing.T) {
 	simulate(t, func(s *simulation) {
 		s.create(defaultKey, nil)
@@ -94,7 +94,7 @@ func TestStart_AfterCrash(t *testing.T) {
 	}
 }
 
-// PEER-31: of two operators, one removes a dead record; unreadable and live records are kept.
+// PEER-31: one of two operators removes a dead record. Unreadable and live records are kept.
 func TestRemoveDeadPeers(t *testing.T) {
 	simulate(t, func(s *simulation) {
 		old := rawRecord(Record{Priority: 9, Lifetime: time.Minute, LastSeen: time.Now().Add(-time.Hour)})
@@ -122,7 +122,7 @@ func TestRemoveDeadPeers(t *testing.T) {
 	})
 }
 
-// A record that is renewed just before its removal is kept.
+// A record that is renewed immediately before its removal is kept.
 func TestRemoveDeadPeers_RenewedRecord(t *testing.T) {
 	simulate(t, func(s *simulation) {
 		s.create(defaultKey, nil)
@@ -142,7 +142,7 @@ func TestRemoveDeadPeers_RenewedRecord(t *testing.T) {
 	})
 }
 
-// A failed removal of dead records is not repeated continuously.
+// The operator does not repeat a failed removal of dead records continuously.
 func TestRemoveDeadPeers_Failure(t *testing.T) {
 	simulate(t, func(s *simulation) {
 		s.create(defaultKey, nil)
@@ -161,13 +161,13 @@ func TestRemoveDeadPeers_Failure(t *testing.T) {
 			s.wait(100 * time.Millisecond)
 		}
 		if n := len(s.takePatches()); n > 2 {
-			s.Errorf("%d requests in ten seconds", n)
+			s.Errorf("got %d requests in ten seconds, want at most 2", n)
 		}
 		s.expect(a, false, "")
 	})
 }
 
-// A late deletion event of a replaced object does not affect its replacement.
+// A late deletion event of a replaced object does not affect the new object.
 func TestObject_Replaced(t *testing.T) {
 	simulate(t, func(s *simulation) {
 		s.create(defaultKey, nil)
@@ -189,7 +189,7 @@ func TestObject_Replaced(t *testing.T) {
 	})
 }
 
-// Discovering the kind again in one namespace does not remove records in others.
+// If an operator discovers the kind again in one namespace, it keeps the records in other namespaces.
 func TestDiscovery_KeepsRecords(t *testing.T) {
 	simulate(t, func(s *simulation) {
 		one, two := namespacedPeerings+"/one/default", namespacedPeerings+"/two/default"
@@ -216,14 +216,14 @@ func TestDiscovery_KeepsRecords(t *testing.T) {
 		s.wait(time.Minute)
 		for _, p := range s.takePatches() {
 			if strings.Contains(p.body, "null") {
-				s.Errorf("%s", p.body)
+				s.Errorf("unexpected patch %s", p.body)
 			}
 		}
 		s.equal("transitions", len(a.transitions), 2) // at startup
 	})
 }
 
-// PEER-30: among three operators, the highest works, and each shutdown has an effect.
+// PEER-30: the operator with the highest of three priorities works. Each shutdown has an effect.
 func TestPause_ThreeOperators(t *testing.T) {
 	simulate(t, func(s *simulation) {
 		s.create(defaultKey, nil)
@@ -250,7 +250,7 @@ func TestPause_ThreeOperators(t *testing.T) {
 	})
 }
 
-// B-53: candidates elect one of them, which keeps working, and pauses for an operator of kopf.
+// B-53: candidates elect one operator, which continues to work. It pauses for a kopf operator.
 func TestPause_Election(t *testing.T) {
 	simulate(t, func(s *simulation) {
 		s.create(defaultKey, nil)
@@ -273,7 +273,7 @@ func TestPause_Election(t *testing.T) {
 	})
 }
 
-// B-51, SE-38: operators of kopf with wrong clocks, running or killed.
+// B-51, SE-38: operators work with running and killed kopf operators that have wrong clocks.
 func TestPause_SkewedClocks(t *testing.T) {
 	for _, skew := range []time.Duration{-10 * time.Minute, -2 * time.Minute, 0, 2 * time.Minute, 10 * time.Minute} {
 		t.Run(skew.String(), func(t *testing.T) {
@@ -294,7 +294,7 @@ func TestPause_SkewedClocks(t *testing.T) {
 				s.wait(time.Nanosecond)
 				s.expect(a, false, "")
 				s.equal("paused once", len(a.transitions), 1)
-				s.equal("a clock that is ahead is logged", a.logged("clock") > 0, skew > 0)
+				s.equal("the skewed clock is logged", a.logged("clock") > 0, skew > 0)
 			})
 		})
 	}
@@ -309,7 +309,7 @@ func TestNamespaces(t *testing.T) {
 		s.create(defaultKey, map[string]any{"cluster": map[string]any{"priority": int64(100)}})
 		a := s.start(Options{Identity: "a", Namespaces: []string{"one", "two"}})
 		if n := len(s.watchers); n != 2 {
-			s.Errorf("%d watches", n)
+			s.Errorf("got %d watches, want 2", n)
 		}
 		s.putRecord(two, "b", kopfRecord(1, time.Minute))
 		s.wait(0)
@@ -329,7 +329,7 @@ func TestNamespaces(t *testing.T) {
 	})
 }
 
-// PEER-01: if both groups are served, both are used, and precedence in one is sufficient.
+// PEER-01: if both groups are served, both are used. Precedence in one group is sufficient.
 func TestBothGroups(t *testing.T) {
 	simulate(t, func(s *simulation) {
 		s.kinds[legacyPeerings] = true
@@ -350,14 +350,14 @@ func TestBothGroups(t *testing.T) {
 		s.putRecord(defaultKey, "new", nil)
 		s.wait(0)
 		s.expect(a, false, "")
-		// One of the objects satisfies Mandatory.
+		// Either object satisfies Mandatory.
 		s.delete(defaultKey)
 		s.wait(0)
 		s.expect(a, false, "")
 	})
 }
 
-// PEER-03: objects of other names are ignored.
+// PEER-03: objects with other names are ignored.
 func TestObject_OtherNames(t *testing.T) {
 	simulate(t, func(s *simulation) {
 		other := clusterPeerings + "//other"
@@ -390,7 +390,7 @@ func TestSubscribe_Order(t *testing.T) {
 			select {
 			case <-changed:
 			default:
-				s.Fatal("the channel is not closed")
+				s.Fatal("the channel must be closed")
 			}
 		}
 		var got []bool
@@ -398,7 +398,7 @@ func TestSubscribe_Order(t *testing.T) {
 			got = append(got, tr.Paused)
 		}
 		if !slices.Equal(got, want) {
-			s.Errorf("%v", got)
+			s.Errorf("got transitions %v", got)
 		}
 	})
 }

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// PEER-02: the status can become a subresource, and cease to be one, while operators run, and no peer is considered
-// dead.
+// PEER-02: while operators run, the status can become a subresource or stop being one. No peer counts as dead
+// meanwhile.
 func TestStatusSubresource_Changes(t *testing.T) {
 	for _, options := range []Options{{}, {Mandatory: true}} {
 		for _, before := range []bool{false, true} {
@@ -27,7 +27,7 @@ func TestStatusSubresource_Changes(t *testing.T) {
 				s.equal("transitions", len(a.transitions), 1)
 				for _, tr := range b.transitions {
 					if !tr.Paused {
-						s.Errorf("a transition: %+v", tr)
+						s.Errorf("unexpected transition %+v", tr)
 					}
 				}
 			})
@@ -35,7 +35,7 @@ func TestStatusSubresource_Changes(t *testing.T) {
 	}
 }
 
-// Removals without effect, because the status subresource changed, are not repeated continuously.
+// If a removal has no effect because the status subresource changed, the operator does not repeat it continuously.
 func TestRemoveDeadPeers_WithoutEffect(t *testing.T) {
 	simulate(t, func(s *simulation) {
 		s.create(defaultKey, nil)
@@ -50,13 +50,13 @@ func TestRemoveDeadPeers_WithoutEffect(t *testing.T) {
 		s.wait(time.Minute)
 		s.equal("records", s.identities(defaultKey), "[a]")
 		if n := len(s.takePatches()); n > 3 {
-			s.Errorf("%d requests a minute", n)
+			s.Errorf("got %d requests per minute, want at most 3", n)
 		}
 		s.expect(a, false, "")
 	})
 }
 
-// Discovery can be outdated; operators pause in the meantime.
+// While discovery is outdated, operators pause.
 func TestStatusSubresource_OutdatedDiscovery(t *testing.T) {
 	for _, before := range []bool{false, true} {
 		simulate(t, func(s *simulation) {
@@ -76,13 +76,13 @@ func TestStatusSubresource_OutdatedDiscovery(t *testing.T) {
 			s.wait(time.Minute)
 			s.expect(b, true, `"high"`)
 			if n := len(b.transitions); n != 0 {
-				s.Errorf("%d transitions: %+v", n, b.transitions)
+				s.Errorf("got %d transitions, want none: %+v", n, b.transitions)
 			}
 		})
 	}
 }
 
-// An object that is deleted just before a write is treated as missing, and does not keep the operator paused.
+// An object that is deleted immediately before a write counts as missing. It does not keep the operator paused.
 func TestObject_DeletedBeforeWrite(t *testing.T) {
 	for _, hasStatus := range []bool{false, true} {
 		simulate(t, func(s *simulation) {
@@ -104,7 +104,7 @@ func TestObject_DeletedBeforeWrite(t *testing.T) {
 			s.wait(10 * time.Minute)
 			s.expect(a, true, `"b"`) // not observed yet
 			if n := len(s.takePatches()); n > 30 {
-				s.Errorf("%d requests in ten minutes", n)
+				s.Errorf("got %d requests in ten minutes, want at most 30", n)
 			}
 			s.failWith(nil)
 			s.wait(11 * time.Second)
@@ -113,11 +113,11 @@ func TestObject_DeletedBeforeWrite(t *testing.T) {
 	}
 }
 
-// An object that is created but cannot be written may have peers, so the operator pauses.
+// If a new object cannot be written, the operator pauses, because the object may have peers.
 func TestObject_CreatedButNotWritable(t *testing.T) {
 	for name, begin := range map[string]func(*simulation){
-		"it is served differently": func(s *simulation) { s.hasStatus, s.reportsOldSubresource = false, true },
-		"the server is busy": func(s *simulation) {
+		"outdated discovery": func(s *simulation) { s.hasStatus, s.reportsOldSubresource = false, true },
+		"a busy server": func(s *simulation) {
 			s.fail = func(verb string) error {
 				if verb == "patch" {
 					return errDown

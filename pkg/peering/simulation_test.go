@@ -113,11 +113,11 @@ func (s *simulation) wait(d time.Duration) {
 	synctest.Wait()
 }
 
-// expect checks whether an operator is paused, and a part of the message.
+// expect checks whether an operator is paused and a part of the message.
 func (s *simulation) expect(a *operator, paused bool, why string) {
 	s.Helper()
 	if got, message := a.Paused(""); got != paused || !strings.Contains(message, why) {
-		s.Errorf("after %s: paused is %t (%q), want %t (%q)", time.Since(s.began), got, message, paused, why)
+		s.Errorf("after %s: paused = %t (%q), want %t (%q)", time.Since(s.began), got, message, paused, why)
 	}
 }
 
@@ -132,7 +132,7 @@ func (s *simulation) equal(subject string, got, want any) {
 	}
 }
 
-// kopfRecord returns a record as kopf writes it.
+// kopfRecord returns a record in kopf's format.
 func kopfRecord(priority int, lifetime time.Duration) any {
 	return rawRecord(Record{Priority: priority, Lifetime: lifetime, LastSeen: time.Now()})
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// After a suspension, peers may consider the operator dead, so it pauses until its record is renewed.
+// After a suspension, peers may consider the operator dead. The operator pauses until it has renewed its record.
 func TestSuspension_Pauses(t *testing.T) {
 	for slept, pauses := range map[time.Duration]bool{8 * time.Hour: true, time.Minute: true, 20 * time.Second: false} {
 		simulate(t, func(s *simulation) {
@@ -25,10 +25,10 @@ func TestSuspension_Pauses(t *testing.T) {
 			s.equal("writes", len(s.takePatches()), 1)
 			s.wait(15 * time.Second)
 			if paused, _ := a.Paused(""); pauses != paused {
-				s.Errorf("paused: %t", paused)
+				s.Errorf("paused = %t, want %t", paused, pauses)
 			}
 			if n := len(s.takePatches()); n > 4 {
-				s.Errorf("%d tries", n)
+				s.Errorf("got %d attempts, want at most 4", n)
 			}
 			s.failWith(nil)
 			s.wait(10 * time.Second)
@@ -36,14 +36,14 @@ func TestSuspension_Pauses(t *testing.T) {
 			s.takePatches()
 			s.wait(time.Hour)
 			if n := len(s.takePatches()); n > 3600/50+1 {
-				s.Errorf("%d writes an hour", n)
+				s.Errorf("got %d writes per hour, want at most 73", n)
 			}
 			s.expect(a, false, "")
 		})
 	}
 }
 
-// Setting a clock back, or correcting it slightly, is not a suspension.
+// If a clock is set back or corrected slightly, the operator does not detect a suspension.
 func TestSuspension_ClockIsSet(t *testing.T) {
 	for _, by := range []time.Duration{-time.Hour, time.Second} {
 		simulate(t, func(s *simulation) {
@@ -53,7 +53,7 @@ func TestSuspension_ClockIsSet(t *testing.T) {
 			s.takePatches()
 			a.wallOffset.Add(int64(by))
 			s.wait(30 * time.Second)
-			s.equal("signs of life", len(s.takePatches()), 0)
+			s.equal("number of writes", len(s.takePatches()), 0)
 			s.wait(time.Hour)
 			s.equal("transitions", len(a.transitions), 1)
 		})

@@ -29,7 +29,7 @@ func TestBegin_ClockSkew(t *testing.T) {
 		{"DLY-14 slightly fast clock", store, annotated, time.Second, time.Hour, time.Minute},
 		{"DLY-14 PROG-31 slow clock: the handler is due", store, annotated, -time.Hour, 0, 0},
 		{"DLY-14 fast clock, records in the status", progress.Status(""), inStatus, time.Hour, 0, time.Minute},
-		{"DLY-14 fast clock, records in the status, longer-running handler", progress.Status(""), inStatus, time.Hour, 20 * time.Minute, 21 * time.Minute},
+		{"DLY-14 fast clock, records in the status, handler runs shorter than the skew", progress.Status(""), inStatus, time.Hour, 20 * time.Minute, 21 * time.Minute},
 		{"DLY-14 fast clock, records in the status, handler runs longer than the skew", progress.Status(""), inStatus, time.Hour, 2 * time.Hour, 61 * time.Minute},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -90,7 +90,7 @@ func TestPin_OlderPrefix(t *testing.T) {
 			essence := jsonOf(t, obj)
 			test.pin.Clear(essence)
 			if _, left := essence["metadata"].(map[string]any)["annotations"]; left != (test.kept > 0) {
-				t.Errorf("essence = %v, want no pin", essence)
+				t.Errorf("essence = %v, want other annotations: %t", essence, test.kept > 0)
 			}
 			written := configMap(test.annotations...)
 			test.pin.Store(written, []byte(other))

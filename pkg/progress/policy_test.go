@@ -91,7 +91,7 @@ func TestPolicyOutcome_ChecksLimitsOfNextAttempt(t *testing.T) {
 			}
 			var limit *progress.LimitError
 			if isLimit := errors.As(got.Err, &limit); isLimit != test.final {
-				t.Errorf("ERR-05: error = %#v, want a LimitError", got.Err)
+				t.Errorf("ERR-05: error = %#v, want a LimitError: %t", got.Err, test.final)
 			}
 			if !errors.Is(got.Err, errBoom) {
 				t.Errorf("error = %v, want an error that wraps the last error", got.Err)

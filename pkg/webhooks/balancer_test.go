@@ -59,7 +59,7 @@ func (b *balancer) url() string { return "https://" + b.listener.Addr().String()
 func (b *balancer) host() string { return b.listener.Addr().(*net.TCPAddr).IP.String() }
 
 // nonLoopbackAddress returns an address of this machine that is not a loopback address. API servers use HTTP/2 for
-// localhost, and HTTP/1.1 for all other addresses and for Services.
+// localhost, and HTTP/1.1 for other addresses and for Services.
 func nonLoopbackAddress(t *testing.T) string {
 	t.Helper()
 	addresses, err := net.InterfaceAddrs()

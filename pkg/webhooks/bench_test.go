@@ -39,9 +39,8 @@ func (plain) ValidateUpdate(context.Context, *v1.Widget, *v1.Widget) (admission.
 
 func (plain) ValidateDelete(context.Context, *v1.Widget) (admission.Warnings, error) { return nil, nil }
 
-// BenchmarkAdmission compares the package with the typed webhooks of controller-runtime: in process, and over HTTP/2
-// with TLS like an API server. It reports times of single requests, and the ratios of this package to
-// controller-runtime.
+// BenchmarkAdmission compares the package with the typed webhooks of controller-runtime, in process and over HTTP/2
+// with TLS. It reports the times of single requests, and their ratios.
 func BenchmarkAdmission(b *testing.B) {
 	ours, err := webhooks.Serve(scheme, webhooks.Options{}, logr.Discard(),
 		validate(func(_ context.Context, req *widgetRequest) error {
@@ -104,7 +103,7 @@ type side struct {
 // compare alternates between both sides, so that other load on the machine affects both.
 func compare(b *testing.B, ours, plain func() int) {
 	sides := []*side{{name: "ours", call: ours}, {name: "plain", call: plain}}
-	for range 100 { // connections, caches
+	for range 100 { // opens connections and fills caches
 		for _, side := range sides {
 			if code := side.call(); code != http.StatusOK {
 				b.Fatal(side.name, code)
@@ -138,7 +137,7 @@ func quantile(took []time.Duration, q float64) float64 {
 	return float64(took[int(q*float64(len(took)-1))].Nanoseconds()) / 1000
 }
 
-// BenchmarkAdmission_APIServer compares the time of one creation through the API server, which calls one webhook.
+// BenchmarkAdmission_APIServer compares the time of a creation through an API server that calls one webhook.
 func BenchmarkAdmission_APIServer(b *testing.B) {
 	needServer(b)
 	var replicas operatorConfig

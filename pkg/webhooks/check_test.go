@@ -15,7 +15,7 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// Check returns all errors of a declaration. HND-08: invalid operations.
+// Check returns all errors of a declaration. HND-08: it rejects invalid operations.
 func TestHookCheck(t *testing.T) {
 	condition := func(name, expression string) webhooks.Option {
 		return webhooks.MatchConditions(admissionregistrationv1.MatchCondition{Name: name, Expression: expression})
@@ -62,7 +62,7 @@ func TestHookCheck(t *testing.T) {
 	g.Expect(validate(accept, nil, webhooks.TimeoutSeconds(30)).Check()).To(Succeed())
 }
 
-// Check returns conflicts between hooks. SE-35: names that are equal after normalization.
+// Check returns conflicts between hooks. SE-35: it detects names that are equal after normalization.
 func TestCheck_ConflictingHooks(t *testing.T) {
 	v := func(id string) webhooks.Hook { return webhooks.Validating(&v1.Widget{}, id, accept) }
 	nameless := &unstructured.Unstructured{}
@@ -133,7 +133,7 @@ func TestCheck_Options(t *testing.T) {
 		NewWithT(t).Expect(webhooks.CheckOf(options)).To(MatchError(ContainSubstring(want)))
 	}
 	g := NewWithT(t)
-	g.Expect(webhooks.CheckOf(o{})).To(Succeed(), "ADM-24: configurations are unmanaged by default")
+	g.Expect(webhooks.CheckOf(o{})).To(Succeed(), "ADM-24: want unmanaged configurations by default")
 	g.Expect(webhooks.CheckOf(o{Certificates: &webhooks.Files{}})).To(Succeed())
 	g.Expect(webhooks.CheckOf(o{Certificates: &webhooks.SelfManaged{}})).To(MatchError(ContainSubstring("Managed or Injected")))
 	g.Expect(webhooks.CheckOf(o{

@@ -35,8 +35,8 @@ func get(t *testing.T, obj client.Object) error {
 	return k8s.Get(t.Context(), client.ObjectKeyFromObject(obj), obj)
 }
 
-// ADM-25, ADM-26, ADM-27, ADM-29, SE-33, SET-27: the operator creates the configuration for its handlers, keeps entries
-// of other clients, restores its own entries, and removes entries of earlier versions.
+// ADM-25, ADM-26, ADM-27, ADM-29, SE-33, SET-27: the operator creates the configuration for its handlers. It keeps
+// entries of other clients, restores its own entries, and removes entries of earlier versions.
 func TestManaged_Entries(t *testing.T) {
 	t.Parallel() // it waits for most of its time
 	needServer(t)
@@ -44,7 +44,7 @@ func TestManaged_Entries(t *testing.T) {
 	op := start(t, operatorConfig{hooks: []webhooks.Hook{validate(accept), webhooks.Validating(&v1.Widget{}, "w", accept)}})
 	name := op.name
 	g.Expect(entryNames(name)).To(ConsistOf("v."+name, "w."+name))
-	g.Expect(apierrors.IsNotFound(get(t, emptyConfigurations(name)[1]))).To(BeTrue(), "no mutating handlers")
+	g.Expect(apierrors.IsNotFound(get(t, emptyConfigurations(name)[1]))).To(BeTrue(), "want no configuration without mutating handlers")
 
 	// Add an entry of another client.
 	foreign := validatingEntries(name)[0]
@@ -65,7 +65,7 @@ func TestManaged_Entries(t *testing.T) {
 		g.Expect(entries).To(HaveLen(2))
 		g.Expect(entries[0].Rules[0].Operations).To(HaveExactElements(admissionregistrationv1.OperationAll))
 	}).Should(Succeed())
-	// The operator also creates a deleted configuration again.
+	// The operator also recreates a deleted configuration.
 	g.Expect(k8s.Delete(ctx, emptyConfigurations(name)[0])).To(Succeed())
 	g.Eventually(func() []string { return entryNames(name) }).Should(HaveLen(2))
 	version := func() string {
@@ -74,14 +74,14 @@ func TestManaged_Entries(t *testing.T) {
 		return live.GetResourceVersion()
 	}
 	before := version()
-	g.Consistently(version).Should(Equal(before), "no unnecessary writes")
+	g.Consistently(version).Should(Equal(before), "want no unnecessary writes")
 	g.Expect(get(t, live)).To(Succeed())
 	live.Webhooks = append(live.Webhooks, foreign)
 	g.Expect(k8s.Update(ctx, live)).To(Succeed())
 	g.Expect(op.stop()).To(Succeed())
-	g.Expect(entryNames(name)).To(HaveLen(3), "the entries are kept at shutdown")
+	g.Expect(entryNames(name)).To(HaveLen(3), "want the entries after the shutdown")
 
-	// Start a version with one handler less, and then one without handlers.
+	// Start a version without one of the handlers, and then a version without handlers.
 	next := start(t, operatorConfig{ns: op.ns, name: name, hooks: []webhooks.Hook{validate(accept)}, skipWait: true})
 	g.Eventually(func() []string { return entryNames(name) }).Should(ConsistOf("v."+name, "foreign.example.com"))
 	g.Expect(next.stop()).To(Succeed())
@@ -106,8 +106,8 @@ func TestManaged_RemoveOnExit(t *testing.T) {
 	g.Expect(apierrors.IsNotFound(get(t, emptyConfigurations(op.name)[1]))).To(BeTrue())
 }
 
-// The webhook server answers for a while after its entries are removed. Entries are removed even if the CA file cannot
-// be read.
+// The webhook server continues to respond for a while after its entries are removed. The entries are removed even if
+// the CA file cannot be read.
 func TestManaged_ServesUntilEntriesAreRemoved(t *testing.T) {
 	t.Parallel() // it waits for most of its time
 	needServer(t)
@@ -137,7 +137,7 @@ func TestManaged_ServesUntilEntriesAreRemoved(t *testing.T) {
 	g.Expect(<-stopped).To(Succeed())
 }
 
-// ADM-20, ADM-42: a kind that is created later is configured when it is created; with Plural, before.
+// ADM-20, ADM-42: a kind that is created later is configured when it is created. With Plural, it is configured before.
 func TestManaged_KindCreatedLater(t *testing.T) {
 	t.Parallel() // it waits for most of its time
 	needServer(t)
@@ -150,7 +150,7 @@ func TestManaged_KindCreatedLater(t *testing.T) {
 		webhooks.Validating(late, "late", deny), webhooks.Mutating(late, "early", deny, webhooks.Plural("lates")),
 	}})
 	g.Eventually(func() []string { return entryNames(op.name) }).Should(ConsistOf("early." + op.name))
-	g.Expect(apierrors.IsNotFound(get(t, emptyConfigurations(op.name)[0]))).To(BeTrue(), "never created empty")
+	g.Expect(apierrors.IsNotFound(get(t, emptyConfigurations(op.name)[0]))).To(BeTrue(), "want no empty configuration")
 	definition := crd(gvk)
 	g.Expect(k8s.Create(ctx, definition)).To(Succeed())
 	t.Cleanup(func() { must(k8s.Delete(context.Background(), definition)) })
@@ -172,7 +172,7 @@ func TestInjected_CABundle(t *testing.T) {
 		options = *o
 	}})
 	g.Consistently(func() []string { return entryNames(op.name) }).WithTimeout(3 * time.Second).Should(BeEmpty())
-	g.Expect(strings.Count(op.log.String(), "apply the manifests")).To(Equal(1), "logged once")
+	g.Expect(strings.Count(op.log.String(), "apply the manifests")).To(Equal(1), "want one log line")
 	objects, err := webhooks.Manifests(scheme, options, hooks...)
 	g.Expect(err).NotTo(HaveOccurred())
 	static := objects[0].(*admissionregistrationv1.ValidatingWebhookConfiguration)
@@ -181,7 +181,7 @@ func TestInjected_CABundle(t *testing.T) {
 	g.Eventually(func() error { return k8s.Create(ctx, widget(op.ns, "a", 1), client.DryRunAll) }).Should(MatchError(ContainSubstring("static")))
 	g.Expect(*validatingEntries(op.name)[0].TimeoutSeconds).To(BeEquivalentTo(7))
 
-	// A conflicting writer of the caBundle causes few writes and does not prevail.
+	// Another writer of the caBundle causes few writes and does not prevail.
 	ours := string(validatingEntries(op.name)[0].ClientConfig.CABundle)
 	otherCA, _, err := cert.GenerateSelfSignedCertKey("127.0.0.1", nil, nil)
 	g.Expect(err).NotTo(HaveOccurred())
@@ -199,7 +199,7 @@ func TestInjected_CABundle(t *testing.T) {
 	g.Eventually(func() string { return string(validatingEntries(op.name)[0].ClientConfig.CABundle) }).Should(Equal(ours))
 }
 
-// ADM-25: the operator survives an API server that does not answer when it becomes the leader.
+// ADM-25: the operator tolerates an API server that does not respond when the operator becomes the leader.
 func TestManaged_APIServerDownAtStartup(t *testing.T) {
 	t.Parallel() // it waits for most of its time
 	needServer(t)
@@ -266,7 +266,7 @@ func certificateFiles(t *testing.T) (dir string) {
 	return dir
 }
 
-// ADM-47, ADM-48, ADM-49: certificates are read from files, and the caBundle follows the CA file.
+// ADM-47, ADM-48, ADM-49: the operator reads certificates from files and updates the caBundle when the CA file changes.
 func TestFiles_CABundle(t *testing.T) {
 	t.Parallel() // it waits for most of its time
 	needServer(t)
@@ -289,7 +289,7 @@ func TestFiles_CABundle(t *testing.T) {
 		WithTimeout(time.Minute).Should(Equal(4))
 }
 
-// ADM-49: a removed CA is trusted for some minutes more, because replicas receive new files at different times.
+// ADM-49: a removed CA stays trusted for some minutes, because replicas receive new files at different times.
 func TestFiles_RemovedCAIsRetained(t *testing.T) {
 	g, path, now := NewWithT(t), filepath.Join(t.TempDir(), "ca.crt"), time.Now()
 	bundle := webhooks.CABundleOf(path, func() time.Time { return now })
@@ -338,7 +338,7 @@ func TestReservations_ReleasedWithoutLeadership(t *testing.T) {
 		LeaderElection: true, LeaderElectionID: lease.Name, LeaderElectionNamespace: ns,
 	})
 	g.Expect(err).NotTo(HaveOccurred())
-	for i, hooks := range [][]webhooks.Hook{{validate(accept)}, nil} { // the second one only removes entries
+	for i, hooks := range [][]webhooks.Hook{{validate(accept)}, nil} { // the second operator only removes entries
 		g.Expect(webhooks.New(mgr, webhooks.Options{
 			Name: fmt.Sprint(ns, i, ".example.com"), Configurations: webhooks.Managed, Namespace: ns, Certificates: webhooks.SelfManaged{},
 			ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: new("https://127.0.0.1/")},
@@ -351,7 +351,7 @@ func TestReservations_ReleasedWithoutLeadership(t *testing.T) {
 	g.Expect(webhooks.Reservations(mgr)).To(BeZero())
 }
 
-// SetupWithManager returns errors such as a registered path and a custom webhook server.
+// SetupWithManager returns an error for a registered path and for a custom webhook server.
 func TestSetupWithManager_Errors(t *testing.T) {
 	needServer(t)
 	g := NewWithT(t)
@@ -361,10 +361,10 @@ func TestSetupWithManager_Errors(t *testing.T) {
 	g.Expect(webhooks.For(op.mgr, &v1.Widget{}).Validate("w", accept).Mutate("m", accept, webhooks.TimeoutSeconds(31)).Complete()).
 		To(MatchError(And(ContainSubstring(`Mutate("m")`), ContainSubstring("TimeoutSeconds"))))
 	g.Expect(webhooks.For(op.mgr, &v1.Widget{}).Validate("other", accept).Complete()).To(Succeed())
-	g.Expect(webhooks.For(op.mgr, &v1.Widget{}).Complete()).To(Succeed(), "nothing to serve")
+	g.Expect(webhooks.For(op.mgr, &v1.Widget{}).Complete()).To(Succeed(), "want no error without handlers")
 	g.Expect(op.server.Check()).To(Succeed())
 
-	// Two servers of one manager conflict about entries or certificates.
+	// Two servers of one manager can conflict about entries or certificates.
 	other := func(change func(*webhooks.Options)) error {
 		o := webhooks.Options{
 			Name: op.name, Configurations: webhooks.Managed, Namespace: op.ns, Certificates: webhooks.SelfManaged{},
@@ -378,7 +378,7 @@ func TestSetupWithManager_Errors(t *testing.T) {
 	g.Expect(webhooks.New(op.mgr, webhooks.Options{
 		Name: op.name, Configurations: webhooks.Managed,
 		ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: new("https://127.0.0.1/")},
-	}).SetupWithManager()).To(MatchError(ContainSubstring("another server of this manager")), "a server without hooks would remove the entries")
+	}).SetupWithManager()).To(MatchError(ContainSubstring("another server of this manager")), "want an error, because a server without hooks would remove the entries")
 	owner := func(o *webhooks.Options) { o.FieldOwner = "other" }
 	g.Expect(other(func(o *webhooks.Options) {
 		owner(o)
@@ -388,5 +388,5 @@ func TestSetupWithManager_Errors(t *testing.T) {
 		owner(o)
 		o.Certificates = nil
 	})).To(MatchError(ContainSubstring("and Files, but")))
-	g.Expect(other(owner)).To(Succeed(), "failed servers have reserved nothing")
+	g.Expect(other(owner)).To(Succeed(), "want no reservations of failed servers")
 }

@@ -19,12 +19,12 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
 )
 
-// A server that is shutting down makes clients close their connections, so that no review is lost when the server
-// closes them.
+// During the shutdown, a server makes clients close their connections, so that no review is lost when the server closes
+// them.
 func TestDrain_ClosesConnections(t *testing.T) {
 	for name, version := range map[string]int{"HTTP/1.1": 1, "HTTP/2": 2} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel() // mostly waits
+			t.Parallel() // the test mostly waits
 			g := NewWithT(t)
 			op := start(t, operatorConfig{
 				hooks:   []webhooks.Hook{validate(accept)},
@@ -50,17 +50,17 @@ func TestDrain_ClosesConnections(t *testing.T) {
 				return reused
 			}
 			post()
-			g.Expect(post()).To(BeTrue(), "connections are reused")
+			g.Expect(post()).To(BeTrue(), "want a reused connection")
 			stopped := make(chan error, 1)
 			go func() { stopped <- op.stop() }()
 			g.Eventually(func() error { return op.server.Readyz(nil) }).Should(MatchError(ContainSubstring("shutting down")))
-			g.Eventually(func() []bool { return []bool{post(), post()} }).Should(HaveEach(false), "connections are closed")
+			g.Eventually(func() []bool { return []bool{post(), post()} }).Should(HaveEach(false), "want closed connections")
 			g.Expect(<-stopped).To(Succeed())
 		})
 	}
 }
 
-// By default, servers drain with a Service or in a pod, and stop immediately elsewhere.
+// By default, servers drain with a Service or in a pod. Elsewhere, they stop immediately.
 func TestDrain_Defaults(t *testing.T) {
 	pod := filepath.Join(t.TempDir(), "namespace")
 	must(os.WriteFile(pod, []byte("ns\n"), 0o600))
@@ -70,11 +70,11 @@ func TestDrain_Defaults(t *testing.T) {
 		options     webhooks.Options
 		in, outside time.Duration
 	}{
-		"by default":      {webhooks.Options{}, webhooks.DefaultDrain, 0},
-		"with a Service":  {webhooks.Options{ClientConfig: service}, webhooks.DefaultDrain, webhooks.DefaultDrain},
-		"with a URL":      {webhooks.Options{ClientConfig: url}, 0, 0},
-		"as it was asked": {webhooks.Options{ClientConfig: url, Drain: time.Second}, time.Second, time.Second},
-		"never":           {webhooks.Options{ClientConfig: service, Drain: -1}, 0, 0},
+		"by default":             {webhooks.Options{}, webhooks.DefaultDrain, 0},
+		"with a Service":         {webhooks.Options{ClientConfig: service}, webhooks.DefaultDrain, webhooks.DefaultDrain},
+		"with a URL":             {webhooks.Options{ClientConfig: url}, 0, 0},
+		"with a custom duration": {webhooks.Options{ClientConfig: url, Drain: time.Second}, time.Second, time.Second},
+		"never":                  {webhooks.Options{ClientConfig: service, Drain: -1}, 0, 0},
 	} {
 		g := NewWithT(t)
 		g.Expect(webhooks.DrainOf(c.options, pod)).To(Equal(c.in), name)
@@ -82,8 +82,8 @@ func TestDrain_Defaults(t *testing.T) {
 	}
 }
 
-// keepAliveClient returns a client that trusts the current caBundle of a configuration and reuses its connections.
-// version is the major version of HTTP; API servers use 1 for Services.
+// keepAliveClient returns a client that trusts the current caBundle of a configuration and reuses its connections. The
+// version is the major version of HTTP. API servers use 1 for Services.
 func keepAliveClient(configuration string, version int) *http.Client {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(validatingEntries(configuration)[0].ClientConfig.CABundle)

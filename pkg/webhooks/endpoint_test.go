@@ -21,7 +21,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
 )
 
-// ADM-09, ADM-10, ADM-11: errors of handlers become statuses of responses.
+// ADM-09, ADM-10, ADM-11: the server converts errors of handlers to response statuses.
 func TestHandlerErrors(t *testing.T) {
 	notFound := apierrors.NewNotFound(schema.GroupResource{Resource: "secrets"}, "the-admins-secret")
 	sized := field.Invalid(field.NewPath("spec", "size"), 1, "is odd")
@@ -34,26 +34,26 @@ func TestHandlerErrors(t *testing.T) {
 		message string
 		causes  int
 	}{
-		"denied":                    {deny, 409, "Conflict", "no", 0},
-		"wrapped":                   {fmt.Errorf("here: %w", deny), 409, "Conflict", "no", 0},
-		"no code":                   {webhooks.Deny(0, "", "no"), 403, "Forbidden", "no", 0},
-		"a code of success":         {webhooks.Deny(200, "", "no"), 403, "Forbidden", "no", 0},
-		"no message":                {webhooks.Deny(422, "Odd", ""), 422, "Odd", "", 0},
-		"a field":                   {sized, 422, "Invalid", `Widget.e2e.example.com "a" is invalid: spec.size: Invalid value: 1: is odd`, 1},
-		"fields":                    {field.ErrorList{sized, field.Required(field.NewPath("spec"), "")}.ToAggregate(), 422, "Invalid", "Required", 2},
-		"joined fields":             {errors.Join(sized, fmt.Errorf("and: %w", field.Required(field.NewPath("spec"), ""))), 422, "Invalid", "Required", 2},
-		"an invalid object":         {apierrors.NewInvalid(widgetGVK.GroupKind(), "a", field.ErrorList{sized}), 422, "Invalid", "is odd", 1},
-		"another invalid object":    {apierrors.NewInvalid(widgetGVK.GroupKind(), "b", field.ErrorList{sized}), 500, "InternalError", fault, 0},
-		"of another kind":           {apierrors.NewInvalid(schema.GroupKind{Kind: "Widget"}, "a", field.ErrorList{sized}), 500, "InternalError", fault, 0},
-		"invalid without details":   {&apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReasonInvalid, Code: 422, Message: "secret"}}, 500, "InternalError", fault, 0},
-		"a denial is before fields": {errors.Join(errTest, sized, deny), 409, "Conflict", "no", 0},
-		"fields are before faults":  {errors.Join(errTest, sized), 422, "Invalid", "is odd", 1},
-		"a fault":                   {errTest, 500, "InternalError", fault, 0},
-		"an error of a client":      {notFound, 500, "InternalError", fault, 0},
-		"no time":                   {context.DeadlineExceeded, 500, "InternalError", fault, 0},
+		"denied":                                {deny, 409, "Conflict", "no", 0},
+		"wrapped":                               {fmt.Errorf("here: %w", deny), 409, "Conflict", "no", 0},
+		"no code":                               {webhooks.Deny(0, "", "no"), 403, "Forbidden", "no", 0},
+		"a success code":                        {webhooks.Deny(200, "", "no"), 403, "Forbidden", "no", 0},
+		"no message":                            {webhooks.Deny(422, "Odd", ""), 422, "Odd", "", 0},
+		"a field":                               {sized, 422, "Invalid", `Widget.e2e.example.com "a" is invalid: spec.size: Invalid value: 1: is odd`, 1},
+		"fields":                                {field.ErrorList{sized, field.Required(field.NewPath("spec"), "")}.ToAggregate(), 422, "Invalid", "Required", 2},
+		"joined fields":                         {errors.Join(sized, fmt.Errorf("and: %w", field.Required(field.NewPath("spec"), ""))), 422, "Invalid", "Required", 2},
+		"an invalid object":                     {apierrors.NewInvalid(widgetGVK.GroupKind(), "a", field.ErrorList{sized}), 422, "Invalid", "is odd", 1},
+		"another invalid object":                {apierrors.NewInvalid(widgetGVK.GroupKind(), "b", field.ErrorList{sized}), 500, "InternalError", fault, 0},
+		"an invalid object of another kind":     {apierrors.NewInvalid(schema.GroupKind{Kind: "Widget"}, "a", field.ErrorList{sized}), 500, "InternalError", fault, 0},
+		"invalid without details":               {&apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReasonInvalid, Code: 422, Message: "secret"}}, 500, "InternalError", fault, 0},
+		"a denial takes precedence over fields": {errors.Join(errTest, sized, deny), 409, "Conflict", "no", 0},
+		"fields take precedence over other errors": {errors.Join(errTest, sized), 422, "Invalid", "is odd", 1},
+		"a fault":              {errTest, 500, "InternalError", fault, 0},
+		"an error of a client": {notFound, 500, "InternalError", fault, 0},
+		"no time":              {context.DeadlineExceeded, 500, "InternalError", fault, 0},
 	} {
 		b := serve(t, validate(func(_ context.Context, req *widgetRequest) error {
-			req.Warn("mind", "this") // ADM-12: denials have warnings as well
+			req.Warn("mind", "this") // ADM-12: denials also have warnings
 			return c.err
 		}))
 		code, got := b.post("/v", review())
@@ -74,11 +74,11 @@ func TestHandlerErrors(t *testing.T) {
 			g.Expect(b.log.String()).To(ContainSubstring(strings.Trim(strconv.Quote(c.err.Error()), `"`)), name)
 		}
 	}
-	NewWithT(t).Expect(apierrors.IsConflict(deny)).To(BeTrue(), "in tests of handlers")
+	NewWithT(t).Expect(apierrors.IsConflict(deny)).To(BeTrue(), "want a conflict error")
 	NewWithT(t).Expect(webhooks.Deny(0, "", "")).To(MatchError("denied without a message"))
 }
 
-// A panic denies the request, is only logged, and does not affect other requests.
+// A panic denies the request and is only logged. It does not affect other requests.
 func TestHandler_Panics(t *testing.T) {
 	g := NewWithT(t)
 	panics := true
@@ -95,7 +95,7 @@ func TestHandler_Panics(t *testing.T) {
 	g.Expect(got.Response.Warnings).To(Equal([]string{"soon"}))
 	g.Expect(got.Response.Result.Code).To(BeEquivalentTo(500))
 	g.Expect(got.Response.Result.Message).NotTo(ContainSubstring("secret"))
-	g.Expect(b.log.String()).To(And(ContainSubstring("secret"), ContainSubstring("TestHandler_Panics")), "with the stack")
+	g.Expect(b.log.String()).To(And(ContainSubstring("secret"), ContainSubstring("TestHandler_Panics")), "want the panic and its stack in the log")
 	panics = false
 	_, got = b.post("/v", review())
 	g.Expect(got.Response.Allowed).To(BeTrue())
@@ -112,7 +112,7 @@ func TestHandler_ContextDeadline(t *testing.T) {
 	NewWithT(t).Expect(remaining).To(And(BeNumerically(">", time.Second), BeNumerically("<=", 3*time.Second)))
 }
 
-// ADM-12, ADM-13 and appendix B: the response to a review with a warning and one added field.
+// ADM-12, ADM-13 and appendix B: a response with a warning and one added field has kopf's format.
 func TestResponse_Golden(t *testing.T) {
 	g := NewWithT(t)
 	b := serve(t, webhooks.Mutating(loose(), "m", func(_ context.Context, req *looseRequest) error {
@@ -131,7 +131,7 @@ func TestResponse_Golden(t *testing.T) {
 	g.Expect(got.Response.Warnings).To(BeEmpty())
 }
 
-// ADM-13: a denial has no patch, because it would have no effect.
+// ADM-13: a denial has no patch, because the API server would ignore it.
 func TestResponse_DenialHasNoPatch(t *testing.T) {
 	_, got := serve(t, mutate(func(_ context.Context, req *widgetRequest) error {
 		req.Object.Spec.Color = "blue"
@@ -141,7 +141,7 @@ func TestResponse_DenialHasNoPatch(t *testing.T) {
 	NewWithT(t).Expect(got.Response.Patch).To(BeEmpty())
 }
 
-// ADM-15, SE-32: changes of a validating handler are discarded with a warning.
+// ADM-15, SE-32: the server discards changes of a validating handler and returns a warning.
 func TestValidating_ChangesAreDiscarded(t *testing.T) {
 	g := NewWithT(t)
 	b := serve(t, validate(func(_ context.Context, req *widgetRequest) error {
@@ -155,7 +155,7 @@ func TestValidating_ChangesAreDiscarded(t *testing.T) {
 	g.Expect(b.log.String()).To(ContainSubstring("Discarding the changes"))
 }
 
-// Replacing the object is a change like any other; setting it to nil is an error.
+// Replacing the object counts as a change. Setting it to nil is an error.
 func TestMutating_ReplacedObject(t *testing.T) {
 	g := NewWithT(t)
 	_, got := serve(t, mutate(func(_ context.Context, req *widgetRequest) error {

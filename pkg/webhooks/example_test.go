@@ -49,8 +49,8 @@ func setDefaults(_ context.Context, req *deploymentRequest) error {
 	return nil
 }
 
-// Handlers of one kind, with certificates from files and configurations applied by the user, like controller-runtime's
-// own webhooks.
+// The handlers of one kind use certificates from files and configurations that the user applies, like
+// controller-runtime's own webhooks.
 func ExampleFor() {
 	setup := func(mgr ctrl.Manager) error {
 		return webhooks.For(mgr, &appsv1.Deployment{}).
@@ -61,7 +61,7 @@ func ExampleFor() {
 	_ = setup
 }
 
-// Handlers of several kinds, with managed configurations and certificates.
+// The handlers of several kinds use managed configurations and certificates.
 func ExampleServer() {
 	setup := func(mgr ctrl.Manager) error {
 		return webhooks.New(mgr, webhooks.Options{
@@ -93,7 +93,7 @@ func ExampleDeny() {
 	// Output: the Deployment is frozen: ask an administrator
 }
 
-// Field errors become the causes of an Invalid response; several errors are joined.
+// Field errors become the causes of an Invalid response. Several errors can be joined.
 func ExampleHandler_fields() {
 	check := func(_ context.Context, req *deploymentRequest) error {
 		var all field.ErrorList
@@ -138,7 +138,7 @@ func ExampleSideEffects() {
 	// Output: <nil>
 }
 
-// An unstructured object selects a kind without a Go type, and a subresource with its own kind.
+// An unstructured object selects a kind without a Go type. A subresource can have its own kind.
 func ExampleSubresource() {
 	pods := &unstructured.Unstructured{}
 	pods.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: "Pod"})
@@ -164,7 +164,7 @@ func ExampleFiles() {
 	_ = webhooks.New(mgr, options)
 }
 
-// An operator on a laptop serves a cluster that reaches it by a host name or a tunnel.
+// An operator on a laptop serves a cluster that reaches the operator by a host name or a tunnel.
 func ExampleSelfManaged() {
 	options := webhooks.Options{
 		Name:           "databases-of-jane.example.com",

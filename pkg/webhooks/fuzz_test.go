@@ -15,8 +15,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
 )
 
-// FuzzReview sends arbitrary bodies: each response is a review with a known status, and only allowed reviews have a
-// patch.
+// FuzzReview sends arbitrary bodies. Each response must be a review with a known status. Only allowed reviews may have
+// a patch.
 func FuzzReview(f *testing.F) {
 	f.Add(review())
 	f.Add(review(update(red)))
@@ -45,13 +45,13 @@ func FuzzReview(f *testing.F) {
 			handler.ServeHTTP(w, r)
 			var got admissionv1.AdmissionReview
 			if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || got.Response == nil || !slices.Contains(known, w.Code) {
-				t.Fatalf("%d %s: %v", w.Code, w.Body, err)
+				t.Fatalf("status code %d, body %s: %v", w.Code, w.Body, err)
 			}
 			if patch := got.Response.Patch; patch != nil && (!got.Response.Allowed || path == "/v" || !json.Valid(patch)) {
-				t.Fatalf("%s: %s", path, w.Body)
+				t.Fatalf("path %s: unexpected response %s", path, w.Body)
 			}
 			if w.Code != http.StatusOK && got.Response.Allowed {
-				t.Fatalf("%d, but allowed: %s", w.Code, w.Body)
+				t.Fatalf("status code %d for an allowed review: %s", w.Code, w.Body)
 			}
 		}
 	})

@@ -31,8 +31,8 @@ func impersonate(user string) *rest.Config {
 	return config
 }
 
-// applyRBAC applies config/rbac for an operator with another name, after changing the rules, and waits until the rules
-// take effect.
+// applyRBAC applies config/rbac for an operator with another name and changed rules. It waits until the rules take
+// effect.
 func applyRBAC(t *testing.T, ns, name, account string, change func([]rbacv1.PolicyRule) []rbacv1.PolicyRule) {
 	t.Helper()
 	text, err := os.ReadFile("../../config/rbac/webhooks_role.yaml")
@@ -61,7 +61,7 @@ func applyRBAC(t *testing.T, ns, name, account string, change func([]rbacv1.Poli
 	} {
 		NewWithT(t).Eventually(func() bool {
 			return isAnyAllowed(t, "system:serviceaccount:"+ns+":"+account, attributes, "get", "list")
-		}).Should(BeTrue(), "the rules take effect")
+		}).Should(BeTrue(), "the rules must take effect")
 	}
 }
 
@@ -82,7 +82,7 @@ func servedCertificate(t testing.TB, ns string) string {
 	return string(secretOf(t, ns).Data[corev1.TLSCertKey])
 }
 
-// secretOf returns the Secret of the certificates, or an empty one if there is none.
+// secretOf returns the Secret of the certificates, or an empty Secret.
 func secretOf(t testing.TB, ns string) *corev1.Secret {
 	secret := &corev1.Secret{}
 	must(client.IgnoreNotFound(k8s.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: "webhook-certificates"}, secret)))

@@ -19,9 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// load sends 50 admissions per second, and fewer on a busy machine, where they would only time out. A failed webhook
-// call fails the test. Calls that the API server itself does not answer say nothing about webhooks and are counted as
-// lost.
+// load sends 50 admissions per second, or fewer on a busy machine. A failed webhook call fails the test. Calls without
+// a response from the API server are only counted as lost.
 type load struct {
 	calls, connected, posted, failed, lost atomic.Int64
 	ctx                                    context.Context
@@ -55,7 +54,7 @@ func startLoad(t *testing.T, ns string) *load {
 				case <-ticker.C:
 				}
 				n := l.calls.Add(1)
-				// Without the context of the load, so that finish does not cancel calls.
+				// Calls do not use the context of the load, so that finish does not cancel them.
 				err := c.Create(context.Background(), widget(ns, fmt.Sprint("w-", n), 1), client.DryRunAll)
 				switch {
 				case err == nil:
@@ -64,7 +63,7 @@ func startLoad(t *testing.T, ns string) *load {
 					t.Errorf("%s, call %d: %v", time.Now().Format(time.TimeOnly), n, err)
 				default:
 					l.lost.Add(1)
-					t.Logf("%s, call %d was not answered by the API server: %v", time.Now().Format(time.TimeOnly), n, err)
+					t.Logf("%s, call %d has no response from the API server: %v", time.Now().Format(time.TimeOnly), n, err)
 				}
 			}
 		})
@@ -72,8 +71,8 @@ func startLoad(t *testing.T, ns string) *load {
 	return l
 }
 
-// connects adds calls with a new connection each, like API servers that were just started. The running API server
-// reuses its connection while bundle and replica stay the same.
+// connects adds calls with new connections, like API servers that were just started. The running API server reuses its
+// connection while bundle and replica stay the same.
 func (l *load) connects(t *testing.T, configuration, url string) {
 	l.wait.Go(func() {
 		ticker := time.NewTicker(50 * time.Millisecond)
@@ -93,8 +92,8 @@ func (l *load) connects(t *testing.T, configuration, url string) {
 	})
 }
 
-// posts adds calls over reused connections, like API servers use them for Services. If a replica closes a connection
-// during a review, the call fails. The calls trust the caBundle at the time of posts.
+// posts adds calls over reused connections, as API servers use them for Services. A call fails if a replica closes its
+// connection during a review. The calls trust the caBundle at the time of posts.
 func (l *load) posts(t *testing.T, configuration, url string) {
 	c := keepAliveClient(configuration, 1)
 	for range workers {
@@ -142,8 +141,8 @@ func post(c *http.Client, url string) error {
 	return nil
 }
 
-// answered expects that webhooks answered all calls. It also limits calls that the API server did not answer: to zero
-// in long runs, and to 1 % otherwise, because the machine can be busy.
+// answered checks that webhooks responded to all calls. It limits the calls without a response from the API server: to
+// zero in long runs, and to 1 % in short runs.
 func (l *load) answered(g Gomega, when string) {
 	g.Expect(l.failed.Load()).To(BeZero(), when)
 	if *rotationTime >= time.Minute {
@@ -152,20 +151,20 @@ func (l *load) answered(g Gomega, when string) {
 	g.Expect(100*l.lost.Load()).To(BeNumerically("<=", l.calls.Load()), when)
 }
 
-// finish stops the load and waits for the last answers.
+// finish stops the load and waits for the last responses.
 func (l *load) finish() {
 	l.cancel()
 	l.wait.Wait()
 }
 
-// HandleWarningHeader records which replica answered.
+// HandleWarningHeader records the replica that responded.
 func (l *load) HandleWarningHeader(_ int, _, text string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.by[text]++
 }
 
-// answers returns the number of answers by replica and in total.
+// answers returns the number of responses by replica and in total.
 func (l *load) answers() (by map[string]int, total int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -42,7 +42,7 @@ func manifests(t *testing.T, o webhooks.Options, hooks ...webhooks.Hook) (v []ad
 	return v, m
 }
 
-// ADM-18, ADM-20, ADM-23: all fields of an entry with default options.
+// ADM-18, ADM-20, ADM-23: the test compares all fields of an entry with default options.
 func TestManifests_DefaultEntry(t *testing.T) {
 	v, m := manifests(t, optionsWithURL("https://h:9443/p/"), validate(accept), mutate(accept))
 	want := admissionregistrationv1.ValidatingWebhook{
@@ -75,7 +75,7 @@ func TestManifests_DefaultEntry(t *testing.T) {
 	inCluster := optionsWithURL("")
 	inCluster.ClientConfig = admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{Name: "databases"}}
 	v, _ = manifests(t, inCluster, validate(accept))
-	g.Expect(v[0].NamespaceSelector.MatchExpressions[0].Values).To(Equal([]string{"kube-system", "ns"}), "the operator's pods must start before its webhooks answer")
+	g.Expect(v[0].NamespaceSelector.MatchExpressions[0].Values).To(Equal([]string{"kube-system", "ns"}), "want the operator's namespace excluded, because its pods must start first")
 }
 
 // ADM-23: the namespace of the operator's pods is excluded, so that they can start. With a URL, it is excluded only if
@@ -101,7 +101,7 @@ func TestOptions_ExcludedNamespace(t *testing.T) {
 	}
 }
 
-// ADM-18, ADM-20, ADM-21, FLT-18, SE-34: options change the entry.
+// ADM-18, ADM-20, ADM-21, FLT-18, SE-34: the options change the entry.
 func TestManifests_EntryWithOptions(t *testing.T) {
 	g := NewWithT(t)
 	big := admissionregistrationv1.MatchCondition{Name: "big", Expression: "true"}
@@ -125,7 +125,7 @@ func TestManifests_EntryWithOptions(t *testing.T) {
 	g.Expect(*e.TimeoutSeconds).To(BeEquivalentTo(30))
 	g.Expect(*e.ReinvocationPolicy).To(BeEquivalentTo("IfNeeded"))
 	g.Expect(e.NamespaceSelector.MatchLabels).To(Equal(map[string]string{"l": "m"}))
-	g.Expect(e.NamespaceSelector.MatchExpressions).To(HaveLen(1), "the default exclusions stay")
+	g.Expect(e.NamespaceSelector.MatchExpressions).To(HaveLen(1), "want the default exclusions")
 
 	scoped := optionsWithURL("https://h")
 	scoped.Namespaces = []string{"one"}
@@ -137,8 +137,8 @@ func TestManifests_EntryWithOptions(t *testing.T) {
 	g.Expect(v[2].NamespaceSelector.MatchExpressions).To(BeEmpty())
 }
 
-// ADM-19, ADM-22 and appendix B: names and URLs are those of kopf. SE-35: names that the API server rejects are
-// normalized.
+// ADM-19, ADM-22 and appendix B: names and URLs are the same as in kopf. SE-35: names that the API server would reject
+// are normalized.
 func TestManifests_Names(t *testing.T) {
 	for id, want := range map[string][2]string{
 		"val_fn/x!":  {"val-fn.x21.auto.kopf.dev", "val_fn/x%21"},
@@ -156,11 +156,11 @@ func TestManifests_Names(t *testing.T) {
 		g.Expect(*v[0].ClientConfig.URL).To(Equal("https://h:9443/p/" + want[1]))
 		code, got := serve(t, hook).post("/"+want[1], review()) // ADM-43
 		g.Expect(code).To(Equal(http.StatusOK))
-		g.Expect(got.Response.Result.Message).To(Equal(id), "the path is served")
+		g.Expect(got.Response.Result.Message).To(Equal(id), "want a response for the path")
 	}
 }
 
-// ADM-22: the path is relative to the path of the Service, or to the root without one.
+// ADM-22: the path is relative to the path of the Service, if there is one.
 func TestManifests_ServicePath(t *testing.T) {
 	for path, want := range map[string]string{"": "/val_fn/x%21", "/": "/val_fn/x%21", "/p/": "/p/val_fn/x%21", "p": "/p/val_fn/x%21"} {
 		o := optionsWithURL("")
@@ -173,7 +173,7 @@ func TestManifests_ServicePath(t *testing.T) {
 	}
 }
 
-// Hooks of several kinds can share an id; their names then contain the kind.
+// Hooks of several kinds can share an id. Their names then contain the kind.
 func TestManifests_SharedIDs(t *testing.T) {
 	g := NewWithT(t)
 	deployments := func(context.Context, *webhooks.Request[*appsv1.Deployment]) error { return nil }
@@ -186,7 +186,7 @@ func TestManifests_SharedIDs(t *testing.T) {
 	g.Expect(*m[0].ClientConfig.URL).To(Equal("https://h/size/mutate.widget.e2e.example.com"))
 }
 
-// ADM-26, SE-33: a configuration is only written for handlers of its type.
+// ADM-26, SE-33: a configuration is written only if it has handlers.
 func TestWriteManifests(t *testing.T) {
 	g := NewWithT(t)
 	var out strings.Builder

@@ -16,7 +16,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
 )
 
-// opaque is a kind with fields whose types have unexported fields.
+// opaque is a kind with fields of types that have unexported fields.
 type opaque struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitzero"`
@@ -25,7 +25,7 @@ type opaque struct {
 	Text              fragile    `json:"text,omitempty"`
 }
 
-// fragile is a string whose JSON encoding panics if it is "broken".
+// fragile is a string whose JSON encoding panics for the value "broken".
 type fragile string
 
 func (f fragile) MarshalJSON() ([]byte, error) {
@@ -46,7 +46,7 @@ func (o *opaque) DeepCopyObject() runtime.Object {
 
 var opaqueGVK = schema.GroupVersionKind{Group: "e2e.example.com", Version: "v1", Kind: "Opaque"}
 
-// reviewOpaque sends the review of an opaque object to a handler.
+// reviewOpaque sends a review of an opaque object to a handler.
 func reviewOpaque(t *testing.T, make func(*opaque, string, webhooks.Handler[*opaque], ...webhooks.Option) webhooks.Hook, change func(*opaque)) (string, *metav1.Status, []string, *logBuffer) {
 	t.Helper()
 	own, log := runtime.NewScheme(), &logBuffer{}
@@ -66,7 +66,7 @@ func reviewOpaque(t *testing.T, make func(*opaque, string, webhooks.Handler[*opa
 	return string(got.Response.Patch), got.Response.Result, got.Response.Warnings, log
 }
 
-// Changes of addresses, big numbers and similar values are detected.
+// Changes of addresses, large numbers and similar values are detected.
 func TestMutating_UnexportedFields(t *testing.T) {
 	g := NewWithT(t)
 	patch, result, _, _ := reviewOpaque(t, webhooks.Mutating, func(o *opaque) { o.Address = netip.MustParseAddr("10.0.0.2") })
@@ -81,7 +81,7 @@ func TestMutating_UnexportedFields(t *testing.T) {
 	g.Expect(warnings).To(ConsistOf(ContainSubstring("are discarded")))
 }
 
-// A panic in a method of the object denies the request, and is only logged.
+// A panic in a method of the object denies the request and is only logged.
 func TestMutating_PanicInObjectMethod(t *testing.T) {
 	g := NewWithT(t)
 	_, result, _, log := reviewOpaque(t, webhooks.Mutating, func(o *opaque) { o.Text = "broken" })

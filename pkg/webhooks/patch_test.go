@@ -14,7 +14,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
 )
 
-// patched returns the patch and its result. The API server applies patches with the same library.
+// patched returns the patch and its result. The API server uses the same patch library.
 func patched(tb testing.TB, raw, before, after string) (ops, result string) {
 	tb.Helper()
 	patch, err := webhooks.ComputePatch([]byte(raw), []byte(before), []byte(after))
@@ -39,30 +39,30 @@ func patched(tb testing.TB, raw, before, after string) (ops, result string) {
 	return string(text), string(out)
 }
 
-// ADM-14, PATCH-11: before and after are the views of the Go type, raw is the whole object.
+// ADM-14, PATCH-11: before and after have only the fields of the Go type. raw is the whole object.
 func TestComputePatch(t *testing.T) {
 	for name, c := range map[string]struct{ raw, before, after, want, ops string }{
-		"nothing":                      {`{"a":1,"x":2}`, `{"a":1,"b":{}}`, `{"a":1,"b":{}}`, `{"a":1,"x":2}`, ``},
-		"a value":                      {`{"a":1,"x":2}`, `{"a":1}`, `{"a":3}`, `{"a":3,"x":2}`, `[{"op":"replace","path":"/a","value":3}]`},
-		"added":                        {`{"x":2}`, `{}`, `{"a":3}`, `{"a":3,"x":2}`, `[{"op":"add","path":"/a","value":3}]`},
-		"removed":                      {`{"a":1,"x":2}`, `{"a":1}`, `{}`, `{"x":2}`, `[{"op":"remove","path":"/a"}]`},
-		"shown as empty":               {`{"x":2}`, `{"s":{"size":0}}`, `{"s":{"size":0,"c":"r"}}`, `{"x":2,"s":{"size":0,"c":"r"}}`, ``},
-		"shown as zero":                {`{"s":{"x":1}}`, `{"s":{"size":0}}`, `{"s":{"size":4}}`, `{"s":{"x":1,"size":4}}`, ``},
-		"hidden as empty":              {`{"a":"","x":1}`, `{}`, `{"a":"v"}`, `{"a":"v","x":1}`, ``},
-		"a null":                       {`{"a":null}`, `{}`, `{"a":1}`, `{"a":1}`, ``},
-		"a null stays":                 {`{"a":null,"b":1}`, `{"b":1}`, `{"b":2}`, `{"a":null,"b":2}`, ``},
-		"keys to be escaped":           {`{"a/b~c":{"x":1}}`, `{"a/b~c":{}}`, `{"a/b~c":{"y":1}}`, `{"a/b~c":{"x":1,"y":1}}`, ``},
-		"a key that is empty":          {`{"":1}`, `{"":1}`, `{"":2}`, `{"":2}`, ``},
-		"big numbers":                  {`{"a":9007199254740993,"b":1}`, `{"a":9007199254740993,"b":1}`, `{"a":9007199254740993,"b":9007199254740995}`, `{"a":9007199254740993,"b":9007199254740995}`, ``},
-		"another kind of value":        {`{"a":{"x":1}}`, `{"a":{}}`, `{"a":[1]}`, `{"a":[1]}`, ``},
-		"appended":                     {`{"l":[{"n":1,"x":1}]}`, `{"l":[{"n":1}]}`, `{"l":[{"n":1},{"n":2}]}`, `{"l":[{"n":1,"x":1},{"n":2}]}`, `[{"op":"add","path":"/l/1","value":{"n":2}}]`},
-		"put in front":                 {`{"l":[{"n":1,"x":1}]}`, `{"l":[{"n":1}]}`, `{"l":[{"n":2},{"n":1}]}`, `{"l":[{"n":2},{"n":1,"x":1}]}`, `[{"op":"add","path":"/l/0","value":{"n":2}}]`},
-		"taken from the middle":        {`{"l":[{"n":1,"x":1},{"n":2,"x":2},{"n":3,"x":3}]}`, `{"l":[{"n":1},{"n":2},{"n":3}]}`, `{"l":[{"n":1},{"n":3}]}`, `{"l":[{"n":1,"x":1},{"n":3,"x":3}]}`, `[{"op":"remove","path":"/l/1"}]`},
-		"changed in its place":         {`{"l":[{"n":1,"x":1}]}`, `{"l":[{"n":1}]}`, `{"l":[{"n":5}]}`, `{"l":[{"n":5,"x":1}]}`, `[{"op":"replace","path":"/l/0/n","value":5}]`},
-		"changed and moved, by name":   {`{"l":[{"name":"a","x":1},{"name":"b","x":2}]}`, `{"l":[{"name":"a"},{"name":"b"}]}`, `{"l":[{"name":"c"},{"name":"b","y":1}]}`, `{"l":[{"name":"c"},{"name":"b","x":2,"y":1}]}`, ``},
-		"a list of which less is seen": {`{"l":[1,2,3]}`, `{"l":[1]}`, `{"l":[1,4]}`, `{"l":[1,4]}`, ``},
-		"a list that was absent":       {`{}`, `{"l":null}`, `{"l":["a"]}`, `{"l":["a"]}`, ``},
-		"emptied":                      {`{"l":[1,2]}`, `{"l":[1,2]}`, `{"l":[]}`, `{"l":[]}`, ``},
+		"nothing":                          {`{"a":1,"x":2}`, `{"a":1,"b":{}}`, `{"a":1,"b":{}}`, `{"a":1,"x":2}`, ``},
+		"a value":                          {`{"a":1,"x":2}`, `{"a":1}`, `{"a":3}`, `{"a":3,"x":2}`, `[{"op":"replace","path":"/a","value":3}]`},
+		"added":                            {`{"x":2}`, `{}`, `{"a":3}`, `{"a":3,"x":2}`, `[{"op":"add","path":"/a","value":3}]`},
+		"removed":                          {`{"a":1,"x":2}`, `{"a":1}`, `{}`, `{"x":2}`, `[{"op":"remove","path":"/a"}]`},
+		"an absent field decoded as empty": {`{"x":2}`, `{"s":{"size":0}}`, `{"s":{"size":0,"c":"r"}}`, `{"x":2,"s":{"size":0,"c":"r"}}`, ``},
+		"an absent field decoded as zero":  {`{"s":{"x":1}}`, `{"s":{"size":0}}`, `{"s":{"size":4}}`, `{"s":{"x":1,"size":4}}`, ``},
+		"an omitted empty field":           {`{"a":"","x":1}`, `{}`, `{"a":"v"}`, `{"a":"v","x":1}`, ``},
+		"a null":                           {`{"a":null}`, `{}`, `{"a":1}`, `{"a":1}`, ``},
+		"a null is kept":                   {`{"a":null,"b":1}`, `{"b":1}`, `{"b":2}`, `{"a":null,"b":2}`, ``},
+		"keys with special characters":     {`{"a/b~c":{"x":1}}`, `{"a/b~c":{}}`, `{"a/b~c":{"y":1}}`, `{"a/b~c":{"x":1,"y":1}}`, ``},
+		"an empty key":                     {`{"":1}`, `{"":1}`, `{"":2}`, `{"":2}`, ``},
+		"big numbers":                      {`{"a":9007199254740993,"b":1}`, `{"a":9007199254740993,"b":1}`, `{"a":9007199254740993,"b":9007199254740995}`, `{"a":9007199254740993,"b":9007199254740995}`, ``},
+		"another type of value":            {`{"a":{"x":1}}`, `{"a":{}}`, `{"a":[1]}`, `{"a":[1]}`, ``},
+		"appended":                         {`{"l":[{"n":1,"x":1}]}`, `{"l":[{"n":1}]}`, `{"l":[{"n":1},{"n":2}]}`, `{"l":[{"n":1,"x":1},{"n":2}]}`, `[{"op":"add","path":"/l/1","value":{"n":2}}]`},
+		"an item inserted at the front":    {`{"l":[{"n":1,"x":1}]}`, `{"l":[{"n":1}]}`, `{"l":[{"n":2},{"n":1}]}`, `{"l":[{"n":2},{"n":1,"x":1}]}`, `[{"op":"add","path":"/l/0","value":{"n":2}}]`},
+		"an item removed from the middle":  {`{"l":[{"n":1,"x":1},{"n":2,"x":2},{"n":3,"x":3}]}`, `{"l":[{"n":1},{"n":2},{"n":3}]}`, `{"l":[{"n":1},{"n":3}]}`, `{"l":[{"n":1,"x":1},{"n":3,"x":3}]}`, `[{"op":"remove","path":"/l/1"}]`},
+		"an item changed in place":         {`{"l":[{"n":1,"x":1}]}`, `{"l":[{"n":1}]}`, `{"l":[{"n":5}]}`, `{"l":[{"n":5,"x":1}]}`, `[{"op":"replace","path":"/l/0/n","value":5}]`},
+		"items changed and moved, matched by name":    {`{"l":[{"name":"a","x":1},{"name":"b","x":2}]}`, `{"l":[{"name":"a"},{"name":"b"}]}`, `{"l":[{"name":"c"},{"name":"b","y":1}]}`, `{"l":[{"name":"c"},{"name":"b","x":2,"y":1}]}`, ``},
+		"a list of which the Go type has only a part": {`{"l":[1,2,3]}`, `{"l":[1]}`, `{"l":[1,4]}`, `{"l":[1,4]}`, ``},
+		"an absent list": {`{}`, `{"l":null}`, `{"l":["a"]}`, `{"l":["a"]}`, ``},
+		"emptied":        {`{"l":[1,2]}`, `{"l":[1,2]}`, `{"l":[]}`, `{"l":[]}`, ``},
 	} {
 		ops, result := patched(t, c.raw, c.before, c.after)
 		g := NewWithT(t)
@@ -87,7 +87,7 @@ func TestComputePatch_LongLists(t *testing.T) {
 	named := func(i int) string { return fmt.Sprintf(`{"name":"e%d"}`, i) }
 	raw := list(func(i int) string { return fmt.Sprintf(`{"name":"e%d","x":%d}`, i, i) })
 	for name, c := range map[string]struct{ after, want string }{
-		"all have changed": {
+		"all items changed": {
 			list(func(i int) string { return fmt.Sprintf(`{"name":"e%d","y":1}`, i) }),
 			list(func(i int) string { return fmt.Sprintf(`{"name":"e%d","x":%d,"y":1}`, i, i) }),
 		},
@@ -95,13 +95,13 @@ func TestComputePatch_LongLists(t *testing.T) {
 			list(func(i int) string { return named(n - 1 - i) }),
 			list(func(i int) string { return fmt.Sprintf(`{"name":"e%d","x":%d}`, n-1-i, n-1-i) }),
 		},
-		"all are others": {list(strconv.Itoa), list(strconv.Itoa)},
-		"emptied":        {`{"l":[]}`, `{"l":[]}`},
+		"all items replaced": {list(strconv.Itoa), list(strconv.Itoa)},
+		"emptied":            {`{"l":[]}`, `{"l":[]}`},
 	} {
 		ops, result := patched(t, raw, list(named), c.after)
 		g.Expect(len(ops)).To(BeNumerically("<", len(c.want)+100), name)
-		if result != c.want { // too long to be shown
-			t.Errorf("%s: the patch makes something else of it", name)
+		if result != c.want { // too long for a diff
+			t.Errorf("%s: the result of the patch differs from the object", name)
 		}
 	}
 }
@@ -114,8 +114,8 @@ func TestComputePatch_NotAnObject(t *testing.T) {
 	}
 }
 
-// FuzzPatch checks that the patch always applies, and that its result is the object of the handler if the Go type has
-// all fields.
+// FuzzPatch checks that the patch always applies. If the Go type has all fields, the result must be the object of the
+// handler.
 func FuzzPatch(f *testing.F) {
 	f.Add(`{"a":[1,{"name":"x"}]}`, `{"a":[{"name":"x","y":2},1]}`, uint64(1))
 	f.Add(`{"":null,"a/b":{}}`, `{"a/b":{"~":1.0}}`, uint64(2))
@@ -131,7 +131,7 @@ func FuzzPatch(f *testing.F) {
 		must(json.Unmarshal([]byte(result), &got))
 		gotText, _ := json.Marshal(withoutNulls(got))
 		if string(gotText) != string(wantedText) {
-			t.Fatalf("%s instead of %s", gotText, wantedText)
+			t.Fatalf("result = %s, want %s", gotText, wantedText)
 		}
 		rnd := rand.New(rand.NewPCG(seed, 1))
 		more, _ := json.Marshal(extended(rnd, a))
@@ -139,7 +139,7 @@ func FuzzPatch(f *testing.F) {
 	})
 }
 
-// withoutNulls removes nulls, because handlers cannot distinguish them from absent fields.
+// withoutNulls removes nulls, which handlers cannot distinguish from absent fields.
 func withoutNulls(value any) any {
 	switch value := value.(type) {
 	case map[string]any:
@@ -161,7 +161,7 @@ func withoutNulls(value any) any {
 	}
 }
 
-// extended adds fields unknown to a type, and removes some that the type would show as empty.
+// extended adds fields unknown to the Go type, and removes some fields that decode as empty.
 func extended(rnd *rand.Rand, value any) any {
 	switch value := value.(type) {
 	case map[string]any:

@@ -45,9 +45,9 @@ func TestPermissions_AreSufficient(t *testing.T) {
 	})
 	awaitHandlers(t, op, called)
 	first := servedCertificate(t, ns)
-	g.Eventually(func() string { return servedCertificate(t, ns) }).ShouldNot(Equal(first), "the Secret is rotated")
+	g.Eventually(func() string { return servedCertificate(t, ns) }).ShouldNot(Equal(first), "want a rotated Secret")
 	g.Expect(k8s.Delete(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "webhook-certificates"}})).To(Succeed())
-	g.Eventually(func() string { return servedCertificate(t, ns) }).ShouldNot(BeEmpty(), "the Secret is created again")
+	g.Eventually(func() string { return servedCertificate(t, ns) }).ShouldNot(BeEmpty(), "want a recreated Secret")
 	live := emptyConfigurations(name)[0]
 	g.Expect(k8s.Patch(ctx, live, client.RawPatch(types.MergePatchType, []byte(`{"webhooks":[]}`)))).To(Succeed())
 	g.Eventually(func() []string { return entryNames(name) }).Should(HaveLen(2))
@@ -56,7 +56,7 @@ func TestPermissions_AreSufficient(t *testing.T) {
 	g.Expect(op.log.String()).NotTo(ContainSubstring("forbidden"))
 }
 
-// Each rule of config/rbac is necessary: without it, the operator stops with an error that names the rule.
+// Each rule of config/rbac is necessary. Without it, the operator stops with an error that names the rule.
 func TestPermissions_AreNecessary(t *testing.T) {
 	t.Parallel() // it waits for most of its time
 	needServer(t)
@@ -69,7 +69,7 @@ func TestPermissions_AreNecessary(t *testing.T) {
 	for _, verb := range []string{"get", "list", "watch", "create", "update"} {
 		all = append(all, permission{verb, "secrets"})
 	}
-	// Creating certificates is slow: create one for the right host and one for another.
+	// Creating certificates is slow. The test creates one for the right host and one for another host.
 	good, stale := certificateFor(t, "127.0.0.1"), certificateFor(t, "elsewhere.example.com")
 	for _, missing := range all {
 		t.Run(missing.verb+" "+missing.resource, func(t *testing.T) {
@@ -104,7 +104,7 @@ func TestPermissions_AreNecessary(t *testing.T) {
 			}
 			ended := fmt.Sprint(op.mgr.Start(ctx))
 			reported := func() string { return ended }
-			if missing.verb == "delete" { // a manager that is being stopped logs errors instead of returning them
+			if missing.verb == "delete" { // a stopping manager logs errors and does not return them
 				reported = func() string { return strings.ReplaceAll(op.log.String(), `\"`, `"`) }
 			}
 			g.Eventually(reported).Should(And(ContainSubstring("the operator lacks permissions: grant those in docs/admission.md"),
@@ -115,7 +115,7 @@ func TestPermissions_AreNecessary(t *testing.T) {
 
 type permission struct{ verb, resource string }
 
-// without splits rules into one for each verb and resource, omits one, and records the others.
+// without splits the rules into one rule per verb and resource, omits one, and records the others.
 func without(rules []rbacv1.PolicyRule, missing permission, given *[]permission) (out []rbacv1.PolicyRule) {
 	for _, rule := range rules {
 		for _, resource := range rule.Resources {
@@ -131,7 +131,8 @@ func without(rules []rbacv1.PolicyRule, missing permission, given *[]permission)
 	return out
 }
 
-// withoutWatchList rejects streaming lists, as older API servers do; newer ones need no list requests.
+// withoutWatchList rejects watch requests with initial events, as older API servers do. Newer API servers need no list
+// requests.
 func withoutWatchList(next http.RoundTripper) http.RoundTripper {
 	return roundTripFunc(func(r *http.Request) (*http.Response, error) {
 		if !r.URL.Query().Has("sendInitialEvents") {
@@ -139,12 +140,12 @@ func withoutWatchList(next http.RoundTripper) http.RoundTripper {
 		}
 		return &http.Response{
 			StatusCode: http.StatusUnprocessableEntity, Request: r, Header: http.Header{},
-			Body: io.NopCloser(strings.NewReader("sendInitialEvents is not known")),
+			Body: io.NopCloser(strings.NewReader("sendInitialEvents is unknown")),
 		}, nil
 	})
 }
 
-// certificateFor returns a Secret as an operator creates it.
+// certificateFor returns a Secret like the Secret that an operator creates.
 func certificateFor(t *testing.T, host string) *corev1.Secret {
 	t.Helper()
 	bundle, _, _, err := webhooks.NewRotation(time.Hour, time.Minute, []string{host}).Advance(webhooks.CertBundle{}, time.Now(), false)

@@ -28,7 +28,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
 )
 
-var rotationTime = flag.Duration("rotation", 10*time.Second, "how long certificates are rotated under load")
+var rotationTime = flag.Duration("rotation", 10*time.Second, "duration of the rotation of certificates under load")
 
 // frequentRotation replaces certificates every six seconds. The long lifetime and the delay of two seconds tolerate a
 // busy machine.
@@ -37,7 +37,8 @@ var frequentRotation = webhooks.SelfManaged{Lifetime: 300 * time.Second, RenewBe
 // rareRotation does not replace certificates during a test.
 var rareRotation = webhooks.SelfManaged{Lifetime: 300 * time.Second, RenewBefore: 10 * time.Second, PropagationDelay: 2 * time.Second}
 
-// childEnv contains a replicaSetup as JSON; if it is set, the test binary runs as a replica of an operator.
+// childEnv is the name of a variable with a replicaSetup as JSON. If it is set, the test binary runs as a replica of an
+// operator.
 const childEnv = "KOPF_WEBHOOKS_CHILD"
 
 type replicaSetup struct {
@@ -87,7 +88,7 @@ func child() int {
 	return 0
 }
 
-// process is a replica.
+// process is the process of a replica.
 type process struct {
 	*exec.Cmd
 	setup   replicaSetup
@@ -129,7 +130,7 @@ func launch(t *testing.T, b *balancer, kubeconfig string, setup replicaSetup) *p
 		close(p.exited)
 	}()
 	t.Cleanup(func() {
-		_ = p.Process.Kill() // may have exited
+		_ = p.Process.Kill() // the process may have exited
 		<-p.exited
 		if t.Failed() {
 			t.Log(p.log.String())
@@ -145,7 +146,7 @@ func launch(t *testing.T, b *balancer, kubeconfig string, setup replicaSetup) *p
 	return p
 }
 
-// url returns the address of the replica itself.
+// url returns the address of the replica.
 func (p *process) url() string { return fmt.Sprintf("https://%s:%d", p.setup.Host, p.setup.Port) }
 
 func (p *process) hasExited() bool {
@@ -167,9 +168,9 @@ func (p *process) isReady(c *http.Client) (ready bool, err error) {
 	return response.StatusCode == http.StatusOK, nil
 }
 
-// Three replicas in processes answer 50 admissions per second with the failure policy Fail. First, their certificates
-// are rotated every few seconds. Then, all replicas are replaced one by one, once during rotations and once without,
-// when connections stay open. No call fails, and each replica is always trusted. -rotation=2m runs it longer.
+// Three replicas answer 50 admissions per second with the failure policy Fail. First, their certificates are rotated
+// every few seconds. Then all replicas are replaced one by one, during rotations and without them. No call fails, and
+// each replica is always trusted. -rotation=2m increases the duration.
 func TestServer_ReplicasUnderLoad(t *testing.T) {
 	needServer(t)
 	g, ns, b := NewWithT(t), newNamespace(t), startBalancer(t)
@@ -188,7 +189,7 @@ func TestServer_ReplicasUnderLoad(t *testing.T) {
 	for range 3 {
 		replicas = append(replicas, launch(t, b, kubeconfig, setup))
 	}
-	probe := startLoad(t, ns) // webhooks are called as soon as the configurations are written
+	probe := startLoad(t, ns) // the API server calls webhooks when the configurations are written
 	g.Eventually(func() int { _, n := probe.answers(); return n }).ShouldNot(BeZero())
 	probe.finish()
 	for _, e := range validatingEntries(setup.Name) {
@@ -210,14 +211,14 @@ func TestServer_ReplicasUnderLoad(t *testing.T) {
 	calls := l.calls.Load()
 	t.Logf("rotation: %d calls in %s, and %d over new connections, %d failed; %d certificates; %d calls to single replicas",
 		calls, time.Since(began).Round(time.Second), l.connected.Load(), l.failed.Load(), len(certificates), direct)
-	if *rotationTime >= time.Minute { // explicitly requested
-		g.Expect(calls).To(BeNumerically(">=", 0.9*perSecond*rotationTime.Seconds()), "the machine was too busy for the load")
+	if *rotationTime >= time.Minute { // long runs were requested explicitly
+		g.Expect(calls).To(BeNumerically(">=", 0.9*perSecond*rotationTime.Seconds()), "want the requested load; the machine may be too busy")
 	}
 	l.answered(g, "during the rotation")
-	g.Expect(len(certificates)).To(BeNumerically(">=", max(2, int(*rotationTime/(10*time.Second)))), "the certificates were rotated")
+	g.Expect(len(certificates)).To(BeNumerically(">=", max(2, int(*rotationTime/(10*time.Second)))), "want rotated certificates")
 
 	setup.Certificates = rareRotation
-	for _, when := range []string{"while certificates were rotated", "while they were not"} {
+	for _, when := range []string{"during rotations", "without rotations"} {
 		began, calls, connected := time.Now(), l.calls.Load(), l.connected.Load()
 		before := replicas
 		replicas = nil
@@ -227,10 +228,10 @@ func TestServer_ReplicasUnderLoad(t *testing.T) {
 		}
 		for _, old := range before {
 			g.Eventually(old.exited).WithTimeout(2 * time.Minute).Should(BeClosed())
-			g.Expect(old.err).NotTo(HaveOccurred(), "the replica exits without an error")
+			g.Expect(old.err).NotTo(HaveOccurred(), "want no error of the replica")
 		}
 		_, sofar := l.answers()
-		g.Eventually(func() int { _, n := l.answers(); return n - sofar }).WithTimeout(3*time.Minute).Should(BeNumerically(">", perSecond), "the new replicas answer")
+		g.Eventually(func() int { _, n := l.answers(); return n - sofar }).WithTimeout(3*time.Minute).Should(BeNumerically(">", perSecond), "want responses of the new replicas")
 		for _, p := range replicas {
 			g.Expect(connect(setup.Name, p.url())).To(Succeed())
 		}
@@ -238,7 +239,7 @@ func TestServer_ReplicasUnderLoad(t *testing.T) {
 			l.calls.Load()-calls, time.Since(began).Round(time.Second), l.connected.Load()-connected, l.posted.Load(), l.failed.Load())
 		l.answered(g, when)
 		if l.posted.Load() == 0 {
-			g.Eventually(func() []byte { return secretOf(t, ns).Data["next.crt"] }).Should(BeEmpty(), "the last rotation is finished")
+			g.Eventually(func() []byte { return secretOf(t, ns).Data["next.crt"] }).Should(BeEmpty(), "want the last rotation finished")
 			l.posts(t, setup.Name, setup.URL)
 		}
 	}
@@ -247,6 +248,6 @@ func TestServer_ReplicasUnderLoad(t *testing.T) {
 	g.Expect(l.posted.Load()).NotTo(BeZero())
 
 	by, total := l.answers()
-	t.Logf("answers: %v", by)
-	g.Expect(total).To(BeEquivalentTo(l.calls.Load()-l.lost.Load()), "each call was answered by a replica")
+	t.Logf("responses: %v", by)
+	g.Expect(total).To(BeEquivalentTo(l.calls.Load()-l.lost.Load()), "want one response per call")
 }

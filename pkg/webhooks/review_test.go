@@ -21,7 +21,7 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// bench serves hooks without a server.
+// bench serves hooks without an API server.
 type bench struct {
 	t       testing.TB
 	handler http.Handler
@@ -55,7 +55,7 @@ func (b *bench) send(r *http.Request) (int, admissionv1.AdmissionReview) {
 	var review admissionv1.AdmissionReview
 	if w.Code != http.StatusNotFound || strings.HasPrefix(w.Body.String(), "{") {
 		if err := json.Unmarshal(w.Body.Bytes(), &review); err != nil || review.Response == nil {
-			b.t.Fatalf("no review: %s (%v)", w.Body, err)
+			b.t.Fatalf("response is not a review: %s (%v)", w.Body, err)
 		}
 	}
 	return w.Code, review
@@ -111,7 +111,7 @@ func mutate(fn func(context.Context, *widgetRequest) error, opts ...webhooks.Opt
 
 func accept(context.Context, *widgetRequest) error { return nil }
 
-// ADM-01: both versions of reviews are supported; the response has the version and the UID of the review.
+// ADM-01: the server supports both versions of reviews. The response has the version and the UID of the review.
 func TestReview_Versions(t *testing.T) {
 	b := serve(t, validate(accept))
 	for _, version := range []string{"admission.k8s.io/v1", "admission.k8s.io/v1beta1"} {
@@ -126,31 +126,31 @@ func TestReview_Versions(t *testing.T) {
 	NewWithT(t).Expect(got.APIVersion).To(Equal("admission.k8s.io/v1"))
 }
 
-// ADM-02, ADM-03, ADM-44, ADM-45, SE-31: unknown paths, other kinds and incomplete reviews get an HTTP error, and no
-// handler is called.
+// ADM-02, ADM-03, ADM-44, ADM-45, SE-31: the server responds with an HTTP error to unknown paths, other kinds and
+// incomplete reviews. It calls no handler.
 func TestReview_Misdirected(t *testing.T) {
-	b := serve(t, validate(func(context.Context, *widgetRequest) error { panic("it was called") }))
+	b := serve(t, validate(func(context.Context, *widgetRequest) error { panic("unexpected call") }))
 	for name, c := range map[string]struct {
 		path, body string
 		code       int
 		message    string
 	}{
-		"the root":           {"/", review(), 404, ""},
-		"an unknown path":    {"/w", review(), 404, ""},
-		"below the path":     {"/v/x", review(), 404, ""},
-		"with a slash":       {"/v/", review(), 404, ""},
-		"another kind":       {"/v", review(with("kind", map[string]any{"group": "apps", "version": "v1", "kind": "Deployment"})), 404, "unknown resource"},
-		"another version":    {"/v", review(with("kind", map[string]any{"group": "e2e.example.com", "version": "v2", "kind": "Widget"})), 404, "unknown resource"},
-		"a kind of a part":   {"/v", review(with("subResource", "scale"), with("kind", map[string]any{"group": "autoscaling", "version": "v1", "kind": "Scale"})), 404, "unknown resource"},
-		"no user":            {"/v", review(with("userInfo", nil)), 400, "missing data: the review has no userInfo"},
-		"no objects":         {"/v", review(with("object", nil)), 400, "missing data: the review has no object and oldObject"},
-		"null for an object": {"/v", review(with("object", json.RawMessage("null"))), 400, "missing data"},
-		"no uid":             {"/v", review(with("uid", nil)), 400, "missing data: the review has no uid"},
-		"no request":         {"/v", `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}`, 400, "missing data"},
-		"no JSON":            {"/v", "{", 400, ""},
-		"nothing":            {"/v", "", 400, "missing data"},
-		"a list":             {"/v", "[]", 400, ""},
-		"another document":   {"/v", `{"apiVersion":"v1","kind":"Pod"}`, 400, ""},
+		"the root":                        {"/", review(), 404, ""},
+		"an unknown path":                 {"/w", review(), 404, ""},
+		"a path below the handler's path": {"/v/x", review(), 404, ""},
+		"a path with a trailing slash":    {"/v/", review(), 404, ""},
+		"another kind":                    {"/v", review(with("kind", map[string]any{"group": "apps", "version": "v1", "kind": "Deployment"})), 404, "unknown resource"},
+		"another version":                 {"/v", review(with("kind", map[string]any{"group": "e2e.example.com", "version": "v2", "kind": "Widget"})), 404, "unknown resource"},
+		"a kind of a subresource":         {"/v", review(with("subResource", "scale"), with("kind", map[string]any{"group": "autoscaling", "version": "v1", "kind": "Scale"})), 404, "unknown resource"},
+		"no user":                         {"/v", review(with("userInfo", nil)), 400, "missing data: the review has no userInfo"},
+		"no objects":                      {"/v", review(with("object", nil)), 400, "missing data: the review has no object and oldObject"},
+		"a null object":                   {"/v", review(with("object", json.RawMessage("null"))), 400, "missing data"},
+		"no uid":                          {"/v", review(with("uid", nil)), 400, "missing data: the review has no uid"},
+		"no request":                      {"/v", `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}`, 400, "missing data"},
+		"no JSON":                         {"/v", "{", 400, ""},
+		"nothing":                         {"/v", "", 400, "missing data"},
+		"a list":                          {"/v", "[]", 400, ""},
+		"another document":                {"/v", `{"apiVersion":"v1","kind":"Pod"}`, 400, ""},
 	} {
 		code, got := b.post(c.path, c.body)
 		g := NewWithT(t)
@@ -162,7 +162,7 @@ func TestReview_Misdirected(t *testing.T) {
 	}
 }
 
-// ADM-45: wrong content types, and bodies that are too large or endless.
+// ADM-45: the server rejects wrong content types, and bodies that are too large or endless.
 func TestReview_BadRequest(t *testing.T) {
 	g := NewWithT(t)
 	b := serve(t, validate(accept))
@@ -174,7 +174,7 @@ func TestReview_BadRequest(t *testing.T) {
 	endless := &counter{}
 	code, _ = b.send(httptest.NewRequest(http.MethodPost, "/v", io.MultiReader(strings.NewReader(`{"x":"`), endless)))
 	g.Expect(code).To(Equal(http.StatusRequestEntityTooLarge))
-	g.Expect(endless.read).To(BeNumerically("<", 16<<20), "bytes read of an endless body")
+	g.Expect(endless.read).To(BeNumerically("<", 16<<20), "want a limited number of bytes read")
 
 	code, _ = b.send(httptest.NewRequest(http.MethodGet, "/v", nil))
 	g.Expect(code).To(Equal(http.StatusBadRequest))
@@ -194,7 +194,7 @@ type broken struct{}
 
 func (*broken) Read([]byte) (int, error) { return 0, errTest }
 
-// The server stops reading the request of a slow client and keeps serving others. Requests without TLS are rejected.
+// The server stops reading the request of a slow client and continues to serve others. It rejects requests without TLS.
 func TestReview_SlowClient(t *testing.T) {
 	handler, err := webhooks.ServeWithReadTimeout(50*time.Millisecond, scheme, webhooks.Options{}, logr.Discard(), validate(accept))
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
@@ -227,15 +227,16 @@ func TestReview_SlowClient(t *testing.T) {
 	}
 }
 
-// Objects that cannot be decoded into the Go type are denied with the reason, independent of the failure policy.
+// If an object cannot be decoded into the Go type, the server denies the request with the reason, independent of the
+// failure policy.
 func TestReview_UndecodableObject(t *testing.T) {
 	b := serve(t, validate(accept))
 	text := strings.Replace(red, `"size":1`, `"size":"big"`, 1)
 	for name, edit := range map[string][]func(map[string]any){
-		"the object":  {with("object", json.RawMessage(text))},
-		"the old one": {update(text)},
-		"the deleted": {with("object", json.RawMessage(text)), deletion},
-		"no map":      {with("object", json.RawMessage(`[1]`))},
+		"the object":                {with("object", json.RawMessage(text))},
+		"an undecodable old object": {update(text)},
+		"the deleted":               {with("object", json.RawMessage(text)), deletion},
+		"no map":                    {with("object", json.RawMessage(`[1]`))},
 	} {
 		code, got := b.post("/v", review(edit...))
 		g := NewWithT(t)
@@ -249,7 +250,7 @@ func TestReview_UndecodableObject(t *testing.T) {
 	NewWithT(t).Expect(got.Response.Result.Message).NotTo(ContainSubstring("panic"))
 }
 
-// ADM-04: Object is the new object, or the old one for a deletion; Diff covers the whole objects.
+// ADM-04: Object is the new object, or the old object for a deletion. Diff compares the whole objects.
 func TestRequest_Content(t *testing.T) {
 	g := NewWithT(t)
 	var got *widgetRequest
@@ -281,7 +282,7 @@ func TestRequest_Content(t *testing.T) {
 	g.Expect(got.Diff()[0].New).To(BeNil())
 }
 
-// ADM-17, ADM-50: headers are those of the API server's request; TLS is nil without TLS.
+// ADM-17, ADM-50: the headers are those of the API server's request. Without TLS, TLS is nil.
 func TestRequest_Headers(t *testing.T) {
 	g := NewWithT(t)
 	var got http.Header
@@ -294,7 +295,7 @@ func TestRequest_Headers(t *testing.T) {
 	r.Header.Set("X-Tunnel", "yes")
 	b.send(r)
 	g.Expect(got.Get("X-Tunnel")).To(Equal("yes"))
-	g.Expect((&webhooks.Call{}).Diff()).To(BeEmpty(), "a Call created in a test")
+	g.Expect((&webhooks.Call{}).Diff()).To(BeEmpty(), "want an empty diff for a Call created in a test")
 }
 
 // ADM-06: mutating handlers are not called for deletions by default.
@@ -311,11 +312,11 @@ func TestMutating_Deletion(t *testing.T) {
 	g.Expect(calls).To(BeZero())
 	_, got = serve(t, mutate(count, webhooks.Operations("DELETE"))).post("/m", review(deletion))
 	g.Expect(calls).To(Equal(1))
-	g.Expect(got.Response.Patch).To(BeEmpty(), "the API server rejects patches for deletions")
+	g.Expect(got.Response.Patch).To(BeEmpty(), "want no patch, because the API server rejects patches for deletions")
 	g.Expect(got.Response.Warnings).To(ConsistOf(ContainSubstring("the object is being deleted")))
 }
 
-// ADM-07: a handler matches the object itself, one subresource, or all of them.
+// ADM-07: a handler matches the object itself, one subresource or all subresources.
 func TestHook_Subresources(t *testing.T) {
 	for declared, wants := range map[string]map[string]bool{
 		"":       {"": true, "status": false},
@@ -334,12 +335,12 @@ func TestHook_Subresources(t *testing.T) {
 			}, opts...))
 			_, got := b.post("/v", review(with("subResource", subresource)))
 			NewWithT(t).Expect(got.Response.Allowed).To(BeTrue())
-			NewWithT(t).Expect(called).To(Equal(want), "%q for %q", declared, subresource)
+			NewWithT(t).Expect(called).To(Equal(want), "handler for %q, request for %q", declared, subresource)
 		}
 	}
 }
 
-// ADM-08: the API server matches operations; the endpoint does not repeat it.
+// ADM-08: the API server matches the operations. The endpoint does not match them again.
 func TestHook_OperationsAreNotRechecked(t *testing.T) {
 	called := false
 	b := serve(t, validate(func(context.Context, *widgetRequest) error {
@@ -350,7 +351,7 @@ func TestHook_OperationsAreNotRechecked(t *testing.T) {
 	NewWithT(t).Expect(called).To(BeTrue())
 }
 
-// ADM-05: labels of the new object must match, even if the API server calls because of the old one.
+// ADM-05: the labels of the new object must match, even if the API server calls because of the old object's labels.
 func TestHook_Labels(t *testing.T) {
 	calls := 0
 	b := serve(t, validate(func(context.Context, *widgetRequest) error {
@@ -370,7 +371,7 @@ func TestHook_Labels(t *testing.T) {
 	}
 }
 
-// Metadata-only and untyped objects keep all fields that they do not show.
+// Metadata-only and untyped objects keep the fields that handlers do not receive.
 func TestHook_UntypedKinds(t *testing.T) {
 	g := NewWithT(t)
 	meta := &metav1.PartialObjectMetadata{}

@@ -16,7 +16,7 @@ import (
 
 var hosts = []string{"s.ns.svc", "127.0.0.1"}
 
-// A rotation executes one step at a time and never serves a certificate that is not trusted.
+// A rotation performs one step at a time. It never serves an untrusted certificate.
 func TestRotation_Steps(t *testing.T) {
 	g := NewWithT(t)
 	r := webhooks.NewRotation(90*time.Minute, time.Minute, hosts)
@@ -29,8 +29,8 @@ func TestRotation_Steps(t *testing.T) {
 		g.Expect(changed).To(Equal(wantChange))
 		g.Expect(next.Trusts(next.Serving())).To(BeTrue())
 		if k.Serving() != nil && k.Serving() != next.Serving() && now.Before(k.Serving().NotAfter()) {
-			g.Expect(k.Trusts(next.Serving())).To(BeTrue(), "trusted before it is served")
-			g.Expect(next.Trusts(k.Serving())).To(BeTrue(), "trusted while other replicas may serve it")
+			g.Expect(k.Trusts(next.Serving())).To(BeTrue(), "want the certificate trusted before it is served")
+			g.Expect(next.Trusts(k.Serving())).To(BeTrue(), "want the previous certificate trusted while other replicas may serve it")
 		}
 		k = next
 		return wait
@@ -39,23 +39,23 @@ func TestRotation_Steps(t *testing.T) {
 	first := k.Serving()
 	g.Expect(first.Covers(hosts)).To(BeTrue())
 	g.Expect(first.NotAfter()).To(BeTemporally("~", now.Add(90*time.Minute), 2*time.Minute))
-	g.Expect(step(true, false)).To(BeNumerically("~", time.Hour, time.Minute), "until its renewal")
+	g.Expect(step(true, false)).To(BeNumerically("~", time.Hour, time.Minute), "want the time until the renewal")
 
-	// Certificates use the real clock: the next one must live longer than the skipped time.
+	// Certificates use the real clock, so the next certificate must live longer than the skipped time.
 	r = webhooks.NewRotation(10*time.Hour, time.Minute, hosts)
 	now = first.NotAfter().Add(-30 * time.Minute)
 	step(true, true)
 	g.Expect(k.Next()).NotTo(BeNil())
 	g.Expect(k.Size()).To(Equal(2))
 	for range 3 {
-		g.Expect(step(false, false)).To(BeZero(), "the CA is not published yet")
+		g.Expect(step(false, false)).To(BeZero(), "want no step before the CA is published")
 	}
-	g.Expect(step(true, true)).To(Equal(time.Minute), "the CA is published")
+	g.Expect(step(true, true)).To(Equal(time.Minute), "want the next step after the CA is published")
 	now = now.Add(59 * time.Second)
 	g.Expect(step(true, false)).To(Equal(time.Second))
 	stored, err := webhooks.StoreAndParse(k, &corev1.Secret{})
 	g.Expect(err).NotTo(HaveOccurred())
-	k = stored // as another replica reads it
+	k = stored // as another replica reads the bundle
 	now = now.Add(2 * time.Second)
 	second := k.Next()
 	step(true, true)
@@ -67,10 +67,11 @@ func TestRotation_Steps(t *testing.T) {
 	step(true, true)
 	g.Expect(k.Serving()).To(Equal(second))
 	g.Expect(k.Trusts(second)).To(BeTrue())
-	g.Expect(k.Trusts(first)).To(BeFalse(), "expired CAs are not trusted")
+	g.Expect(k.Trusts(first)).To(BeFalse(), "want expired CAs removed")
 }
 
-// A certificate for other hosts includes the old hosts, so that two versions of an operator do not replace it in turns.
+// A certificate for new hosts includes the old hosts, so that two versions of an operator do not replace it
+// alternately.
 func TestRotation_ChangedHosts(t *testing.T) {
 	g := NewWithT(t)
 	now := time.Now()
@@ -81,7 +82,7 @@ func TestRotation_ChangedHosts(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(changed).To(BeTrue())
 	g.Expect(k.Next().Covers([]string{"a", "b", "::1"})).To(BeTrue())
-	g.Expect(k.Serving().Covers([]string{"b"})).To(BeFalse(), "not replaced immediately")
+	g.Expect(k.Serving().Covers([]string{"b"})).To(BeFalse(), "want no immediate replacement")
 }
 
 // An expired certificate is replaced immediately.
@@ -99,7 +100,7 @@ func TestRotation_ExpiredCertificate(t *testing.T) {
 	g.Expect(k.Trusts(old)).To(BeFalse())
 }
 
-// Invalid parts of a Secret are reported as errors; an invalid annotation is ignored.
+// ParseSecret returns errors for invalid parts of a Secret, except for an invalid annotation.
 func TestParseSecret_Invalid(t *testing.T) {
 	g := NewWithT(t)
 	k, _, _, err := webhooks.NewRotation(time.Hour, time.Minute, hosts).Advance(webhooks.CertBundle{}, time.Now(), false)
@@ -118,7 +119,7 @@ func TestParseSecret_Invalid(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 }
 
-// Replicas that start at the same time create one Secret, or repair one that is invalid.
+// Replicas that start concurrently create one Secret, or repair one invalid Secret.
 func TestCertStore_ConcurrentCreation(t *testing.T) {
 	needServer(t)
 	g := NewWithT(t)
@@ -154,7 +155,7 @@ func TestCertStore_ConcurrentCreation(t *testing.T) {
 	}
 }
 
-// An outdated event does not replace a newer state; there is no bundle before the Secret is loaded.
+// An outdated event does not replace a newer state. The bundle is empty before the Secret is loaded.
 func TestCertStore_OutdatedEvent(t *testing.T) {
 	needServer(t)
 	g, ctx := NewWithT(t), t.Context()
@@ -178,10 +179,11 @@ func TestCertStore_OutdatedEvent(t *testing.T) {
 	other := webhooks.NewCertStore(k8s, key, webhooks.NewRotation(time.Hour, time.Minute, hosts), time.Now)
 	other.Observe(ctx, early)
 	other.Observe(ctx, late)
-	g.Expect(other.CABundle()).To(Equal(after), "observed by another replica")
+	g.Expect(other.CABundle()).To(Equal(after), "want the bundle that another replica observes")
 }
 
-// A deleted or invalid Secret starts a regular rotation: the certificate stays in use until the next one is trusted.
+// After the Secret is deleted or becomes invalid, a regular rotation starts. The current certificate is served until
+// the next one is trusted.
 func TestCertStore_LostSecret(t *testing.T) {
 	needServer(t)
 	for name, lose := range map[string]func(*corev1.Secret) error{
@@ -223,19 +225,19 @@ func TestCertStore_LostSecret(t *testing.T) {
 		g.Expect(len(store.CABundle())).To(BeNumerically(">", len(old)), name)
 		step(old)
 		g.Expect(served()).To(Equal(first), name)
-		step(store.CABundle()) // published
+		step(store.CABundle()) // the CA is published
 		now = now.Add(time.Minute)
 		step(store.CABundle())
 		g.Expect(served()).NotTo(Equal(first), name)
 		second := served()
 		step(store.CABundle())
-		g.Expect(served()).To(Equal(second), "%s: one rotation", name)
+		g.Expect(served()).To(Equal(second), "%s: want one rotation", name)
 	}
 }
 
-// Losing the Secret under load fails no call.
+// If the Secret is lost under load, no call fails.
 func TestServer_LostSecretUnderLoad(t *testing.T) {
-	t.Parallel() // mostly waits
+	t.Parallel() // the test mostly waits
 	needServer(t)
 	g, port := NewWithT(t), freePort()
 	url := fmt.Sprintf("https://127.0.0.1:%d", port)

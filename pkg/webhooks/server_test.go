@@ -94,8 +94,8 @@ func awaitHandlers(t *testing.T, op *operator, called *recorder) {
 	called.reset()
 }
 
-// ADM-04, ADM-10, ADM-12, ADM-17, ADM-22, ADM-43: the API server denies, warns and allows as the handler decides, and
-// passes the objects, the operation, the user and dryRun.
+// ADM-04, ADM-10, ADM-12, ADM-17, ADM-22, ADM-43: the API server denies, warns and allows as the handler decides. The
+// handler receives the objects, the operation, the user and dryRun.
 func TestServer_Validation(t *testing.T) {
 	needServer(t)
 	g, ctx, called := NewWithT(t), t.Context(), &recorder{}
@@ -153,8 +153,8 @@ func TestServer_Validation(t *testing.T) {
 	g.Expect(called.all()).To(Equal([]string{"CREATE", "CREATE dry", "CREATE", "UPDATE", "DELETE"}))
 }
 
-// ADM-13, ADM-14: changes by handlers are stored, and fields unknown to the Go type are kept; validating handlers
-// receive the final object.
+// ADM-13, ADM-14: the API server stores changes of handlers and keeps fields unknown to the Go type. Validating
+// handlers receive the final object.
 func TestServer_Mutation(t *testing.T) {
 	needServer(t)
 	g, ctx, called := NewWithT(t), t.Context(), &recorder{}
@@ -188,7 +188,7 @@ func TestServer_Mutation(t *testing.T) {
 		g.Expect(k8s.Create(ctx, copied, client.DryRunAll)).To(Succeed())
 		defer called.reset()
 		return called.all()
-	}).Should(ConsistOf("red yes", "metadata of a"), "all handlers are called")
+	}).Should(ConsistOf("red yes", "metadata of a"), "want calls of all handlers")
 	g.Expect(k8s.Create(ctx, obj)).To(Succeed())
 	g.Expect(called.all()).To(ConsistOf("red yes", "metadata of a"))
 	g.Expect(obj.Object["spec"]).To(Equal(map[string]any{
@@ -253,20 +253,21 @@ func TestServer_Selection(t *testing.T) {
 	g.Expect(called.all()).To(ConsistOf("scale UPDATE scale Scale", "any UPDATE scale Scale"))
 	called.reset()
 
-	// The API server first patches its cached object and calls the webhooks for it. If the cache is outdated, it calls
-	// them again for the stored object.
+	// The API server first patches its cached object and calls the webhooks for it. If the cache is outdated, the API
+	// server calls them again for the stored object.
 	g.Eventually(func(g Gomega) {
 		cached := loose()
 		g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(obj), cached, &client.GetOptions{Raw: &metav1.GetOptions{ResourceVersion: "0"}})).To(Succeed())
 		g.Expect(cached.Object["spec"]).To(HaveKeyWithValue("size", BeEquivalentTo(3)))
 	}).Should(Succeed())
-	// The patch removes the label: the API server calls because of the old object, but no handler matches the new one.
+	// The patch removes the label. The API server calls because of the old object, but no handler matches the new
+	// object.
 	g.Expect(k8s.Patch(ctx, obj, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":null}}`)))).To(Succeed())
 	g.Expect(called.all()).To(ConsistOf("plain UPDATE  Widget", "any UPDATE  Widget", "unlabelled UPDATE  Widget", "mutated UPDATE  Widget"))
 	called.reset()
 
 	c, w := clientWithWarnings(t)
-	g.Expect(c.Delete(ctx, obj)).To(Succeed(), "changes of a deleted object are discarded")
+	g.Expect(c.Delete(ctx, obj)).To(Succeed(), "want success, because changes of a deleted object are discarded")
 	g.Expect(called.all()).To(ConsistOf("plain DELETE  Widget", "any DELETE  Widget", "unlabelled DELETE  Widget", "gone DELETE  Widget"))
 	g.Expect(w.all()).To(ConsistOf(ContainSubstring("the object is being deleted")))
 }
@@ -286,15 +287,15 @@ func TestServer_HugePatch(t *testing.T) {
 	}})
 	awaitHandlers(t, op, called)
 	for range 3 {
-		// On a busy machine, sending the object can time out: retry.
+		// On a busy machine, sending the object can time out, so the test retries it.
 		g.Eventually(func() error { return k8s.Create(ctx, widget(op.ns, "huge", 1)) }).
-			Should(MatchError(Or(ContainSubstring("too large"), ContainSubstring("larger than max"))), "the object is too large to be stored")
+			Should(MatchError(Or(ContainSubstring("too large"), ContainSubstring("larger than max"))), "want an error about the size")
 	}
 	g.Expect(k8s.Create(ctx, widget(op.ns, "a", 1))).To(Succeed())
 	g.Expect(called.all()).To(ContainElements("huge", "huge", "huge", "a"))
 }
 
-// Denying CONNECT, as sent by kubectl exec, prevents the connection.
+// If a handler denies CONNECT, which kubectl exec sends, the API server does not open the connection.
 func TestServer_DeniesConnect(t *testing.T) {
 	needServer(t)
 	g, ctx := NewWithT(t), t.Context()

@@ -68,7 +68,7 @@ func TestMain(m *testing.M) {
 // checkGoroutines waits until the goroutines of all operators have ended.
 func checkGoroutines(known goleak.Option) int {
 	var err error
-	for range 10 { // each waits for half a second
+	for range 10 { // each iteration waits for half a second
 		if err = goleak.Find(known); err == nil {
 			return 0
 		}
@@ -103,7 +103,7 @@ func needServer(tb testing.TB) {
 	}
 }
 
-// crd returns a CRD that keeps all fields and has the subresources status and scale.
+// crd returns a CRD that preserves all fields and has the subresources status and scale.
 func crd(gvk schema.GroupVersionKind) *apiextensionsv1.CustomResourceDefinition {
 	lower := strings.ToLower(gvk.Kind)
 	loose := apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: new(true)}
@@ -143,7 +143,7 @@ type operator struct {
 	mgr    manager.Manager
 	server *webhooks.Server
 	ns     string
-	name   string // of the configurations
+	name   string // name of the configurations
 	port   int
 	log    *logBuffer
 	stop   func() error
@@ -157,7 +157,7 @@ type operatorConfig struct {
 	name     string
 	hooks    []webhooks.Hook
 	certDir  string
-	skipWait bool // do not wait until the configurations are there
+	skipWait bool // do not wait until the configurations exist
 }
 
 // start runs an operator for one namespace with self-managed certificates until the test ends.
@@ -237,7 +237,7 @@ func (op *operator) run(tb testing.TB) {
 	}).Should(Succeed())
 }
 
-// awaitEntries waits until the configurations have n entries. API servers apply them a moment later.
+// awaitEntries waits until the configurations have n entries. API servers apply them with a delay.
 func (op *operator) awaitEntries(tb testing.TB, n int) {
 	tb.Helper()
 	NewWithT(tb).Eventually(func() []string { return entryNames(op.name) }).Should(HaveLen(n), op.log.String)
@@ -272,7 +272,7 @@ func mutatingEntries(name string) []admissionregistrationv1.MutatingWebhook {
 	return obj.Webhooks
 }
 
-// freePort returns a port below the range of outgoing connections, which could otherwise take it.
+// freePort returns a port outside the range of outgoing connections, so that they cannot use it.
 func freePort() int {
 	for {
 		listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 12000+rand.IntN(20000)))

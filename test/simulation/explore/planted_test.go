@@ -225,7 +225,7 @@ func TestExplore_FindsPlantedBugs(t *testing.T) {
 	}
 	for _, p := range []pattern{intermediate, stale, unobserved, lostAnswer} {
 		if patterns[p] < 2 {
-			t.Errorf("got %d planted bugs of the pattern %q, want more", patterns[p], p)
+			t.Errorf("got %d planted bugs of the pattern %q, want at least 2", patterns[p], p)
 		}
 	}
 }
