@@ -60,7 +60,7 @@ func pod(change ...func(*corev1.Pod)) *corev1.Pod {
 	return p
 }
 
-func untyped(apiVersion, kind string, rest ...map[string]any) *unstructured.Unstructured {
+func newUnstructured(apiVersion, kind string, rest ...map[string]any) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": apiVersion, "kind": kind}}
 	for _, rest := range rest {
 		maps.Copy(u.Object, rest)
@@ -78,7 +78,7 @@ func equal(t *testing.T, what string, got, want any) {
 // HIER-01, HIER-03, HIER-10: Adopt sets the reference, name, namespace and labels of typed and unstructured children,
 // and skips nil.
 func TestAdopt(t *testing.T) {
-	typed, loose := pod(), untyped("v1", "Secret")
+	typed, loose := pod(), newUnstructured("v1", "Secret")
 	must(t, children.Of(owner(), kinds{}).Adopt(typed, nil, loose, (*corev1.Pod)(nil)))
 	yes := true
 	for _, child := range []client.Object{typed, loose} {
@@ -119,9 +119,9 @@ func TestAppendReference(t *testing.T) {
 	must(t, children.Of(owner(), kinds{}).RemoveReference(p))
 	equal(t, "removed twice", p.OwnerReferences, []metav1.OwnerReference{other})
 
-	none := untyped("v1", "Pod")
+	none := newUnstructured("v1", "Pod")
 	must(t, children.Of(owner(), kinds{}).RemoveReference(none))
-	equal(t, "child after the removal", none, untyped("v1", "Pod"))
+	equal(t, "child after the removal", none, newUnstructured("v1", "Pod"))
 }
 
 // HIER-05: missing labels are set, and existing labels are kept unless forced. By default, the owner's labels are used.
@@ -137,7 +137,7 @@ func TestLabel(t *testing.T) {
 	} {
 		labels := map[string]string{"app": "mine", "x": "y"}
 		p := pod(func(p *corev1.Pod) { p.Labels = labels })
-		loose := untyped("v1", "Pod", map[string]any{"metadata": map[string]any{"labels": map[string]any{"app": "mine", "x": "y"}}})
+		loose := newUnstructured("v1", "Pod", map[string]any{"metadata": map[string]any{"labels": map[string]any{"app": "mine", "x": "y"}}})
 		must(t, children.Of(owner(), kinds{}, c.opts...).Label(p, loose))
 		equal(t, name, p.Labels, c.want)
 		equal(t, name+", untyped", loose.GetLabels(), c.want)
@@ -174,7 +174,7 @@ func TestLabel_NestedTemplates(t *testing.T) {
 	must(t, children.Of(owner(), kinds{}, children.PlainTemplates(), children.Nested("spec.template")).Label(plain))
 	equal(t, "named", labels(plain.Spec.Template.ObjectMeta), want)
 
-	loose := untyped("apps/v1", "Deployment", map[string]any{"spec": map[string]any{
+	loose := newUnstructured("apps/v1", "Deployment", map[string]any{"spec": map[string]any{
 		"template": map[string]any{"metadata": nil},
 		"extra":    map[string]any{"metadata": map[string]any{"labels": map[string]any{"app": "mine"}}},
 		"words":    "none", "list": []any{}, "odd": map[string]any{"metadata": "none"},
@@ -242,7 +242,7 @@ func TestAdjustNamespace(t *testing.T) {
 		"a cluster-scoped owner": {clusterOwner(), in(""), nil, ""},
 		"a forced namespace":     {clusterOwner(), in("x"), []children.Option{children.Forced()}, "x"},
 		"HIER-11 empty":          {owner(), in(""), []children.Option{children.InNamespace("")}, ""},
-		"an unknown kind":        {owner(), untyped("example.com/v1", "Thing"), nil, "prod"},
+		"an unknown kind":        {owner(), newUnstructured("example.com/v1", "Thing"), nil, "prod"},
 	} {
 		must(t, children.Of(c.owner, kinds{}, c.opts...).AdjustNamespace(c.child))
 		equal(t, what, c.child.GetNamespace(), c.want)
@@ -256,7 +256,7 @@ func TestAdopt_Errors(t *testing.T) {
 	taken := pod(func(p *corev1.Pod) {
 		p.OwnerReferences = []metav1.OwnerReference{{Kind: "Job", Name: "j", UID: "u7", Controller: &yes}}
 	})
-	noUID, noKind, self := owner(), untyped("", ""), owner()
+	noUID, noKind, self := owner(), newUnstructured("", ""), owner()
 	noUID.UID = ""
 	for want, c := range map[string]struct {
 		owner *children.Owner
@@ -295,7 +295,7 @@ func TestAdopt_Errors(t *testing.T) {
 	must(t, children.Of(owner(), kinds{}, children.Forced()).Adopt(far))
 	equal(t, "forced home", far.Namespace, "prod")
 	must(t, children.Of(clusterOwner(), kinds{}).Adopt(pod(func(p *corev1.Pod) { p.Namespace = "x" }), &corev1.Namespace{}))
-	must(t, children.Of(owner(), kinds{}).Adopt(untyped("example.com/v1", "Thing"))) // the REST mapper does not know the kind
+	must(t, children.Of(owner(), kinds{}).Adopt(newUnstructured("example.com/v1", "Thing"))) // the REST mapper does not know the kind
 }
 
 // unregistered is a type without a scheme.

@@ -22,9 +22,9 @@ import (
 
 func object(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name} }
 
-// family returns new children for each call. The typed and unstructured children have fields that the server defaults
-// or normalizes.
-func family() []client.Object {
+// newChildren returns new children for each call. The typed and unstructured children have fields that the server
+// defaults or normalizes.
+func newChildren() []client.Object {
 	labels := map[string]string{"run": "db"}
 	return []client.Object{
 		&appsv1.Deployment{ObjectMeta: object("typed"), Spec: appsv1.DeploymentSpec{
@@ -38,7 +38,7 @@ func family() []client.Object {
 				Tolerations: []corev1.Toleration{{Key: "x", Operator: "Exists"}},
 			}},
 		}},
-		untyped("apps/v1", "Deployment", map[string]any{
+		newUnstructured("apps/v1", "Deployment", map[string]any{
 			"metadata": map[string]any{"name": "loose"},
 			"spec": map[string]any{
 				"selector": map[string]any{"matchLabels": map[string]any{"run": "db"}},
@@ -59,7 +59,7 @@ func family() []client.Object {
 		&networkingv1.NetworkPolicy{ObjectMeta: object("policy"), Spec: networkingv1.NetworkPolicySpec{
 			Ingress: []networkingv1.NetworkPolicyIngressRule{{Ports: []networkingv1.NetworkPolicyPort{{}}}}, // an atomic list with defaults
 		}},
-		untyped("v1", "ServiceAccount", map[string]any{
+		newUnstructured("v1", "ServiceAccount", map[string]any{
 			"metadata": map[string]any{"name": "account", "finalizers": []any{"example.com/b", "example.com/a"}},
 		}),
 	}
@@ -83,10 +83,10 @@ func TestApply_SecondApplyWritesNothing(t *testing.T) {
 	apply := func() {
 		t.Helper()
 		var err error
-		results, err = operator(owner).Apply(t.Context(), family()...)
+		results, err = operator(owner).Apply(t.Context(), newChildren()...)
 		must(t, err)
 	}
-	equal(t, "writes of the first Apply, including as many dry runs", written(apply), 6+6)
+	equal(t, "writes of the first Apply, including as many dry runs", countWrites(apply), 6+6)
 	equal(t, "operations", operations(results), []string{"created", "created", "created", "unchanged", "created", "created", "created"})
 	for i, result := range results {
 		if (result.Object == nil) != (i == 3) || i != 3 && result.Object.GetUID() == "" {
@@ -99,7 +99,7 @@ func TestApply_SecondApplyWritesNothing(t *testing.T) {
 	equal(t, "owner of the Secret", results[4].Object.GetOwnerReferences()[0].UID, owner.UID)
 	equal(t, "the secret", string(results[4].Object.(*corev1.Secret).Data["password"]), "x")
 	for range 3 {
-		equal(t, "writes of the next Apply", written(apply), 0)
+		equal(t, "writes of the next Apply", countWrites(apply), 0)
 		equal(t, "operations", operations(results), []string{"unchanged", "unchanged", "unchanged", "unchanged", "unchanged", "unchanged", "unchanged"})
 	}
 	equal(t, "image in the next result", results[0].Object.(*appsv1.Deployment).Spec.Template.Spec.Containers[0].Image, "main:1")
@@ -108,11 +108,11 @@ func TestApply_SecondApplyWritesNothing(t *testing.T) {
 // Apply keeps fields of other managers, resets changed fields and removes dropped fields, with one write each.
 func TestApply_CorrectsDrift(t *testing.T) {
 	owner := realOwner(t)
-	intent := family()[:1]
+	intent := newChildren()[:1]
 	deployment := intent[0].(*appsv1.Deployment)
 	apply := func() (out *appsv1.Deployment, writes int) {
 		t.Helper()
-		writes = written(func() {
+		writes = countWrites(func() {
 			results, err := operator(owner).Apply(t.Context(), deployment.DeepCopy())
 			must(t, err)
 			out = results[0].Object.(*appsv1.Deployment)
@@ -182,17 +182,17 @@ func TestApply_WithoutManagedFields(t *testing.T) {
 	})
 	apply := func() {
 		t.Helper()
-		_, err := operator(owner, children.ReadWith(blind)).Apply(t.Context(), family()[4:6]...)
+		_, err := operator(owner, children.ReadWith(blind)).Apply(t.Context(), newChildren()[4:6]...)
 		must(t, err)
 	}
-	equal(t, "writes of the first Apply, including as many dry runs", written(apply), 2+2)
-	equal(t, "the next", written(apply), 0)
+	equal(t, "writes of the first Apply, including as many dry runs", countWrites(apply), 2+2)
+	equal(t, "the next", countWrites(apply), 0)
 	secret := &corev1.Secret{}
 	must(t, k8s.Get(t.Context(), client.ObjectKey{Namespace: owner.Namespace, Name: "secret"}, secret))
 	secret.Data["password"] = []byte("changed")
 	must(t, k8s.Update(t.Context(), secret))
-	equal(t, "writes for a changed child", written(apply), 1)
-	equal(t, "the next", written(apply), 0)
+	equal(t, "writes for a changed child", countWrites(apply), 1)
+	equal(t, "the next", countWrites(apply), 0)
 }
 
 // Two operators that share a child do not overwrite each other forever.
@@ -208,7 +208,7 @@ func TestApply_TwoFieldOwners(t *testing.T) {
 	}
 	apply("a", "a")
 	apply("b", "b")
-	equal(t, "writes", written(func() { apply("a", "a"); apply("b", "b") }), 0)
+	equal(t, "writes", countWrites(func() { apply("a", "a"); apply("b", "b") }), 0)
 	shared := one("")
 	must(t, k8s.Get(t.Context(), client.ObjectKey{Namespace: owner.Namespace, Name: "shared"}, shared))
 	equal(t, "the data", shared.Data, map[string]string{"a": "x", "b": "x"})
@@ -220,15 +220,15 @@ func TestCreate_ExistingChild(t *testing.T) {
 	create := func() {
 		t.Helper()
 		var err error
-		results, err = operator(owner).Create(t.Context(), family()...)
+		results, err = operator(owner).Create(t.Context(), newChildren()...)
 		must(t, err)
 	}
-	equal(t, "writes of the first Create", written(create), 6)
+	equal(t, "writes of the first Create", countWrites(create), 6)
 	equal(t, "operations", operations(results), []string{"created", "created", "created", "unchanged", "created", "created", "created"})
 	service := results[2].Object.(*corev1.Service)
 	service.Spec.Ports[0].Port = 81
 	must(t, k8s.Update(t.Context(), service))
-	equal(t, "writes of the next Create", written(create), 0)
+	equal(t, "writes of the next Create", countWrites(create), 0)
 	equal(t, "port of the existing child", results[2].Object.(*corev1.Service).Spec.Ports[0].Port, int32(81))
 	equal(t, "kind of the result", results[1].Object.(*unstructured.Unstructured).GetKind(), "Deployment")
 }
@@ -279,7 +279,7 @@ func TestApply_ObjectMissingInCache(t *testing.T) {
 	child := func(name string) client.Object {
 		return &corev1.ConfigMap{ObjectMeta: object(name), Data: map[string]string{"a": "ours"}}
 	}
-	for _, form := range []client.Object{child("users"), untyped("v1", "ConfigMap", map[string]any{
+	for _, form := range []client.Object{child("users"), newUnstructured("v1", "ConfigMap", map[string]any{
 		"metadata": map[string]any{"name": "users"}, "data": map[string]any{"a": "ours"},
 	})} {
 		_, err := children.Of(owner, blind, children.FieldOwner("db operator")).Apply(t.Context(), form)
@@ -327,7 +327,7 @@ func TestApply_ObjectsOfOtherOwners(t *testing.T) {
 	} {
 		var results []children.Result
 		var err error
-		equal(t, name+": writes", written(func() {
+		equal(t, name+": writes", countWrites(func() {
 			results, err = do(t.Context(), child("nobodys"), child("others"), child("dying"), child("fine-"+name))
 		}), map[string]int{"apply": 1 + 1, "create": 1}[name])
 		for _, want := range []string{
@@ -355,7 +355,7 @@ func TestApply_ObjectsOfOtherOwners(t *testing.T) {
 	results, err = operator(owner, children.TakeOver(), children.Controller(false)).Apply(t.Context(), child("others"))
 	must(t, err)
 	equal(t, "shared", len(results[0].Object.GetOwnerReferences()), 2)
-	equal(t, "writes of the next Apply", written(func() {
+	equal(t, "writes of the next Apply", countWrites(func() {
 		_, err := operator(owner, children.TakeOver(), children.Controller(false)).Apply(t.Context(), child("others"))
 		must(t, err)
 	}), 0)
@@ -369,25 +369,25 @@ func TestApply_Errors(t *testing.T) {
 			return operator(owner).Apply(t.Context(), fine, &corev1.ConfigMap{})
 		},
 		"occurs twice: use a unique name for each": func() ([]children.Result, error) {
-			return operator(owner).Create(t.Context(), fine, untyped("v1", "ConfigMap", map[string]any{"metadata": map[string]any{"name": "fine"}}))
+			return operator(owner).Create(t.Context(), fine, newUnstructured("v1", "ConfigMap", map[string]any{"metadata": map[string]any{"name": "fine"}}))
 		},
 		"requires the option FieldOwner": func() ([]children.Result, error) {
 			return children.Of(owner, k8s).Apply(t.Context(), fine)
 		},
 		"has no kind": func() ([]children.Result, error) { return operator(owner).Create(t.Context(), fine, &unregistered{}) },
 		"ClusterRole role is cluster-scoped and cannot": func() ([]children.Result, error) {
-			return operator(owner).Apply(t.Context(), fine, untyped("rbac.authorization.k8s.io/v1", "ClusterRole", map[string]any{
+			return operator(owner).Apply(t.Context(), fine, newUnstructured("rbac.authorization.k8s.io/v1", "ClusterRole", map[string]any{
 				"metadata": map[string]any{"name": "role"},
 			}))
 		},
 	} {
 		var err error
-		equal(t, want, written(func() { _, err = do() }), 0)
+		equal(t, want, countWrites(func() { _, err = do() }), 0)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}
-	_, err := operator(owner).Apply(t.Context(), fine, untyped("example.com/v1", "Thing", map[string]any{"metadata": map[string]any{"name": "x"}}))
+	_, err := operator(owner).Apply(t.Context(), fine, newUnstructured("example.com/v1", "Thing", map[string]any{"metadata": map[string]any{"name": "x"}}))
 	if err == nil || !strings.Contains(err.Error(), "children: Thing "+owner.Namespace+"/x: ") {
 		t.Errorf("error for a kind that is not served = %v, want an error about the Thing", err)
 	}

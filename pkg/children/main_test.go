@@ -59,8 +59,8 @@ func (c counter) RoundTrip(request *http.Request) (*http.Response, error) {
 	return c.next.RoundTrip(request)
 }
 
-// written returns the number of write requests during a call.
-func written(call func()) int {
+// countWrites returns the number of write requests during a call.
+func countWrites(call func()) int {
 	before := writes.Load()
 	call()
 	return int(writes.Load() - before)

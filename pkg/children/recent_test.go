@@ -43,7 +43,7 @@ func TestApply_WithLaggingCache(t *testing.T) {
 	apply := func(value string) (operation, data string, requests int) {
 		t.Helper()
 		var results []children.Result
-		requests = written(func() {
+		requests = countWrites(func() {
 			var err error
 			child := &corev1.ConfigMap{ObjectMeta: object("child"), Data: map[string]string{"a": value}}
 			results, err = children.Of(owner, cached, children.FieldOwner("db operator")).Apply(t.Context(), child)

@@ -13,17 +13,17 @@ import (
 
 // flags is an adapter for objects with custom condition fields: status.flags.<type> = {state, why, text, since}.
 func flags(obj client.Object) (conditions.Fields, error) {
-	return flagged{obj.(*unstructured.Unstructured)}, nil
+	return flagsAdapter{obj.(*unstructured.Unstructured)}, nil
 }
 
-type flagged struct{ *unstructured.Unstructured }
+type flagsAdapter struct{ *unstructured.Unstructured }
 
-func (f flagged) flags() map[string]any {
+func (f flagsAdapter) flags() map[string]any {
 	flags, _, _ := unstructured.NestedMap(f.Object, "status", "flags")
 	return flags
 }
 
-func (f flagged) List() (list []metav1.Condition) {
+func (f flagsAdapter) List() (list []metav1.Condition) {
 	flags := f.flags()
 	for _, name := range slices.Sorted(maps.Keys(flags)) {
 		flag := flags[name].(map[string]any)
@@ -38,13 +38,13 @@ func (f flagged) List() (list []metav1.Condition) {
 	return list
 }
 
-func (f flagged) Put(c metav1.Condition) {
+func (f flagsAdapter) Put(c metav1.Condition) {
 	since, _ := c.LastTransitionTime.MarshalQueryParameter()
 	_ = unstructured.SetNestedMap(f.Object, map[string]any{
 		"state": string(c.Status), "why": c.Reason, "text": c.Message, "since": since,
 	}, "status", "flags", c.Type)
 }
 
-func (f flagged) Remove(conditionType string) {
+func (f flagsAdapter) Remove(conditionType string) {
 	unstructured.RemoveNestedField(f.Object, "status", "flags", conditionType)
 }

@@ -31,7 +31,7 @@ func FuzzSet(f *testing.F) {
 		if json.Unmarshal(content, &object) != nil {
 			return
 		}
-		object, _ = normal(object).(map[string]any)
+		object, _ = normalizeNumbers(object).(map[string]any)
 		before := runtime.DeepCopyJSON(object)
 		obj := &unstructured.Unstructured{Object: object}
 		s, err := conditions.For(obj)
@@ -72,14 +72,14 @@ func FuzzSet(f *testing.F) {
 		if _, exists := s.Get("Ready"); exists {
 			t.Fatal("the condition exists after Remove")
 		}
-		if a, b := others(before), others(obj.Object); a != b {
+		if a, b := withoutTestConditions(before), withoutTestConditions(obj.Object); a != b {
 			t.Fatalf("other content changed\nfrom %s\nto   %s", a, b)
 		}
 	})
 }
 
-// others returns the object without the test's conditions and without their empty parents.
-func others(object map[string]any) string {
+// withoutTestConditions returns the object without the test's conditions and without their empty parents.
+func withoutTestConditions(object map[string]any) string {
 	object = runtime.DeepCopyJSON(object)
 	status, _ := object["status"].(map[string]any)
 	switch list := status["conditions"].(type) {

@@ -67,7 +67,7 @@ func TestKopfIssue796_Declare(t *testing.T) {
 func TestKopfIssue796_WriteAtAnyTime(t *testing.T) {
 	widget := onServer(t, "Widget")
 	for step := range 3 {
-		equal(t, "writes", written(func() {
+		equal(t, "writes", countWrites(func() {
 			must(t, conditions.Write(t.Context(), k8s, widget, func(s *conditions.Set) {
 				s.Unknown("Ready", "Working", fmt.Sprintf("step %d of 3", step+1))
 			}))
@@ -169,7 +169,7 @@ func TestKopfIssue796_OtherKinds(t *testing.T) {
 	topic := onServer(t, "Topic")
 	change := func(s *conditions.Set) { s.False("NotReady", "Waiting", "") }
 	write := func() int {
-		return written(func() { must(t, conditions.Write(t.Context(), k8s, topic, change)) })
+		return countWrites(func() { must(t, conditions.Write(t.Context(), k8s, topic, change)) })
 	}
 	equal(t, "the first", write(), 1)
 	_, pruned := topic.Object["status"].(map[string]any)["conditions"].([]any)[0].(map[string]any)["observedGeneration"]

@@ -10,8 +10,9 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
 )
 
-// readAs returns the status of an unknown kind by the rules of kstatus, which kpt, Flux, Argo CD and helm --wait use.
-func readAs(u *unstructured.Unstructured) string {
+// kstatusOf returns the status of an unknown kind by the rules of kstatus, which kpt, Flux, Argo CD and helm --wait
+// use.
+func kstatusOf(u *unstructured.Unstructured) string {
 	if u.GetDeletionTimestamp() != nil {
 		return "Terminating"
 	}
@@ -39,8 +40,8 @@ func readAs(u *unstructured.Unstructured) string {
 	return "Current"
 }
 
-// waited reports whether kubectl wait --for=condition=<type>[=<status>] would end.
-func waited(u *unstructured.Unstructured, conditionType, status string) bool {
+// kubectlWaitEnds reports whether kubectl wait --for=condition=<type>[=<status>] would end.
+func kubectlWaitEnds(u *unstructured.Unstructured, conditionType, status string) bool {
 	list, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
 	for _, item := range list {
 		c, ok := item.(map[string]any)
@@ -78,9 +79,9 @@ func TestSet_StatusForKstatus(t *testing.T) {
 		s := setOf(t, u)
 		step.do(s)
 		must(t, s.Err())
-		equal(t, step.name, readAs(u), step.kstatus)
-		equal(t, step.name+": kubectl wait --for=condition=Ready", waited(u, "ready", "true"), step.ready)
-		equal(t, step.name+": kubectl wait --for=condition=Ready=False", waited(u, "Ready", "False"), step.notReady)
+		equal(t, step.name, kstatusOf(u), step.kstatus)
+		equal(t, step.name+": kubectl wait --for=condition=Ready", kubectlWaitEnds(u, "ready", "true"), step.ready)
+		equal(t, step.name+": kubectl wait --for=condition=Ready=False", kubectlWaitEnds(u, "Ready", "False"), step.notReady)
 	}
 	if !conditions.Is(u, "Synced", metav1.ConditionTrue) {
 		t.Error("got another final status")

@@ -112,20 +112,20 @@ func parse(text string) *unstructured.Unstructured {
 	if err := json.Unmarshal([]byte(text), &u.Object); err != nil {
 		panic(err)
 	}
-	u.Object = runtime.DeepCopyJSON(normal(u.Object).(map[string]any))
+	u.Object = runtime.DeepCopyJSON(normalizeNumbers(u.Object).(map[string]any))
 	return u
 }
 
-// normal converts numbers to the types of a JSON decoder.
-func normal(value any) any {
+// normalizeNumbers converts numbers to the types of a JSON decoder.
+func normalizeNumbers(value any) any {
 	switch v := value.(type) {
 	case map[string]any:
 		for key, item := range v {
-			v[key] = normal(item)
+			v[key] = normalizeNumbers(item)
 		}
 	case []any:
 		for i, item := range v {
-			v[i] = normal(item)
+			v[i] = normalizeNumbers(item)
 		}
 	case float64:
 		if v == float64(int64(v)) {

@@ -17,7 +17,7 @@ import (
 )
 
 // For each shape, Set sets the conditions in order, with transition time and generation.
-func TestSet_EachShape(t *testing.T) {
+func TestSet_AllRepresentations(t *testing.T) {
 	for _, shape := range shapes() {
 		t.Run(shape.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { checkShape(t, shape) })
@@ -189,18 +189,18 @@ func TestFor_NullValues(t *testing.T) {
 
 // Conditions of other controllers and invalid entries keep all of their bytes.
 func TestSet_PreservesOtherConditions(t *testing.T) {
-	const others = `[
+	const foreign = `[
 		null, "words", 17, {"no": "type"}, {"type": 5},
 		{"type": "Theirs", "status": "Perhaps", "lastTransitionTime": "2024-01-01T00:00:00.123456+00:00", "extra": {"a": [1, null]}},
 		{"type": "Ours", "status": "True", "reason": "R", "lastTransitionTime": "2024-01-01T00:00:00+00:00", "ttl": 1.5, "lastUpdateTime": null},
 		{"type": "Theirs", "status": "False"}
 	]`
-	obj := parse(`{"status": {"conditions": ` + others + `, "phase": "Up"}}`)
+	obj := parse(`{"status": {"conditions": ` + foreign + `, "phase": "Up"}}`)
 	s := setOf(t, obj)
 	s.True("Ours", "R", "new")
 	s.False("Third", "R", "")
 	s.Remove("Third")
-	want := parse(`{"status": {"conditions": ` + others + `, "phase": "Up"}}`)
+	want := parse(`{"status": {"conditions": ` + foreign + `, "phase": "Up"}}`)
 	ours := want.Object["status"].(map[string]any)["conditions"].([]any)[6].(map[string]any)
 	ours["message"] = "new"
 	ours["lastUpdateTime"] = obj.Object["status"].(map[string]any)["conditions"].([]any)[6].(map[string]any)["lastUpdateTime"]

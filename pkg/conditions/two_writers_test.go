@@ -26,11 +26,11 @@ func TestWrite_TwoWriters(t *testing.T) {
 	finals := [2]map[string]metav1.ConditionStatus{}
 	var requests int
 	var group sync.WaitGroup
-	requests = written(func() {
+	requests = countWrites(func() {
 		for writer := range finals {
 			group.Go(func() { finals[writer] = writer1000(t, widget.DeepCopy(), writer, rounds) })
 		}
-		group.Go(func() { edits(t, widget.DeepCopy(), 50) })
+		group.Go(func() { editSpec(t, widget.DeepCopy(), 50) })
 		group.Wait()
 	})
 
@@ -90,8 +90,8 @@ func writer1000(t *testing.T, obj *unstructured.Unstructured, writer, rounds int
 	return mine
 }
 
-// edits increases the generation with each edit.
-func edits(t *testing.T, obj *unstructured.Unstructured, n int) {
+// editSpec increases the generation with each edit.
+func editSpec(t *testing.T, obj *unstructured.Unstructured, n int) {
 	for i := range n {
 		patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"spec": {"size": %d}}`, i+10))
 		if err := k8s.Patch(t.Context(), obj, patch); err != nil {

@@ -55,7 +55,7 @@ func TestWrite(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			write := func(change func(*conditions.Set)) int {
 				t.Helper()
-				return written(func() {
+				return countWrites(func() {
 					must(t, conditions.Write(t.Context(), k8s, c.obj, change, c.opts...))
 				})
 			}
@@ -93,7 +93,7 @@ func TestWrite_ServerAcceptsConditions(t *testing.T) {
 			change := func(s *conditions.Set) { s.False("Ready", reason, message) }
 			must(t, conditions.Write(t.Context(), k8s, topic, change))
 			must(t, k8s.Get(t.Context(), client.ObjectKeyFromObject(topic), topic))
-			equal(t, "writes of the same condition", written(func() { must(t, conditions.Write(t.Context(), k8s, topic, change)) }), 0)
+			equal(t, "writes of the same condition", countWrites(func() { must(t, conditions.Write(t.Context(), k8s, topic, change)) }), 0)
 		}
 	}
 	must(t, conditions.Write(t.Context(), k8s, topic, func(s *conditions.Set) { s.Declare(strings.Repeat("x", 316)) }))
@@ -106,7 +106,7 @@ func TestWrite_Errors(t *testing.T) {
 		t.Errorf("error without the subresource = %v, want advice about WithoutSubresource", err)
 	}
 	mistake := func(s *conditions.Set) { ready(s); s.True("not ready", "", "") }
-	equal(t, "writes", written(func() { err = conditions.Write(t.Context(), k8s, gadget, mistake) }), 0)
+	equal(t, "writes", countWrites(func() { err = conditions.Write(t.Context(), k8s, gadget, mistake) }), 0)
 	if err == nil || !strings.Contains(err.Error(), "invalid type") {
 		t.Errorf("error for an invalid condition = %v, want an error about the type", err)
 	}

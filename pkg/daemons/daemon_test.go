@@ -96,7 +96,7 @@ func TestDaemon_Outcomes(t *testing.T) {
 }
 
 // DAE-14: an ended daemon does not restart after stops and pauses until Forget is called for its object.
-func TestDaemon_StaysDownAfterItsEnd(t *testing.T) {
+func TestDaemon_DoesNotRestartAfterItsEnd(t *testing.T) {
 	runTest(t, daemons.Options{}, func(s *supervisorTest) {
 		task := daemons.Task{Run: s.recordCalls(nil)}
 		s.mustEnsure(task)

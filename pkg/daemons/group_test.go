@@ -151,7 +151,7 @@ func TestGroup_QueuedTimers(t *testing.T) {
 	}
 }
 
-func TestGroup_AbandonedRunFreesItsPlace(t *testing.T) {
+func TestGroup_AbandonedRunFreesItsSlot(t *testing.T) {
 	runTest(t, daemons.Options{GracePeriod: time.Second}, func(s *supervisorTest) {
 		ensureMany(s, 2, daemons.Task{Timer: &daemons.Timer{Interval: time.Hour, MaxParallel: 1}, Run: s.recordCalls(ignoreContext(20 * time.Minute))})
 		s.Forget("0")

@@ -131,7 +131,7 @@ func TestGauges(t *testing.T) {
 }
 
 // TIM-03: a histogram records the delay of timers.
-func TestDriftIsMeasured(t *testing.T) {
+func TestTimer_DriftIsMeasured(t *testing.T) {
 	runTest(t, daemons.Options{}, func(s *supervisorTest) {
 		ensureMany(s, 2, daemons.Task{Kind: s.kind, Timer: &daemons.Timer{Interval: time.Hour, MaxParallel: 1}, Run: s.recordCalls(ignoreContext(20 * time.Second))})
 		advance(time.Minute)

@@ -206,7 +206,7 @@ func TestEnsure_WhileStopping(t *testing.T) {
 }
 
 // DAE-15: a stopped task can start again after any outcome.
-func TestStop_IsNotAnEnd(t *testing.T) {
+func TestStop_AllowsRestart(t *testing.T) {
 	for _, err := range []error{nil, errBoom} {
 		runTest(t, daemons.Options{}, func(s *supervisorTest) {
 			task := daemons.Task{Run: s.recordCalls(func(ctx context.Context, _ int) error {

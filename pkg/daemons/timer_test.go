@@ -38,7 +38,7 @@ func returnError(errs ...error) func(context.Context, int) error {
 }
 
 // TIM-02 to TIM-04, TIM-11 to TIM-17: the test compares the invocations in the first hundred seconds.
-func TestTimerRuns(t *testing.T) {
+func TestTimer_Runs(t *testing.T) {
 	in := func(d float64) error { return progress.Temporary(errBoom, time.Duration(d*float64(time.Second))) }
 	const s = time.Second
 	for _, test := range []struct {
@@ -93,7 +93,7 @@ func TestTimerRuns(t *testing.T) {
 }
 
 // TIM-11: a success resets the attempt number.
-func TestTimerAttempts(t *testing.T) {
+func TestTimer_Attempts(t *testing.T) {
 	runTest(t, daemons.Options{}, func(s *supervisorTest) {
 		s.mustEnsure(daemons.Task{
 			Timer:  &daemons.Timer{Interval: 30 * time.Second},

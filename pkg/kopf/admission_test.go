@@ -31,7 +31,8 @@ func onlyValidate(opts ...kopf.ResourceOption) *kopf.Resource[*unstructured.Unst
 		Validate("h", func(context.Context, *webhooks.Request[*unstructured.Unstructured]) error { return nil })
 }
 
-// newWebhookManager returns a manager with a webhook server. It has no API server, because CheckDeclaration sends no requests.
+// newWebhookManager returns a manager with a webhook server. It has no API server, because CheckDeclaration sends no
+// requests.
 func newWebhookManager(t *testing.T) manager.Manager {
 	t.Helper()
 	mgr, err := manager.New(&rest.Config{Host: "https://nowhere.example.com"}, manager.Options{

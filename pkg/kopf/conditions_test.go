@@ -132,7 +132,7 @@ func TestCheckDeclaration_Events(t *testing.T) {
 }
 
 // HIER-02: the owner is the object of the request. Adopt uses the client to look up the kinds of the children.
-func TestRequestAdopt_WithoutClient(t *testing.T) {
+func TestRequest_AdoptWithoutClient(t *testing.T) {
 	req := &kopf.Request[*corev1.Pod]{Object: &corev1.Pod{}}
 	child := &corev1.ConfigMap{}
 	if err := req.Adopt(child); err == nil || !strings.Contains(err.Error(), "set its Client") {

@@ -51,7 +51,8 @@ func ExampleRequest_Conditions() {
 		return nil
 	}
 
-	// In a test of the handler, the conditions are set in req.Object. In an operator, they are written at the end of the reconcile.
+	// In a test of the handler, the conditions are set in req.Object. In an operator, they are written at the end of
+	// the reconcile.
 	req := &BucketRequest{Object: &Bucket{}}
 	fmt.Println(connect(context.Background(), req))
 	fmt.Println(conditions.Is(req.Object, "Filled", metav1.ConditionFalse), req.Object.Status.Conditions[0].Reason)

@@ -204,7 +204,7 @@ func TestForbidden_WithoutObject(t *testing.T) {
 }
 
 // If the schema drops unknown fields, the operator reports this and pauses.
-func TestSchemaDropsStatus(t *testing.T) {
+func TestSchema_DropsStatus(t *testing.T) {
 	simulate(t, func(s *simulation) {
 		s.create(defaultKey, nil)
 		s.dropsUnknownFields = true

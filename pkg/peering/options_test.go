@@ -113,7 +113,7 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-func TestOptionsCheck(t *testing.T) {
+func TestOptions_Check(t *testing.T) {
 	for part, options := range map[string]peering.Options{
 		`Name "No_Name" is invalid`:    {Name: "No_Name"},
 		"contains an empty name":       {Namespaces: []string{"a", ""}},

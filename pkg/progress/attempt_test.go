@@ -158,7 +158,7 @@ func TestPolicyAttempt_CountsItsDuration(t *testing.T) {
 		attempt := func(took time.Duration) progress.Outcome {
 			now := time.Now()
 			return policy.Attempt(t.Context(), progress.Record{Started: now}, now, func(context.Context) error {
-				pass(took)
+				advance(took)
 				return errBoom
 			})
 		}
@@ -201,7 +201,7 @@ func TestPolicyAttempt_Interrupted(t *testing.T) {
 func TestAttempt_Runtime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		attempt := progress.Attempt{Started: time.Now()}
-		pass(time.Minute)
+		advance(time.Minute)
 		equal(t, "KW-06 runtime", attempt.Runtime(), time.Minute)
 	})
 }

@@ -75,7 +75,7 @@ func TestAnnotationBaseline_Fetch(t *testing.T) {
 	}
 }
 
-func TestAnnotationBaseline_IgnoresThatOfTheDeployment(t *testing.T) {
+func TestAnnotationBaseline_IgnoresBaselineOfDeployment(t *testing.T) {
 	set := ownedReplicaSet("ReplicaSet", "Deployment")
 	set.SetAnnotations(map[string]string{baselineKey: "{}"})
 	if got := progress.AnnotationBaseline("").Fetch(set); got != nil {

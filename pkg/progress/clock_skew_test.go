@@ -68,7 +68,7 @@ func TestBegin_ClockSkew(t *testing.T) {
 
 func TestBegin_ExtremeClockSkew(t *testing.T) {
 	then := time.Date(9998, 12, 31, 0, 0, 0, 0, time.UTC)
-	state := begun(t, holding(t, map[string]progress.Record{"a": {Started: then, Delayed: then.Add(time.Minute), Purpose: "create", Retries: 1}}), "create", "a")
+	state := newState(t, objectWith(t, map[string]progress.Record{"a": {Started: then, Delayed: then.Add(time.Minute), Purpose: "create", Retries: 1}}), "create", "a")
 	if delay, left := state.Delay(t0); delay != time.Minute || !left {
 		t.Errorf("delay = %s, %t", delay, left)
 	}
@@ -76,11 +76,11 @@ func TestBegin_ExtremeClockSkew(t *testing.T) {
 
 // Adopt also corrects the delays of sub-handlers, which Begin does not know.
 func TestAdopt_ClockSkew(t *testing.T) {
-	obj := holding(t, map[string]progress.Record{
+	obj := objectWith(t, map[string]progress.Record{
 		"p":   {Started: t0.Add(time.Hour), Delayed: t0.Add(time.Hour), Attempted: t0.Add(time.Hour), Purpose: "create", Subrefs: []string{"p/a"}},
 		"p/a": {Started: t0.Add(-time.Hour), Delayed: t0.Add(2 * time.Hour), Attempted: t0.Add(time.Hour), Purpose: "create", Retries: 1, Message: "m"},
 	})
-	state := begun(t, obj, "create", "p")
+	state := newState(t, obj, "create", "p")
 	equal(t, "number of due parents", len(state.Due(t0)), 1)
 	if err := state.Adopt(store, obj, "p", []string{"p/a"}, t0); err != nil {
 		t.Fatal(err)
@@ -94,13 +94,13 @@ func TestAdopt_ClockSkew(t *testing.T) {
 // KW-06: a handler receives the attempts in the record, including those of other processes.
 func TestRecord_AttemptAcrossRestarts(t *testing.T) {
 	obj := configMap()
-	state := begun(t, obj, "create", "a")
+	state := newState(t, obj, "create", "a")
 	equal(t, "KW-06 first attempt", state.Record("a").Attempt(), progress.Attempt{Started: t0})
 	state.RecordOutcome("a", again(0), t0.Add(time.Second))
 	if err := state.Save(store, obj); err != nil {
 		t.Fatal(err)
 	}
-	later := loaded(t, obj, "a")
+	later := loadState(t, obj, "a")
 	later.Begin("create", []string{"a"}, t0.Add(time.Hour))
 	equal(t, "KW-06 later attempt by another process", later.Record("a").Attempt(),
 		progress.Attempt{Number: 1, Started: t0, Last: errBoom.Error()})

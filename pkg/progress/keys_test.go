@@ -138,15 +138,15 @@ func TestAnnotationsV2_Keys(t *testing.T) {
 	if key != v2 || err != nil {
 		t.Errorf("KEY-16: Key = %q, %v", key, err)
 	}
-	equal(t, "KEY-16 keys of a short id", storedBy(t, s, "fn"), storedBy(t, store, "fn"))
-	equal(t, "KEY-16 KEY-20 keys with a custom prefix", storedBy(t, progress.AnnotationsV2(ownPrefix), repeat("x", 40)),
+	equal(t, "KEY-16 keys of a short id", keysStoredBy(t, s, "fn"), keysStoredBy(t, store, "fn"))
+	equal(t, "KEY-16 KEY-20 keys with a custom prefix", keysStoredBy(t, progress.AnnotationsV2(ownPrefix), repeat("x", 40)),
 		[]string{ownPrefix + "/kopf-managed", ownPrefix + "/" + repeat("x", 40)})
 	essence := essenceOf(v1, "{}", v2, "{}")
 	s.Clear(essence)
 	equal(t, "KEY-16 ESS-08 essence without the prefix", essence, map[string]any{})
 }
 
-func storedBy(t *testing.T, s progress.Store, id string) []string {
+func keysStoredBy(t *testing.T, s progress.Store, id string) []string {
 	t.Helper()
 	obj := configMap()
 	mustStore(t, s, obj, id, progress.Record{})

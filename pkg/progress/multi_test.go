@@ -91,7 +91,7 @@ func TestMulti_Clear(t *testing.T) {
 }
 
 // basicStore does not implement the optional methods.
-type basicStore struct{ keeper }
+type basicStore struct{ embeddedStore }
 
 func TestMulti_Key(t *testing.T) {
 	annotations, status := progress.Annotations(ownPrefix), progress.Status("")

@@ -106,13 +106,13 @@ func jsonOf(t testing.TB, obj client.Object) map[string]any {
 	return content
 }
 
-// sameError fails the test unless the errors are identical.
-func sameError(t testing.TB, got, want error) {
+// expectSameError fails the test unless the errors are identical.
+func expectSameError(t testing.TB, got, want error) {
 	t.Helper()
 	if !errors.Is(got, want) || fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("error = %v, want %v", got, want)
 	}
 }
 
-// pass advances the clock of a synctest bubble.
-func pass(d time.Duration) { <-time.After(d) }
+// advance advances the clock of a synctest bubble.
+func advance(d time.Duration) { <-time.After(d) }

@@ -56,7 +56,7 @@ func TestPolicyOutcome_ByErrorAndMode(t *testing.T) {
 				policy := test.policy
 				policy.Errors = mode
 				got := policy.Outcome(progress.Record{Started: t0}, t0, test.err)
-				sameError(t, got.Err, test.err)
+				expectSameError(t, got.Err, test.err)
 				got.Err, test.want.Attempted = nil, true
 				equal(t, "outcome", got, test.want)
 			})
@@ -104,13 +104,13 @@ func TestPolicyOutcome_NoLimitsInOtherModes(t *testing.T) {
 	record := progress.Record{Started: t0, Retries: 5}
 	policy := progress.Policy{Retries: new(1), Timeout: new(time.Second), Errors: progress.ErrorsIgnored}
 	got := policy.Outcome(record, t0.Add(time.Hour), errBoom)
-	sameError(t, got.Err, errBoom)
+	expectSameError(t, got.Err, errBoom)
 	if !got.Success {
 		t.Errorf("ERR-08: outcome = %+v, want the success of an ignored error", got)
 	}
 	policy.Errors = progress.ErrorsPermanent
 	got = policy.Outcome(record, t0.Add(time.Hour), errBoom)
-	sameError(t, got.Err, errBoom)
+	expectSameError(t, got.Err, errBoom)
 	if got.Success || !got.Final {
 		t.Errorf("ERR-08: outcome = %+v, want the failure with its own error", got)
 	}
@@ -130,7 +130,7 @@ func TestPolicyOutcome_BackoffFunc(t *testing.T) {
 	got := policy.Outcome(record, t0, errBoom)
 	equal(t, "delay", got.Delay, 3*time.Second)
 	equal(t, "attempt passed to BackoffFunc", seen, progress.Attempt{Number: 3, Started: t0, Last: "before"})
-	sameError(t, seenErr, errBoom)
+	expectSameError(t, seenErr, errBoom)
 
 	policy.BackoffFunc = func(progress.Attempt, error) time.Duration { return -time.Second }
 	equal(t, "ERR-12 delay for a negative backoff", policy.Outcome(record, t0, errBoom).Delay, time.Duration(0))

@@ -10,8 +10,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// ever is later than all delays.
-var ever = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
+// maxTime is later than all delays.
+var maxTime = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func TestPurgeStale_KeepsOnlyDelays(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -42,7 +42,7 @@ func TestPurgeStale_KeepsOnlyDelays(t *testing.T) {
 	if !slices.Equal(left, []string{"delayed"}) {
 		t.Errorf("B-02 B-11 remaining records = %q, want only the record with a pending delay", left)
 	}
-	if again, _ := progress.Load(store, obj, left); again.HasStale(at) || !again.HasStale(ever) {
+	if again, _ := progress.Load(store, obj, left); again.HasStale(at) || !again.HasStale(maxTime) {
 		t.Error("HasStale must be true only after the delay has ended")
 	}
 }

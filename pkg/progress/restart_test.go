@@ -13,8 +13,8 @@ func TestState_Restart(t *testing.T) {
 	late := progress.Record{Started: t0, Delayed: t0.Add(time.Hour), Purpose: "update", Retries: 2, Message: "trouble"}
 	parent := progress.Record{Started: t0, Delayed: t0.Add(time.Hour), Purpose: "update", Subrefs: []string{"p/a", "p/b"}}
 	other := progress.Record{Started: t0, Stopped: t0, Purpose: "create", Retries: 1, Success: true}
-	obj := holding(t, map[string]progress.Record{"a": done, "b": late, "p": parent, "p/a": done, "p/b": late, "o": other})
-	state := loaded(t, obj, "a", "b", "p", "o")
+	obj := objectWith(t, map[string]progress.Record{"a": done, "b": late, "p": parent, "p/a": done, "p/b": late, "o": other})
+	state := loadState(t, obj, "a", "b", "p", "o")
 	state.Restart("update")
 	equal(t, "B-02 record of a finished handler", state.Record("a"), progress.Record{Purpose: "update"})
 	equal(t, "B-11 record of an unfinished handler", state.Record("b"), late)
@@ -35,8 +35,8 @@ func TestState_RestartAll(t *testing.T) {
 	done := progress.Record{Started: t0, Stopped: t0, Purpose: "update", Retries: 1, Success: true}
 	late := progress.Record{Started: t0, Delayed: t0.Add(time.Hour), Purpose: "update", Retries: 2, Message: "trouble"}
 	parent := progress.Record{Started: t0, Purpose: "create", Subrefs: []string{"p/a"}}
-	obj := holding(t, map[string]progress.Record{"a": done, "b": late, "p": parent, "p/a": done})
-	state := loaded(t, obj, "a", "b", "p", "c")
+	obj := objectWith(t, map[string]progress.Record{"a": done, "b": late, "p": parent, "p/a": done})
+	state := loadState(t, obj, "a", "b", "p", "c")
 	state.RestartAll()
 	if state.HasRecords("update") || state.HasAttempts("update") {
 		t.Error("got records of the update, want none")

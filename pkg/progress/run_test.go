@@ -42,8 +42,8 @@ func mustRun(t *testing.T, obj client.Object, cause string, steps ...progress.St
 	return report
 }
 
-// restarted returns a copy of the object, as another process would read it.
-func restarted(obj *corev1.ConfigMap) *corev1.ConfigMap { return obj.DeepCopy() }
+// copyOf returns a copy of the object, as another process would read it.
+func copyOf(obj *corev1.ConfigMap) *corev1.ConfigMap { return obj.DeepCopy() }
 
 func TestRun_CallsEachStepOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -52,8 +52,8 @@ func TestRun_CallsEachStepOnce(t *testing.T) {
 		equal(t, "report", mustRun(t, obj, "v1", steps...), progress.Report{Done: true})
 		equal(t, "HND-10 called steps", j.called(), []string{"b", "a"})
 
-		pass(time.Hour)
-		obj = restarted(obj)
+		advance(time.Hour)
+		obj = copyOf(obj)
 		equal(t, "report", mustRun(t, obj, "v1", steps...), progress.Report{Done: true})
 		equal(t, "PROG-29 number of calls after a restart", len(j.called()), 0)
 
@@ -101,16 +101,16 @@ func TestRun_Retries(t *testing.T) {
 		equal(t, "report", mustRun(t, obj, "v1", steps...), progress.Report{RequeueAfter: 10 * time.Second})
 		equal(t, "LIFE-09 ERR-10 called steps", j.called(), []string{"slow", "quick"})
 
-		pass(4 * time.Second) // a user edits the object
+		advance(4 * time.Second) // a user edits the object
 		equal(t, "report", mustRun(t, obj, "v1", steps...), progress.Report{RequeueAfter: 6 * time.Second})
 		equal(t, "B-11 number of calls before the delay ends", len(j.called()), 0)
 
-		pass(6 * time.Second)
-		obj = restarted(obj)
+		advance(6 * time.Second)
+		obj = copyOf(obj)
 		equal(t, "report", mustRun(t, obj, "v1", steps...), progress.Report{RequeueAfter: 10 * time.Second})
 		equal(t, "PROG-29 called steps after the delay", j.called(), []string{"slow"})
 
-		pass(10 * time.Second)
+		advance(10 * time.Second)
 		equal(t, "report", mustRun(t, obj, "v1", steps...), progress.Report{Done: true})
 		equal(t, "called", j.called(), []string{"slow"})
 		equal(t, "PROG-16 PROG-29 attempts", attempts, []progress.Attempt{
@@ -150,7 +150,7 @@ func TestRun_ComputesDelayAtItsEnd(t *testing.T) {
 		began := time.Now()
 		report := mustRun(t, obj, "v1",
 			j.step("a", func(progress.Attempt) error { return progress.Temporary(errBoom, time.Minute) }),
-			j.step("b", func(progress.Attempt) error { pass(20 * time.Second); return nil }),
+			j.step("b", func(progress.Attempt) error { advance(20 * time.Second); return nil }),
 		)
 		equal(t, "PROG-31 report", report, progress.Report{RequeueAfter: 40 * time.Second})
 		equal(t, "PROG-17 end of the delay", mustFetch(t, store, obj, "a").Delayed, began.Add(time.Minute).UTC())
@@ -165,10 +165,10 @@ func TestRun_NewCauseKeepsDelays(t *testing.T) {
 		step.Policy.Backoff = new(time.Hour)
 		for _, cause := range []string{"v1", "v2", "v3", "v4"} {
 			mustRun(t, obj, cause, step)
-			pass(time.Minute)
+			advance(time.Minute)
 		}
 		equal(t, "B-11 PROG-22 called steps", j.called(), []string{"a"})
-		pass(56 * time.Minute)
+		advance(56 * time.Minute)
 		mustRun(t, obj, "v5", step)
 		equal(t, "B-11 called steps after the delay", j.called(), []string{"a"})
 		equal(t, "PROG-22 PROG-24 attempts", mustFetch(t, store, obj, "a").Retries, 2)
@@ -194,7 +194,7 @@ func TestRun_ReportsFailedSteps(t *testing.T) {
 		if message := report.Failed["limited"]; !strings.Contains(message, "1 attempt") || !strings.Contains(message, "boom") {
 			t.Errorf("ERR-05: message = %q, want the limit and the last error", message)
 		}
-		equal(t, "PROG-29 report after a restart", mustRun(t, restarted(obj), "v1", steps...), report)
+		equal(t, "PROG-29 report after a restart", mustRun(t, copyOf(obj), "v1", steps...), report)
 		equal(t, "number of calls after a restart", len(j.called()), 0)
 	})
 }
@@ -303,7 +303,7 @@ func TestRun_InvalidSteps(t *testing.T) {
 }
 
 // plain is a store without KeyChecker.
-type plain struct{ keeper }
+type plain struct{ embeddedStore }
 
 func TestRun_StoreWithoutKeyChecker(t *testing.T) {
 	j, obj := &journal{}, configMap()

@@ -12,7 +12,7 @@ import (
 
 func TestSave_WritesSelectedHandlers(t *testing.T) {
 	obj := configMap()
-	state := loaded(t, obj, "a", "b", "c")
+	state := loadState(t, obj, "a", "b", "c")
 	state.Begin("create", []string{"a", "b"}, t0)
 	state.RecordOutcome("a", succeeded, t0)
 	if err := state.Save(store, obj); err != nil {
@@ -31,7 +31,7 @@ func TestSave_NormalizesRecords(t *testing.T) {
 		kopfPrefix+"/b", `{"started":"2020-12-31T23:59:59.123456+00:00","purpose":"create","retries":1,"success":true,"failure":false}`,
 	)
 	sound := obj.Annotations[kopfPrefix+"/b"]
-	state := begun(t, obj, "create", "a", "b")
+	state := newState(t, obj, "create", "a", "b")
 	if err := state.Save(store, obj); err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +53,7 @@ func TestSave_ReplacesUnreadableRecords(t *testing.T) {
 // Each reconcile reads only the stored state.
 func TestSave_ContinuesOverSeveralReconciles(t *testing.T) {
 	obj := configMap()
-	state := begun(t, obj, "create", "a", "b")
+	state := newState(t, obj, "create", "a", "b")
 	state.RecordOutcome("a", succeeded, t0)
 	state.RecordOutcome("b", again(time.Minute), t0)
 	if err := state.Save(store, obj); err != nil {
@@ -61,7 +61,7 @@ func TestSave_ContinuesOverSeveralReconciles(t *testing.T) {
 	}
 
 	later := t0.Add(time.Minute)
-	state = loaded(t, obj, "a", "b")
+	state = loadState(t, obj, "a", "b")
 	state.Begin("create", []string{"a", "b"}, later)
 	equal(t, "PROG-29 number of due handlers before the delay ends", len(state.Due(later.Add(-time.Second))), 0)
 	equal(t, "PROG-29 due", state.Due(later), []string{"b"})
@@ -75,7 +75,7 @@ func TestSave_ContinuesOverSeveralReconciles(t *testing.T) {
 }
 
 func TestPurge_RemovesAllRecords(t *testing.T) {
-	obj := holding(t, map[string]progress.Record{
+	obj := objectWith(t, map[string]progress.Record{
 		"active":  {Started: t0, Purpose: "create", Success: true, Subrefs: []string{"active/x", "active/x/y"}},
 		"passive": {Started: t0, Purpose: "create", Subrefs: []string{"passive/x"}},
 		"foreign": {Started: t0, Purpose: "update"},
@@ -95,7 +95,7 @@ func TestPurge_RemovesAllRecords(t *testing.T) {
 
 func TestPurge_WithoutRecords(t *testing.T) {
 	obj := configMap()
-	state := begun(t, obj, "create", "a")
+	state := newState(t, obj, "create", "a")
 	state.RecordOutcome("a", succeeded, t0)
 	if err := state.Purge(store, obj); err != nil {
 		t.Fatal(err)
@@ -106,12 +106,12 @@ func TestPurge_WithoutRecords(t *testing.T) {
 // Purge removes the records that Save has written earlier in the same reconcile.
 func TestPurge_RemovesRecordsOfSave(t *testing.T) {
 	obj := configMap()
-	state := begun(t, obj, "create", "a", "b")
+	state := newState(t, obj, "create", "a", "b")
 	state.RecordOutcome("a", succeeded, t0)
 	if err := state.Save(store, obj); err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "stored", state.HasStale(ever), true)
+	equal(t, "stored", state.HasStale(maxTime), true)
 	state.RecordOutcome("b", succeeded, t0)
 	if err := state.Purge(store, obj); err != nil {
 		t.Fatal(err)
@@ -120,11 +120,11 @@ func TestPurge_RemovesRecordsOfSave(t *testing.T) {
 }
 
 func TestPurge_SubHandlersOfSupersededCause(t *testing.T) {
-	obj := holding(t, map[string]progress.Record{
+	obj := objectWith(t, map[string]progress.Record{
 		"a":   {Started: t0, Purpose: "create", Success: true, Subrefs: []string{"a/x"}},
 		"a/x": {Started: t0, Purpose: "create", Success: true},
 	})
-	state := begun(t, obj, "update", "a")
+	state := newState(t, obj, "update", "a")
 	state.RecordOutcome("a", succeeded, t0)
 	if err := state.Purge(store, obj); err != nil {
 		t.Fatal(err)
@@ -132,11 +132,11 @@ func TestPurge_SubHandlersOfSupersededCause(t *testing.T) {
 	equal(t, "PROG-20 SUB-12 number of remaining annotations", len(obj.GetAnnotations()), 0)
 }
 
-type keeper = progress.Store
+type embeddedStore = progress.Store
 
 // failingStore returns errors for some ids.
 type failingStore struct {
-	keeper
+	embeddedStore
 	ids map[string]error
 }
 
@@ -144,23 +144,23 @@ func (r failingStore) Store(obj client.Object, id string, record progress.Record
 	if err := r.ids[id]; err != nil {
 		return err
 	}
-	return r.keeper.Store(obj, id, record)
+	return r.embeddedStore.Store(obj, id, record)
 }
 
 func (r failingStore) Purge(obj client.Object, id string) error {
 	if err := r.ids[id]; err != nil {
 		return err
 	}
-	return r.keeper.Purge(obj, id)
+	return r.embeddedStore.Purge(obj, id)
 }
 
 func TestState_ReturnsStoreErrors(t *testing.T) {
 	errA, errX := errors.New("no a"), errors.New("no x")
 	bad := failingStore{store, map[string]error{"a": errA, "b/x": errX}}
-	obj := holding(t, map[string]progress.Record{
+	obj := objectWith(t, map[string]progress.Record{
 		"a": {Purpose: "create"}, "b": {Purpose: "create", Subrefs: []string{"b/x"}}, "c": {Purpose: "create"},
 	})
-	state := begun(t, obj, "create", "a", "b", "c")
+	state := newState(t, obj, "create", "a", "b", "c")
 	state.RecordOutcome("c", succeeded, t0)
 
 	if err := state.Save(bad, obj); !errors.Is(err, errA) {

@@ -14,15 +14,15 @@ import (
 
 var store = progress.Annotations("")
 
-// begun returns the state of the object after Begin at t0 with all of its handlers.
-func begun(t *testing.T, obj client.Object, purpose string, ids ...string) *progress.State {
+// newState returns the state of the object after Begin at t0 with all of its handlers.
+func newState(t *testing.T, obj client.Object, purpose string, ids ...string) *progress.State {
 	t.Helper()
-	state := loaded(t, obj, ids...)
+	state := loadState(t, obj, ids...)
 	state.Begin(purpose, ids, t0)
 	return state
 }
 
-func loaded(t *testing.T, obj client.Object, ids ...string) *progress.State {
+func loadState(t *testing.T, obj client.Object, ids ...string) *progress.State {
 	t.Helper()
 	state, err := progress.Load(store, obj, ids)
 	if err != nil {
@@ -31,8 +31,8 @@ func loaded(t *testing.T, obj client.Object, ids ...string) *progress.State {
 	return state
 }
 
-// holding returns an object with the given records.
-func holding(t *testing.T, records map[string]progress.Record) client.Object {
+// objectWith returns an object with the given records.
+func objectWith(t *testing.T, records map[string]progress.Record) client.Object {
 	t.Helper()
 	obj := configMap()
 	for id, record := range records {
@@ -50,7 +50,7 @@ var (
 )
 
 func TestState_FreshCause(t *testing.T) {
-	state := loaded(t, configMap(), "a", "b", "c")
+	state := loadState(t, configMap(), "a", "b", "c")
 	if superseded := state.Begin("create", []string{"a", "c"}, t0); len(superseded) > 0 {
 		t.Errorf("PROG-22: superseded causes = %v, want none", superseded)
 	}
@@ -61,12 +61,12 @@ func TestState_FreshCause(t *testing.T) {
 	equal(t, "record of an unknown handler", state.Record("x"), progress.Record{})
 	equal(t, "PROG-15 HND-10 due handlers in the order of registration", state.Due(t0), []string{"a", "c"})
 	equal(t, "PROG-19 done", state.Done(), false)
-	equal(t, "PROG-10 stored", state.HasStale(ever), false)
+	equal(t, "PROG-10 stored", state.HasStale(maxTime), false)
 	equal(t, "PROG-22 summary", state.Summary(), progress.Summary{Left: 2})
 }
 
 func TestState_NoHandlers(t *testing.T) {
-	state := begun(t, configMap(), "create")
+	state := newState(t, configMap(), "create")
 	equal(t, "PROG-19 done without selected handlers", state.Done(), true)
 	if delay, left := state.Delay(t0); left || delay != 0 {
 		t.Errorf("DLY-01: delay = %s, %t, want none", delay, left)
@@ -134,13 +134,13 @@ func TestState_ContinuesCause(t *testing.T) {
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			state := loaded(t, holding(t, map[string]progress.Record{"a": test.stored}), "a")
+			state := loadState(t, objectWith(t, map[string]progress.Record{"a": test.stored}), "a")
 			if superseded := state.Begin("update", []string{"a"}, t0); len(superseded) > 0 {
 				t.Errorf("PROG-22 PROG-25: superseded causes = %v, want none", superseded)
 			}
 			equal(t, "record", state.Record("a"), test.want)
 			equal(t, "due", len(state.Due(t0)) == 1, test.due)
-			equal(t, "PROG-10 stored", state.HasStale(ever), true)
+			equal(t, "PROG-10 stored", state.HasStale(maxTime), true)
 		})
 	}
 }
@@ -190,7 +190,7 @@ func TestRecordOutcome(t *testing.T) {
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			state := begun(t, holding(t, map[string]progress.Record{"a": begin}), "create", "a", "b")
+			state := newState(t, objectWith(t, map[string]progress.Record{"a": begin}), "create", "a", "b")
 			other := state.Record("b")
 			state.RecordOutcome("a", test.outcome, t0)
 			state.RecordOutcome("x", succeeded, t0) // unknown id
@@ -211,7 +211,7 @@ func TestRecordOutcome_TruncatesMessages(t *testing.T) {
 		{"PROG-18 an empty message is kept", "", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			state := begun(t, configMap(), "create", "a")
+			state := newState(t, configMap(), "create", "a")
 			state.RecordOutcome("a", progress.Outcome{Err: errors.New(test.text), Final: true, Attempted: true}, t0)
 			equal(t, "message", state.Record("a").Message, test.want)
 		})
@@ -219,7 +219,7 @@ func TestRecordOutcome_TruncatesMessages(t *testing.T) {
 }
 
 func TestSetRecord(t *testing.T) {
-	state := begun(t, configMap(), "create", "a", "b")
+	state := newState(t, configMap(), "create", "a", "b")
 	before := state.Record("a")
 	state.RecordOutcome("a", succeeded, t0)
 	state.RecordOutcome("b", succeeded, t0)
@@ -231,7 +231,7 @@ func TestSetRecord(t *testing.T) {
 }
 
 func TestDoneAndSummary(t *testing.T) {
-	state := loaded(t, holding(t, map[string]progress.Record{
+	state := loadState(t, objectWith(t, map[string]progress.Record{
 		"passive": {Started: t0, Purpose: "create", Retries: 1},
 	}), "passive", "a", "b", "c")
 	state.Begin("create", []string{"a", "b", "c"}, t0)
@@ -275,7 +275,7 @@ func TestDelay(t *testing.T) {
 		{"PROG-28 unselected handlers are ignored", map[string]progress.Record{"a": at(time.Hour), "b": at(time.Minute)}, []string{"a"}, time.Hour, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			state := loaded(t, holding(t, test.records), "a", "b", "c")
+			state := loadState(t, objectWith(t, test.records), "a", "b", "c")
 			state.Begin("create", test.selected, t0)
 			delay, left := state.Delay(t0)
 			if delay != test.want || left != test.left {
@@ -291,7 +291,7 @@ func TestLoad_UnreadableRecords(t *testing.T) {
 	if err == nil {
 		t.Error("B-30: got no error for the unreadable records")
 	}
-	equal(t, "B-30 stored", state.HasStale(ever), true)
+	equal(t, "B-30 stored", state.HasStale(maxTime), true)
 	state.Begin("create", []string{"a", "b", "c", "d"}, t0)
 	fresh := progress.Record{Started: t0, Purpose: "create"}
 	equal(t, "B-30 record that replaces an unreadable record", state.Record("a"), fresh)
@@ -302,7 +302,7 @@ func TestLoad_UnreadableRecords(t *testing.T) {
 
 // PROG-07 B-31: if the object has no room, only messages are truncated, between characters.
 func TestTruncateMessages(t *testing.T) {
-	state := begun(t, &metav1.PartialObjectMetadata{}, "create", "a", "b")
+	state := newState(t, &metav1.PartialObjectMetadata{}, "create", "a", "b")
 	state.RecordOutcome("a", progress.Outcome{Err: errors.New("не работает"), Delay: time.Minute}, t0)
 	before := state.Record("a")
 	for _, test := range []struct {

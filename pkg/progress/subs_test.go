@@ -8,29 +8,29 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// waiting is the outcome of a parent that waits for its sub-handlers.
-func waiting(delay time.Duration) progress.Outcome {
+// waitOutcome is the outcome of a parent that waits for its sub-handlers.
+func waitOutcome(delay time.Duration) progress.Outcome {
 	return progress.Outcome{Waiting: true, Delay: delay, Attempted: true}
 }
 
-// adopted returns the state of a parent "p" with the given sub-handlers.
-func adopted(t *testing.T, records map[string]progress.Record, ids ...string) *progress.State {
+// adoptedState returns the state of a parent "p" with the given sub-handlers.
+func adoptedState(t *testing.T, records map[string]progress.Record, ids ...string) *progress.State {
 	t.Helper()
-	obj := holding(t, records)
-	state := begun(t, obj, "create", "p", "q")
+	obj := objectWith(t, records)
+	state := newState(t, obj, "create", "p", "q")
 	mustAdopt(t, state, records, "p", ids...)
 	return state
 }
 
 func mustAdopt(t *testing.T, state *progress.State, records map[string]progress.Record, parent string, ids ...string) {
 	t.Helper()
-	if err := state.Adopt(store, holding(t, records), parent, ids, t0); err != nil {
+	if err := state.Adopt(store, objectWith(t, records), parent, ids, t0); err != nil {
 		t.Fatalf("Adopt(%s): %v", parent, err)
 	}
 }
 
 func TestAdopt_NewSubHandlers(t *testing.T) {
-	state := adopted(t, nil, "p/b", "p/a")
+	state := adoptedState(t, nil, "p/b", "p/a")
 	fresh := progress.Record{Started: t0, Purpose: "create"}
 	equal(t, "SUB-07 record of a sub-handler", state.Record("p/a"), fresh)
 	equal(t, "SUB-12 sub-handlers of the parent", slices.Sorted(slices.Values(state.Record("p").Subrefs)), []string{"p/a", "p/b"})
@@ -81,7 +81,7 @@ func TestAdopt_StoredSubHandlers(t *testing.T) {
 				"p":   {Started: earlier, Purpose: test.stored.Purpose, Subrefs: []string{"p/a"}},
 				"p/a": test.stored,
 			}
-			state := adopted(t, records, "p/a")
+			state := adoptedState(t, records, "p/a")
 			equal(t, "record", state.Record("p/a"), test.want)
 			equal(t, "due", len(state.DueBelow("p", t0)) == 1, test.due)
 		})
@@ -89,7 +89,7 @@ func TestAdopt_StoredSubHandlers(t *testing.T) {
 }
 
 func TestAdopt_AnyDepth(t *testing.T) {
-	state := adopted(t, nil, "p/a", "p/b")
+	state := adoptedState(t, nil, "p/a", "p/b")
 	mustAdopt(t, state, nil, "p/a", "p/a/x")
 	mustAdopt(t, state, nil, "p/a/x", "p/a/x/1", "p/a/x/2")
 	all := []string{"p/a", "p/a/x", "p/a/x/1", "p/a/x/2", "p/b"}
@@ -106,13 +106,13 @@ func TestAdopt_KeepsOrderOfDeclaration(t *testing.T) {
 	for _, id := range []string{"p/a", "p/b", "p/c"} {
 		records[id] = progress.Record{Started: t0, Purpose: "create"}
 	}
-	state := adopted(t, records, "p/c", "p/a", "p/b")
+	state := adoptedState(t, records, "p/c", "p/a", "p/b")
 	equal(t, "SUB-07 due sub-handlers in a later reconcile", state.DueBelow("p", t0), []string{"p/c", "p/a", "p/b"})
 }
 
 // SUB-08: the delay of the parent is the shortest delay of its sub-handlers.
 func TestDelayBelow(t *testing.T) {
-	state := adopted(t, nil, "p/a", "p/b")
+	state := adoptedState(t, nil, "p/a", "p/b")
 	for _, step := range []struct {
 		name    string
 		id      string
@@ -135,8 +135,8 @@ func TestDelayBelow(t *testing.T) {
 
 // B-24, SE-06: kopf counts each iteration as an attempt of the parent.
 func TestRecordOutcome_WaitingIsNoAttempt(t *testing.T) {
-	state := adopted(t, nil, "p/a")
-	state.RecordOutcome("p", waiting(time.Minute), t0)
+	state := adoptedState(t, nil, "p/a")
+	state.RecordOutcome("p", waitOutcome(time.Minute), t0)
 	equal(t, "B-24 SUB-08 record of a waiting parent", state.Record("p"),
 		progress.Record{Started: t0, Delayed: t0.Add(time.Minute), Attempted: t0, Purpose: "create", Subrefs: []string{"p/a"}})
 	state.RecordOutcome("p", succeeded, t0)
@@ -161,7 +161,7 @@ func TestRecord_WaitsForSubs(t *testing.T) {
 
 // 0005: the API server may reject a change of a sub-handler after its parents have succeeded.
 func TestWaitAgain(t *testing.T) {
-	state := adopted(t, nil, "p/a", "p/b")
+	state := adoptedState(t, nil, "p/a", "p/b")
 	mustAdopt(t, state, nil, "p/a", "p/a/x")
 	before := state.Record("p/a/x")
 	for _, id := range []string{"p/a/x", "p/a", "p/b", "p"} {
@@ -191,8 +191,8 @@ func TestSaveAndPurge_SubHandlers(t *testing.T) {
 		"p/old/x": {Started: t0, Purpose: "create", Retries: 1},
 		"other":   {Started: t0, Purpose: "create"},
 	}
-	obj := holding(t, earlier)
-	state := loaded(t, obj, "p", "q")
+	obj := objectWith(t, earlier)
+	state := loadState(t, obj, "p", "q")
 	state.Begin("create", []string{"p", "q"}, t0)
 	if err := state.Adopt(store, obj, "p", []string{"p/a", "p/new"}, t0); err != nil {
 		t.Fatal(err)
@@ -214,7 +214,7 @@ func TestSaveAndPurge_SubHandlers(t *testing.T) {
 
 func TestAdopt_UnreadableRecords(t *testing.T) {
 	obj := configMap(kopfPrefix+"/p.a", `{"retries":`)
-	state := begun(t, obj, "create", "p")
+	state := newState(t, obj, "create", "p")
 	if err := state.Adopt(store, obj, "p", []string{"p/a"}, t0); err == nil {
 		t.Error("B-30: got no error for the unreadable record")
 	}
@@ -244,8 +244,8 @@ func TestPurgeStale_SubHandlers(t *testing.T) {
 		{"B-02 the parent has failed", map[string]progress.Record{"p": {Started: t0, Purpose: "update", Retries: 1, Failure: true, Subrefs: []string{"p/b"}}, "p/b": late(time.Hour)}, true, 0, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			obj := holding(t, test.records)
-			state := loaded(t, obj, "p")
+			obj := objectWith(t, test.records)
+			state := loadState(t, obj, "p")
 			equal(t, "started", state.HasRecords("update"), true)
 			equal(t, "HasRecords for another cause", state.HasRecords("create"), false)
 			equal(t, "acted", state.HasAttempts("update"), test.acted)
@@ -254,7 +254,7 @@ func TestPurgeStale_SubHandlers(t *testing.T) {
 				t.Fatal(err)
 			}
 			equal(t, "kept", namesOf(obj, kopfPrefix), test.kept)
-			rest := loaded(t, obj, "p")
+			rest := loadState(t, obj, "p")
 			delay, left := rest.StaleAfter(t0)
 			equal(t, "left", delay, test.left)
 			equal(t, "any left", left, test.left > 0)

@@ -51,7 +51,7 @@ func TestBegin_RecordsOfOtherCauses(t *testing.T) {
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			state := begun(t, holding(t, map[string]progress.Record{"a": test.stored}), "update", "a")
+			state := newState(t, objectWith(t, map[string]progress.Record{"a": test.stored}), "update", "a")
 			equal(t, "record", state.Record("a"), test.want)
 			equal(t, "due", len(state.Due(t0)) == 1, test.due)
 		})
@@ -64,7 +64,7 @@ func TestRelabel(t *testing.T) {
 	done := func(purpose string) progress.Record {
 		return progress.Record{Started: earlier, Stopped: earlier, Purpose: purpose, Retries: 1, Success: true}
 	}
-	state := loaded(t, holding(t, map[string]progress.Record{
+	state := loadState(t, objectWith(t, map[string]progress.Record{
 		"joins":    done("resume"),
 		"failed":   {Started: earlier, Purpose: "resume", Retries: 1, Failure: true, Message: "m"},
 		"left":     {Started: earlier, Purpose: "resume", Retries: 2},
@@ -85,7 +85,7 @@ func TestRelabel(t *testing.T) {
 }
 
 func TestBegin_ReturnsSupersededCauses(t *testing.T) {
-	state := loaded(t, holding(t, map[string]progress.Record{
+	state := loadState(t, objectWith(t, map[string]progress.Record{
 		"a": {Purpose: "create", Success: true},
 		"b": {Purpose: "create", Failure: true},
 		"c": {Purpose: "create", Retries: 1},
@@ -105,7 +105,7 @@ func TestBegin_ReturnsSupersededCauses(t *testing.T) {
 }
 
 func TestSave_RemovesRecordsOfOtherCauses(t *testing.T) {
-	obj := holding(t, map[string]progress.Record{
+	obj := objectWith(t, map[string]progress.Record{
 		"active":   {Started: t0, Purpose: "create", Retries: 1},
 		"foreign":  {Started: t0, Purpose: "create", Retries: 1, Subrefs: []string{"foreign/x"}},
 		"own":      {Started: t0, Purpose: "delete", Retries: 1},
@@ -113,7 +113,7 @@ func TestSave_RemovesRecordsOfOtherCauses(t *testing.T) {
 		"stranger": {Started: t0, Purpose: "create", Retries: 1},
 	})
 	mustStore(t, store, obj, "foreign/x", progress.Record{Purpose: "create"})
-	state := loaded(t, obj, "active", "foreign", "own", "wildcard", "none")
+	state := loadState(t, obj, "active", "foreign", "own", "wildcard", "none")
 	state.Begin("delete", []string{"active"}, t0)
 	if err := state.Save(store, obj); err != nil {
 		t.Fatal(err)
@@ -125,11 +125,11 @@ func TestSave_RemovesRecordsOfOtherCauses(t *testing.T) {
 
 // Trace C-4: the object is deleted during its creation, and both causes have a handler with the same id.
 func TestBegin_DeletionSupersedesCreation(t *testing.T) {
-	obj := holding(t, map[string]progress.Record{
+	obj := objectWith(t, map[string]progress.Record{
 		"fn": {Started: t0.Add(-time.Hour), Purpose: "create", Retries: 1, Message: "m"},
 		"ok": {Started: t0.Add(-time.Hour), Purpose: "create", Retries: 1, Success: true},
 	})
-	state := loaded(t, obj, "fn", "ok")
+	state := loadState(t, obj, "fn", "ok")
 	equal(t, "PROG-22 superseded", state.Begin("delete", []string{"fn"}, t0),
 		map[string]progress.Summary{"create": {Succeeded: 1, Left: 1}})
 	equal(t, "PROG-24 attempt", state.Record("fn").Attempt(),

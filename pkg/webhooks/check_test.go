@@ -16,7 +16,7 @@ import (
 )
 
 // Check returns all errors of a declaration. HND-08: it rejects invalid operations.
-func TestHookCheck(t *testing.T) {
+func TestHook_Check(t *testing.T) {
 	condition := func(name, expression string) webhooks.Option {
 		return webhooks.MatchConditions(admissionregistrationv1.MatchCondition{Name: name, Expression: expression})
 	}

@@ -22,7 +22,7 @@ import (
 )
 
 // ADM-09, ADM-10, ADM-11: the server converts errors of handlers to response statuses.
-func TestHandlerErrors(t *testing.T) {
+func TestHandler_Errors(t *testing.T) {
 	notFound := apierrors.NewNotFound(schema.GroupResource{Resource: "secrets"}, "the-admins-secret")
 	sized := field.Invalid(field.NewPath("spec", "size"), 1, "is odd")
 	deny := webhooks.Deny(http.StatusConflict, metav1.StatusReasonConflict, "no")

@@ -71,9 +71,9 @@ func startLoad(t *testing.T, ns string) *load {
 	return l
 }
 
-// connects adds calls with new connections, like API servers that were just started. The running API server reuses its
-// connection while bundle and replica stay the same.
-func (l *load) connects(t *testing.T, configuration, url string) {
+// addConnections adds calls with new connections, like API servers that were just started. The running API server
+// reuses its connection while bundle and replica stay the same.
+func (l *load) addConnections(t *testing.T, configuration, url string) {
 	l.wait.Go(func() {
 		ticker := time.NewTicker(50 * time.Millisecond)
 		defer ticker.Stop()
@@ -92,9 +92,9 @@ func (l *load) connects(t *testing.T, configuration, url string) {
 	})
 }
 
-// posts adds calls over reused connections, as API servers use them for Services. A call fails if a replica closes its
-// connection during a review. The calls trust the caBundle at the time of posts.
-func (l *load) posts(t *testing.T, configuration, url string) {
+// addPosts adds calls over reused connections, as API servers use them for Services. A call fails if a replica closes
+// its connection during a review. The calls trust the caBundle at the time of posts.
+func (l *load) addPosts(t *testing.T, configuration, url string) {
 	c := keepAliveClient(configuration, 1)
 	for range workers {
 		l.wait.Go(func() {
@@ -141,9 +141,9 @@ func post(c *http.Client, url string) error {
 	return nil
 }
 
-// answered checks that webhooks responded to all calls. It limits the calls without a response from the API server: to
-// zero in long runs, and to 1 % in short runs.
-func (l *load) answered(g Gomega, when string) {
+// expectAnswers checks that webhooks responded to all calls. It limits the calls without a response from the API
+// server: to zero in long runs, and to 1 % in short runs.
+func (l *load) expectAnswers(g Gomega, when string) {
 	g.Expect(l.failed.Load()).To(BeZero(), when)
 	if *rotationTime >= time.Minute {
 		g.Expect(l.lost.Load()).To(BeZero(), when)

@@ -14,8 +14,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
 )
 
-// patched returns the patch and its result. The API server uses the same patch library.
-func patched(tb testing.TB, raw, before, after string) (ops, result string) {
+// applyPatch returns the patch and its result. The API server uses the same patch library.
+func applyPatch(tb testing.TB, raw, before, after string) (ops, result string) {
 	tb.Helper()
 	patch, err := webhooks.ComputePatch([]byte(raw), []byte(before), []byte(after))
 	if err != nil {
@@ -64,7 +64,7 @@ func TestComputePatch(t *testing.T) {
 		"an absent list": {`{}`, `{"l":null}`, `{"l":["a"]}`, `{"l":["a"]}`, ``},
 		"emptied":        {`{"l":[1,2]}`, `{"l":[1,2]}`, `{"l":[]}`, `{"l":[]}`, ``},
 	} {
-		ops, result := patched(t, c.raw, c.before, c.after)
+		ops, result := applyPatch(t, c.raw, c.before, c.after)
 		g := NewWithT(t)
 		g.Expect(result).To(MatchJSON(c.want), name)
 		if c.ops != "" {
@@ -98,7 +98,7 @@ func TestComputePatch_LongLists(t *testing.T) {
 		"all items replaced": {list(strconv.Itoa), list(strconv.Itoa)},
 		"emptied":            {`{"l":[]}`, `{"l":[]}`},
 	} {
-		ops, result := patched(t, raw, list(named), c.after)
+		ops, result := applyPatch(t, raw, list(named), c.after)
 		g.Expect(len(ops)).To(BeNumerically("<", len(c.want)+100), name)
 		if result != c.want { // too long for a diff
 			t.Errorf("%s: the result of the patch differs from the object", name)
@@ -126,7 +126,7 @@ func FuzzPatch(f *testing.F) {
 		}
 		isText, _ := json.Marshal(a)
 		wantedText, _ := json.Marshal(withoutNulls(b))
-		_, result := patched(t, string(isText), string(isText), string(wantedText))
+		_, result := applyPatch(t, string(isText), string(isText), string(wantedText))
 		var got any
 		must(json.Unmarshal([]byte(result), &got))
 		gotText, _ := json.Marshal(withoutNulls(got))
@@ -134,8 +134,8 @@ func FuzzPatch(f *testing.F) {
 			t.Fatalf("result = %s, want %s", gotText, wantedText)
 		}
 		rnd := rand.New(rand.NewPCG(seed, 1))
-		more, _ := json.Marshal(extended(rnd, a))
-		patched(t, string(more), string(isText), string(wantedText))
+		more, _ := json.Marshal(withUnknownFields(rnd, a))
+		applyPatch(t, string(more), string(isText), string(wantedText))
 	})
 }
 
@@ -161,21 +161,21 @@ func withoutNulls(value any) any {
 	}
 }
 
-// extended adds fields unknown to the Go type, and removes some fields that decode as empty.
-func extended(rnd *rand.Rand, value any) any {
+// withUnknownFields adds fields unknown to the Go type, and removes some fields that decode as empty.
+func withUnknownFields(rnd *rand.Rand, value any) any {
 	switch value := value.(type) {
 	case map[string]any:
 		out := map[string]any{"unknown" + strconv.Itoa(rnd.IntN(3)): true}
 		for key, v := range value {
 			if rnd.IntN(8) > 0 {
-				out[key] = extended(rnd, v)
+				out[key] = withUnknownFields(rnd, v)
 			}
 		}
 		return out
 	case []any:
 		var out []any
 		for _, v := range value {
-			out = append(out, extended(rnd, v))
+			out = append(out, withUnknownFields(rnd, v))
 		}
 		return out
 	default:

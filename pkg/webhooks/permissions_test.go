@@ -76,7 +76,7 @@ func TestPermissions_AreNecessary(t *testing.T) {
 			g, ns := NewWithT(t), newNamespace(t)
 			var given []permission
 			applyRBAC(t, ns, ns+".example.com", "operator", func(rules []rbacv1.PolicyRule) []rbacv1.PolicyRule {
-				return without(rules, missing, &given)
+				return withoutRule(rules, missing, &given)
 			})
 			g.Expect(given).To(ConsistOf(slices.DeleteFunc(slices.Clone(all), func(p permission) bool { return p == missing })))
 			config := impersonate("system:serviceaccount:" + ns + ":operator")
@@ -115,8 +115,8 @@ func TestPermissions_AreNecessary(t *testing.T) {
 
 type permission struct{ verb, resource string }
 
-// without splits the rules into one rule per verb and resource, omits one, and records the others.
-func without(rules []rbacv1.PolicyRule, missing permission, given *[]permission) (out []rbacv1.PolicyRule) {
+// withoutRule splits the rules into one rule per verb and resource, omits one, and records the others.
+func withoutRule(rules []rbacv1.PolicyRule, missing permission, given *[]permission) (out []rbacv1.PolicyRule) {
 	for _, rule := range rules {
 		for _, resource := range rule.Resources {
 			for _, verb := range rule.Verbs {

@@ -51,8 +51,8 @@ type replicaSetup struct {
 // maxTimeout tolerates a busy machine.
 var maxTimeout = webhooks.TimeoutSeconds(30)
 
-// child runs an operator as in production: with leader election, probes, and the failure policy Fail.
-func child() int {
+// runReplica runs an operator as in production: with leader election, probes, and the failure policy Fail.
+func runReplica() int {
 	var setup replicaSetup
 	must(json.Unmarshal([]byte(os.Getenv(childEnv)), &setup))
 	me := fmt.Sprint("replica ", os.Getpid())
@@ -197,7 +197,7 @@ func TestServer_ReplicasUnderLoad(t *testing.T) {
 	}
 
 	l := startLoad(t, ns)
-	l.connects(t, setup.Name, setup.URL)
+	l.addConnections(t, setup.Name, setup.URL)
 	began, direct, certificates := time.Now(), 0, map[string]bool{}
 	ticker := time.NewTicker(50 * time.Millisecond)
 	defer ticker.Stop()
@@ -214,7 +214,7 @@ func TestServer_ReplicasUnderLoad(t *testing.T) {
 	if *rotationTime >= time.Minute { // long runs were requested explicitly
 		g.Expect(calls).To(BeNumerically(">=", 0.9*perSecond*rotationTime.Seconds()), "want the requested load; the machine may be too busy")
 	}
-	l.answered(g, "during the rotation")
+	l.expectAnswers(g, "during the rotation")
 	g.Expect(len(certificates)).To(BeNumerically(">=", max(2, int(*rotationTime/(10*time.Second)))), "want rotated certificates")
 
 	setup.Certificates = rareRotation
@@ -237,14 +237,14 @@ func TestServer_ReplicasUnderLoad(t *testing.T) {
 		}
 		t.Logf("rolling restart %s: %d calls in %s, %d over new connections and %d over reused connections, %d failed", when,
 			l.calls.Load()-calls, time.Since(began).Round(time.Second), l.connected.Load()-connected, l.posted.Load(), l.failed.Load())
-		l.answered(g, when)
+		l.expectAnswers(g, when)
 		if l.posted.Load() == 0 {
 			g.Eventually(func() []byte { return secretOf(t, ns).Data["next.crt"] }).Should(BeEmpty(), "want the last rotation finished")
-			l.posts(t, setup.Name, setup.URL)
+			l.addPosts(t, setup.Name, setup.URL)
 		}
 	}
 	l.finish()
-	l.answered(g, "at the end")
+	l.expectAnswers(g, "at the end")
 	g.Expect(l.posted.Load()).NotTo(BeZero())
 
 	by, total := l.answers()

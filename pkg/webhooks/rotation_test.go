@@ -245,7 +245,7 @@ func TestServer_LostSecretUnderLoad(t *testing.T) {
 		o.ClientConfig.URL, o.Certificates = &url, rareRotation
 	}})
 	l := startLoad(t, op.ns)
-	l.connects(t, op.name, url)
+	l.addConnections(t, op.name, url)
 	for _, lose := range []func(client.Object) error{
 		func(s client.Object) error { return k8s.Delete(t.Context(), s) },
 		func(s client.Object) error {
@@ -260,6 +260,6 @@ func TestServer_LostSecretUnderLoad(t *testing.T) {
 		}).Should(Succeed())
 	}
 	l.finish()
-	l.answered(g, "while the Secret was lost")
+	l.expectAnswers(g, "while the Secret was lost")
 	g.Expect(l.connected.Load()).NotTo(BeZero())
 }

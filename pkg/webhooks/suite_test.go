@@ -50,7 +50,7 @@ func TestMain(m *testing.M) {
 	must(apiextensionsv1.AddToScheme(scheme))
 	must(v1.AddToScheme(scheme))
 	if os.Getenv(childEnv) != "" {
-		os.Exit(child())
+		os.Exit(runReplica())
 	}
 	ctrl.SetLogger(logr.Discard())
 	SetDefaultEventuallyTimeout(time.Minute)

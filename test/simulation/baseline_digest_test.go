@@ -28,7 +28,7 @@ type archive struct {
 	calls []string
 }
 
-func keepArchive(t *testing.T, color string, act func(*archive)) {
+func playArchive(t *testing.T, color string, act func(*archive)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		config, scheme, users := newWorld(t)
@@ -79,7 +79,7 @@ var tooLarge = strings.Repeat("x", 300<<10)
 
 // B-31, SE-21: if the essence is too large to store, the engine stores a digest next to the baseline.
 func TestDigest_LargeObject(t *testing.T) {
-	keepArchive(t, tooLarge, func(a *archive) {
+	playArchive(t, tooLarge, func(a *archive) {
 		a.expect("create known true diff 1")
 		a.expectStored("{}\n", true)
 		a.run()
@@ -102,8 +102,8 @@ func TestDigest_LargeObject(t *testing.T) {
 }
 
 // A baseline that kopf stores after the digest is newer than the digest.
-func TestDigest_YieldsToALaterBaseline(t *testing.T) {
-	keepArchive(t, tooLarge, func(a *archive) {
+func TestDigest_LaterBaselineTakesPrecedence(t *testing.T) {
+	playArchive(t, tooLarge, func(a *archive) {
 		a.expect("create known true diff 1")
 		a.edit(func(w widget) {
 			w.Spec.Size, w.Spec.Color = 2, "small"
@@ -120,7 +120,7 @@ func TestDigest_YieldsToALaterBaseline(t *testing.T) {
 
 // Earlier versions stored the digest in the baseline annotation.
 func TestDigest_OfEarlierVersions(t *testing.T) {
-	keepArchive(t, tooLarge, func(a *archive) {
+	playArchive(t, tooLarge, func(a *archive) {
 		a.expect("create known true diff 1")
 		a.edit(func(w widget) {
 			var stored struct{ Digest string }
@@ -138,8 +138,8 @@ func TestDigest_OfEarlierVersions(t *testing.T) {
 }
 
 // The engine stores a baseline below the limit of the API server completely, as kopf does.
-func TestDigest_NotBelowTheLimit(t *testing.T) {
-	keepArchive(t, strings.Repeat("x", 255<<10), func(a *archive) {
+func TestDigest_NotUsedBelowLimit(t *testing.T) {
+	playArchive(t, strings.Repeat("x", 255<<10), func(a *archive) {
 		a.expect("create known true diff 1")
 		a.expectStored("xxx", false)
 		a.edit(func(w widget) { w.Spec.Size = 2 })

@@ -15,14 +15,14 @@ import (
 // lifecycle records the handler calls and writes for one object. It pauses the operator at one of its writes.
 type lifecycle struct {
 	*operatorPair
-	writes    int       // number of writes so far
-	at        int       // number of the write at which the operator is paused
-	fate      fate      // outcome of that write
-	since     time.Time // start of the pause
-	resumed   bool
-	running   int
-	succeeded map[string]int
-	attempts  map[string]int
+	writes      int         // number of writes so far
+	at          int         // number of the write at which the operator is paused
+	writeResult writeResult // outcome of that write
+	since       time.Time   // start of the pause
+	resumed     bool
+	running     int
+	succeeded   map[string]int
+	attempts    map[string]int
 }
 
 // recordStart records the start of a handler. It reports an error if the operator is paused.
@@ -36,7 +36,7 @@ func (l *lifecycle) recordStart(what string) {
 }
 
 // pauseAtWrite pauses the operator for 20 seconds at the selected write and returns the outcome of the write.
-func (l *lifecycle) pauseAtWrite(string, string) fate {
+func (l *lifecycle) pauseAtWrite(string, string) writeResult {
 	if l.writes++; l.writes != l.at {
 		return passes
 	}
@@ -50,7 +50,7 @@ func (l *lifecycle) pauseAtWrite(string, string) fate {
 		l.mu.Unlock()
 		l.record("null")
 	})
-	return l.fate
+	return l.writeResult
 }
 
 func (l *lifecycle) recordSuccess(what string) {
@@ -114,10 +114,10 @@ func (l *lifecycle) daemons() int {
 // handler starts during the pause, no handler is lost or repeated, and background handlers restart once.
 func TestPauses_AtEachWrite(t *testing.T) {
 	pauses := 0
-	for fate, whose := range map[fate]string{passes: "which passes", fails: "which fails", isLost: "whose response is lost"} {
+	for result, description := range map[writeResult]string{passes: "which passes", fails: "which fails", isLost: "whose response is lost"} {
 		for at, reached := 1, true; reached; at++ {
-			name := fmt.Sprintf("write %d, %s", at, whose)
-			l := &lifecycle{at: at, fate: fate, succeeded: map[string]int{}, attempts: map[string]int{}}
+			name := fmt.Sprintf("write %d, %s", at, description)
+			l := &lifecycle{at: at, writeResult: result, succeeded: map[string]int{}, attempts: map[string]int{}}
 			playTwoOperators(t, func(s *operatorPair) *kopf.Resource[widget] {
 				l.operatorPair = s
 				s.link.set(l.pauseAtWrite)

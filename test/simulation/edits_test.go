@@ -97,7 +97,7 @@ func TestIdle_IsNotResetByTwoTimers(t *testing.T) {
 
 // B-41: a change by a user restarts a failed timer, even if the response to an own edit was lost and the worker has
 // seen the edit before the retry.
-func TestUserChanges_CountAfterALostResponse(t *testing.T) {
+func TestUserChanges_RestartTimersAfterALostResponse(t *testing.T) {
 	var failing atomic.Int64
 	loss := &losing{}
 	widgets := kopf.For(&v1.Widget{}).

@@ -85,7 +85,7 @@ func intercept(config *rest.Config) *mailbox {
 
 // POST-08: one handler fails ten thousand times within an hour, another fails permanently, and a third one finally
 // succeeds. The recorder posts only two Events.
-func TestEvents_OfManyFailuresAreFew(t *testing.T) {
+func TestEvents_FewForManyFailures(t *testing.T) {
 	if testing.Short() || raceEnabled {
 		t.Skip("writes twenty thousand times: runs without the race detector")
 	}
@@ -123,7 +123,7 @@ func TestEvents_OfManyFailuresAreFew(t *testing.T) {
 // POST-08: a handler fails ten thousand times within an hour, with one or two Events each time. The recorder writes at
 // most 60 Events for its object, and a metric counts the others. The recorder still posts permanent failures and Events
 // of other objects.
-func TestEvents_OfANoisyObjectAreLimited(t *testing.T) {
+func TestEvents_LimitedForANoisyObject(t *testing.T) {
 	if testing.Short() || raceEnabled {
 		t.Skip("writes tens of thousands of times: runs without the race detector")
 	}
@@ -194,7 +194,7 @@ func TestEvents_OfANoisyObjectAreLimited(t *testing.T) {
 				}
 				if least := int(attempts.Load()) * 8 / 10; test.differ && reported < least {
 					t.Errorf("reported Events = %d, want at least %d", reported, least)
-				} else if n := countedAsUnposted(t); n < least {
+				} else if n := unpostedEvents(t); n < least {
 					t.Errorf("Events counted as not posted = %d, want at least %d", n, least)
 				}
 				failed := func(one note) bool {
@@ -214,8 +214,8 @@ func TestEvents_OfANoisyObjectAreLimited(t *testing.T) {
 
 var unposted = regexp.MustCompile(`before this, (\d+) more were not posted`)
 
-// countedAsUnposted returns the metric of unposted Events for the operator of a test.
-func countedAsUnposted(t *testing.T) (n int) {
+// unpostedEvents returns the metric of unposted Events for the operator of a test.
+func unpostedEvents(t *testing.T) (n int) {
 	families, err := metrics.Registry.Gather()
 	must(t, err)
 	for _, family := range families {

@@ -81,9 +81,9 @@ func TestFlush_KeepsListsOfOthers(t *testing.T) {
 // If a handler reverts a value after a Flush, the engine writes the reverted value.
 func TestFlush_WritesRevertedValues(t *testing.T) {
 	for name, widgets := range map[string]*kopf.Resource[widget]{
-		"timer":   kopf.For(&v1.Widget{}).Timer("t", time.Hour, thereAndBack),
-		"handler": kopf.For(&v1.Widget{}).OnCreate("t", thereAndBack),
-		"level":   kopf.For(&v1.Widget{}).OnReconcile("t", thereAndBack),
+		"timer":   kopf.For(&v1.Widget{}).Timer("t", time.Hour, changeAndRevert),
+		"handler": kopf.For(&v1.Widget{}).OnCreate("t", changeAndRevert),
+		"level":   kopf.For(&v1.Widget{}).OnReconcile("t", changeAndRevert),
 	} {
 		t.Run(name, func(t *testing.T) {
 			play(t, widgets, func(t *testing.T, s *scene) {
@@ -96,7 +96,7 @@ func TestFlush_WritesRevertedValues(t *testing.T) {
 	}
 }
 
-func thereAndBack(ctx context.Context, req *kopf.Request[widget]) error {
+func changeAndRevert(ctx context.Context, req *kopf.Request[widget]) error {
 	was := req.Object.Status.Phase
 	req.Object.Status.Phase = "Working"
 	if err := req.Flush(ctx); err != nil {

@@ -48,7 +48,7 @@ func TestCancelOnDelete_OfDeletedObjects(t *testing.T) {
 }
 
 // PEER-53: if a change during a pause makes an object unmatched, the engine does not call its handler after the pause.
-func TestPauses_EndWithFilters(t *testing.T) {
+func TestPauses_UnmatchedHandlersDoNotStart(t *testing.T) {
 	var bad, calls atomic.Int64
 	widgets := kopf.For(&v1.Widget{}).Timer("t", 10*time.Second, func(_ context.Context, req *kopf.Request[widget]) error {
 		calls.Add(1)

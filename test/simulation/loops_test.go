@@ -20,9 +20,9 @@ import (
 
 const maxLoops = 10 // a handler that triggers itself stops after this number of calls
 
-// loopsOf runs an operator on two widgets while users edit the widgets. It returns the log lines about handlers that
+// loopLogs runs an operator on two widgets while users edit the widgets. It returns the log lines about handlers that
 // call themselves.
-func loopsOf(t *testing.T, users func(t *testing.T, c client.Client, obj widget), widgets func() *kopf.Resource[widget]) (lines []string) {
+func loopLogs(t *testing.T, users func(t *testing.T, c client.Client, obj widget), widgets func() *kopf.Resource[widget]) (lines []string) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		config, scheme, c := newWorld(t)
@@ -107,7 +107,7 @@ func TestHandlersThatCallThemselves_AreLogged(t *testing.T) {
 		}, "metadata.labels.at"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			lines := loopsOf(t, edited, func() *kopf.Resource[widget] {
+			lines := loopLogs(t, edited, func() *kopf.Resource[widget] {
 				return kopf.For(&v1.Widget{}).
 					OnUpdate("quiet", func(context.Context, *kopf.Request[widget]) error { return nil }).
 					OnUpdate("loops", test.write)
@@ -126,7 +126,7 @@ func TestHandlersThatCallThemselves_AreLogged(t *testing.T) {
 
 // A handler can also trigger itself with a watched status field.
 func TestHandlersThatCallThemselves_Status(t *testing.T) {
-	lines := loopsOf(t, edited, func() *kopf.Resource[widget] {
+	lines := loopLogs(t, edited, func() *kopf.Resource[widget] {
 		next := func(ctx context.Context, req *kopf.Request[widget]) error {
 			changed := req.Object.DeepCopy()
 			if changed.Status.Phase += "x"; len(changed.Status.Phase) > maxLoops {
@@ -180,7 +180,7 @@ func TestHandlersThatCallThemselves_NoFalseAlarms(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			lines := loopsOf(t, quickly, func() *kopf.Resource[widget] { return kopf.For(&v1.Widget{}).OnUpdate("update", write) })
+			lines := loopLogs(t, quickly, func() *kopf.Resource[widget] { return kopf.For(&v1.Widget{}).OnUpdate("update", write) })
 			if len(lines) > 0 {
 				t.Errorf("log lines = %q, want none", lines)
 			}

@@ -26,7 +26,8 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// operatorPair consists of two operators for one widget. The writes of the operator with the lower priority fail before a pause.
+// operatorPair consists of two operators for one widget. The writes of the operator with the lower priority fail before
+// a pause.
 type operatorPair struct {
 	t       *testing.T
 	config  *rest.Config
@@ -41,20 +42,20 @@ type operatorPair struct {
 	calls []string // handler and size of each call
 }
 
-// fate is the outcome of a write.
-type fate int
+// writeResult is the outcome of a write.
+type writeResult int
 
 const (
-	passes fate = iota
+	passes writeResult = iota
 	fails
 	isLost // the write succeeds, but its response is lost
 )
 
-// broken is a transport that decides the fate of widget patches and records the successful patches.
+// broken is a transport that decides the result of widget patches and records the successful patches.
 type broken struct {
 	http.RoundTripper
 	mu     sync.Mutex
-	decide func(path, body string) fate
+	decide func(path, body string) writeResult
 	passed []string
 }
 
@@ -69,31 +70,31 @@ func (b *broken) RoundTrip(r *http.Request) (*http.Response, error) {
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	fate := passes
+	result := passes
 	if b.decide != nil {
-		fate = b.decide(r.URL.Path, string(body))
+		result = b.decide(r.URL.Path, string(body))
 	}
-	if fate == fails {
+	if result == fails {
 		return nil, errors.New("simulated connection failure")
 	}
 	b.passed = append(b.passed, string(body))
 	answer, err := b.RoundTripper.RoundTrip(r)
-	if fate == isLost && err == nil {
+	if result == isLost && err == nil {
 		return nil, errors.Join(errors.New("simulated loss of a response"), answer.Body.Close())
 	}
 	return answer, err
 }
 
-func (b *broken) set(decide func(path, body string) fate) {
+func (b *broken) set(decide func(path, body string) writeResult) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.decide = decide
 }
 
-func cut(string, string) fate { return fails }
+func cut(string, string) writeResult { return fails }
 
-// halfCut passes only the first of the two requests of a write with a status.
-func halfCut(path, _ string) fate {
+// failSecondRequest passes only the first of the two requests of a write with a status.
+func failSecondRequest(path, _ string) writeResult {
 	if strings.HasSuffix(path, "/status") {
 		return passes
 	}
@@ -206,7 +207,7 @@ func lowUpdates(s *operatorPair) *kopf.Resource[widget] { return onUpdates(s, "l
 // PEER-53, PEER-55: if a write failed before a pause, the operator does not repeat it over changes of a peer. This also
 // holds for partly stored writes.
 func TestPause_KeepsChangesOfPeers(t *testing.T) {
-	for name, link := range map[string]func(string, string) fate{"nothing was written": cut, "the status was written": halfCut} {
+	for name, link := range map[string]func(string, string) writeResult{"nothing was written": cut, "the status was written": failSecondRequest} {
 		t.Run(name, func(t *testing.T) {
 			playTwoOperators(t, lowUpdates, func(s *operatorPair) {
 				s.link.set(link)
@@ -232,7 +233,7 @@ func TestPause_KeepsChangesOfPeers(t *testing.T) {
 // PEER-53: without concurrent changes, the operator writes the outcomes after the pause and calls no handler again for
 // the same change.
 func TestPause_KeepsOutcomes(t *testing.T) {
-	for name, link := range map[string]func(string, string) fate{"nothing was written": cut, "the status was written": halfCut} {
+	for name, link := range map[string]func(string, string) writeResult{"nothing was written": cut, "the status was written": failSecondRequest} {
 		t.Run(name, func(t *testing.T) {
 			playTwoOperators(t, lowUpdates, func(s *operatorPair) {
 				s.link.set(link)

@@ -178,7 +178,7 @@ func TestRestart_LaggingCacheContinuesACycle(t *testing.T) {
 }
 
 // After a restart, the engine sends one small list request for each kind and reads no handled object.
-func TestRestart_NothingToDoReadsNothing(t *testing.T) {
+func TestRestart_ReadsNoHandledObjects(t *testing.T) {
 	for name, lags := range map[string]bool{"current": false, "lagging": true} {
 		t.Run(name, func(t *testing.T) {
 			link := &laggingTransport{}

@@ -96,7 +96,7 @@ func TestCheckMutation_FindsNonIdempotentHandlers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			said := failure(t, func(tb testing.TB) { kopftest.CheckMutation(tb, test.handler, obj) })
+			said := failureOf(t, func(tb testing.TB) { kopftest.CheckMutation(tb, test.handler, obj) })
 			if test.says == "" {
 				g.Expect(said).To(BeEmpty())
 			} else {

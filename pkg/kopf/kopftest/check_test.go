@@ -334,7 +334,7 @@ func TestCheck_FailingStep(t *testing.T) {
 
 // Check ignores the annotations of an operator with its own prefix (KEY-21). It compares kinds named Event or Lease of
 // other groups.
-func TestNormalizeState_IgnoresBookkeeping(t *testing.T) {
+func TestNormalizeState_IgnoresInternalAnnotations(t *testing.T) {
 	object := func(version, kind string, annotations map[string]any) map[string]any {
 		return map[string]any{"apiVersion": version, "kind": kind, "metadata": map[string]any{"name": "one", "annotations": annotations}}
 	}
@@ -387,7 +387,7 @@ func TestUntestedItemIndex(t *testing.T) {
 	}
 }
 
-func TestTracker_RequeueIsThatOfTheNextObject(t *testing.T) {
+func TestTracker_RequeuesForNextObject(t *testing.T) {
 	w := newTracker()
 	w.results[objectRef{key: types.NamespacedName{Name: "long ago"}}] = reconcileResult{due: time.Now().Add(time.Minute), after: time.Hour}
 	w.results[objectRef{key: types.NamespacedName{Name: "just now"}}] = reconcileResult{due: time.Now().Add(10 * time.Minute), after: 10 * time.Minute}

@@ -97,7 +97,7 @@ func TestFault_BeforeMakesAConcurrentChange(t *testing.T) {
 
 func TestGiven_ObjectsWithoutNamespace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		said := failure(t, func(tb testing.TB) {
+		said := failureOf(t, func(tb testing.TB) {
 			kopftest.Memory(tb, kopftest.Objects(&corev1.ConfigMap{}))
 		})
 		NewWithT(t).Expect(said).To(ContainSubstring("name"))
@@ -123,7 +123,7 @@ func TestFault_ListsAndWatches(t *testing.T) {
 func TestRun_InvalidDeclaration(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster := kopftest.Memory(t)
-		said := failure(t, func(tb testing.TB) { cluster.Run(tb, kopf.For(&corev1.ConfigMap{}).OnCreate("", nothing)) })
+		said := failureOf(t, func(tb testing.TB) { cluster.Run(tb, kopf.For(&corev1.ConfigMap{}).OnCreate("", nothing)) })
 		NewWithT(t).Expect(said).To(ContainSubstring("set up the operator"))
 	})
 }

@@ -99,8 +99,8 @@ func (l *archiveList) DeepCopyObject() runtime.Object {
 	return &out
 }
 
-// droppedOf runs an operator on two archives and returns its log lines about dropped fields.
-func droppedOf(t *testing.T, resource func() kopf.Option) (lines []string) {
+// droppedFieldLogs runs an operator on two archives and returns its log lines about dropped fields.
+func droppedFieldLogs(t *testing.T, resource func() kopf.Option) (lines []string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "crd.yaml")
 	if err := os.WriteFile(path, []byte(archiveCRD), 0o600); err != nil {
@@ -223,7 +223,7 @@ func TestDroppedFields_AreLoggedOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			lines := droppedOf(t, test.resource)
+			lines := droppedFieldLogs(t, test.resource)
 			g.Expect(lines).To(HaveLen(len(test.want)))
 			for i, want := range test.want {
 				handler, field, _ := strings.Cut(want, " ")

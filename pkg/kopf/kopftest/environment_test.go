@@ -106,21 +106,21 @@ func TestEnvironment_IgnoresExistingClusters(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "nothing"))
 	t.Setenv("KUBEBUILDER_CONTROLPLANE_START_TIMEOUT", "1ms")
 	g := NewWithT(t)
-	g.Expect(failure(t, func(tb testing.TB) { kopftest.Environment(tb) })).To(And(
+	g.Expect(failureOf(t, func(tb testing.TB) { kopftest.Environment(tb) })).To(And(
 		ContainSubstring("start the API server"), ContainSubstring("unable to start control plane itself"), ContainSubstring("set KUBEBUILDER_CONTROLPLANE_START_TIMEOUT=3m")))
 }
 
 func TestEnvironment_MissingBinaries(t *testing.T) {
 	g := NewWithT(t)
 	t.Setenv("KUBEBUILDER_ASSETS", filepath.Join(t.TempDir(), "nothing"))
-	g.Expect(failure(t, func(tb testing.TB) { kopftest.Environment(tb) })).To(And(
+	g.Expect(failureOf(t, func(tb testing.TB) { kopftest.Environment(tb) })).To(And(
 		ContainSubstring("KUBEBUILDER_ASSETS"), ContainSubstring("correct or unset it")))
 
 	g.Expect(os.Unsetenv("KUBEBUILDER_ASSETS")).To(Succeed())
 	t.Setenv("XDG_DATA_HOME", t.TempDir())
 	t.Setenv("HOME", t.TempDir())
 	t.Chdir(t.TempDir())
-	g.Expect(failure(t, func(tb testing.TB) { kopftest.Environment(tb) })).To(And(
+	g.Expect(failureOf(t, func(tb testing.TB) { kopftest.Environment(tb) })).To(And(
 		ContainSubstring("kube-apiserver and etcd not found"), ContainSubstring("setup-envtest")))
 }
 

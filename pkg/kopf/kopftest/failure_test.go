@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// failure runs a function that must fail the test. It returns the failure message, or an empty string.
-func failure(t *testing.T, fails func(testing.TB)) string {
+// failureOf runs a function that must fail the test. It returns the failure message, or an empty string.
+func failureOf(t *testing.T, fails func(testing.TB)) string {
 	t.Helper()
 	r := &recorder{TB: t}
 	done := make(chan struct{})

@@ -30,7 +30,7 @@ func TestRunManager_CanBeRestarted(t *testing.T) {
 		for range 2 {
 			operator := cluster.RunManager(t, setup)
 			NewWithT(t).Expect(<-seen).To(Equal("orders"))
-			NewWithT(t).Expect(failure(t, operator.RunUntilQuiet)).To(ContainSubstring("has no handlers"))
+			NewWithT(t).Expect(failureOf(t, operator.RunUntilQuiet)).To(ContainSubstring("has no handlers"))
 			operator.Stop(t)
 		}
 	})
@@ -40,6 +40,6 @@ func TestMemory_UnknownKind(t *testing.T) {
 	unknown := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "example.com/v1", "kind": "Database", "metadata": map[string]any{"name": "orders"},
 	}}
-	said := failure(t, func(t testing.TB) { kopftest.Memory(t, kopftest.Objects(unknown)) })
+	said := failureOf(t, func(t testing.TB) { kopftest.Memory(t, kopftest.Objects(unknown)) })
 	NewWithT(t).Expect(said).To(ContainSubstring("set its CRD with CRDs"))
 }

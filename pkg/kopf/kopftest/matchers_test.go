@@ -29,7 +29,7 @@ func retrying(times int) *kopf.Resource[*corev1.ConfigMap] {
 		OnDelete("drop", func(context.Context, *cmRequest) error { return nil })
 }
 
-func TestMatchers_DuringTheLifeOfAnObject(t *testing.T) {
+func TestMatchers_OverObjectLifetime(t *testing.T) {
 	for name, store := range map[string]progress.Store{
 		"annotations": progress.Annotations(""), "default": progress.Smart(),
 	} {

@@ -54,7 +54,7 @@ func TestRunUntilQuiet_ReturnsWithoutPendingWork(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				cluster := kopftest.Memory(t, kopftest.Objects(configMap(nil), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "one"}}))
 				running := cluster.Run(t, operator)
-				left := failure(t, func(tb testing.TB) { running.RunUntilQuiet(tb) })
+				left := failureOf(t, func(tb testing.TB) { running.RunUntilQuiet(tb) })
 				NewWithT(t).Expect(left).To(BeEmpty())
 			})
 		})
@@ -79,7 +79,7 @@ func TestRunUntilQuiet_IgnoresFailuresOfDeletedObjects(t *testing.T) {
 		g.Expect(operator.Handlers(configMap(nil))).NotTo(BeEmpty(), "want the calls for the deleted object")
 		cluster.Delete(t, configMap(nil))
 		began := time.Now()
-		g.Expect(failure(t, func(tb testing.TB) { operator.RunUntilQuiet(tb) })).To(BeEmpty())
+		g.Expect(failureOf(t, func(tb testing.TB) { operator.RunUntilQuiet(tb) })).To(BeEmpty())
 		g.Expect(time.Since(began)).To(BeNumerically("<", time.Hour))
 	})
 }
@@ -97,7 +97,7 @@ func TestRunUntilQuiet_WaitsForFailedReconcileHandlers(t *testing.T) {
 		operator.RunUntilQuiet(t)
 		g.Expect(calls).To(Equal(5))
 		operator.Stop(t)
-		g.Expect(failure(t, func(tb testing.TB) { operator.RunUntilQuiet(tb) })).To(ContainSubstring("the operator was stopped"))
+		g.Expect(failureOf(t, func(tb testing.TB) { operator.RunUntilQuiet(tb) })).To(ContainSubstring("the operator was stopped"))
 	})
 }
 

@@ -81,7 +81,7 @@ func applyChild(ctx context.Context, req *boxRequest) error {
 	return err
 }
 
-func walkOf(t *testing.T, steps int, declare func(*kopf.Resource[box])) string {
+func runWalk(t *testing.T, steps int, declare func(*kopf.Resource[box])) string {
 	t.Helper()
 	w := &walk{seed: 1, file: boxFile(t), steps: steps}
 	NewWithT(t).Expect(w.load()).To(Succeed())
@@ -95,7 +95,7 @@ func walkOf(t *testing.T, steps int, declare func(*kopf.Resource[box])) string {
 }
 
 func TestWalk_AcceptsHandlersThatDependOnTheSpecOnly(t *testing.T) {
-	NewWithT(t).Expect(walkOf(t, 8, func(r *kopf.Resource[box]) {
+	NewWithT(t).Expect(runWalk(t, 8, func(r *kopf.Resource[box]) {
 		r.On("child", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate}, applyChild).
 			OnDelete("delete", func(context.Context, *boxRequest) error { return nil })
 	})).To(BeEmpty())
@@ -131,7 +131,7 @@ func TestWalk_FindsDependenciesOnEarlierSpecs(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			NewWithT(t).Expect(walkOf(t, 8, test.declare)).To(ContainSubstring(test.finds))
+			NewWithT(t).Expect(runWalk(t, 8, test.declare)).To(ContainSubstring(test.finds))
 		})
 	}
 }

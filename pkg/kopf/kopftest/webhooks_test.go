@@ -21,8 +21,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
 )
 
-// judging returns handlers that deny objects without a color and add a frame to other objects.
-func judging() []kopf.Option {
+// admissionHandlers returns handlers that deny objects without a color and add a frame to other objects.
+func admissionHandlers() []kopf.Option {
 	return []kopf.Option{
 		kopf.For(&corev1.ConfigMap{}).
 			Mutate("frame", func(_ context.Context, req *webhooks.Request[*corev1.ConfigMap]) error {
@@ -45,7 +45,7 @@ func judging() []kopf.Option {
 	}
 }
 
-func picture(name, color string) *corev1.ConfigMap {
+func newPicture(name, color string) *corev1.ConfigMap {
 	obj := &corev1.ConfigMap{Data: map[string]string{"color": color}}
 	obj.Name = name
 	return obj
@@ -55,17 +55,17 @@ func picture(name, color string) *corev1.ConfigMap {
 func TestEnvironment_CallsAdmissionHandlers(t *testing.T) {
 	g, cluster := NewWithT(t), needServer(t)
 	g.SetDefaultEventuallyTimeout(20 * time.Second)
-	asked := func() error { return try(t, cluster, picture("pale", "")) }
-	elsewhere := picture("elsewhere", "")
+	asked := func() error { return tryCreate(t, cluster, newPicture("pale", "")) }
+	elsewhere := newPicture("elsewhere", "")
 	g.Expect(asked()).To(Succeed())
 
-	operator := cluster.Run(t, judging()...)
+	operator := cluster.Run(t, admissionHandlers()...)
 	operator.RunUntilQuiet(t)
 	g.Eventually(asked).Should(MatchError(ContainSubstring("it has no color"))) // registrations take time on a busy machine
-	obj := picture("orders", "red")
+	obj := newPicture("orders", "red")
 	g.Eventually(func() map[string]string {
 		dry := obj.DeepCopy()
-		g.Expect(try(t, cluster, dry)).To(Succeed())
+		g.Expect(tryCreate(t, cluster, dry)).To(Succeed())
 		return dry.Data
 	}).Should(HaveKeyWithValue("frame", "gold"))
 	cluster.Create(t, obj)
@@ -77,10 +77,10 @@ func TestEnvironment_CallsAdmissionHandlers(t *testing.T) {
 
 	operator.Crash(t)
 	g.Expect(asked()).NotTo(Succeed(), "nobody answers")
-	another := cluster.Run(t, judging()...)
+	another := cluster.Run(t, admissionHandlers()...)
 	g.Eventually(asked).Should(MatchError(ContainSubstring("it has no color")))
 	beside := cluster.Run(t, noSecrets())
-	g.Eventually(func() error { return try(t, cluster, &corev1.Secret{}) }).Should(MatchError(ContainSubstring("no secrets")))
+	g.Eventually(func() error { return tryCreate(t, cluster, &corev1.Secret{}) }).Should(MatchError(ContainSubstring("no secrets")))
 	beside.Stop(t)
 	another.Stop(t)
 	g.Eventually(asked).Should(Succeed())
@@ -89,22 +89,22 @@ func TestEnvironment_CallsAdmissionHandlers(t *testing.T) {
 // A cluster in memory does not call admission handlers. It only checks their declarations.
 func TestMemory_DoesNotCallAdmissionHandlers(t *testing.T) {
 	g := NewWithT(t)
-	report := kopftest.Cycle(t, kopftest.Given{Objects: []client.Object{picture("orders", "")}}, judging()...)
+	report := kopftest.Cycle(t, kopftest.Given{Objects: []client.Object{newPicture("orders", "")}}, admissionHandlers()...)
 	g.Expect(report.Handlers()).To(Equal([]string{"paint"}))
 	g.Expect(report.Writes).To(And(Not(BeEmpty()), HaveEach(HaveField("Resource", "configmaps"))))
 
 	memory := kopftest.Memory(t)
-	operator := memory.Run(t, judging()...)
-	obj := picture("orders", "")
+	operator := memory.Run(t, admissionHandlers()...)
+	obj := newPicture("orders", "")
 	memory.Create(t, obj)
 	operator.RunUntilQuiet(t)
 	g.Expect(operator.Handlers(obj)).To(Equal([]string{"paint"}))
 
 	for mistake, options := range map[string][]kopf.Option{
 		"judge":        {kopf.For(&corev1.ConfigMap{}).Validate("judge", nil)},
-		"RemoveOnExit": {judging()[0], kopf.WithWebhooks(webhooks.Options{Exit: webhooks.RemoveOnExit})},
+		"RemoveOnExit": {admissionHandlers()[0], kopf.WithWebhooks(webhooks.Options{Exit: webhooks.RemoveOnExit})},
 	} {
-		g.Expect(failure(t, func(t testing.TB) { memory.Run(t, options...) })).To(ContainSubstring(mistake), "want an error without an admission request")
+		g.Expect(failureOf(t, func(t testing.TB) { memory.Run(t, options...) })).To(ContainSubstring(mistake), "want an error without an admission request")
 	}
 }
 
@@ -119,26 +119,26 @@ func TestEnvironment_AdmissionOfSeveralOperators(t *testing.T) {
 	cluster.Client = direct
 	t.Run("one manager", func(t *testing.T) {
 		operator := cluster.RunManager(t, func(mgr manager.Manager) error {
-			return errors.Join(kopf.SetupWithManager(mgr, judging()...), kopf.SetupWithManager(mgr, noSecrets()))
+			return errors.Join(kopf.SetupWithManager(mgr, admissionHandlers()...), kopf.SetupWithManager(mgr, noSecrets()))
 		})
 		g := NewWithT(t)
 		g.SetDefaultEventuallyTimeout(20 * time.Second)
-		g.Eventually(func() error { return try(t, cluster, picture("pale", "")) }).Should(MatchError(ContainSubstring("it has no color")))
-		g.Eventually(func() error { return try(t, cluster, &corev1.Secret{}) }).Should(MatchError(ContainSubstring("no secrets")))
+		g.Eventually(func() error { return tryCreate(t, cluster, newPicture("pale", "")) }).Should(MatchError(ContainSubstring("it has no color")))
+		g.Eventually(func() error { return tryCreate(t, cluster, &corev1.Secret{}) }).Should(MatchError(ContainSubstring("no secrets")))
 		operator.RunUntilQuiet(t)
 		operator.Crash(t)
-		g.Expect(try(t, cluster, &corev1.Secret{})).NotTo(Succeed(), "nobody answers")
+		g.Expect(tryCreate(t, cluster, &corev1.Secret{})).NotTo(Succeed(), "nobody answers")
 	})
 	g := NewWithT(t)
 	g.SetDefaultEventuallyTimeout(20 * time.Second)
-	g.Eventually(func() error { return try(t, cluster, &corev1.Secret{}) }).Should(Succeed())
-	g.Eventually(func() error { return try(t, cluster, picture("pale", "")) }).Should(Succeed())
+	g.Eventually(func() error { return tryCreate(t, cluster, &corev1.Secret{}) }).Should(Succeed())
+	g.Eventually(func() error { return tryCreate(t, cluster, newPicture("pale", "")) }).Should(Succeed())
 }
 
 // An operator can have WithWebhooks without admission handlers.
 func TestRun_WebhookOptionsWithoutHandlers(t *testing.T) {
 	cluster := needServer(t)
-	cluster.Run(t, kopf.For(&corev1.ConfigMap{}).OnCreate("paint", nothing), judging()[1]).RunUntilQuiet(t)
+	cluster.Run(t, kopf.For(&corev1.ConfigMap{}).OnCreate("paint", nothing), admissionHandlers()[1]).RunUntilQuiet(t)
 }
 
 func noSecrets() kopf.Option {
@@ -147,8 +147,8 @@ func noSecrets() kopf.Option {
 	})
 }
 
-// try creates an object with a dry run.
-func try(t *testing.T, cluster *kopftest.Cluster, obj client.Object) error {
+// tryCreate creates an object with a dry run.
+func tryCreate(t *testing.T, cluster *kopftest.Cluster, obj client.Object) error {
 	t.Helper()
 	obj.SetName("tried")
 	obj.SetNamespace(cluster.Namespace)
@@ -160,9 +160,9 @@ func TestRunUntilQuiet_FailsWhenTheOperatorEnds(t *testing.T) {
 	g, cluster := NewWithT(t), needServer(t)
 	said := make(chan string)
 	go func() {
-		said <- failure(t, func(t testing.TB) {
+		said <- failureOf(t, func(t testing.TB) {
 			cluster.RunManager(t, func(mgr manager.Manager) error {
-				return kopf.SetupWithManager(mgr, judging()[0])
+				return kopf.SetupWithManager(mgr, admissionHandlers()[0])
 			}, func(o *manager.Options) {
 				o.WebhookServer = webhook.NewServer(webhook.Options{Port: 1, CertDir: t.TempDir()})
 			}).RunUntilQuiet(t)

@@ -16,10 +16,10 @@ const precision = time.Microsecond
 func (w *world) checkEntry(c *call) {
 	v := w.view(c.uid)
 	c.turned = v.turned()
-	if c.handler.Optional && c.reason == kopf.ReasonDelete && !v.held() {
+	if c.handler.Optional && c.reason == kopf.ReasonDelete && !v.hasFinalizer() {
 		return // an optional delete handler, which has no stored state
 	}
-	if v.released() {
+	if v.isReleased() {
 		w.violateLockedf(NothingAfter, "%s: the finalizer is already removed", c)
 		return
 	}
@@ -75,7 +75,7 @@ func (w *world) checkBaseline(c *call, v view) {
 			w.violateLockedf(NeverStale, "%s: old state = %v, want the stored state %v", c, c.old, stored)
 		}
 	case kopf.ReasonDelete:
-		if !v.held() {
+		if !v.hasFinalizer() {
 			w.violateLockedf(NeverStale, "%s: the finalizer is already removed", c)
 		}
 	case kopf.ReasonResume:

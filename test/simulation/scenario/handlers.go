@@ -53,7 +53,7 @@ func declared[T client.Object](p handlerEnv, obj T) kopf.Option {
 func (p handlerEnv) handle(ctx context.Context, h *Handler, obj client.Object, old map[string]any,
 	reason kopf.Reason, attempt int, setResult func(),
 ) error {
-	if p.operator.link.dead() {
+	if p.operator.link.hasCrashed() {
 		return errors.New("this operator has crashed")
 	}
 	c := p.beginCall(h, obj, old, reason, attempt)
@@ -172,7 +172,7 @@ func (p handlerEnv) beginCall(h *Handler, obj client.Object, old map[string]any,
 func (p handlerEnv) endCall(c *call, v outcome) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.operator.link.dead() {
+	if p.operator.link.hasCrashed() {
 		p.notef("(%d) ← %s, after a crash", c.life, c)
 		return
 	}

@@ -51,8 +51,8 @@ func newLink(w *world, life int) *link {
 	return &link{world: w, life: life, gone: make(chan struct{}), rand: rand.New(rand.NewPCG(w.plan.Seed, 100+uint64(life)))}
 }
 
-// over sets the wrapped transport.
-func (l *link) over(next http.RoundTripper) http.RoundTripper {
+// wrap sets the wrapped transport.
+func (l *link) wrap(next http.RoundTripper) http.RoundTripper {
 	l.next = next
 	return l
 }
@@ -60,14 +60,14 @@ func (l *link) over(next http.RoundTripper) http.RoundTripper {
 // RoundTrip sends a request or injects a fault.
 func (l *link) RoundTrip(r *http.Request) (*http.Response, error) {
 	pause(r.Context(), l.upTo(l.world.plan.Faults.Latency))
-	if l.dead() {
-		return refuse(r, errCut)
+	if l.hasCrashed() {
+		return failRequest(r, errCut)
 	}
-	if r.Method == http.MethodPatch && l.hit(CrashUnsent) {
-		return refuse(r, errCut)
+	if r.Method == http.MethodPatch && l.crashIfPlanned(CrashUnsent) {
+		return failRequest(r, errCut)
 	}
 	if code, reason := l.fault(r); code != 0 {
-		return answered(r, code, reason), nil
+		return statusResponse(r, code, reason), nil
 	}
 	if isWatch(r) {
 		return l.watch(r)
@@ -104,9 +104,9 @@ func (l *link) fault(r *http.Request) (code int, reason metav1.StatusReason) {
 // send sends a request. It records the result of a write before other clients can see it.
 func (l *link) send(r *http.Request) (*http.Response, error) {
 	l.under.RLock()
-	if l.dead() {
+	if l.hasCrashed() {
 		l.under.RUnlock()
-		return refuse(r, errCut)
+		return failRequest(r, errCut)
 	}
 	response, err := l.next.RoundTrip(r)
 	wrote := err == nil && r.Method == http.MethodPatch && response.StatusCode < http.StatusMultipleChoices
@@ -117,14 +117,14 @@ func (l *link) send(r *http.Request) (*http.Response, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case wrote && l.hit(CrashUnanswered):
+	case wrote && l.crashIfPlanned(CrashUnanswered):
 		_ = response.Body.Close()
 		return nil, errCut
 	case wrote && l.chance(l.world.plan.Faults.Lost):
 		l.world.logf("(%d) the response is lost", l.life)
 		_ = response.Body.Close()
 		return nil, errLost
-	case l.dead():
+	case l.hasCrashed():
 		_ = response.Body.Close()
 		return nil, errCut
 	}
@@ -159,8 +159,8 @@ func (l *link) crash(ctx context.Context, action Action, atMost time.Duration) {
 	l.cut()
 }
 
-// hit ends all traffic if this kind of crash is planned.
-func (l *link) hit(action Action) bool {
+// crashIfPlanned ends all traffic if this kind of crash is planned.
+func (l *link) crashIfPlanned(action Action) bool {
 	l.mu.Lock()
 	planned := l.plan == action
 	l.mu.Unlock()
@@ -182,7 +182,7 @@ func (l *link) cut() {
 	defer l.under.Unlock()
 }
 
-func (l *link) dead() bool {
+func (l *link) hasCrashed() bool {
 	select {
 	case <-l.gone:
 		return true
@@ -216,16 +216,16 @@ func isObject(r *http.Request) bool {
 	return len(strings.Split(strings.Trim(r.URL.Path, "/"), "/")) == 7
 }
 
-// refuse fails a request without sending it.
-func refuse(r *http.Request, err error) (*http.Response, error) {
+// failRequest fails a request without sending it.
+func failRequest(r *http.Request, err error) (*http.Response, error) {
 	if r.Body != nil {
 		_ = r.Body.Close()
 	}
 	return nil, err
 }
 
-// answered returns a response with a status.
-func answered(r *http.Request, code int, reason metav1.StatusReason) *http.Response {
+// statusResponse returns a response with a status.
+func statusResponse(r *http.Request, code int, reason metav1.StatusReason) *http.Response {
 	if r.Body != nil {
 		_ = r.Body.Close()
 	}

@@ -38,7 +38,7 @@ func (w *world) launch(ctx context.Context) error {
 	o := &operator{life: w.life, ended: make(chan error, 1)}
 	o.link = newLink(w, w.life)
 	config := rest.CopyConfig(w.Config)
-	config.Wrap(o.link.over)
+	config.Wrap(o.link.wrap)
 	mgr, err := manager.New(config, manager.Options{
 		Scheme:  w.scheme,
 		Logger:  w.logger(o.life),

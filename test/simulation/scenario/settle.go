@@ -79,7 +79,7 @@ func unsettledReason(obj *unstructured.Unstructured) string {
 		return "is being deleted: " + v.String()
 	case v.text() == "":
 		return "has no baseline: " + v.String()
-	case !v.forgotten():
+	case !v.hasOnlyExpired():
 		return "has records: " + v.String()
 	}
 	var then map[string]any

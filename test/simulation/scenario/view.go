@@ -37,7 +37,7 @@ func (w *world) wrote(life int, text []byte) error {
 		h := w.of(obj.GetUID())
 		h.baselines = append(h.baselines, baseline{w.moment(), state})
 	}
-	if is.released() && was.held() {
+	if is.isReleased() && was.hasFinalizer() {
 		w.checkRelease(obj)
 	}
 	return nil
@@ -52,12 +52,12 @@ func (v view) annotations() map[string]string {
 	return v.obj.GetAnnotations()
 }
 
-func (v view) held() bool {
+func (v view) hasFinalizer() bool {
 	return v.obj != nil && slices.Contains(v.obj.GetFinalizers(), kopf.DefaultFinalizer)
 }
 
-func (v view) released() bool {
-	return v.obj != nil && v.obj.GetDeletionTimestamp() != nil && !v.held()
+func (v view) isReleased() bool {
+	return v.obj != nil && v.obj.GetDeletionTimestamp() != nil && !v.hasFinalizer()
 }
 
 // record returns the stored record of a handler.
@@ -107,8 +107,8 @@ func (v view) leftovers() []string {
 	return keys
 }
 
-// forgotten reports whether only records of expired delays remain. The engine does not read such records.
-func (v view) forgotten() bool {
+// hasOnlyExpired reports whether only records of expired delays remain. The engine does not read such records.
+func (v view) hasOnlyExpired() bool {
 	return !slices.ContainsFunc(v.leftovers(), func(key string) bool {
 		record, stored := v.record(strings.TrimPrefix(key, progress.DefaultPrefix+"/"))
 		return !stored || record.Finished() || record.Delayed.IsZero() || record.Delayed.After(time.Now())
