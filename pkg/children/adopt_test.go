@@ -101,7 +101,7 @@ func TestAdopt_ReferenceFlags(t *testing.T) {
 	a, b := pod(), pod()
 	must(t, children.Of(owner(), kinds{}, children.Controller(false), children.BlockOwnerDeletion(false)).AppendReference(a, b))
 	ref := a.OwnerReferences[0]
-	equal(t, "controller", *ref.Controller, false)
+	equal(t, "controller flag", *ref.Controller, false)
 	equal(t, "blockOwnerDeletion", *ref.BlockOwnerDeletion, false)
 	*ref.Controller = true
 	equal(t, "flag of the other child", *b.OwnerReferences[0].Controller, false)
@@ -113,9 +113,9 @@ func TestAppendReference(t *testing.T) {
 	other := metav1.OwnerReference{Kind: "Other", Name: "other", UID: "u9"}
 	p := pod(func(p *corev1.Pod) { p.OwnerReferences = []metav1.OwnerReference{other, existing} })
 	must(t, children.Of(owner(), kinds{}).AppendReference(p))
-	equal(t, "appended twice", p.OwnerReferences, []metav1.OwnerReference{other, existing})
+	equal(t, "references after appending twice", p.OwnerReferences, []metav1.OwnerReference{other, existing})
 	must(t, children.Of(owner(), kinds{}).RemoveReference(p, nil))
-	equal(t, "removed", p.OwnerReferences, []metav1.OwnerReference{other})
+	equal(t, "references after the removal", p.OwnerReferences, []metav1.OwnerReference{other})
 	must(t, children.Of(owner(), kinds{}).RemoveReference(p))
 	equal(t, "removed twice", p.OwnerReferences, []metav1.OwnerReference{other})
 
@@ -161,18 +161,18 @@ func TestLabel_NestedTemplates(t *testing.T) {
 	bare := &corev1.ReplicationController{} // has no template
 	full := &corev1.ReplicationController{Spec: corev1.ReplicationControllerSpec{Template: &corev1.PodTemplateSpec{}}}
 	must(t, children.Of(owner(), kinds{}).Label(cron, stateful, template, bare, full))
-	equal(t, "the job", labels(cron.Spec.JobTemplate.ObjectMeta), want)
+	equal(t, "labels of the Job", labels(cron.Spec.JobTemplate.ObjectMeta), want)
 	equal(t, "labels of the job's pods", labels(cron.Spec.JobTemplate.Spec.Template.ObjectMeta), want)
 	equal(t, "labels of the StatefulSet's pods", labels(stateful.Spec.Template.ObjectMeta), want)
-	equal(t, "the template", labels(template.Template.ObjectMeta), want)
-	equal(t, "no template", bare.Spec.Template == nil, true)
-	equal(t, "a template", labels(full.Spec.Template.ObjectMeta), want)
+	equal(t, "labels of the template", labels(template.Template.ObjectMeta), want)
+	equal(t, "missing template stays nil", bare.Spec.Template == nil, true)
+	equal(t, "labels of an existing template", labels(full.Spec.Template.ObjectMeta), want)
 
 	plain := &appsv1.StatefulSet{}
 	must(t, children.Of(owner(), kinds{}, children.PlainTemplates()).Label(plain))
-	equal(t, "left alone", labels(plain.Spec.Template.ObjectMeta), map[string]string(nil))
+	equal(t, "labels of an unknown template", labels(plain.Spec.Template.ObjectMeta), map[string]string(nil))
 	must(t, children.Of(owner(), kinds{}, children.PlainTemplates(), children.Nested("spec.template")).Label(plain))
-	equal(t, "named", labels(plain.Spec.Template.ObjectMeta), want)
+	equal(t, "labels of a named template", labels(plain.Spec.Template.ObjectMeta), want)
 
 	loose := newUnstructured("apps/v1", "Deployment", map[string]any{"spec": map[string]any{
 		"template": map[string]any{"metadata": nil},
@@ -186,12 +186,12 @@ func TestLabel_NestedTemplates(t *testing.T) {
 		value, _, _ := unstructured.NestedFieldNoCopy(u.Object, path...)
 		return value
 	}
-	equal(t, "the template", get(loose, "spec", "template", "metadata", "labels"), any(map[string]any{"app": "db", "tier": "back"}))
-	equal(t, "named", get(loose, "spec", "extra", "metadata", "labels"), any(map[string]any{"app": "mine", "tier": "back"}))
+	equal(t, "labels of the template", get(loose, "spec", "template", "metadata", "labels"), any(map[string]any{"app": "db", "tier": "back"}))
+	equal(t, "labels of a named template", get(loose, "spec", "extra", "metadata", "labels"), any(map[string]any{"app": "mine", "tier": "back"}))
 	for _, name := range []string{"words", "list", "odd", "odder"} {
 		equal(t, name, get(loose, "spec", name), get(odd, "spec", name))
 	}
-	equal(t, "no such", get(loose, "no"), nil)
+	equal(t, "missing structure", get(loose, "no"), nil)
 	must(t, children.Of(owner(), kinds{}, children.Nested("spec.nodeName", "spec.no", "metadata")).Label(pod()))
 }
 
@@ -206,7 +206,7 @@ func TestHarmonizeNaming(t *testing.T) {
 		opts           []children.Option
 		name, generate string
 	}{
-		"nothing":           {named("", ""), nil, "", "db-"},
+		"no options":        {named("", ""), nil, "", "db-"},
 		"strict":            {named("", ""), []children.Option{strict}, "db", ""},
 		"given":             {named("", ""), []children.Option{other}, "", "other-"},
 		"given and strict":  {named("", ""), []children.Option{other, strict}, "other", ""},
@@ -234,8 +234,8 @@ func TestAdjustNamespace(t *testing.T) {
 		opts  []children.Option
 		want  string
 	}{
-		"nothing":                {owner(), in(""), nil, "prod"},
-		"there":                  {owner(), in("x"), nil, "x"},
+		"no options":             {owner(), in(""), nil, "prod"},
+		"an existing namespace":  {owner(), in("x"), nil, "x"},
 		"forced":                 {owner(), in("x"), []children.Option{children.Forced()}, "prod"},
 		"given":                  {owner(), in(""), []children.Option{children.InNamespace("y")}, "y"},
 		"a cluster-scoped kind":  {owner(), &corev1.Node{}, nil, ""},
@@ -282,8 +282,8 @@ func TestAdopt_Errors(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), "children: ") {
 				t.Errorf("%s: got %v, want %q", name, err, want)
 			}
-			equal(t, "the child", c.child, before.(client.Object))
-			equal(t, "its sibling", innocent, pod())
+			equal(t, "child after the error", c.child, before.(client.Object))
+			equal(t, "other child after the error", innocent, pod())
 		}
 	}
 	var owned *controllerutil.AlreadyOwnedError
@@ -291,9 +291,9 @@ func TestAdopt_Errors(t *testing.T) {
 		t.Errorf("errors.As did not find the other owner: %v", err)
 	}
 	must(t, children.Of(owner(), kinds{}, children.Controller(false)).Adopt(taken))
-	equal(t, "two references", len(taken.OwnerReferences), 2)
+	equal(t, "number of references", len(taken.OwnerReferences), 2)
 	must(t, children.Of(owner(), kinds{}, children.Forced()).Adopt(far))
-	equal(t, "forced home", far.Namespace, "prod")
+	equal(t, "forced namespace", far.Namespace, "prod")
 	must(t, children.Of(clusterOwner(), kinds{}).Adopt(pod(func(p *corev1.Pod) { p.Namespace = "x" }), &corev1.Namespace{}))
 	must(t, children.Of(owner(), kinds{}).Adopt(newUnstructured("example.com/v1", "Thing"))) // the REST mapper does not know the kind
 }
@@ -312,8 +312,8 @@ func TestName(t *testing.T) {
 		return children.Name(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: owner}}, role)
 	}
 	long := strings.Repeat("a", 60)
-	equal(t, "short", name("db", "primary"), "db-primary")
-	equal(t, "just right", name(long, "bb"), long+"-bb")
+	equal(t, "short name", name("db", "primary"), "db-primary")
+	equal(t, "name of the maximum length", name(long, "bb"), long+"-bb")
 	seen := map[string]string{}
 	for _, c := range [][2]string{
 		{long, "bbb"}, {long, "bbbb"}, {"db", "Primary"}, {"db", "pri_mary"}, {"db", "pri.mary"}, {"db.example", "x"},

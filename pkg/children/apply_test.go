@@ -97,7 +97,7 @@ func TestApply_SecondApplyWritesNothing(t *testing.T) {
 		t.Errorf("type of the result = %T, want *Deployment", results[0].Object)
 	}
 	equal(t, "owner of the Secret", results[4].Object.GetOwnerReferences()[0].UID, owner.UID)
-	equal(t, "the secret", string(results[4].Object.(*corev1.Secret).Data["password"]), "x")
+	equal(t, "password in the Secret", string(results[4].Object.(*corev1.Secret).Data["password"]), "x")
 	for range 3 {
 		equal(t, "writes of the next Apply", countWrites(apply), 0)
 		equal(t, "operations", operations(results), []string{"unchanged", "unchanged", "unchanged", "unchanged", "unchanged", "unchanged", "unchanged"})
@@ -186,13 +186,13 @@ func TestApply_WithoutManagedFields(t *testing.T) {
 		must(t, err)
 	}
 	equal(t, "writes of the first Apply, including as many dry runs", countWrites(apply), 2+2)
-	equal(t, "the next", countWrites(apply), 0)
+	equal(t, "writes of the next Apply", countWrites(apply), 0)
 	secret := &corev1.Secret{}
 	must(t, k8s.Get(t.Context(), client.ObjectKey{Namespace: owner.Namespace, Name: "secret"}, secret))
 	secret.Data["password"] = []byte("changed")
 	must(t, k8s.Update(t.Context(), secret))
 	equal(t, "writes for a changed child", countWrites(apply), 1)
-	equal(t, "the next", countWrites(apply), 0)
+	equal(t, "writes of the next Apply", countWrites(apply), 0)
 }
 
 // Two operators that share a child do not overwrite each other forever.
@@ -290,7 +290,7 @@ func TestApply_ObjectMissingInCache(t *testing.T) {
 	before := users.ResourceVersion
 	must(t, k8s.Get(t.Context(), client.ObjectKeyFromObject(users), users))
 	equal(t, "data of the user's object", users.Data, map[string]string{"a": "theirs"})
-	equal(t, "its version", users.ResourceVersion, before)
+	equal(t, "resource version of the user's object", users.ResourceVersion, before)
 
 	var results []children.Result
 	for _, want := range []string{"created", "unchanged"} {
@@ -348,13 +348,13 @@ func TestApply_ObjectsOfOtherOwners(t *testing.T) {
 	}
 	results, err := operator(owner, children.TakeOver()).Apply(t.Context(), child("nobodys"))
 	must(t, err)
-	equal(t, "taken over", results[0].Object.GetOwnerReferences()[0].UID, owner.UID)
+	equal(t, "owner after TakeOver", results[0].Object.GetOwnerReferences()[0].UID, owner.UID)
 	if _, err := operator(owner, children.TakeOver()).Apply(t.Context(), child("others")); err == nil {
 		t.Error("TakeOver returned no error for another controller's child")
 	}
 	results, err = operator(owner, children.TakeOver(), children.Controller(false)).Apply(t.Context(), child("others"))
 	must(t, err)
-	equal(t, "shared", len(results[0].Object.GetOwnerReferences()), 2)
+	equal(t, "number of owners after TakeOver without Controller", len(results[0].Object.GetOwnerReferences()), 2)
 	equal(t, "writes of the next Apply", countWrites(func() {
 		_, err := operator(owner, children.TakeOver(), children.Controller(false)).Apply(t.Context(), child("others"))
 		must(t, err)

@@ -37,7 +37,7 @@ func TestSetFromError(t *testing.T) {
 		got.LastTransitionTime = metav1.Time{}
 		equal(t, want.Type, got, want)
 	}
-	equal(t, "how many", len(s.List()), 2)
+	equal(t, "number of conditions", len(s.List()), 2)
 }
 
 func TestSetFromError_OtherErrors(t *testing.T) {
@@ -53,6 +53,6 @@ func TestSetFromError_OtherErrors(t *testing.T) {
 }
 
 func TestError_Message(t *testing.T) {
-	equal(t, "with a message", conditions.Error{Type: "A", Message: "m"}.Error(), "m")
-	equal(t, "with a reason", conditions.Error{Type: "A", Reason: "not yet"}.Error(), "A is False: NotYet")
+	equal(t, "text of an error with a message", conditions.Error{Type: "A", Message: "m"}.Error(), "m")
+	equal(t, "text of an error with a reason", conditions.Error{Type: "A", Reason: "not yet"}.Error(), "A is False: NotYet")
 }

@@ -59,7 +59,7 @@ func TestKopfIssue796_Declare(t *testing.T) {
 	s.Declare("Ready", "Synced")
 	ready, _ := s.Get("Ready")
 	equal(t, "Ready", ready.Status, metav1.ConditionUnknown)
-	equal(t, "why", ready.Reason, conditions.ReasonNotReported)
+	equal(t, "reason of a declared condition", ready.Reason, conditions.ReasonNotReported)
 	equal(t, "Synced is True", s.Is("Synced", metav1.ConditionTrue), true)
 }
 
@@ -96,7 +96,7 @@ func TestKopfIssue796_AutomaticTimes(t *testing.T) {
 		setOf(t, obj).False("Ready", "Pulling", "")
 		equal(t, "transition time after a write with the same status", obj.Status.Conditions[0].LastTransitionTime.Time, began.Time)
 		setOf(t, obj).True("Ready", "Up", "")
-		equal(t, "another status", obj.Status.Conditions[0].LastTransitionTime.Time, began.Add(time.Minute))
+		equal(t, "transition time after a write with another status", obj.Status.Conditions[0].LastTransitionTime.Time, began.Add(time.Minute))
 	})
 }
 
@@ -107,7 +107,7 @@ func TestKopfIssue796_ErrorsWithConditions(t *testing.T) {
 	obj := &kind[standardList]{}
 	equal(t, "SetFromError", setOf(t, obj).SetFromError(connect()), true)
 	c := obj.Status.Conditions[0]
-	equal(t, "what", [4]string{c.Type, string(c.Status), c.Reason, c.Message}, [4]string{"Connected", "False", "Refused", "no route"})
+	equal(t, "condition from the error", [4]string{c.Type, string(c.Status), c.Reason, c.Message}, [4]string{"Connected", "False", "Refused", "no route"})
 }
 
 // Conditions of other controllers are preserved, including on the server. See also TestSet_PreservesOtherConditions and
@@ -118,7 +118,7 @@ func TestKopfIssue796_PreservesOtherConditions(t *testing.T) {
 	widget.Object["status"] = parse(`{"conditions": [` + theirs + `]}`).Object
 	must(t, k8s.Status().Update(t.Context(), widget))
 	must(t, conditions.Write(t.Context(), k8s, widget, ready))
-	equal(t, "theirs", text(t, widget.Object["status"].(map[string]any)["conditions"].([]any)[0]), theirs)
+	equal(t, "condition of another controller", text(t, widget.Object["status"].(map[string]any)["conditions"].([]any)[0]), theirs)
 }
 
 func TestKopfIssue796_Filters(t *testing.T) {
@@ -127,7 +127,7 @@ func TestKopfIssue796_Filters(t *testing.T) {
 	next := pod.DeepCopy()
 	next.Status.Conditions[0].Status = "False"
 	step, happened := conditions.Transition(pod, next, "Ready")
-	equal(t, "the transition", []any{happened, step.From, step.To}, []any{true, metav1.ConditionTrue, metav1.ConditionFalse})
+	equal(t, "transition", []any{happened, step.From, step.To}, []any{true, metav1.ConditionTrue, metav1.ConditionFalse})
 }
 
 // Conditions of children are mirrored and summarized.
@@ -171,10 +171,10 @@ func TestKopfIssue796_OtherKinds(t *testing.T) {
 	write := func() int {
 		return countWrites(func() { must(t, conditions.Write(t.Context(), k8s, topic, change)) })
 	}
-	equal(t, "the first", write(), 1)
+	equal(t, "writes of a new condition", write(), 1)
 	_, pruned := topic.Object["status"].(map[string]any)["conditions"].([]any)[0].(map[string]any)["observedGeneration"]
 	equal(t, "observedGeneration exists", pruned, false)
-	equal(t, "the next", write(), 0)
+	equal(t, "writes of the same condition", write(), 0)
 }
 
 // An operator sets conditions from the results of its handlers.

@@ -72,9 +72,9 @@ func TestSet_StatusForKstatus(t *testing.T) {
 		{"failed permanently", func(s *conditions.Set) { s.True("Stalled", "BadSpec", "size is negative") }, "Failed", false, true},
 		{"done", func(s *conditions.Set) { s.Remove("Stalled"); s.True("Synced", "Done", ""); s.Summarize(root) }, "Current", true, false},
 		{"edited, not reconciled", func(*conditions.Set) { u.SetGeneration(2) }, "Current", false, false},
-		{"seen", func(s *conditions.Set) { s.Summarize(root) }, "InProgress", false, false},
+		{"reconciled", func(s *conditions.Set) { s.Summarize(root) }, "InProgress", false, false},
 		{"done again", func(s *conditions.Set) { s.True("Synced", "Done", ""); s.Summarize(root) }, "Current", true, false},
-		{"at work", func(s *conditions.Set) { s.True("Reconciling", "Resizing", "") }, "InProgress", true, false},
+		{"working", func(s *conditions.Set) { s.True("Reconciling", "Resizing", "") }, "InProgress", true, false},
 	} {
 		s := setOf(t, u)
 		step.do(s)

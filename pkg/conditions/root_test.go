@@ -63,9 +63,9 @@ func TestSummarize_Fresh(t *testing.T) {
 	equal(t, "Ready is True", s.Is("Ready", metav1.ConditionTrue), true)
 	s.Summarize(conditions.Root{Of: []string{"Created"}, Fresh: true})
 	c, _ := s.Get("Ready")
-	equal(t, "fresh", c.Status, metav1.ConditionUnknown)
+	equal(t, "status before the new generation is observed", c.Status, metav1.ConditionUnknown)
 	equal(t, "the reason", c.Reason, conditions.ReasonOutdated)
 	s.True("Created", "Again", "")
 	s.Summarize(conditions.Root{Of: []string{"Created"}, Fresh: true})
-	equal(t, "observed again", s.Is("Ready", metav1.ConditionTrue), true)
+	equal(t, "Ready is True after the new generation is observed", s.Is("Ready", metav1.ConditionTrue), true)
 }

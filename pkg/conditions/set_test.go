@@ -77,7 +77,7 @@ func checkShape(t *testing.T, shape shape) {
 	if shape.generation {
 		want.ObservedGeneration = 2
 	}
-	equal(t, "the transition", condition(s, "Ready"), want)
+	equal(t, "condition after the transition", condition(s, "Ready"), want)
 
 	s.Declare("Alive", "Late")
 	types := func() (types []string) {
@@ -92,7 +92,7 @@ func checkShape(t *testing.T, shape shape) {
 	}
 	equal(t, "the order", types(), order)
 	s.Remove("Alive", "NeverSet")
-	equal(t, "the rest", types(), slices.DeleteFunc(order, func(name string) bool { return name == "Alive" }))
+	equal(t, "remaining types", types(), slices.DeleteFunc(order, func(name string) bool { return name == "Alive" }))
 	if err := s.Err(); err != nil {
 		t.Error(err)
 	}
@@ -165,7 +165,7 @@ func TestFor_NullValues(t *testing.T) {
 		obj := parse(in)
 		s := setOf(t, obj)
 		s.Remove("Ready")
-		equal(t, "untouched", text(t, obj), text(t, parse(in)))
+		equal(t, "unchanged object", text(t, obj), text(t, parse(in)))
 		s.True("Ready", "Up", "")
 		if got := s.List(); len(got) != 1 || !conditions.Is(obj, "Ready", metav1.ConditionTrue) {
 			t.Errorf("%s: %v", in, got)
@@ -204,7 +204,7 @@ func TestSet_PreservesOtherConditions(t *testing.T) {
 	ours := want.Object["status"].(map[string]any)["conditions"].([]any)[6].(map[string]any)
 	ours["message"] = "new"
 	ours["lastUpdateTime"] = obj.Object["status"].(map[string]any)["conditions"].([]any)[6].(map[string]any)["lastUpdateTime"]
-	equal(t, "the object", text(t, obj), text(t, want))
+	equal(t, "object", text(t, obj), text(t, want))
 	if ours["lastUpdateTime"] == nil {
 		t.Error("lastUpdateTime is missing")
 	}
@@ -218,7 +218,7 @@ func TestSet_PreservesUnknownFields(t *testing.T) {
 
 	weighty := &kind[mapped]{Status: mapped{Conditions: map[string]loose{"A": {Status: "True", Weight: 3}}}}
 	setOf(t, weighty).False("A", "R", "")
-	equal(t, "the weight", weighty.Status.Conditions["A"].Weight, 3)
+	equal(t, "custom field of the condition", weighty.Status.Conditions["A"].Weight, 3)
 
 	deployment := &appsv1.Deployment{}
 	setOf(t, deployment).True("A", "R", "")
@@ -239,7 +239,7 @@ func TestFor_Errors(t *testing.T) {
 		{"no status", &corev1.ConfigMap{}, nil, "*v1.ConfigMap has no field status.conditions: add the field, or set its place with At or Using"},
 		{"a status without conditions", &corev1.ResourceQuota{}, nil, "has no field status.conditions"},
 		{"metadata only", &metav1.PartialObjectMetadata{}, nil, "read it as unstructured"},
-		{"no list", &kind[struct {
+		{"a string instead of a list", &kind[struct {
 			Conditions string `json:"conditions"`
 		}]{}, nil, "not a list or map of conditions"},
 		{"a list of strings", &kind[struct {
@@ -275,8 +275,8 @@ func TestSet_PassesCopyToAccessors(t *testing.T) {
 	obj := &accessible{hidden: []metav1.Condition{{Type: "A", Status: "True", Reason: "R"}}}
 	alias := obj.hidden
 	setOf(t, obj).False("A", "R", "")
-	equal(t, "the alias", alias[0].Status, metav1.ConditionTrue)
-	equal(t, "the object", obj.hidden[0].Status, metav1.ConditionFalse)
+	equal(t, "status in the shared list", alias[0].Status, metav1.ConditionTrue)
+	equal(t, "status in the object", obj.hidden[0].Status, metav1.ConditionFalse)
 }
 
 // The transition time is relative to the server: a status that is changed and reverted before a write causes no
@@ -324,7 +324,7 @@ func TestSet_NoGenerationOutsideOfTheStatus(t *testing.T) {
 		"the default path":           {nil, 7},
 		"another path in the status": {[]conditions.Option{conditions.At("status.health.checks")}, 7},
 		"in the spec":                {[]conditions.Option{conditions.At("spec.checks")}, 0},
-		"no subresource":             {[]conditions.Option{conditions.WithoutSubresource()}, 0},
+		"without the subresource":    {[]conditions.Option{conditions.WithoutSubresource()}, 0},
 	} {
 		obj := &unstructured.Unstructured{Object: map[string]any{}}
 		obj.SetGeneration(7)

@@ -20,19 +20,19 @@ func TestTransition(t *testing.T) {
 		from, to metav1.ConditionStatus
 		want     bool
 	}{
-		"none":                     {ready("True"), ready("True"), yes, yes, false},
+		"unchanged":                {ready("True"), ready("True"), yes, yes, false},
 		"failed":                   {ready("True"), ready("False"), yes, no, true},
 		"recovered":                {ready("False"), ready("True"), no, yes, true},
 		"created":                  {nil, ready("True"), unknown, yes, true},
 		"created with Unknown":     {nil, ready("Unknown"), unknown, unknown, false},
 		"declared":                 {parse(`{}`), ready("Unknown"), unknown, unknown, false},
-		"first word":               {parse(`{"status": null}`), ready("False"), unknown, no, true},
+		"first report":             {parse(`{"status": null}`), ready("False"), unknown, no, true},
 		"removed":                  {ready("True"), parse(`{}`), yes, unknown, true},
-		"gone":                     {ready("True"), nil, yes, unknown, true},
+		"deleted":                  {ready("True"), nil, yes, unknown, true},
 		"deleted, typed":           {ready("True"), (*corev1.Pod)(nil), yes, unknown, true},
-		"foreign words":            {ready("Perhaps"), ready("True"), "Perhaps", yes, true},
+		"custom status":            {ready("Perhaps"), ready("True"), "Perhaps", yes, true},
 		"an invalid status before": {parse(`{"status": 5}`), ready("True"), unknown, yes, true},
-		"never there":              {&corev1.ConfigMap{}, &corev1.ConfigMap{}, unknown, unknown, false},
+		"no conditions":            {&corev1.ConfigMap{}, &corev1.ConfigMap{}, unknown, unknown, false},
 	} {
 		step, happened := conditions.Transition(c.old, c.new, "Ready")
 		if step.From != c.from || step.To != c.to || happened != c.want || step.Type != "Ready" {

@@ -42,15 +42,15 @@ func TestWrite(t *testing.T) {
 		obj  client.Object
 		opts []conditions.Option
 	}{
-		"subresource":            {onServer(t, "Widget"), nil},
-		"no subresource":         {onServer(t, "Gadget"), []conditions.Option{conditions.WithoutSubresource()}},
-		"map":                    {onServer(t, "Widget"), []conditions.Option{conditions.AsMap()}},
-		"elsewhere":              {onServer(t, "Widget"), []conditions.Option{conditions.At("status.a.b")}},
-		"adapter":                {onServer(t, "Widget"), []conditions.Option{conditions.Using(flags)}},
-		"no observedGeneration":  {onServer(t, "Topic"), nil},
-		"Deployment":             {deployment, nil},
-		"Pod":                    {aPod, nil},
-		"Node, without a status": {node, nil},
+		"subresource":                {onServer(t, "Widget"), nil},
+		"without the subresource":    {onServer(t, "Gadget"), []conditions.Option{conditions.WithoutSubresource()}},
+		"map":                        {onServer(t, "Widget"), []conditions.Option{conditions.AsMap()}},
+		"another path":               {onServer(t, "Widget"), []conditions.Option{conditions.At("status.a.b")}},
+		"adapter":                    {onServer(t, "Widget"), []conditions.Option{conditions.Using(flags)}},
+		"without observedGeneration": {onServer(t, "Topic"), nil},
+		"Deployment":                 {deployment, nil},
+		"Pod":                        {aPod, nil},
+		"Node, without a status":     {node, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			write := func(change func(*conditions.Set)) int {
@@ -65,7 +65,7 @@ func TestWrite(t *testing.T) {
 				must(t, k8s.Get(t.Context(), client.ObjectKeyFromObject(obj), obj))
 				return obj
 			}
-			equal(t, "the first", write(ready), 1)
+			equal(t, "writes of a new condition", write(ready), 1)
 			equal(t, "condition is True", conditions.Is(fresh(), "Ready", metav1.ConditionTrue, c.opts...), true)
 			equal(t, "the version", c.obj.GetResourceVersion(), fresh().GetResourceVersion())
 			equal(t, "writes of the same condition", write(ready), 0)
@@ -76,9 +76,9 @@ func TestWrite(t *testing.T) {
 				s.Declare("Ready")
 				ready(s)
 			}), 0)
-			equal(t, "another status", write(func(s *conditions.Set) { s.False("Ready", "Down", "") }), 1)
+			equal(t, "writes of another status", write(func(s *conditions.Set) { s.False("Ready", "Down", "") }), 1)
 			equal(t, "writes of removing a missing condition", write(func(s *conditions.Set) { s.Remove("Other") }), 0)
-			equal(t, "a removal", write(func(s *conditions.Set) { s.Remove("Ready") }), 1)
+			equal(t, "writes of a removal", write(func(s *conditions.Set) { s.Remove("Ready") }), 1)
 			_, exists := setOf(t, fresh(), c.opts...).Get("Ready")
 			equal(t, "condition exists after Remove", exists, false)
 		})
@@ -140,8 +140,8 @@ func TestWrite_Conflicts(t *testing.T) {
 	calls := 0
 	must(t, conditions.Write(t.Context(), k8s, stale, func(s *conditions.Set) { calls++; ready(s) }))
 	equal(t, "calls", calls, 2)
-	equal(t, "theirs", setOf(t, stale).Is("Theirs", metav1.ConditionTrue), true)
-	equal(t, "ours", setOf(t, stale).Is("Ready", metav1.ConditionTrue), true)
+	equal(t, "condition of the other client is True", setOf(t, stale).Is("Theirs", metav1.ConditionTrue), true)
+	equal(t, "own condition is True", setOf(t, stale).Is("Ready", metav1.ConditionTrue), true)
 
 	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "widgets"}, "x", errors.New("always"))
 	reads := 0

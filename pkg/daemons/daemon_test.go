@@ -108,7 +108,7 @@ func TestDaemon_DoesNotRestartAfterItsEnd(t *testing.T) {
 		advance(time.Hour)
 		s.equal("DAE-14 invocations", len(s.recordedCalls()), 1)
 		s.Forget(key.UID)
-		s.equal("forgotten", s.Ended(key), false)
+		s.equal("ended after Forget", s.Ended(key), false)
 		s.mustEnsure(task)
 		s.equal("invocations after Forget", len(s.recordedCalls()), 2)
 	})

@@ -49,7 +49,7 @@ func TestGroup_MaxParallel(t *testing.T) {
 						return nil
 					}),
 				})
-				s.equal("due", metricValue(t, metrics.TimersDue.WithLabelValues(s.kind, key.ID)), float64(100-test.want))
+				s.equal("number of due timers", metricValue(t, metrics.TimersDue.WithLabelValues(s.kind, key.ID)), float64(100-test.want))
 				s.equal("timers", metricValue(t, metrics.Timers.WithLabelValues(s.kind, key.ID)), 100.0)
 				advance(30 * time.Minute)
 				s.equal("B-43 concurrent runs", most, test.want)

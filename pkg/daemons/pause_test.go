@@ -83,7 +83,7 @@ func TestStop_WhilePaused(t *testing.T) {
 		s.Resume()
 		advance(time.Minute)
 		s.equal("runs", s.callTimes(), seconds(0))
-		s.equal("left", daemons.Jobs(s.Supervisor), 0)
+		s.equal("number of jobs", daemons.Jobs(s.Supervisor), 0)
 	})
 }
 

@@ -38,7 +38,7 @@ func TestReport_RunsThatIgnoreCancellation(t *testing.T) {
 				unstopped := metrics.BackgroundUnstopped.WithLabelValues(s.kind, key.ID)
 				s.equal("unstopped runs at first", metricValue(t, unstopped), 0.0)
 				advance(100 * time.Second)
-				s.equal("not stopped", metricValue(t, unstopped), 1.0)
+				s.equal("unstopped runs", metricValue(t, unstopped), 1.0)
 				advance(time.Hour)
 				s.equal("unstopped runs at the end", metricValue(t, unstopped), 0.0)
 				var since []string
@@ -89,7 +89,7 @@ func TestReport_Attempts(t *testing.T) {
 					s.Fatalf("log lines = %q, want one", lines)
 				}
 				contains(t, lines[0], test.want...)
-				s.equal("attempts", metricValue(t, metrics.HandlerAttempts.WithLabelValues(test.task.Kind, "label", test.outcome)), 1.0)
+				s.equal("number of attempts", metricValue(t, metrics.HandlerAttempts.WithLabelValues(test.task.Kind, "label", test.outcome)), 1.0)
 			})
 		})
 	}
@@ -137,7 +137,7 @@ func TestTimer_DriftIsMeasured(t *testing.T) {
 		advance(time.Minute)
 		count, sum := histogram(t, metrics.TimerDrift.WithLabelValues(s.kind, key.ID))
 		s.equal("invocations", count, uint64(2))
-		s.equal("seconds of drift", sum, 20.0)
+		s.equal("sum of the drift in seconds", sum, 20.0)
 	})
 }
 

@@ -23,7 +23,7 @@ func TestStop_CancelsContextWithCause(t *testing.T) {
 		{"DAE-04 filtered out", func(s *supervisorTest) { s.Stop(key, daemons.ErrFilteredOut) }, daemons.ErrFilteredOut},
 		{"DAE-40 paused", func(s *supervisorTest) { s.Pause() }, daemons.ErrPaused},
 		{"DAE-41 shut down", func(s *supervisorTest) { s.cancel() }, daemons.ErrShutdown},
-		{"SE-18 gone", func(s *supervisorTest) { s.Forget(key.UID) }, daemons.ErrDeleted},
+		{"SE-18 forgotten", func(s *supervisorTest) { s.Forget(key.UID) }, daemons.ErrDeleted},
 		{"a custom cause", func(s *supervisorTest) { s.Stop(key, mine) }, mine},
 		{"DAE-52 the first cause is kept", func(s *supervisorTest) {
 			s.Stop(key, daemons.ErrFilteredOut)
@@ -98,7 +98,7 @@ func TestStop_BackoffAndTimeout(t *testing.T) {
 				if err := s.Wait(s.Context(), key.UID); err != nil {
 					s.Fatal(err)
 				}
-				s.equal("free after", time.Since(before), test.free)
+				s.equal("time until the object is not busy", time.Since(before), test.free)
 				synctest.Wait()
 				s.equal("busy", s.Busy(key.UID), false)
 				s.equal("OnEnd is called", s.takeEnds(), 1)
@@ -141,7 +141,7 @@ func TestStopAll(t *testing.T) {
 		s.equal("busy during the stop", s.Busy("a"), true)
 		advance(time.Second)
 		s.equal("DAE-27 busy", s.Busy("a"), false)
-		s.equal("others are", s.Busy("b"), true)
+		s.equal("other object is busy", s.Busy("b"), true)
 	})
 }
 
@@ -168,7 +168,7 @@ func TestStop_IdleJobs(t *testing.T) {
 				advance(30 * time.Second)
 				s.StopAll(key.UID, daemons.ErrDeleted)
 				s.equal("busy", s.Busy(key.UID), false)
-				s.equal("left", daemons.Jobs(s.Supervisor), 0)
+				s.equal("number of jobs", daemons.Jobs(s.Supervisor), 0)
 				s.Touch(key.UID)
 				advance(10 * time.Hour)
 				s.equal("invocations", len(s.recordedCalls()), test.calls)
@@ -201,7 +201,7 @@ func TestEnsure_WhileStopping(t *testing.T) {
 		s.Stop(key, daemons.ErrFilteredOut)
 		advance(time.Hour)
 		s.equal("times of runs of the last task", s.callTimes(), seconds(0, 10))
-		s.equal("left", daemons.Jobs(s.Supervisor), 0)
+		s.equal("number of jobs", daemons.Jobs(s.Supervisor), 0)
 	})
 }
 
@@ -270,7 +270,7 @@ func TestShutdown(t *testing.T) {
 				advance(2 * time.Hour)
 				s.equal("invocations", len(s.recordedCalls()), 1)
 				s.equal("DAE-44 OnEnd is not called", s.takeEnds(), 0)
-				s.equal("left", daemons.Jobs(s.Supervisor), 0)
+				s.equal("number of jobs", daemons.Jobs(s.Supervisor), 0)
 			})
 		})
 	}
@@ -285,9 +285,9 @@ func TestForget(t *testing.T) {
 		s.equal("busy", s.Busy(key.UID), true)
 		advance(time.Second)
 		s.equal("busy after the grace period", s.Busy(key.UID), false)
-		s.equal("abandoned", metricValue(t, metrics.BackgroundAbandoned.WithLabelValues(s.kind, key.ID)), 1.0)
+		s.equal("number of abandoned runs", metricValue(t, metrics.BackgroundAbandoned.WithLabelValues(s.kind, key.ID)), 1.0)
 		advance(time.Hour)
-		s.equal("left", daemons.Jobs(s.Supervisor), 0)
+		s.equal("number of jobs", daemons.Jobs(s.Supervisor), 0)
 		s.equal("OnEnd is not called", s.takeEnds(), 0)
 	})
 }

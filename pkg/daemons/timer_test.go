@@ -154,7 +154,7 @@ func TestIdle(t *testing.T) {
 				}
 				advance(time.Until(s.start.Add(100 * time.Second)))
 				s.equal("invocations", s.callTimes(), test.want)
-				s.equal("never ended", s.Ended(key), false)
+				s.equal("ended", s.Ended(key), false)
 			})
 		})
 	}

@@ -138,5 +138,5 @@ func TestRequest_AdoptWithoutClient(t *testing.T) {
 	if err := req.Adopt(child); err == nil || !strings.Contains(err.Error(), "set its Client") {
 		t.Errorf("error without a client = %v, want an error about the client", err)
 	}
-	equal(t, "the child", child, &corev1.ConfigMap{})
+	equal(t, "child after the error", child, &corev1.ConfigMap{})
 }

@@ -167,9 +167,9 @@ func TestGate_RandomPauses(t *testing.T) {
 			for _, call := range w.takeCalls() {
 				delete(due, call)
 			}
-			s.equal("lost", len(due), 0)
+			s.equal("number of lost requests", len(due), 0)
 			s.equal("calls during a pause", w.callsDuringPause, 0)
-			s.equal("waiting", len(w.waiting), 0)
+			s.equal("number of waiting requests", len(w.waiting), 0)
 		})
 	}
 }

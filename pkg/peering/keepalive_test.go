@@ -195,7 +195,7 @@ func TestIdentity_Shared(t *testing.T) {
 		s.create(defaultKey, nil)
 		a := s.start(Options{Identity: "same"})
 		s.wait(3 * time.Minute)
-		s.equal("alone", a.logged("same identity"), 0)
+		s.equal("log lines without another operator", a.logged("same identity"), 0)
 		b := s.start(Options{Identity: "same"})
 		s.wait(3 * time.Minute)
 		s.expect(a, false, "")

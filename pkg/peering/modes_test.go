@@ -50,11 +50,11 @@ func TestStart_PausedUntilObserved(t *testing.T) {
 			s.Errorf("WaitForPeers returned %v, want the deadline error", err)
 		}
 		s.failWith(nil)
-		s.equal("looked", a.WaitForPeers(ctx), nil)
+		s.equal("error of WaitForPeers", a.WaitForPeers(ctx), nil)
 		s.expect(a, true, `"b" (priority 9)`)
 		s.equal("transitions", len(a.transitions), 0)
 		cancel()
-		s.equal("the end", <-done, nil)
+		s.equal("error of Start", <-done, nil)
 		if err := a.Start(ctx); err == nil || !strings.Contains(err.Error(), "already started") {
 			s.Errorf("error of the second Start = %v, want an error", err)
 		}
@@ -74,7 +74,7 @@ func TestReadyz_BeforeObservation(t *testing.T) {
 			s.Error("Readyz returned no error, want an error before the observation")
 		}
 		cancel()
-		s.equal("the end", <-a.done, nil)
+		s.equal("error of Start", <-a.done, nil)
 	})
 }
 
@@ -231,7 +231,7 @@ func TestPause_IsReported(t *testing.T) {
 		s.putRecord(defaultKey, "b", rawRecord(Record{Priority: 1, Lifetime: time.Hour, LastSeen: time.Now(), Message: "upgrading"}))
 		s.wait(time.Minute)
 		s.equal("events", a.takeEvents(), `[Normal Paused a: "b" (priority 1: upgrading) has precedence over this operator's priority 0]`)
-		s.equal("described", a.Describe(), `paused: "b" (priority 1: upgrading) has precedence over this operator's priority 0`)
+		s.equal("description", a.Describe(), `paused: "b" (priority 1: upgrading) has precedence over this operator's priority 0`)
 		s.equal("ready", a.Readyz(nil), nil)
 		s.equal("metrics", []float64{gauge(metrics.Paused, "default", ""), gauge(metrics.Peers, "kopf.dev", "default", "")}, "[1 1]")
 		s.putRecord(defaultKey, "c", kopfRecord(2, time.Hour))
@@ -247,7 +247,7 @@ func TestPause_IsReported(t *testing.T) {
 		if events := a.takeEvents(); len(events) != 1 || !strings.HasPrefix(events[0], `Warning Paused a: "d"`) {
 			s.Errorf("unexpected events %v", events)
 		}
-		s.equal("lines", []int{a.logged(`"Paused"`), a.logged(`"Resumed"`)}, "[2 1]")
+		s.equal("log lines", []int{a.logged(`"Paused"`), a.logged(`"Resumed"`)}, "[2 1]")
 	})
 }
 
@@ -267,7 +267,7 @@ func TestPause_BeforeAllGroupsAreObserved(t *testing.T) {
 		s.wait(time.Minute)
 		s.expect(a, false, "live peers has precedence")
 		s.equal("events", a.takeEvents(), `[Normal Resumed a: none of 0 live peers has precedence]`)
-		s.equal("lines", []int{a.logged(`"Paused"`), a.logged(`"Resumed"`), a.logged(`"Not paused"`)}, "[1 1 0]")
+		s.equal("log lines", []int{a.logged(`"Paused"`), a.logged(`"Resumed"`), a.logged(`"Not paused"`)}, "[1 1 0]")
 	})
 }
 

@@ -153,7 +153,7 @@ func TestRemoveDeadPeers_Failure(t *testing.T) {
 		s.putRecordLocked(defaultKey, "dead", map[string]any{"lifetime": int64(0)})
 		s.mu.Unlock()
 		s.wait(0)
-		s.equal("tries", len(s.takePatches()), 1)
+		s.equal("number of attempts", len(s.takePatches()), 1)
 		for i := range 100 {
 			s.mu.Lock()
 			s.putRecordLocked(defaultKey, "living", map[string]any{"priority": int64(-1), "x": int64(i)})

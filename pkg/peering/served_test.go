@@ -46,7 +46,7 @@ func TestRemoveDeadPeers_WithoutEffect(t *testing.T) {
 		s.putRecordLocked(defaultKey, "dead", map[string]any{"lifetime": int64(0)})
 		s.mu.Unlock()
 		s.wait(0)
-		s.equal("tries", len(s.takePatches()), 1)
+		s.equal("number of attempts", len(s.takePatches()), 1)
 		s.wait(time.Minute)
 		s.equal("records", s.identities(defaultKey), "[a]")
 		if n := len(s.takePatches()); n > 3 {

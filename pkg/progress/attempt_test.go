@@ -38,7 +38,7 @@ func TestPolicyAttempt_ChecksLimitsFirst(t *testing.T) {
 		{"ERR-03 no attempts remain", progress.Policy{Retries: new(3)}, progress.Record{Retries: 3}, 0, "3 attempts"},
 		{"ERR-03 a reduced limit", progress.Policy{Retries: new(3)}, progress.Record{Retries: 5}, 0, "5 attempts"},
 		{"ERR-03 zero retries", progress.Policy{Retries: new(0)}, progress.Record{}, 0, "0 attempts"},
-		{"ERR-03 one", progress.Policy{Retries: new(1)}, progress.Record{}, 1, ""},
+		{"ERR-03 one attempt", progress.Policy{Retries: new(1)}, progress.Record{}, 1, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			calls := 0

@@ -20,7 +20,7 @@ func TestStatusBaseline_Store(t *testing.T) {
 			}
 			empty := jsonOf(t, obj)
 			baseline.Store(obj, []byte(someEssence+"\n"))
-			equal(t, "ESS-13 fetched", string(baseline.Fetch(obj)), someEssence)
+			equal(t, "ESS-13 baseline after Store", string(baseline.Fetch(obj)), someEssence)
 			baseline.Store(obj, []byte(`{}`))
 			equal(t, "ESS-16 baseline after another Store", string(baseline.Fetch(obj)), `{}`)
 

@@ -37,7 +37,7 @@ func TestAnnotationBaseline_Store(t *testing.T) {
 			for _, name := range test.want {
 				equal(t, "ESS-10 one newline", test.obj.GetAnnotations()[prefix+"/"+name], `{"spec":{"a":"\u0451<&>"}}`+"\n")
 			}
-			equal(t, "ESS-10 fetched", string(baseline.Fetch(test.obj)), `{"spec":{"a":"\u0451<&>"}}`)
+			equal(t, "ESS-10 baseline after Store", string(baseline.Fetch(test.obj)), `{"spec":{"a":"\u0451<&>"}}`)
 
 			baseline.Store(test.obj, []byte(`{}`))
 			equal(t, "ESS-16 baseline after another Store", string(baseline.Fetch(test.obj)), `{}`)
@@ -141,8 +141,8 @@ func TestAnnotationBaselineKey(t *testing.T) {
 		t.Errorf("baseline before Store = %q, want none", got)
 	}
 	baseline.Store(obj, []byte(`{}`))
-	equal(t, "stored", obj.Annotations[key], "{}\n")
-	equal(t, "fetched", string(baseline.Fetch(obj)), "{}")
+	equal(t, "stored baseline", obj.Annotations[key], "{}\n")
+	equal(t, "baseline after Store", string(baseline.Fetch(obj)), "{}")
 	equal(t, "KEY-20 marker", obj.Annotations[ownPrefix+"/kopf-managed"], "yes")
 	essence := essenceOf(key, "{}", key+"-ofDRS", "{}", "a", "b")
 	baseline.Clear(essence)
@@ -153,7 +153,7 @@ func TestAnnotationBaselineKey(t *testing.T) {
 	}
 	progress.Pin(baseline).Store(obj, []byte(`{"b":1}`))
 	equal(t, "baseline after Sweep and pin", string(baseline.Fetch(obj)), "{}")
-	equal(t, "pinned", obj.Annotations[ownPrefix+"/pinned-configuration"], `{"b":1}`)
+	equal(t, "pin", obj.Annotations[ownPrefix+"/pinned-configuration"], `{"b":1}`)
 
 	if progress.AnnotationBaselineKey("", "") != progress.AnnotationBaseline("") {
 		t.Error("an empty name must select the default name")

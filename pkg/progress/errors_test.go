@@ -113,7 +113,7 @@ func TestExpected(t *testing.T) {
 		{"ERR-07 B-27 joined with a permanent error", errors.Join(errBoom, progress.Permanent(errBoom)), true},
 		{"ERR-07 B-27 unexpected", errBoom, false},
 		{"ERR-07 B-23 a panic", &progress.PanicError{Value: "boom"}, false},
-		{"ERR-07 none", nil, false},
+		{"ERR-07 nil", nil, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			equal(t, "expected", progress.Expected(test.err), test.want)

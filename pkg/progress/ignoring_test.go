@@ -60,7 +60,7 @@ func TestIgnoringFields_Clear(t *testing.T) {
 		paths []string
 		want  func(spec, meta map[string]any)
 	}{
-		{"ESS-09 none", nil, func(_, _ map[string]any) {}},
+		{"ESS-09 no fields", nil, func(_, _ map[string]any) {}},
 		{"ESS-09 ESS-06 a field and its empty parents", []string{"spec.a.b.c"}, func(spec, _ map[string]any) { delete(spec, "a") }},
 		{"ESS-09 a missing field", []string{"spec.a.b.other", "data.x"}, func(_, _ map[string]any) {}},
 		{"ESS-09 a field of a value that is not an object", []string{"spec.text.x", "spec.list.x", "spec.null.x"}, func(_, _ map[string]any) {}},
@@ -95,8 +95,8 @@ func TestIgnoringFields_DelegatesToBaseline(t *testing.T) {
 	baseline := progress.IgnoringFields(progress.AnnotationBaseline(ownPrefix), "spec.a")
 	obj := configMap()
 	baseline.Store(obj, []byte(someEssence))
-	equal(t, "ESS-10 stored", obj.Annotations[ownPrefix+"/last-handled-configuration"], someEssence+"\n")
-	equal(t, "ESS-10 fetched", string(baseline.Fetch(obj)), someEssence)
+	equal(t, "ESS-10 stored baseline", obj.Annotations[ownPrefix+"/last-handled-configuration"], someEssence+"\n")
+	equal(t, "ESS-10 baseline after Store", string(baseline.Fetch(obj)), someEssence)
 	essence := essenceOf(ownPrefix+"/last-handled-configuration", "{}", "a", "b")
 	baseline.Clear(essence)
 	equal(t, "ESS-07 cleared", essence, essenceOf("a", "b"))

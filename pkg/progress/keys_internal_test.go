@@ -10,7 +10,7 @@ import (
 
 func TestHashSuffix(t *testing.T) {
 	for _, test := range []struct{ name, text, want string }{
-		{"KEY-07 nothing", "", "-EnHPJQ"},
+		{"KEY-07 an empty name", "", "-EnHPJQ"},
 		{"KEY-07 abc", "abc", "-Y5BiSA"},
 		{"KEY-07 y×64", strings.Repeat("y", 64), "-0d251g"},
 		{"KEY-07 z×64", strings.Repeat("z", 64), "-E7wvIA"},

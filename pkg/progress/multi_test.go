@@ -20,7 +20,7 @@ func TestMulti_WritesToAllStores(t *testing.T) {
 			mustStore(t, multi, obj, "fn/a", full)
 			equal(t, "PROG-08 record in the first store", mustFetch(t, annotations, obj, "fn/a"), &full)
 			equal(t, "PROG-08 record in the second store", mustFetch(t, status, obj, "fn/a"), &full)
-			equal(t, "PROG-08 fetched", mustFetch(t, multi, obj, "fn/a"), &full)
+			equal(t, "PROG-08 record after Store", mustFetch(t, multi, obj, "fn/a"), &full)
 			mustPurge(t, multi, obj, "fn/a")
 			for _, s := range []progress.Store{multi, annotations, status} {
 				if record := mustFetch(t, s, obj, "fn/a"); record != nil {
@@ -43,7 +43,7 @@ func TestMulti_ReadsFirstStoreWithRecord(t *testing.T) {
 		{"PROG-08 both", first, second, 1, nil},
 		{"PROG-08 only the first", first, "null", 1, nil},
 		{"PROG-08 only the second", "null", second, 2, nil},
-		{"PROG-08 none", "null", "null", -1, nil},
+		{"PROG-08 no record", "null", "null", -1, nil},
 		{"B-30 the first is unreadable", broken, second, 2, []string{"one."}},
 		{"B-30 the second is unreadable but not used", first, broken, 1, nil},
 		{"B-30 both are unreadable", broken, broken, -1, []string{"one.", "other."}},

@@ -58,7 +58,7 @@ func TestPin_PrefixOfBaseline(t *testing.T) {
 			}
 			equal(t, "pin after Sweep", string(pin.Fetch(obj)), `{"spec":{}}`)
 			pin.Store(obj, nil)
-			equal(t, "removed", namesOf(obj, strings.Split(test.want, "/")[0]), []string(nil))
+			equal(t, "remaining annotations", namesOf(obj, strings.Split(test.want, "/")[0]), []string(nil))
 		})
 	}
 }
@@ -86,7 +86,7 @@ func TestPin_OlderPrefix(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			obj := configMap(test.annotations...)
-			equal(t, "fetched", string(test.pin.Fetch(obj)), test.fetched)
+			equal(t, "pin", string(test.pin.Fetch(obj)), test.fetched)
 			essence := jsonOf(t, obj)
 			test.pin.Clear(essence)
 			if _, left := essence["metadata"].(map[string]any)["annotations"]; left != (test.kept > 0) {
@@ -94,11 +94,11 @@ func TestPin_OlderPrefix(t *testing.T) {
 			}
 			written := configMap(test.annotations...)
 			test.pin.Store(written, []byte(other))
-			equal(t, "stored", written.Annotations[test.key], other)
-			equal(t, "stored alone", len(namesOf(written, strings.Split(test.key, "/")[0])), 1)
+			equal(t, "stored pin", written.Annotations[test.key], other)
+			equal(t, "number of annotations with the prefix", len(namesOf(written, strings.Split(test.key, "/")[0])), 1)
 			equal(t, "number of older keys", len(namesOf(written, "runtime.kopf.zalando.org")), test.kept)
 			test.pin.Store(obj, nil)
-			equal(t, "removed", len(obj.Annotations), test.kept)
+			equal(t, "number of remaining annotations", len(obj.Annotations), test.kept)
 		})
 	}
 }

@@ -67,7 +67,7 @@ func TestRun_CallsEachStepOnce(t *testing.T) {
 func TestRun_NoSteps(t *testing.T) {
 	obj := configMap()
 	equal(t, "PROG-19 report", mustRun(t, obj, "v1"), progress.Report{Done: true})
-	equal(t, "PROG-21 the object", obj, configMap())
+	equal(t, "PROG-21 object", obj, configMap())
 }
 
 func TestRun_StoresRecordsOnObject(t *testing.T) {
@@ -77,7 +77,7 @@ func TestRun_StoresRecordsOnObject(t *testing.T) {
 		mustRun(t, obj, "v1", j.step("ok", nil), j.step("no", func(progress.Attempt) error { return errBoom }))
 		equal(t, "PROG-13 one record", *mustFetch(t, store, obj, "ok"),
 			progress.Record{Started: now, Stopped: now, Purpose: "v1", Retries: 1, Success: true})
-		equal(t, "PROG-13 PROG-17 PROG-18 the other record", *mustFetch(t, store, obj, "no"),
+		equal(t, "PROG-13 PROG-17 PROG-18 other record", *mustFetch(t, store, obj, "no"),
 			progress.Record{Started: now, Delayed: now.Add(time.Minute), Attempted: now, Purpose: "v1", Retries: 1, Message: "boom"})
 		equal(t, "annotation of another client", obj.Annotations["example.com/mine"], "x")
 	})
@@ -112,7 +112,7 @@ func TestRun_Retries(t *testing.T) {
 
 		advance(10 * time.Second)
 		equal(t, "report", mustRun(t, obj, "v1", steps...), progress.Report{Done: true})
-		equal(t, "called", j.called(), []string{"slow"})
+		equal(t, "called steps", j.called(), []string{"slow"})
 		equal(t, "PROG-16 PROG-29 attempts", attempts, []progress.Attempt{
 			{Number: 0, Started: began}, {Number: 1, Started: began, Last: "boom"}, {Number: 2, Started: began, Last: "boom"},
 		})
@@ -128,7 +128,7 @@ func TestRun_RequeuesImmediately(t *testing.T) {
 			t.Errorf("B-03 PROG-31: report = %+v, want a short positive delay", report)
 		}
 		mustRun(t, obj, "v1", step)
-		equal(t, "PROG-17 called", j.called(), []string{"a", "a"})
+		equal(t, "PROG-17 called steps", j.called(), []string{"a", "a"})
 	})
 }
 
@@ -186,9 +186,9 @@ func TestRun_ReportsFailedSteps(t *testing.T) {
 			j.step("fine", nil),
 		}
 		report := mustRun(t, obj, "v1", steps...)
-		equal(t, "LIFE-09 called", j.called(), []string{"permanent", "limited", "fine"})
+		equal(t, "LIFE-09 called steps", j.called(), []string{"permanent", "limited", "fine"})
 		equal(t, "PROG-27 done", report.Done, true)
-		equal(t, "a wait", report.RequeueAfter, time.Duration(0))
+		equal(t, "requeue delay", report.RequeueAfter, time.Duration(0))
 		equal(t, "failed", len(report.Failed), 2)
 		equal(t, "PROG-18 message", report.Failed["permanent"], "boom")
 		if message := report.Failed["limited"]; !strings.Contains(message, "1 attempt") || !strings.Contains(message, "boom") {
@@ -233,7 +233,7 @@ func TestRun_CancelledContext(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "called", j.called(), []string{"done", "cut"})
+	equal(t, "called steps", j.called(), []string{"done", "cut"})
 	equal(t, "B-14 success of the finished step", mustFetch(t, store, obj, "done").Success, true)
 	equal(t, "PROG-29 retries of the interrupted step", mustFetch(t, store, obj, "cut").Retries, 0)
 	equal(t, "PROG-13 purpose of the step without an attempt", mustFetch(t, store, obj, "later").Purpose, "v1")
@@ -245,7 +245,7 @@ func TestRun_CancelledContext(t *testing.T) {
 func TestRun_UnreadableRecords(t *testing.T) {
 	j, obj := &journal{}, configMap(kopfPrefix+"/a", "{", kopfPrefix+"/b", `{"delayed":"?"}`)
 	equal(t, "B-30 report", mustRun(t, obj, "v1", j.step("a", nil), j.step("b", nil)), progress.Report{Done: true})
-	equal(t, "B-30 called", j.called(), []string{"a", "b"})
+	equal(t, "B-30 called steps", j.called(), []string{"a", "b"})
 	equal(t, "B-30 success in the new record", mustFetch(t, store, obj, "a").Success, true)
 }
 
@@ -297,7 +297,7 @@ func TestRun_InvalidSteps(t *testing.T) {
 				}
 			}
 			equal(t, "report", report, progress.Report{})
-			equal(t, "the object", obj, configMap())
+			equal(t, "object", obj, configMap())
 		})
 	}
 }

@@ -111,7 +111,7 @@ func TestPurge_RemovesRecordsOfSave(t *testing.T) {
 	if err := state.Save(store, obj); err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "stored", state.HasStale(maxTime), true)
+	equal(t, "HasStale", state.HasStale(maxTime), true)
 	state.RecordOutcome("b", succeeded, t0)
 	if err := state.Purge(store, obj); err != nil {
 		t.Fatal(err)

@@ -204,7 +204,7 @@ func TestPreservedDepth(t *testing.T) {
 		{"a status in a reference", `{$ref: "#/components/schemas/x"}`, "status.conditions.*.type", 4},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			equal(t, "B-33 kept", progress.PreservedDepth(objectSchema(t, test.status), strings.Split(test.path, ".")...), test.want)
+			equal(t, "B-33 preserved depth", progress.PreservedDepth(objectSchema(t, test.status), strings.Split(test.path, ".")...), test.want)
 		})
 	}
 }

@@ -61,7 +61,7 @@ func TestState_FreshCause(t *testing.T) {
 	equal(t, "record of an unknown handler", state.Record("x"), progress.Record{})
 	equal(t, "PROG-15 HND-10 due handlers in the order of registration", state.Due(t0), []string{"a", "c"})
 	equal(t, "PROG-19 done", state.Done(), false)
-	equal(t, "PROG-10 stored", state.HasStale(maxTime), false)
+	equal(t, "PROG-10 HasStale", state.HasStale(maxTime), false)
 	equal(t, "PROG-22 summary", state.Summary(), progress.Summary{Left: 2})
 }
 
@@ -140,7 +140,7 @@ func TestState_ContinuesCause(t *testing.T) {
 			}
 			equal(t, "record", state.Record("a"), test.want)
 			equal(t, "due", len(state.Due(t0)) == 1, test.due)
-			equal(t, "PROG-10 stored", state.HasStale(maxTime), true)
+			equal(t, "PROG-10 HasStale", state.HasStale(maxTime), true)
 		})
 	}
 }
@@ -243,7 +243,7 @@ func TestDoneAndSummary(t *testing.T) {
 		sum     progress.Summary
 	}{
 		{"ERR-10 one handler fails", "a", failed, false, progress.Summary{Failed: 1, Left: 2}},
-		{"one succeeds", "b", succeeded, false, progress.Summary{Failed: 1, Succeeded: 1, Left: 1}},
+		{"one handler succeeds", "b", succeeded, false, progress.Summary{Failed: 1, Succeeded: 1, Left: 1}},
 		{"one handler is delayed", "c", again(time.Hour), false, progress.Summary{Failed: 1, Succeeded: 1, Left: 1}},
 		{"PROG-19 PROG-27 PROG-28 all selected handlers have finished", "c", succeeded, true, progress.Summary{Failed: 1, Succeeded: 2}},
 	} {
@@ -291,7 +291,7 @@ func TestLoad_UnreadableRecords(t *testing.T) {
 	if err == nil {
 		t.Error("B-30: got no error for the unreadable records")
 	}
-	equal(t, "B-30 stored", state.HasStale(maxTime), true)
+	equal(t, "B-30 HasStale", state.HasStale(maxTime), true)
 	state.Begin("create", []string{"a", "b", "c", "d"}, t0)
 	fresh := progress.Record{Started: t0, Purpose: "create"}
 	equal(t, "B-30 record that replaces an unreadable record", state.Record("a"), fresh)

@@ -55,13 +55,13 @@ type (
 // fieldObjects returns one object of each type that can store records in its status.
 func fieldObjects() map[string]client.Object {
 	return map[string]client.Object{
-		"untyped":                 withStatus(map[string]any{"phase": "up"}),
-		"untyped, without any":    withStatus(nil),
-		"typed":                   widgetWith(wholeStatus{Phase: "up"}),
-		"a map":                   widgetWith(mapStatus{}),
-		"raw":                     widgetWith(rawStatus{}),
-		"raw, with another field": widgetWith(rawStatus{&runtime.RawExtension{Raw: []byte(`{"dummy":"d"}`)}}),
-		"with custom JSON":        widgetWith(ownStatus{&ownJSON{[]byte(`{"dummy":"d"}`)}}),
+		"untyped":                  withStatus(map[string]any{"phase": "up"}),
+		"untyped, without records": withStatus(nil),
+		"typed":                    widgetWith(wholeStatus{Phase: "up"}),
+		"a map":                    widgetWith(mapStatus{}),
+		"raw":                      widgetWith(rawStatus{}),
+		"raw, with another field":  widgetWith(rawStatus{&runtime.RawExtension{Raw: []byte(`{"dummy":"d"}`)}}),
+		"with custom JSON":         widgetWith(ownStatus{&ownJSON{[]byte(`{"dummy":"d"}`)}}),
 	}
 }
 
@@ -78,7 +78,7 @@ func TestStatus_StoresRecords(t *testing.T) {
 			if record := mustFetch(t, s, obj, "fn.spec.a"); record != nil {
 				t.Errorf("record of an unknown handler = %+v, want none", *record)
 			}
-			equal(t, "no annotations", len(obj.GetAnnotations()), 0)
+			equal(t, "number of annotations", len(obj.GetAnnotations()), 0)
 
 			mustStore(t, s, obj, "fn", progress.Record{Retries: 4})
 			equal(t, "PROG-07 record after another Store", mustFetch(t, s, obj, "fn"), &progress.Record{Retries: 4})

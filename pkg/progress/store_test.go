@@ -122,7 +122,7 @@ func TestAnnotations_Marker(t *testing.T) {
 			key := test.prefix + "/kopf-managed"
 			obj := configMap(test.before...)
 			mustStore(t, progress.Annotations(test.prefix), obj, "a", progress.Record{})
-			equal(t, "on storing", obj.Annotations[key], test.want)
+			equal(t, "marker after Store", obj.Annotations[key], test.want)
 			mustPurge(t, progress.Annotations(test.prefix), obj, "a")
 			equal(t, "KEY-21 marker after Purge", obj.Annotations[key], test.want)
 

@@ -112,7 +112,7 @@ func TestSweep_Values(t *testing.T) {
 		{"SE-20 not an object", `[1]`, true},
 		{"SE-20 null", `null`, true},
 		{"SE-20 invalid JSON", `update`, true},
-		{"SE-20 nothing", ``, true},
+		{"SE-20 an empty value", ``, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			obj := configMap(kopfPrefix+"/gone", test.value)
@@ -171,7 +171,7 @@ func TestSweep_Multi(t *testing.T) {
 func TestSweep_RemovesKeysOfBothGenerations(t *testing.T) {
 	obj := configMap()
 	mustStore(t, store, obj, repeat("a/", 40), progress.Record{Started: t0, Purpose: "update"})
-	equal(t, "KEY-10 stored", len(obj.Annotations), 2)
+	equal(t, "KEY-10 number of keys", len(obj.Annotations), 2)
 	sweep(t, store, obj, "fn")
 	equal(t, "B-29 MIG-06 remaining keys", keysOf(obj), []string(nil))
 }
