@@ -95,8 +95,8 @@ func TestIdle_IsNotResetByTwoTimers(t *testing.T) {
 	})
 }
 
-// B-41: a change by a user restarts a failed timer, even if the response to an own edit was lost and the worker has
-// seen the edit before the retry.
+// B-41: a change by a user restarts a failed timer. In the test, the response to an own edit was lost, and the
+// worker has seen the edit before the retry.
 func TestUserChanges_RestartTimersAfterALostResponse(t *testing.T) {
 	var failing atomic.Int64
 	loss := &losing{}

@@ -9,9 +9,9 @@
 //
 // A [Plan] is generated from a seed: a kind; handlers with a duration, failures and changes of their objects; edits and
 // crashes; network faults. [Run] starts a manager with these handlers on an API server, which is simulated (in virtual
-// time) or real, runs the steps, and waits until the operator is quiet. A transport between the operator and the server
-// delays, fails, loses responses, and ends at a crash. It also records the writes of the operator, so that each call of
-// a handler can be compared with the stored state.
+// time) or real. It runs the steps and waits until the operator is quiet. A transport between the operator and the
+// server delays and fails requests, loses responses, and ends at a crash. It also records the writes of the operator,
+// so that each call of a handler can be compared with the stored state.
 //
 // The seed determines the plan. A run also depends on the order of goroutines, so a failure may need some repetitions.
 //
