@@ -16,7 +16,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// matchHandlers finds the cause handlers whose filters accept the object. If there are none, the engine only removes what it has left on the object.
+// matchHandlers finds the cause handlers whose filters accept the object. If no handler matches, the engine only removes its own data from the object.
 func (e *Engine) matchHandlers(ctx context.Context, r *reconciliation) {
 	r.view = e.causeView(r)
 	r.matching = plan.Matching(log.FromContext(ctx), &e.Handlers, r.view, r.subject())

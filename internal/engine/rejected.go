@@ -143,7 +143,7 @@ func (r *reconciliation) dropConditionReport() {
 // discardPatch removes the patch of a handler that the API server does not accept. If the content is rejected, the attempt has failed. If another client
 // has changed the same list, the attempt does not count.
 //
-// An attempt that has failed by itself keeps its outcome; only its patch is lost.
+// An attempt that has returned an error keeps its outcome; only its patch is lost.
 func (e *Engine) discardPatch(ctx context.Context, r *reconciliation, s *handlerPatch, refusal error) {
 	logger := log.FromContext(ctx).WithValues("handler", s.id)
 	if s.isReport {
