@@ -12,7 +12,7 @@ import (
 func (s *Server) RemoveDespiteFinalizers(gvk schema.GroupVersionKind, name types.NamespacedName) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r, known := s.kind(gvk)
+	r, known := s.resourceOfKind(gvk)
 	if !known {
 		return fmt.Errorf("apiserver: unknown kind %q of version %q: pass its resource to New", gvk.Kind, gvk.GroupVersion())
 	}

@@ -156,15 +156,15 @@ func (s *Server) readVersion(q *request) int64 {
 	return s.version
 }
 
-// eventsUpTo returns the number of events up to a version.
-func (s *Server) eventsUpTo(version int64) int {
+// countEventsUpTo returns the number of events up to a version.
+func (s *Server) countEventsUpTo(version int64) int {
 	return sort.Search(len(s.events), func(i int) bool { return s.events[i].version > version })
 }
 
 // stateAt returns the objects at a version.
 func (s *Server) stateAt(version int64) map[key]object {
 	out := map[key]object{}
-	for _, e := range s.events[:s.eventsUpTo(version)] {
+	for _, e := range s.events[:s.countEventsUpTo(version)] {
 		if e.kind == "DELETED" {
 			delete(out, e.key)
 		} else {
@@ -188,7 +188,7 @@ type Change struct {
 func (s *Server) Changes(after int64) (out []Change) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, e := range s.events[s.eventsUpTo(after):] {
+	for _, e := range s.events[s.countEventsUpTo(after):] {
 		out = append(out, Change{e.version, e.key.gvr.Resource, e.object, e.kind == "DELETED"})
 	}
 	return out

@@ -45,7 +45,7 @@ func (s *Server) resource(gv schema.GroupVersion, plural string) (Resource, bool
 	return s.resources[i], true
 }
 
-func (s *Server) kind(gvk schema.GroupVersionKind) (Resource, bool) {
+func (s *Server) resourceOfKind(gvk schema.GroupVersionKind) (Resource, bool) {
 	i := slices.IndexFunc(s.resources, func(r Resource) bool { return r.gvk() == gvk })
 	if i < 0 {
 		return Resource{}, false

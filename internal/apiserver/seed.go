@@ -22,7 +22,7 @@ func (s *Server) Add(objs ...map[string]any) error {
 	added := map[key]object{}
 	var order []key
 	for _, obj := range objs {
-		k, own, err := s.prepareSeed(obj)
+		k, own, err := s.checkSeed(obj)
 		_, taken := s.objects[k]
 		_, twice := added[k]
 		switch {
@@ -44,8 +44,8 @@ func (s *Server) Add(objs ...map[string]any) error {
 	return nil
 }
 
-// prepareSeed checks and copies an object for Add.
-func (s *Server) prepareSeed(obj map[string]any) (k key, own object, err error) {
+// checkSeed checks and copies an object for Add.
+func (s *Server) checkSeed(obj map[string]any) (k key, own object, err error) {
 	encoded, err := json.Marshal(obj)
 	if err != nil {
 		return k, nil, fmt.Errorf("apiserver: encode the object: %w", err)
@@ -54,7 +54,7 @@ func (s *Server) prepareSeed(obj map[string]any) (k key, own object, err error) 
 		return k, nil, fmt.Errorf("apiserver: encode the object: %w", err)
 	}
 	gvk := schema.FromAPIVersionAndKind(text(own, "apiVersion"), text(own, "kind"))
-	r, known := s.kind(gvk)
+	r, known := s.resourceOfKind(gvk)
 	if !known {
 		return k, nil, fmt.Errorf("apiserver: unknown kind %q of version %q: pass its resource to New", gvk.Kind, gvk.GroupVersion())
 	}

@@ -60,7 +60,7 @@ func (s *Server) write(q *request, before, wanted object) (reply, error) {
 	case version != "" && version != text(was, "resourceVersion"):
 		return reply{}, apierrors.NewConflict(q.gr(), q.name, errModified)
 	}
-	after := runtime.DeepCopyJSON(withoutReadOnlyFields(q, before, wanted))
+	after := runtime.DeepCopyJSON(withStoredReadOnlyFields(q, before, wanted))
 	if changesGeneration(q, before, after) {
 		generation, _ := was["generation"].(int64)
 		metaOf(after)["generation"] = generation + 1
@@ -83,8 +83,8 @@ func (s *Server) write(q *request, before, wanted object) (reply, error) {
 
 var errModified = errors.New("the object has been modified; please apply your changes to the latest version and try again")
 
-// withoutReadOnlyFields returns the wanted object with the stored values of fields that a write cannot change.
-func withoutReadOnlyFields(q *request, before, wanted object) object {
+// withStoredReadOnlyFields returns the wanted object with the stored values of fields that a write cannot change.
+func withStoredReadOnlyFields(q *request, before, wanted object) object {
 	was, meta := metaOf(before), metaOf(wanted)
 	if q.subresource == "status" {
 		managed := meta["managedFields"]

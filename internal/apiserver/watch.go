@@ -15,7 +15,7 @@ import (
 
 // watch starts a stream of events. It begins after a version, or with all existing objects.
 func (s *Server) watch(q *request) (reply, error) {
-	w := &watch{server: s, request: q, next: s.eventsUpTo(s.readVersion(q)), closed: make(chan struct{})}
+	w := &watch{server: s, request: q, next: s.countEventsUpTo(s.readVersion(q)), closed: make(chan struct{})}
 	version := q.query.Get("resourceVersion")
 	switch initial := q.query.Get("sendInitialEvents"); {
 	case initial == "true":
@@ -30,7 +30,7 @@ func (s *Server) watch(q *request) (reply, error) {
 		if err != nil {
 			return reply{}, fmt.Errorf("resourceVersion: %w", err)
 		}
-		w.next = s.eventsUpTo(after)
+		w.next = s.countEventsUpTo(after)
 	}
 	seconds, err := strconv.Atoi(q.query.Get("timeoutSeconds"))
 	if err != nil {
@@ -125,7 +125,7 @@ func (w *watch) nextEvents() (changed <-chan struct{}) {
 	defer w.server.mu.Unlock()
 	visible := len(w.server.events)
 	if w.request.replica != nil {
-		visible = w.server.eventsUpTo(w.request.replica.current())
+		visible = w.server.countEventsUpTo(w.request.replica.current())
 	}
 	for w.pending.Len() == 0 && w.next < visible {
 		e := w.server.events[w.next]

@@ -29,15 +29,15 @@ type Input struct {
 	Content  map[string]any // the JSON form of the object
 	Baseline []byte         // the last-handled configuration; nil if there is none
 	Pin      []byte         // the stored pin; nil if there is none
-	Progress Progress
-	History  History
+	Progress StoredRecords
+	History  BaselineHistory
 	// Edits are the changes by daemons and timers that the baseline may lack.
-	Edits []Edit
+	Edits []BackgroundEdit
 	Log   logr.Logger
 }
 
-// Progress describes the stored records of an object.
-type Progress interface {
+// StoredRecords describes the stored records of an object.
+type StoredRecords interface {
 	HasRecords(reason string) bool
 	HasAttempts(reason string) bool
 }
@@ -87,9 +87,9 @@ type Cause struct {
 	// Reset is the correction of the records.
 	Reset ProgressReset
 
-	edits    []Edit          // those that are merged into Old
-	encoded  essence.Encoded // the essence that was encoded last
-	original essence.Encoded // the essence that was decoded from the baseline
+	edits    []BackgroundEdit // those that are merged into Old
+	encoded  essence.Encoded  // the essence that was encoded last
+	original essence.Encoded  // the essence that was decoded from the baseline
 }
 
 // Detect compares the last-handled essence with the essence to be handled. This is the present essence, unless a cycle has begun with another one.
@@ -176,18 +176,18 @@ func (c *Cause) IsOldKnown() bool { return c.Old != nil || !c.HasBaseline }
 
 // Encode encodes an essence of the cause. It keeps the last result, because an essence is compared first and stored later.
 func (c *Cause) Encode(of map[string]any) ([]byte, error) {
-	if text := c.encoded.TextOf(of); text != nil {
+	if text := c.encoded.TextIfSame(of); text != nil {
 		return text, nil
 	}
 	encoded, err := essence.Encoding(of)
 	if err == nil {
 		c.encoded = encoded
 	}
-	return encoded.TextOf(of), err
+	return encoded.TextIfSame(of), err
 }
 
 // StoredTextOf returns the text from which an essence of the cause was decoded, and nil if there is none.
-func (c *Cause) StoredTextOf(of map[string]any) []byte { return c.original.TextOf(of) }
+func (c *Cause) StoredTextOf(of map[string]any) []byte { return c.original.TextIfSame(of) }
 
 // AfterWrite returns the cause after a write: handled is the essence that is handled with the changes of handlers, changed are these
 // changes of the content.

@@ -11,8 +11,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
 )
 
-// Edit is a change of an object by a daemon or a timer.
-type Edit struct {
+// BackgroundEdit is a change of an object by a daemon or a timer.
+type BackgroundEdit struct {
 	Base  map[string]any // the JSON form of the object for which it was computed
 	Patch patch.MergePatch
 }
@@ -41,7 +41,7 @@ func (d *Detector) MergeFlushed(c Cause, content map[string]any, changed patch.M
 }
 
 // mergeEdits merges the changes of daemons and timers into the last-handled essence, unless the stored baseline contains them.
-func (d *Detector) mergeEdits(c *Cause, edits []Edit) {
+func (d *Detector) mergeEdits(c *Cause, edits []BackgroundEdit) {
 	if c.Unchanged || len(edits) == 0 {
 		return
 	}

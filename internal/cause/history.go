@@ -5,11 +5,11 @@ import (
 	"slices"
 )
 
-// History describes the baselines that this process has stored on an object. It is empty if a peer may have stored one since.
+// BaselineHistory describes the baselines that this process has stored on an object. It is empty if a peer may have stored one since.
 //
 // With it, [Detector.Detect] recognizes clients that restore an old state of the object together with its old annotations: kubectl rollout undo,
 // and kubectl apply with a file that was read from the API server.
-type History struct {
+type BaselineHistory struct {
 	// Last is the hash of the baseline that this process has stored last; 0 if it has stored none.
 	Last uint64
 	// Older are the hashes of earlier baselines, the most recent one first.
@@ -25,7 +25,7 @@ const maxOlder = 16
 var seed = maphash.MakeSeed()
 
 // With returns the history after another baseline was stored. before is the baseline that the object had; nil if there was none.
-func (h History) With(stored, before []byte) History {
+func (h BaselineHistory) With(stored, before []byte) BaselineHistory {
 	last := maphash.Bytes(seed, stored)
 	if last == h.Last {
 		return h
@@ -43,12 +43,14 @@ func (h History) With(stored, before []byte) History {
 }
 
 // isLast reports whether a baseline is the one that this process has stored last.
-func (h History) isLast(stored []byte) bool {
+func (h BaselineHistory) isLast(stored []byte) bool {
 	return h.Last != 0 && maphash.Bytes(seed, stored) == h.Last
 }
 
-// IsReplaced reports whether a baseline is not the one that this process has stored last.
-func (h History) IsReplaced(stored []byte) bool { return h.Last != 0 && !h.isLast(stored) }
+// BaselineReplaced reports whether a baseline is not the one that this process has stored last.
+func (h BaselineHistory) BaselineReplaced(stored []byte) bool {
+	return h.Last != 0 && !h.isLast(stored)
+}
 
 // resolveBaseline returns the baseline to compare with. It is the stored one, unless another client has restored an old one.
 func (d *Detector) resolveBaseline(c *Cause, in Input) (baseline []byte) {
@@ -58,7 +60,7 @@ func (d *Detector) resolveBaseline(c *Cause, in Input) (baseline []byte) {
 	}
 	live, err := c.Encode(c.Live)
 	c.Unchanged = err == nil && c.encoded.Is(stored)
-	if !in.History.IsReplaced(stored) {
+	if !in.History.BaselineReplaced(stored) {
 		return stored
 	}
 	var replaced []byte

@@ -81,7 +81,7 @@ func (b *Builder) Build(in Input) (Transaction, error) {
 	change.HandlerPatch = patch.Merge(in.Revert.RemovalsOfAbsentFields(in.Content), patch.Diff(in.Content, target))
 	r := b.newRecorder(in.Object, in.Cause, contentAnnotationsSize(change.HandlerPatch.Apply(in.Content))-contentAnnotationsSize(in.Content))
 	handled := b.Detector.MergeOwn(in.Content, in.Cause.New, change.HandlerPatch)
-	if err := r.record(in, change.HandlerPatch, handled); err != nil {
+	if err := r.saveOrPurge(in, change.HandlerPatch, handled); err != nil {
 		return Transaction{}, fmt.Errorf("recording progress: %w", err)
 	}
 	var err error
@@ -172,8 +172,8 @@ func (r *recorder) diff(obj client.Object, content map[string]any) (patch.MergeP
 	return patch.Diff(content, recorded), nil
 }
 
-// record stores the records while the cause is being handled. At the end, it removes them and stores the baseline.
-func (r *recorder) record(in Input, changed patch.MergePatch, handled map[string]any) error {
+// saveOrPurge stores the records while the cause is being handled. At the end, it removes them and stores the baseline.
+func (r *recorder) saveOrPurge(in Input, changed patch.MergePatch, handled map[string]any) error {
 	switch {
 	case in.Finished:
 		return errors.Join(in.Progress.Purge(r.Store, r.target), r.sweep(), r.closeCycle(in, handled))

@@ -25,7 +25,7 @@ func (r *recorder) storeBaseline(of map[string]any, running bool) error {
 	if err != nil {
 		return fmt.Errorf("the essence has no JSON form: %w", err)
 	}
-	superseded, before := r.Baseline.FetchStored(r.target), AnnotationsSize(r.target)
+	superseded, before := r.Baseline.FetchIgnoringDigest(r.target), AnnotationsSize(r.target)
 	isComplete := running && r.Baseline.HasFullEssence(r.target)
 	r.Baseline.Store(r.target, text)
 	if size := AnnotationsSize(r.target); size == before || size+r.added <= annotationLimit || isComplete {
@@ -37,7 +37,7 @@ func (r *recorder) storeBaseline(of map[string]any, running bool) error {
 
 // storeDigest stores the digest of the last-handled essence.
 func (r *recorder) storeDigest(digest string) error {
-	return r.supersede(digest, r.Baseline.FetchStored(r.target))
+	return r.supersede(digest, r.Baseline.FetchIgnoringDigest(r.target))
 }
 
 func (r *recorder) supersede(digest string, superseded []byte) error {

@@ -136,28 +136,28 @@ func (a *backgroundState) drop(some ...*edit) {
 }
 
 // editsIn returns the edits that a state of the object contains, in order.
-func (a *backgroundState) editsIn(obj client.Object, content map[string]any) (edits []*edit, values []cause.Edit) {
+func (a *backgroundState) editsIn(obj client.Object, content map[string]any) (edits []*edit, values []cause.BackgroundEdit) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, one := range a.edits {
 		if one.version == "" && len(one.doc.Unapplied(content)) > 0 || one.version != "" && isOlderVersion(obj.GetResourceVersion(), one.version) {
 			continue
 		}
-		edits, values = append(edits, one), append(values, cause.Edit{Base: one.base, Patch: one.doc})
+		edits, values = append(edits, one), append(values, cause.BackgroundEdit{Base: one.base, Patch: one.doc})
 	}
 	return edits, values
 }
 
 // visibleEdits returns the edits by daemons and timers that the object contains. The baseline may lack them.
-func (r *reconciliation) visibleEdits() (edits []*edit, values []cause.Edit) {
+func (r *reconciliation) visibleEdits() (edits []*edit, values []cause.BackgroundEdit) {
 	if known, ok := r.known.Worker.Background, r.known.Worker.Background != nil; ok {
 		return known.editsIn(r.before, r.content)
 	}
 	return nil, nil
 }
 
-// dropEdits removes edits that the stored baseline contains.
-func (r *reconciliation) dropEdits(edits []*edit) {
+// forgetStoredEdits removes edits that the stored baseline contains.
+func (r *reconciliation) forgetStoredEdits(edits []*edit) {
 	if known, ok := r.known.Worker.Background, r.known.Worker.Background != nil; ok && len(edits) > 0 {
 		known.drop(edits...)
 	}

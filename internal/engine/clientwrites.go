@@ -100,13 +100,13 @@ type writeRecorder struct {
 	doc  patch.MergePatch
 }
 
-// recording returns a writeRecorder for an attempt of a handler. Its client is set by [writeRecorder.of].
+// recording returns a writeRecorder for an attempt of a handler. Its client is set by [writeRecorder.wrap].
 func (e *Engine) recording(r *reconciliation) *writeRecorder {
 	return &writeRecorder{engine: e, object: r.before, read: map[string]map[string]any{r.object.GetResourceVersion(): r.current}}
 }
 
-// of sets the client.
-func (r *writeRecorder) of(inner client.Client) client.Client {
+// wrap sets the client.
+func (r *writeRecorder) wrap(inner client.Client) client.Client {
 	r.Client = inner
 	return r
 }

@@ -19,8 +19,8 @@ import (
 // writeTimeout limits one write. It is the only limit for the writes of an operator that is stopping.
 const writeTimeout = 10 * time.Second
 
-// finish writes the outcomes of the reconcile. If the cause is over, the write removes the records and stores the baseline.
-func (e *Engine) finish(ctx context.Context, r *reconciliation) error {
+// writeOutcomes writes the outcomes of the reconcile. If the cause is over, the write removes the records and stores the baseline.
+func (e *Engine) writeOutcomes(ctx context.Context, r *reconciliation) error {
 	if r.cause.Reason == cause.Free {
 		e.callOptionalDelete(ctx, r)
 	}
@@ -139,7 +139,7 @@ func (e *Engine) build(ctx context.Context, r *reconciliation) (commit.Transacti
 		return tx, err
 	}
 	e.warnBaselineTooLarge(ctx, r, tx)
-	tx.Change.FrameworkPatch, r.triesOverlay = r.withOverlay(tx.Change.FrameworkPatch)
+	tx.Change.FrameworkPatch, r.triesOverlay = r.addOverlay(tx.Change.FrameworkPatch)
 	return tx, nil
 }
 
@@ -190,7 +190,7 @@ func (e *Engine) afterWrite(ctx context.Context, r *reconciliation, written clie
 		a.noteWorkerWrite(essence.DigestOf(r.cause.Live), essence.DigestOf(e.detector.Essence.Build(theirs.Apply(r.content))), version)
 	}
 	e.dropOverlay(ctx, r)
-	r.dropEdits(r.mergedEdits)
+	r.forgetStoredEdits(r.mergedEdits)
 	r.mergedEdits = nil
 	r.known.Worker.PendingWrite, r.change = nil, nil
 	if r.isFinished() {
@@ -230,7 +230,7 @@ func (e *Engine) storeCorrection(ctx context.Context, r *reconciliation, theirs 
 	}
 	e.warnBaselineTooLarge(ctx, r, tx)
 	change := tx.Change
-	change.FrameworkPatch, r.triesOverlay = r.withOverlay(change.FrameworkPatch)
+	change.FrameworkPatch, r.triesOverlay = r.addOverlay(change.FrameworkPatch)
 	written, err := e.send(ctx, r, change)
 	if isRejected(err) && len(change.FrameworkPatch) > 0 {
 		written, err = r.before, e.keepInMemory(ctx, r, change, err)

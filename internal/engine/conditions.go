@@ -36,7 +36,7 @@ func (e *Engine) reportConditions(ctx context.Context, r *reconciliation) {
 	obj := r.object.DeepCopyObject().(client.Object)
 	set, err := conditions.For(obj, append(e.conditionOptions(), conditions.Since(r.before))...)
 	if err == nil {
-		e.describeHandlers(r, set)
+		e.setHandlerConditions(r, set)
 		err = set.Err()
 	}
 	if err != nil {
@@ -66,8 +66,8 @@ func (e *Engine) hasReports(r *reconciliation) bool {
 	})
 }
 
-// describeHandlers sets the conditions that report handlers.
-func (e *Engine) describeHandlers(r *reconciliation, set *conditions.Set) {
+// setHandlerConditions sets the conditions that report handlers.
+func (e *Engine) setHandlerConditions(r *reconciliation, set *conditions.Set) {
 	if !r.cause.Facts.Deleting {
 		set.Declare(e.DeclaredConditions...)
 	}
@@ -95,7 +95,7 @@ func (e *Engine) describeHandlers(r *reconciliation, set *conditions.Set) {
 			set.Set(conditionOf(one.condition, record))
 		}
 	}
-	e.describeOverlay(r, set)
+	e.setOverlayCondition(r, set)
 	if e.Root != nil && !r.cause.Facts.Deleting {
 		set.Summarize(*e.Root)
 	}

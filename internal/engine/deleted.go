@@ -64,7 +64,7 @@ func (e *Engine) removeStaleAnnotations(ctx context.Context, lost *reconciliatio
 	if e.matchHandlers(ctx, r); len(r.matching) > 0 {
 		return // the object matches again, and will be reconciled
 	}
-	if err := e.finish(ctx, r); err != nil {
+	if err := e.writeOutcomes(ctx, r); err != nil {
 		log.FromContext(ctx).Info("Failed to remove annotations from unmatched object", "error", err.Error())
 	}
 }

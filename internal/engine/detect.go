@@ -57,7 +57,7 @@ func (e *Engine) detect(ctx context.Context, r *reconciliation) {
 		Log:      logger,
 	})
 	if r.cause.Unchanged {
-		r.dropEdits(stored)
+		r.forgetStoredEdits(stored)
 	} else {
 		r.mergedEdits = stored
 	}
@@ -72,12 +72,12 @@ func (e *Engine) detect(ctx context.Context, r *reconciliation) {
 }
 
 // history returns what this process knows of the baselines of the object: nothing if a peer may have handled the object during a pause.
-func (e *Engine) history(r *reconciliation, baseline []byte) cause.History {
+func (e *Engine) history(r *reconciliation, baseline []byte) cause.BaselineHistory {
 	if r.known.Worker.PausesAtBaseline != e.pauses.Load() {
-		return cause.History{}
+		return cause.BaselineHistory{}
 	}
 	history := r.known.Worker.Baselines
-	if baseline != nil && history.IsReplaced(baseline) {
+	if baseline != nil && history.BaselineReplaced(baseline) {
 		history.Replaced = e.states.BaselineBeforeReplacement(r.before.GetUID())
 	}
 	return history

@@ -14,14 +14,14 @@ import (
 // maxDropped limits the fields that are logged and remembered, because ids of sub-handlers and keys of maps are unlimited.
 const maxDropped = 1000
 
-// dropped records which dropped fields were logged.
-type dropped struct {
+// dropLog records which dropped fields were logged.
+type dropLog struct {
 	mu   sync.Mutex
 	seen map[[2]string]bool
 }
 
 // isNew returns true when it is called first for a field of a handler.
-func (d *dropped) isNew(handler, field string) bool {
+func (d *dropLog) isNew(handler, field string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	key := [2]string{handler, field}

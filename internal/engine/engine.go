@@ -38,7 +38,7 @@ type Engine struct {
 	health        health
 	indexFailures indexFailures
 	eventLimiter  eventrecorder.Limiter
-	loggedDrops   dropped
+	loggedDrops   dropLog
 
 	supervisor    *daemons.Supervisor
 	enqueuer      enqueuer
@@ -151,7 +151,7 @@ func (e *Engine) reconcile(ctx context.Context, req reconcile.Request) (none rec
 		return none, err
 	}
 	e.callReconcileHandlers(ctx, r)
-	if err := e.finish(ctx, r); err != nil {
+	if err := e.writeOutcomes(ctx, r); err != nil {
 		return none, err
 	}
 	result := e.schedule(r)

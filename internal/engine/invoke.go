@@ -16,8 +16,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// run calls the planned handlers in order. Their outcomes are written at the end of the reconcile, or earlier if handlers have worked for the
-// checkpoint interval since the last write: a crash repeats no more than that.
+// run calls the due handlers in order. It writes their outcomes earlier than at the end of the reconcile if they have worked for the checkpoint interval,
+// which limits the work that is repeated after a crash.
 func (e *Engine) run(ctx context.Context, r *reconciliation) error {
 	r.logPlan(ctx)
 	for len(r.plan.Next) > 0 {
@@ -87,7 +87,7 @@ func (e *Engine) callHandler(ctx context.Context, r *reconciliation, id string, 
 			req.Flush = e.newFlush(r, req)
 			if isTop { // sub-handlers use the client of their parent
 				recorded = e.recording(r)
-				req.WrapClient = recorded.of
+				req.WrapClient = recorded.wrap
 			}
 			s.base = r.current
 		},
@@ -150,7 +150,7 @@ func (e *Engine) takeChanges(ctx context.Context, r *reconciliation, id string, 
 	return r.rebased(changed), e.applyChanges(r, changed)
 }
 
-// causeView returns what handlers receive of the object and of the cause.
+// causeView returns the view of the object and the cause that handlers receive.
 func (e *Engine) causeView(r *reconciliation) *invoke.View {
 	return &invoke.View{
 		Object: r.object, Reason: string(r.cause.Reason), Old: func() client.Object { return e.oldObject(r) }, Handled: func() client.Object { return e.handledObject(r) },
@@ -159,7 +159,7 @@ func (e *Engine) causeView(r *reconciliation) *invoke.View {
 	}
 }
 
-// checkpoint writes the outcomes so far if handlers have worked for the checkpoint interval. If the object is deleted, no other handler is called in this
+// checkpoint writes the outcomes so far if handlers have worked for the checkpoint interval. If the object is deleted, run calls no other handler in this
 // reconcile.
 func (e *Engine) checkpoint(ctx context.Context, r *reconciliation) error {
 	if r.writeErr != nil {
@@ -173,14 +173,14 @@ func (e *Engine) checkpoint(ctx context.Context, r *reconciliation) error {
 		return err
 	}
 	if written == nil || written.GetDeletionTimestamp() != nil && !r.cause.Facts.Deleting {
-		log.FromContext(ctx).V(1).Info("The object was deleted meanwhile; the rest of the pass is off")
+		log.FromContext(ctx).V(1).Info("The object was deleted during the reconcile; skipping the remaining handlers")
 		r.stopped = true
 	}
 	return nil
 }
 
-// cancelOnDelete returns a context that ends when the object is being deleted, for handlers that want it. No other handler is called in this reconcile
-// then.
+// cancelOnDelete returns a context that ends when the object is being deleted, for handlers that want it. After the cancellation, run calls no other handler in
+// this reconcile.
 func (e *Engine) cancelOnDelete(ctx context.Context, r *reconciliation, h invoke.Handler) (context.Context, func()) {
 	if !h.CancelOnDelete || r.cause.Facts.Deleting {
 		return ctx, func() {}

@@ -22,7 +22,7 @@ type objectMemory struct {
 	// LoggedTooLarge is true after this process has logged that the last-handled configuration is too large to be stored.
 	LoggedTooLarge bool
 	// Baselines describes the baselines that this process has stored.
-	Baselines cause.History
+	Baselines cause.BaselineHistory
 	// PausesAtBaseline is the number of pauses before the baseline was stored. Other operators may handle the object during a pause.
 	PausesAtBaseline int64
 	// PausesAtReconcile is the number of pauses before the last reconcile of the object.
@@ -34,7 +34,7 @@ type objectMemory struct {
 	// Overlay is the framework's part of the object that the API server has rejected; nil if it is stored.
 	Overlay *overlay
 	// ReconcileHandlers is the state of the reconcile handlers of the object, by handler id.
-	ReconcileHandlers map[string]*reconcileState
+	ReconcileHandlers map[string]*reconcileHandlerState
 	// ClientWrites collects the writes that handlers make with their own clients.
 	ClientWrites *clientWrites
 	// Background is the state of the daemons and timers of the object.

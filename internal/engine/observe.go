@@ -141,7 +141,7 @@ func (e *Engine) expectOwnEvent(r *reconciliation, result reconcile.Result) {
 	// Other clients may have changed the object between the read and the write.
 	stored := e.Baseline.Fetch(r.before)
 	if r.before.GetDeletionTimestamp() != nil || e.hasFinalizer(r.before) != r.cause.Facts.HasFinalizer ||
-		stored == nil || m.Worker.Baselines.IsReplaced(stored) {
+		stored == nil || m.Worker.Baselines.BaselineReplaced(stored) {
 		return
 	}
 	// The filters decide on the finalizer, and a handler may have changed what they look at.

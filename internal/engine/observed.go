@@ -20,8 +20,8 @@ import (
 // reasonEvent is the reason of event handlers.
 const reasonEvent = "event"
 
-// callEventHandlers calls the event handlers for each observed event of a key, in order, also for the deletion of an object. Event handlers have no
-// progress on the object.
+// callEventHandlers calls the event handlers for each observed event of a key, in order, also for the deletion of an object. Event handlers store no
+// records on the object.
 func (e *Engine) callEventHandlers(ctx context.Context, key types.NamespacedName) {
 	for _, event := range e.states.TakeEvents(key) {
 		view, input, err := e.observedView(event.Object, reasonEvent)
@@ -105,7 +105,7 @@ func (f *indexFailures) get(uid types.UID, id string) progress.Record {
 	return f.records[uid][id]
 }
 
-// set stores the record of a failure. It removes a zero record.
+// set stores the record of a failure. If the record is zero, set removes the stored one.
 func (f *indexFailures) set(uid types.UID, id string, record progress.Record) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -60,8 +60,8 @@ func (r *reconciliation) withoutOverlay() map[string]any {
 	return r.content
 }
 
-// withOverlay adds the overlay to a patch of the framework. The overlay is sent again only if the patch or the object has changed.
-func (r *reconciliation) withOverlay(ours patch.MergePatch) (all patch.MergePatch, tried bool) {
+// addOverlay adds the overlay to a patch of the framework. The overlay is sent again only if the patch or the object has changed.
+func (r *reconciliation) addOverlay(ours patch.MergePatch) (all patch.MergePatch, tried bool) {
 	kept := r.known.Worker.Overlay
 	if kept == nil || len(ours) == 0 && !r.retriesOverlay {
 		return ours, false
@@ -98,8 +98,8 @@ func (e *Engine) dropOverlay(ctx context.Context, r *reconciliation) {
 	log.FromContext(ctx).Info("The progress that was kept in memory is stored on the object")
 }
 
-// describeOverlay sets or removes the condition that reports the overlay, for kinds that declare conditions.
-func (e *Engine) describeOverlay(r *reconciliation, set *conditions.Set) {
+// setOverlayCondition sets or removes the condition that reports the overlay, for kinds that declare conditions.
+func (e *Engine) setOverlayCondition(r *reconciliation, set *conditions.Set) {
 	switch {
 	case len(e.DeclaredConditions) == 0:
 	case r.known.Worker.Overlay == nil:

@@ -68,7 +68,7 @@ func (e *Engine) stopIfPaused(r *reconciliation) bool {
 // PauseChanged must be called when a pause has begun or ended in a namespace; "" means all namespaces. It stops and restarts daemons and timers. At the
 // end of a pause, every object is reconciled once, first those with pending events.
 func (e *Engine) PauseChanged(namespace string) {
-	begun, ended := e.changedNamespaces(namespace)
+	begun, ended := e.pauseTransitions(namespace)
 	if len(begun) > 0 {
 		e.pauses.Add(1)
 		e.supervisor.Pause(supervisorNamespaces(begun)...)
@@ -79,9 +79,9 @@ func (e *Engine) PauseChanged(namespace string) {
 	}
 }
 
-// changedNamespaces returns the namespaces in which a pause has begun or ended. They include namespaces that are watched but not configured in the
+// pauseTransitions returns the namespaces in which a pause has begun or ended. They include namespaces that are watched but not configured in the
 // peering: these are paused while any other namespace is.
-func (e *Engine) changedNamespaces(namespace string) (begun, ended []string) {
+func (e *Engine) pauseTransitions(namespace string) (begun, ended []string) {
 	e.pausedKeys.mu.Lock()
 	defer e.pausedKeys.mu.Unlock()
 	if e.pausedKeys.stopped == nil {

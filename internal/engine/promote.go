@@ -83,15 +83,15 @@ func (p *promoter) Start(ctx context.Context, q workqueue.TypedRateLimitingInter
 			case <-tick.C:
 				p.engine.QueueStats() // updates the metrics
 				p.engine.eventLimiter.Sweep()
-				p.collect()
+				p.promoteStarved()
 			}
 		}
 	}()
 	return nil
 }
 
-// collect finds objects that have waited for long.
-func (p *promoter) collect() {
+// promoteStarved finds objects that have waited for long.
+func (p *promoter) promoteStarved() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.queue == nil {

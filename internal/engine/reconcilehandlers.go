@@ -18,8 +18,8 @@ import (
 // reasonReconcile is the reason of reconcile handlers.
 const reasonReconcile = "reconcile"
 
-// reconcileState is the state of one reconcile handler of one object. It is kept in memory only: after a restart, all reconcile handlers are called.
-type reconcileState struct {
+// reconcileHandlerState is the state of one reconcile handler of one object. It is kept in memory only: after a restart, all reconcile handlers are called.
+type reconcileHandlerState struct {
 	record progress.Record // the attempts since the last success
 	due    time.Time       // the time of the next call without a change; zero if there is none
 	dirty  bool            // there was a change since the last call
@@ -47,39 +47,39 @@ func (e *Engine) callReconcileHandlers(ctx context.Context, r *reconciliation) {
 		if e.stopIfPaused(r) {
 			return
 		}
-		if st := r.reconcileState(id); st.isDue(now()) {
+		if st := r.reconcileHandlerState(id); st.isDue(now()) {
 			e.callReconcileHandler(ctx, r, id, handler, st)
 		}
 	}
 }
 
-// reconcileState returns the state of a reconcile handler. A new handler is dirty.
-func (r *reconciliation) reconcileState(id string) *reconcileState {
+// reconcileHandlerState returns the state of a reconcile handler. A new handler is dirty.
+func (r *reconciliation) reconcileHandlerState(id string) *reconcileHandlerState {
 	if st, ok := r.known.Worker.ReconcileHandlers[id]; ok {
 		return st
 	}
 	if r.known.Worker.ReconcileHandlers == nil {
-		r.known.Worker.ReconcileHandlers = map[string]*reconcileState{}
+		r.known.Worker.ReconcileHandlers = map[string]*reconcileHandlerState{}
 	}
-	st := &reconcileState{dirty: true}
+	st := &reconcileHandlerState{dirty: true}
 	r.known.Worker.ReconcileHandlers[id] = st
 	return st
 }
 
 // isDue reports whether the handler must be called. Changes do not shorten the delay after a failure.
-func (st *reconcileState) isDue(at time.Time) bool {
+func (st *reconcileHandlerState) isDue(at time.Time) bool {
 	return !st.record.Delayed.After(at) && (st.dirty || !st.due.IsZero() && !st.due.After(at))
 }
 
 // next returns the time of the next call without a change; zero if there is none.
-func (st *reconcileState) next() time.Time {
+func (st *reconcileHandlerState) next() time.Time {
 	if st.dirty && !st.record.Delayed.IsZero() {
 		return st.record.Delayed
 	}
 	return st.due
 }
 
-func (e *Engine) callReconcileHandler(ctx context.Context, r *reconciliation, id string, h invoke.Handler, st *reconcileState) {
+func (e *Engine) callReconcileHandler(ctx context.Context, r *reconciliation, id string, h invoke.Handler, st *reconcileHandlerState) {
 	st.dirty, st.due = false, time.Time{}
 	if st.record.Started.IsZero() {
 		st.record.Started = now()
@@ -123,7 +123,7 @@ func (e *Engine) callReconcileHandler(ctx context.Context, r *reconciliation, id
 }
 
 // recordOutcome records how an attempt has ended, and when the handler is called again without a change.
-func (st *reconcileState) recordOutcome(outcome progress.Outcome, again time.Duration) {
+func (st *reconcileHandlerState) recordOutcome(outcome progress.Outcome, again time.Duration) {
 	at := now()
 	st.record = st.record.WithOutcome(outcome, at)
 	switch {

@@ -90,14 +90,14 @@ type handlerPatch struct {
 	policy           progress.Policy
 	before           progress.Record // the record before the attempt
 	outcome          progress.Outcome
-	doc              patch.MergePatch // the changes and the result
-	untyped          bool             // doc may have fields that the Go type lacks
-	base             map[string]any   // the JSON form of the object that the handler has received
-	reconcileHandler *reconcileState  // the state of a reconcile handler; nil for cause handlers
-	isReport         bool             // doc contains the conditions that report handlers
-	open             bool             // the sub-handlers are being called: the outcome is not final
-	refusal          error            // the rejection of doc, while the sub-handlers are called
-	singleRequest    *patch.Change    // the request with this patch alone; nil if there is none
+	doc              patch.MergePatch       // the changes and the result
+	untyped          bool                   // doc may have fields that the Go type lacks
+	base             map[string]any         // the JSON form of the object that the handler has received
+	reconcileHandler *reconcileHandlerState // the state of a reconcile handler; nil for cause handlers
+	isReport         bool                   // doc contains the conditions that report handlers
+	open             bool                   // the sub-handlers are being called: the outcome is not final
+	refusal          error                  // the rejection of doc, while the sub-handlers are called
+	singleRequest    *patch.Change          // the request with this patch alone; nil if there is none
 }
 
 // isFinished reports whether the cause is over: all handlers have finished, and the daemons and timers of a deleted object have stopped.

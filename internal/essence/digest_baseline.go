@@ -63,8 +63,8 @@ func (b DigestBaseline) Fetch(obj client.Object) []byte {
 	return document
 }
 
-// FetchStored returns the stored text that other operators read, even if a digest supersedes it.
-func (b DigestBaseline) FetchStored(obj client.Object) []byte { return b.Baseline.Fetch(obj) }
+// FetchIgnoringDigest returns the stored text that other operators read, even if a digest supersedes it.
+func (b DigestBaseline) FetchIgnoringDigest(obj client.Object) []byte { return b.Baseline.Fetch(obj) }
 
 // HasFullEssence reports whether the last-handled essence is stored, and not only its digest.
 func (b DigestBaseline) HasFullEssence(obj client.Object) bool {

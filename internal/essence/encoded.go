@@ -23,8 +23,8 @@ func Encoding(essence map[string]any) (Encoded, error) {
 // Decoded returns an essence that was decoded from a text.
 func Decoded(text []byte, essence map[string]any) Encoded { return Encoded{essence, text} }
 
-// TextOf returns the encoded form of an essence if it is the same map as that of e. Otherwise, it returns nil.
-func (e Encoded) TextOf(essence map[string]any) []byte {
+// TextIfSame returns the encoded form of an essence if it is the same map as that of e. Otherwise, it returns nil.
+func (e Encoded) TextIfSame(essence map[string]any) []byte {
 	if e.essence == nil || reflect.ValueOf(e.essence).Pointer() != reflect.ValueOf(essence).Pointer() {
 		return nil
 	}

@@ -77,7 +77,7 @@ func (g *Generator) value(schema *apiextensionsv1.JSONSchemaProps, depth int) an
 	if len(schema.Enum) > 0 {
 		var value any
 		if err := json.Unmarshal(schema.Enum[g.rand.IntN(len(schema.Enum))].Raw, &value); err == nil {
-			return normal(value)
+			return wholeNumberToInt64(value)
 		}
 	}
 	if schema.XIntOrString {
@@ -104,8 +104,8 @@ func (g *Generator) value(schema *apiextensionsv1.JSONSchemaProps, depth int) an
 	}
 }
 
-// normal converts whole numbers to int64, as in decoded objects.
-func normal(value any) any {
+// wholeNumberToInt64 converts whole numbers to int64, as in decoded objects.
+func wholeNumberToInt64(value any) any {
 	if f, ok := value.(float64); ok && f == math.Trunc(f) {
 		return int64(f)
 	}

@@ -182,7 +182,7 @@ func (c *Change) nextRequest(doc MergePatch, guarded [][]string) (MergePatch, cl
 	if c.first == nil {
 		return doc, c.Before, nil
 	}
-	rebased, err := rebaseLists(c, doc, guarded, c.first)
+	rebased, err := mergeGuardedLists(c, doc, guarded, c.first)
 	return rebased, c.first, err
 }
 
@@ -313,7 +313,7 @@ func (w *Writer) rebase(ctx context.Context, change *Change, r *request) (done c
 			return live, change.recordLiveVersion(live, content, *r)
 		}
 	}
-	if r.doc, err = rebaseLists(change, r.original, r.guarded, live); err != nil {
+	if r.doc, err = mergeGuardedLists(change, r.original, r.guarded, live); err != nil {
 		return nil, err
 	}
 	r.version = live.GetResourceVersion()
@@ -368,9 +368,9 @@ func (w *Writer) partForSubresource(subresource string, doc MergePatch) MergePat
 	return rest
 }
 
-// rebaseLists checks that no other client has changed the lists that the patch replaces. A list may already have the wanted items, because a
+// mergeGuardedLists checks that no other client has changed the lists that the patch replaces. A list may already have the wanted items, because a
 // handler has written it with its own client. Lists of conditions are merged with the changes of other clients.
-func rebaseLists(change *Change, doc MergePatch, guarded [][]string, obj client.Object) (MergePatch, error) {
+func mergeGuardedLists(change *Change, doc MergePatch, guarded [][]string, obj client.Object) (MergePatch, error) {
 	if len(guarded) == 0 {
 		return doc, nil
 	}

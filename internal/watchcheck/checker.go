@@ -140,7 +140,7 @@ func (c *Checker) findInformers(ctx context.Context) map[string]informer {
 	return watches
 }
 
-func (c *Checker) probeAll(ctx context.Context, kind probeKind, watches map[string]informer) {
+func (c *Checker) probeAll(ctx context.Context, kind probeType, watches map[string]informer) {
 	var group errgroup.Group
 	group.SetLimit(maxParallelProbes)
 	for namespace, i := range watches {

@@ -11,12 +11,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// probeKind is the kind of request that a probe sends.
-type probeKind int
+// probeType is the kind of request that a probe sends.
+type probeType int
 
 const (
 	// listProbe lists one object. It is used before the informer has a resource version.
-	listProbe probeKind = iota
+	listProbe probeType = iota
 	// changesProbe watches from the resource version of the informer. It delivers something only if the informer has missed changes.
 	changesProbe
 	// streamProbe watches an unused name with the initial listing. The API server always ends the listing with a bookmark, so the probe
@@ -34,13 +34,13 @@ const (
 )
 
 // probe sends one request.
-func (c *Checker) probe(ctx context.Context, kind probeKind, namespace, version string) probeResult {
+func (c *Checker) probe(ctx context.Context, kind probeType, namespace, version string) probeResult {
 	result := c.sendProbe(ctx, kind, namespace, version)
 	result.probe = kind
 	return result
 }
 
-func (c *Checker) sendProbe(ctx context.Context, kind probeKind, namespace, version string) probeResult {
+func (c *Checker) sendProbe(ctx context.Context, kind probeType, namespace, version string) probeResult {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	list := &metav1.PartialObjectMetadataList{}

@@ -8,7 +8,7 @@ const silentIntervals = 2
 
 // probeResult is the result of one probe.
 type probeResult struct {
-	probe probeKind
+	probe probeType
 	// reason and fault are set if the API server has refused the probe.
 	reason Reason
 	err    error
