@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
 	"github.com/kopf-runtime/kopf-runtime/internal/validation"
@@ -51,6 +52,20 @@ func (k handlerKind) String() string {
 	return [...]string{
 		"cause handlers", "OnEvent handlers", "OnReconcile handlers", "index functions", "daemons", "timers", "sub-handlers", "functions of the operator",
 	}[k]
+}
+
+// addTo adds a handler without a cause to the kind. The id is unique: that was checked before.
+func (d *declaration) addTo(kind *engine.Kind, handler invoke.Handler) {
+	id := d.fullID()
+	switch d.handlerKind {
+	case eventHandler:
+		_ = kind.EventHandlers.Add(id, id, handler)
+	case reconcileHandler:
+		_ = kind.ReconcileHandlers.Add(id, id, handler)
+	case daemonHandler, timerHandler:
+		_ = kind.BackgroundHandlers.Add(id, id, &invoke.BackgroundHandler{Handler: handler, Task: d.task, InitialDelay: d.initialDelayFunc})
+	default: // cause handlers and indexes have their own checks
+	}
 }
 
 func (d *declaration) apply(opts []HandlerOption) {

@@ -164,15 +164,7 @@ func (r *Resource[T]) register(kind *engine.Kind, scheme *runtime.Scheme, store 
 		ids[h.fullID()] = h.handlerKind
 	}
 	for _, h := range r.handlers {
-		if h.handlerKind == eventHandler {
-			_ = kind.EventHandlers.Add(h.fullID(), h.fullID(), h.forEngine(c)) // its id is unique
-		}
-		if h.handlerKind == reconcileHandler {
-			_ = kind.ReconcileHandlers.Add(h.fullID(), h.fullID(), h.forEngine(c))
-		}
-		if h.handlerKind == daemonHandler || h.handlerKind == timerHandler {
-			_ = kind.BackgroundHandlers.Add(h.fullID(), h.fullID(), &invoke.BackgroundHandler{Handler: h.forEngine(c), Task: h.task, InitialDelay: h.initialDelayFunc})
-		}
+		h.addTo(kind, h.forEngine(c))
 	}
 	for _, x := range r.indexes {
 		_ = x.register(kind, x.forEngine(c))
