@@ -162,8 +162,11 @@ func TestDetect_ReportsUnreadableState(t *testing.T) {
 			var lines []string
 			d := untyped()
 			d.Name = t.Name()
+			d.Retype = func(m) (m, error) { return m{}, nil } // a Go type accepts everything
 			test.in.Content, test.in.Progress, test.in.Log = object(sized(2)), records{}, logTo(&lines)
-			d.Detect(test.in)
+			if got := d.Detect(test.in); got.HasBaseline != (test.in.Baseline != nil && test.warning == "") {
+				t.Errorf("HasBaseline = %t", got.HasBaseline)
+			}
 			want := 0
 			if test.warning != "" {
 				want = 1
@@ -235,17 +238,21 @@ func TestDetect_RetypesBaseline(t *testing.T) {
 
 // A digest is neither retyped nor kept as the text of an essence.
 func TestDetect_DoesNotRetypeDigest(t *testing.T) {
-	d := untyped()
-	d.Retype = func(m) (m, error) { return nil, errors.New("must not be called") }
 	baseline := digestText(sized(1))
-	var lines []string
-	got := d.Detect(cause.Input{
-		Content: object(sized(2)), Baseline: baseline, Progress: records{}, History: cause.History{}.With(baseline, nil), Log: logTo(&lines),
-	})
-	equal(t, "B-31 reason", got.Reason, cause.Update)
-	equal(t, "B-31 log", lines, []string(nil))
-	if got.StoredTextOf(got.New) != nil || got.StoredTextOf(got.Old) != nil {
-		t.Error("B-31: StoredTextOf returns a text although only a digest is stored")
+	for name, history := range map[string]cause.History{
+		"B-31 this process has stored it": cause.History{}.With(baseline, nil), "B-31 another process has stored it": {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := untyped()
+			d.Retype = func(m) (m, error) { return m{}, nil } // the Go type lacks the field of the digest
+			var lines []string
+			got := d.Detect(cause.Input{Content: object(sized(2)), Baseline: baseline, Progress: records{}, History: history, Log: logTo(&lines)})
+			equal(t, "cause", got, cause.Cause{Reason: cause.Update, Facts: hasChange, New: sized(2), Live: sized(2)})
+			equal(t, "log", lines, []string(nil))
+			if got.StoredTextOf(got.New) != nil || got.StoredTextOf(got.Old) != nil {
+				t.Error("StoredTextOf returns a text although only a digest is stored")
+			}
+		})
 	}
 }
 

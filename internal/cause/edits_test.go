@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/go-logr/logr"
+
 	"github.com/kopf-runtime/kopf-runtime/internal/cause"
 	"github.com/kopf-runtime/kopf-runtime/internal/essence"
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
@@ -210,8 +212,8 @@ func TestMergeOwn(t *testing.T) {
 	}
 }
 
-// A place for conditions that a kind declares elsewhere may be one that a patch changes.
-func TestMergeOwn_IgnoresConditionsElsewhere(t *testing.T) {
+// withConditionsInSpec is a detector of a kind that stores the status of its condition in a field of the spec.
+func withConditionsInSpec() *cause.Detector {
 	d := untyped()
 	d.Essence = essence.Builder{Conditions: []string{"Ready"}, FindConditionStatuses: func(content m) m {
 		if spec, ok := content["spec"].(m); ok && spec["ready"] != nil {
@@ -219,7 +221,35 @@ func TestMergeOwn_IgnoresConditionsElsewhere(t *testing.T) {
 		}
 		return nil
 	}}
-	equal(t, "B-13 B-62 essence", d.MergeOwn(m{}, m{}, patch.MergePatch{"spec": m{"ready": "True"}}), m{"spec": m{"ready": "True"}})
+	return d
+}
+
+// Transitions of conditions are updates wherever a kind stores its conditions.
+func TestMergeOwn_IgnoresConditionsElsewhere(t *testing.T) {
+	d, ready := withConditionsInSpec(), patch.MergePatch{"spec": m{"ready": "True"}}
+	equal(t, "B-62 a condition is set", d.MergeOwn(m{}, m{}, ready), m{"spec": m{"ready": "True"}})
+	former := m{"spec": m{"ready": "False"}, essence.ConditionsKey: m{"Ready": "False"}}
+	equal(t, "B-62 a condition is changed", d.MergeOwn(m{"spec": m{"ready": "False"}}, former, ready),
+		m{"spec": m{"ready": "True"}, essence.ConditionsKey: m{"Ready": "False"}})
+
+	// The difference of a field in the spec counts, that of the condition does not.
+	c := cause.Cause{Reason: cause.Create, New: m{"spec": m{"ready": "True"}}}
+	got, differs := d.MergeStored(c, m{"spec": m{"ready": "True"}}, ready, logr.Discard())
+	equal(t, "B-62 a condition is stored", got, c)
+	equal(t, "B-62 a condition is stored: difference", differs, false)
+}
+
+// Essences without changes remain the same map: their encoded form is known.
+func TestMergeOwn_KeepsUnchangedEssence(t *testing.T) {
+	c := detect(cause.Input{Content: object(sized(1))})
+	first, err := c.Encode(c.New)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := c.Encode(untyped().MergeOwn(object(sized(1)), c.New, patch.MergePatch{}))
+	if err != nil || &first[0] != &again[0] {
+		t.Errorf("B-13: the essence is encoded again after an empty patch: %v", err)
+	}
 }
 
 func TestMergeFlushed(t *testing.T) {

@@ -32,6 +32,11 @@ func TestDetect_ContinuesPinnedCycle(t *testing.T) {
 			want: cause.Cause{Reason: cause.Create, New: sized(1), Diff: added(sized(1))}, pinned: true,
 		},
 		{
+			name: "B-01 CAUSE-14 all fields are removed while being created", live: m{},
+			pin: cause.Pin{Snapshot: snapshot(sized(1))}, records: attempted(cause.Create),
+			want: cause.Cause{Reason: cause.Create, New: sized(1), Diff: added(sized(1))}, pinned: true,
+		},
+		{
 			name: "B-01 CAUSE-15 edited while being updated", live: sized(3), baseline: text(sized(1)),
 			pin: cause.Pin{Snapshot: snapshot(sized(2))}, records: attempted(cause.Update),
 			want: cause.Cause{Reason: cause.Update, Facts: hasChange, Old: sized(1), New: sized(2), Diff: changed(1, 2)}, pinned: true,
@@ -148,6 +153,11 @@ func TestDetect_IgnoresStalePin(t *testing.T) {
 	}
 }
 
+func TestDetect_IgnoresUnreadablePinOfCreation(t *testing.T) {
+	got := detect(cause.Input{Content: object(sized(1)), Pin: []byte(`{"digest": 1}`), Progress: attempted(cause.Create)})
+	equal(t, "B-30 cause", got, cause.Cause{Reason: cause.Create, New: sized(1), Live: sized(1), Diff: added(sized(1)), StalePin: true})
+}
+
 // Handlers that have seen a change must also see that it was undone.
 func TestDetect_ReversesUndoneChange(t *testing.T) {
 	noop := cause.Cause{Reason: cause.Noop, Facts: hasBaseline, Old: sized(1), Unchanged: true, StalePin: true}
@@ -225,12 +235,18 @@ func TestDetect_ReversesUndoneChange(t *testing.T) {
 
 // After a cycle, a handler may have seen a state that was never the handled one. The next cycle begins with the present state.
 func TestDetect_BeginsNextCycleAfterSeenState(t *testing.T) {
-	got := detect(cause.Input{
-		Content: object(sized(3)), Baseline: text(sized(1)), Pin: pinText(cause.Pin{Seen: new(snapshot(sized(2)))}, text(sized(1))),
-	})
-	equal(t, "B-02 cause", got, cause.Cause{
-		Reason: cause.Update, Facts: hasChange, Old: sized(1), New: sized(3), Live: sized(3), Diff: changed(1, 3), WasReversed: true,
-	})
+	for name, pin := range map[string]cause.Pin{
+		"B-02 the pin of a finished cycle":                           {Seen: new(snapshot(sized(2)))},
+		"B-02 the pin of a cycle without records":                    {Snapshot: snapshot(sized(4)), Seen: new(snapshot(sized(2)))},
+		"B-02 the pin of a cycle without records, with this essence": {Snapshot: snapshot(sized(3)), Seen: new(snapshot(sized(2)))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := detect(cause.Input{Content: object(sized(3)), Baseline: text(sized(1)), Pin: pinText(pin, text(sized(1)))})
+			equal(t, "cause", got, cause.Cause{
+				Reason: cause.Update, Facts: hasChange, Old: sized(1), New: sized(3), Live: sized(3), Diff: changed(1, 3), WasReversed: true,
+			})
+		})
+	}
 }
 
 // The essence in a pin has the form of the Go type, if it fits.
@@ -251,9 +267,11 @@ func TestDetect_RetypesPin(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got := d.Detect(cause.Input{
-				Content: object(sized(2)), Pin: pinText(cause.Pin{Snapshot: snapshot(test.pinned)}, nil), Progress: waiting(cause.Create),
+				Content: object(sized(2)), Pin: pinText(cause.Pin{Snapshot: snapshot(test.pinned), Seen: new(snapshot(sized(5)))}, nil),
+				Progress: waiting(cause.Create),
 			})
 			equal(t, "new", got.New, test.want)
+			equal(t, "seen", got.Seen, new(snapshot(sized(5)))) // it is stored again, and remains as it is
 		})
 	}
 }
