@@ -171,6 +171,24 @@ func TestBuild_StoresState(t *testing.T) {
 			begin: func(t *testing.T) *reconcile { return begin(t, b, undone(t, b, pin(2, 1))).finish() },
 		},
 		{
+			name: "B-02 a reversal that finishes in one reconcile: the baseline is not encoded again", want: set("-a", removePin), handled: sized(1),
+			begin: func(t *testing.T) *reconcile {
+				const formatted = `{"spec": {"size": 1.0}}`
+				obj := undone(t, b, pin(2, 1))
+				annotate(obj, baselineKey, formatted)
+				b.Pin.Store(obj, mustEncode(pin(2, 1), formatted))
+				return begin(t, b, obj).finish()
+			},
+		},
+		{
+			name: "B-13 a running creation of an object that a daemon has edited: no baseline", want: set("+a", "+b", setPin), handled: sized(2),
+			begin: func(t *testing.T) *reconcile {
+				return begin(t, b, object(sized(2)), func(in *cause.Input) {
+					in.Edits = []cause.Edit{{Base: sized(1), Patch: patch.MergePatch{"spec": m{"size": int64(2)}}}}
+				})
+			},
+		},
+		{
 			name: "B-02 B-31 a reversal from a state of which only the digest is known", want: set(setDigest, "+a", "+b", setPin), handled: sized(1),
 			stored: text(m{essence.DigestDocumentKey: essence.DigestOf(sized(2))}),
 			begin: func(t *testing.T) *reconcile {
@@ -291,6 +309,14 @@ func TestBuild_MergesHandlerPatches(t *testing.T) {
 		tx := begin(t, b, handled(1, sized(2))).finish().patched(patch.MergePatch{"spec": m{"size": int64(1)}}).build()
 		equal(t, "handled essence", tx.Handled, sized(1))
 		equal(t, "changed annotations", keys(tx.Change.FrameworkPatch), set())
+	})
+	t.Run("B-13 handlers of an update restore the old state: the baseline is not encoded again", func(t *testing.T) {
+		tx := begin(t, b, object(sized(2), baselineKey, `{"spec": {"size": 1.0}}`)).finish().patched(patch.MergePatch{"spec": m{"size": int64(1)}}).build()
+		equal(t, "changed annotations", keys(tx.Change.FrameworkPatch), set())
+	})
+	t.Run("B-02 B-13 handlers of a reversal make the undone change again", func(t *testing.T) {
+		tx := begin(t, b, undone(t, b, pin(2, 1))).finish().patched(patch.MergePatch{"spec": m{"size": int64(2)}}).build()
+		equal(t, "stored baseline", string(tx.Stored), text(sized(2)))
 	})
 	t.Run("B-13 handlers have changed the object earlier in the reconcile", func(t *testing.T) {
 		r := begin(t, b, object(sized(1), baselineKey, `{"spec": {"size": 1}}`), initial).finish()
@@ -416,6 +442,9 @@ func TestBuildCorrection(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			obj := handled(7, altered(2))
+			if test.cause.Reason == cause.Noop {
+				b.Pin.Store(obj, []byte("{}")) // another write removes it
+			}
 			test.cause.Live = altered(2)
 			tx, err := b.BuildCorrection(obj, obj.Object, &test.cause, test.finished)
 			if err != nil {
@@ -433,6 +462,16 @@ func TestBuildCorrection(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Kubernetes copies annotations between a Deployment and its ReplicaSets. The state of a ReplicaSet has keys of its own.
+func TestBuild_MarksKeysOfReplicaSets(t *testing.T) {
+	b := defaults()
+	obj := object(sized(1))
+	obj.SetKind("ReplicaSet")
+	obj.Object["metadata"].(m)["ownerReferences"] = []any{m{"apiVersion": "apps/v1", "kind": "Deployment", "name": "w", "uid": "2"}}
+	equal(t, "KEY-13 running", keys(begin(t, b, obj).build().Change.FrameworkPatch), set("+a-ofDRS", "+b-ofDRS", setPin+"-ofDRS"))
+	equal(t, "KEY-13 finished", keys(begin(t, b, obj).finish().build().Change.FrameworkPatch), set(setBaseline+"-ofDRS"))
 }
 
 // failing is a store that cannot store and remove records.

@@ -49,6 +49,8 @@ func TestAnnotationsSize(t *testing.T) {
 func TestBuild_StoresDigestOfLargeBaseline(t *testing.T) {
 	// The key and the newline at the end also count.
 	const overhead = len(baselineKey) + 1
+	// A digest has 43 bytes, and is stored with that of the text for other operators.
+	const digestSize = len(digestKey) + len(`{"digest":"","since":""}`) + 2*43
 	for _, test := range []struct {
 		name     string
 		obj      *unstructured.Unstructured
@@ -69,6 +71,17 @@ func TestBuild_StoresDigestOfLargeBaseline(t *testing.T) {
 			obj: object(large(limit, "y"), baselineKey, text(large(budget, "x"))+"\n"),
 		},
 		{
+			name: "B-31 the earlier baseline just fits beside the digest", tooLarge: true, kept: text(large(budget-overhead-digestSize, "x")),
+			obj: object(large(limit, "y"), baselineKey, text(large(budget-overhead-digestSize, "x"))+"\n"),
+		},
+		{
+			name: "B-31 the earlier baseline is one byte too large beside the digest", tooLarge: true, kept: "{}",
+			obj: object(large(limit, "y"), baselineKey, text(large(budget-overhead-digestSize+1, "x"))+"\n"),
+		},
+		{
+			name: "B-31 the annotations are too large already, and the baseline does not grow", obj: fill(handled(1, sized(2)), limit+1),
+		},
+		{
 			name: "B-31 handlers add annotations", obj: object(large(limit-overhead-5, "x")), tooLarge: true, kept: "{}",
 			patches: []patch.MergePatch{{"metadata": m{"annotations": m{prefix + "x": "12345"}}}},
 		},
@@ -85,7 +98,7 @@ func TestBuild_StoresDigestOfLargeBaseline(t *testing.T) {
 				t.Errorf("BaselineTooLarge = %t, want %t", tx.BaselineTooLarge, test.tooLarge)
 			}
 			obj := written(tx.Change)
-			if size := commit.AnnotationsSize(obj); size > limit {
+			if size := commit.AnnotationsSize(obj); size > max(limit, commit.AnnotationsSize(test.obj)) {
 				t.Errorf("the annotations have %d bytes, more than the API server accepts", size)
 			}
 			want := text(live)
@@ -133,6 +146,36 @@ func TestBuild_KeepsCompleteBaselineWhileRunning(t *testing.T) {
 	tx = r.build()
 	equal(t, "B-31 the baseline is a digest while running", tx.BaselineTooLarge, true)
 	equal(t, "B-31 reason afterwards", begin(t, b, written(tx.Change)).cause.Reason, cause.Noop)
+}
+
+// At the end of a cycle, a digest replaces a complete baseline.
+func TestBuild_ReplacesCompleteBaselineAtEnd(t *testing.T) {
+	b := defaults()
+	t.Run("B-31 a daemon has edited the object", func(t *testing.T) {
+		tx := begin(t, b, handled(1, large(limit, "x")), func(in *cause.Input) {
+			in.Edits = []cause.Edit{{Base: sized(1), Patch: patch.MergePatch{"spec": m{"own": "x"}}}}
+		}).finish().build()
+		equal(t, "BaselineTooLarge", tx.BaselineTooLarge, true)
+	})
+	t.Run("B-31 the API server has altered the changes of handlers", func(t *testing.T) {
+		obj := handled(1, large(limit, "x"))
+		c := cause.Cause{Reason: cause.Update, Old: sized(1), New: large(limit, "x"), Live: large(limit, "x")}
+		tx, err := b.BuildCorrection(obj, obj.Object, &c, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		equal(t, "BaselineTooLarge", tx.BaselineTooLarge, true)
+		equal(t, "changed annotations", keys(tx.Change.FrameworkPatch), set(setDigest))
+	})
+	t.Run("B-31 the API server has altered the changes of handlers, which are running", func(t *testing.T) {
+		obj := handled(1, large(limit, "x"))
+		c := cause.Cause{Reason: cause.Update, Old: large(limit, "y"), New: sized(1), Live: sized(1)}
+		tx, err := b.BuildCorrection(obj, obj.Object, &c, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		equal(t, "BaselineTooLarge", tx.BaselineTooLarge, false)
+	})
 }
 
 // If only the digest of the handled essence is known, it is stored at the end.

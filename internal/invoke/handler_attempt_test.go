@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr/funcr"
+	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -258,6 +259,39 @@ func TestAttempt_CountsOutcomes(t *testing.T) {
 				t.Fatal(err)
 			}
 			equal(t, "number of panics", out.GetCounter().GetValue(), test.panics)
+			duration, _ := metrics.HandlerDuration.WithLabelValues(kind, "fn").(prometheus.Metric)
+			if err := duration.Write(&out); err != nil {
+				t.Fatal(err)
+			}
+			equal(t, "number of durations", out.GetHistogram().GetSampleCount(), uint64(1))
+		})
+	}
+}
+
+// QuietSuccess concerns only success without an error. Interruptions are logged without a stack.
+func TestAttempt_LogsFailuresOfQuietHandlers(t *testing.T) {
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, test := range []struct {
+		name   string
+		ctx    context.Context
+		policy progress.Policy
+		err    error
+		want   string
+	}{
+		{"ERR-07 retried", t.Context(), progress.Policy{}, progress.Temporary(errBoom, time.Second), "Handler failed and will be retried"},
+		{"ERR-07 ignored", t.Context(), progress.Policy{Errors: progress.ErrorsIgnored}, errBoom, "Handler failed; the error is ignored"},
+		{"ERR-07 interrupted", cancelled, progress.Policy{}, errBoom, "Handler interrupted; its attempt does not count"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var lines []string
+			logger := funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{})
+			invoke.Attempt(log.IntoContext(test.ctx, logger), invoke.Invocation{
+				ID: "fn", Policy: test.policy, QuietSuccess: true, Func: func(context.Context) error { return test.err },
+			})
+			if len(lines) != 1 || !strings.Contains(lines[0], `"level"=0`) || !strings.Contains(lines[0], test.want) || !strings.Contains(lines[0], `"error"="boom"`) {
+				t.Errorf("the log is %q, want one line with %q and the error", lines, test.want)
+			}
 		})
 	}
 }

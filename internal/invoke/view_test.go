@@ -152,6 +152,10 @@ func TestNewRequest_RemovesConditionsFromDiff(t *testing.T) {
 		{"B-62 a creation", nil, after, invoke.Handler{}, diff.Diff{{Op: diff.Add, New: m{"spec": m{"size": int64(2)}}}}},
 		{"B-62 a creation without conditions", nil, m{"spec": m{}}, invoke.Handler{}, diff.Diff{{Op: diff.Add, New: m{"spec": m{}}}}},
 		{
+			"B-62 a nested field of the same name", m{"spec": m{}}, m{"spec": m{"x": m{essence.ConditionsKey: "y"}}}, invoke.Handler{},
+			diff.Diff{{Op: diff.Add, Path: diff.Path{"spec", "x"}, New: m{essence.ConditionsKey: "y"}}},
+		},
+		{
 			"B-62 a handler for a condition", before, after, forField(essence.ConditionsKey, "Ready"),
 			diff.Diff{{Op: diff.Change, Old: "False", New: "True"}},
 		},

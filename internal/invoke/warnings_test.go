@@ -56,3 +56,21 @@ func TestWarnings_LogDelayWithoutUnitOnce(t *testing.T) {
 		})
 	}
 }
+
+// Only the delay before another attempt can lack a unit.
+func TestWarnings_IgnoreOtherOutcomes(t *testing.T) {
+	for name, outcome := range map[string]progress.Outcome{
+		"final":       {Final: true, Delay: 5},
+		"waiting":     {Waiting: true, Delay: 5},
+		"interrupted": {Interrupted: true, Delay: 5},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var lines []string
+			logger := funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{})
+			new(invoke.Warnings).WarnMissingUnit(logger, outcome)
+			equal(t, "log", lines, []string(nil))
+		})
+	}
+	var none *invoke.Warnings
+	none.WarnMissingUnit(funcr.New(func(_, line string) { t.Errorf("nil Warnings log %s", line) }, funcr.Options{}), progress.Outcome{Delay: 5})
+}
