@@ -215,7 +215,7 @@ func TestDetect_RetypesBaseline(t *testing.T) {
 			var lines []string
 			in := cause.Input{Content: object(live), Baseline: text(test.baseline), Progress: records{}, Log: logTo(&lines)}
 			if test.own {
-				in.History = cause.History{}.With(in.Baseline, nil)
+				in.History = cause.BaselineHistory{}.With(in.Baseline, nil)
 			}
 			d := &cause.Detector{Retype: retype, HasUntypedFields: test.untyped}
 			got := d.Detect(in)
@@ -239,8 +239,8 @@ func TestDetect_RetypesBaseline(t *testing.T) {
 // A digest is neither retyped nor kept as the text of an essence.
 func TestDetect_DoesNotRetypeDigest(t *testing.T) {
 	baseline := digestText(sized(1))
-	for name, history := range map[string]cause.History{
-		"B-31 this process has stored it": cause.History{}.With(baseline, nil), "B-31 another process has stored it": {},
+	for name, history := range map[string]cause.BaselineHistory{
+		"B-31 this process has stored it": cause.BaselineHistory{}.With(baseline, nil), "B-31 another process has stored it": {},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := untyped()

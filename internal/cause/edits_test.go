@@ -25,49 +25,49 @@ func TestDetect_MergesEdits(t *testing.T) {
 		name     string
 		live     m
 		baseline []byte
-		edits    []cause.Edit
+		edits    []cause.BackgroundEdit
 		want     cause.Cause
 		old      m
 	}{
-		{name: "B-13 nothing else has changed", live: owned(1), baseline: text(sized(1)), edits: []cause.Edit{edit(sized(1), setOwn)}, want: noop, old: owned(1)},
+		{name: "B-13 nothing else has changed", live: owned(1), baseline: text(sized(1)), edits: []cause.BackgroundEdit{edit(sized(1), setOwn)}, want: noop, old: owned(1)},
 		{
 			name: "B-13 a user has edited the object, too", live: owned(2), baseline: text(sized(1)),
-			edits: []cause.Edit{edit(sized(2), setOwn)}, want: update, old: owned(1),
+			edits: []cause.BackgroundEdit{edit(sized(2), setOwn)}, want: update, old: owned(1),
 		},
 		{
 			name: "B-13 two edits", live: m{"spec": m{"size": int64(1), "own": "y"}}, baseline: text(sized(1)),
-			edits: []cause.Edit{edit(sized(1), setOwn), edit(owned(1), patch.MergePatch{"spec": m{"own": "y"}})},
+			edits: []cause.BackgroundEdit{edit(sized(1), setOwn), edit(owned(1), patch.MergePatch{"spec": m{"own": "y"}})},
 			want:  noop, old: m{"spec": m{"size": int64(1), "own": "y"}},
 		},
 		{
 			name: "B-13 a list that a user has edited, too", live: tagged(1, "a", "user", "own"), baseline: text(tagged(1, "a")),
-			edits: []cause.Edit{edit(tagged(1, "a", "user"), patch.MergePatch{"spec": m{"tags": []any{"a", "user", "own"}}})},
+			edits: []cause.BackgroundEdit{edit(tagged(1, "a", "user"), patch.MergePatch{"spec": m{"tags": []any{"a", "user", "own"}}})},
 			want:  update, old: tagged(1, "a", "own"),
 		},
 		{
-			name: "B-13 the baseline contains the edit", live: owned(1), baseline: text(owned(1)), edits: []cause.Edit{edit(sized(1), setOwn)},
+			name: "B-13 the baseline contains the edit", live: owned(1), baseline: text(owned(1)), edits: []cause.BackgroundEdit{edit(sized(1), setOwn)},
 			want: cause.Cause{Reason: cause.Noop, Facts: hasBaseline, Unchanged: true}, old: owned(1),
 		},
 		{
-			name: "B-13 no baseline", live: owned(1), edits: []cause.Edit{edit(sized(1), setOwn)},
+			name: "B-13 no baseline", live: owned(1), edits: []cause.BackgroundEdit{edit(sized(1), setOwn)},
 			want: cause.Cause{Reason: cause.Create, OutdatedBaseline: true, Diff: added(owned(1))},
 		},
 		{
 			name: "B-13 B-31 the digest of the edited essence", live: owned(1), baseline: digestText(sized(1)),
-			edits: []cause.Edit{edit(sized(1), setOwn)}, want: noop, old: owned(1),
+			edits: []cause.BackgroundEdit{edit(sized(1), setOwn)}, want: noop, old: owned(1),
 		},
 		{
 			name: "B-13 B-31 a digest and two edits", live: m{"spec": m{"size": int64(1), "own": "y"}}, baseline: digestText(sized(1)),
-			edits: []cause.Edit{edit(sized(1), setOwn), edit(owned(1), patch.MergePatch{"spec": m{"own": "y"}})},
+			edits: []cause.BackgroundEdit{edit(sized(1), setOwn), edit(owned(1), patch.MergePatch{"spec": m{"own": "y"}})},
 			want:  noop, old: m{"spec": m{"size": int64(1), "own": "y"}},
 		},
 		{
 			name: "B-13 B-31 the digest of another essence", live: owned(2), baseline: digestText(sized(1)),
-			edits: []cause.Edit{edit(sized(2), setOwn)}, want: update,
+			edits: []cause.BackgroundEdit{edit(sized(2), setOwn)}, want: update,
 		},
 		{
 			name: "B-13 B-31 the digest of the essence of the second edit", live: owned(1), baseline: digestText(sized(1)),
-			edits: []cause.Edit{edit(sized(2), setOwn), edit(sized(1), setOwn)}, want: noop, old: owned(1),
+			edits: []cause.BackgroundEdit{edit(sized(2), setOwn), edit(sized(1), setOwn)}, want: noop, old: owned(1),
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -86,7 +86,7 @@ func TestDetect_MergesEdits(t *testing.T) {
 
 // A pin lacks the edits that daemons have made after the cycle began.
 func TestDetect_MergesEditsIntoPin(t *testing.T) {
-	edits := []cause.Edit{edit(sized(1), setOwn)}
+	edits := []cause.BackgroundEdit{edit(sized(1), setOwn)}
 	for _, test := range []struct {
 		name     string
 		live     m

@@ -124,4 +124,6 @@ func unreadable(t *testing.T, controller string) float64 {
 }
 
 // edit returns an edit of an object with an essence by a daemon.
-func edit(base m, doc patch.MergePatch) cause.Edit { return cause.Edit{Base: object(base), Patch: doc} }
+func edit(base m, doc patch.MergePatch) cause.BackgroundEdit {
+	return cause.BackgroundEdit{Base: object(base), Patch: doc}
+}

@@ -10,7 +10,7 @@ import (
 )
 
 // stored returns the history after this process has stored the baselines of sizes in turn.
-func stored(sizes ...int) (h cause.History) {
+func stored(sizes ...int) (h cause.BaselineHistory) {
 	var before []byte
 	for _, size := range sizes {
 		baseline := text(sized(size))
@@ -20,7 +20,7 @@ func stored(sizes ...int) (h cause.History) {
 }
 
 // replaced returns a history whose last baseline another client has replaced.
-func replaced(h cause.History, last int) cause.History {
+func replaced(h cause.BaselineHistory, last int) cause.BaselineHistory {
 	h.Replaced = text(sized(last))
 	return h
 }
@@ -36,7 +36,7 @@ func TestDetect_RecognizesRestoredBaseline(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		live    int
-		history cause.History
+		history cause.BaselineHistory
 		want    cause.Cause // the stored baseline is that of size 1
 		message string      // a part of the only log line; empty: none
 	}{
@@ -153,7 +153,7 @@ func TestDetect_ReversalKeepsRestartOfAllCauses(t *testing.T) {
 	got = detect(cause.Input{
 		Content: object(m{"spec": m{"size": int64(2), "own": "x"}}), Baseline: text(base), History: replaced(stored(7, 1, 2), 2),
 		Pin:   pinText(cause.Pin{Snapshot: snapshot(sized(3)), Ahead: true}, text(last)),
-		Edits: []cause.Edit{edit(last, m{"spec": m{"own": "x"}})},
+		Edits: []cause.BackgroundEdit{edit(last, m{"spec": m{"own": "x"}})},
 	})
 	equal(t, "ESS-21 a daemon has edited the object: reversed", got.Reversed, true)
 	equal(t, "ESS-21 a daemon has edited the object: reset", got.Reset, cause.RestartAllCauses)
@@ -161,25 +161,25 @@ func TestDetect_ReversalKeepsRestartOfAllCauses(t *testing.T) {
 
 func TestHistory_With(t *testing.T) {
 	t.Run("ESS-21 the baseline of an earlier process is known", func(t *testing.T) {
-		h := cause.History{}.With(text(sized(2)), text(sized(1)))
+		h := cause.BaselineHistory{}.With(text(sized(2)), text(sized(1)))
 		equal(t, "older", h.Older, []uint64{stored(1).Last})
 		equal(t, "last", h.Last, stored(2).Last)
 	})
 	t.Run("ESS-21 a first baseline", func(t *testing.T) {
-		h := cause.History{}.With(text(sized(1)), nil)
+		h := cause.BaselineHistory{}.With(text(sized(1)), nil)
 		equal(t, "older", h.Older, []uint64(nil))
-		equal(t, "replaced", h.IsReplaced(text(sized(1))), false)
-		equal(t, "another one is replaced", h.IsReplaced(text(sized(2))), true)
+		equal(t, "replaced", h.BaselineReplaced(text(sized(1))), false)
+		equal(t, "another one is replaced", h.BaselineReplaced(text(sized(2))), true)
 	})
 	t.Run("ESS-21 nothing is replaced without a baseline of this process", func(t *testing.T) {
-		equal(t, "replaced", cause.History{}.IsReplaced(text(sized(1))), false)
+		equal(t, "replaced", cause.BaselineHistory{}.BaselineReplaced(text(sized(1))), false)
 	})
 	t.Run("ESS-21 the baseline is stored again", func(t *testing.T) {
 		h := stored(1, 2)
 		equal(t, "history", h.With(text(sized(2)), text(sized(9))), h)
 	})
 	t.Run("ESS-21 the first baseline of this process is the one of an earlier process", func(t *testing.T) {
-		equal(t, "history", cause.History{}.With(text(sized(1)), text(sized(1))), stored(1))
+		equal(t, "history", cause.BaselineHistory{}.With(text(sized(1)), text(sized(1))), stored(1))
 	})
 	t.Run("ESS-21 the newest of the older baselines comes first", func(t *testing.T) {
 		equal(t, "older", stored(1, 2, 3).Older, []uint64{stored(2).Last, stored(1).Last})

@@ -148,7 +148,7 @@ func TestBuild_StoresState(t *testing.T) {
 			name: "B-13 no cause, a daemon has edited the object: the baseline includes it", want: set(setBaseline), handled: sized(2), stored: text(sized(2)),
 			begin: func(t *testing.T) *reconcile {
 				return begin(t, b, handled(1, sized(2)), func(in *cause.Input) {
-					in.Edits = []cause.Edit{{Base: sized(1), Patch: patch.MergePatch{"spec": m{"size": int64(2)}}}}
+					in.Edits = []cause.BackgroundEdit{{Base: sized(1), Patch: patch.MergePatch{"spec": m{"size": int64(2)}}}}
 				})
 			},
 		},
@@ -156,7 +156,7 @@ func TestBuild_StoresState(t *testing.T) {
 			name: "B-13 no handler matches any more: the baseline remains", handled: sized(2),
 			begin: func(t *testing.T) *reconcile {
 				r := begin(t, b, handled(1, sized(2)), func(in *cause.Input) {
-					in.Edits = []cause.Edit{{Base: sized(1), Patch: patch.MergePatch{"spec": m{"size": int64(2)}}}}
+					in.Edits = []cause.BackgroundEdit{{Base: sized(1), Patch: patch.MergePatch{"spec": m{"size": int64(2)}}}}
 				})
 				r.in.Unmatched = true
 				return r
@@ -184,7 +184,7 @@ func TestBuild_StoresState(t *testing.T) {
 			name: "B-13 a running creation of an object that a daemon has edited: no baseline", want: set("+a", "+b", setPin), handled: sized(2),
 			begin: func(t *testing.T) *reconcile {
 				return begin(t, b, object(sized(2)), func(in *cause.Input) {
-					in.Edits = []cause.Edit{{Base: sized(1), Patch: patch.MergePatch{"spec": m{"size": int64(2)}}}}
+					in.Edits = []cause.BackgroundEdit{{Base: sized(1), Patch: patch.MergePatch{"spec": m{"size": int64(2)}}}}
 				})
 			},
 		},
@@ -242,7 +242,7 @@ func undone(t *testing.T, b *commit.Builder, p cause.Pin) *unstructured.Unstruct
 // restored gives an object a history in which its baseline is an older one, and that of size 2 is the last one.
 func restored(in *cause.Input) {
 	last := []byte(text(sized(2)))
-	in.History = cause.History{}.With(last, []byte(text(sized(1))))
+	in.History = cause.BaselineHistory{}.With(last, []byte(text(sized(1))))
 	in.History.Replaced = last
 }
 

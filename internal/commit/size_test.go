@@ -153,7 +153,7 @@ func TestBuild_ReplacesCompleteBaselineAtEnd(t *testing.T) {
 	b := defaults()
 	t.Run("B-31 a daemon has edited the object", func(t *testing.T) {
 		tx := begin(t, b, handled(1, large(limit, "x")), func(in *cause.Input) {
-			in.Edits = []cause.Edit{{Base: sized(1), Patch: patch.MergePatch{"spec": m{"own": "x"}}}}
+			in.Edits = []cause.BackgroundEdit{{Base: sized(1), Patch: patch.MergePatch{"spec": m{"own": "x"}}}}
 		}).finish().build()
 		equal(t, "BaselineTooLarge", tx.BaselineTooLarge, true)
 	})
