@@ -76,6 +76,8 @@ func (o *Operator) quiet(ctx context.Context) string {
 			return ""
 		case time.Now().After(deadline) && err != nil:
 			return fmt.Sprintf("the operator is not quiet after %s: %v", limit, err)
+		case time.Now().After(deadline) && pending == "":
+			return fmt.Sprintf("the operator is not quiet after %s: it has reconciled an object within the last %s; does a timer or another client write more often?", limit, quietFor)
 		case time.Now().After(deadline):
 			return fmt.Sprintf("the operator is not quiet after %s: %s", limit, pending)
 		}
