@@ -47,14 +47,14 @@ func buckets() *kopf.Resource[*v1.Bucket] {
 	return kopf.For(&v1.Bucket{}, kopf.WithConditions("Ready", "Created", "Filled", "Reachable", "Sized")).
 		// The engine sets the condition from the progress of the handler.
 		OnCreate("create", create, kopf.ReportCondition("Created"), kopf.Backoff(3*time.Second)).
-		// Sets its condition while it runs.
+		// fill sets the condition while it runs.
 		OnCreate("fill", fill, kopf.After("create")).
-		// Sets its condition by its error.
+		// connect sets the condition by returning a conditions.Error, or directly when it succeeds.
 		On("connect", either, connect, kopf.Field("spec.store"), kopf.Backoff(time.Second)).
-		// Fails permanently if the size is too large.
+		// resize fails permanently if the size is too large.
 		On("resize", either, resize, kopf.Field("spec.sizeGiB"), kopf.ReportCondition("Sized")).
-		// Called for each change of Ready, by any client.
+		// The engine calls announce for each change of Ready, regardless of which client made it.
 		OnCondition("announce", "Ready", announce).
-		// Called only for objects that are not ready.
+		// The engine calls remind only for objects that are not ready.
 		Timer("remind", 3*time.Second, remind, kopf.WhenCondition("Ready", metav1.ConditionFalse))
 }

@@ -13,13 +13,13 @@ func TestMemos(t *testing.T) {
 	type key struct{ name string }
 	one, same := &key{"name"}, &key{"name"}
 	_, known := memos.Load(one)
-	equal(t, "MEMO-01 empty", known, false)
+	equal(t, "MEMO-01 new memos contain the key", known, false)
 	memos.Store(one, 1)
 	memos.Store(same, "2")
 	memos.Store(one, 3)
 	value, known := memos.Load(one)
 	equal(t, "MEMO-01 the last value", value, any(3))
-	equal(t, "MEMO-01 present", known, true)
+	equal(t, "MEMO-01 the key is stored", known, true)
 	value, _ = memos.Load(same)
 	equal(t, "MEMO-01 keys are compared by identity", value, any("2"))
 }
@@ -32,11 +32,11 @@ func TestStoreMemos(t *testing.T) {
 	value, _ := s.Memos("1").Load("key")
 	equal(t, "MEMO-01 all handlers of an object share its memos", value, any("of the first"))
 	_, known := s.Memos("2").Load("key")
-	equal(t, "MEMO-04 B-06 a re-created object", known, false)
+	equal(t, "MEMO-04 B-06 a re-created object has the memo", known, false)
 
 	s.Forget("1")
 	_, known = s.Memos("1").Load("key")
-	equal(t, "MEMO-05 after the deletion", known, false)
+	equal(t, "MEMO-05 the memo exists after the deletion", known, false)
 	s.Memos("1").Store("key", "too late")
 	equal(t, "MEMO-05 MEMO-07 a late handler does not create a state", s.Len(), 1)
 }
@@ -44,10 +44,10 @@ func TestStoreMemos(t *testing.T) {
 func TestMemosFromContext(t *testing.T) {
 	var memos objectstate.Memos
 	if objectstate.MemosFromContext(t.Context()) != nil {
-		t.Error("MEMO-01: a context without memos returns some")
+		t.Error("MEMO-01: MemosFromContext returns memos for a context without memos")
 	}
 	if objectstate.MemosFromContext(objectstate.ContextWithMemos(t.Context(), &memos)) != &memos {
-		t.Error("MEMO-01: the context does not return its memos")
+		t.Error("MEMO-01: MemosFromContext does not return the memos in the context")
 	}
 }
 

@@ -45,13 +45,13 @@ type job struct {
 	phase  phase
 	run    *run // the current run; nil if there is none
 
-	record         progress.Record // of the current chain of attempts; zero before the first
-	point          time.Time       // for timers: the point of the next or the current invocation
-	lastInvocation time.Time       // for timers: Timer.Last, until the first invocation
+	record         progress.Record // record of the current chain of attempts; zero before the first attempt
+	point          time.Time       // for timers: the scheduled time of the next or current invocation
+	lastInvocation time.Time       // for timers: Timer.Last; zero after the first invocation has started
 	restarts       int             // for daemons: the number of consecutive quick restarts
 
 	retrySchedule bool  // for timers: the schedule must be called again
-	next          *Task // the task to start after the stopping run
+	next          *Task // the task that starts after the stopping run has ended
 
 	due     time.Time
 	arrival uint64
@@ -67,11 +67,11 @@ type run struct {
 	// Set when the run is being stopped.
 	cause      error
 	stoppedAt  time.Time
-	abandonAt  time.Time // zero: not until the object is gone
+	abandonAt  time.Time // time when the supervisor abandons the run; zero if no limit is set before the object is deleted
 	nextReport time.Time // time of the next warning
 	unstopped  bool      // a warning was logged
 	abandoned  bool
-	forgotten  bool // OnEnd is no longer called for it
+	forgotten  bool // the supervisor no longer calls OnEnd for the run
 }
 
 // A phase is the state of a job.

@@ -24,12 +24,13 @@
 //
 //   - The operator is paused until it has written its record and read the records of its peers. If two operators start at the
 //     same time, at least one of them sees the other.
-//   - A peer that renews its record is alive, even if its clock differs by up to ten minutes ([MaxSkew]). A peer that does not is
-//     dead after its lifetime. Peers are not declared dead while the object cannot be read.
+//   - A peer that renews its record is alive, even if its clock differs by up to ten minutes ([MaxSkew]). The operator considers a
+//     peer dead if the peer does not renew its record within the record's lifetime. The operator does not declare peers dead
+//     while it cannot read the object.
 //   - An operator that cannot renew its record during its lifetime pauses, because peers may declare it dead. After the machine
 //     was suspended, the operator pauses within two seconds and resumes after it has renewed its record.
-//   - The operator sends one write per lifetime, less five to ten seconds. Reading causes no requests besides a watch.
-//   - Unreadable records are kept and ignored.
+//   - The operator writes its record once per lifetime, five to ten seconds before the lifetime ends. Reading causes no requests besides a watch.
+//   - The operator keeps and ignores unreadable records.
 //   - At shutdown, the operator removes its record within two seconds.
 //
 // # Assumptions
@@ -50,7 +51,7 @@
 //
 // # Errors
 //
-// [Options.Check] returns all errors in the options. Later failures are retried without limit. [Peering.Readyz],
-// [Peering.Describe] and the log report them, including the rule for a missing permission and the manifest of a missing mandatory object.
+// [Options.Check] returns all errors in the options. If an operation fails later, the Peering retries it without limit. [Peering.Readyz],
+// [Peering.Describe] and the log report the failure, including the rule for a missing permission and the manifest of a missing mandatory object.
 // The metrics kopf_paused and kopf_peers, and Events on the peering object, report pauses.
 package peering

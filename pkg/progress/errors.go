@@ -31,12 +31,12 @@ func Permanent(err error) error {
 	return &PermanentError{Err: err}
 }
 
-// errMissingCause describes a Temporary or Permanent error without a cause, which is often an unset variable.
+// errMissingCause returns the error that replaces a nil cause in Temporary or Permanent. A nil cause is often an unset variable.
 func errMissingCause(function string) error {
 	return fmt.Errorf("%s(nil): pass the cause of the failure, or return nil for success", function)
 }
 
-// orMissingCause returns err, or a description if err is nil.
+// orMissingCause returns err. If err is nil, it returns an error that reports the missing cause.
 func orMissingCause(err error, function string) error {
 	if err == nil {
 		return errMissingCause(function)
@@ -91,8 +91,8 @@ const (
 	permanent
 )
 
-// classify returns the class of an error. The outermost classified error in the chain counts; in a joined error, the
-// first one.
+// classify returns the class of an error. The outermost classified error in the chain decides. In a joined error, the
+// first classified error decides.
 func classify(err error) (class, time.Duration) {
 	switch e := err.(type) { //nolint:errorlint // this function unwraps the chain itself
 	case nil:

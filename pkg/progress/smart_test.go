@@ -212,10 +212,10 @@ func TestSmart_UnreadableRecords(t *testing.T) {
 		want       *progress.Record
 		place      string // part of the error; empty: no error
 	}{
-		{"B-30 unreadable in the status", broken, "", nil, "status.kopf.progress.a"},
-		{"B-30 not an object in the status", map[string]any{"a": "x"}, "", nil, "status.kopf.progress.a"},
+		{"B-30 an unreadable record in the status", broken, "", nil, "status.kopf.progress.a"},
+		{"B-30 a record in the status that is not an object", map[string]any{"a": "x"}, "", nil, "status.kopf.progress.a"},
 		{"B-30 PROG-05 a valid annotation takes precedence", broken, `{"retries":1}`, &progress.Record{Retries: 1}, ""},
-		{"B-30 unreadable in both", broken, "{", nil, kopfPrefix + "/a"},
+		{"B-30 unreadable records in the status and the annotation", broken, "{", nil, kopfPrefix + "/a"},
 		{"B-30 an unreadable annotation is reported, and the status is used", sound, "{", &progress.Record{Retries: 2}, kopfPrefix + "/a"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -259,7 +259,7 @@ func TestSmart_Clear(t *testing.T) {
 			map[string]any{"status": map[string]any{"phase": "up", "kopf": map[string]any{"progress": map[string]any{}}}},
 			map[string]any{"status": map[string]any{"phase": "up"}},
 		},
-		{"ESS-08 another type", map[string]any{"status": map[string]any{"kopf": "x"}}, map[string]any{"status": map[string]any{"kopf": "x"}}},
+		{"ESS-08 a field kopf that is not an object is kept", map[string]any{"status": map[string]any{"kopf": "x"}}, map[string]any{"status": map[string]any{"kopf": "x"}}},
 		{"ESS-08 nothing to clear", map[string]any{"spec": "x"}, map[string]any{"spec": "x"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

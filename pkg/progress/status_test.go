@@ -269,7 +269,7 @@ func TestStatus_Clear(t *testing.T) {
 		essence, want map[string]any
 	}{
 		{
-			"ESS-08 the field and its empty parents", "",
+			"ESS-08 the field and its empty parents are removed", "",
 			map[string]any{"spec": "x", "status": map[string]any{"kopf": map[string]any{"progress": map[string]any{"a": fullFields}}}},
 			map[string]any{"spec": "x"},
 		},
@@ -278,10 +278,10 @@ func TestStatus_Clear(t *testing.T) {
 			map[string]any{"status": map[string]any{"phase": "up", "kopf": map[string]any{"dummy": "d"}}},
 		},
 		{
-			"ESS-08 a custom field", "status.mine", map[string]any{"status": map[string]any{"mine": map[string]any{}, "kopf": "x"}},
+			"ESS-08 a custom field is removed", "status.mine", map[string]any{"status": map[string]any{"mine": map[string]any{}, "kopf": "x"}},
 			map[string]any{"status": map[string]any{"kopf": "x"}},
 		},
-		{"ESS-08 another type", "", map[string]any{"status": "x"}, map[string]any{"status": "x"}},
+		{"ESS-08 a status that is not an object is kept", "", map[string]any{"status": "x"}, map[string]any{"status": "x"}},
 		{"ESS-08 nothing to clear", "", map[string]any{"spec": "x"}, map[string]any{"spec": "x"}},
 		{"ESS-08 annotations are kept", "", essenceOf(kopfPrefix+"/a", "x"), essenceOf(kopfPrefix+"/a", "x")},
 	} {

@@ -163,7 +163,7 @@ var _ = Describe("A concurrent change of a list", func() {
 	withTag := func(tag string) func(W) { return func(w W) { w.Spec.Tags = append(w.Spec.Tags, tag) } }
 	withFinalizer := func(by string) func(W) { return func(w W) { w.Finalizers = append(w.Finalizers, by) } }
 
-	DescribeTable("is not overwritten when the same reconcile writes the status (0005 of the decisions)",
+	DescribeTable("is not overwritten when the same reconcile writes the status (decision 0005)",
 		func(ctx context.Context, theirs, ours func(W), field string, want []string) {
 			ns, seen := newNamespace(ctx), &calls{}
 			op := start(ns, options(kopf.For(&v1.Widget{}).OnCreate("list", concurrently(seen, theirs, func(w W) {

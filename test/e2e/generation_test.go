@@ -16,7 +16,7 @@ import (
 var _ = Describe("The generation of an object", func() {
 	type U = *unstructured.Unstructured
 	// docs/children.md shows the same numbers.
-	DescribeTable("is raised by the annotations of a cycle for deployments only",
+	DescribeTable("increases when the engine writes annotations, but only for Deployments",
 		func(ctx context.Context, group, kind string, spec map[string]any, bumps int64) {
 			ns, seen := newNamespace(ctx), &calls{}
 			gvk := schema.GroupVersionKind{Group: group, Version: "v1", Kind: kind}
@@ -30,12 +30,12 @@ var _ = Describe("The generation of an object", func() {
 			handled(ctx, obj)
 			Expect(seen.all()).To(Equal([]string{"created:create#0", "created:create#1"}))
 			Expect(fresh(ctx, obj)()).To(And(HaveField("GetFinalizers()", ConsistOf(kopf.DefaultFinalizer)), HaveField("GetGeneration()", 1+2*bumps)),
-				"two reconciles write annotations; the finalizer does not raise the generation")
+				"two reconciles must write annotations; the finalizer must not increase the generation")
 
 			edit(ctx, obj, func(u U) { u.SetLabels(map[string]string{"edited": "yes"}) })
 			Eventually(seen.all).Should(ContainElement("updated:update"))
 			Eventually(fresh(ctx, obj)).Should(HaveField("GetAnnotations()", HaveKeyWithValue(baselineKey, ContainSubstring("edited"))))
-			Expect(fresh(ctx, obj)()).To(HaveField("GetGeneration()", 1+3*bumps), "one reconcile writes annotations")
+			Expect(fresh(ctx, obj)()).To(HaveField("GetGeneration()", 1+3*bumps), "one reconcile must write annotations")
 			Consistently(fresh(ctx, obj)).Should(HaveField("GetGeneration()", 1+3*bumps))
 			Expect(seen.all()).To(HaveLen(3))
 			Expect(k8s.Delete(ctx, obj, client.PropagationPolicy(metav1.DeletePropagationBackground))).To(Succeed())

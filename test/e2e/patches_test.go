@@ -43,7 +43,7 @@ var _ = Describe("Patches", func() {
 			OnCreate("made", func(_ context.Context, req *kopf.Request[W]) error {
 				seen.notef("made#%d", req.Attempt.Number)
 				if req.Old != nil || len(req.Diff) != 1 || req.Diff[0].Op != diff.Add || len(req.Diff[0].Path) > 0 {
-					return kopf.Permanent(errors.New("KW-09 DIFF-05: a creation is one addition to nothing"))
+					return kopf.Permanent(errors.New("KW-09 DIFF-05: want no old object, and a diff with one add operation for the whole object"))
 				}
 				if req.Attempt.Number == 0 {
 					return kopf.Temporary(errors.New("not yet"), 100*millisecond)
@@ -59,7 +59,8 @@ var _ = Describe("Patches", func() {
 		obj := widget(ns, "one")
 		create(ctx, obj)
 		handled(ctx, obj)
-		Expect(patches.paths()).To(Equal([]string{main, main, status, main}), "PATCH-03 PATCH-04 PATCH-25 0001 of the decisions")
+		Expect(patches.paths()).To(Equal([]string{main, main, status, main}),
+			"PATCH-03 PATCH-04 PATCH-25 decision 0001: the status must be written before the records are removed")
 		withFinalizer, withRecord, result, made := patches.all()[0], patches.all()[1], patches.all()[2], patches.all()[3]
 
 		Expect(withFinalizer.part("metadata")).To(And(HaveLen(3), HaveKeyWithValue("finalizers", []any{finalizer})),
@@ -91,7 +92,7 @@ var _ = Describe("Patches", func() {
 		Expect(waits.part("metadata")).NotTo(HaveKey("finalizers"), "PIPE-14: the finalizer must remain until all handlers have finished")
 		Expect(gone.part("metadata", "finalizers")).To(BeEmpty(), "PIPE-14 FIN-10")
 		Expect(gone.part("metadata", "resourceVersion")).NotTo(BeNil(), "FIN-10")
-		Expect(gone.part("metadata", "annotations")).NotTo(HaveKey(baselineKey), "ESS-19 0006 of the decisions")
+		Expect(gone.part("metadata", "annotations")).NotTo(HaveKey(baselineKey), "ESS-19 decision 0006: the last patch must not contain the baseline")
 		expectCommonFields(patches, obj)
 	}, SpecTimeout(minute))
 
@@ -110,7 +111,7 @@ var _ = Describe("Patches", func() {
 		expectCommonFields(patches, obj)
 	}, SpecTimeout(minute))
 
-	It("contain the resourceVersion if they replace a list (PATCH-07, 0005 of the decisions)", func(ctx context.Context) {
+	It("contain the resourceVersion if they replace a list (PATCH-07, decision 0005)", func(ctx context.Context) {
 		ns, patches := newNamespace(ctx), &patchRecorder{}
 		start(ns, options(kopf.For(&v1.Widget{}).OnCreate("made", func(_ context.Context, req *kopf.Request[W]) error {
 			req.Object.Spec.Tags = append(req.Object.Spec.Tags, "tag")
@@ -138,7 +139,7 @@ var _ = Describe("Patches", func() {
 		Expect(operator.log.errors()).To(BeEmpty())
 	}, SpecTimeout(minute))
 
-	It("that have succeeded are not repeated if another patch fails (PATCH-21, 0002 of the decisions)", func(ctx context.Context) {
+	It("that have succeeded are not repeated if another patch fails (PATCH-21, decision 0002)", func(ctx context.Context) {
 		ns, seen, patches := newNamespace(ctx), &calls{}, &patchRecorder{}
 		var failures atomic.Int32
 		operator := start(ns, options(kopf.For(&v1.Widget{}).OnCreate("made", func(_ context.Context, req *kopf.Request[W]) error {

@@ -32,7 +32,7 @@ import (
 var _ = Describe("A predicate", func() {
 	type W = *v1.Widget
 
-	DescribeTable("may drop our own writes and blocked deletions (0003 of the decisions)",
+	DescribeTable("may drop our own writes and blocked deletions (decision 0003)",
 		func(ctx context.Context, filter predicate.Predicate) {
 			ns, seen := newNamespace(ctx), &calls{}
 			op := start(ns, options(kopf.For(&v1.Widget{}, kopf.WithPredicates(filter)).
@@ -89,7 +89,7 @@ var _ = Describe("A value that an object cannot store", func() {
 	type W = *v1.Widget
 	const never = time.Hour
 
-	It("as a result fails the handler, and blocks neither other handlers nor a deletion (0005 of the decisions)", func(ctx context.Context) {
+	It("as a result fails the handler, and blocks neither other handlers nor a deletion (decision 0005)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		// The schema has fields of these names: one is a string, the other a list.
 		misfit := func(id string, result any) kopf.Handler[W] {
@@ -209,7 +209,7 @@ var _ = Describe("A value that an object cannot store", func() {
 var _ = Describe("A handler", func() {
 	type W = *v1.Widget
 
-	DescribeTable("that removes all annotations does not remove those of the engine (0005 of the decisions)",
+	DescribeTable("that removes all annotations does not remove those of the engine (decision 0005)",
 		func(ctx context.Context, left map[string]string) {
 			ns, seen := newNamespace(ctx), &calls{}
 			resource := kopf.For(&v1.Widget{}).

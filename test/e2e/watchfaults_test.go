@@ -53,7 +53,7 @@ func (b *lossyBody) Read(p []byte) (int, error) {
 var _ = Describe("A watch that drops modifications", func() {
 	type W = *v1.Widget
 
-	It("still reports the deletion of an object, even if our own write was not observed (CONS-06, 0003 of the decisions)", func(ctx context.Context) {
+	It("still reports the deletion of an object, even if our own write was not observed (CONS-06, decision 0003)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		operator := start(ns, options(kopf.For(&v1.Widget{}).
 			OnCreate("made", ok[W](seen, "made")).

@@ -34,7 +34,7 @@ func production(scheme *runtime.Scheme) ctrl.Options {
 		Metrics:                       server.Options{BindAddress: ":8080"},
 		LeaderElection:                true,
 		LeaderElectionID:              "databases.example.com",
-		LeaderElectionReleaseOnCancel: true, // the next one need not wait; the program must end when Start returns
+		LeaderElectionReleaseOnCancel: true, // the next leader starts without waiting; the program must exit when Start returns
 		GracefulShutdownTimeout:       new(30 * time.Second),
 	}
 }
@@ -59,7 +59,7 @@ func manifests(t *testing.T, page string) map[string]*unstructured.Unstructured 
 }
 
 // The API server accepts the manifests and knows all of their fields.
-func TestManifestsOfTheDeployment(t *testing.T) {
+func TestDeploymentPage_ManifestsAreAccepted(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs an API server")
 	}
@@ -95,9 +95,9 @@ func namespace(g *WithT, k8s client.Client, name string) {
 	}
 }
 
-// With exactly the permissions of the page, an operator handles an object, posts Events and becomes the leader, and the
-// API server forbids no request.
-func TestRightsOfTheDeployment(t *testing.T) {
+// An operator with only the permissions on the page handles an object, posts Events and becomes the leader. Its log
+// contains no Forbidden error.
+func TestDeploymentPage_PermissionsAreSufficient(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs an API server")
 	}
@@ -164,7 +164,7 @@ func startRestricted(t *testing.T, g *WithT, logged *lines) (stop func()) {
 	g.Expect(err).NotTo(HaveOccurred())
 	databases := kopf.For(kopf.Unstructured(databaseKind)).
 		OnCreate("provision", func(ctx context.Context, req *kopf.Request[*unstructured.Unstructured]) error {
-			req.Eventf("Normal", "Provisioned", "Provision", "it is there")
+			req.Eventf("Normal", "Provisioned", "Provision", "Database provisioned")
 			return ensureDatabase(ctx, req)
 		}).
 		OnDelete("drop", func(context.Context, *kopf.Request[*unstructured.Unstructured]) error { return nil })

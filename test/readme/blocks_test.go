@@ -25,7 +25,7 @@ var blockTests = []blockTest{
 	{"docs/day-in-the-life.md", "sh", "", "examples TestExamples", ""},
 	{"docs/deployment.md", "dockerfile", "", "test/readme TestDockerfiles", ""},
 	{"docs/deployment.md", "sh", "", "test/guide TestUninstalling", ""},
-	{"docs/deployment.md", "yaml", "", "test/guide TestRightsOfTheDeployment", ""},
+	{"docs/deployment.md", "yaml", "", "test/guide TestDeploymentPage_PermissionsAreSufficient", ""},
 	{"docs/getting-started.md", "sh", "", "test/guide TestGettingStarted", ""},
 	{"docs/getting-started.md", "yaml", "", "test/guide TestGettingStarted", ""},
 	{"docs/peering.md", "sh", "", "test/guide TestCommandsOfPeering", ""},

@@ -101,7 +101,7 @@ func TestDigest_LargeObject(t *testing.T) {
 	})
 }
 
-// A baseline that kopf stores after the digest is newer than the digest.
+// If kopf stores a baseline after the digest was written, the engine uses the baseline and ignores the digest.
 func TestDigest_LaterBaselineTakesPrecedence(t *testing.T) {
 	playArchive(t, tooLarge, func(a *archive) {
 		a.expect("create known true diff 1")

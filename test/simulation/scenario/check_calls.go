@@ -89,7 +89,7 @@ func (w *world) checkBaseline(c *call, v view) {
 
 // lastOf returns the previous call of the same handler for the same object and reason by the same operator process.
 // The result of an attempt for another reason is in its record; a record that could not be written before a deletion is
-// void (0002 of the decisions).
+// void (decision 0002).
 func (w *world) lastOf(c *call) *call {
 	for _, other := range slices.Backward(w.calls) {
 		if other.uid == c.uid && other.handler == c.handler && other.life == c.life && other.reason == c.reason && other.ended != 0 {

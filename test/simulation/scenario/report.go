@@ -10,35 +10,35 @@ type Property string
 
 // The properties. Each has its own checks.
 const (
-	// NeverLost: each matching handler has seen the states that are stored as handled (B-01).
+	// NeverLost: before the engine stores a baseline, each matching handler has finished for that essence or a later one (B-01).
 	NeverLost Property = "no change is lost"
-	// NeverLostLists: NeverLost for the list that handlers also change.
-	NeverLostLists Property = "no change of a list is lost"
+	// NeverLostLists: NeverLost holds for the list that handlers also change.
+	NeverLostLists Property = "no change to a list is lost"
 	// NeverTwice: the engine does not call a handler again for a cause if its record is final.
 	NeverTwice Property = "finished handlers are not repeated"
 	// NeverStale: the engine calls no handler for a state before its own last write (B-10).
-	NeverStale Property = "no handler call for an outdated state"
+	NeverStale Property = "no attempt for an outdated state"
 	// KeepsBackoff: the engine waits at least for the delay that a failing handler requests (B-11).
-	KeepsBackoff Property = "delays are observed"
+	KeepsBackoff Property = "delays are respected"
 	// OwnEdits: a change of the object by a handler causes no update (B-13).
 	OwnEdits Property = "own edits cause no updates"
 	// KeepsEdits: the final object has the values that users have written.
 	KeepsEdits Property = "edits by users are preserved"
 	// Settles: the final object has a baseline equal to its essence and no records, or does not exist.
 	Settles Property = "cycles finish"
-	// Resumes: each operator process resumes each object that was handled before once (B-12).
+	// Resumes: each operator process resumes each previously handled object once (B-12).
 	Resumes Property = "objects are resumed once"
 	// HoldsDeletion: an object with our finalizer is removed only after its delete handlers are done.
 	HoldsDeletion Property = "deletion waits for its handlers"
-	// NothingAfter: NeverStale for objects whose finalizer was removed.
-	NothingAfter Property = "no handler call after the finalizer is removed"
-	// KeepsLists: KeepsEdits for the list that handlers also change.
+	// NothingAfter: NeverStale holds for objects whose finalizer was removed.
+	NothingAfter Property = "no attempt after the finalizer is removed"
+	// KeepsLists: KeepsEdits holds for the list that handlers also change.
 	KeepsLists Property = "lists are not overwritten"
-	// DelaysOutlive: KeepsBackoff if another cause has removed the record with the delay.
-	DelaysOutlive Property = "delays are observed after other causes"
-	// ResumesAgain: Resumes if an update was reverted meanwhile.
+	// DelaysOutlive: KeepsBackoff holds even if another cause has removed the record with the delay.
+	DelaysOutlive Property = "delays are respected after other causes"
+	// ResumesAgain: an operator process resumes an object only once, even if an update is reverted (B-12).
 	ResumesAgain Property = "objects are resumed once despite reverted updates"
-	// Leftovers: Settles if only the record of an expired delay of a reverted change remains.
+	// Leftovers: no record of a reverted change remains after its delay has expired. The engine does not read such records.
 	Leftovers Property = "no record remains after its cause"
 	// Runs: the operator does not end unexpectedly.
 	Runs Property = "the operator runs"
@@ -57,11 +57,11 @@ type Report struct {
 	Plan       Plan
 	Violations []Violation
 	Log        string
-	Calls      int // number of calls of handlers
+	Calls      int // number of attempts
 	Writes     int // number of accepted writes of the operator
 }
 
-// String returns the whole log.
+// String returns the plan, the log and the violations.
 func (r Report) String() string {
 	var b strings.Builder
 	b.WriteString(r.Plan.String() + r.Log + "\n")
