@@ -173,8 +173,8 @@ func (o *Owner) read(ctx context.Context, c child) (client.Object, error) {
 	return o.checkLive(live)
 }
 
-// dryRunRead asks the API server for a child, because a cache may be stale or filtered. A client with a cache reaches
-// the server only by writes, so it sends an empty patch as a dry run.
+// dryRunRead asks the API server for a child, because a cache may be stale or filtered. A client with a cache sends
+// only writes to the server, so dryRunRead sends an empty patch as a dry run.
 func (o *Owner) dryRunRead(ctx context.Context, c child) (client.Object, error) {
 	live := c.newObject()
 	live.SetNamespace(c.GetNamespace())

@@ -33,7 +33,7 @@
 //   - A new label of the owner changes pod templates and restarts the pods; see [PlainTemplates]. The API server rejects changes to immutable templates, such as the templates of jobs.
 //   - Some kinds allow fewer than the 63 characters of a [Name].
 //   - If another client creates the object between the dry run and the apply, Apply takes it over. Create does not have this gap.
-//   - Apply stores its last 512 results for one minute, until the cache shows them. After a restart, or with more children, a stale cache may cost an extra request without a change.
+//   - Apply stores its last 512 results for up to one minute, until the cache shows them. After a restart, or with more children, a stale cache may cost an extra request without a change.
 //   - If a webhook changes the applied fields, each Apply is a write.
 //   - If the cache strips managedFields, Apply compares values instead. It then writes each time if the server normalizes a value, such as a quantity.
 //   - Kubernetes copies the annotation with the applied hash from deployments to their replica sets.

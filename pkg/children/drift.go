@@ -32,7 +32,7 @@ func (o *Owner) isApplied(intent *unstructured.Unstructured, live client.Object)
 	if err != nil {
 		return false, err
 	}
-	wanted := maps.Clone(intent.Object) // typed objects do not contain them
+	wanted := maps.Clone(intent.Object) // without apiVersion and kind, which typed objects do not contain
 	delete(wanted, "apiVersion")
 	delete(wanted, "kind")
 	return isSatisfied(wanted, content, ownedFields(live.GetManagedFields(), o.fieldOwner, intent.GetAPIVersion())), nil
@@ -119,8 +119,8 @@ func isItemSatisfied(item any, live []any, fields map[string]any) bool {
 	return false
 }
 
-// hasKeys reports whether the item has the given keys. With missing, absent keys are accepted, because the server
-// sets their defaults.
+// hasKeys reports whether the item has the given keys. If missing is true, it accepts absent keys, because the
+// server sets their defaults.
 func hasKeys(item any, keys map[string]any, missing bool) bool {
 	content, ok := item.(map[string]any)
 	if !ok {

@@ -20,7 +20,7 @@ var invalidNameCharacters = regexp.MustCompile(`[^a-z0-9-]`)
 // always result in the same name. If the name is not a valid DNS label of at most 63 characters, it is sanitized and
 // shortened, and a hash is appended.
 //
-// The role must be unique among the children of one kind. Two owners can result in the same name: "db" with the role
+// The role must be unique among the children of one kind. The children of two owners can have the same name: "db" with the role
 // "a-b", and "db-a" with the role "b". Then [Owner.Apply] and [Owner.Create] reject the second child, because it
 // belongs to the first owner. Roles without a hyphen avoid this.
 func Name(owner client.Object, role string) string {

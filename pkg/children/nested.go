@@ -54,11 +54,11 @@ func labelMap(structure map[string]any, path []string, change func(map[string]st
 	}
 	meta, ok := structure["metadata"].(map[string]any)
 	if !ok && structure["metadata"] != nil {
-		return // metadata of another type
+		return // the metadata is not a map
 	}
 	old, _, err := unstructured.NestedStringMap(meta, "labels")
 	if err != nil && meta["labels"] != nil {
-		return // labels of another type
+		return // the labels are not a map of strings
 	}
 	if meta == nil {
 		meta = map[string]any{}

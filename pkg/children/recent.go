@@ -14,7 +14,7 @@ import (
 
 const (
 	maxRecent = 512         // maximum number of stored applies
-	maxLag    = time.Minute // after which a stale cache is trusted
+	maxLag    = time.Minute // maximum time for which the cache is considered stale
 )
 
 // A recentKey identifies a child on a server and its field owner. The RESTMapper identifies the server, because
@@ -28,7 +28,7 @@ type recentKey struct {
 // A recentApply is the last apply of a child by this process.
 type recentApply struct {
 	key    recentKey
-	hash   string // of the intent
+	hash   string // hash of the intent
 	at     time.Time
 	answer *unstructured.Unstructured
 }
@@ -37,7 +37,7 @@ type recentApply struct {
 type recentApplies struct {
 	mu      sync.Mutex
 	entries map[recentKey]*list.Element
-	order   list.List // of *recentApply, the newest first
+	order   list.List // elements are *recentApply, the newest first
 }
 
 var recent = recentApplies{entries: map[recentKey]*list.Element{}}
@@ -71,8 +71,8 @@ func (o *Owner) recordApply(answer *unstructured.Unstructured) {
 	}
 }
 
-// lastAnswer returns the response to the last apply if that had the same intent and the live object is older: then
-// the cache is stale. Otherwise it returns nil.
+// lastAnswer returns the response to the last apply if that apply had the same intent and the live object is older
+// than the response, because the cache is then stale. Otherwise it returns nil.
 func (o *Owner) lastAnswer(intent *unstructured.Unstructured, live client.Object) *unstructured.Unstructured {
 	key, ok := o.recentKey(live.GetUID())
 	if !ok {

@@ -37,7 +37,7 @@
 //
 //   - A Go type drops the unknown fields of other controllers' conditions when it is decoded. Read kinds of other controllers as unstructured.
 //   - If the schema drops the reason or the message, every reconcile writes. Use an adapter without these fields.
-//   - If several conditions have the same type, the first one counts. Conditions in a map are sorted by type.
+//   - If several conditions have the same type, the Set uses the first one. Conditions in a map are sorted by type.
 //   - [Set.MirrorFrom] copies the conditions of the child even if the child has not observed its latest generation yet.
 //
 // # Errors

@@ -10,7 +10,7 @@ import (
 //
 //	return conditions.Error{Type: "Connected", Reason: "Refused", Err: err}
 //
-// It can be wrapped and joined. Its message is that of Err, and [errors.Is] and [errors.As] inspect Err.
+// Callers can wrap and join it. Its message is that of Err, and [errors.Is] and [errors.As] inspect Err.
 type Error struct {
 	Type    string
 	Status  metav1.ConditionStatus // default: False
@@ -58,7 +58,7 @@ func FindErrors(err error) (errs []Error) {
 		}
 		errs = append(errs, *e)
 	}
-	switch e := err.(type) { //nolint:errorlint // the same
+	switch e := err.(type) { //nolint:errorlint // each error of the tree is inspected
 	case interface{ Unwrap() error }:
 		errs = append(errs, FindErrors(e.Unwrap())...)
 	case interface{ Unwrap() []error }:
@@ -69,8 +69,8 @@ func FindErrors(err error) (errs []Error) {
 	return errs
 }
 
-// SetFromError sets the conditions of all values of [Error] in err and reports whether there were any. If several
-// have the same type, the outermost one counts.
+// SetFromError sets the conditions of all values of [Error] in err and reports whether err contains any. Of
+// several values with the same type, it uses the outermost one.
 func (s *Set) SetFromError(err error) bool {
 	errs := FindErrors(err)
 	seen := map[string]bool{}

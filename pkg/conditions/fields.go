@@ -18,7 +18,7 @@ import (
 type Fields interface {
 	// List returns the conditions in a stable order, without invalid entries.
 	List() []metav1.Condition
-	// Put adds the condition or replaces the one of the same type. It is called only with changed conditions.
+	// Put adds the condition or replaces the one of the same type. The Set calls it only with changed conditions.
 	Put(c metav1.Condition)
 	// Remove removes all conditions of the type.
 	Remove(conditionType string)
@@ -69,8 +69,8 @@ func isNil(obj client.Object) bool {
 	return v.Kind() == reflect.Pointer && v.IsNil()
 }
 
-// accessorFields are conditions behind accessors. It copies the conditions, because the accessors may or may not
-// copy.
+// accessorFields gives access to conditions through the methods of a Go type. It copies the conditions, because the
+// methods may return them without a copy.
 type accessorFields struct{ accessors }
 
 func (a accessorFields) List() []metav1.Condition { return slices.Clone(a.GetConditions()) }
@@ -90,5 +90,5 @@ func (a accessorFields) Remove(conditionType string) {
 
 func put(conditions *[]metav1.Condition, c metav1.Condition) {
 	meta.SetStatusCondition(conditions, c)
-	meta.FindStatusCondition(*conditions, c.Type).LastTransitionTime = c.LastTransitionTime // SetStatusCondition does not set it on an unchanged status
+	meta.FindStatusCondition(*conditions, c.Type).LastTransitionTime = c.LastTransitionTime // SetStatusCondition keeps the old time if the status is unchanged
 }

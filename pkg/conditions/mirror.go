@@ -36,7 +36,7 @@ func (s *Set) mirror(list []metav1.Condition, conditionTypes []string) {
 		case c.Status != metav1.ConditionTrue && c.Status != metav1.ConditionFalse:
 			c.Status = metav1.ConditionUnknown
 		}
-		c.ObservedGeneration = 0 // set to the generation of the parent by Set
+		c.ObservedGeneration = 0 // Set replaces zero by the generation of the parent
 		s.Set(c)
 	}
 }

@@ -33,7 +33,7 @@ func At(path string) Option {
 }
 
 // AsMap stores new conditions of an unstructured object as a map from type to condition, if the object has no
-// conditions yet. Existing maps and maps of Go types are detected without this option.
+// conditions yet. For detects existing maps and maps in Go types without this option.
 func AsMap() Option {
 	return func(o *options) { o.asMap = true }
 }

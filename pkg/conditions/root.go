@@ -16,10 +16,10 @@ type Root struct {
 	Fresh bool
 }
 
-// Summarize sets the summary. It is True with [ReasonAsExpected] if all conditions have the expected status. It is
-// False if any condition has the opposite status, and otherwise Unknown. Its reason is that of the first such
-// condition, in the order of Of and Not; its message is the type and message of that condition. A missing condition
-// is Unknown.
+// Summarize sets the condition of type r.Type. It is True with [ReasonAsExpected] if all conditions have the expected status. It is
+// False if any condition has the opposite status, and otherwise Unknown. The reason is copied from the first condition
+// that causes this status, in the order of Of and Not. The message contains the type and the message of that
+// condition. A missing condition is Unknown.
 func (s *Set) Summarize(r Root) {
 	if r.Type == "" {
 		r.Type = "Ready"

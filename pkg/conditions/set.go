@@ -16,7 +16,7 @@ type Set struct {
 	fields     Fields
 	generation int64
 	initial    []metav1.Condition // at the creation of the set
-	written    []metav1.Condition // the last known conditions on the server; a transition is relative to them
+	written    []metav1.Condition // the last known conditions on the server; transition times depend on them
 	errs       []error
 }
 

@@ -71,7 +71,7 @@ func validReason(reason string) string {
 	switch {
 	case word == "":
 		return ReasonUnspecified
-	case !reasonFormat.MatchString(word): // it starts with a digit or an underscore
+	case !reasonFormat.MatchString(word): // the word starts with a digit or an underscore
 		word = "Reason" + word
 	}
 	if len(word) > maxReason {

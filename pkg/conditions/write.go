@@ -23,7 +23,7 @@ var conflictBackoff = wait.Backoff{Duration: 5 * time.Millisecond, Factor: 1.5, 
 // After a successful write, the object is the version of the server. Other changes made to the object in memory are lost. If
 // Write writes nothing, the object stays unchanged, except that a retry after a conflict reads it again.
 //
-// A patch replaces the whole list of conditions. Therefore the write requires the version that was read, so that no
+// A patch replaces the whole list of conditions. Therefore Write requires the version that it has read, so that no
 // change of another controller is lost.
 //
 // Write returns the errors of invalid conditions (see [Set.Err]) and writes nothing. It returns a conflict if the

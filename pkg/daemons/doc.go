@@ -46,7 +46,7 @@
 //
 // # Requirements
 //
-// Call Forget when an object is gone; until then the supervisor stores which tasks have ended. Functions must return
+// Call Forget when an object no longer exists. Until then, the supervisor stores which tasks have ended. Functions must return
 // soon after their context is cancelled. Timers of one handler must have the same MaxParallel; otherwise the last
 // value is used.
 //
@@ -54,7 +54,7 @@
 //
 //   - Ensure does not replace the task of a running daemon or timer. Functions must read the latest state of the object themselves.
 //   - State is not stored. After a restart of the process, daemons start again and timers without [Timer].Last are invoked immediately.
-//   - A function that never returns blocks its goroutine and its key. It counts for the limit of its group until it is abandoned. Use AttemptTimeout for timers.
+//   - A function that never returns blocks its goroutine and its key. It counts towards the limit of its group until the supervisor abandons it. Use AttemptTimeout for timers.
 //   - If the wall clock is changed, waiting invocations keep their due time. Later ones use the new clock.
 //   - The context of a run has the values of the context of Start. Therefore its logger does not contain the object.
 //

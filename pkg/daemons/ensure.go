@@ -131,7 +131,7 @@ func (s *Supervisor) schedulePoint(j *job, point, earliest time.Time, err error)
 	default:
 		j.point = point
 		now := time.Now()
-		wait := later(earliest, point).Sub(now) + t.jitter(point) // by the monotonic clock
+		wait := later(earliest, point).Sub(now) + t.jitter(point) // Sub uses the monotonic clock
 		j.enter(waiting)
 		s.scheduleAt(j, now.Add(wait))
 	}

@@ -7,7 +7,7 @@ import "errors"
 //
 // Equivalent in kopf: stopped.reason.
 var (
-	// ErrDeleted means that the object is being deleted or is gone.
+	// ErrDeleted means that the object is being deleted or no longer exists.
 	ErrDeleted = errors.New("object deleted")
 	// ErrFilteredOut means that the object no longer matches the filters of the handler.
 	ErrFilteredOut = errors.New("object no longer matches the filters")

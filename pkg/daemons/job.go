@@ -62,14 +62,14 @@ type job struct {
 // A run is an invocation that has not ended.
 type run struct {
 	cancel  context.CancelCauseFunc
-	touches uint64 // of the object at the start of the run
+	touches uint64 // object.touches at the start of the run
 
-	// Set when the run is being stopped.
+	// The supervisor sets these fields when it stops the run.
 	cause      error
 	stoppedAt  time.Time
 	abandonAt  time.Time // time when the supervisor abandons the run; zero if no limit is set before the object is deleted
 	nextReport time.Time // time of the next warning
-	unstopped  bool      // a warning was logged
+	unstopped  bool      // the supervisor has logged a warning
 	abandoned  bool
 	forgotten  bool // the supervisor no longer calls OnEnd for the run
 }

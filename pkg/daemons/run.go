@@ -15,7 +15,7 @@ func (s *Supervisor) startDue(j *job) {
 	case j.retrySchedule:
 		point, err := j.task.Timer.pointNotBefore(now)
 		s.schedulePoint(j, point, now, err)
-	case idleUntil.After(now) && j.record.Retries > 0: // a retry belongs to the point of its first attempt
+	case idleUntil.After(now) && j.record.Retries > 0: // a retry keeps the scheduled time of its first attempt
 		j.enter(waiting)
 		s.scheduleAt(j, idleUntil)
 	case idleUntil.After(now):
@@ -50,7 +50,7 @@ func (s *Supervisor) startRun(j *job, now time.Time) {
 // invoke is the goroutine of a run. The task does not change during the run.
 func (s *Supervisor) invoke(ctx context.Context, j *job, record progress.Record) {
 	started := time.Now()
-	// This outcome is used if the goroutine ends without returning.
+	// The deferred function uses this outcome if the goroutine ends without returning.
 	outcome := progress.Outcome{Err: errExited, Delay: progress.DefaultBackoff, Attempted: true}
 	defer func() {
 		s.report(j, record, outcome, time.Since(started))

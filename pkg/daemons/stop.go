@@ -29,8 +29,8 @@ func (s *Supervisor) StopAll(uid types.UID, cause error) {
 	}
 }
 
-// Forget discards the state of an object that is gone. It stops its runs with [ErrDeleted] without a later call of
-// OnEnd, and discards the tasks that have ended.
+// Forget discards the state of a deleted object, including its ended tasks. It stops the runs of the object with
+// [ErrDeleted], and the supervisor does not call OnEnd for them.
 func (s *Supervisor) Forget(uid types.UID) {
 	s.mu.Lock()
 	defer s.unlock()

@@ -127,7 +127,7 @@ func (s *Supervisor) prepare(ctx context.Context) error {
 	return nil
 }
 
-// maxSleep is the wait if nothing is scheduled.
+// maxSleep is the maximum wait if no job is scheduled.
 const maxSleep = 24 * time.Hour
 
 // runDue handles all due jobs and returns the time of the next one. The result over is true when the shutdown is

@@ -12,8 +12,8 @@ import (
 // A Key identifies a daemon or timer. It contains the uid, because an object can be deleted and created again under the same
 // name.
 type Key struct {
-	UID types.UID // of the object
-	ID  string    // of the handler
+	UID types.UID // UID of the object
+	ID  string    // id of the handler
 }
 
 // A Task is a function that a [Supervisor] runs for an object: a daemon or, with Timer, a timer.
@@ -58,7 +58,7 @@ type Task struct {
 }
 
 // A RestartPolicy defines whether a daemon restarts after it has returned. The delay starts with one second and
-// doubles up to the Backoff of the Policy. After a run longer than that, the delay is one second again.
+// doubles up to the Backoff of the Policy. After a run longer than the Backoff, the delay is one second again.
 type RestartPolicy int
 
 const (

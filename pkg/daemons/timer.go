@@ -17,11 +17,11 @@ const DefaultMaxParallel = 16
 type Timer struct {
 	// Interval is the time from the end of one invocation to the start of the next. Equivalent in kopf: interval=.
 	Interval time.Duration
-	// Sharp measures the Interval between the starts of invocations. Points that pass during an invocation are
-	// skipped. Equivalent in kopf: sharp=True.
+	// Sharp measures the Interval between the starts of invocations. The scheduled starts are called points. The timer
+	// skips points that pass during an invocation. Equivalent in kopf: sharp=True.
 	Sharp bool
 	// Anchor is one of these points, for example the creation time of the object. It keeps the points constant across
-	// restarts. Zero selects the first invocation. Only with Sharp.
+	// restarts. Zero selects the time of the first invocation. Only with Sharp.
 	Anchor time.Time
 	// Schedule computes the points instead of an Interval. Next must return a time after its argument, or zero to end the
 	// timer. It must return quickly and must not use the [Supervisor].
@@ -132,7 +132,7 @@ func (t *Timer) jitter(point time.Time) time.Duration {
 			span = next.Sub(point)
 		}
 	}
-	return time.Duration(rand.Float64() * t.Jitter * float64(span)) //nolint:gosec // chance, not secrecy
+	return time.Duration(rand.Float64() * t.Jitter * float64(span)) //nolint:gosec // the jitter need not be secret
 }
 
 func later(a, b time.Time) time.Time {

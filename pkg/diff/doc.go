@@ -9,7 +9,7 @@
 //		fmt.Println(item) // "add spec.zone: ...", "remove spec.tier: ...", ...
 //	}
 //	if d := changes.Reduce("spec", "size"); !d.Empty() {
-//		resize(d[0].Old, d[0].New) // 1, 2; the path is relative to the field, hence empty
+//		resize(d[0].Old, d[0].New) // 1, 2; the path is relative to the field, so it is empty
 //	}
 //
 // # Concepts

@@ -41,8 +41,8 @@ func equalMaps(a, b map[string]any) bool {
 			shared++
 		}
 	}
-	// In the usual case, every key of b was compared. Different lengths are not a difference, because keys with the
-	// value null do not count.
+	// In the usual case, every key of b was compared. Different lengths are not a difference, because Equal ignores
+	// keys with the value null.
 	if shared == len(b) {
 		return true
 	}
@@ -66,8 +66,8 @@ func equalLists(a, b []any) bool {
 	return true
 }
 
-// isNull reports whether a value counts as absent. A nil map or slice in an interface is not a nil interface, but it
-// is null in JSON.
+// isNull reports whether Equal treats a value as absent. A nil map or slice in an interface is not a nil interface, but
+// it is null in JSON.
 func isNull(value any) bool {
 	switch value := value.(type) {
 	case nil:

@@ -82,7 +82,7 @@ func literal(text string) number {
 	case !valid:
 		return number{form: floating, float: math.NaN()}
 	case !integer:
-		// The only possible error is an exceeded range, and the value is infinite then.
+		// The only possible error is a value out of range, for which ParseFloat returns infinity.
 		float, _ := strconv.ParseFloat(text, 64)
 		return number{form: floating, float: float}
 	}

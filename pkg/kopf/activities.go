@@ -26,7 +26,7 @@ func OnStartup(id string, fn func(ctx context.Context) error, opts ...HandlerOpt
 }
 
 // OnCleanup adds a function that the operator calls when it stops, after all handlers have returned. The operator does not call it if a
-// function of [OnStartup] has failed. The context of the function is not cancelled, but the manager waits no longer than its
+// function of [OnStartup] has failed. The context of the function is not cancelled, but the manager waits for it no longer than its
 // GracefulShutdownTimeout. The options are the same as for [OnStartup].
 //
 // Equivalent in kopf: @kopf.on.cleanup.

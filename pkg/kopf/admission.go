@@ -44,7 +44,7 @@ func (r *Resource[T]) Mutate(id string, fn webhooks.Handler[T], opts ...webhooks
 	})
 }
 
-// A hookBuilder builds an admission handler. It is called by New, because the lookup of memos needs the operator.
+// A hookBuilder builds an admission handler. New calls it, because the lookup of memos needs the operator.
 type hookBuilder func(memoLookup) webhooks.Hook
 
 func (r *Resource[T]) addHook(method, id string, hook hookBuilder) *Resource[T] {
@@ -57,7 +57,7 @@ func (r *Resource[T]) addHook(method, id string, hook hookBuilder) *Resource[T] 
 }
 
 // WithWebhooks sets how admission handlers are served: the certificates, the address, and whether the operator writes the webhook
-// configurations. Default: the zero [webhooks.Options]. They read certificates from files and do not write configurations.
+// configurations. Default: the zero [webhooks.Options], which read certificates from files and do not write configurations.
 //
 // Equivalent in kopf: settings.admission.
 func WithWebhooks(options webhooks.Options) Option {

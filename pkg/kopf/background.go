@@ -109,8 +109,8 @@ func CancellationTimeout(timeout time.Duration) HandlerOption {
 }
 
 // Sharp makes the operator call a timer at multiples of its interval after the creation of the object. The duration of calls and restarts
-// of the operator do not shift these times. A call is skipped if the previous call is still running at
-// that time, or if the operator is not running.
+// of the operator do not shift these times. The operator skips a call if the previous call is still running at that time, or if the operator
+// itself is not running.
 //
 // Equivalent in kopf: sharp=True.
 func Sharp() HandlerOption {

@@ -179,7 +179,7 @@ func WhenCondition(conditionType string, status metav1.ConditionStatus) HandlerO
 // OnCondition adds a cause handler for transitions of a condition, made by any client. The operator calls it if the status of the condition
 // differs from the status in the last-handled configuration, or if a new object has the condition. It also works for kinds of other
 // operators. [Request.Field] returns the old and the new status as strings, or nil for a missing condition. The handler has progress, so a
-// transition is handled even if the operator restarts. A transition that is undone before it is handled does not count.
+// transition is handled even if the operator restarts. The operator does not call the handler for a transition that is undone before it is handled.
 //
 // The status of the condition becomes part of the last-handled configuration. Its transitions do not trigger update handlers.
 func (r *Resource[T]) OnCondition(id, conditionType string, fn Handler[T], opts ...HandlerOption) *Resource[T] {

@@ -23,15 +23,15 @@ type declaration struct {
 	task             daemons.Task // for daemons and timers
 	initialDelayFunc func(client.Object) time.Duration
 	id               string
-	method           string // of Resource or Request, such as OnCreate
+	method           string // method of Resource or Request, such as OnCreate
 	handlerKind      handlerKind
 	owners           []client.Object
 	errs             []error
 
-	checkedMatchers    map[string][]match.Matcher        // by label, annotation or field
-	requirements       []labels.Requirement              // on labels, for watches with a selector
-	literals           []match.ComparedValue             // compared with the value of the field
-	requiredConditions map[string]metav1.ConditionStatus // of WhenCondition
+	checkedMatchers    map[string][]match.Matcher        // matchers by label, annotation or field
+	requirements       []labels.Requirement              // label requirements, for watches with a selector
+	literals           []match.ComparedValue             // values that the handler compares with the value of the field
+	requiredConditions map[string]metav1.ConditionStatus // conditions of WhenCondition
 }
 
 // A handlerKind defines when a handler is called, and which options it has.

@@ -25,7 +25,7 @@ const (
 	EventsSteps = EventLevel(engine.EventsSteps)
 )
 
-// WithEvents sets which Events the operator posts automatically. Default: [EventsTransitions]. A failed attempt that will be retried is not a
+// WithEvents sets which Events the operator posts automatically. Default: [EventsTransitions]. A failed attempt that the operator will retry is not a
 // transition, so the Events of a failing handler do not overload the API server. The Event recorder of the manager posts the Events to
 // events.k8s.io. Use [WithKopfEvents] for the form of kopf.
 //

@@ -73,7 +73,7 @@ func suggestPath(root fieldType, path []string) string {
 		case next == nil && field.json() == anyType:
 			return joinPath(append(corrected, path[i:]...))
 		case next == nil && parent.isMap() && i > 0 && field.json() == stringType:
-			// The key of a map contains dots that are not escaped.
+			// Here, the dots in the key of a map are not escaped.
 			corrected[i-1] = strings.Join(path[i-1:], ".")
 			return joinPath(corrected)
 		case next == nil:

@@ -14,7 +14,7 @@ import (
 const defaultStuckAfter = 10 * time.Minute
 
 // WithStuckAfter sets how long objects may wait while no reconcile finishes, before [Operator.Healthz] fails. The duration must be longer than
-// the slowest handler takes. Default: 10 minutes.
+// the longest handler call. Default: 10 minutes.
 func WithStuckAfter(duration time.Duration) Option {
 	return optionFunc(func(o *Operator) {
 		if duration <= 0 {

@@ -30,7 +30,7 @@ type Operator struct {
 
 	startup, cleanup []*activity
 	probes           probes
-	memos            objectstate.Memos // of activities and probes
+	memos            objectstate.Memos // memos of activities and probes
 	stuckAfter       time.Duration
 	watchCheck       time.Duration // the interval; 0 disables the check
 	lease            leaseDurations
@@ -42,8 +42,8 @@ type Operator struct {
 	started  bool
 	unsynced int // sources that have not synced yet
 	engines  []*engine.Engine
-	watches  []*watchcheck.Checker // set while they run
-	peering  *peering.Peering      // set while it runs
+	watches  []*watchcheck.Checker // set while the checkers run
+	peering  *peering.Peering      // set while the peering runs
 }
 
 var _ interface {
@@ -103,7 +103,7 @@ func SetupWithManager(mgr manager.Manager, opts ...Option) error {
 	}
 	name := o.healthCheckName()
 	if err := errors.Join(mgr.AddHealthzCheck(name, o.Healthz), mgr.AddReadyzCheck(name, o.Readyz)); err != nil {
-		// A running manager accepts runnables, but no checks.
+		// A running manager accepts runnables, but no health checks.
 		mgr.GetLogger().Info("Cannot add health checks to a running manager; the operator runs without them", "error", err.Error())
 	}
 	return nil

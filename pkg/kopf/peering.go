@@ -82,7 +82,8 @@ func (o *Operator) reservePeering() (release func(), err error) {
 	return release, nil
 }
 
-// forwardPauses notifies the engines of each start and end of a pause. It first notifies them once, because a pause may already have started.
+// forwardPauses notifies the engines of each start and end of a pause. It also notifies them immediately, because a pause may already have
+// started.
 func forwardPauses(p *peering.Peering, namespaces []string, engines []*engine.Engine) (stop func()) {
 	notify := func(namespace string) {
 		for _, e := range engines {
@@ -109,7 +110,7 @@ func (o *Operator) ServePeering() http.Handler {
 		p := o.peering
 		o.mu.Unlock()
 		if p == nil {
-			_, _ = fmt.Fprintln(w, "the operator does not run in this process, or is standalone") // there is no receiver for the error
+			_, _ = fmt.Fprintln(w, "the operator does not run in this process, or is standalone") // the client may have closed the connection
 			return
 		}
 		p.ServeHTTP(w, r)

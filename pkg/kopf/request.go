@@ -83,8 +83,8 @@ func (r *Request[T]) SetResult(value any) {
 // Result returns the last value of [Request.SetResult] in its JSON form. It is for tests of handlers.
 func (r *Request[T]) Result() any { return r.result }
 
-// Latest returns a copy of the newest known state of the object, without a request to the API server. The state is that of the cache, or that
-// of the response to a newer write of this operator. Daemons use Latest to observe changes while they run. After the deletion of the object,
+// Latest returns a copy of the newest known state of the object, without a request to the API server. The state is from the cache, or from
+// the response to a newer write of this operator. Daemons use Latest to observe changes while they run. After the deletion of the object,
 // Latest returns the last known state.
 func (r *Request[T]) Latest() T {
 	if r.call != nil && r.call.Latest != nil {

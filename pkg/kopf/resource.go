@@ -17,7 +17,7 @@ import (
 // the operator. Its methods must not be called after the operator has started.
 type Resource[T client.Object] struct {
 	*sharedResource[T]
-	// The filters and middleware for handlers that are added to this view.
+	// The following fields contain the filters and middleware of handlers that are added to this view.
 	when       []func(*Request[T]) bool
 	middleware []Middleware[T]
 }

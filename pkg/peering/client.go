@@ -37,7 +37,7 @@ var errUnserved = errors.New("the API server no longer serves the kind in the sa
 
 // api contains the requests to the API server.
 type api interface {
-	// kind returns how a group serves the kind, or nil if it does not.
+	// kind describes how a group serves the kind. It returns nil if the group does not serve it.
 	kind(ctx context.Context, group string, namespaced bool) (*kind, error)
 	// watch calls handle with the current version of an object and with all later events, until the watch ends or fails. It
 	// does not call handle if the watch cannot be started.
@@ -48,7 +48,7 @@ type api interface {
 
 // observedObject is one observation of a peering object.
 type observedObject struct {
-	object     *unstructured.Unstructured // nil if it does not exist
+	object     *unstructured.Unstructured // nil if the object does not exist
 	deletedUID types.UID                  // UID of a deleted object, if known
 	err        error                      // set if the watch failed
 }

@@ -46,7 +46,7 @@ func (c *Client) List(ctx context.Context, target Target) ([]Object, error) {
 }
 
 // Freeze writes a record once. Operators with the same or a lower priority pause until its lifetime ends or [Client.Resume]
-// removes it. If LastSeen is zero, Freeze sets it to the current time. It returns the changed objects, even if others failed.
+// removes it. If LastSeen is zero, Freeze sets it to the current time. It returns the changed objects, even if other writes failed.
 //
 // Equivalent in kopf: kopf freeze.
 func (c *Client) Freeze(ctx context.Context, target Target, identity string, record Record) ([]Object, error) {
@@ -63,7 +63,7 @@ func (c *Client) Freeze(ctx context.Context, target Target, identity string, rec
 	return c.patchAll(ctx, target, body)
 }
 
-// Resume removes the record of the identity if it exists. It returns the patched objects, even if others failed.
+// Resume removes the record of the identity if it exists. It returns the patched objects, even if other writes failed.
 //
 // Equivalent in kopf: kopf resume.
 func (c *Client) Resume(ctx context.Context, target Target, identity string) ([]Object, error) {

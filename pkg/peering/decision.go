@@ -65,7 +65,7 @@ func (s Self) Decide(peers []Peer, now time.Time) (v Decision) {
 	return v
 }
 
-// isElected reports whether the operator is elected among its equals.
+// isElected reports whether the operator is elected among the operators with its priority.
 func (s Self) isElected(same []Peer) bool {
 	if s.Candidate.IsZero() {
 		return false

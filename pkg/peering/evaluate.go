@@ -88,7 +88,7 @@ func (m *member) checkOwnRecord(peers []Peer, now time.Time) {
 		}
 		return
 	}
-	// A peer with a wrong clock considers the operator dead, or a user removed the record: write it again soon.
+	// A peer with a wrong clock considers the operator dead, or a user removed the record. Write the record again soon.
 	if soon := latest(now, m.lastWritten.monotonic.Add(rewriteDelay)); soon.Before(m.nextWrite) {
 		m.nextWrite = soon
 	}

@@ -29,15 +29,15 @@ type member struct {
 	self     Self
 	log      logr.Logger
 
-	object       *unstructured.Unstructured // latest observed version; nil if it does not exist
-	listed       bool                       // observed by the watch, and not only in a response
-	isAbsent     bool                       // known not to exist
+	object       *unstructured.Unstructured // latest observed version; nil if the object does not exist
+	listed       bool                       // the watch has observed the object, not only a response
+	isAbsent     bool                       // the object is known not to exist
 	observations Observations
 	decision     Decision
 
-	lastSent         clockReading // of the last write; zero before the first
+	lastSent         clockReading // time of the last write; zero before the first write
 	writtenUID       types.UID    // UID of the object that contains the record
-	lastWritten      clockReading // of the last successful write
+	lastWritten      clockReading // time of the last successful write
 	writtenTimestamp string       // lastseen of the last successful write
 	writeErr         error
 	readErr          error
@@ -172,8 +172,8 @@ func (m *member) writeRecord(ctx context.Context) {
 	m.evaluate(ctx, object)
 }
 
-// keepaliveInterval returns the time until the next write: the lifetime less a random number of seconds, so that operators that
-// started together do not write at the same time.
+// keepaliveInterval returns the time until the next write: the lifetime minus a random number of seconds. Operators that
+// started together therefore do not write at the same time.
 func (m *member) keepaliveInterval() time.Duration {
 	lifetime := int(m.options.Lifetime / time.Second)
 	return time.Duration(max(1, min(lifetime, max(1, lifetime-5-rand.IntN(6))))) * time.Second
@@ -194,7 +194,7 @@ func (m *member) write(ctx context.Context, timeout time.Duration, body func() (
 	return m.api.patch(ctx, m.kind, m.location.namespace, m.options.Name, text)
 }
 
-// removeRecord removes the record at shutdown. If that fails, the record expires after its lifetime.
+// removeRecord removes the record at shutdown. If the removal fails, the record expires after its lifetime.
 func (m *member) removeRecord(ctx context.Context) {
 	if m.lastSent == (clockReading{}) {
 		return

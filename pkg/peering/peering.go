@@ -32,7 +32,7 @@ type Peering struct {
 	done            <-chan struct{} // done channel of the context; nil before the start
 	statuses        map[location]status
 	states          map[string]state // last reported state of each namespace
-	announcedPauses map[string]bool  // pauses that are logged, while their end is not
+	announcedPauses map[string]bool  // pauses whose start is logged and whose end is not yet
 	changed         chan struct{}
 	subscribers     map[int]func(Transition)
 	nextID          int
@@ -89,7 +89,7 @@ func (p *Peering) NeedLeaderElection() bool {
 func (p *Peering) Identity() string { return p.identity() }
 
 // Start writes the operator's records and watches its peers until the context ends. Then the operator is paused, and Start
-// removes the records and returns within two seconds. Failures are retried; [Peering.Readyz] and the log report them. Start
+// removes the records and returns within two seconds. Start retries failed requests; [Peering.Readyz] and the log report the failures. Start
 // returns an error only if it is called twice.
 func (p *Peering) Start(ctx context.Context) error {
 	if err := p.markStarted(ctx); err != nil {

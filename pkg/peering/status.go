@@ -16,7 +16,7 @@ type location struct{ group, namespace string }
 type status struct {
 	observed bool                       // records were read at least once
 	served   bool                       // the API server serves the kind
-	object   *unstructured.Unstructured // latest observed version; nil if it does not exist
+	object   *unstructured.Unstructured // latest observed version; nil if the object does not exist
 	decision Decision
 	message  string // describes the decision
 	err      error  // set if records cannot be read or written

@@ -32,9 +32,9 @@
 //
 //	Smart, AnnotationBaseline   annotations with the prefix of kopf, and older records in the status: the default
 //	Annotations                 annotations with a different prefix
-//	AnnotationsV2               the same without the keys for older versions of kopf
+//	AnnotationsV2               like Annotations, but without the keys for older versions of kopf
 //	Status, StatusBaseline      fields of the object, which its Go type and its schema must have
-//	Multi, MultiBaseline        several of these at the same time, for a migration
+//	Multi, MultiBaseline        several stores or baselines at the same time, for a migration
 //	IgnoringFields              a baseline that ignores some fields
 //
 // Any type with the methods of [Store] or [Baseline] can be used instead. A type may also implement [Checker],

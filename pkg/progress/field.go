@@ -17,7 +17,7 @@ import (
 // An objectField is the dotted path of a field, such as "status.kopf.progress". It is read and written in the JSON
 // form of the object. Objects of Go types are converted to this form and back.
 //
-// If the Go type lacks the field, decoding has already dropped its value. Then there is nothing to read or to remove.
+// If the Go type lacks the field, decoding has already dropped its value. Then the methods have no value to read or to remove.
 type objectField string
 
 func (f objectField) path(below ...string) []string {
@@ -70,7 +70,7 @@ func (f objectField) write(obj client.Object, value any, below ...string) error 
 	return f.replace(obj, content)
 }
 
-// remove deletes the given keys below the field. It keeps the field itself, because others may use its parents.
+// remove deletes the given keys below the field. It keeps the field itself, because other clients may use its parents.
 func (f objectField) remove(obj client.Object, keys ...string) error {
 	content, err := f.content(obj)
 	if err != nil {

@@ -27,8 +27,8 @@ const (
 
 	ownedSuffix = "-ofDRS" // for ids on ReplicaSets, because Kubernetes copies annotations of Deployments
 
-	maxNameLength = 63 // of the name part of an annotation key
-	hashLength    = 7  // of the hash at the end of a shortened name
+	maxNameLength = 63 // maximum length of the name part of an annotation key
+	hashLength    = 7  // length of the hash at the end of a shortened name
 )
 
 // annotationKeys computes the annotation keys for one prefix.
@@ -252,8 +252,8 @@ func truncateRunes(name string, length int) string {
 }
 
 // isOwnedReplicaSet reports whether the object is a ReplicaSet of a Deployment. Kubernetes copies the annotations of
-// a Deployment to its ReplicaSets. Without separate keys, the records of the Deployment would count for the
-// ReplicaSet.
+// a Deployment to its ReplicaSets. Without separate keys, the ReplicaSet would have the records of its
+// Deployment.
 func isOwnedReplicaSet(obj client.Object) bool {
 	if obj == nil || kindOf(obj) != "ReplicaSet" {
 		return false

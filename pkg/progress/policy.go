@@ -116,7 +116,7 @@ func callRecovering(ctx context.Context, fn func(context.Context) error) (err er
 	}()
 	err = fn(ctx)
 	if v := reflect.ValueOf(err); v.IsValid() && v.Kind() == reflect.Pointer && v.IsNil() {
-		// Calling its methods would panic, and in Go it is not equal to nil, so it counts as an error.
+		// A nil pointer in an error is not equal to nil, and calling its methods would panic. Report it as an error.
 		return fmt.Errorf("handler returned a nil %T as its error: declare the variable as error, or return nil for success", err)
 	}
 	return err

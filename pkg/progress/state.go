@@ -23,7 +23,7 @@ type handler struct {
 	stored bool // the object has a value for the id, readable or not
 	active bool // selected for the cause
 
-	discarded bool // the stored record no longer counts
+	discarded bool // the stored record is obsolete
 }
 
 // A Summary counts the selected handlers of a state by result.
@@ -320,7 +320,7 @@ func (s *State) Restart(cause string) {
 	}
 }
 
-// RestartAll resets all handlers and discards their stored records, whatever cause these belong to.
+// RestartAll resets all handlers and discards their stored records of all causes.
 func (s *State) RestartAll() {
 	for i := range s.handlers {
 		h := &s.handlers[i]

@@ -72,7 +72,7 @@ func (k annotationKeys) matchesKnown(obj client.Object, key string, known []stri
 }
 
 // trimHash returns a name without its hash, and whether the name may have been shortened. Only names of the maximum
-// length may have been. In the older generation, long prefixes have no such length.
+// length may have been shortened. In the older generation, long prefixes have no maximum length.
 func (k annotationKeys) trimHash(name string) (begin string, shortened bool) {
 	length, maxV1 := utf8.RuneCountInString(name), k.maxV1Length()
 	inV2 := length == maxNameLength

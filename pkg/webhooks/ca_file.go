@@ -20,7 +20,7 @@ const (
 	caRetention = 5 * time.Minute
 )
 
-// caFile is the caProvider of [Files]. It provides the CAs in the file and those removed recently.
+// caFile is the caProvider of [Files]. It provides the CAs in the file and the recently removed CAs.
 type caFile struct {
 	path     string
 	now      func() time.Time

@@ -61,7 +61,7 @@ func (s *certStore) rotate(ctx context.Context, published []byte) (time.Duration
 	defer s.mu.Unlock()
 	changed, next, err := s.rotateOnce(ctx, published)
 	if err == nil && changed {
-		next = time.Nanosecond // the stored change may allow the next step
+		next = time.Nanosecond // the next step may be possible immediately after the stored change
 	}
 	return next, err
 }
@@ -85,7 +85,7 @@ func (s *certStore) rotateOnce(ctx context.Context, published []byte) (changed b
 	}
 	restored := stored.serving == nil && s.latest.serving != nil
 	if restored {
-		// The Secret was deleted or damaged, but all replicas still serve its certificate, and API servers trust only that one.
+		// The Secret was deleted or damaged, but all replicas still serve its certificate, and API servers trust only that certificate.
 		// Deleting the Secret requests a new certificate, so restore the old one and start a regular rotation.
 		stored.restoreFrom(s.latest)
 	}

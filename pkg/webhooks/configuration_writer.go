@@ -38,7 +38,7 @@ type writtenEntries struct {
 const conflictBackoff = 5 * time.Second
 
 // ensure writes the configuration of the kind if its entries differ from the desired entries. complete reports whether the
-// configuration has all entries; if not, again is the maximum delay until the next attempt.
+// configuration has all entries. If it lacks some, again is the maximum delay until the next attempt.
 func (c *configurationWriter) ensure(ctx context.Context, kind hookKind, entries []entry) (complete bool, again time.Duration, err error) {
 	if c.options.Configurations == Unmanaged {
 		return true, 0, nil
@@ -55,7 +55,7 @@ func (c *configurationWriter) ensure(ctx context.Context, kind hookKind, entries
 	_, written := c.lastWritten[kind]
 	if len(entries) == 0 {
 		if !exists || !isManagedBy(live, c.options.FieldOwner) {
-			return true, 0, nil // never created empty
+			return true, 0, nil // do not create an empty configuration
 		}
 		return true, 0, c.removeOwnEntries(ctx, kind)
 	}

@@ -11,7 +11,7 @@ import (
 // reviewVersions are the supported versions of admission reviews.
 var reviewVersions = []string{"v1", "v1beta1"}
 
-// entry is one webhook of a configuration, of either kind. Mutating webhooks have all fields of validating webhooks and one more.
+// entry is one webhook of a configuration, of either kind. Mutating webhooks have all fields of validating webhooks and the reinvocationPolicy.
 // newEntry sets all fields, including fields with the API server's default, so that an entry can be compared with the stored one.
 type entry = admissionregistrationv1.MutatingWebhook
 

@@ -57,7 +57,7 @@ func clientStatus(err error, gk schema.GroupKind, name string) (metav1.Status, b
 
 // clientErrors collects the errors within an error that are meant for the client.
 type clientErrors struct {
-	kind schema.GroupKind // of the review's object
+	kind schema.GroupKind // kind of the reviewed object
 	name string
 
 	denial  *denial

@@ -17,8 +17,8 @@ import (
 // Handler reviews a request before the API server executes it. A mutating handler can also change the object.
 //
 // A handler returns nil to allow the request, and an error to deny it. [Deny] sets the status of the response. Errors of
-// package field become the causes of an Invalid status. Any other error is a failure of the handler: it is logged, and the
-// client receives an internal error without details. A handler is called once and never retried.
+// package field become the causes of an Invalid status. Any other error is a failure of the handler: the server logs it, and the
+// client receives an internal error without details. The server calls a handler once and never retries it.
 //
 // The context ends when the API server stops waiting, and carries a logger.
 type Handler[T client.Object] func(ctx context.Context, req *Request[T]) error
@@ -26,8 +26,8 @@ type Handler[T client.Object] func(ctx context.Context, req *Request[T]) error
 // Request is the argument of a [Handler].
 type Request[T client.Object] struct {
 	// Object is the object as it will be after the request. For a deletion, it is the object to be deleted. It is a copy for this
-	// call. Changes made by a mutating handler are applied, unless the handler denies the request. Changes made by a validating
-	// handler are discarded.
+	// call. The server applies the changes of a mutating handler, unless the handler denies the request. It discards the changes
+	// of a validating handler.
 	Object T
 	// Old is the stored object. It is nil for a creation, and equal to Object for a deletion.
 	Old T

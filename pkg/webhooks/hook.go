@@ -21,7 +21,7 @@ type Hook struct {
 	handle     untypedHandler
 	settings   settings
 	errs       []error
-	schemeKind string // set once the scheme is known
+	schemeKind string // set when the scheme is known
 }
 
 type hookKind string

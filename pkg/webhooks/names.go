@@ -15,7 +15,7 @@ import (
 type namedHook struct {
 	Hook
 	gvk  schema.GroupVersionKind
-	path string // below the path prefix of the server
+	path string // without the path prefix of the server
 	name string // without the suffix of the configuration
 }
 

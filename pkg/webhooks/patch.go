@@ -18,9 +18,9 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
 )
 
-// computePatch returns the operations that apply the changes of a handler to the raw object. before and after are the object as
-// the handler received it and left it. Both passed through a Go type, which may lack fields of the raw object and may add empty
-// ones, so only differences between the two count. All arguments are JSON.
+// computePatch returns the operations that apply the changes of a handler to the raw object. before and after are the object
+// before and after the call of the handler. Both were converted to a Go type, which may lack fields of the raw object and may add
+// empty fields, so the patch contains only differences between the two. All arguments are JSON.
 func computePatch(raw, before, after []byte) ([]jsonpatch.Operation, error) {
 	var values [3]any
 	for i, text := range [][]byte{raw, before, after} {
@@ -48,7 +48,7 @@ func decodeJSON(text []byte) (value any, err error) {
 
 // isUnchanged reports whether a handler left its object unchanged. Most validating handlers do, so the strict comparison runs
 // first: it is much faster than the semantic one, which also treats different notations of a quantity or a time as equal. The
-// semantic comparison panics on changed values with unexported fields; such an object counts as changed.
+// semantic comparison panics on changed values with unexported fields; isUnchanged treats such an object as changed.
 func isUnchanged(before runtime.Object, after client.Object) (unchanged bool) {
 	was, untyped := before.(*unstructured.Unstructured)
 	if is, ok := after.(*unstructured.Unstructured); ok && untyped {

@@ -33,17 +33,17 @@ type configurationReconciler struct {
 	hooks         []namedHook
 	caProvider    caProvider
 	writer        *configurationWriter
-	isServerReady func() bool   // reports whether the own webhook server answers
+	isServerReady func() bool   // reports whether the operator's webhook server answers
 	triggered     chan struct{} // capacity 1
 }
 
 const (
-	serverPollInterval = 100 * time.Millisecond // until the own webhook server answers
-	kindPollInterval   = 2 * time.Second        // while a kind has no CRD
+	serverPollInterval = 100 * time.Millisecond // interval of checks until the operator's webhook server answers
+	kindPollInterval   = 2 * time.Second        // interval of checks while a kind has no CRD
 	minRetryDelay      = time.Second
 	maxRetryDelay      = time.Minute
-	removalTimeout     = 15 * time.Second // for removing entries at shutdown
-	propagationDelay   = time.Second      // until all API servers notice the removal and stop calling
+	removalTimeout     = 15 * time.Second // timeout for removing entries at shutdown
+	propagationDelay   = time.Second      // time until all API servers notice the removal and stop calling
 )
 
 // Start runs until the context ends. It returns an error only if permissions are missing at startup, or if the removal of

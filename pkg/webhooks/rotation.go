@@ -57,14 +57,14 @@ type certBundle struct {
 	version      string              // resourceVersion of the Secret
 }
 
-// isOlderThan reports whether the bundle was stored before the other. Events of a watch can be older than the replica's own
+// isOlderThan reports whether the bundle was stored before the other bundle. Events of a watch can be older than the replica's own
 // last write.
 func (b certBundle) isOlderThan(other certBundle) bool {
 	order, err := resourceversion.CompareResourceVersion(b.version, other.version)
 	return err == nil && order < 0
 }
 
-// restoreFrom restores the bundle from the latest known one.
+// restoreFrom restores the bundle from the latest known bundle.
 func (b *certBundle) restoreFrom(latest certBundle) {
 	b.serving, b.forceRenewal = latest.serving, true
 	for _, ca := range latest.trusted {
@@ -106,7 +106,7 @@ func (r rotation) advance(b certBundle, now time.Time, published bool) (certBund
 	case b.next == nil && (b.forceRenewal || r.untilRenewal(b.serving, now) <= 0 || !b.serving.covers(r.hosts)):
 		hosts := r.hosts
 		if !b.serving.covers(r.hosts) {
-			// Include the hosts of the old certificate: replicas of another version may need them and would otherwise start a
+			// Include the hosts of the old certificate: replicas of another version may need these hosts and would otherwise start a
 			// rotation in turn.
 			hosts = union(r.hosts, b.serving.hosts())
 		}

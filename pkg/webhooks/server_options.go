@@ -36,7 +36,7 @@ type Options struct {
 
 	// ClientConfig is the address of the operator for API servers: a Service, or a URL for an operator or a tunnel outside of
 	// the cluster. The namespace of the Service defaults to the operator's own, and its port to 443. A path in ClientConfig is
-	// put before the paths of the hooks. CABundle is only needed if Certificates provide no CA.
+	// a prefix of the paths of the hooks. CABundle is only needed if Certificates provide no CA.
 	//
 	// Equivalent in kopf: the value of settings.admission.server.
 	ClientConfig admissionregistrationv1.WebhookClientConfig
@@ -80,7 +80,7 @@ const (
 	// KeepOnExit keeps the configurations: with the failure policy Fail, no object bypasses the handlers while the operator is
 	// down.
 	KeepOnExit Exit = iota
-	// RemoveOnExit removes the entries of all hooks that are not [Persistent], and then empty configurations. Use it for an
+	// RemoveOnExit removes the entries of all hooks that are not [Persistent], and then configurations without entries. Use it for an
 	// operator with one replica or in development. kopf always does so.
 	RemoveOnExit
 )

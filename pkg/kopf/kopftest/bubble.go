@@ -6,6 +6,6 @@ import utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 // the last error of the process. In a bubble, the time of that error may be years ahead, so a failed watch would block the operator. The first
 // error handler, which logs errors, stays.
 func init() {
-	//nolint:reassign // it is a variable so that programs can do so
+	//nolint:reassign // ErrorHandlers is a variable so that programs can replace it
 	utilruntime.ErrorHandlers = utilruntime.ErrorHandlers[:min(1, len(utilruntime.ErrorHandlers))]
 }

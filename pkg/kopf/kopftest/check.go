@@ -43,7 +43,7 @@ type Scenario struct {
 // Check also reports unsafe writes: an update without a resourceVersion, and a patch that replaces a list without one. Such a
 // write can overwrite a concurrent change.
 //
-// In a scenario with more than 100 writes or calls, Check injects faults at only 100 of them, evenly spread, and logs the limit. A scenario
+// In a scenario with more than 100 writes or calls, Check injects faults at only 100 of these, evenly spread, and logs the limit. A scenario
 // without any handler call fails the test.
 //
 // The function setup returns a new Scenario with new external state for each run. It is called in a bubble of testing/synctest. The test
@@ -127,8 +127,8 @@ func (d *differences) summaries() (lines []string) {
 type injection struct {
 	write  int    // number of the write, from 1; 0 for a shutdown
 	what   string // one of the constants below
-	call   int    // number of the handler call to shut down in, from 1; 0 for a fault of a write
-	target string // the write or the call, for messages
+	call   int    // number of the handler call during which the operator is shut down, from 1; 0 for a fault of a write
+	target string // description of the write or the call, for messages
 }
 
 // when returns a phrase for messages, such as "after a crash before write 2 (patch pods/orders)".

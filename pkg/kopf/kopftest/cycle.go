@@ -29,7 +29,7 @@ type Given struct {
 	Scheme *runtime.Scheme
 	// CRDs are files and directories with CustomResourceDefinitions: see [CRDs].
 	CRDs []string
-	// Duration is how long the operator runs, in virtual time. Default: one second, which is enough for everything that is due immediately.
+	// Duration is how long the operator runs, in virtual time. Default: one second, which is enough for all work that is due immediately.
 	Duration time.Duration
 }
 
@@ -102,7 +102,7 @@ func advanceClock(t testing.TB, now time.Time) {
 	<-time.After(wait)
 }
 
-// check fails the test if an object is newer than the clock. The engine would delay its handlers until then.
+// check fails the test if an object is newer than the clock. The engine would delay the handlers of such an object.
 func (g Given) check(t testing.TB) {
 	t.Helper()
 	for _, obj := range g.Objects {

@@ -82,7 +82,7 @@ func isSet(name string) bool {
 }
 
 // ForTest returns the cluster with a new namespace, to isolate tests from each other. Operators that run on it handle objects in this
-// namespace and cluster-scoped objects. The namespace is not deleted, because this takes a kube-controller-manager.
+// namespace and cluster-scoped objects. ForTest does not delete the namespace, because only a kube-controller-manager can do so.
 func (c *Cluster) ForTest(t testing.TB) *Cluster {
 	t.Helper()
 	ns := &unstructured.Unstructured{} // the scheme may lack the type
@@ -99,7 +99,7 @@ func (c *Cluster) ForTest(t testing.TB) *Cluster {
 // The default start timeout is longer than that of envtest, for busy machines.
 const (
 	startTimeout    = time.Minute
-	envStartTimeout = "KUBEBUILDER_CONTROLPLANE_START_TIMEOUT" // read by envtest
+	envStartTimeout = "KUBEBUILDER_CONTROLPLANE_START_TIMEOUT" // envtest reads this variable
 )
 
 func start(opts []ClusterOption) (c *Cluster, stop func() error, err error) {

@@ -51,8 +51,8 @@ type Invocation[T client.Object] struct {
 	call call
 }
 
-// An Event is a Kubernetes Event. Those of an [Invocation] come from the handler; those of an [Operator] and a [Report] also from the operator
-// itself, such as HandlerFailed.
+// An Event is a Kubernetes Event. The Events of an [Invocation] come from the handler. The Events of an [Operator] and a [Report] also come from
+// the operator itself, such as HandlerFailed.
 type Event struct{ Type, Reason, Action, Note string }
 
 // String returns the form of kubectl: "Warning Busy: the cloud is busy".
@@ -283,7 +283,7 @@ func buildEssence(t testing.TB, obj client.Object, path []string) any {
 	}
 	shape := essence.Builder{Cleaners: []essence.Cleaner{progress.AnnotationBaseline(""), progress.Smart()}}
 	if len(path) > 0 {
-		shape.Fields = [][]string{path} // the field of a field handler always counts
+		shape.Fields = [][]string{path} // the field of a field handler is always part of the essence
 	}
 	return shape.Build(toContent(t, obj))
 }

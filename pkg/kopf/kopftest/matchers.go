@@ -105,7 +105,7 @@ func nameOf(actual any) string {
 
 var baseline = essence.WithDigestFallback(progress.AnnotationBaseline(""))
 
-// handled compares the last-handled configuration with the present state of an object.
+// handled compares the last-handled configuration with the current state of an object.
 func handled(obj client.Object) (ok bool, why string) {
 	text := baseline.Fetch(obj)
 	if text == nil {

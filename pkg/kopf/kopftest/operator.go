@@ -30,9 +30,9 @@ type Operator struct {
 	admissionManager *admissionManager // nil if the test kit does not serve admission handlers
 	stop             func()
 	ended            chan struct{}
-	err              error // of the manager, after it has ended
+	err              error // error of the manager, after it has ended
 
-	virtual     bool // runs in a bubble of testing/synctest
+	virtual     bool // the operator runs in a bubble of testing/synctest
 	stopping    atomic.Bool
 	unstoppable string // message about a handler that did not end with its context
 }
@@ -156,8 +156,8 @@ func (o *Operator) awaitUnstoppable() {
 // unstoppableMinutes is the timeout of awaitUnstoppable in minutes of virtual time.
 const unstoppableMinutes = 48 * 60
 
-// Crash ends the operator as if its process had died: no further request reaches the server. Go cannot kill the running handlers, so their
-// contexts are cancelled. Their effects outside of the cluster are not prevented.
+// Crash ends the operator as if its process had died: no further request reaches the server. Go cannot kill the running handlers, so Crash
+// cancels their contexts. It does not prevent their effects outside of the cluster.
 func (o *Operator) Crash(t testing.TB) {
 	t.Helper()
 	o.connection.disconnect()

@@ -16,7 +16,7 @@ import (
 type history struct {
 	changes      map[string][]apiserver.Change
 	versions     []int64        // versions of the changes of objects, without Events and Leases
-	incarnations map[string]int // for each uid, the number of the object among those with the same name
+	incarnations map[string]int // for each uid, the number of the object among the objects with the same name
 }
 
 func (s *scenarioRunner) history() *history {
@@ -40,7 +40,7 @@ func (s *scenarioRunner) history() *history {
 
 // calls converts handler calls for package explore. For each call, it counts how often the outcome of the same work was stored before it.
 func (h *history) calls(all []Call) (out []explore.Call) {
-	written := map[string]map[int64]bool{} // versions that store the outcome, by work
+	written := map[string]map[int64]bool{} // versions that store the outcome, by the name of the work
 	for _, c := range all {
 		name := h.work(c)
 		again := 0

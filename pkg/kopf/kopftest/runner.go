@@ -27,7 +27,7 @@ type scenarioRun struct {
 	writes      []Write
 	run         *explore.Run
 	unstoppable string // message about a handler that did not end with its context
-	problem     string // why the run ended early; empty if it did not
+	problem     string // reason why the run ended early; empty if the run is complete
 }
 
 // runOptions configure one run of a scenario.
@@ -55,7 +55,7 @@ func runScenario(t *testing.T, setup func() Scenario, options runOptions) *scena
 	return out
 }
 
-// A scenarioRunner runs one scenario. It starts a new operator instance whenever the present one has ended.
+// A scenarioRunner runs one scenario. It starts a new operator instance whenever the current one has ended.
 type scenarioRunner struct {
 	runOptions
 	scenario    Scenario
@@ -187,7 +187,7 @@ func (s *scenarioRunner) restartOperators(t *testing.T) {
 	returned = true
 }
 
-// stop ends the present operator and the scenario. An operator that outlives its bubble would panic.
+// stop ends the current operator and the scenario. synctest panics if an operator outlives its bubble.
 func (s *scenarioRunner) stop() {
 	s.lifecycle <- struct{}{}
 	s.stopped = true
@@ -210,7 +210,7 @@ func (s *scenarioRunner) problem() string {
 	return s.out.problem
 }
 
-// current returns the present operator, and a channel that is closed when the next one has started.
+// current returns the current operator, and a channel that is closed when the next one has started.
 func (s *scenarioRunner) current() (o *Operator, started chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -278,7 +278,7 @@ func (s *scenarioRunner) settle(t *testing.T) {
 	}
 }
 
-// awaitQuiet waits until the present operator is quiet. If it ends, awaitQuiet waits for the next one.
+// awaitQuiet waits until the current operator is quiet. If it ends, awaitQuiet waits for the next one.
 func (s *scenarioRunner) awaitQuiet(t *testing.T) {
 	t.Helper()
 	for s.problem() == "" {
@@ -323,7 +323,7 @@ func withoutGarbage(objects []map[string]any) (left []map[string]any) {
 		}
 	}
 	if len(left) < len(objects) {
-		return withoutGarbage(left) // the removed objects may own others
+		return withoutGarbage(left) // the removed objects may own other objects
 	}
 	return left
 }
@@ -356,7 +356,7 @@ func (s *scenarioRunner) record() {
 	}
 }
 
-// recordChanges adds to the reference run the state of the watched objects after each change.
+// recordChanges adds the state of the watched objects after each change to the reference run.
 func (s *scenarioRunner) recordChanges() {
 	watched := map[string]bool{}
 	for _, n := range s.injector.WatchNames() {

@@ -74,7 +74,7 @@ func (l *faultTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if !awaitDelay(r, fault.Delay) {
 		return nil, r.Context().Err()
 	}
-	if l.disconnected() { // during the delay
+	if l.disconnected() { // the operator crashed during the delay
 		return nil, errCrashed
 	}
 	note := l.recordWrite(req, r.Header.Get("Content-Type"), text)

@@ -40,8 +40,8 @@ func WithFilter(valid func(obj *unstructured.Unstructured) bool) WalkOption {
 // The specs match the schema of the first CustomResourceDefinition in the file crd: types, required fields, enums, bounds, lengths, formats
 // and simple patterns.
 //
-// The function setup returns a new Scenario for each run, as for [Check]. Its Steps are ignored. List fields that depend on earlier specs, such as
-// "status.resizes", in Ignore. Objects whose owners do not exist are ignored, because the garbage collector of a cluster deletes them.
+// The function setup returns a new Scenario for each run, as for [Check]. Walk ignores its Steps. List fields that depend on earlier specs, such as
+// "status.resizes", in Ignore. Walk ignores objects whose owners do not exist, because the garbage collector of a cluster deletes them.
 //
 // A failure shows the two specs and the seed. KOPFTEST_SEED=17 repeats the same walk. The test must not run in a bubble of testing/synctest.
 func Walk(t *testing.T, crd string, setup func() Scenario, steps int, opts ...WalkOption) {

@@ -112,7 +112,7 @@ func (s *admissionManager) pendingWork(ctx context.Context) (string, error) {
 			if err != nil {
 				return "", err
 			}
-			configured = configured || strings.Contains(string(text), s.url()+"/") // and not where one has crashed
+			configured = configured || strings.Contains(string(text), s.url()+"/") // ignore entries of a crashed operator
 		}
 		if !configured {
 			return "the webhook configurations are not written yet", nil
