@@ -16,7 +16,7 @@ func admission(e *example) {
 	_, port, err := net.SplitHostPort(freeAddress(e))
 	e.Expect(err).NotTo(HaveOccurred())
 	e.start("-port=" + port)
-	e.Eventually(func() error { // until the API server uses the webhook configurations
+	e.Eventually(func() error { // wait until the API server uses the webhook configurations
 		return e.client.Create(e.t.Context(), wrong.manifest.DeepCopy(), client.DryRunAll)
 	}).Should(Satisfy(apierrors.IsInvalid))
 

@@ -18,7 +18,7 @@ func allAtOnce(e *example) {
 	meeting, orders := e.sample("all-at-once"), e.sample("orders")
 	meeting.create()
 	e.start(args...)
-	e.Eventually(func() string { // until the API server uses the webhook configurations
+	e.Eventually(func() string { // wait until the API server uses the webhook configurations
 		dry := orders.manifest.DeepCopy()
 		dry.SetLabels(nil)
 		e.Expect(e.client.Create(e.t.Context(), dry, client.DryRunAll)).To(Succeed())

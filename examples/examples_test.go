@@ -50,7 +50,7 @@ func TestExamples(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a control plane")
 	}
-	log.SetLogger(logr.Discard()) // for messages about the creation of clients
+	log.SetLogger(logr.Discard()) // controller-runtime would otherwise log a missing logger
 	watch(t)
 	cp, err := controlplane.Start(controlplane.Options{})
 	if err != nil {
@@ -74,7 +74,7 @@ func TestExamples(t *testing.T) {
 }
 
 // Each folder must have a walkthrough.
-func TestEveryExampleHasAWalkthrough(t *testing.T) {
+func TestExamples_HaveWalkthroughs(t *testing.T) {
 	entries, err := os.ReadDir(".")
 	if err != nil {
 		t.Fatal(err)
@@ -90,8 +90,8 @@ func TestEveryExampleHasAWalkthrough(t *testing.T) {
 	}
 }
 
-// Readers who run several examples have one CRD of Database, so the files must be equal.
-func TestExamplesShareTheDatabaseCRD(t *testing.T) {
+// The files with the CRD of Database must be equal, because a reader may run several examples on one cluster.
+func TestExamples_ShareTheDatabaseCRD(t *testing.T) {
 	files, err := filepath.Glob("*/config/crd/databases.yaml")
 	if err != nil || len(files) == 0 {
 		t.Fatal("no files found", err)

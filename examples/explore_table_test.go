@@ -112,7 +112,7 @@ func calledByTests(t *testing.T, file, source string) (names []string) {
 	return names
 }
 
-// Comments, helpers, other packages, and tests that can skip themselves do not count.
+// calledByTests must ignore comments, helpers, calls of other packages, and tests that can skip themselves.
 func TestCalledByTests_IgnoresOtherCalls(t *testing.T) {
 	got := calledByTests(t, "some_test.go", `package main
 

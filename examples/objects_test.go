@@ -12,7 +12,7 @@ import (
 // An object is a sample of an example, or an object in the cluster that the example creates.
 type object struct {
 	*example
-	manifest *unstructured.Unstructured // as in the sample
+	manifest *unstructured.Unstructured // content of the sample file
 }
 
 // sample returns the sample with a name.

@@ -33,8 +33,8 @@ type example struct {
 	client client.Client
 	cp     *controlplane.ControlPlane
 
-	terminal doctest.Terminal // in the folder of the example
-	executed map[string]bool  // commands of the README
+	terminal doctest.Terminal // runs commands in the folder of the example
+	executed map[string]bool  // executed commands of the README
 
 	file, kubeconfig string
 	environment      []string // additional environment of the operator

@@ -9,7 +9,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
 )
 
-// Under every fault, the database ends with its result and without a record, and its deletion is not blocked.
+// After every fault, the database has its result and no record, and no finalizer blocks its deletion.
 func TestExplore(t *testing.T) {
 	kopftest.Explore(t, func() kopftest.Scenario {
 		scenario := newScenario()
@@ -22,7 +22,7 @@ func TestExplore(t *testing.T) {
 	}, kopftest.WithMaxPlans(10))
 }
 
-// The state of a database depends on its spec, and not on earlier specs.
+// The state of a database depends only on its current spec, not on earlier specs.
 func TestWalk(t *testing.T) {
 	kopftest.Walk(t, "config/crd", newScenario, 5)
 }

@@ -58,6 +58,6 @@ func change(ctx context.Context, req *Request) error {
 }
 
 func drop(ctx context.Context, _ *Request) error {
-	log.FromContext(ctx).Info("Dropping the database") // the deletion waits for this handler
+	log.FromContext(ctx).Info("Dropping the database") // the finalizer blocks the deletion until drop has succeeded
 	return nil
 }

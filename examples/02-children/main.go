@@ -41,12 +41,12 @@ func run() error {
 func (h *handlers) databases() *kopf.Resource[*unstructured.Unstructured] {
 	database := schema.GroupVersionKind{Group: "demo.example.com", Version: "v1", Kind: "Database"}
 	return kopf.For(kopf.Unstructured(database)).
-		// Created once. The operator ignores later changes to these children.
+		// The engine calls these handlers once for each new database. The operator ignores later changes to the children.
 		OnCreate("password", h.password).
 		OnCreate("greeting", greeting).
-		// Not possible: the returned error contains the reason.
+		// abroad fails: a child must be in the namespace of its owner.
 		OnCreate("abroad", abroad).
-		// Kept up to date after each change of the database or of the children.
+		// The engine calls server after each change of the database or of the children.
 		OnReconcile("server", server).
 		Owns(&appsv1.Deployment{}).
 		Owns(&corev1.Service{})

@@ -26,7 +26,7 @@ func TestExplore(t *testing.T) {
 	}, kopftest.WithMaxPlans(10))
 }
 
-// The status describes the present target. The snapshot is excluded: it shows the volume at the time of the creation.
+// The status describes the current target. The test ignores the snapshot, which shows the volume at the time of the creation.
 func TestWalk(t *testing.T) {
 	kopftest.Walk(t, "config/crd", func() kopftest.Scenario {
 		scenario := newScenario(t)

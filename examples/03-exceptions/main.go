@@ -53,17 +53,17 @@ func run() error {
 func backups() *kopf.Resource[*v1.Backup] {
 	created, changed := kopf.ReasonCreate, kopf.ReasonUpdate
 	return kopf.For(&v1.Backup{}).
-		// A temporary error: retried after the delay that the error contains.
+		// snapshot returns a temporary error. The engine retries the handler after the delay in the error.
 		OnCreate("snapshot", snapshot).
-		// A permanent error: not retried. A change of the spec is a new cause.
+		// check returns a permanent error. The engine calls it again only for a new cause, such as a change of the spec.
 		On("check", []kopf.Reason{created, changed}, check).
-		// Any other error: retried after a backoff, with limits ...
+		// After any other error, the engine retries a handler with a backoff, within the limits in the options.
 		OnCreate("copy", upload, kopf.Backoff(time.Second), kopf.Retries(3)).
 		OnCreate("announce", announce, kopf.Backoff(2*time.Second), kopf.Timeout(5*time.Second)).
-		// ... or not retried, as a failure or as a success.
+		// With an error mode, the engine does not retry the handler. bill fails permanently, and tidy succeeds.
 		OnCreate("bill", bill, kopf.ErrorMode(progress.ErrorsPermanent)).
 		OnCreate("tidy", tidy, kopf.ErrorMode(progress.ErrorsIgnored)).
-		// A panic is handled like any other error: the operator continues.
+		// index panics. The engine handles a panic like any other error, and the operator continues.
 		OnCreate("index", index, kopf.Backoff(time.Second))
 }
 
@@ -83,7 +83,7 @@ func snapshot(ctx context.Context, req *Request) error {
 	if req.Attempt.Number < 2 {
 		return kopf.Temporary(errors.New("the snapshot is not ready yet"), 2*time.Second)
 	}
-	req.Object.Status.Snapshot = req.Object.Spec.Volume + "-snapshot" // written by the engine
+	req.Object.Status.Snapshot = req.Object.Spec.Volume + "-snapshot" // the engine writes the change
 	log.FromContext(ctx).Info("The snapshot is ready", "runtime", req.Attempt.Runtime().Round(time.Second).String())
 	return nil
 }
@@ -114,7 +114,7 @@ func bill(context.Context, *Request) error { return errors.New("no such customer
 // tidy fails, and the engine ignores the error.
 func tidy(context.Context, *Request) error { return errors.New("nothing to tidy up") }
 
-// index has a defect.
+// index panics in its first attempt, because the map is nil.
 func index(ctx context.Context, req *Request) error {
 	var entries map[string]string
 	if req.Attempt.Number > 0 {

@@ -22,7 +22,7 @@ func TestExplore(t *testing.T) {
 	}, kopftest.WithMaxPlans(10))
 }
 
-// The state of a database depends on its spec, and not on earlier specs.
+// The state of a database depends only on its current spec, not on earlier specs.
 func TestWalk(t *testing.T) {
 	kopftest.Walk(t, "config/crd", newScenario, 5)
 }

@@ -44,7 +44,7 @@ func main() {
 func run(level string) error {
 	events, known := levels[level]
 	if !known {
-		return fmt.Errorf("-events=%s is no level: use transitions, steps or off", level)
+		return fmt.Errorf("-events=%s is not a level: use transitions, steps or off", level)
 	}
 	mgr, err := ctrl.NewManager(ctrl.GetConfigOrDie(), ctrl.Options{Metrics: server.Options{BindAddress: "0"}})
 	if err != nil {

@@ -26,7 +26,7 @@ func TestExplore(t *testing.T) {
 	}, kopftest.WithMaxPlans(10))
 }
 
-// The URL depends on the present domain only.
+// The URL depends only on the current domain.
 func TestWalk(t *testing.T) {
 	kopftest.Walk(t, "config/crd", func() kopftest.Scenario { return newScenario(t) }, 5)
 }

@@ -46,27 +46,27 @@ func run() error {
 
 func websites() *kopf.Resource[*v1.Website] {
 	websites := kopf.For(&v1.Website{}).
-		// Called once for each new object. Several handlers run in the order of their declaration.
+		// The engine calls these handlers once for each new object, in the order of their declaration.
 		OnCreate("deploy", deploy).
-		OnCreate("welcome", welcome, kopf.After("deploy")). // only after deploy has succeeded
-		// One handler for several reasons: each process calls it once for each object.
+		OnCreate("welcome", welcome, kopf.After("deploy")). // the engine calls welcome only after deploy has succeeded
+		// monitor is for several reasons: each process calls it once for each object.
 		On("monitor", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonResume}, monitor).
-		// Called for any change except the status.
+		// The engine calls review for any change outside of the status.
 		OnUpdate("review", review).
-		// Called when the field was added, changed or removed, including when the object is created.
+		// The engine calls scale when the field was added, changed or removed, including when the object is created.
 		OnField("scale", "spec.replicas", scale).
-		// Blocks the deletion until it has succeeded.
+		// undeploy blocks the deletion until it has succeeded.
 		OnDelete("undeploy", undeploy).
-		// Does not block the deletion.
+		// purge does not block the deletion.
 		OnDelete("purge", purge, kopf.Optional())
 
-	// OnChange is OnField with a Go function instead of a path. It is not a method, because methods cannot have type
+	// OnChange is like OnField, but takes a Go function instead of a path. It is not a method, because methods cannot have type
 	// parameters.
 	return kopf.OnChange(websites, "move", func(site *v1.Website) string { return site.Spec.Domain }, move)
 }
 
 func deploy(_ context.Context, req *Request) error {
-	req.Object.Status.URL = "https://" + req.Object.Spec.Domain // written by the engine
+	req.Object.Status.URL = "https://" + req.Object.Spec.Domain // the engine writes the change
 	return nil
 }
 

@@ -37,8 +37,8 @@ func run(peers peering.Options, metrics string) error {
 	databases := kopf.For(kopf.Unstructured(database)).
 		OnCreate("provision", provision).
 		OnUpdate("resize", resize, kopf.Field("spec.sizeGiB")).
-		OnResume("reconnect", reconnect). // called once for each process, and not after a pause
-		Daemon("watch", watch)            // a pause stops it, and the end of the pause starts it again
+		OnResume("reconnect", reconnect). // the engine calls it once in each process, and not after a pause
+		Daemon("watch", watch)            // the supervisor stops it for a pause and starts it again afterwards
 	if err := kopf.SetupWithManager(mgr, databases, kopf.WithPeering(peers)); err != nil {
 		return err
 	}

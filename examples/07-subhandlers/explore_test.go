@@ -32,7 +32,7 @@ func TestExplore(t *testing.T) {
 	}, kopftest.WithMaxPlans(10))
 }
 
-// The status has exactly the regions of the spec. The random regions are added to those that exist, so that deployments to them succeed.
+// The status has exactly the regions of the spec. The test adds the random regions to the known regions, so that deployments to them succeed.
 func TestWalk(t *testing.T) {
 	original := maps.Clone(regions)
 	t.Cleanup(func() { regions = original })

@@ -58,7 +58,7 @@ func rollouts() *kopf.Resource[*v1.Rollout] {
 }
 
 // roll declares a sub-handler for each region. The engine calls them when roll has returned, and calls roll again until
-// all of them have finished. It also removes regions from the status that the spec does not have any more.
+// all of them have finished. It also removes regions from the status that are no longer in the spec.
 func roll(_ context.Context, req *Request) error {
 	maps.DeleteFunc(req.Object.Status.Regions, func(region, _ string) bool { return !slices.Contains(req.Object.Spec.Regions, region) })
 	for _, region := range req.Object.Spec.Regions {
@@ -67,7 +67,7 @@ func roll(_ context.Context, req *Request) error {
 	return nil
 }
 
-// deploy returns the handler of one region. Attempts of other regions do not count for it.
+// deploy returns the handler of one region. Each region has its own count of attempts.
 func deploy(region string) kopf.Handler[*v1.Rollout] {
 	return func(ctx context.Context, req *Request) error {
 		latency, ok := regions[region]

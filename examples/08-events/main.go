@@ -41,7 +41,7 @@ func run() error {
 	return mgr.Start(ctrl.SetupSignalHandler())
 }
 
-// observe is called for each state of each object, also for the last one of a deleted object.
+// observe logs the event. The engine calls it for each observed state of each object, including the last state of a deleted object.
 func observe(ctx context.Context, req *Request) error {
 	event := req.Event
 	if event == "" {
@@ -54,12 +54,12 @@ func observe(ctx context.Context, req *Request) error {
 // sizes stores a value for each object in this process, until the object is deleted.
 var sizes = kopf.NewMemo[int64]("sizes")
 
-// follow compares the size with the last one. Event handlers have neither req.Old nor req.Diff, because these need a
+// follow compares the size with the previous size. Event handlers have neither req.Old nor req.Diff, because these need a
 // stored baseline.
 func follow(ctx context.Context, req *Request) error {
 	size, _, err := unstructured.NestedInt64(req.Object.Object, "spec", "sizeGiB")
 	if err != nil {
-		return err // only logged; the next state is a new call
+		return err // the engine only logs the error, and calls follow again for the next state
 	}
 	if before, ok := sizes.Load(ctx); ok && before != size {
 		log.FromContext(ctx).Info("The size has changed", "before", before, "now", size)

@@ -33,7 +33,7 @@ func newScheme() *runtime.Scheme {
 	return scheme
 }
 
-// Tests of one handler with one call.
+// This test and the next two call one handler once.
 func TestOpen_RetriesWhenTheServerIsBusy(t *testing.T) {
 	g := NewWithT(t)
 	got := kopftest.Invoke(t, open(&memory{busy: 1}), newMailbox(100))
@@ -68,7 +68,7 @@ func (s slow) Open(ctx context.Context, name string, quota int) (string, error) 
 	}
 }
 
-// One cycle of the whole operator, in memory, in virtual time.
+// Each case runs one cycle of the whole operator, in memory and in virtual time.
 func TestCycles(t *testing.T) {
 	for name, test := range map[string]struct {
 		quota   int
@@ -179,7 +179,7 @@ func TestMain(m *testing.M) {
 	os.Exit(kopftest.Main(m, &cluster, kopftest.Types(newScheme()), kopftest.CRDs("config/crd")))
 }
 
-// The operator on a real API server.
+// The operator opens and closes a mailbox on a real API server.
 func TestMailbox_OnARealServer(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs an API server")

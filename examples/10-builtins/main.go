@@ -52,13 +52,13 @@ func run() error {
 
 func podHandlers() *kopf.Resource[*corev1.Pod] {
 	return kopf.For(&corev1.Pod{}).
-		// A field of the status, which other components write.
+		// Other components write this field of the status.
 		OnField("phase", "status.phase", announce, kopf.Label(watched))
 }
 
 func namespaceHandlers() *kopf.Resource[*corev1.Namespace] {
 	return kopf.For(&corev1.Namespace{}).
-		// Called to restore a desired state, including when another client edits the policy.
+		// isolate restores the desired state, including when another client edits the policy.
 		OnReconcile("isolate", isolate, kopf.Label(isolated, filter.Equal("true")), kopf.Interval(time.Hour)).
 		Owns(&networkingv1.NetworkPolicy{})
 }
@@ -76,7 +76,7 @@ func announce(ctx context.Context, req *kopf.Request[*corev1.Pod]) error {
 // isolate applies a network policy that blocks traffic from outside of the namespace.
 func isolate(ctx context.Context, req *kopf.Request[*corev1.Namespace]) error {
 	if req.Object.DeletionTimestamp != nil {
-		return nil // a namespace that is being deleted accepts no new objects
+		return nil // the API server rejects new objects in a namespace that is being deleted
 	}
 	policy := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: req.Object.Name, Name: "isolated"}}
 	done, err := controllerutil.CreateOrUpdate(ctx, req.Client, policy, func() error {
@@ -84,7 +84,7 @@ func isolate(ctx context.Context, req *kopf.Request[*corev1.Namespace]) error {
 		return controllerutil.SetControllerReference(req.Object, policy, req.Client.Scheme()) // Owns requires the owner reference
 	})
 	if err != nil {
-		return err // retried after a backoff
+		return err // the engine retries the handler after a backoff
 	}
 	if done != controllerutil.OperationResultNone {
 		log.FromContext(ctx).Info("The namespace is isolated", "policy", done)

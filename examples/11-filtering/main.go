@@ -52,22 +52,22 @@ func run() error {
 func databases() *kopf.Resource[*unstructured.Unstructured] {
 	database := schema.GroupVersionKind{Group: "demo.example.com", Version: "v1", Kind: "Database"}
 	databases := kopf.For(kopf.Unstructured(database)).
-		// Labels and annotations: present, absent, with a value, or accepted by a function.
+		// These filters require a label or an annotation to be present, to be absent, to have a value, or to pass a function.
 		OnCreate("gold", called, kopf.Label("tier", filter.Equal("gold"))).
 		OnCreate("paid", called, kopf.Label("tier")).
 		OnCreate("free", called, kopf.Label("tier", filter.Absent)).
 		OnCreate("foreign", called, kopf.Annotation("contact", filter.Match(foreign))).
 		OnCreate("precious", called, kopf.Label("tier", filter.Any(filter.Equal("gold"), filter.Equal("silver"))), kopf.Annotation("contact")).
-		// Fields: the present or the previous value must pass. Present excludes new objects, whose missing previous
-		// value is not redis.
+		// The current or the previous value of the field must pass. Without Present, a new redis database would
+		// match, because its missing previous value passes Not.
 		OnCreate("sql", called, kopf.Field("spec.engine", filter.Present, filter.Not(filter.Equal("redis")))).
-		// A change of a field, with or without other changes.
+		// The engine calls resized for a change of the field, with or without other changes.
 		OnUpdate("resized", called, kopf.Field("spec.sizeGiB")).
-		// A change from one value to another.
+		// The engine calls these handlers for a change from one value to another.
 		OnUpdate("grown", called, kopf.Field("spec.sizeGiB", filter.From(filter.Match(small)), filter.To(filter.Match(large)))).
 		OnUpdate("promoted", called, kopf.Field("metadata.labels.tier", filter.From(filter.Absent), filter.To("gold")))
 
-	// A function for several handlers: a view of the kind. Do not pass the view to the operator.
+	// When returns a view of the kind, whose function filters several handlers. Do not pass the view to the operator.
 	databases.When(public).
 		OnCreate("expose", called).
 		OnDelete("hide", called) // other databases get no finalizer

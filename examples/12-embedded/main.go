@@ -24,7 +24,7 @@ func main() {
 	// The program handles signals, because the library does not.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	teams := strings.FieldsFunc(*first, func(r rune) bool { return r == ',' }) // unlike Split, it returns no names for an empty text
+	teams := strings.FieldsFunc(*first, func(r rune) bool { return r == ',' }) // unlike Split, FieldsFunc returns no names for an empty text
 	if err := run(ctx, *listen, teams); err != nil {
 		ctrl.Log.Error(err, "The program has failed")
 		os.Exit(1)

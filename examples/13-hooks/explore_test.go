@@ -9,7 +9,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
 )
 
-// Each process logs in again, also after a crash, and provisions the database. The middlewares do not change the outcome.
+// Each process logs in again, including after a crash, and provisions the database. The middlewares do not change the outcome.
 func TestExplore(t *testing.T) {
 	kopftest.Explore(t, func() kopftest.Scenario {
 		scenario := newScenario()
@@ -28,7 +28,7 @@ func TestExplore(t *testing.T) {
 	}, kopftest.WithMaxPlans(10))
 }
 
-// The database keeps nothing of its earlier specs.
+// The state of a database depends only on its current spec, not on earlier specs.
 func TestWalk(t *testing.T) {
 	kopftest.Walk(t, "config/crd", newScenario, 5)
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 )
 
-// Database is the kind. It has no Go type.
+// Database is the Go type of databases, because the kind has no type of its own.
 type Database = *unstructured.Unstructured
 
 func main() {
@@ -51,15 +51,15 @@ func run(metrics, health string) error {
 
 func operator(tracer Tracer, cloud *session) []kopf.Option {
 	databases := kopf.For(kopf.Unstructured(schema.GroupVersionKind{Group: "demo.example.com", Version: "v1", Kind: "Database"})).
-		Use(traced[Database](tracer), counted). // wraps the handlers declared after it; the first middleware is the outermost
+		Use(traced[Database](tracer), counted). // Use wraps the handlers declared after it; the first middleware is the outermost
 		OnCreate("provision", provision)
 	return []kopf.Option{
 		databases,
-		kopf.OnStartup("login", cloud.login, kopf.Retries(5), kopf.Backoff(time.Second)), // before the first handler
-		kopf.OnCleanup("logout", cloud.logout, kopf.Timeout(5*time.Second)),              // after the last handler
+		kopf.OnStartup("login", cloud.login, kopf.Retries(5), kopf.Backoff(time.Second)), // the operator calls login before the first handler
+		kopf.OnCleanup("logout", cloud.logout, kopf.Timeout(5*time.Second)),              // the operator calls logout after the last handler
 		kopf.OnProbe("provisioned", func(context.Context) (any, error) { return provisioned.Load(), nil }),
 		kopf.OnProbe("cloud", cloud.probe),
-		kopf.WithStuckAfter(5 * time.Minute), // the limit of /healthz: no handler here takes so long
+		kopf.WithStuckAfter(5 * time.Minute), // the limit of /healthz; longer than the longest handler call
 		kopf.WithReconcilerWrapper(tracedCycle(tracer)),
 	}
 }
@@ -82,7 +82,7 @@ func counted(next kopf.Handler[Database]) kopf.Handler[Database] {
 		if err == nil {
 			provisioned.Add(1)
 		}
-		return err // unchanged, because its type decides about the retry
+		return err // keep the error unchanged, because its type determines the retry
 	}
 }
 
@@ -108,7 +108,7 @@ func (s *session) logout(ctx context.Context) error {
 	return nil
 }
 
-// probe returns a value for /kopf/probes. Its error makes the response an error.
+// probe returns a value for /kopf/probes. If it returns an error, the whole response is an error.
 func (s *session) probe(context.Context) (any, error) {
 	if !s.open.Load() {
 		return nil, errors.New("there is no session")

@@ -27,7 +27,7 @@ type Span interface {
 	End(opts ...SpanEndOption)
 }
 
-// Option types of OpenTelemetry, unused here.
+// The option types of OpenTelemetry are unused here.
 type (
 	SpanStartOption any
 	SpanEndOption   any

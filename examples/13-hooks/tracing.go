@@ -35,7 +35,7 @@ func tracedCycle(tracer Tracer) func(reconcile.Reconciler) reconcile.Reconciler 
 			if err != nil {
 				span.RecordError(err)
 			}
-			return result, err // unchanged, because they decide about the requeue
+			return result, err // keep both unchanged, because they determine the requeue
 		})
 	}
 }

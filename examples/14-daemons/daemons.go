@@ -40,14 +40,14 @@ func warmUp(ctx context.Context, req *Request) error {
 		return errors.New("the database does not answer yet")
 	}
 	log.FromContext(ctx).Info("Warmed up", "after", req.Attempt.Last)
-	return unstructured.SetNestedField(req.Object.Object, true, "status", "warm") // written by the engine
+	return unstructured.SetNestedField(req.Object.Object, true, "status", "warm") // the engine writes the change
 }
 
 // connection ignores the cancellation of its context for some time, because its last operation cannot be interrupted.
 func connection(hangUp time.Duration) kopf.Handler[*unstructured.Unstructured] {
 	return func(ctx context.Context, _ *Request) error {
 		<-ctx.Done()
-		<-time.After(hangUp) // a select with ctx.Done() would stop it early
+		<-time.After(hangUp) // a select with ctx.Done() would return early
 		log.FromContext(ctx).Info("Connection closed")
 		return nil
 	}
@@ -65,7 +65,7 @@ func move(ctx context.Context, _ *Request) error {
 	}
 }
 
-// drop is called when the contexts of all daemons are cancelled; the daemons may still run.
+// drop logs the deletion. The engine calls it after cancelling the contexts of all daemons. The daemons may still run.
 func drop(ctx context.Context, _ *Request) error {
 	log.FromContext(ctx).Info("Dropping the database")
 	return nil

@@ -41,14 +41,14 @@ func run() error {
 func databases(hangUp time.Duration) *kopf.Resource[*unstructured.Unstructured] {
 	database := schema.GroupVersionKind{Group: "demo.example.com", Version: "v1", Kind: "Database"}
 	return kopf.For(kopf.Unstructured(database)).
-		// Runs until its context is cancelled, for example because the label was added to the object.
+		// watch runs until its context is cancelled, for example because the label was added to the object.
 		Daemon("watch", watch, kopf.Label("unwatched", filter.Absent)).
-		// Does its work once, with retries.
+		// warmUp does its work once, with retries.
 		Daemon("warm-up", warmUp, kopf.Backoff(200*time.Millisecond)).
-		// Ignores the cancellation. The supervisor logs this after half a second, and stops waiting a second later.
+		// connection ignores the cancellation. The supervisor logs this after half a second, and stops waiting a second later.
 		Daemon("connection", connection(hangUp),
 			kopf.CancellationBackoff(500*time.Millisecond), kopf.CancellationTimeout(time.Second)).
-		// A long update handler: a deletion cancels its context.
+		// move takes a long time, so a deletion cancels its context.
 		OnUpdate("move", move, kopf.Field("spec.sizeGiB"), kopf.CancelOnDelete()).
 		OnDelete("drop", drop)
 }

@@ -46,15 +46,15 @@ func run(spec string) error {
 	}
 	database := schema.GroupVersionKind{Group: "demo.example.com", Version: "v1", Kind: "Database"}
 	databases := kopf.For(kopf.Unstructured(database)).
-		// Half a second after the end of the last call.
+		// The supervisor calls ping half a second after the end of its last call.
 		Timer("ping", 500*time.Millisecond, ping, kopf.Jitter(0.1), kopf.MaxParallel(4)).
-		// Each second, counted from the creation of the object.
+		// The supervisor calls bill each second, counted from the creation of the object.
 		Timer("bill", time.Second, bill, kopf.Sharp()).
-		// Once, each time the object was not changed for a second.
+		// The supervisor calls compact once, each time the object was not changed for a second.
 		Timer("compact", 0, compact, kopf.Idle(time.Second)).
-		// By the schedule.
+		// The supervisor calls backup at the times of the schedule.
 		Timer("backup", 0, backup, kopf.Schedule(nightly)).
-		// With retries. After a permanent error, the supervisor waits for a change of the object.
+		// The supervisor retries replicate after errors. After a permanent error, it waits for a change of the object.
 		Timer("replicate", 500*time.Millisecond, replicate).
 		OnUpdate("changed", changed)
 	if err := kopf.SetupWithManager(mgr, databases); err != nil {

@@ -17,7 +17,7 @@ func ping(_ context.Context, req *Request) error {
 	return unstructured.SetNestedField(req.Object.Object, time.Now().Format(time.RFC3339Nano), "status", "seen")
 }
 
-// bill is called for each second since the creation of the object, except for seconds without a running operator.
+// bill logs the age of the object. The supervisor calls it for each second since the creation, except while no operator runs.
 func bill(ctx context.Context, req *Request) error {
 	age := time.Since(req.Object.GetCreationTimestamp().Time)
 	log.FromContext(ctx).Info("Billing", "seconds", int(age.Seconds()))
@@ -33,7 +33,7 @@ func compact(ctx context.Context, req *Request) error {
 
 func backup(ctx context.Context, req *Request) error {
 	log.FromContext(ctx).Info("Backing up", "second", time.Now().Second())
-	req.SetResult("done") // stored in status.backup
+	req.SetResult("done") // the engine stores it in status.backup
 	return nil
 }
 
@@ -42,7 +42,7 @@ func replicate(ctx context.Context, req *Request) error {
 	size, _, _ := unstructured.NestedInt64(req.Object.Object, "spec", "sizeGiB")
 	switch {
 	case size > 100:
-		return kopf.Permanent(fmt.Errorf("%d GiB are too many", size)) // not retried until the object is changed
+		return kopf.Permanent(fmt.Errorf("%d GiB are too many", size)) // the supervisor retries it only after a change of the object
 	case req.Attempt.Number == 0:
 		return kopf.Temporary(errors.New("the line is busy"), 100*time.Millisecond)
 	}
@@ -50,7 +50,7 @@ func replicate(ctx context.Context, req *Request) error {
 	return nil
 }
 
-// changed is called when another client has edited an object, and never for writes of the timers.
+// changed logs edits. The engine calls it when another client has edited an object, and never for writes of the timers.
 func changed(ctx context.Context, req *Request) error {
 	log.FromContext(ctx).Info("The database has changed", "diff", req.Diff.String())
 	return nil

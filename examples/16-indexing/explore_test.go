@@ -30,7 +30,7 @@ func TestExplore(t *testing.T) {
 	}, kopftest.WithMaxPlans(10))
 }
 
-// The state of an app depends on its spec, and not on earlier specs.
+// The state of an app depends only on its current spec, not on earlier specs.
 func TestWalk(t *testing.T) {
 	kopftest.Walk(t, "config/crd", func() kopftest.Scenario { return newScenario(t) }, 5)
 }

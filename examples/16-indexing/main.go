@@ -51,14 +51,14 @@ func run() error {
 	return mgr.Start(ctrl.SetupSignalHandler())
 }
 
-// operator declares the resources. The index is shared between them.
+// operator declares the resources, which share the index.
 func operator() []kopf.Option {
 	apps := kopf.For(&v1.App{})
 	// The engine completes the index before it calls the first handler, and then updates it with the apps.
 	byConfig := kopf.IndexBy(apps, "by-config", func(_ context.Context, req *kopf.Request[*v1.App]) (map[types.NamespacedName]string, error) {
 		app := req.Object
 		return map[types.NamespacedName]string{{Namespace: app.Namespace, Name: app.Spec.Config}: app.Name}, nil
-	}, kopf.Field("spec.config")) // excludes apps without a config map
+	}, kopf.Field("spec.config")) // this filter excludes apps without a config map
 	apps.OnCreate("start", start).
 		OnUpdate("restart", restart, kopf.Field(`metadata.annotations.indexing\.example\.com/restarted-for`))
 
@@ -76,10 +76,10 @@ func spread(byConfig *kopf.Index[types.NamespacedName, string]) kopf.Handler[*co
 		for _, name := range names {
 			app := &v1.App{}
 			app.Namespace, app.Name = req.Object.Namespace, name
-			// A retry writes the same value, so that it does not restart the app twice. The resourceVersion would
-			// differ.
+			// A retry writes the same value, so that it does not restart the app twice. The
+			// resourceVersion would differ.
 			patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, restartedFor, hash(req.Object.Data))
-			// The app may be deleted in the meantime. After any other error, the engine calls the handler again for all apps.
+			// Another client may have deleted the app. After any other error, the engine calls the handler again for all apps.
 			if err := req.Client.Patch(ctx, app, client.RawPatch(types.MergePatchType, patch)); client.IgnoreNotFound(err) != nil {
 				return err
 			}

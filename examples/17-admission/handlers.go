@@ -32,7 +32,7 @@ func defaults(ctx context.Context, req *Review) error {
 // rules returns all errors, each with its field.
 func rules(_ context.Context, req *Review) error {
 	if req.Object.DeletionTimestamp != nil {
-		return nil // updates also remove finalizers, and must not block a deletion
+		return nil // an update that removes a finalizer must not be denied, because the deletion needs it
 	}
 	spec, path := req.Object.Spec, field.NewPath("spec")
 	var all field.ErrorList
@@ -46,9 +46,9 @@ func rules(_ context.Context, req *Review) error {
 		all = append(all, field.Forbidden(path.Child("region"), "a bucket cannot move"))
 	}
 	if spec.Public {
-		req.Warn("anyone can read the bucket") // kubectl prints it, also if the request is denied
+		req.Warn("anyone can read the bucket") // kubectl prints the warning, even if the request is denied
 	}
-	return all.ToAggregate() // nil for an empty list
+	return all.ToAggregate() // ToAggregate returns nil for an empty list
 }
 
 // protect denies deletions. The API server calls it only for buckets with the label.
@@ -67,7 +67,7 @@ func audit(ctx context.Context, req *Review) error {
 	return nil
 }
 
-// provision is called later, for the stored object, which has all defaults and follows the rules.
+// provision handles the stored object, which has all defaults and follows the rules.
 func provision(ctx context.Context, req *kopf.Request[*v1.Bucket]) error {
 	log.FromContext(ctx).Info("Provisioning the bucket", "sizeGiB", req.Object.Spec.SizeGiB, "region", req.Object.Spec.Region)
 	req.Object.Status.URL = "https://" + req.Object.Name + "." + req.Object.Spec.Region + ".example.com"

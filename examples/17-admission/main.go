@@ -55,9 +55,9 @@ func buckets() *kopf.Resource[*v1.Bucket] {
 	return kopf.For(&v1.Bucket{}).
 		Mutate("defaults", defaults).
 		Validate("rules", rules, webhooks.Operations(create, update)).
-		// The API server calls it only for deletions of buckets with the label.
+		// The API server calls protect only for deletions of buckets with the label.
 		Validate("protection", protect, webhooks.Label("protected"), webhooks.Operations(admissionregistrationv1.Delete)).
-		// It has a side effect, except in a dry run, and declares it.
+		// audit declares that it has a side effect, except in a dry run.
 		Validate("audit", audit, webhooks.SideEffects(admissionregistrationv1.SideEffectClassNoneOnDryRun),
 			webhooks.Operations(create, update, admissionregistrationv1.Delete)).
 		OnCreate("provision", provision)
@@ -68,9 +68,9 @@ func buckets() *kopf.Resource[*v1.Bucket] {
 func development(host string, port int) webhooks.Options {
 	return webhooks.Options{
 		Name:           "17-admission.example.com",
-		Configurations: webhooks.Managed,       // the operator writes them
-		Exit:           webhooks.RemoveOnExit,  // and removes them
-		Certificates:   webhooks.SelfManaged{}, // stored in a Secret
+		Configurations: webhooks.Managed,       // the operator writes the configurations
+		Exit:           webhooks.RemoveOnExit,  // the operator removes them when it ends
+		Certificates:   webhooks.SelfManaged{}, // the operator stores them in a Secret
 		Namespace:      "default",              // namespace of the Secret
 		Namespaces:     []string{"default"},    // namespaces of the buckets
 		ClientConfig: admissionregistrationv1.WebhookClientConfig{

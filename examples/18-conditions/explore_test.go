@@ -11,7 +11,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
 )
 
-// The conditions are the same under every fault, including those that the handler fill writes while it runs.
+// The conditions are the same after every fault, including the conditions that the handler fill writes while it runs.
 func TestExplore(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := v1.AddToScheme(scheme); err != nil {

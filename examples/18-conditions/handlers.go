@@ -44,7 +44,7 @@ func fill(ctx context.Context, req *Request) error {
 	return nil
 }
 
-// connect is retried until the store exists. Its error also sets the condition.
+// connect fails until the store exists. Its error also sets the condition.
 func connect(_ context.Context, req *Request) error {
 	if store := req.Object.Spec.Store; store != "attic" {
 		return conditions.Error{Type: "Reachable", Reason: "NoSuchStore", Err: fmt.Errorf("there is no store %q", store)}
@@ -53,7 +53,7 @@ func connect(_ context.Context, req *Request) error {
 	return nil
 }
 
-// resize is called again when the size was edited.
+// resize fails permanently for a large size. The engine calls it again after an edit of the size.
 func resize(_ context.Context, req *Request) error {
 	if size := req.Object.Spec.SizeGiB; size > 1000 {
 		return kopf.Permanent(fmt.Errorf("%d GiB are too many: 1000 at most", size))

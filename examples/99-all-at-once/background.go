@@ -14,13 +14,13 @@ func watch(ctx context.Context, _ *Request) error {
 	return nil
 }
 
-// bill is called each second for clusters that are ready.
+// bill logs the number of nodes. The supervisor calls it each second for clusters that are ready.
 func bill(ctx context.Context, req *Request) error {
 	log.FromContext(ctx).Info("Billing", "nodes", req.Object.Spec.Nodes)
 	return nil
 }
 
-// announce is called when the condition Ready has changed.
+// announce logs changes of the condition Ready.
 func announce(ctx context.Context, req *Request) error {
 	before, now := req.Field()
 	log.FromContext(ctx).Info("Ready has changed", "before", before, "now", now)

@@ -29,7 +29,7 @@ func TestExplore(t *testing.T) {
 	}, kopftest.WithMaxPlans(5))
 }
 
-// The status depends on the present spec only.
+// The status depends only on the current spec.
 func TestWalk(t *testing.T) {
 	kopftest.Walk(t, "config/crd", func() kopftest.Scenario { return newScenario(t) }, 3)
 }

@@ -19,7 +19,7 @@ import (
 // provision has a result, which the engine stores in status.results.provision.
 func provision(ctx context.Context, req *Request) error {
 	if req.Attempt.Number == 0 {
-		return kopf.Temporary(errors.New("no capacity"), 0) // retried immediately
+		return kopf.Temporary(errors.New("no capacity"), 0) // the engine retries the handler immediately
 	}
 	req.Object.Status.Address = req.Object.Name + ".db.example.com"
 	req.SetResult(map[string]any{"attempts": req.Attempt.Number + 1})
@@ -38,7 +38,7 @@ func connect(ctx context.Context, req *Request) error {
 	return nil
 }
 
-// users declares one sub-handler for each user, and removes users from the status that the spec does not have any more.
+// users declares one sub-handler for each user, and removes users from the status that are no longer in the spec.
 func users(_ context.Context, req *Request) error {
 	maps.DeleteFunc(req.Object.Status.Users, func(user string, _ bool) bool { return !slices.Contains(req.Object.Spec.Users, user) })
 	for _, user := range req.Object.Spec.Users {

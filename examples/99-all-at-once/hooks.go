@@ -11,7 +11,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 )
 
-// began is a memo of the operator.
+// began stores the start time of the operator.
 var began = kopf.NewMemo[time.Time]("began")
 
 func open(ctx context.Context) error {

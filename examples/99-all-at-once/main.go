@@ -85,9 +85,9 @@ func operator() []kopf.Option {
 		kopf.WithFinalizer("all.example.com/finalizer"),
 		kopf.WithProgress(progress.Annotations("all.example.com")),
 		kopf.WithBaseline(progress.AnnotationBaseline("all.example.com")),
-		// Execution of handlers.
-		kopf.WithLifecycle(progress.OneByOne), // one handler in each reconcile ...
-		kopf.WithCheckpoint(0),                // ... and a write after each of them
+		// The following options control the calls of handlers.
+		kopf.WithLifecycle(progress.OneByOne), // the engine calls one handler in each reconcile
+		kopf.WithCheckpoint(0),                // the engine writes after each handler
 		kopf.WithStuckAfter(5 * time.Minute),
 		kopf.WithReconcilerWrapper(logSlowReconciles),
 	}
@@ -111,7 +111,7 @@ func clusters() (*kopf.Resource[*v1.Cluster], *kopf.Index[string, string]) {
 		OnUpdate("upgrade", upgrade(versions), kopf.Field("spec.version", filter.From(filter.Present))).
 		OnField("scale", "spec.nodes", scale, kopf.ErrorMode(progress.ErrorsPermanent)).
 		OnUpdate("greet", greet, kopf.Annotation("example.com/greet"), kopf.ErrorMode(progress.ErrorsIgnored)).
-		OnDelete("purge", purge, kopf.Optional()). // the deletion does not wait for it
+		OnDelete("purge", purge, kopf.Optional()). // the deletion does not wait for purge
 		// Reconcile handlers.
 		OnReconcile("address-book", addressBook, kopf.Interval(time.Hour)).
 		Owns(&corev1.ConfigMap{}).

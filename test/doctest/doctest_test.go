@@ -8,7 +8,7 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-func TestSteps(t *testing.T) {
+func TestSteps_ReturnsAllBlocks(t *testing.T) {
 	g := NewWithT(t)
 	page := filepath.Join(t.TempDir(), "page.md")
 	g.Expect(os.WriteFile(page, []byte("# A page\n\n`api/kind.go`:\n\n```go\npackage api\n```\n\nThen:\n\n"+
@@ -26,7 +26,7 @@ func TestSteps(t *testing.T) {
 	g.Expect(err).To(MatchError(os.ErrNotExist))
 }
 
-func TestTerminal(t *testing.T) {
+func TestTerminal_RunsCommands(t *testing.T) {
 	g := NewWithT(t)
 	programs, folder := t.TempDir(), t.TempDir()
 	g.Expect(os.WriteFile(filepath.Join(programs, "where"), []byte("#!/bin/sh\necho \"$KUBECONFIG in $(pwd)\"\n"), 0o700)).To(Succeed())

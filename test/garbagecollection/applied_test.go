@@ -21,7 +21,7 @@ const (
 
 // serverOf returns the deployment of a widget, with its size and color.
 func serverOf(w *v1.Widget) *appsv1.Deployment {
-	d := deployment("", children.Name(w, "server"), int32(w.Spec.Size)) //nolint:gosec // the sizes in here are small
+	d := deployment("", children.Name(w, "server"), int32(w.Spec.Size)) //nolint:gosec // the sizes in these tests are small
 	image(w.Spec.Color)(d)
 	return d
 }
@@ -74,14 +74,14 @@ var _ = Describe("A deployment that is applied as a child", func() {
 		second := hash(ctx, parent)
 		Expect(second).NotTo(Equal(first))
 		sets := replicaSets(ctx, parent.Namespace)
-		Expect(sets).To(HaveLen(1), "a changed hash causes no rollout")
+		Expect(sets).To(HaveLen(1), "a changed hash must not cause a rollout")
 		Expect(sets["main:1"].Annotations).To(HaveKeyWithValue(appliedKey, second))
 		Expect(sets["main:1"].Spec.Replicas).To(HaveValue(BeEquivalentTo(2)))
 
 		edit(ctx, parent, func(w *v1.Widget) { w.Spec.Color = "main:2" })
 		written.awaitQuiet()
 		sets = replicaSets(ctx, parent.Namespace)
-		Expect(sets).To(HaveLen(2), "a changed image causes a rollout")
+		Expect(sets).To(HaveLen(2), "a changed image must cause a rollout")
 		for name, set := range sets {
 			Expect(seen.count(set, "create#0")).To(Equal(1), name)
 			Expect(set.Spec.Template.Annotations).To(BeEmpty())

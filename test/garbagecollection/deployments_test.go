@@ -26,7 +26,7 @@ func replicaSets(ctx context.Context, ns string) map[string]*appsv1.ReplicaSet {
 	for i := range list.Items {
 		sets[list.Items[i].Spec.Template.Spec.Containers[0].Image] = &list.Items[i]
 	}
-	Expect(sets).To(HaveLen(len(list.Items)), "one replica set for each revision")
+	Expect(sets).To(HaveLen(len(list.Items)), "each revision must have one replica set")
 	return sets
 }
 
@@ -64,24 +64,23 @@ var _ = Describe("An operator for deployments and their replica sets", func() {
 			}
 
 			sets := replicaSets(ctx, ns)
-			Expect(sets).To(HaveLen(3), "the handlers cause no rollouts")
+			Expect(sets).To(HaveLen(3), "the handlers must not cause rollouts")
 			baseline, record := prefix+"/last-handled-configuration", prefix+"/updated"
 			for name, set := range sets {
 				Expect(seen.of(set)).To(Equal([]string{"create#0", "create#1"}), name)
-				Expect(set.Annotations).To(HaveKeyWithValue(baseline, ContainSubstring(name)), "a copy")
-				Expect(set.Annotations).To(HaveKeyWithValue(baseline+"-ofDRS", ContainSubstring("pod-template-hash")), "the baseline of the replica set")
-				Expect(set.Annotations).NotTo(HaveKey(HaveSuffix("ated-ofDRS")), "no record of the replica set is left")
+				Expect(set.Annotations).To(HaveKeyWithValue(baseline, ContainSubstring(name)), "Kubernetes must have copied the baseline of the deployment")
+				Expect(set.Annotations).To(HaveKeyWithValue(baseline+"-ofDRS", ContainSubstring("pod-template-hash")), "the replica set must have its own baseline")
+				Expect(set.Annotations).NotTo(HaveKey(HaveSuffix("ated-ofDRS")), "the operator must have removed the record of the replica set")
 			}
 			Expect(sets["main:3"].Annotations).To(HaveKeyWithValue(record, ContainSubstring(`"retries":1`)),
-				"a copied record, which must not be continued")
+				"Kubernetes must have copied the record of the deployment, which the operator must not continue")
 			now, err := fresh(ctx, web)()
 			Expect(err).NotTo(HaveOccurred())
 			Expect(now.Annotations).To(HaveKeyWithValue(revision, "3"))
 			Expect(now.Annotations).NotTo(HaveKey(HaveSuffix("-ofDRS")))
 			Expect(now.Annotations).NotTo(HaveKey(record))
 
-			// The revision is part of the essence (ESS-03). The controller writes it together with the edit or after
-			// it.
+			// The revision is part of the essence (ESS-03). The controller writes it together with the edit or later.
 			Expect(seen.changes("web")).To(HaveEach(Or(
 				Equal("spec.template.spec.containers"), ContainSubstring(revision))))
 			Expect(seen.count(web, "create#0")).To(Equal(1))
@@ -95,7 +94,7 @@ var _ = Describe("An operator for deployments and their replica sets", func() {
 				"patch replicasets": 3 * (1 + 2),
 			}))
 			Expect(byThem["create replicasets"]).To(Equal(3))
-			Expect(byThem["update replicasets"]).To(BeNumerically("<=", byUs["patch deployments"]+2), "one copy for each write, and the rollouts")
+			Expect(byThem["update replicasets"]).To(BeNumerically("<=", byUs["patch deployments"]+2), "the controllers must write one copy for each write of the operator, and the rollouts")
 
 			By("restarting the operator with existing objects")
 			stop()
@@ -105,10 +104,10 @@ var _ = Describe("An operator for deployments and their replica sets", func() {
 				Eventually(seen.of).WithArguments(set).Should(Equal([]string{"create#0", "create#1", "resume#0"}), name)
 			}
 			written.awaitQuiet()
-			Expect(seen.size()).To(Equal(before+4), "each object is resumed")
+			Expect(seen.size()).To(Equal(before+4), "the operator must resume each object once")
 			Expect(written.count(isOperator)).To(BeEmpty())
 
-			By("deleting")
+			By("deleting the deployment")
 			remove(ctx, web, background)
 			gone := []client.Object{web}
 			for _, set := range sets {
@@ -122,7 +121,7 @@ var _ = Describe("An operator for deployments and their replica sets", func() {
 		},
 		Entry("typed", SpecTimeout(2*minute), "kopf.zalando.org", typed),
 		Entry("untyped", SpecTimeout(2*minute), "kopf.zalando.org", loose),
-		Entry("under a prefix of its own", SpecTimeout(2*minute), "operator.example.com", with("operator.example.com", typed)),
+		Entry("with its own prefix", SpecTimeout(2*minute), "operator.example.com", with("operator.example.com", typed)),
 	)
 
 	It("follows a rollout with pods without a loop (KEY-13)", func(ctx context.Context) {
@@ -135,7 +134,7 @@ var _ = Describe("An operator for deployments and their replica sets", func() {
 		edit(ctx, web, image("main:2"))
 		edit(ctx, web, func(d *appsv1.Deployment) { d.Spec.Replicas = new(int32(2)) })
 		written.awaitQuiet()
-		edit(ctx, web, image("main:1")) // restores the first replica set
+		edit(ctx, web, image("main:1")) // the rollout scales up the first replica set again
 		written.awaitQuiet()
 
 		sets := replicaSets(ctx, ns)
@@ -145,7 +144,7 @@ var _ = Describe("An operator for deployments and their replica sets", func() {
 			Expect(seen.count(set, "create#0")).To(Equal(1), name)
 		}
 		Expect(seen.changes("web-")).To(HaveEach(Or(Equal("spec.replicas"), ContainSubstring("deployment.kubernetes.io/"))),
-			"only changes of the replica sets themselves")
+			"only changes of the replica sets must be updates")
 		Expect(seen.changes("web-")).NotTo(BeEmpty())
 		var pods corev1.PodList
 		Expect(k8s.List(ctx, &pods, client.InNamespace(ns))).To(Succeed())

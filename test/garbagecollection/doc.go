@@ -1,4 +1,4 @@
 // Package garbagecollection tests behavior that needs the controllers of Kubernetes: the deletion of children
 // together with their parent, and operators that handle deployments and their replica sets. It contains only tests.
-// The tests are skipped without kube-controller-manager. Run make controller-manager to install it.
+// Without kube-controller-manager, the tests skip themselves. Run make controller-manager to install it.
 package garbagecollection

@@ -34,27 +34,27 @@ var _ = Describe("A parent with handlers", func() {
 		return parent, child
 	}
 
-	It("is handled once and waits for its children when it is deleted in the foreground (FIN-14)", func(ctx context.Context) {
+	It("is handled once and waits for its children during a foreground deletion (FIN-14)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &callLog{}
 		start(ns, parents(seen, holdFinalizer))
 		parent, child := born(ctx, ns)
 		remove(ctx, parent, foreground)
 		Eventually(fresh(ctx, parent)).Should(HaveField("Finalizers", ConsistOf(metav1.FinalizerDeleteDependents)),
-			"the operator removes its finalizer and keeps that of Kubernetes")
+			"the operator must remove its finalizer and keep the finalizer of Kubernetes")
 		Consistently(gone(ctx, parent)).Should(BeFalse())
 		edit(ctx, child, func(cm *corev1.ConfigMap) { cm.Finalizers = nil })
 		Eventually(remaining(ctx, parent, child)).Should(BeEmpty())
 		Consistently(seen.of).WithArguments(parent).Should(Equal([]string{"delete#0", "delete#1"}))
 	}, SpecTimeout(minute))
 
-	It("keeps its children until it is handled when it is deleted in the background", func(ctx context.Context) {
+	It("keeps its children until its delete handler has succeeded in a background deletion", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &callLog{}
 		stop := start(ns, parents(seen))
 		parent, child := born(ctx, ns)
 		Eventually(fresh(ctx, parent)).Should(HaveField("Annotations", HaveKey(baselineKey)))
 		stop()
 		remove(ctx, parent, background)
-		Consistently(remaining(ctx, parent, child)).Should(HaveLen(2), "no operator runs")
+		Consistently(remaining(ctx, parent, child)).Should(HaveLen(2), "both objects must exist while no operator runs")
 		start(ns, parents(seen))
 		Eventually(remaining(ctx, parent, child)).Should(BeEmpty())
 		Expect(seen.of(parent)).To(Equal([]string{"delete#0", "delete#1"}))

@@ -124,7 +124,7 @@ var _ = Describe("Children", func() {
 		}
 	}, SpecTimeout(minute))
 
-	It("stay when they are orphaned or released (HIER-04)", func(ctx context.Context) {
+	It("are not deleted with a parent that has orphaned or released them (HIER-04)", func(ctx context.Context) {
 		ns := newNamespace(ctx)
 		parent, orphaned, released := widget(ns, "parent"), configMap("", "orphaned"), configMap("", "released")
 		create(ctx, parent)
@@ -151,7 +151,7 @@ var _ = Describe("Children", func() {
 		Eventually(gone(ctx, child)).Should(BeTrue())
 	}, SpecTimeout(minute))
 
-	It("of a recreated parent are distinct from those of the old one (B-06)", func(ctx context.Context) {
+	It("of a recreated parent are distinct from the children of the old parent (B-06)", func(ctx context.Context) {
 		ns := newNamespace(ctx)
 		before, after := widget(ns, "parent"), widget(ns, "parent")
 		create(ctx, before)
@@ -163,7 +163,7 @@ var _ = Describe("Children", func() {
 		old := results[0].Object
 		remove(ctx, before, background)
 		create(ctx, after)
-		// While the old child exists, the apply fails. Then it creates a new child, which stays.
+		// While the old child exists, Apply fails. Afterwards, Apply creates a new child, which the garbage collector keeps.
 		Eventually(func() error { results, err = apply(after); return err }).Should(Succeed())
 		Expect(results[0].Object.GetUID()).NotTo(Equal(old.GetUID()))
 		Consistently(remaining(ctx, results[0].Object)).Should(HaveLen(1))

@@ -29,7 +29,7 @@ var (
 	scheme = runtime.NewScheme()
 )
 
-func TestCollection(t *testing.T) {
+func TestGarbageCollection(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a control plane")
 	}

@@ -79,15 +79,15 @@ var _ = Describe("kubectl rollout undo", func() {
 		web, written := undone(ctx, seen, all(&appsv1.Deployment{}, seen))
 		written.awaitQuiet()
 		Expect(seen.changes("web")).NotTo(BeEmpty())
-		Expect(seen.size()).To(BeNumerically("<=", 4), "at most two causes")
+		Expect(seen.size()).To(BeNumerically("<=", 4), "the operator must handle at most two causes")
 		now, err := fresh(ctx, web)()
 		Expect(err).NotTo(HaveOccurred())
 		Expect(now.Annotations).To(HaveKeyWithValue(baselineKey, ContainSubstring(`"deployment.kubernetes.io/revision":"4"`)))
-		Expect(now.Annotations).NotTo(HaveKey(progress.DefaultPrefix+"/updated"), "the restored record is removed")
+		Expect(now.Annotations).NotTo(HaveKey(progress.DefaultPrefix+"/updated"), "the operator must remove the restored record")
 		Expect(replicaSets(ctx, web.Namespace)).To(HaveLen(3))
 	}, SpecTimeout(2*minute))
 
-	// The restored last-handled configuration is that of the restored revision.
+	// The undo restores the last-handled configuration of the restored revision.
 	It("passes the changes to the handlers of the deployment", func(ctx context.Context) {
 		seen := &callLog{}
 		_, written := undone(ctx, seen, all(&appsv1.Deployment{}, seen))
@@ -103,8 +103,8 @@ var _ = Describe("kubectl rollout undo", func() {
 		Expect(seen.of(web)[0]).To(Equal("update#0"))
 	}, SpecTimeout(2*minute))
 
-	// The last-handled configuration of the replica set is also copied to the deployment, and back when a handler
-	// succeeds.
+	// The undo also copies the last-handled configuration of the replica set to the deployment. Kubernetes copies it back
+	// when a handler succeeds.
 	It("does not cause a loop of the handlers of the replica set (KEY-13)", func(ctx context.Context) {
 		seen := &callLog{}
 		_, written := undone(ctx, seen, all(&appsv1.ReplicaSet{}, seen))

@@ -51,7 +51,7 @@ func (l *writeLog) count(who func(controlplane.Request) bool) map[string]int {
 func isOperator(r controlplane.Request) bool   { return strings.HasPrefix(r.UserAgent, operatorAgent) }
 func isController(r controlplane.Request) bool { return r.User == controlplane.ControllersUser }
 
-// awaitQuiet waits until there are no more writes.
+// awaitQuiet waits until the operator and the controllers send no further writes.
 func (l *writeLog) awaitQuiet() {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {

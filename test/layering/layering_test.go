@@ -27,30 +27,30 @@ const (
 // levels has a line for each package under pkg/ and internal/: a package may import only lower levels. Add a line
 // here and in .golangci.yml for each new package.
 var levels = map[string]int{
-	// The top level, for the tests of users: it may import everything.
+	// The top level contains the test kit for users. It may import all other packages.
 	"pkg/kopf/kopftest": 9,
 
-	// The facade.
+	// This package is the public API.
 	"pkg/kopf": 8,
 
-	// Between the facade and the tests of users.
+	// This package connects kopf with kopftest.
 	"internal/testhook": 7,
 
-	// For the tests of users: plans of faults.
+	// This package makes plans of faults for kopftest.
 	"internal/explore": 2,
 
 	"internal/engine": 6,
 
-	// The matchers in the options of the facade.
+	// This package has the matchers for the options of kopf.
 	"pkg/kopf/filter": 4,
 
-	// The phases of the engine. A plan uses causes and handlers.
+	// These packages are the phases of the engine. A plan uses causes and handlers.
 	"internal/plan":   5,
 	"internal/commit": 5,
 	"internal/cause":  4,
 	"internal/invoke": 4,
 
-	// Tools of the phases.
+	// The phases use these packages.
 	"internal/essence":       3,
 	"internal/indexing":      3,
 	"internal/match":         3,
@@ -59,18 +59,18 @@ var levels = map[string]int{
 	"internal/eventrecorder": 3,
 	"internal/registry":      3,
 
-	// The health of informers, used by the facade.
+	// This package checks the health of informers for kopf.
 	"internal/watchcheck": 3,
 
-	// Usable without the engine, in a hand-written reconciler.
+	// Any other reconciler can use these packages without the engine.
 	"pkg/daemons":  2,
 	"pkg/peering":  2,
 	"pkg/webhooks": 2,
 
-	// For the tests of users.
+	// This package has matchers for tests of users.
 	"pkg/conditions/conditionstest": 2,
 
-	// Leaves.
+	// These packages import only packages of level 0 and below.
 	"internal/apiserver": 1,
 	"internal/fencing":   1,
 	"internal/metrics":   1,
@@ -80,14 +80,14 @@ var levels = map[string]int{
 	"pkg/peering/v1":     1,
 	"pkg/progress":       1,
 
-	// Below the leaves: explanations of errors and missing permissions.
+	// These packages explain errors and missing permissions.
 	"internal/rbac":       0,
 	"internal/validation": 0,
 
-	// Not part of the library.
+	// The control plane is not part of the library.
 	controlPlane: 0,
 
-	// Also below.
+	// The control plane imports this package.
 	"internal/reaper": -1,
 }
 
@@ -105,7 +105,7 @@ type rule struct {
 
 var rules = []rule{
 	{
-		"an import points to a lower level, packages of one level do not know each other",
+		"a package must import only packages of lower levels",
 		func(from, to string) bool {
 			above, leveled := levels[from]
 			below, known := levels[to]
@@ -113,45 +113,45 @@ var rules = []rule{
 		},
 	},
 	{
-		"progress, daemons, peering and webhooks are useful alone, and daemons → progress is the one edge among them",
+		"of progress, daemons, peering and webhooks, only daemons may import another one, which is progress",
 		func(from, to string) bool {
 			return to == "pkg/progress" && (from == "pkg/peering" || from == "pkg/webhooks") ||
 				to == "pkg/peering/v1" && (from == "pkg/daemons" || from == "pkg/webhooks")
 		},
 	},
 	{
-		"the control plane is for tests, hack/ and test/",
+		"only tests, hack/ and test/ may import the control plane",
 		func(from, to string) bool {
 			return to == controlPlane && (shipped(from) || under(from, "examples"))
 		},
 	},
 	{
-		"the library does not import what is built on it or around it",
+		"the library must not import examples/, hack/ or test/",
 		func(from, to string) bool {
 			return shipped(from) && (under(to, "examples") || under(to, "hack") || under(to, "test"))
 		},
 	},
 	{
-		"the simulated API server is for tests, hack/ and test/, and for the test kit of users",
+		"only tests, hack/, test/ and kopftest may import the simulated API server",
 		func(from, to string) bool {
 			return to == simulatedServer && from != "pkg/kopf/kopftest" && (shipped(from) || under(from, "examples"))
 		},
 	},
 	{
-		"an example uses what its readers can use, that is pkg/",
+		"an example must not import internal/, because its readers cannot",
 		func(from, to string) bool {
 			return under(from, "examples") && under(to, "internal")
 		},
 	},
 	{
-		"a calculation takes no context",
+		"a package of pure functions must not import context",
 		func(from, to string) bool {
-			calculations := []string{"internal/cause", "internal/essence", "internal/match", "pkg/diff"}
-			return to == "context" && slices.Contains(calculations, from)
+			pure := []string{"internal/cause", "internal/essence", "internal/match", "pkg/diff"}
+			return to == "context" && slices.Contains(pure, from)
 		},
 	},
 	{
-		"a calculation over values takes neither a client nor its objects",
+		"a package of pure functions on values must not import the client",
 		func(from, to string) bool {
 			return (from == "internal/cause" || from == "pkg/diff") &&
 				under(to, "sigs.k8s.io/controller-runtime/pkg/client")
@@ -167,7 +167,7 @@ func under(name, folder string) bool { return name == folder || strings.HasPrefi
 type node struct {
 	ImportPath string
 	Doc        string   // first sentence of the package comment
-	GoFiles    []string // without tests
+	GoFiles    []string // source files without tests
 	Imports    []string // imports of GoFiles
 	Error      *struct{ Err string }
 }
@@ -213,7 +213,7 @@ func describe(name string) string {
 	return name
 }
 
-func TestLayers(t *testing.T) {
+func TestLayers_HaveNoViolations(t *testing.T) {
 	graph := list(t)
 	if !slices.ContainsFunc(graph, func(n node) bool { return shipped(n.name()) }) {
 		t.Fatalf("go list found %d packages, none of them under pkg/ or internal/: nothing was checked", len(graph))
@@ -266,7 +266,7 @@ func watch(t *testing.T) {
 }
 
 // Each package must have a rule in .golangci.yml, because the linter does not check folders without a rule.
-func TestLinterKnowsEveryPackage(t *testing.T) {
+func TestLinter_HasARuleForEachPackage(t *testing.T) {
 	config, err := os.ReadFile(filepath.Join(root, ".golangci.yml"))
 	if err != nil {
 		t.Fatal(err)
@@ -285,50 +285,50 @@ func TestChecker_DetectsViolations(t *testing.T) {
 		name    string
 		from    string
 		imports []string
-		want    string // part of the only violation; "" means there is none
+		want    string // part of the only violation; empty if none is expected
 	}{
-		{"a leaf on the host's packages", "pkg/progress", []string{"context", "sigs.k8s.io/controller-runtime/pkg/client"}, ""},
-		{"a leaf on a leaf", "pkg/progress", ours("pkg/diff"),
-			"pkg/progress (level 1) imports pkg/diff (level 1), but an import points to a lower level"},
-		{"a leaf on the facade", "pkg/diff", ours("pkg/kopf"), "an import points to a lower level"},
-		{"daemons on progress", "pkg/daemons", ours("pkg/progress", "internal/metrics"), ""},
-		{"peering on progress", "pkg/peering", ours("pkg/progress"), "daemons → progress is the one edge"},
-		{"webhooks on progress", "pkg/webhooks", ours("pkg/progress"), "daemons → progress is the one edge"},
-		{"webhooks on the types of peering", "pkg/webhooks", ours("pkg/peering/v1"), "daemons → progress is the one edge"},
-		{"webhooks on peering", "pkg/webhooks", ours("pkg/peering"), "do not know each other"},
-		{"peering on its types", "pkg/peering", ours("pkg/peering/v1"), ""},
-		{"the types on peering", "pkg/peering/v1", ours("pkg/peering"), "an import points to a lower level"},
-		{"daemons on the engine", "pkg/daemons", ours("internal/engine"), "an import points to a lower level"},
-		{"a step on levels 1 and 2", "internal/invoke", ours("pkg/progress", "pkg/daemons", "pkg/conditions"), ""},
-		{"a step on a step", "internal/match", ours("internal/registry"),
+		{"progress may import the client", "pkg/progress", []string{"context", "sigs.k8s.io/controller-runtime/pkg/client"}, ""},
+		{"progress must not import diff", "pkg/progress", ours("pkg/diff"),
+			"pkg/progress (level 1) imports pkg/diff (level 1), but a package must import only packages of lower levels"},
+		{"diff must not import kopf", "pkg/diff", ours("pkg/kopf"), "only packages of lower levels"},
+		{"daemons may import progress", "pkg/daemons", ours("pkg/progress", "internal/metrics"), ""},
+		{"peering must not import progress", "pkg/peering", ours("pkg/progress"), "only daemons may import another one"},
+		{"webhooks must not import progress", "pkg/webhooks", ours("pkg/progress"), "only daemons may import another one"},
+		{"webhooks must not import the types of peering", "pkg/webhooks", ours("pkg/peering/v1"), "only daemons may import another one"},
+		{"webhooks must not import peering", "pkg/webhooks", ours("pkg/peering"), "only packages of lower levels"},
+		{"peering may import its types", "pkg/peering", ours("pkg/peering/v1"), ""},
+		{"the types of peering must not import peering", "pkg/peering/v1", ours("pkg/peering"), "only packages of lower levels"},
+		{"daemons must not import the engine", "pkg/daemons", ours("internal/engine"), "only packages of lower levels"},
+		{"invoke may import packages of levels 1 and 2", "internal/invoke", ours("pkg/progress", "pkg/daemons", "pkg/conditions"), ""},
+		{"match must not import registry", "internal/match", ours("internal/registry"),
 			"internal/match (level 3) imports internal/registry (level 3), but"},
-		{"a step on the engine", "internal/patch", ours("internal/engine"), "an import points to a lower level"},
-		{"the engine on the steps", "internal/engine", ours("internal/match", "pkg/diff", "pkg/conditions"), ""},
-		{"the engine on the facade", "internal/engine", ours("pkg/kopf"), "an import points to a lower level"},
-		{"the facade on everything", "pkg/kopf", ours("internal/engine", "internal/registry", "pkg/webhooks", "pkg/diff"), ""},
-		{"the matchers on the tests of values", "pkg/kopf/filter", ours("internal/match", "pkg/diff"), ""},
-		{"the matchers on the facade", "pkg/kopf/filter", ours("pkg/kopf"), "an import points to a lower level"},
-		{"the facade on the harness", "pkg/kopf", ours("pkg/kopf/kopftest"), "an import points to a lower level"},
-		{"the harness on the facade", "pkg/kopf/kopftest", ours("pkg/kopf", "internal/engine"), ""},
-		{"the engine on the control plane", "internal/engine", ours(controlPlane), "the control plane is for tests"},
-		{"the control plane on the library", controlPlane, ours("pkg/progress"), "an import points to a lower level"},
-		{"a command on the control plane", "hack/example", ours(controlPlane, "pkg/kopf"), ""},
-		{"the suites on everything", "test/e2e", ours(controlPlane, "pkg/kopf", "internal/engine"), ""},
-		{"the simulations on everything", "test/simulation/scenario", ours("pkg/kopf", "internal/essence", "test/e2e/api/v1"), ""},
-		{"the simulated server on the library", simulatedServer, ours("pkg/progress"), "packages of one level do not know each other"},
-		{"the library on the simulated server", "pkg/kopf", ours(simulatedServer), "for the test kit of users"},
-		{"the test kit on the simulated server", "pkg/kopf/kopftest", ours(simulatedServer), ""},
-		{"the simulations on the simulated server", "test/simulation/scenario", ours(simulatedServer), ""},
-		{"the library on an example", "pkg/kopf", ours("examples/01-minimal/api"), "built on it or around it"},
-		{"an example on the facade", "examples/01-minimal", ours("pkg/kopf", "examples/01-minimal/api"), ""},
-		{"an example on the insides", "examples/01-minimal", ours("internal/match"), "an example uses what its readers can use"},
-		{"a calculation with a context", "internal/essence", []string{"context"},
-			"internal/essence (level 3) imports context, but a calculation takes no context"},
-		{"a calculation on objects", "internal/match", []string{"sigs.k8s.io/controller-runtime/pkg/client"}, ""},
-		{"a calculation over values on objects", "internal/cause", []string{"sigs.k8s.io/controller-runtime/pkg/client"},
-			"neither a client nor its objects"},
-		{"a package without a level", "internal/utils", nil, "internal/utils has no level"},
-		{"a package below one that has a level", "pkg/kopf/helpers", nil, "pkg/kopf/helpers has no level"},
+		{"patch must not import the engine", "internal/patch", ours("internal/engine"), "only packages of lower levels"},
+		{"the engine may import match", "internal/engine", ours("internal/match", "pkg/diff", "pkg/conditions"), ""},
+		{"the engine must not import kopf", "internal/engine", ours("pkg/kopf"), "only packages of lower levels"},
+		{"kopf may import the engine", "pkg/kopf", ours("internal/engine", "internal/registry", "pkg/webhooks", "pkg/diff"), ""},
+		{"filter may import match", "pkg/kopf/filter", ours("internal/match", "pkg/diff"), ""},
+		{"filter must not import kopf", "pkg/kopf/filter", ours("pkg/kopf"), "only packages of lower levels"},
+		{"kopf must not import kopftest", "pkg/kopf", ours("pkg/kopf/kopftest"), "only packages of lower levels"},
+		{"kopftest may import kopf", "pkg/kopf/kopftest", ours("pkg/kopf", "internal/engine"), ""},
+		{"the engine must not import the control plane", "internal/engine", ours(controlPlane), "may import the control plane"},
+		{"the control plane must not import the library", controlPlane, ours("pkg/progress"), "only packages of lower levels"},
+		{"hack may import the control plane", "hack/example", ours(controlPlane, "pkg/kopf"), ""},
+		{"tests may import the library and the control plane", "test/e2e", ours(controlPlane, "pkg/kopf", "internal/engine"), ""},
+		{"the simulation may import the library", "test/simulation/scenario", ours("pkg/kopf", "internal/essence", "test/e2e/api/v1"), ""},
+		{"the simulated server must not import the library", simulatedServer, ours("pkg/progress"), "only packages of lower levels"},
+		{"kopf must not import the simulated server", "pkg/kopf", ours(simulatedServer), "may import the simulated API server"},
+		{"kopftest may import the simulated server", "pkg/kopf/kopftest", ours(simulatedServer), ""},
+		{"the simulation may import the simulated server", "test/simulation/scenario", ours(simulatedServer), ""},
+		{"kopf must not import an example", "pkg/kopf", ours("examples/01-minimal/api"), "must not import examples/, hack/ or test/"},
+		{"an example may import kopf", "examples/01-minimal", ours("pkg/kopf", "examples/01-minimal/api"), ""},
+		{"an example must not import internal", "examples/01-minimal", ours("internal/match"), "an example must not import internal/"},
+		{"essence must not import context", "internal/essence", []string{"context"},
+			"internal/essence (level 3) imports context, but a package of pure functions must not import context"},
+		{"match may import the client", "internal/match", []string{"sigs.k8s.io/controller-runtime/pkg/client"}, ""},
+		{"cause must not import the client", "internal/cause", []string{"sigs.k8s.io/controller-runtime/pkg/client"},
+			"must not import the client"},
+		{"a package must have a level", "internal/utils", nil, "internal/utils has no level"},
+		{"a subpackage must have its own level", "pkg/kopf/helpers", nil, "pkg/kopf/helpers has no level"},
 	} {
 		violations := check([]node{{
 			ImportPath: module + "/" + c.from,
@@ -354,22 +354,22 @@ func TestChecker_DetectsViolations(t *testing.T) {
 		}
 	}
 
-	t.Run("a package without doc.go", func(t *testing.T) {
+	t.Run("a package must have doc.go", func(t *testing.T) {
 		violations := check([]node{{ImportPath: module + "/pkg/kopf", Doc: "Package kopf is documented.", GoFiles: []string{"kopf.go"}}})
 		if len(violations) != 1 || !strings.Contains(violations[0], "pkg/kopf has no doc.go") {
-			t.Errorf("got %q", violations)
+			t.Errorf("violations = %q, want one about the missing doc.go", violations)
 		}
 	})
-	t.Run("a doc.go that says nothing", func(t *testing.T) {
+	t.Run("doc.go must have a package comment", func(t *testing.T) {
 		violations := check([]node{{ImportPath: module + "/pkg/kopf", GoFiles: []string{"doc.go"}}})
 		if len(violations) != 1 || !strings.Contains(violations[0], "pkg/kopf has no doc.go") {
-			t.Errorf("got %q", violations)
+			t.Errorf("violations = %q, want one about the missing doc.go", violations)
 		}
 	})
-	t.Run("a package that does not parse", func(t *testing.T) {
+	t.Run("a package that does not parse is reported", func(t *testing.T) {
 		violations := check([]node{{ImportPath: module + "/hack/example", Error: &struct{ Err string }{"expected 'package'"}}})
 		if len(violations) != 1 || !strings.Contains(violations[0], "hack/example cannot be read: expected 'package'") {
-			t.Errorf("got %q", violations)
+			t.Errorf("violations = %q, want one about the parse error", violations)
 		}
 	})
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // The benchmark must have the flags in docs/performance.md.
-func TestFlagsOfTheBenchmark(t *testing.T) {
+func TestBenchmark_HasDocumentedFlags(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the benchmark")
 	}
@@ -50,7 +50,7 @@ func TestFlagsOfTheBenchmark(t *testing.T) {
 
 // Each Dockerfile must use the Go version of go.mod, build an existing package, copy from an existing stage, and run the
 // program that it has built.
-func TestDockerfiles(t *testing.T) {
+func TestDockerfiles_BuildAndRunThePrograms(t *testing.T) {
 	files := map[string]string{"examples/kubebuilder/Dockerfile": read(t, filepath.Join(root, "examples/kubebuilder/Dockerfile"))}
 	steps, err := doctest.Steps(filepath.Join(root, "docs/deployment.md"))
 	if err != nil {

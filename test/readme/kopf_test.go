@@ -21,7 +21,7 @@ var kopfPages = strings.Fields(`
 	walkthrough/updates walkthrough/diffs walkthrough/deletion walkthrough/cleanup`)
 
 // Each page must end with the names of the corresponding pages of kopf's documentation. Each page of kopf must be named
-// at least once, except for those about its contributors, name and status.
+// at least once, except for the pages about its contributors, name and status.
 func TestPages_NameThePagesOfKopf(t *testing.T) {
 	link := regexp.MustCompile(regexp.QuoteMeta("]("+documentation) + `([\w/-]+)/\)`)
 	named := map[string]bool{}

@@ -60,7 +60,7 @@ func TestGoCode_DetectsChanges(t *testing.T) {
 	}
 }
 
-func TestDocs_LinksLeadSomewhere(t *testing.T) {
+func TestDocs_LinksHaveTargets(t *testing.T) {
 	link := regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	for _, page := range pages(t) {
 		for _, match := range link.FindAllStringSubmatch(prose(read(t, page)), -1) {

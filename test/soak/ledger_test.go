@@ -60,7 +60,7 @@ func (l *ledger) interrupt(from, until time.Time) {
 	l.interruptions = append(l.interruptions, interruption{from, until})
 }
 
-// repeatMargin extends an interruption on both sides. Calls within this margin may be repeated because the successor must
+// repeatMargin extends an interruption on both sides. The successor may repeat calls within this margin, because it must
 // first acquire the lease.
 const repeatMargin = time.Minute
 

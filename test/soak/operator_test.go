@@ -44,7 +44,7 @@ type operatorState struct {
 	Leading     bool
 }
 
-// Durations of leader election in the replaced group: a suspension of longSuspension costs the lease.
+// Durations of leader election in the replaced group. A process that is suspended for longSuspension loses the lease.
 const (
 	leaseDuration = 4 * time.Second
 	renewDeadline = 3 * time.Second

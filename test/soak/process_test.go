@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// process is a child process with an operator. It is restarted whenever it exits, until the test stops it.
+// process is a child process with an operator. The test restarts it after each exit until the end.
 type process struct {
 	t      *testing.T
 	setup  operatorSetup
@@ -27,7 +27,7 @@ type process struct {
 	lines    *bufio.Reader
 	stopping bool
 	starts   int
-	exited   chan struct{} // closed when the present process exits
+	exited   chan struct{} // closed when the current process exits
 }
 
 func startProcess(t *testing.T, setup operatorSetup, l *ledger, log *os.File) *process {
@@ -104,7 +104,7 @@ func (p *process) signal(s syscall.Signal) {
 	_ = p.cmd.Process.Signal(s)
 }
 
-// end sends SIGTERM or SIGKILL to the process. The process is then restarted.
+// end sends SIGTERM or SIGKILL to the process. The function supervise then restarts it.
 func (p *process) end(s syscall.Signal) {
 	p.mu.Lock()
 	exited := p.exited
@@ -119,7 +119,7 @@ func (p *process) end(s syscall.Signal) {
 // suspend stops the process with SIGSTOP and continues it after d.
 func (p *process) suspend(d time.Duration) {
 	from := time.Now()
-	p.ledger.interrupt(from, from.Add(d)) // record it now: the successor may repeat calls before the suspension ends
+	p.ledger.interrupt(from, from.Add(d)) // record the interruption first, because the successor may repeat calls before the suspension ends
 	p.signal(syscall.SIGSTOP)
 	pause(p.t, d)
 	p.signal(syscall.SIGCONT)

@@ -24,7 +24,7 @@ const (
 	noFault       fault = ""
 	lostAnswers   fault = "lost answers"    // the server executes writes, but their responses are lost
 	unavailable   fault = "503s"            // half of the requests fail with status 503
-	cutWatches    fault = "cut watches"     // open watches end, and none can be opened
+	cutWatches    fault = "cut watches"     // open watches end, and new watches fail
 	expireWatches fault = "expired watches" // open watches end and their resource versions are expired
 	silentWatches fault = "silent watches"  // watches stay open but deliver no events
 )
@@ -40,7 +40,7 @@ type proxy struct {
 	fault   fault
 	changed chan struct{} // closed when the fault changes
 	cut     context.CancelCauseFunc
-	open    context.Context // context of the watches; canceled to cut them
+	open    context.Context // context of the watches; cancelling it cuts them
 	injured map[fault]int   // number of requests that each fault has disturbed
 }
 
@@ -151,7 +151,7 @@ func (p *proxy) watch(open context.Context, f fault, w http.ResponseWriter, r *h
 type watchWriter struct {
 	http.ResponseWriter
 	proxy *proxy
-	ctx   context.Context //nolint:containedctx // it is the one of the request that the writer answers
+	ctx   context.Context //nolint:containedctx // the writer exists only while the server answers the request
 }
 
 func (w *watchWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -57,7 +57,7 @@ func TestMain(m *testing.M) {
 
 // sample is a measurement of the steady process.
 type sample struct {
-	At time.Duration // since the start of the test
+	At time.Duration // time since the start of the test
 	operatorState
 }
 
@@ -152,7 +152,7 @@ func (s *soak) logFile(name string) *os.File {
 	s.Helper()
 	dir := cmp.Or(*logsDir, filepath.Join(os.TempDir(), "kopf-soak"))
 	s.must(os.MkdirAll(dir, 0o750))
-	file, err := os.Create(filepath.Join(dir, name)) //nolint:gosec // the names are those above
+	file, err := os.Create(filepath.Join(dir, name)) //nolint:gosec // the callers pass constant names
 	s.must(err)
 	s.Cleanup(func() { _ = file.Close() })
 	return file

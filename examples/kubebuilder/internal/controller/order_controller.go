@@ -39,24 +39,24 @@ func (h *OrderHandlers) orders() kopf.Option {
 		OnDelete("release", h.release)
 }
 
-// reserve is called for a new order and after changes of its spec.
+// reserve reserves the items. The engine calls it for a new order and after changes of the spec.
 func (h *OrderHandlers) reserve(ctx context.Context, req *OrderRequest) error {
 	order := req.Object
 	err := h.Warehouse.Reserve(client.ObjectKeyFromObject(order), order.Spec.Item, order.Spec.Quantity)
 	switch {
 	case errors.Is(err, ErrUnknownItem):
-		return kopf.Permanent(err) // not retried until the order is edited
+		return kopf.Permanent(err) // the engine retries the handler only after an edit of the order
 	case errors.Is(err, ErrSoldOut):
-		return kopf.Temporary(err, time.Second) // retried, because the stock can grow
+		return kopf.Temporary(err, time.Second) // the engine retries the handler, because the stock can grow
 	case err != nil:
-		return err // retried after the backoff
+		return err // the engine retries the handler after the backoff
 	}
-	order.Status.Reserved = order.Spec.Quantity // written by the engine
+	order.Status.Reserved = order.Spec.Quantity // the engine writes the change
 	log.FromContext(ctx).Info("Reserved", "item", order.Spec.Item, "quantity", order.Spec.Quantity)
 	return nil
 }
 
-// release is called before the order is removed. The order has a finalizer for it.
+// release frees the reserved items. A finalizer keeps the order until release has succeeded.
 func (h *OrderHandlers) release(ctx context.Context, req *OrderRequest) error {
 	h.Warehouse.Release(client.ObjectKeyFromObject(req.Object))
 	log.FromContext(ctx).Info("Released")

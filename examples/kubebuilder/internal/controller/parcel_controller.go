@@ -12,7 +12,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 )
 
-// A ParcelReconciler existed before kopf was added. Only SetupWithManager has changed.
+// A ParcelReconciler is a reconciler that kopf calls. Only SetupWithManager differs from a project without kopf.
 type ParcelReconciler struct {
 	client.Client
 	Scheme *runtime.Scheme
@@ -39,7 +39,7 @@ func (r *ParcelReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 	return ctrl.Result{}, r.Status().Update(ctx, &parcel)
 }
 
-// SetupWithManager adds the reconciler and the handlers to the manager. Without kopf, it was
+// SetupWithManager adds the reconciler and the handlers to the manager. Without kopf, its only statement was
 //
 //	ctrl.NewControllerManagedBy(mgr).For(&shopv1.Parcel{}).Named("parcel").Complete(r)
 func (r *ParcelReconciler) SetupWithManager(mgr ctrl.Manager) error {
