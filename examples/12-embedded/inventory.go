@@ -14,7 +14,7 @@ import (
 // An inventory lists the databases of each team. The handlers of the operators maintain it, and the server reads it.
 type inventory struct {
 	mu        sync.Mutex
-	databases map[string]map[string]bool // by team and name
+	databases map[string]map[string]bool // databases by team and name
 }
 
 // add returns a handler that adds the object to the databases of a team.

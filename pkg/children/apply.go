@@ -19,7 +19,7 @@ import (
 
 // A Result describes the stored object and the operation for one child.
 type Result struct {
-	Object    client.Object // as stored on the server, with the Go type of the child; nil after an error and for a nil child
+	Object    client.Object // stored object, with the Go type of the child; nil after an error and for a nil child
 	Operation controllerutil.OperationResult
 }
 

@@ -53,7 +53,7 @@ func Labels(labels map[string]string) Option {
 }
 
 // Nested selects nested structures to label, as dotted paths: "spec.template" selects the labels in
-// spec.template.metadata. Missing structures are skipped. Pod templates of built-in kinds are labeled by default, see
+// spec.template.metadata. Missing structures are skipped. By default, Label also labels pod templates of built-in kinds, see
 // [PlainTemplates]. Equivalent in kopf: nested=.
 func Nested(paths ...string) Option {
 	return func(o *options) {

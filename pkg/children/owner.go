@@ -19,7 +19,7 @@ type Owner struct {
 }
 
 // Of returns an [Owner] for an object. The client provides the kinds and scopes of objects, and [Owner.Apply] and
-// [Owner.Create] write with it. Invalid objects and options are reported by the methods of the Owner.
+// [Owner.Create] write with it. The methods of the Owner report invalid objects and options.
 func Of(owner client.Object, c client.Client, opts ...Option) *Owner {
 	o := &Owner{obj: owner, client: c, options: options{controller: true, blockDeletion: true}}
 	for _, opt := range opts {

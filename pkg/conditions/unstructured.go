@@ -161,7 +161,7 @@ func (e unstructuredEntry) read() metav1.Condition {
 		c.ObservedGeneration = n
 	case float64:
 		c.ObservedGeneration = int64(n)
-	case int: // not from JSON, but from Go code
+	case int: // Go code may set an int, which a JSON decoder does not return
 		c.ObservedGeneration = int64(n)
 	}
 	if at, err := time.Parse(time.RFC3339, text("lastTransitionTime")); err == nil {

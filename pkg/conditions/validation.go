@@ -14,7 +14,7 @@ const (
 	ReasonNotReported = "NotReported" // a declared, mirrored or summarized condition does not exist yet
 	ReasonOutdated    = "Outdated"    // observed at an older generation, see [Root].Fresh
 	ReasonAsExpected  = "AsExpected"  // all conditions of a summary have the expected status
-	ReasonUnspecified = "Unspecified" // no reason was given, but the API requires one
+	ReasonUnspecified = "Unspecified" // the caller set no reason, but the API requires one
 )
 
 // Limits of the Kubernetes API, in characters.

@@ -84,7 +84,7 @@ func (o options) writeOnce(ctx context.Context, c client.Client, obj client.Obje
 		reflect.ValueOf(obj).Elem().Set(reflect.ValueOf(work).Elem())
 	case apierrors.IsNotFound(err) && !o.withoutSubresource && c.Get(ctx, client.ObjectKeyFromObject(obj), work) == nil && work.GetUID() == obj.GetUID():
 		return fmt.Errorf("conditions: object exists, but its status subresource does not: add the subresource to the kind, "+
-			"or use WithoutSubresource: %v", err) // not wrapped, so that callers do not ignore it as NotFound
+			"or use WithoutSubresource: %v", err) // do not wrap the error, because callers could ignore it as NotFound
 	}
 	return err
 }
@@ -96,6 +96,6 @@ func readAgain(ctx context.Context, reader client.Reader, obj client.Object, uid
 	if obj.GetUID() == uid {
 		return nil
 	}
-	plural, _ := meta.UnsafeGuessKindToResource(obj.GetObjectKind().GroupVersionKind()) // only for the error message
+	plural, _ := meta.UnsafeGuessKindToResource(obj.GetObjectKind().GroupVersionKind()) // the error message needs the plural name
 	return apierrors.NewNotFound(plural.GroupResource(), obj.GetName())
 }

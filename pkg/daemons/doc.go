@@ -22,8 +22,8 @@
 // handler. [Supervisor.Ensure] starts a task, [Supervisor.Stop] and [Supervisor.StopAll] stop it, and
 // [Supervisor.Forget] discards the state of a deleted object.
 //
-// A run is one invocation of the function. A [progress.Policy] evaluates its result in memory; nothing is written to
-// objects. A daemon that has returned is not started again, unless its [RestartPolicy] restarts it. A timer waits for its
+// A run is one invocation of the function. A [progress.Policy] evaluates its result in memory. The supervisor writes
+// nothing to objects. A daemon that has returned is not started again, unless its [RestartPolicy] restarts it. A timer waits for its
 // next point in time. A timer that failed permanently waits until [Supervisor.Touch] reports a relevant change to the
 // object. Touch also restarts the idle time of timers.
 //
@@ -42,7 +42,7 @@
 //   - Stop, StopAll, Forget and Pause cancel the contexts before they return.
 //   - No run starts during a pause.
 //   - Start returns within a bounded time after its context is cancelled. After it has returned, no run starts and OnEnd is not called.
-//   - A panic is treated as an error.
+//   - The supervisor treats a panic as an error.
 //
 // # Requirements
 //
@@ -61,7 +61,7 @@
 // # Errors
 //
 // [Task.Check] and Ensure return all errors of a task definition. The supervisor logs and counts errors of functions;
-// see [progress.Temporary] and [progress.Permanent]. Runs that ignore the cancellation of their context are logged
-// and counted in the metrics kopf_background_unstopped and kopf_background_abandoned_total. The metric
+// see [progress.Temporary] and [progress.Permanent]. It also logs runs that ignore the cancellation of their context, and
+// counts them in the metrics kopf_background_unstopped and kopf_background_abandoned_total. The metric
 // kopf_timer_drift_seconds measures the delay of timers.
 package daemons

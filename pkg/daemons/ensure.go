@@ -108,8 +108,8 @@ func (s *Supervisor) scheduleFirst(j *job) {
 }
 
 // schedulePoint schedules a timer for a point in time, or for a later one if the object has not been idle for long
-// enough at that point. A zero point ends the timer. After an error, the schedule is called again after
-// schedulePause.
+// enough at that point. A zero point ends the timer. After an error, the supervisor calls the schedule again
+// after schedulePause.
 func (s *Supervisor) schedulePoint(j *job, point, earliest time.Time, err error) {
 	t, idle := j.task.Timer, j.idleUntil()
 	j.retrySchedule = false

@@ -29,7 +29,7 @@ func (s *Supervisor) logger(j *job) logr.Logger {
 		"name", j.task.Object.Name, "uid", j.key.UID, "handler", j.key.ID)
 }
 
-// report logs and counts the outcome of an attempt. Only unexpected errors are logged with a stack trace.
+// report logs and counts the outcome of an attempt. It adds a stack trace only to unexpected errors.
 func (s *Supervisor) report(j *job, record progress.Record, outcome progress.Outcome, took time.Duration) {
 	kind, label := j.task.Kind, j.task.label(j.key)
 	metrics.HandlerAttempts.WithLabelValues(kind, label, resultLabel(outcome)).Inc()
@@ -135,7 +135,7 @@ func (s *Supervisor) logScheduleEnd(j *job) {
 	s.deferred = append(s.deferred, func() { logger.Info("Timer ended because its schedule has no further time") })
 }
 
-// isFirst reports whether the message is logged for the first time for the handler, and records it.
+// isFirst reports whether the message is new for the handler, and records it.
 func (s *Supervisor) isFirst(j *job, message string) bool {
 	key := loggedMessage{j.task.Kind, j.key.ID, message}
 	if s.logged[key] {

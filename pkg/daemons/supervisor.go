@@ -46,13 +46,13 @@ type Supervisor struct {
 
 	mu           sync.Mutex
 	baseContext  context.Context // parent of all runs; nil before Start
-	log          logr.Logger     // of the manager, after Start
+	log          logr.Logger     // logger of the manager, after Start
 	objects      map[types.UID]*object
 	groups       map[groupID]*group
 	schedule     queue    // due times of attempts, invocations and checks of stopping runs
 	awaitedRuns  int      // number of runs that have neither ended nor been abandoned
 	paused       pause    // prevents starts
-	shuttingDown bool     // set by shutDown
+	shuttingDown bool     // shutDown was called
 	deferred     []func() // functions to call after unlocking
 	logged       map[loggedMessage]bool
 }

@@ -10,7 +10,7 @@ import (
 // beyond 2^53, and big numbers need allocations.
 type number struct {
 	form     form
-	negative bool    // of an integer; false for zero
+	negative bool    // sign of an integer; false for zero
 	size     uint64  // absolute value of a smallInteger
 	digits   string  // absolute value of a bigInteger, without leading zeros
 	float    float64 // value of a floating number
@@ -74,7 +74,7 @@ func unsigned(value uint64) number {
 	return number{form: smallInteger, size: value}
 }
 
-// literal parses the text of a JSON number like a decoder: integer syntax as an integer, everything else as a float.
+// literal parses the text of a JSON number like a decoder: integer syntax as an integer, all other text as a float.
 // Therefore a document is equal with and without the use of json.Number.
 func literal(text string) number {
 	integer, valid := scanLiteral(text)
@@ -161,7 +161,7 @@ func (n number) equal(other number) bool {
 // for all integral floats.
 func (n number) equalFloat(float float64) bool {
 	size := math.Abs(float)
-	if size != math.Trunc(size) || math.IsInf(size, 0) { // also true for NaN
+	if size != math.Trunc(size) || math.IsInf(size, 0) { // Trunc(NaN) differs from NaN, too
 		return false
 	}
 	if size != 0 && n.negative != (float < 0) {

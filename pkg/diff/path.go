@@ -13,7 +13,7 @@ func (p Path) String() string {
 	return strings.Join(p, ".")
 }
 
-// covers reports whether the other path is equal to this one or below it.
+// covers reports whether the other path is equal to this path or below it.
 func (p Path) covers(other Path) bool {
 	return len(p) <= len(other) && slices.Equal(p, other[:len(p)])
 }

@@ -119,7 +119,7 @@ func Sharp() HandlerOption {
 
 // Idle delays a timer until the essence of its object has not changed for the given duration. Without an interval, the operator calls the
 // timer once after each such period. With an interval, it calls the timer repeatedly until the next change. Changes made by handlers of
-// this operator do not count.
+// this operator do not restart the idle time.
 //
 // Equivalent in kopf: idle=.
 func Idle(duration time.Duration) HandlerOption {

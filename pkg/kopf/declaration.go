@@ -20,7 +20,7 @@ import (
 // A declaration collects the options and errors of a handler until the operator is checked.
 type declaration struct {
 	invoke.Handler
-	task             daemons.Task // for daemons and timers
+	task             daemons.Task // task of a daemon or timer
 	initialDelayFunc func(client.Object) time.Duration
 	id               string
 	method           string // method of Resource or Request, such as OnCreate

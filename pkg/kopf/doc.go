@@ -59,7 +59,7 @@
 //
 //   - Handlers must be idempotent: a process can be killed after a handler has returned and before its success is stored.
 //   - In one attempt, either change req.Object or write the object with a client. A client that reads or writes into req.Object replaces
-//     earlier changes to it. The operator writes later changes, unless another client has changed the object in between. In that case, it
+//     earlier changes to it. The operator writes later changes, unless another client has changed the object after that read or write. In that case, it
 //     logs a warning. A write with a client causes an update. A change to req.Object does not.
 //   - req.Object is the current state. If the object is edited during a cycle, req.Object is newer than the new side of req.Diff.
 //   - If no handler matches an object, the operator neither adds its finalizer nor stores a last-handled configuration.
@@ -75,5 +75,5 @@
 //
 // [Operator.CheckDeclaration] and [Operator.Start] return all errors of the declaration, joined. Start returns them before it changes any
 // object. The error of a handler determines whether and when it is retried: see [Temporary], [Permanent] and [ErrorMode]. After errors of
-// the API server, each object is retried with its own backoff.
+// the API server, the operator retries each object with its own backoff.
 package kopf

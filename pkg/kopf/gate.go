@@ -72,7 +72,7 @@ func (n *syncNotifier) WaitForSync(ctx context.Context) error {
 	return nil
 }
 
-// A gateSource is a source without events. It counts as synced when the gate is open, and then calls synced.
+// A gateSource is a source without events. It has synced when the gate is open, and then calls synced.
 type gateSource struct {
 	gate   *gate
 	synced func()

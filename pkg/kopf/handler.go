@@ -15,7 +15,7 @@ import (
 
 // A Handler is a function that the operator calls for an object. A cause handler that returns nil has succeeded: the operator does not call
 // it again for this cause, not even after a restart. After an error, the operator retries the handler. Return a [Temporary] error to set the
-// delay, and a [Permanent] error to stop the retries. A panic counts as an error.
+// delay, and a [Permanent] error to stop the retries. A panic is treated as an error.
 //
 // log.FromContext(ctx) of controller-runtime returns a logger with the kind, namespace, name and uid of the object, the handler, the reason
 // and the attempt.

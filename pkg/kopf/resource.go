@@ -44,7 +44,7 @@ type typedHandler[T client.Object] struct {
 // An ownedKind is a kind whose changes trigger the OnReconcile handlers of the owners.
 type ownedKind struct {
 	obj        client.Object
-	gvk        schema.GroupVersionKind // set by register
+	gvk        schema.GroupVersionKind // kind of obj, after register
 	predicates []predicate.Predicate
 }
 
@@ -142,8 +142,8 @@ func (r *Resource[T]) OnEvent(id string, fn Handler[T], opts ...HandlerOption) *
 // operator calls it when it starts, when the object or an owned object (see [Resource.Owns]) has changed, and after the [Interval] of the
 // handler. It also calls the handler for objects that are being deleted. The handler's own changes to Request.Object do not trigger it.
 //
-// Reconcile handlers have no progress on the object. After an error, the handler is called again with a backoff, by default from 100
-// milliseconds to 2 minutes.
+// Reconcile handlers have no progress on the object. After an error, the operator calls the handler again with a backoff, by default
+// from 100 milliseconds to 2 minutes.
 func (r *Resource[T]) OnReconcile(id string, fn Handler[T], opts ...HandlerOption) *Resource[T] {
 	h := r.newHandler("OnReconcile", id, fn)
 	h.handlerKind = reconcileHandler

@@ -50,7 +50,7 @@ type api interface {
 type observedObject struct {
 	object     *unstructured.Unstructured // nil if the object does not exist
 	deletedUID types.UID                  // UID of a deleted object, if known
-	err        error                      // set if the watch failed
+	err        error                      // error of the watch; nil if it has not failed
 }
 
 // Client reads and writes peering objects for programs that are not operators. It discovers which of the groups kopf.dev and

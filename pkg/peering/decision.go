@@ -40,7 +40,7 @@ type Decision struct {
 	Recheck time.Time
 }
 
-// Decide compares the operator with its peers. A peer with the operator's identity is the operator itself and is ignored. The
+// Decide compares the operator with its peers. Decide ignores a peer with the operator's identity, because it is the operator itself. The
 // peers must have been observed at the time now.
 func (s Self) Decide(peers []Peer, now time.Time) (v Decision) {
 	for _, p := range peers {
@@ -72,7 +72,7 @@ func (s Self) isElected(same []Peer) bool {
 	}
 	for _, p := range same {
 		if p.Candidate.IsZero() {
-			return false // not a candidate, so PauseAll applies
+			return false // the operator is not a candidate, so PauseAll applies
 		}
 		own := s.Candidate.Truncate(time.Microsecond) // the precision of records
 		if cmp.Or(p.Candidate.Compare(own), strings.Compare(p.Identity, s.Identity)) < 0 {

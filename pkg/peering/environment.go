@@ -9,7 +9,7 @@ import (
 )
 
 // ReadEnvironment sets the options from the environment variables of "kopf run", so that an operator in Go can replace one in
-// Python without changes to its Deployment. Empty variables are ignored.
+// Python without changes to its Deployment. It ignores empty variables.
 //
 //	KOPF_RUN_PEERING      the peering object, which must exist (Mandatory)
 //	KOPF_RUN_PRIORITY     the priority among the peers

@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// pollPaused is the interval at which requests are retried during a pause if the gate is not a source of its controller.
+// pollPaused is the interval at which the gate retries requests during a pause, if it is not a source of its controller.
 const pollPaused = 5 * time.Second
 
 // Gate is a reconciler that defers requests while the operator is paused in their namespace. After the pause, it passes each

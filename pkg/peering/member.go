@@ -119,7 +119,7 @@ func (m *member) watch(ctx context.Context, observed chan<- observedObject) {
 	}
 }
 
-// nextWake returns the time of the next write if nothing else happens.
+// nextWake returns the time of the next write if no event arrives earlier.
 func (m *member) nextWake() time.Time {
 	if m.decision.Paused && m.writeErr == nil && m.decision.Recheck.Before(m.nextWrite) {
 		return m.decision.Recheck // the response shows whether the blocking peers are still alive

@@ -32,7 +32,7 @@ func (p Peer) Deadline() time.Time {
 }
 
 // Dead reports whether the deadline has passed at the time now. The object must have been observed at that time, because otherwise
-// the peer may have renewed its record in between. For peers returned by a [Client], Dead returns true only if the record expired
+// the peer may have renewed its record after the last observation. For peers returned by a [Client], Dead returns true only if the record expired
 // more than [MaxSkew] ago. If clocks are synchronized, use [Record.Expired] instead.
 func (p Peer) Dead(now time.Time) bool { return !now.Before(p.Deadline()) }
 

@@ -19,7 +19,7 @@ type status struct {
 	object   *unstructured.Unstructured // latest observed version; nil if the object does not exist
 	decision Decision
 	message  string // describes the decision
-	err      error  // set if records cannot be read or written
+	err      error  // error of the last read or write of records; nil after a success
 }
 
 // state is the resulting state of the operator in one namespace.

@@ -26,7 +26,7 @@ func (p *Peering) Paused(namespace string) (paused bool, why string) {
 
 func (p *Peering) stateFor(namespace string) state {
 	if p.done != nil && p.isShuttingDown() && !p.options.Standalone {
-		return p.computeState(namespace) // no new work may start during shutdown, which is not reported as a transition
+		return p.computeState(namespace) // no new work may start during shutdown, and subscribers receive no transition for it
 	}
 	if s, served := p.states[namespace]; served {
 		return s

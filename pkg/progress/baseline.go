@@ -94,7 +94,7 @@ func (b annotationBaseline) Clear(essence map[string]any) {
 
 // StatusBaseline stores the essence in a field of the object, as a string of JSON. The field is a dotted path; an
 // empty path selects "status.kopf.last-handled-configuration". The kind must have the field as a string: if the Go
-// type lacks it, nothing is stored, see [CheckType] and [CheckSchema].
+// type lacks it, the store writes nothing, see [CheckType] and [CheckSchema].
 //
 // Equivalent in kopf: StatusDiffBaseStorage.
 func StatusBaseline(field string) Baseline {

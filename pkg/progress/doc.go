@@ -45,14 +45,14 @@
 //   - A handler is not called again for a cause once its success or permanent failure is stored on the object.
 //   - For another cause, a finished handler starts again. An unfinished handler keeps its attempts and its delay, so editing the object does not shorten a backoff.
 //   - Keys and values are those of kopf 1.44, in both generations of its keys. Either framework can continue a cycle that the other one started.
-//   - Annotations are written in ASCII and times in UTC. Annotations with other prefixes are not changed.
+//   - Stores write annotations in ASCII and times in UTC. They do not change annotations with other prefixes.
 //   - Stores do not modify maps that the object shares with a cache.
 //   - A panic of a handler is treated as an error. The outcome of one handler does not affect other handlers.
 //
 // # Requirements
 //
 // Stores and baselines change the object in memory only. The caller writes the object to the API server, even after a
-// failed attempt, because an attempt counts only if it is stored. Only one process may handle an object at a time, and it
+// failed attempt, because the limits include only stored attempts. Only one process may handle an object at a time, and it
 // must start with the latest written version.
 //
 // The id of a handler must stay the same between versions of the operator, because another id is another handler.

@@ -47,7 +47,7 @@ func orMissingCause(err error, function string) error {
 // A TemporaryError is the result of [Temporary].
 type TemporaryError struct {
 	Err   error
-	Delay time.Duration // before the next attempt
+	Delay time.Duration // delay before the next attempt
 }
 
 func (e *TemporaryError) Error() string { return orMissingCause(e.Err, "Temporary").Error() }

@@ -10,8 +10,8 @@ import (
 )
 
 // IgnoringFields returns a baseline that ignores changes to some fields. The paths are dotted, such as "spec.replicas". The
-// rest of a path after "metadata.labels." or "metadata.annotations." is a single key, which may contain dots. Parents that
-// contain only ignored fields are ignored as well.
+// rest of a path after "metadata.labels." or "metadata.annotations." is a single key, which may contain dots. The baseline also
+// ignores parents that contain only ignored fields.
 //
 // Both sides of a comparison omit the fields. Therefore, adding a path does not cause updates of objects that were handled
 // before.

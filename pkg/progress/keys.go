@@ -25,7 +25,7 @@ const (
 	baselineName = "last-handled-configuration"
 	touchName    = "touch-dummy"
 
-	ownedSuffix = "-ofDRS" // for ids on ReplicaSets, because Kubernetes copies annotations of Deployments
+	ownedSuffix = "-ofDRS" // suffix of ids on ReplicaSets, because Kubernetes copies annotations of Deployments
 
 	maxNameLength = 63 // maximum length of the name part of an annotation key
 	hashLength    = 7  // length of the hash at the end of a shortened name
@@ -34,7 +34,7 @@ const (
 // annotationKeys computes the annotation keys for one prefix.
 type annotationKeys struct {
 	prefix string
-	v2     bool // only the keys of the newer generation
+	v2     bool // use only the keys of the newer generation
 }
 
 func keysOf(prefix string) annotationKeys {
@@ -47,7 +47,7 @@ func keysOf(prefix string) annotationKeys {
 func (k annotationKeys) withoutV1() annotationKeys { return annotationKeys{prefix: k.prefix, v2: true} }
 
 // of returns the keys of an id, the preferred one first. Two generations of kopf shorten long ids differently.
-// Therefore both keys are written and purged, and the first key with a value is read, unless v2 is set.
+// Unless v2 is set, the store therefore writes and purges both keys, and reads the first key with a value.
 // The result is shared and must not be modified.
 func (k annotationKeys) of(obj client.Object, id string) []string {
 	if isOwnedReplicaSet(obj) {

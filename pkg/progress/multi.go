@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Multi combines several stores. A record is read from the first store that has it, written to all stores and purged
+// Multi combines several stores. Multi reads a record from the first store that has it, writes it to all stores and purges it
 // from all. Use Multi(new, old) to migrate while operators with the old store still run.
 //
 // Equivalent in kopf: MultiProgressStorage.
@@ -88,8 +88,8 @@ func (m multiStore) Clear(essence map[string]any) {
 	}
 }
 
-// MultiBaseline combines several baselines. An essence is read from the first baseline that has one, and written to
-// all.
+// MultiBaseline combines several baselines. It reads the essence from the first baseline that has one, and
+// writes it to all.
 //
 // Equivalent in kopf: MultiDiffBaseStorage.
 func MultiBaseline(baselines ...Baseline) Baseline { return multiBaseline(slices.Clone(baselines)) }

@@ -62,7 +62,7 @@ func (s annotationStore) annotationKeys() (annotationKeys, bool) { return s.keys
 func (s smartStore) annotationKeys() (annotationKeys, bool)      { return s.annotations.keys, true }
 func (m multiStore) annotationKeys() (annotationKeys, bool)      { return annotationKeysOf(m...) }
 
-// A pin has the format of a baseline. The first keys are written; all keys are read and removed.
+// A pin has the format of a baseline. The store writes the first keys, and reads and removes all keys.
 type pin []annotationKeys
 
 // UsesOnlyAnnotations implements [AnnotationUser].

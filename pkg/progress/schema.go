@@ -105,7 +105,7 @@ func typeDepth(t reflect.Type, path []string) int {
 
 // PreservedDepth returns the number of path elements that the API server preserves according to the schema. The
 // element "*" matches any key of a map and any item of a list. Only the structural part of the schema counts: allOf
-// and similar fields do not preserve a field. References are not resolved and are assumed to preserve everything.
+// and similar fields do not preserve a field. PreservedDepth does not resolve references, and assumes that they preserve all fields.
 func PreservedDepth(schema *apiextensionsv1.JSONSchemaProps, path ...string) int {
 	if len(path) == 0 {
 		return 0
@@ -115,7 +115,7 @@ func PreservedDepth(schema *apiextensionsv1.JSONSchemaProps, path ...string) int
 	}
 	preserved := schema.XPreserveUnknownFields != nil && *schema.XPreserveUnknownFields
 	if inner, ok := schema.Properties[path[0]]; ok {
-		return 1 + PreservedDepth(&inner, path[1:]...) // also if unknown fields are preserved
+		return 1 + PreservedDepth(&inner, path[1:]...) // the property has a schema of its own, even if unknown fields are preserved
 	}
 	if items := schema.Items; items != nil && items.Schema != nil && path[0] == "*" {
 		return 1 + PreservedDepth(items.Schema, path[1:]...)

@@ -81,7 +81,7 @@ func (s *State) find(id string) *handler {
 
 // Begin selects the handlers of a cause, in the order in which they were loaded. Handlers without a record start at
 // the given time. Unfinished records of another cause keep their attempts and delays, so a new cause does not shorten
-// a backoff. Finished records of another cause are reset, so the handler is called for the new cause. Begin returns a
+// a backoff. Begin resets finished records of another cause, so the handler is due for the new cause. Begin returns a
 // summary of the records of each other cause.
 func (s *State) Begin(cause string, ids []string, now time.Time) (superseded map[string]Summary) {
 	s.cause = cause
@@ -329,8 +329,8 @@ func (s *State) RestartAll() {
 }
 
 // PurgeStale removes the records that are obsolete when there is nothing to handle, so that no success or failure
-// counts for a later cause. Delays that have not passed yet stay: changing, reverting and changing an object again
-// does not shorten them.
+// applies to a later cause. It keeps delays that have not passed yet: changing, reverting and changing an object
+// again does not shorten them.
 func (s *State) PurgeStale(store Store, obj client.Object, now time.Time) error {
 	return s.purge(store, obj, func(h handler) bool { return !s.delayed(h, now) })
 }

@@ -20,10 +20,10 @@ import (
 // certStore holds the certificates of one replica and synchronizes them with the Secret of [SelfManaged] certificates.
 type certStore struct {
 	rotation
-	client   client.Client // without a cache
+	client   client.Client // client without a cache
 	key      client.ObjectKey
 	now      func() time.Time
-	onChange func() // called after each event of the Secret
+	onChange func() // observe calls it after each event of the Secret
 
 	current atomic.Pointer[tls.Certificate]
 

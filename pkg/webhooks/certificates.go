@@ -23,7 +23,7 @@ type Certificates interface {
 // Files selects certificates from files that another program writes, such as cert-manager. The manager's webhook server reads
 // them from its CertDir, CertName and KeyName, and reloads them when they change.
 type Files struct {
-	// CAFile is a PEM file with the CAs that API servers must trust, often "ca.crt" beside the certificate. The leader reads it
+	// CAFile is a PEM file with the CAs that API servers must trust, often "ca.crt" in the folder of the certificate. The leader reads it
 	// every 10 seconds. CAs that are removed from the file are trusted for 5 more minutes, because mounted files change at
 	// different times in each replica. Default: the server writes no caBundle. Then cert-manager's injector writes it, or API
 	// servers use their system roots, for example for a tunnel with a public URL.

@@ -20,7 +20,7 @@ import (
 // unchanged.
 type configurationWriter struct {
 	options Options
-	client  client.Client // without a cache
+	client  client.Client // client without a cache
 	now     func() time.Time
 
 	lastWritten map[hookKind]writtenEntries
@@ -122,7 +122,7 @@ func (c *configurationWriter) isUpToDate(live client.Object, entries []entry) bo
 	return true
 }
 
-// injectCABundle writes the caBundle into existing entries, and nothing else.
+// injectCABundle writes the caBundle into existing entries. It changes no other field.
 func (c *configurationWriter) injectCABundle(ctx context.Context, kind hookKind, live client.Object, exists bool, entries []entry) (bool, time.Duration, error) {
 	is := map[string]entry{}
 	if exists {

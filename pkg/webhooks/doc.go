@@ -28,10 +28,10 @@
 // # Guarantees
 //
 //   - Each replica answers reviews, whether it is the leader or not, and whether the operator is paused or not.
-//   - A handler is called at most once for each review, and a panic is treated as an error.
+//   - The server calls a handler at most once for each review, and treats a panic as an error.
 //   - A patch contains only the changes of the handler, even if the Go type lacks fields of the object. Numbers are not rounded.
-//   - Details of unexpected handler errors are logged, and are not returned to the client.
-//   - Entries of other field owners in the configurations are not changed, and a configuration is never created empty.
+//   - The server logs the details of unexpected handler errors, and does not return them to the client.
+//   - The server does not change entries of other field owners in the configurations, and creates no empty configuration.
 //   - With [SelfManaged] certificates, API servers trust a new CA before its certificate is used, and an old CA until it expires. Rotation
 //     therefore fails no request, even after the Secret is deleted.
 //   - With [Files], CAs that are removed from the file are trusted for 5 more minutes. The program that writes the files must
@@ -53,8 +53,8 @@
 // # Errors
 //
 // [Server.Check] returns all errors in options and hooks. [Server.SetupWithManager] also returns conflicts between two servers of
-// one manager. If permissions are missing at startup, the manager stops with an error that names the missing rule. Later failures to
-// write configurations or certificates are logged and retried. Malformed reviews, and reviews of another kind, get an HTTP error, so
+// one manager. If permissions are missing at startup, the manager stops with an error that names the missing rule. The server logs and retries later failures to
+// write configurations or certificates. Malformed reviews, and reviews of another kind, get an HTTP error, so
 // that the failure policy applies; all other reviews are answered.
 //
 // The controller-runtime metrics controller_runtime_webhook_requests_total and controller_runtime_webhook_latency_seconds

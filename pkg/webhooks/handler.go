@@ -66,7 +66,7 @@ func (c *Call) Warn(texts ...string) { c.warnings = append(c.warnings, texts...)
 func (c *Call) Warnings() []string { return c.warnings }
 
 // Diff returns the difference between the stored object and the requested object, including metadata and status. For a
-// creation, every field is added; for a deletion, every field is removed. Changes made by the handler are not included. The
+// creation, every field is added; for a deletion, every field is removed. Diff does not include changes made by the handler. The
 // first call computes the difference from the JSON of the review.
 func (c *Call) Diff() diff.Diff {
 	c.diffOnce.Do(func() {

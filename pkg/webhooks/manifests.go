@@ -16,7 +16,7 @@ import (
 )
 
 // Manifests returns the webhook configurations for the hooks, for users who apply them with their own tools. Without hooks, it
-// returns none. The caBundle is taken from the ClientConfig; otherwise it is empty, and cert-manager or a server with
+// returns none. The caBundle is that of the ClientConfig. If the ClientConfig has none, the caBundle is empty, and cert-manager or a server with
 // [Injected] configurations must write it.
 //
 // Plural names are guessed from the kinds as controller-gen does; [Plural] overrides them.

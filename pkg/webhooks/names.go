@@ -15,8 +15,8 @@ import (
 type namedHook struct {
 	Hook
 	gvk  schema.GroupVersionKind
-	path string // without the path prefix of the server
-	name string // without the suffix of the configuration
+	path string // path without the path prefix of the server
+	name string // name without the suffix of the configuration
 }
 
 // nameHooks derives paths and names from the ids, as kopf does. If several hooks have the same id, it appends the kind of handler

@@ -45,7 +45,7 @@ func (s *Server) Check() error {
 
 // SetupWithManager registers the hooks with the manager's webhook server, adds the runnables for configurations and
 // certificates to the manager, and adds the readiness check "webhooks". It must be called before the manager starts. Without
-// hooks, it serves nothing, but [Managed] entries of an earlier version of the operator are removed.
+// hooks, it serves nothing, but removes [Managed] entries of an earlier version of the operator.
 func (s *Server) SetupWithManager() (err error) {
 	all, err := prepareHooks(s.mgr.GetScheme(), s.options, s.hooks)
 	if err != nil {

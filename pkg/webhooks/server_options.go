@@ -66,7 +66,7 @@ type Configurations int
 const (
 	// Unmanaged means that another program writes the configurations.
 	Unmanaged Configurations = iota
-	// Managed means that the server writes one entry for each hook. Entries of other field owners are kept.
+	// Managed means that the server writes one entry for each hook. It keeps entries of other field owners.
 	Managed
 	// Injected means that another program writes the configurations, for example from the output of [WriteManifests], and that
 	// the server only updates the caBundle of its hooks.

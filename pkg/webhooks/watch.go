@@ -21,7 +21,7 @@ import (
 const startupPeriod = time.Minute
 
 // watchObject calls changed for each event of one object until the context ends. Its requests are limited to that object, so it
-// caches nothing else and needs no wider permissions. It returns an error if the watch is forbidden at startup; it logs and
+// caches only this object and needs no wider permissions. It returns an error if the watch is forbidden at startup; it logs and
 // retries all other failures.
 func watchObject(ctx context.Context, mgr manager.Manager, obj client.Object, changed func(client.Object)) error {
 	ctx, cancel := context.WithCancelCause(ctx)

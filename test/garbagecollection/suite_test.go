@@ -25,7 +25,7 @@ const awhile = 2 * time.Second
 
 var (
 	cp     *controlplane.ControlPlane
-	k8s    client.Client // without a cache
+	k8s    client.Client // client without a cache
 	scheme = runtime.NewScheme()
 )
 

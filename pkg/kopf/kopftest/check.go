@@ -13,9 +13,9 @@ import (
 
 // A Scenario is an operator and a sequence of changes made by users. [Check], [Explore] and [Walk] run it under faults.
 type Scenario struct {
-	// Given is the initial state of the cluster. Its Faults and Duration are ignored.
+	// Given is the initial state of the cluster. The test kit ignores its Faults and Duration.
 	Given Given
-	// Operator declares the operator. It is called for each start of the operator.
+	// Operator declares the operator. The test kit calls it for each start of the operator.
 	Operator func() []kopf.Option
 	// Setup replaces Operator for an operator with a setup function of its own, such as that of main.go. It is called for each start of the
 	// operator.
@@ -32,13 +32,13 @@ type Scenario struct {
 // Check tests whether handlers survive crashes, failed requests and shutdowns. It runs a scenario without faults first. Then it repeats the
 // scenario, in memory and in virtual time, once for each of these faults:
 //
-//   - a crash before and after each write, followed by a restart. Handlers whose success was not written are called again. Idempotent
+//   - a crash before and after each write, followed by a restart. The operator calls handlers again if their success was not written. Idempotent
 //     handlers lead to the same state.
 //   - a conflict, a server error and a lost response at each write.
 //   - a shutdown during each handler call. The handler must return when its context is cancelled.
 //
 // After each step, all objects and the external state must be the same as without faults. Objects that differ only in their names are
-// equal, because handlers may give random names to children. Differences of the same kind are reported once, with their number.
+// equal, because handlers may give random names to children. Check reports differences of the same kind once, with their number.
 //
 // Check also reports unsafe writes: an update without a resourceVersion, and a patch that replaces a list without one. Such a
 // write can overwrite a concurrent change.
@@ -46,7 +46,7 @@ type Scenario struct {
 // In a scenario with more than 100 writes or calls, Check injects faults at only 100 of these, evenly spread, and logs the limit. A scenario
 // without any handler call fails the test.
 //
-// The function setup returns a new Scenario with new external state for each run. It is called in a bubble of testing/synctest. The test
+// The function setup returns a new Scenario with new external state for each run. Check calls it in a bubble of testing/synctest. The test
 // itself must not run in a bubble.
 //
 // Check calls handlers. To check only the declaration of an operator, call its CheckDeclaration method.

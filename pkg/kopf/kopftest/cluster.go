@@ -78,7 +78,7 @@ func (c *Cluster) Get(t testing.TB, obj client.Object) {
 	}
 }
 
-// Delete deletes objects. An object with finalizers stays until they are removed. Delete fails the test if an object does not exist.
+// Delete deletes objects. An object with finalizers exists until its finalizers are removed. Delete fails the test if an object does not exist.
 func (c *Cluster) Delete(t testing.TB, objs ...client.Object) {
 	t.Helper()
 	for _, obj := range objs {

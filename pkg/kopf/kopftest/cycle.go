@@ -21,7 +21,7 @@ import (
 type Given struct {
 	// Now is the start time of the operator. It must not be before the year 2000. Default: midnight UTC of 2000-01-01, the start time of a bubble.
 	Now time.Time
-	// Objects exist before the operator starts. Annotations, finalizers, deletionTimestamp and status are kept.
+	// Objects exist before the operator starts. They keep their annotations, finalizers, deletionTimestamp and status.
 	Objects []client.Object
 	// Faults apply to requests of the operator.
 	Faults []Fault

@@ -36,7 +36,7 @@ type drainedWatch struct {
 func (w drainedWatch) Stop() {
 	w.Interface.Stop()
 	go func() {
-		for range w.ResultChan() { // until the watch closes the channel
+		for range w.ResultChan() { // receive until the watch closes the channel
 		}
 	}()
 }

@@ -42,7 +42,7 @@ var (
 
 func (f *Fault) matches(r request) bool {
 	switch {
-	case r.verb == "": // for example discovery
+	case r.verb == "": // a request that is not for objects, such as discovery
 		return false
 	case f.Verb != "" && f.Verb != r.verb, f.Verb == "" && r.verb == "watch", f.Resource != "" && f.Resource != r.resource:
 		return false

@@ -74,7 +74,7 @@ type call struct {
 	ctx        context.Context
 	cluster    *Cluster
 	made       bool        // the cluster was created for this call
-	connection *connection // used by the client of the request
+	connection *connection // connection of the client of the request
 	client     client.Client
 	scheme     *runtime.Scheme
 	others     []client.Object

@@ -83,7 +83,7 @@ func (o *Operator) quiet(ctx context.Context) string {
 		}
 		if now != reconciles {
 			wait = pollInterval
-		} else if o.virtual { // in virtual time, checks cost more than waiting
+		} else if o.virtual { // in virtual time, a check takes longer than a wait
 			wait = min(2*wait, time.Hour)
 		}
 		reconciles = now

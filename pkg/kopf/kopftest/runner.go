@@ -68,7 +68,7 @@ type scenarioRunner struct {
 	instances []*Operator
 	started   chan struct{} // closed when the next operator has started, or when none will
 	lifecycle chan struct{} // semaphore for ending and starting operators
-	stopped   bool          // no further operator is started; guarded by lifecycle
+	stopped   bool          // the runner starts no further operator; guarded by lifecycle
 }
 
 func newScenarioRunner(t *testing.T, scenario Scenario, options runOptions, out *scenarioRun) *scenarioRunner {

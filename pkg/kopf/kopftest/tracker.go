@@ -51,9 +51,9 @@ func (c Call) inBackground() bool {
 
 // A tracker records the handler calls and the reconciles of one operator. It is safe for concurrent use.
 type tracker struct {
-	onCall    func(Call)   // called before each handler call; may be nil
+	onCall    func(Call)   // the tracker calls it before each handler call; may be nil
 	version   func() int64 // returns the version of the server in memory; may be nil
-	onRunaway func()       // called when one object is reconciled more often than maxReconcilesPerSecond; may be nil
+	onRunaway func()       // the tracker calls it when it counts more than maxReconcilesPerSecond for an object; may be nil
 
 	mu              sync.Mutex
 	calls           []Call

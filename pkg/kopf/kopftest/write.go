@@ -122,7 +122,7 @@ func (r request) isEventOrLease() bool {
 func (r request) write(contentType string, body []byte) Write {
 	w := Write{Verb: r.verb, Resource: r.resource, Subresource: r.subresource, Namespace: r.namespace, Name: r.name, DryRun: r.dryRun}
 	if r.verb == "patch" || r.verb == "apply" {
-		mediaType, _, _ := strings.Cut(contentType, ";") // without parameters
+		mediaType, _, _ := strings.Cut(contentType, ";") // remove the parameters of the media type
 		w.PatchType = types.PatchType(strings.TrimSpace(mediaType))
 	}
 	var value any

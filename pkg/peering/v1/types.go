@@ -31,7 +31,7 @@ func AddToScheme(scheme *runtime.Scheme) error {
 	return nil
 }
 
-// Records contains the records of operators by identity. They are raw, so that unreadable records are kept. Each value is the
+// Records contains the records of operators by identity. They are raw, so that a client keeps unreadable records. Each value is the
 // JSON of a peering.Record.
 type Records map[string]apiextensionsv1.JSON
 

@@ -18,7 +18,7 @@ type ParcelStatus struct {
 	Label string `json:"label,omitempty"`
 }
 
-// Parcel has a reconciler that kopf calls, beside handlers: see internal/controller/parcel_controller.go.
+// Parcel has a reconciler that kopf calls, and a handler: see internal/controller/parcel_controller.go.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
