@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// PEER-10: the variable is used even if it is empty.
+// PEER-10: the identity is that of POD_ID, even if the variable is empty.
 func TestIdentity_PodID(t *testing.T) {
 	for _, id := range []string{"some-pod-x7", ""} {
 		t.Setenv(podID, id)
@@ -36,7 +36,7 @@ func TestIdentity_Generated(t *testing.T) {
 		seen[id] = true
 	}
 	if len(seen) < 10 {
-		t.Errorf("got %d different suffixes, want more", len(seen))
+		t.Errorf("got %d different suffixes, want at least 10", len(seen))
 	}
 	if got, want := Whoami(), "somebody@"+hostName(); got != want {
 		t.Errorf("PEER-12: got %q, want %q", got, want)

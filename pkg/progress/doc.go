@@ -37,7 +37,7 @@
 //	Multi, MultiBaseline        several stores or baselines at the same time, for a migration
 //	IgnoringFields              a baseline that ignores some fields
 //
-// Any type with the methods of [Store] or [Baseline] can be used instead. A type may also implement [Checker],
+// You can also use any other type with the methods of [Store] or [Baseline]. A type may also implement [Checker],
 // [KeyChecker], [FieldUser] or [Sweeper]. A type that embeds the interface Store or Baseline hides these methods.
 //
 // # Guarantees

@@ -54,7 +54,7 @@ func Run(ctx context.Context, store Store, obj client.Object, cause string, step
 		ids[i] = step.ID
 	}
 	state, err := Load(store, obj, ids)
-	if err != nil { // Save below replaces the record
+	if err != nil { // the call of Save below replaces the record
 		log.FromContext(ctx).Info("Stored progress is unreadable; starting the affected steps again", "error", err.Error())
 	}
 	state.Begin(cause, ids, time.Now())

@@ -26,7 +26,7 @@ type Sweeper interface {
 
 // Sweep implements [Sweeper].
 func (s annotationStore) Sweep(obj client.Object, known []string) error {
-	keys := keysOf(s.keys.prefix) // both generations, because an older key also belongs to its handler
+	keys := keysOf(s.keys.prefix) // use both generations, because an older key also belongs to its handler
 	var orphans []string
 	for key, value := range obj.GetAnnotations() {
 		if keys.isCandidate(obj, key) && isHandlerRecord([]byte(value)) && !keys.matchesKnown(obj, key, known) {

@@ -176,8 +176,8 @@ func (e *endpoint) statusFor(ctx context.Context, err error, req *admissionv1.Ad
 	}
 }
 
-// buildPatch returns the JSON patch for the changes of a mutating handler. Changes that cannot take effect are discarded with a
-// warning.
+// buildPatch returns the JSON patch for the changes of a mutating handler. It discards changes that cannot take effect, and
+// adds a warning.
 func (e *endpoint) buildPatch(ctx context.Context, call *Call, before runtime.Object, after client.Object) ([]jsonpatch.Operation, error) {
 	if v := reflect.ValueOf(after); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return nil, errors.New("the handler set Object to nil: keep the object or change its fields")

@@ -20,7 +20,7 @@ import (
 
 // computePatch returns the operations that apply the changes of a handler to the raw object. before and after are the object
 // before and after the call of the handler. Both were converted to a Go type, which may lack fields of the raw object and may add
-// empty fields, so the patch contains only differences between the two. All arguments are JSON.
+// empty fields. Therefore the patch contains only differences between the two. All arguments are JSON.
 func computePatch(raw, before, after []byte) ([]jsonpatch.Operation, error) {
 	var values [3]any
 	for i, text := range [][]byte{raw, before, after} {

@@ -9,7 +9,7 @@ import (
 )
 
 // reservations contains the resources that the servers of each manager use exclusively. Two servers that write one
-// configuration as the same field owner would remove each other's entries in turns, and a manager has only one webhook server
+// configuration as the same field owner would repeatedly remove each other's entries. A manager has only one webhook server
 // with one certificate.
 var reservations sync.Map
 

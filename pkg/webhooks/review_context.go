@@ -16,13 +16,13 @@ import (
 const reviewReadTimeout = 30 * time.Second
 
 // reviewContext is the response writer of one HTTP request. It answers reviews that no handler can process with an HTTP error.
-// API servers treat such an error as a failed call and apply the failure policy. Without it, controller-runtime would answer
-// 200, and the request would be denied.
+// API servers treat such an error as a failed call and apply the failure policy. Without the error, controller-runtime would answer
+// 200, and the API server would deny the request.
 type reviewContext struct {
 	http.ResponseWriter
 	request  *http.Request
 	log      logr.Logger // shared by all requests
-	accepted bool        // the endpoint processes the review, so any error status belongs into the review
+	accepted bool        // the endpoint processes the review, so an error status must be part of the review
 	written  bool
 
 	mu     sync.Mutex
@@ -31,7 +31,7 @@ type reviewContext struct {
 
 type reviewContextKey struct{}
 
-// reviewContextFrom returns the reviewContext of the HTTP request, or an empty one if there is none.
+// reviewContextFrom returns the reviewContext of the HTTP request, or an empty reviewContext if there is none.
 func reviewContextFrom(ctx context.Context) *reviewContext {
 	if x, ok := ctx.Value(reviewContextKey{}).(*reviewContext); ok {
 		return x
@@ -71,8 +71,8 @@ func (x *reviewContext) logger(req *admission.Request, handler string) logr.Logg
 	return admission.DefaultLogConstructor(x.log, req).WithValues("handler", handler, "operation", req.Operation)
 }
 
-// abortRead stops reading a review that does not arrive in time. Setting a read deadline up front would have the same effect,
-// but it costs each HTTP/2 request a round trip through the loop of its connection.
+// abortRead stops reading a review that does not arrive in time. A read deadline at the start would have the same effect,
+// but would cost each HTTP/2 request a round trip through the loop of its connection.
 func (x *reviewContext) abortRead() {
 	x.mu.Lock()
 	defer x.mu.Unlock()

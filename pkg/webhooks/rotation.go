@@ -52,8 +52,8 @@ type certBundle struct {
 	serving      *keyPair            // all replicas use it
 	next         *keyPair            // the successor of serving; nil outside of a rotation
 	trusted      []*x509.Certificate // the CAs that API servers must trust
-	trustedSince time.Time           // when the configurations were first found to contain the CA of next; zero if they do not yet
-	forceRenewal bool                // start a rotation early, because the Secret was lost
+	trustedSince time.Time           // first time at which the configurations contained the CA of next; zero before that
+	forceRenewal bool                // a rotation must start early, because the Secret was lost
 	version      string              // resourceVersion of the Secret
 }
 
@@ -72,7 +72,7 @@ func (b *certBundle) restoreFrom(latest certBundle) {
 	}
 }
 
-// rotation contains the rules by which certificates are replaced.
+// rotation contains the rules for the replacement of certificates.
 type rotation struct {
 	lifetime, renewBefore, propagationDelay time.Duration
 	hosts                                   []string
@@ -106,8 +106,8 @@ func (r rotation) advance(b certBundle, now time.Time, published bool) (certBund
 	case b.next == nil && (b.forceRenewal || r.untilRenewal(b.serving, now) <= 0 || !b.serving.covers(r.hosts)):
 		hosts := r.hosts
 		if !b.serving.covers(r.hosts) {
-			// Include the hosts of the old certificate: replicas of another version may need these hosts and would otherwise start a
-			// rotation in turn.
+			// Include the hosts of the old certificate: replicas of another version may need these hosts and would otherwise start
+			// another rotation.
 			hosts = union(r.hosts, b.serving.hosts())
 		}
 		next, err := r.issueKeyPair(hosts, r.lifetime)

@@ -326,8 +326,8 @@ func (s *soak) awaitDaemons(g *group) {
 	g.ledger.violatef("running daemons = %d, want %d", running, len(s.stays[g]))
 }
 
-// checkFlat omits the samples of the warm-up, and checks that memory and goroutines do not grow from the first quarter
-// of the others to the last quarter.
+// checkFlat checks that memory and goroutines do not grow from the first quarter of the samples to the last quarter. It
+// omits the samples of the warm-up.
 func (s *soak) checkFlat() {
 	rest := slices.DeleteFunc(slices.Clone(s.samples), func(x sample) bool { return x.At < min(s.duration/6, 15*time.Minute) })
 	quarter := len(rest) / 4

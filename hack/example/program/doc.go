@@ -12,6 +12,6 @@
 //	defer p.Stop(10 * time.Second)
 //	fmt.Println(p.Lines()) // its output so far
 //
-// On Unix, the program does not outlive this process: a shell process reads from a pipe of this process, and kills the program when the pipe is
+// On Unix, the program does not outlive this process. A shell process reads from a pipe of this process, and kills the program when the pipe is
 // closed. The program does not receive Ctrl-C, so that this process can stop it gracefully.
 package program

@@ -24,8 +24,8 @@ import (
 //   - no object under deletion has the finalizer of the operator;
 //   - the webhook configurations are written, if the operator has admission handlers.
 //
-// It fails the test with a description of the pending work if this takes longer than 30 seconds, or 25 hours of virtual time in a bubble of
-// testing/synctest. A day of virtual time takes some seconds.
+// After 30 seconds, or after 25 hours of virtual time in a bubble of testing/synctest, it fails the test with a description of the pending
+// work. A day of virtual time takes some seconds.
 //
 // In real time, the state must last for 300 ms, because a cache can be up to date before its handler is called. An API server needs
 // a moment to load webhook configurations. On a busy machine, wait for the first review with Eventually and client.DryRunAll.

@@ -21,7 +21,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
 )
 
-// prepareAdmission configures the admission handlers of a manager. The API server of an Environment calls them; in memory they are not served. The
+// prepareAdmission configures the admission handlers of a manager. The API server of an Environment calls them. A cluster in memory does not call them. The
 // manager stays unchanged if the test sets its own webhook server, or has built the Cluster without Memory or Environment.
 func (o *Operator) prepareAdmission(t testing.TB, options *manager.Options) (host func(manager.Manager) manager.Manager, release func()) {
 	c := o.cluster
@@ -53,7 +53,7 @@ const loopback = "127.0.0.1"
 // A managerWithoutAdmission is a manager whose operators do not serve their admission handlers.
 type managerWithoutAdmission struct{ manager.Manager }
 
-// AdmissionOptions returns nil: the handlers are not served.
+// AdmissionOptions returns nil, so that the operator does not serve the handlers.
 func (*managerWithoutAdmission) AdmissionOptions() *webhooks.Options { return nil }
 
 // An admissionManager is a manager whose operators serve their admission handlers on this machine.
@@ -71,7 +71,7 @@ func (s *admissionManager) AdmissionOptions() *webhooks.Options {
 		Configurations: webhooks.Managed,
 		Exit:           webhooks.RemoveOnExit,
 		Certificates:   webhooks.SelfManaged{SecretName: s.name(0)},
-		Namespace:      metav1.NamespaceSystem, // outside of the namespaces that operators under test watch
+		Namespace:      metav1.NamespaceSystem, // a namespace that operators under test do not watch
 		ClientConfig:   admissionregistrationv1.WebhookClientConfig{URL: new(s.url())},
 	}
 	if s.cluster.Namespace != "" {
@@ -145,7 +145,7 @@ func isAdmissionSetup(w Write) bool {
 	return false
 }
 
-// webhookSlots assigns a number to each running manager. A manager takes the number, and thus the webhook configurations, of one that has
+// webhookSlots assigns a number to each running manager. A manager takes the number, and thus the webhook configurations, of a manager that has
 // ended or crashed.
 type webhookSlots struct {
 	mu    sync.Mutex
