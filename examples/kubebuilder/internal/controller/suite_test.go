@@ -8,9 +8,11 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	shopv1 "github.com/kopf-runtime/kopf-runtime/examples/kubebuilder/api/v1"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
@@ -32,9 +34,10 @@ func TestControllers(t *testing.T) {
 // One manager calls the handlers in the whole suite. A test may call a reconciler directly, as the test of invoices
 // does. The manager and the server end with the suite, so AfterSuite is unnecessary.
 var _ = BeforeSuite(func() {
-	scheme := runtime.NewScheme()
-	Expect(shopv1.AddToScheme(scheme)).To(Succeed())
-	cluster := kopftest.Environment(GinkgoTB(), kopftest.Types(scheme),
+	logf.SetLogger(zap.New(zap.WriteTo(GinkgoWriter), zap.UseDevMode(true)))
+	Expect(shopv1.AddToScheme(scheme.Scheme)).To(Succeed())
+	// +kubebuilder:scaffold:scheme
+	cluster := kopftest.Environment(GinkgoTB(), kopftest.Types(scheme.Scheme),
 		kopftest.CRDs(filepath.Join("..", "..", "config", "crd", "bases")))
 	k8sClient = cluster.Client
 
