@@ -26,7 +26,7 @@ var codecs = sync.OnceValue(func() serializer.CodecFactory { return serializer.N
 func isBuiltin(r Resource) bool { return builtins().Recognizes(r.gvk()) }
 
 // normalize converts an object to its Go type and back. This drops unknown fields and unifies numbers and quantities. For custom kinds, only the
-// metadata has a Go type. If the kind has a schema, normalize prunes and defaults the other fields by it.
+// metadata has a Go type. If the kind has a schema, normalize also prunes and defaults the other fields.
 func (s *Server) normalize(r Resource, obj object) (object, error) {
 	if !isBuiltin(r) {
 		return s.applySchema(r, obj)
@@ -148,7 +148,7 @@ var kindsCreatedByUpdate = []string{
 	"leasecandidates.coordination.k8s.io", "limitranges", "events", "events.events.k8s.io", "services", "endpoints",
 }
 
-// returnsDeleted reports whether the response to a deletion is the object. It is a Status for other kinds.
+// returnsDeleted reports whether the response to a deletion is the object. For other kinds, the response is a Status.
 func returnsDeleted(r Resource) bool { return isBuiltin(r) && isOneOf(r, kindsReturnedByDelete) }
 
 var kindsReturnedByDelete = []string{

@@ -50,12 +50,12 @@ func TestClient_Typed(t *testing.T) {
 	must(t, c.Delete(ctx, one, client.Preconditions{UID: &one.UID}))
 	must(t, c.Get(ctx, client.ObjectKeyFromObject(one), one))
 	if one.DeletionTimestamp == nil {
-		t.Error("the object has no deletionTimestamp")
+		t.Error("deletionTimestamp of the object is nil, want a time")
 	}
 	one.Finalizers = nil
 	must(t, c.Update(ctx, one))
 	if err := c.Get(ctx, client.ObjectKeyFromObject(one), one); !apierrors.IsNotFound(err) {
-		t.Errorf("get after the removal of the finalizer: %v, want not found", err)
+		t.Errorf("get after removing the finalizer: %v, want not found", err)
 	}
 }
 
@@ -84,15 +84,15 @@ func TestMetadataOnly(t *testing.T) {
 	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMapList"))
 	must(t, c.List(ctx, list))
 	if len(list.Items) != 1 || list.Items[0].Name != "one" {
-		t.Fatalf("the list is %v, want only the config map one", list)
+		t.Fatalf("list contains %v, want only the config map one", list)
 	}
 	must(t, c.Patch(ctx, &list.Items[0], client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"x":"y"}}}`))))
 	if list.Items[0].Labels["x"] != "y" {
-		t.Error("the response lacks the patched label")
+		t.Error("response to the patch lacks the label")
 	}
 }
 
-// A watch waits in virtual time, even if its server was created outside of the bubble. It ends after its timeout.
+// A watch waits in virtual time, even if its server was created outside of the bubble. The watch ends after its timeout.
 func TestWatch(t *testing.T) {
 	s := apiserver.New(apiserver.FromScheme(clientgoscheme.Scheme)...)
 	c := newClient(t, s)

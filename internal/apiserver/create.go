@@ -68,7 +68,7 @@ func (s *Server) createObject(q *request, obj object) (object, error) {
 	return s.store(k, runtime.DeepCopyJSON(obj)), nil
 }
 
-// setInitialStatus removes the status of a new object, or sets that of built-in kinds.
+// setInitialStatus removes the status of a new object. For built-in kinds, it sets the initial status.
 func setInitialStatus(r Resource, obj object) {
 	delete(obj, "status")
 	if !isBuiltin(r) {

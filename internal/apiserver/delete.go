@@ -37,7 +37,7 @@ func (s *Server) delete(q *request) (reply, error) {
 	}
 }
 
-// deleteCollection deletes all selected objects. It returns the objects in their state before the deletion.
+// deleteCollection deletes all selected objects. It returns their state before the deletion.
 func (s *Server) deleteCollection(q *request) (reply, error) {
 	options, err := q.deleteOptions()
 	if err != nil {

@@ -49,7 +49,7 @@ func (s *Server) manager(q *request) (*manager, error) {
 	return m, nil
 }
 
-// noConversion implements the conversion interfaces of a manager without conversion and defaults.
+// noConversion implements the conversion and defaulting interfaces of a manager. It leaves objects unchanged.
 type noConversion struct{}
 
 func (noConversion) Convert(_, _, _ any) error {

@@ -37,7 +37,8 @@ func pathSegment(name string, prefix bool) []string {
 	return content.IsPathSegmentName(name)
 }
 
-// validate validates the kind and the metadata of an object, and the change to the metadata. If the kind has a schema, it also validates the other fields.
+// validate validates the kind, the metadata, and the change to the metadata of an object. If the kind has a schema, it also validates the other
+// fields.
 func (s *Server) validate(q *request, obj, before object) error {
 	r := q.Resource
 	if err := checkUnchangedKind(r, obj); err != nil {

@@ -26,7 +26,7 @@ type Replica struct {
 
 	// guarded by the mutex of the server
 	lags              bool
-	version           int64 // of the lagging cache
+	version           int64 // version of the lagging cache
 	refusesWatchLists bool
 }
 
@@ -38,7 +38,7 @@ func (r *Replica) RoundTrip(req *http.Request) (*http.Response, error) {
 	return r.server.roundTrip(req, r)
 }
 
-// LagAt makes the cache follow the store up to a version, and then stay at this version. The next call of LagAt or CatchUp ends this.
+// LagAt makes the cache follow the store up to a version, and then stay at this version. The next call of LagAt or CatchUp replaces this limit.
 func (r *Replica) LagAt(version int64) {
 	r.server.mu.Lock()
 	defer r.server.mu.Unlock()

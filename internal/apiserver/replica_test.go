@@ -19,7 +19,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/apiserver"
 )
 
-// A lagging is a server with a config map in two states, a client of it, and a client of a replica that knows only the first state.
+// A lagging is a server with a config map in two states, and a lagging replica that knows only the first state. It has a client for each.
 type lagging struct {
 	server  *apiserver.Server
 	replica *apiserver.Replica
@@ -60,7 +60,7 @@ func (l *lagging) list(t *testing.T, options metav1.ListOptions) (state, version
 		return "", "", err
 	}
 	if len(list.Items) != 1 {
-		t.Fatalf("the list has %d items, want 1", len(list.Items))
+		t.Fatalf("list has %d items, want 1", len(list.Items))
 	}
 	return list.Items[0].Data["state"], list.ResourceVersion, nil
 }
@@ -91,7 +91,7 @@ func TestReplica_ReadsAnOlderVersion(t *testing.T) {
 			t.Errorf("list of a version that the cache has not reached: %v, want a timeout", err)
 		}
 		if waited := time.Since(began); waited < 3*time.Second {
-			t.Errorf("the replica has waited %s for the version, want 3s", waited)
+			t.Errorf("the replica waited %s for the version, want 3s", waited)
 		}
 
 		obj := configMap("one")
@@ -114,15 +114,15 @@ func TestReplica_ReadsAnOlderVersion(t *testing.T) {
 	})
 }
 
-// After a refused watch-list, a new informer falls back to a list with resourceVersion "0", which has the old state; its watch receives the
-// new state when the replica has caught up. A watch-list that is not refused waits for the current state.
+// If the replica rejects the watch-list, a new informer lists with resourceVersion "0" and receives the old state. Its watch receives the new state
+// when the replica has caught up. If the replica accepts the watch-list, it waits for the current state.
 func TestReplica_InformersStartWithTheOldState(t *testing.T) {
 	for name, test := range map[string]struct {
 		refuses bool
 		want    []string
 	}{
-		"the watch-list is refused": {true, []string{"old", "new"}},
-		"the watch-list waits":      {false, []string{"new"}},
+		"the replica rejects the watch-list": {true, []string{"old", "new"}},
+		"the replica accepts the watch-list": {false, []string{"new"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -150,7 +150,7 @@ func TestReplica_InformersStartWithTheOldState(t *testing.T) {
 	}
 }
 
-// A replica that follows the store up to some version delivers events up to there.
+// A replica that follows the store up to a version delivers the events up to that version.
 func TestReplica_FollowsUpToAVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLagging(t)
@@ -160,7 +160,7 @@ func TestReplica_FollowsUpToAVersion(t *testing.T) {
 		var seen []string
 		go func() {
 			for e := range stream.ResultChan() {
-				if obj, ok := e.Object.(*corev1.ConfigMap); ok { // at the end there is a Status
+				if obj, ok := e.Object.(*corev1.ConfigMap); ok { // the watch ends with a Status
 					seen = append(seen, string(e.Type)+" "+obj.Data["state"])
 				}
 			}

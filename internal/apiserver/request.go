@@ -33,7 +33,7 @@ type request struct {
 	asOf    int64    // version of the cache for a read from the replica
 }
 
-// request parses the parts that all requests have.
+// request parses the parts that are common to all requests.
 func (s *Server) request(r *http.Request, t target) (*request, error) {
 	q := &request{Request: r, target: t, query: r.URL.Query()}
 	var err error

@@ -27,7 +27,7 @@ func (r Resource) gr() schema.GroupResource { return r.gvr().GroupResource() }
 
 func (r Resource) gk() schema.GroupKind { return r.gvk().GroupKind() }
 
-// mergeResources removes resources that a later one replaces.
+// mergeResources removes each resource that a later resource with the same kind and version replaces.
 func mergeResources(resources []Resource) []Resource {
 	var out []Resource
 	for _, r := range resources {

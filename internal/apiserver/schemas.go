@@ -22,7 +22,7 @@ type customSchema struct {
 	whole, status *validate.SchemaValidator
 }
 
-// schemaOf returns the schema of a kind, or nil if the kind has no schema.
+// schemaOf returns the schema of a kind, or nil if the kind has none.
 func (s *Server) schemaOf(r Resource) (*customSchema, error) {
 	if r.schema == nil {
 		return nil, nil

@@ -46,11 +46,11 @@ func TestAdd_KeepsFields(t *testing.T) {
 	}
 	got[0]["metadata"].(map[string]any)["name"] = "changed"
 	if s.Objects(example.WithKind("Widget"))[0]["metadata"].(map[string]any)["name"] != "a" {
-		t.Error("Objects returns the stored objects, want copies")
+		t.Error("Objects returned the stored objects, want copies")
 	}
 	cog := unstructured.Unstructured{Object: s.Objects(example.WithKind("Cog"))[0]}
 	if cog.GetUID() == "" || cog.GetResourceVersion() != "41" || cog.GetGeneration() != 1 || time.Since(cog.GetCreationTimestamp().Time) > time.Minute {
-		t.Errorf("the defaults are %v", cog)
+		t.Errorf("metadata set by Add: %v", cog)
 	}
 	if all := s.All(); len(all) != 2 || all[0]["kind"] != "Cog" {
 		t.Errorf("all: %v", all)
@@ -89,10 +89,10 @@ func TestAdd_Rejects(t *testing.T) {
 		must(t, s.Add(object("Widget", named("ns", "old"))))
 		err := s.Add(append(objs, object("Widget", named("ns", "good")))...)
 		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v: the error is %v", objs, err)
+			t.Errorf("%v: got error %v", objs, err)
 		}
 		if len(s.All()) != 1 {
-			t.Errorf("Add has added objects and returned an error: %v", err)
+			t.Errorf("Add returned an error but added objects: %v", err)
 		}
 	}
 }

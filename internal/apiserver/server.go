@@ -36,7 +36,7 @@ type event struct {
 	key     key
 	version int64
 	object  object
-	before  object // nil for an added object
+	before  object // nil if the object was added
 }
 
 // New returns a server without objects. A later resource replaces an earlier one with the same kind and version.

@@ -11,10 +11,10 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
-// builtinTypes contains the list types of built-in kinds: which lists are sets and maps. Loading takes a second, once per process.
+// builtinTypes contains the list types of built-in kinds: atomic, set or map. Loading them takes a second, once per process.
 var builtinTypes = sync.OnceValue(func() managedfields.TypeConverter { return applyconfigurations.NewTypeConverter(builtins()) })
 
-// metaSchema is the part of the metadata schema that server-side apply needs: which lists are sets and maps.
+// metaSchema is the part of the metadata schema that server-side apply needs: the types of lists.
 const metaSchema = `{"type": "object", "properties": {
 	"name": {"type": "string"}, "generateName": {"type": "string"}, "namespace": {"type": "string"},
 	"uid": {"type": "string"}, "resourceVersion": {"type": "string"}, "selfLink": {"type": "string"},

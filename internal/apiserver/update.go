@@ -83,7 +83,7 @@ func (s *Server) write(q *request, before, wanted object) (reply, error) {
 
 var errModified = errors.New("the object has been modified; please apply your changes to the latest version and try again")
 
-// withStoredReadOnlyFields returns the wanted object with the stored values of fields that a write cannot change.
+// withStoredReadOnlyFields returns the wanted object with the stored values of the read-only fields.
 func withStoredReadOnlyFields(q *request, before, wanted object) object {
 	was, meta := metaOf(before), metaOf(wanted)
 	if q.subresource == "status" {

@@ -111,7 +111,7 @@ func (w *watch) Read(p []byte) (int, error) {
 		case <-w.closed:
 			return 0, io.ErrClosedPipe
 		case <-w.context().Done():
-			// An error would leak a goroutine in metadata clients, which would wait for a reader that no longer exists.
+			// After an error, a goroutine in metadata clients would wait forever for a reader that no longer exists.
 			return 0, io.EOF
 		}
 	}
@@ -119,7 +119,8 @@ func (w *watch) Read(p []byte) (int, error) {
 
 func (w *watch) context() context.Context { return w.request.Context() }
 
-// nextEvents reads events until it finds one that the watch delivers, unless unread data is pending. It returns the channel for the next event.
+// nextEvents reads events until it finds one that the watch delivers. It reads none while unread data is pending. It returns the channel for the next
+// event.
 func (w *watch) nextEvents() (changed <-chan struct{}) {
 	w.server.mu.Lock()
 	defer w.server.mu.Unlock()

@@ -20,17 +20,17 @@ func (r Reason) HasHandlers() bool {
 	return r == Create || r == Update || r == Delete || r == Resume
 }
 
-// Facts are the facts from which the reason follows. They do not include watch events.
+// Facts determine the reason. They do not depend on watch events.
 type Facts struct {
 	Gone         bool // the object does not exist
 	Deleting     bool // the object has a deletion timestamp
 	HasFinalizer bool // the object has our finalizer
 	HasBaseline  bool // the object has a last-handled configuration
 	Changed      bool // the essence differs from the last-handled configuration
-	Initial      bool // the object was in the first listing, and has not been handled since
+	Initial      bool // the object was in the first listing, and this process has not handled it yet
 }
 
-// Reason returns the reason that follows from the facts.
+// Reason returns the reason for these facts.
 func (f Facts) Reason() Reason {
 	switch {
 	case f.Gone:
@@ -50,7 +50,8 @@ func (f Facts) Reason() Reason {
 	}
 }
 
-// RunsResumeHandlers reports whether a cause also selects resume handlers: it is the first cause of the object in this process, and not a creation.
+// RunsResumeHandlers reports whether a cause also selects resume handlers. This applies to the first cause of the object in this process, except a
+// creation.
 func RunsResumeHandlers(r Reason, f Facts) bool { return f.Initial && r != Create }
 
 // FinalizerAction is a change of the finalizer of an object.

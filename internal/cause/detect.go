@@ -13,7 +13,8 @@ import (
 type Detector struct {
 	Name    string // of the controller, for metrics
 	Essence essence.Builder
-	// Retype converts an essence to the Go type of the kind and back. A field that a new version of the type has added is then no change.
+	// Retype converts an essence to the Go type of the kind and back. A field that a new version of the type has added then does not count as a
+	// change.
 	Retype func(map[string]any) (map[string]any, error)
 	// HasUntypedFields is true if essences may contain fields that the Go type lacks, such as results of handlers.
 	HasUntypedFields bool
@@ -25,7 +26,7 @@ type Detector struct {
 
 // Input is the state from which [Detector.Detect] computes a cause. All values belong to the same version of the object.
 type Input struct {
-	Facts                   // HasBaseline and Changed are ignored: Detect computes them
+	Facts                   // Detect computes HasBaseline and Changed and ignores the given values
 	Content  map[string]any // the JSON form of the object
 	Baseline []byte         // the last-handled configuration; nil if there is none
 	Pin      []byte         // the stored pin; nil if there is none
@@ -42,10 +43,10 @@ type StoredRecords interface {
 	HasAttempts(reason string) bool
 }
 
-// ProgressReset is a correction of the stored records that follows from the cause.
+// ProgressReset is the correction of the stored records that the cause requires.
 type ProgressReset int
 
-// The corrections.
+// The values of ProgressReset.
 const (
 	KeepProgress     ProgressReset = iota
 	RestartUpdate                  // restart the handlers of the update
@@ -58,41 +59,42 @@ type Cause struct {
 	Facts
 	// Old is the last-handled essence. It is nil if there is none, or if only its digest is stored.
 	Old map[string]any
-	// New is the essence that is handled. It differs from Live if the object was edited after the cycle began.
+	// New is the essence to handle. It differs from Live if the object was edited after the cycle began.
 	New map[string]any
-	// Live is the present essence of the object.
+	// Live is the current essence of the object.
 	Live map[string]any
 	// Diff is the difference between Old and New. It is empty if Old is unknown.
 	Diff diff.Diff
 
-	// PinnedDigest is the digest of the essence that is handled, if the object has no room for the essence. New is then Live.
+	// PinnedDigest is the digest of the essence to handle, if the object has no room for the essence. New is then Live.
 	PinnedDigest string
 	// StalePin is true if the object has a pin that is not used.
 	StalePin bool
 	// Reversed is true if the change of the cycle was undone before all handlers had finished. The cycle then handles the reversal.
 	Reversed bool
-	// WasReversed is true if an earlier reconcile has reversed the cycle. Some handlers may still have the former state.
+	// WasReversed is true if an earlier reconcile has reversed the cycle. Some handlers may have seen only the state before the reversal.
 	WasReversed bool
 	// OldDigest is the digest of the last-handled essence of a reversed cycle, if Old is unknown.
 	OldDigest string
-	// Seen is the newest state with which a handler has finished, if it is not New.
+	// Seen is the newest state that a finished handler has received, if it is not New.
 	Seen *Snapshot
 
-	// Unchanged is true if the stored baseline is the present essence.
+	// Unchanged is true if the stored baseline equals the current essence.
 	Unchanged bool
-	// OutdatedBaseline is true if the object needs another baseline even if there is no change.
+	// OutdatedBaseline is true if the engine must store the baseline again, even without a change of the object.
 	OutdatedBaseline bool
 	// RestoredBaseline is true if another client has restored an old baseline together with the old state of the object.
 	RestoredBaseline bool
 	// Reset is the correction of the records.
 	Reset ProgressReset
 
-	edits    []BackgroundEdit // those that are merged into Old
-	encoded  essence.Encoded  // the essence that was encoded last
+	edits    []BackgroundEdit // edits that are merged into Old
+	encoded  essence.Encoded  // the last encoded essence
 	original essence.Encoded  // the essence that was decoded from the baseline
 }
 
-// Detect compares the last-handled essence with the essence to be handled. This is the present essence, unless a cycle has begun with another one.
+// Detect compares the last-handled essence with the essence to be handled. This is the current essence, unless a running cycle is pinned to another
+// one.
 func (d *Detector) Detect(in Input) Cause {
 	live := d.Essence.Build(in.Content)
 	c := Cause{Facts: in.Facts, New: live, Live: live}
@@ -109,7 +111,7 @@ func (d *Detector) Detect(in Input) Cause {
 	case isSameDigest:
 		c.Old = live
 	case isDigest:
-		c.Old = nil // it has changed, and the old state is not known
+		c.Old = nil // the essence has changed, and the old essence is unknown
 	}
 	c.HasBaseline = c.Old != nil || isDigest
 	d.applyPin(&c, in, stored)
@@ -144,13 +146,13 @@ func (d *Detector) decodeBaseline(c *Cause, in Input, stored []byte) {
 	if _, isDigest := old[essence.DigestDocumentKey]; isDigest {
 		return
 	}
-	if in.History.isLast(stored) && !d.HasUntypedFields { // this process has encoded it from an object of the Go type
+	if in.History.isLast(stored) && !d.HasUntypedFields { // this process has encoded the baseline from an object of the Go type
 		c.original = essence.Decoded(stored, old)
 		return
 	}
 	typed, err := d.Retype(old)
 	if err != nil {
-		// A version with another Go type has stored it.
+		// An operator version with another Go type has stored the baseline.
 		in.Log.V(1).Info("The last handled configuration does not fit the Go type", "error", err.Error())
 		return
 	}
@@ -186,15 +188,15 @@ func (c *Cause) Encode(of map[string]any) ([]byte, error) {
 	return encoded.TextIfSame(of), err
 }
 
-// StoredTextOf returns the text from which an essence of the cause was decoded, and nil if there is none.
+// StoredTextOf returns the text from which an essence of the cause was decoded, or nil if there is none.
 func (c *Cause) StoredTextOf(of map[string]any) []byte { return c.original.TextIfSame(of) }
 
-// AfterWrite returns the cause after a write: handled is the essence that is handled with the changes of handlers, changed are these
-// changes of the content.
+// AfterWrite returns the cause after a write. handled is the handled essence with the changes of handlers. changed contains these changes of the
+// content.
 func (d *Detector) AfterWrite(c Cause, content, handled map[string]any, changed patch.MergePatch) Cause {
 	c.New, c.Old = handled, d.MergeOwn(content, c.Old, changed)
 	c.WasReversed = c.WasReversed || c.Reversed
-	c.Reversed, c.OldDigest = false, "" // they are stored
+	c.Reversed, c.OldDigest = false, "" // the write has stored them
 	c.edits, c.OutdatedBaseline = nil, false
 	return c
 }

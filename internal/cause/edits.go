@@ -11,14 +11,14 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
 )
 
-// BackgroundEdit is a change of an object by a daemon or a timer.
+// BackgroundEdit is a change to an object by a daemon or a timer.
 type BackgroundEdit struct {
 	Base  map[string]any // the JSON form of the object for which it was computed
 	Patch patch.MergePatch
 }
 
-// MergeOwn returns an essence with the changes that handlers of this operator have made in the content: such changes are no updates. Changes by
-// other clients in the same lists are not merged. Watched fields and conditions stay as they are: their changes are always updates.
+// MergeOwn returns an essence with the changes that handlers of this operator have made in the content. These changes must not count as updates.
+// Changes by other clients in the same lists are not merged. Watched fields and conditions stay as they are: their changes are always updates.
 func (d *Detector) MergeOwn(content, into map[string]any, changed patch.MergePatch) map[string]any {
 	if len(changed) == 0 || into == nil || d.OwnChanges {
 		return into
@@ -57,11 +57,11 @@ func (d *Detector) mergeEdits(c *Cause, edits []BackgroundEdit) {
 	c.edits, c.OutdatedBaseline = edits, true
 }
 
-// MergeStored merges the changes of handlers into the cause as the API server has stored them. It reports whether they differ from the
-// changes that were sent: an admission webhook or a default of the schema may have altered them, and the difference is no update.
+// MergeStored merges the stored changes of handlers into the cause. It reports whether they differ from the changes that were sent. An admission
+// webhook or a default of the schema may have altered them. The difference does not count as an update.
 func (d *Detector) MergeStored(c Cause, content map[string]any, sent patch.MergePatch, log logr.Logger) (merged Cause, differs bool) {
 	if d.OwnChanges || c.Reason == Delete {
-		return c, false // the difference is an update, or the baseline is not stored any more
+		return c, false // the difference is an update, or the baseline no longer exists
 	}
 	essential := d.Essence.Build(sent.WithoutField("status", "conditions").Apply(nil))
 	delete(essential, essence.ConditionsKey) // MergeOwn ignores conditions and watched fields, too
@@ -70,7 +70,7 @@ func (d *Detector) MergeStored(c Cause, content map[string]any, sent patch.Merge
 	if len(altered) == 0 {
 		return c, false
 	}
-	if stored := altered.CurrentValues(content); stored.HasValues() { // otherwise the fields were dropped, which is logged elsewhere
+	if stored := altered.CurrentValues(content); stored.HasValues() { // the API server has dropped the other fields; the engine logs this
 		log.Info("Warning: the API server has stored other values than handlers have set: does a webhook or a default of the schema change them?",
 			"fields", fmt.Sprint(diff.Of(map[string]any(altered), map[string]any(stored))))
 	}

@@ -12,7 +12,7 @@ import (
 type BaselineHistory struct {
 	// Last is the hash of the baseline that this process has stored last; 0 if it has stored none.
 	Last uint64
-	// Older are the hashes of earlier baselines, the most recent one first.
+	// Older contains the hashes of earlier baselines, the most recent one first.
 	Older []uint64
 	// Replaced is the last baseline, if another client has replaced it.
 	Replaced []byte
@@ -24,7 +24,7 @@ const maxOlder = 16
 // seed is the seed of the hashes in this process.
 var seed = maphash.MakeSeed()
 
-// With returns the history after another baseline was stored. before is the baseline that the object had; nil if there was none.
+// With returns the history after another baseline was stored. before is the previous baseline of the object; nil if there was none.
 func (h BaselineHistory) With(stored, before []byte) BaselineHistory {
 	last := maphash.Bytes(seed, stored)
 	if last == h.Last {
@@ -32,7 +32,7 @@ func (h BaselineHistory) With(stored, before []byte) BaselineHistory {
 	}
 	former := h.Last
 	if former == 0 && before != nil {
-		former = maphash.Bytes(seed, before) // an earlier process has stored it
+		former = maphash.Bytes(seed, before) // an earlier process has stored the previous baseline
 	}
 	if former != 0 && former != last {
 		h.Older = slices.Insert(slices.Clone(h.Older), 0, former)
@@ -42,17 +42,17 @@ func (h BaselineHistory) With(stored, before []byte) BaselineHistory {
 	return h
 }
 
-// isLast reports whether a baseline is the one that this process has stored last.
+// isLast reports whether a baseline is the last one that this process has stored.
 func (h BaselineHistory) isLast(stored []byte) bool {
 	return h.Last != 0 && maphash.Bytes(seed, stored) == h.Last
 }
 
-// BaselineReplaced reports whether a baseline is not the one that this process has stored last.
+// BaselineReplaced reports whether a baseline differs from the last one that this process has stored.
 func (h BaselineHistory) BaselineReplaced(stored []byte) bool {
 	return h.Last != 0 && !h.isLast(stored)
 }
 
-// resolveBaseline returns the baseline to compare with. It is the stored one, unless another client has restored an old one.
+// resolveBaseline returns the baseline to compare with: the stored baseline, unless another client has restored an old one.
 func (d *Detector) resolveBaseline(c *Cause, in Input) (baseline []byte) {
 	stored := in.Baseline
 	if stored == nil {
@@ -69,7 +69,7 @@ func (d *Detector) resolveBaseline(c *Cause, in Input) (baseline []byte) {
 	}
 	switch {
 	case !c.Unchanged && err == nil && in.History.isLast(live):
-		// Kubernetes restores old baselines of replica sets again and again after a rollout was undone. The object itself is unchanged.
+		// After kubectl rollout undo, Kubernetes repeatedly restores old baselines of replica sets. The object itself is unchanged.
 		in.Log.V(1).Info("Another client has replaced the last-handled configuration; using the one that this process stored")
 		c.Unchanged = true
 		if replaced != nil {

@@ -8,16 +8,16 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
 )
 
-// Pin is the essence with which a cycle has begun. It is stored on the object while the cycle takes more than one reconcile: an edit in
-// the meantime belongs to the next cycle.
+// Pin is the essence with which a cycle has begun. The engine stores it on the object if the cycle takes more than one reconcile. An edit during the
+// cycle belongs to the next cycle.
 type Pin struct {
-	// Since is the digest of the baseline with which the cycle began. With another baseline, the pin is ignored.
+	// Since is the digest of the baseline with which the cycle began. If the object has another baseline, the engine ignores the pin.
 	Since string `json:"since,omitempty"`
 	Snapshot
 	// Turned is true if the cycle handles the reversal of its original change.
 	Turned bool `json:"turned,omitempty"`
-	// Seen is the newest state with which a handler has finished, if it is not the essence of the pin. The handler must receive another
-	// update if this state is undone.
+	// Seen is the newest state that a finished handler has received, if it is not the essence of the pin. If this state is undone, the handler must
+	// receive another update.
 	Seen *Snapshot `json:"seen,omitempty"`
 	// Ahead is true if the pin was stored before the records.
 	Ahead bool `json:"ahead,omitempty"`
@@ -29,7 +29,7 @@ type Snapshot struct {
 	Essence json.RawMessage `json:"essence,omitempty"`
 }
 
-// snapshotOf returns the snapshot of an essence, or the default if the essence cannot be encoded.
+// snapshotOf returns the snapshot of an essence. If the essence cannot be encoded, it returns byDefault.
 func snapshotOf(of map[string]any, byDefault Snapshot) Snapshot {
 	text, err := essence.Encode(of)
 	if err != nil {
@@ -60,7 +60,7 @@ func digestOf(baseline []byte) string {
 	return essence.Digest(baseline)
 }
 
-// applyPin continues a cycle with the state with which it began.
+// applyPin makes the cause continue a cycle with the pinned state.
 func (d *Detector) applyPin(c *Cause, in Input, baseline []byte) {
 	if in.Pin == nil {
 		return
@@ -83,7 +83,7 @@ func (d *Detector) applyPin(c *Cause, in Input, baseline []byte) {
 	keepsProgress := c.Reset == KeepProgress
 	hasBegun := p.Ahead || keepsProgress && in.Progress.HasRecords(string(reason))
 	if c.Deleting || p.Since != digestOf(baseline) || !hasBegun && p.Seen == nil {
-		return // it belongs to another cycle
+		return // the pin belongs to another cycle
 	}
 	c.WasReversed, c.Seen = p.Turned, p.Seen
 	isUndone := c.Old != nil && diff.Equal(c.Old, c.Live)
@@ -102,7 +102,7 @@ func (d *Detector) applyPin(c *Cause, in Input, baseline []byte) {
 			c.New, c.PinnedDigest = c.Live, p.Digest
 		}
 	default:
-		// The next cycle begins with the present state. If it is undone, handlers must be called.
+		// The next cycle begins with the current state. If this state is undone, the engine must call handlers.
 		c.StalePin, c.WasReversed, c.Seen = false, true, nil
 	}
 }
@@ -143,7 +143,7 @@ func (d *Detector) withEdits(c *Cause, s Snapshot) Snapshot {
 	return snapshotOf(merged, s)
 }
 
-// WithSeen returns the cause after a handler has finished. If the object was edited in the meantime, the handler may have seen the edit.
+// WithSeen returns the cause after a handler has finished. If the object was edited during the attempt, the handler may have seen the edit.
 func (c Cause) WithSeen() Cause {
 	if c.Reason == Delete || !c.IsPinned() {
 		return c
@@ -175,7 +175,7 @@ func (c *Cause) PinAhead() *Pin {
 	return &Pin{Snapshot: snapshotOf(c.New, Snapshot{}), Turned: c.Reversed || c.WasReversed, Seen: c.Seen, Ahead: true}
 }
 
-// FinalPin returns the pin that remains after a cycle. It is nil unless a handler has seen another state than the handled one.
+// FinalPin returns the pin that remains after a cycle. It is nil unless a handler has seen a state other than the handled one.
 func (c *Cause) FinalPin(handled map[string]any) *Pin {
 	if c.Seen == nil || c.Reason == Delete || c.PinnedDigest == "" && c.Seen.Digest == essence.DigestOf(handled) {
 		return nil

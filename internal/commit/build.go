@@ -23,7 +23,7 @@ type Builder struct {
 	Store    progress.Store
 	Baseline essence.DigestBaseline
 	Pin      progress.Baseline
-	// HandlerIDs are the ids of all cause handlers. The records of other handlers are removed at the end of a cycle.
+	// HandlerIDs are the ids of all cause handlers. At the end of a cycle, the transaction removes the records of other handlers.
 	HandlerIDs []string
 	Finalizer  string
 	HasStatus  bool
@@ -41,17 +41,17 @@ type Input struct {
 	Object  client.Object
 	Content map[string]any // the JSON form of Object
 	Cause   *cause.Cause
-	// Progress are the records of the handlers. Build shortens their messages if the object has no room for them.
+	// Progress contains the records of the handlers. Build shortens their messages if the object has no room for them.
 	Progress *progress.State
 	// Finished is true if all handlers of the cause have finished.
 	Finished bool
 	// Unmatched is true if no handler matches the object any more.
 	Unmatched bool
-	// Leaving is true if the object has left the selection of the cache: this is the last write to it.
+	// Leaving is true if the object no longer matches the selectors of the cache. This is then the last write to the object.
 	Leaving bool
 	// Edited is true if handlers have changed the object since the cause was detected.
 	Edited bool
-	// Patches are the changes of handlers, in order.
+	// Patches contains the handler patches, in order.
 	Patches []HandlerPatch
 	// Revert undoes changes that the API server has accepted only in part.
 	Revert patch.MergePatch
@@ -62,7 +62,7 @@ type Input struct {
 type Transaction struct {
 	// Change contains the framework's part and the changes of handlers.
 	Change *patch.Change
-	// Handled is the essence that is handled after the write.
+	// Handled is the handled essence after the write.
 	Handled map[string]any
 	// Stored is the baseline that the write stores; nil if it stores none.
 	Stored []byte
@@ -119,7 +119,7 @@ func (b *Builder) BuildCorrection(obj client.Object, content map[string]any, c *
 	return Transaction{Change: change, Handled: c.New, Stored: r.stored(obj), BaselineTooLarge: r.tooLarge}, nil
 }
 
-// BuildPin returns a change that stores the pin of a cause before the records.
+// BuildPin returns a change that stores the pin of a cause. It must be written before the records.
 func (b *Builder) BuildPin(obj client.Object, content map[string]any, c *cause.Cause) (*patch.Change, error) {
 	r := b.newRecorder(obj, c, 0)
 	if err := r.storePin(c.PinAhead()); err != nil {
@@ -150,7 +150,7 @@ func (b *Builder) newRecorder(obj client.Object, c *cause.Cause, added int) *rec
 	return r
 }
 
-// metadataOf returns a copy of the metadata of an object as far as stores read it.
+// metadataOf returns a copy of the metadata that stores read.
 func metadataOf(obj client.Object) client.Object {
 	out := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 		Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: obj.GetUID(), ResourceVersion: obj.GetResourceVersion(),
@@ -181,7 +181,7 @@ func (r *recorder) saveOrPurge(in Input, changed patch.MergePatch, handled map[s
 		return errors.Join(in.Progress.Save(r.Store, r.target), r.amendBaseline(in, changed), r.storeCyclePin(handled), r.truncateMessages(in.Progress))
 	case in.Leaving:
 		r.Pin.Store(r.target, nil)
-		return in.Progress.Purge(r.Store, r.target) // no later reconcile removes delayed records
+		return in.Progress.Purge(r.Store, r.target) // no later reconcile can remove the records
 	case in.Cause.Reason == cause.Noop:
 		err := errors.Join(in.Progress.PurgeStale(r.Store, r.target, in.Now), r.amendBaseline(in, changed))
 		r.Pin.Store(r.target, nil)
@@ -198,7 +198,7 @@ func (r *recorder) sweep() error {
 	return nil
 }
 
-// truncateMessages shortens the messages in the records until all records fit on the object.
+// truncateMessages shortens the messages in the records until the object has room for all records.
 func (r *recorder) truncateMessages(state *progress.State) error {
 	for _, limit := range []int{256, 32, 0} {
 		if AnnotationsSize(r.target)+r.added <= annotationLimit {
@@ -212,8 +212,8 @@ func (r *recorder) truncateMessages(state *progress.State) error {
 	return nil
 }
 
-// closeCycle stores the handled essence as the baseline: the essence with which the cycle began, and the changes of its handlers. Changes by other
-// clients in the meantime are not part of it. A deleted object needs no baseline.
+// closeCycle stores the handled essence as the baseline: the essence with which the cycle began, and the changes of its handlers. The baseline does
+// not contain changes that other clients made during the cycle. A deleted object needs no baseline.
 func (r *recorder) closeCycle(in Input, handled map[string]any) error {
 	c := r.cause
 	switch {
@@ -230,7 +230,7 @@ func (r *recorder) closeCycle(in Input, handled map[string]any) error {
 	return r.storePin(c.FinalPin(handled))
 }
 
-// amendBaseline adds the changes of handlers to the baseline before the cause is over. Otherwise the next reconcile would take them for an update.
+// amendBaseline adds the changes of handlers to the baseline before the cycle ends. Otherwise the next reconcile would detect them as an update.
 func (r *recorder) amendBaseline(in Input, changed patch.MergePatch) error {
 	c := r.cause
 	if c.OldDigest != "" {

@@ -1,5 +1,5 @@
 // Package commit computes what a reconcile writes.
 //
-// A [Builder] turns a cause, the records and the patches of handlers into a [Transaction]: the changes of handlers, and the framework's part, that is
-// records, last-handled configuration and pin. It neither reads from nor writes to the API server.
+// A [Builder] converts a cause, the records and the handler patches to a [Transaction]. The transaction contains the changes of handlers and the
+// framework's part: records, last-handled configuration and pin. The package sends no requests to the API server.
 package commit

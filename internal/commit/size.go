@@ -10,16 +10,16 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
 )
 
-// The API server limits the size of all annotations of an object together. Other clients need room, too: optional parts of ours are stored
-// only up to the budget. The last-handled essence may use the whole limit, as in kopf.
+// The API server limits the size of all annotations of an object together. Other clients need room, too, so the engine stores its optional parts only
+// up to the budget. The last-handled essence may use the whole limit, as in kopf.
 const (
 	annotationLimit  = 256 << 10
 	annotationBudget = 240 << 10
 )
 
 // storeBaseline stores an essence as the last-handled configuration. If the object has no room for it, storeBaseline stores its digest, which still
-// distinguishes changed from unchanged objects. While handlers are running, an essence that is stored completely is not replaced by a digest: the API
-// server then rejects the records, and the engine keeps them in memory.
+// distinguishes changed from unchanged objects. During a cycle, storeBaseline does not replace a stored essence by a digest. If the API server then
+// rejects the records, the engine keeps them in memory.
 func (r *recorder) storeBaseline(of map[string]any, running bool) error {
 	text, err := r.cause.Encode(of)
 	if err != nil {

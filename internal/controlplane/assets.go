@@ -29,7 +29,7 @@ func Assets() (string, error) {
 	if dir, err := os.Getwd(); err == nil {
 		starts = append(starts, dir)
 	}
-	// With -trimpath, the name of the source file is not absolute.
+	// With -trimpath, the path of the source file is not absolute.
 	if _, file, _, ok := runtime.Caller(0); ok && filepath.IsAbs(file) {
 		starts = append(starts, filepath.Dir(file))
 	}

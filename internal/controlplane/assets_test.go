@@ -101,11 +101,11 @@ func TestExports(t *testing.T) {
 	assets := fakeAssets(t, t.TempDir(), "etcd", "kube-apiserver")
 	t.Setenv(envAssets, assets)
 	t.Setenv("PATH", t.TempDir())
-	g.Expect(Exports("/a/file")).To(Equal([]string{"export KUBECONFIG=/a/file"}), "no kubectl anywhere")
+	g.Expect(Exports("/a/file")).To(Equal([]string{"export KUBECONFIG=/a/file"}), "without any kubectl")
 	fakeAssets(t, assets, "kubectl")
 	g.Expect(Exports("/a/file")).To(Equal([]string{"export KUBECONFIG=/a/file", `export PATH="$PATH":` + assets}))
 	t.Setenv("PATH", fakeAssets(t, t.TempDir(), "kubectl"))
-	g.Expect(Exports("/a/file")).To(HaveLen(1), "people have their own")
+	g.Expect(Exports("/a/file")).To(HaveLen(1), "PATH already contains a kubectl")
 }
 
 // same compares directories, resolving symbolic links.

@@ -90,8 +90,8 @@ func (cp *ControlPlane) AuditSinceStart() *AuditTail {
 	return &AuditTail{cp: cp, offset: cp.auditStart}
 }
 
-// Next returns the requests since the last call, in the order of their completion. The server records a request before it completes the response.
-// When a client has received the response, the request is therefore recorded. Requests with responses above 4 KiB may be recorded a moment later.
+// Next returns the requests since the last call, in the order of their completion. The server records a request before it completes the response. A
+// request is therefore recorded before its client receives the response. Requests with responses above 4 KiB may be recorded a moment later.
 func (t *AuditTail) Next() ([]Request, error) {
 	if !t.cp.audited {
 		return nil, errors.New("control plane: the audit log is disabled: set Options{Audit: true}")

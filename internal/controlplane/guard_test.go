@@ -15,7 +15,7 @@ import (
 
 func TestGuard(t *testing.T) {
 	for name, test := range map[string]struct {
-		serving bool // kill the process after the start, not during it
+		serving bool // whether the test waits for the complete start
 		end     func(cmd *exec.Cmd, stdin io.Closer)
 	}{
 		"after SIGKILL": {true, func(cmd *exec.Cmd, _ io.Closer) {
@@ -68,7 +68,7 @@ func TestGuard_StopsControllers(t *testing.T) {
 	tmp := needControllers(t)
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), envChild+"="+withControllers)
-	stdin, err := cmd.StdinPipe() // stays open until the end of the test
+	stdin, err := cmd.StdinPipe() // an open pipe keeps the process running
 	g.Expect(err).NotTo(HaveOccurred())
 	defer stdin.Close()
 	stdout, err := cmd.StdoutPipe()

@@ -27,7 +27,7 @@ func TestAuditAndWrites(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { NewWithT(t).Expect(cp.Stop()).To(Succeed()) })
 	tail := cp.AuditSinceStart()
-	g.Expect(tail.Next()).To(BeEmpty(), "the requests of Start are not among them")
+	g.Expect(tail.Next()).To(BeEmpty(), "the tail must not contain the requests of Start")
 
 	config := rest.CopyConfig(cp.Config)
 	config.UserAgent = "tester/1"
@@ -128,7 +128,7 @@ func TestAuditTail_IncompleteLine(t *testing.T) {
 	g := NewWithT(t)
 	dir := t.TempDir()
 	tail := (&ControlPlane{dir: dir, audited: true}).AuditSinceStart()
-	g.Expect(tail.Next()).To(BeEmpty(), "there is no file yet")
+	g.Expect(tail.Next()).To(BeEmpty(), "before the file exists")
 
 	file, err := os.Create(filepath.Join(dir, "audit.log"))
 	g.Expect(err).NotTo(HaveOccurred())

@@ -27,7 +27,7 @@ import (
 const (
 	startTimeout = 60 * time.Second
 	stopTimeout  = 20 * time.Second
-	// A free port may be taken by another program before a server uses it.
+	// Another program may take a free port before a server uses it.
 	attempts = 3
 
 	envStartTimeout = "KUBEBUILDER_CONTROLPLANE_START_TIMEOUT"
@@ -239,7 +239,7 @@ func serverStartTimeout() (time.Duration, error) {
 	return timeout, nil
 }
 
-// explain adds the last lines of a server log to an error. It uses the log of the first server that has logged something.
+// explain adds the last lines of a server log to an error. It uses the first log that is not empty.
 func (cp *ControlPlane) explain(err error, build string, servers ...string) error {
 	for _, server := range servers {
 		log, readErr := os.ReadFile(cp.path(server + ".log"))

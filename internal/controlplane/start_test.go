@@ -114,7 +114,7 @@ func TestStartAndStop(t *testing.T) {
 	began = time.Now()
 	g.Expect(cp.Stop()).To(Succeed())
 	t.Log("stopped in", time.Since(began))
-	g.Expect(time.Since(began)).To(BeNumerically("<", stopTimeout/2), "in spite of the watch")
+	g.Expect(time.Since(began)).To(BeNumerically("<", stopTimeout/2), "time of Stop with an open watch")
 	g.Expect(cp.Stop()).To(Succeed())
 	g.Expect(processes(t, tmp)).To(BeEmpty())
 	g.Expect(entries(t, tmp)).To(BeEmpty())
@@ -142,7 +142,7 @@ func TestStart_SeveralControlPlanes(t *testing.T) {
 
 	g.Expect(planes[0].Stop()).To(Succeed())
 	_, err := planes[1].Writes(t.Context(), "configmaps", "")
-	g.Expect(err).NotTo(HaveOccurred(), "the other is unharmed")
+	g.Expect(err).NotTo(HaveOccurred(), "the other control plane must still run")
 	g.Expect(planes[1].Stop()).To(Succeed())
 	g.Expect(processes(t, tmp)).To(BeEmpty())
 	g.Expect(entries(t, tmp)).To(BeEmpty())

@@ -21,7 +21,7 @@ func equal(t testing.TB, what string, got, want any) {
 	}
 }
 
-// annotated returns an object with annotations, which are given as key, value, key, value...
+// annotated returns an object with annotations. The arguments alternate between keys and values.
 func annotated(annotations ...string) map[string]any {
 	all := map[string]any{}
 	for i := 0; i < len(annotations); i += 2 {
@@ -43,7 +43,7 @@ func TestBuild(t *testing.T) {
 		content, want map[string]any
 	}{
 		{
-			name: "ESS-01 all top-level fields but four",
+			name: "ESS-01 omits only apiVersion, kind, metadata and status",
 			content: map[string]any{
 				"apiVersion": "v1", "kind": "A", "metadata": map[string]any{"name": "a"}, "status": map[string]any{"s": "x"},
 				"spec": map[string]any{"a": int64(1)}, "data": map[string]any{"k": "v"}, "stringData": map[string]any{"k": "v"},
@@ -55,12 +55,12 @@ func TestBuild(t *testing.T) {
 			},
 		},
 		{
-			name:    "ESS-01 nested fields of the same names",
+			name:    "ESS-01 keeps nested fields with these names",
 			content: map[string]any{"spec": map[string]any{"kind": "A", "status": "x", "metadata": map[string]any{"name": "a"}}},
 			want:    map[string]any{"spec": map[string]any{"kind": "A", "status": "x", "metadata": map[string]any{"name": "a"}}},
 		},
 		{
-			name: "ESS-02 labels and annotations are the only metadata",
+			name: "ESS-02 keeps only labels and annotations of the metadata",
 			content: map[string]any{"metadata": map[string]any{
 				"name": "a", "namespace": "n", "uid": "1", "resourceVersion": "2", "generation": int64(3), "selfLink": "/",
 				"creationTimestamp": "2020-12-31T23:59:59Z", "deletionTimestamp": "2020-12-31T23:59:59Z",
@@ -70,7 +70,7 @@ func TestBuild(t *testing.T) {
 			want: map[string]any{"metadata": map[string]any{"labels": map[string]any{"l": "v"}, "annotations": map[string]any{"a": "b"}}},
 		},
 		{
-			name:    "ESS-06 empty labels and annotations",
+			name:    "ESS-06 omits empty labels and annotations",
 			content: map[string]any{"metadata": map[string]any{"labels": map[string]any{}, "annotations": map[string]any{}}, "spec": map[string]any{"a": "b"}},
 			want:    map[string]any{"spec": map[string]any{"a": "b"}},
 		},
@@ -80,23 +80,23 @@ func TestBuild(t *testing.T) {
 			want:    annotationsOnly("a", "b"),
 		},
 		{
-			name:    "ESS-06 empty fields remain",
+			name:    "ESS-06 keeps empty fields",
 			content: map[string]any{"spec": map[string]any{}, "data": nil, "rules": []any{}, "x": map[string]any{"e": map[string]any{}}},
 			want:    map[string]any{"spec": map[string]any{}, "data": nil, "rules": []any{}, "x": map[string]any{"e": map[string]any{}}},
 		},
 		{
-			name:    "ESS-06 an empty essence",
+			name:    "ESS-06 returns an empty essence",
 			content: map[string]any{"apiVersion": "v1", "kind": "A", "metadata": map[string]any{"name": "a"}, "status": map[string]any{}},
 			want:    map[string]any{},
 		},
 		{name: "ESS-06 an empty object", content: nil, want: map[string]any{}},
 		{
-			name:    "ESS-02 metadata of another type",
+			name:    "ESS-02 omits metadata that is not an object",
 			content: map[string]any{"metadata": "x", "spec": "y"},
 			want:    map[string]any{"spec": "y"},
 		},
 		{
-			name:    "ESS-02 labels of another type",
+			name:    "ESS-02 omits labels that are not an object",
 			content: map[string]any{"metadata": map[string]any{"labels": "x", "annotations": []any{"y"}}},
 			want:    map[string]any{},
 		},
@@ -120,7 +120,7 @@ func TestBuild_RemovesAnnotationsOfOperators(t *testing.T) {
 			annotationsOnly("kubectl.kubernetes.io/restartedAt", "now"),
 		},
 		{
-			"ESS-03 other annotations of Kubernetes remain",
+			"ESS-03 keeps other annotations of Kubernetes",
 			annotated("deployment.kubernetes.io/revision", "1"), annotationsOnly("deployment.kubernetes.io/revision", "1"),
 		},
 		{
@@ -162,9 +162,9 @@ func TestBuild_RemovesAnnotationsOfOperators(t *testing.T) {
 func TestBuild_AppliesCleaners(t *testing.T) {
 	const prefix = "op.example.com" // without its marker annotation
 	content := annotated(prefix+"/fn", "{}", prefix+"/last-handled-configuration", "{}", prefix+"/last-handled-configuration-ofDRS", "{}", "a", "b")
-	equal(t, "ESS-07 the keys of the baseline", build(content, progress.AnnotationBaseline(prefix)), annotationsOnly(prefix+"/fn", "{}", "a", "b"))
-	equal(t, "ESS-08 all keys with the prefix of the progress store", build(content, progress.Annotations(prefix)), annotationsOnly("a", "b"))
-	equal(t, "ESS-07 ESS-08 both", build(content, progress.AnnotationBaseline(prefix), progress.Annotations(prefix)), annotationsOnly("a", "b"))
+	equal(t, "ESS-07 removes the keys of the baseline", build(content, progress.AnnotationBaseline(prefix)), annotationsOnly(prefix+"/fn", "{}", "a", "b"))
+	equal(t, "ESS-08 removes all keys with the prefix of the progress store", build(content, progress.Annotations(prefix)), annotationsOnly("a", "b"))
+	equal(t, "ESS-07 ESS-08 removes the keys of both", build(content, progress.AnnotationBaseline(prefix), progress.Annotations(prefix)), annotationsOnly("a", "b"))
 }
 
 // Stored progress does not change the essence, so an operator does not handle its own writes.
@@ -186,7 +186,7 @@ func TestBuild_IgnoresOwnWrites(t *testing.T) {
 }
 
 func TestBuild_IgnoresOtherOperators(t *testing.T) {
-	for _, prefix := range []string{"other.example.com", "kopf.example.com", "op.kopf.zalando.org"} { // the second one: SE-24
+	for _, prefix := range []string{"other.example.com", "kopf.example.com", "op.kopf.zalando.org"} { // the second operator is the one of SE-24
 		obj := widget()
 		before := build(obj.Object, cleaners()...)
 		if err := progress.Annotations(prefix).Store(obj, "fn", progress.Record{Retries: 1}); err != nil {
@@ -209,10 +209,10 @@ func TestBuild_DoesNotChangeItsArgument(t *testing.T) {
 	got["metadata"].(map[string]any)["labels"].(map[string]any)["new"] = "x"
 	got["metadata"].(map[string]any)["annotations"].(map[string]any)["new"] = "x"
 	got["new"] = "x"
-	equal(t, "object after a change of the upper levels of the essence", content.Object, before.Object)
+	equal(t, "object after a change to the upper levels of the essence", content.Object, before.Object)
 }
 
-// The annotations of package children do not belong to the essence of a child.
+// The essence of a child does not contain the annotations of package children.
 func TestBuild_RemovesAnnotationsOfChildren(t *testing.T) {
 	got := essence.Builder{}.Build(map[string]any{"metadata": map[string]any{"annotations": map[string]any{
 		"kopf-runtime.dev/applied.operator": "hash", "example.com/kopf-runtime.dev": "kept",

@@ -19,7 +19,7 @@ const (
 	managedDomain   = "." + progress.DefaultPrefix
 )
 
-// Cleaner removes its own fields from an essence. The progress store and the baseline implement it.
+// Cleaner removes the fields that it stores from an essence. The progress store and the baseline implement it.
 type Cleaner interface{ Clear(essence map[string]any) }
 
 // Builder builds the essences of one kind.
@@ -71,11 +71,11 @@ func setField(content map[string]any, path []string, value any) {
 		}
 		content[key], content = inner, inner
 	}
-	content[path[len(path)-1]] = runtime.DeepCopyJSONValue(value) // the cleaners may change the value
+	content[path[len(path)-1]] = runtime.DeepCopyJSONValue(value) // the cleaners may have changed the value
 }
 
-// ReplaceFields gives fields of an essence the values of another essence. It removes fields that are absent in from. ReplaceFields copies maps below the
-// first level before it changes them.
+// ReplaceFields sets fields of an essence to their values in from. It removes fields that are absent in from. Before it changes maps below the first
+// level, it copies them.
 func ReplaceFields(to, from map[string]any, paths [][]string) {
 	for _, path := range paths {
 		if value, ok := diff.Lookup(from, path...); ok {
@@ -130,7 +130,8 @@ func buildMetadata(content map[string]any) map[string]any {
 	return meta
 }
 
-// isManaged reports whether an annotation belongs to this or another kopf operator. It recognizes known prefixes, and prefixes with a marker annotation.
+// isManaged reports whether an annotation belongs to this or another kopf operator. It recognizes known prefixes, and all prefixes with a marker
+// annotation.
 func isManaged(key string, all map[string]any) bool {
 	prefix, _, ok := strings.Cut(key, "/")
 	if !ok {
@@ -146,8 +147,8 @@ func isManaged(key string, all map[string]any) bool {
 // Encode encodes an essence for storage, with sorted keys.
 func Encode(essence map[string]any) ([]byte, error) { return progress.EncodeJSON(essence) }
 
-// Decode decodes a stored essence. It removes fields that earlier versions stored and Build no longer includes. It fails if the text is not
-// a JSON object.
+// Decode decodes a stored essence. It removes fields that earlier versions of the library stored and Build does not include. It fails if the text is
+// not a JSON object.
 func (b Builder) Decode(text []byte) (map[string]any, error) {
 	var out map[string]any
 	if err := json.Unmarshal(text, &out); err != nil {

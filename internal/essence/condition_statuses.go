@@ -33,7 +33,7 @@ func (b Builder) conditionStatusesOf(content map[string]any) map[string]any {
 	status, _ := content["status"].(map[string]any)
 	switch all := status["conditions"].(type) {
 	case []any:
-		for _, condition := range slices.Backward(all) { // the first of several conditions of a type wins
+		for _, condition := range slices.Backward(all) { // if several conditions have the same type, use the first one
 			fields, _ := condition.(map[string]any)
 			add(fields["type"], condition)
 		}

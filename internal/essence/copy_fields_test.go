@@ -15,13 +15,13 @@ func TestReplaceFields(t *testing.T) {
 	}{
 		{"no fields", nil, m{"spec": "new"}, m{"spec": "old"}, m{"spec": "new"}},
 		{"another value", [][]string{{"status", "phase"}}, m{"status": m{"phase": "B", "x": 1}}, m{"status": m{"phase": "A", "x": 2}}, m{"status": m{"phase": "A", "x": 1}}},
-		{"a field that is absent in the other", [][]string{{"status", "phase"}}, m{"status": m{"phase": "B", "x": 1}}, m{}, m{"status": m{"x": 1}}},
-		{"the only field of a map that is absent in the other", [][]string{{"status", "a", "b"}}, m{"status": m{"a": m{"b": 1}}}, m{"spec": 1}, m{}},
-		{"the only field of a map that the other has", [][]string{{"status", "a", "b"}}, m{"status": m{"a": m{"b": 1}}}, m{"status": m{"a": m{}}}, m{"status": m{"a": m{}}}},
+		{"a field that is absent in the other essence", [][]string{{"status", "phase"}}, m{"status": m{"phase": "B", "x": 1}}, m{}, m{"status": m{"x": 1}}},
+		{"the only field of a map that is absent in the other essence", [][]string{{"status", "a", "b"}}, m{"status": m{"a": m{"b": 1}}}, m{"spec": 1}, m{}},
+		{"the only field of a map that exists in the other essence", [][]string{{"status", "a", "b"}}, m{"status": m{"a": m{"b": 1}}}, m{"status": m{"a": m{}}}, m{"status": m{"a": m{}}}},
 		{"a field that was removed", [][]string{{"status", "phase"}}, m{}, m{"status": m{"phase": "A"}}, m{"status": m{"phase": "A"}}},
 		{"a whole top-level field", [][]string{{"status"}, {"status", "phase"}}, m{"status": m{"phase": "B"}}, m{"status": m{}}, m{"status": m{}}},
-		{"a parent that is no map", [][]string{{"status", "phase"}}, m{"status": "text"}, m{}, m{"status": "text"}},
-		{"absent in both", [][]string{{"status", "phase"}}, m{"spec": 1}, m{}, m{"spec": 1}},
+		{"a parent that is not a map", [][]string{{"status", "phase"}}, m{"status": "text"}, m{}, m{"status": "text"}},
+		{"a field that is absent in both essences", [][]string{{"status", "phase"}}, m{"spec": 1}, m{}, m{"spec": 1}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			before := essence.Builder{Fields: test.paths}.Build(test.from)

@@ -20,11 +20,10 @@ func Digest(text []byte) string {
 	return base64.RawStdEncoding.EncodeToString(sum[:])
 }
 
-// DigestBaseline stores essences in another baseline. If an essence is too large, it stores only the digest, in a separate place. kopf does not
-// read digests. It reads the text of the other baseline.
+// DigestBaseline stores essences in another baseline. If an essence is too large, it stores only the digest, in a separate place. kopf does not read
+// digests, only the text of the other baseline.
 //
-// A digest contains the digest of the stored text that it supersedes. If another operator has stored a new text in the meantime, the digest is
-// ignored.
+// A digest contains the digest of the stored text that it supersedes. If another operator has stored a new text since then, Fetch ignores the digest.
 type DigestBaseline struct {
 	progress.Baseline
 	digests progress.Baseline
@@ -66,7 +65,7 @@ func (b DigestBaseline) Fetch(obj client.Object) []byte {
 // FetchIgnoringDigest returns the stored text that other operators read, even if a digest supersedes it.
 func (b DigestBaseline) FetchIgnoringDigest(obj client.Object) []byte { return b.Baseline.Fetch(obj) }
 
-// HasFullEssence reports whether the last-handled essence is stored, and not only its digest.
+// HasFullEssence reports whether the whole last-handled essence is stored, not only its digest.
 func (b DigestBaseline) HasFullEssence(obj client.Object) bool {
 	text := b.Fetch(obj)
 	return text != nil && !isDigestDocument(text)
@@ -78,8 +77,8 @@ func (b DigestBaseline) Store(obj client.Object, text []byte) {
 	b.digests.Store(obj, nil)
 }
 
-// SupersedeByDigest stores a digest instead of an essence. It stores the earlier text again for other operators if fits returns true for the object, and
-// otherwise an empty essence. To other operators, an object with an empty essence appears changed, not new.
+// SupersedeByDigest stores a digest instead of an essence. For other operators, it stores the earlier text again if fits returns true for the object,
+// and otherwise an empty essence. Other operators detect an object with an empty essence as changed, not as new.
 func (b DigestBaseline) SupersedeByDigest(obj client.Object, digest string, stored []byte, fits func(client.Object) bool) error {
 	empty := []byte("{}")
 	if stored == nil || isDigestDocument(stored) {

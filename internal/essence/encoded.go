@@ -5,7 +5,7 @@ import (
 	"reflect"
 )
 
-// Encoded is an essence with its encoded form. The zero value holds nothing.
+// Encoded is an essence with its encoded form. The zero value contains no essence.
 type Encoded struct {
 	essence map[string]any
 	text    []byte
@@ -23,7 +23,7 @@ func Encoding(essence map[string]any) (Encoded, error) {
 // Decoded returns an essence that was decoded from a text.
 func Decoded(text []byte, essence map[string]any) Encoded { return Encoded{essence, text} }
 
-// TextIfSame returns the encoded form of an essence if it is the same map as that of e. Otherwise, it returns nil.
+// TextIfSame returns the encoded form if essence is the same map as the essence of e. Otherwise, it returns nil.
 func (e Encoded) TextIfSame(essence map[string]any) []byte {
 	if e.essence == nil || reflect.ValueOf(e.essence).Pointer() != reflect.ValueOf(essence).Pointer() {
 		return nil

@@ -38,7 +38,7 @@ func TestBuild_Fields(t *testing.T) {
 		fields [][]string
 		want   m
 	}{
-		{"ESS-01 ESS-02 no fields", nil, m{"spec": m{"f": int64(1)}, "metadata": meta}},
+		{"ESS-01 ESS-02 no additional fields", nil, m{"spec": m{"f": int64(1)}, "metadata": meta}},
 		{"ESS-04 a field of the status", [][]string{{"status", "phase"}}, m{"spec": m{"f": int64(1)}, "metadata": meta, "status": m{"phase": "Up"}}},
 		{
 			"ESS-04 two fields of the status",
@@ -53,12 +53,12 @@ func TestBuild_Fields(t *testing.T) {
 			m{"spec": m{"f": int64(1)}, "metadata": m{"annotations": m{"a": "b"}, "ownerReferences": []any{m{"kind": "B"}}}},
 		},
 		{
-			"ESS-05 ESS-07 ESS-08 all annotations without those of the framework",
+			"ESS-05 ESS-07 ESS-08 all annotations except those of the framework",
 			[][]string{{"metadata", "annotations"}},
 			m{"spec": m{"f": int64(1)}, "metadata": m{"annotations": m{"a": "b", lastApplied: "{}"}}},
 		},
 		{
-			"ESS-08 the whole status without the part of the framework",
+			"ESS-08 the whole status except the part of the framework",
 			[][]string{{"status"}},
 			m{"spec": m{"f": int64(1)}, "metadata": meta, "status": m{"phase": "Up", "other": "x", "kopf": m{"more": "y"}}},
 		},

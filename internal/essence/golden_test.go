@@ -48,7 +48,7 @@ func TestGoldenEssence(t *testing.T) {
 	if err := json.Unmarshal([]byte(goldenEssence), &want); err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "ESS-10 ESS-11 Appendix B essence in any order", got, want)
+	equal(t, "ESS-10 ESS-11 Appendix B essence with keys in any order", got, want)
 	equal(t, "ESS-10 Appendix B length of the text", len(text), len(goldenEssence))
 	if !strings.Contains(string(text), `"\u0451<&>"`) {
 		t.Errorf("ESS-10 Appendix B: %s is not escaped as kopf does", text)
@@ -67,7 +67,7 @@ func TestGoldenEssence_Empty(t *testing.T) {
 	equal(t, "ESS-06 Appendix B empty essence", string(text), `{}`)
 }
 
-// The stored essence of kopf equals ours, so a migrated object is not updated.
+// kopf and this library store the same essence, so a migrated object has no update.
 func TestGoldenEssence_Decode(t *testing.T) {
 	old, err := decode([]byte(goldenEssence+"\n"), cleaners()...)
 	if err != nil {

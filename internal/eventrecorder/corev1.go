@@ -20,7 +20,7 @@ import (
 type Reporter struct {
 	// Component is the reporting controller, Instance the process.
 	Component, Instance string
-	// Prefix is the beginning of the generated names of Events.
+	// Prefix is the prefix of the generated names of Events.
 	Prefix string
 }
 
@@ -47,7 +47,7 @@ func NewCoreV1Recorder(client corev1client.EventsGetter, reporter Reporter) *Cor
 	return &CoreV1Recorder{reporter: reporter, client: client, queue: make(chan *corev1.Event, queueLength)}
 }
 
-// Eventf queues an Event about an object, which must have its kind set. It does not block: if the queue is full, it drops the Event and logs that.
+// Eventf queues an Event about an object, which must have its kind set. It does not block. If the queue is full, it drops and logs the Event.
 func (c *CoreV1Recorder) Eventf(regarding, _ runtime.Object, eventType, reason, _, note string, args ...any) {
 	obj, ok := regarding.(client.Object)
 	if !ok {
@@ -78,12 +78,12 @@ func (c *CoreV1Recorder) event(obj client.Object, eventType, reason, message str
 	}
 }
 
-// Run posts Events until the context ends, and then the queued ones for at most two seconds. It logs failures.
+// Run posts Events until the context ends. It then posts queued Events for at most two seconds. It logs failures.
 func (c *CoreV1Recorder) Run(ctx context.Context) {
 	for {
 		select {
 		case event := <-c.queue:
-			c.post(context.WithoutCancel(ctx), event) // a running request is not canceled
+			c.post(context.WithoutCancel(ctx), event) // the end of ctx must not cancel a running request
 		case <-ctx.Done():
 			c.drain(context.WithoutCancel(ctx))
 			return

@@ -2,8 +2,8 @@
 // texts with [NoteWithDropped] and [TruncateReason]. It then passes the Event to a recorder: that of the manager, or [CoreV1Recorder], which posts
 // Events as kopf does.
 //
-// At most 28 Events about an object are posted in any hour, in addition to Events that the recorder only counts. The note of the next posted Event
-// contains the number of Events that were not posted.
+// The engine posts at most 28 Events about an object in any hour. Events that the recorder only counts are not included. The note of the next posted
+// Event contains the number of dropped Events.
 //
 // Events are best effort. They are lost if the API server rejects them or the process ends; the recorders log failures.
 package eventrecorder

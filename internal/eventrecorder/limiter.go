@@ -8,9 +8,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// The token bucket of each object: a burst, and one more Event in each interval. This allows 28 Events in any hour. Two Events cause
-// at most three writes, because the recorder also writes counts and the ends of series. With two refreshes of series per hour, this remains
-// below 60 writes.
+// The token bucket of each object: a burst, and one more Event in each interval. This allows 28 Events in any hour. Two Events cause at most three
+// writes, because the recorder also writes the counts and the ends of series. Together with two refreshes of series per hour, these are less than 60
+// writes.
 const (
 	maxBurst       = 16
 	refillInterval = 5 * time.Minute
@@ -46,13 +46,13 @@ type budget struct {
 	remaining  float64 // Events that may be posted, as of updatedAt
 	updatedAt  time.Time
 	lastEvent  SeriesKey // the last posted Event
-	repeats    int       // how often lastEvent was posted
+	repeats    int       // number of posts of lastEvent
 	lastPosted time.Time
 	dropped    int // Events that were not posted since lastPosted
 }
 
-// Allow reports whether an Event about an object may be posted. dropped is the number of Events that were not posted since the last posted
-// Event. A part of the budget is reserved for urgent Events, which are rare.
+// Allow reports whether an Event about an object may be posted. dropped is the number of Events that were dropped since the last posted Event. A part
+// of the budget is reserved for urgent Events.
 func (l *Limiter) Allow(uid types.UID, event SeriesKey, urgent bool) (dropped int, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -126,8 +126,8 @@ func (l *Limiter) budget(uid types.UID, now time.Time) *budget {
 	return b
 }
 
-// Sweep removes the budgets of objects that may post a whole burst again and have no active series. Call it regularly, because an object may
-// exist for a long time without another Event. More than one call per minute has no effect.
+// Sweep removes complete budgets of objects without an active series. Call it regularly, because an object may exist for a long time without another
+// Event. More than one call per minute has no effect.
 func (l *Limiter) Sweep() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -146,6 +146,6 @@ func (l *Limiter) sweep(now time.Time) {
 		}
 	}
 	if len(l.objects) < before/2 {
-		l.objects = maps.Clone(l.objects) // a map does not release the memory of deleted entries
+		l.objects = maps.Clone(l.objects) // a map keeps the memory of deleted entries
 	}
 }

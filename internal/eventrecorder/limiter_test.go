@@ -11,12 +11,12 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/eventrecorder"
 )
 
-// event returns an Event that differs from the others in the version of its object.
+// event returns an Event with a unique object version.
 func event(n int) eventrecorder.SeriesKey {
 	return eventrecorder.SeriesKey{Type: "Warning", Reason: "Retry", Action: "Retry", ResourceVersion: fmt.Sprint(n)}
 }
 
-// allowed posts n Events about an object, and returns how many were allowed and how many the allowed ones report as dropped.
+// allowed calls Allow for n Events about an object. It returns the number of allowed Events and the number of dropped Events that Allow has reported.
 func allowed(q *eventrecorder.Limiter, uid types.UID, n int, urgent bool) (ok, dropped int) {
 	for i := range n {
 		before, posted := q.Allow(uid, event(i), urgent)
@@ -43,9 +43,9 @@ func TestLimiter(t *testing.T) {
 		ok, _ = allowed(&q, "quiet", 1, false)
 		expect(t, "POST-08 another object", ok, 1)
 		dropped, posted := q.Allow("noisy", event(0), true)
-		expect(t, "POST-08 dropped before an urgent Event", dropped, 88)
+		expect(t, "POST-08 reported drops before an urgent Event", dropped, 88)
 		if !posted {
-			t.Error("an urgent Event is not posted")
+			t.Error("the limiter must allow an urgent Event")
 		}
 		ok, _ = allowed(&q, "noisy", 100, true)
 		expect(t, "POST-08 a burst of urgent Events", ok, 3)
@@ -56,11 +56,11 @@ func TestLimiter(t *testing.T) {
 		<-time.After(time.Second)
 		ok, dropped = allowed(&q, "noisy", 100, false)
 		expect(t, "one more after an interval", ok, 1)
-		expect(t, "dropped since then", dropped, 97+100)
+		expect(t, "reported drops after an interval", dropped, 97+100)
 
 		<-time.After(24 * time.Hour)
 		ok, _ = allowed(&q, "noisy", 100, false)
-		expect(t, "after a day", ok, 12)
+		expect(t, "allowed after a day", ok, 12)
 	})
 }
 
@@ -72,7 +72,7 @@ func TestLimiter_AnyHour(t *testing.T) {
 		<-time.After(time.Hour)
 		for n := range 8 * 3600 {
 			if n%7200 > 5000 {
-				<-time.After(time.Second) // quiet for a while
+				<-time.After(time.Second) // pause between bursts
 				continue
 			}
 			if _, ok := q.Allow("noisy", event(n), n%3 == 0); ok {
@@ -92,13 +92,13 @@ func TestLimiter_AnyHour(t *testing.T) {
 			}
 		}
 		if len(times) < 8*12 {
-			t.Errorf("only %d Events in eight hours", len(times))
+			t.Errorf("got only %d Events in eight hours", len(times))
 		}
 	})
 }
 
 // Events that the recorder only counts do not use the budget. A timer may therefore post the same Event every minute.
-func TestLimiter_SeriesIsFree(t *testing.T) {
+func TestLimiter_SeriesDoesNotUseBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		counting, writing := eventrecorder.Limiter{AggregatesSeries: true}, eventrecorder.Limiter{}
 		counted, written := 0, 0
@@ -136,7 +136,7 @@ func TestLimiter_Sweep(t *testing.T) {
 			q.Allow(types.UID(fmt.Sprint(n)), event(0), false)
 			<-time.After(time.Second)
 		}
-		// The budget of an object with one Event is complete again after five minutes.
+		// The budget after one Event is complete again after five minutes.
 		if n := q.Len(); n > 1000 {
 			t.Errorf("%d objects have a budget", n)
 		}
@@ -167,7 +167,7 @@ func TestLimiter_SweepExistingObjects(t *testing.T) {
 	})
 }
 
-// A budget remains while the series of the object is active: otherwise the next Event would cause another write.
+// Sweep keeps the budget of an object with an active series. Otherwise the next Event would cause another write.
 func TestLimiter_KeepsActiveSeries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := eventrecorder.Limiter{AggregatesSeries: true}
@@ -183,7 +183,7 @@ func TestLimiter_KeepsActiveSeries(t *testing.T) {
 			q.Sweep()
 			expect(t, "during the series", q.Len(), 1)
 			if _, ok := q.Allow("a", event(1), false); !ok {
-				t.Fatal("an Event of a series is not posted")
+				t.Fatal("the limiter must allow an Event of a series")
 			}
 		}
 		<-time.After(20 * time.Minute)

@@ -12,8 +12,8 @@ const (
 	maxReasonBytes = 128
 )
 
-// NoteWithDropped returns the note of an Event, truncated to the maximum length. If dropped is positive, the note ends with this number of Events that
-// were not posted before.
+// NoteWithDropped returns the note of an Event, truncated to the maximum length. If dropped is positive, the note ends with the number of dropped
+// Events.
 func NoteWithDropped(text string, dropped int) string {
 	if dropped == 0 {
 		return truncate(text, maxNoteBytes)
@@ -25,8 +25,8 @@ func NoteWithDropped(text string, dropped int) string {
 // TruncateReason truncates the reason or the action of an Event to the maximum length.
 func TruncateReason(text string) string { return truncate(text, maxReasonBytes) }
 
-// truncate removes the middle of a text, because an error has the important parts at its beginning and its end. It does not split
-// characters. It first replaces invalid UTF-8, because JSON would replace it with a longer text.
+// truncate removes the middle of a text, because the beginning and the end of an error are the most important parts. It does not split characters. It
+// first replaces invalid UTF-8, because the JSON encoding would replace it with a longer text.
 func truncate(text string, limit int) string {
 	const gap = "..."
 	text = strings.ToValidUTF8(text, string(utf8.RuneError))

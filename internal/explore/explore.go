@@ -113,7 +113,7 @@ func sample(plans []Plan, limit int) (chosen []Plan) {
 	return chosen
 }
 
-// ownViolations returns the violations that do not depend on the reference run.
+// ownViolations returns the violations that are visible without the reference run.
 func (r *Run) ownViolations(plan Plan) (out []Violation) {
 	if r.Problem != "" {
 		out = append(out, Violation{plan, "no end", r.Problem, r})
@@ -144,7 +144,8 @@ func (r *Run) violations(plan Plan, again *Run) []Violation {
 	return out
 }
 
-// repeatedCalls describes the calls whose outcome was already written as often as in the reference run. Without such calls, it returns an empty string.
+// repeatedCalls describes each call that started after its outcome was already written as often as in the reference run. Without such calls, it
+// returns an empty string.
 func (r *Run) repeatedCalls(again *Run) string {
 	expected := map[string]int{}
 	for _, c := range r.Calls {
@@ -162,8 +163,8 @@ func (r *Run) repeatedCalls(again *Run) string {
 	return "called although the outcome was written: " + strings.Join(names, ", ")
 }
 
-// Differs returns the first difference between the quiet states of two runs, with its kind. The text names the calls that only the other run has, because
-// one of their handlers may be the cause. Both results are empty if there is no difference.
+// Differs returns the first difference between the quiet states of two runs, and its kind. The text also names the calls that only the other run has,
+// because one of their handlers may have caused the difference. Both results are empty if there is no difference.
 func (r *Run) Differs(other *Run) (kind, text string) {
 	kind, text = compareQuietStates(r.QuietStates, other.QuietStates)
 	if text == "" {

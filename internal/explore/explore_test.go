@@ -49,7 +49,7 @@ func TestPlans_OmitsPlansWithoutEffect(t *testing.T) {
 		"crash-after@1", "crash-after@1/list@1", "crash-after@1/list@0", "lost@1", "unavailable@1", "conflict@1",
 		// A crash before the second write equals a crash after the first one. The states after both changes are equal.
 		"crash-after@2", "crash-after@2/list@2", "crash-after@2/list@0", "lost@2", "unavailable@2", "conflict@2",
-		// No later event supersedes the watch events 2 and 3.
+		// The watch events 2 and 3 are the last events of their objects.
 		"unseen@1",
 	}
 	if !slices.Equal(texts, want) {
@@ -59,7 +59,7 @@ func TestPlans_OmitsPlansWithoutEffect(t *testing.T) {
 		t.Errorf("%d pruned plans, want 8", pruned)
 	}
 	pairs, _ := Plans(twoWrites(), true)
-	// Pairs: four kinds for each write, and one fault of a watch event with each of the eight.
+	// There are four kinds of faults for each write, and one fault of a watch event that is combined with each of the eight.
 	if n := len(pairs) - len(plans); n != 4*4+8 {
 		t.Errorf("%d pairs, want 24", n)
 	}
@@ -70,12 +70,12 @@ func TestExplore_ComparesWithTheReferenceRun(t *testing.T) {
 		spoil func(*Run)
 		kind  string
 	}{
-		"nothing":           {func(*Run) {}, ""},
-		"another state":     {func(r *Run) { r.QuietStates = []QuietState{{ExternalDump: "2", External: "2"}} }, "outside"},
-		"no end":            {func(r *Run) { r.Problem = "not quiet" }, "no end"},
-		"a handler again":   {func(r *Run) { r.Calls = append(r.Calls, Call{Name: "a", Text: "a", RecordedBefore: 1}) }, "repeated"},
-		"an unwritten call": {func(r *Run) { r.Calls = append(r.Calls, Call{Name: "a", Text: "a"}) }, ""},
-		"writes at rest":    {func(r *Run) { r.LateWrites = []string{"patch"} }, "no rest"},
+		"nothing":                    {func(*Run) {}, ""},
+		"another state":              {func(r *Run) { r.QuietStates = []QuietState{{ExternalDump: "2", External: "2"}} }, "outside"},
+		"no end":                     {func(r *Run) { r.Problem = "not quiet" }, "no end"},
+		"a repeated handler call":    {func(r *Run) { r.Calls = append(r.Calls, Call{Name: "a", Text: "a", RecordedBefore: 1}) }, "repeated"},
+		"an unwritten call":          {func(r *Run) { r.Calls = append(r.Calls, Call{Name: "a", Text: "a"}) }, ""},
+		"writes after the last step": {func(r *Run) { r.LateWrites = []string{"patch"} }, "no rest"},
 	} {
 		runner := func(_ *testing.T, plan Plan) *Run {
 			run := twoWrites()
@@ -99,7 +99,7 @@ func TestExplore_ComparesWithTheReferenceRun(t *testing.T) {
 			t.Errorf("%s: violations %q, want %q", name, found, want)
 		}
 		if report.Made != report.Pruned+report.Ran || report.Ran != 13 {
-			t.Errorf("%s: %d plans made, %d pruned, %d run; want 13 run and the sum of both made", name, report.Made, report.Pruned, report.Ran)
+			t.Errorf("%s: made %d, pruned %d, ran %d plans; want 13 runs, and made = pruned + ran", name, report.Made, report.Pruned, report.Ran)
 		}
 		if sampled := Explore(t, runner, Options{Sample: 5}); sampled.Ran != 5 {
 			t.Errorf("%s: %d plans run with Sample: 5, want 5", name, sampled.Ran)
@@ -113,13 +113,13 @@ func TestStream_MergesUnseenEvents(t *testing.T) {
 		lines []string // type, name, version
 		want  []string
 	}{
-		"an update":               {[]string{"MODIFIED one 1", "MODIFIED one 2"}, []string{"MODIFIED one 2"}},
-		"a creation":              {[]string{"ADDED one 1", "MODIFIED one 2"}, []string{"ADDED one 2"}},
-		"a creation and deletion": {[]string{"ADDED one 1", "DELETED one 2", "ADDED two 3"}, []string{"ADDED two 3"}},
-		"a deletion":              {[]string{"DELETED one 1", "ADDED one 2"}, []string{"MODIFIED one 2"}},
-		"of another object":       {[]string{"MODIFIED one 1", "MODIFIED two 2", "MODIFIED one 3"}, []string{"MODIFIED two 2", "MODIFIED one 3"}},
-		"the last one":            {[]string{"MODIFIED one 1"}, []string{"MODIFIED one 1"}},
-		"after a while":           {[]string{"MODIFIED one 1", pause, "MODIFIED one 2"}, []string{"MODIFIED one 1", "MODIFIED one 2"}},
+		"an update":                  {[]string{"MODIFIED one 1", "MODIFIED one 2"}, []string{"MODIFIED one 2"}},
+		"a creation":                 {[]string{"ADDED one 1", "MODIFIED one 2"}, []string{"ADDED one 2"}},
+		"a creation and deletion":    {[]string{"ADDED one 1", "DELETED one 2", "ADDED two 3"}, []string{"ADDED two 3"}},
+		"a deletion":                 {[]string{"DELETED one 1", "ADDED one 2"}, []string{"MODIFIED one 2"}},
+		"an event of another object": {[]string{"MODIFIED one 1", "MODIFIED two 2", "MODIFIED one 3"}, []string{"MODIFIED two 2", "MODIFIED one 3"}},
+		"the last event":             {[]string{"MODIFIED one 1"}, []string{"MODIFIED one 1"}},
+		"the end of the delay":       {[]string{"MODIFIED one 1", pause, "MODIFIED one 2"}, []string{"MODIFIED one 1", "MODIFIED one 2"}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			from, to := io.Pipe()

@@ -104,7 +104,7 @@ func (g *Generator) value(schema *apiextensionsv1.JSONSchemaProps, depth int) an
 	}
 }
 
-// wholeNumberToInt64 converts whole numbers to int64, as in decoded objects.
+// wholeNumberToInt64 converts whole numbers to int64, like the decoder of objects.
 func wholeNumberToInt64(value any) any {
 	if f, ok := value.(float64); ok && f == math.Trunc(f) {
 		return int64(f)
@@ -175,7 +175,7 @@ func identity(item any, keys []string) string {
 	return string(text)
 }
 
-// bounds returns the bounds of a number. They are close to each other, because handlers may create that many objects.
+// bounds returns the bounds of a number. They are close to each other, because handlers may create that number of objects.
 func bounds(schema *apiextensionsv1.JSONSchemaProps) (low, high float64) {
 	low, high = 0, 5
 	if schema.Minimum != nil {
@@ -261,7 +261,7 @@ func (g *Generator) matchingText(pattern *syntax.Regexp) string {
 	case syntax.OpLiteral:
 		out.WriteString(string(pattern.Rune))
 	case syntax.OpCharClass:
-		// The runes are pairs of first and last characters. Printable ones are preferred.
+		// The runes are pairs of first and last characters. The generator prefers printable characters.
 		i := g.rand.IntN(len(pattern.Rune)/2) * 2
 		low, high := max(pattern.Rune[i], ' '), min(pattern.Rune[i+1], '~')
 		if high < low {

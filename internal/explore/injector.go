@@ -20,7 +20,7 @@ type Injector struct {
 	injected    []Fault
 }
 
-// NewInjector returns an injector for one run. The function now returns the current moment.
+// NewInjector returns an injector for one run. now returns the current moment.
 func NewInjector(plan Plan, now func() Moment) *Injector {
 	return &Injector{plan: plan, now: now}
 }
@@ -73,7 +73,7 @@ func (i *Injector) findFault(number int, of func(Kind) bool) (Fault, bool) {
 	return Fault{}, false
 }
 
-// LastCrash returns the last crash, if there was one.
+// LastCrash returns the last crash of the run, if any.
 func (i *Injector) LastCrash() (Fault, bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -99,7 +99,7 @@ func (i *Injector) Writes() []Write {
 	return slices.Clone(i.writes)
 }
 
-// CopyTo copies the records to a run. If the server has not handled a write, its After equals its Before.
+// CopyTo copies the records to a run. It sets After to Before for each write that the server has not handled.
 func (i *Injector) CopyTo(out *Run) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Plans returns the plans that follow from a reference run. It leaves out plans that can have no effect, and counts them.
+// Plans returns the plans that follow from a reference run. It omits and counts plans that can have no effect.
 func Plans(ref *Run, pairs bool) (plans []Plan, pruned int) {
 	add := func(effective bool, faults ...Fault) {
 		if effective {
@@ -35,7 +35,7 @@ func Plans(ref *Run, pairs bool) (plans []Plan, pruned int) {
 	return plans, pruned
 }
 
-// isNewMoment reports whether a crash before a write can have another effect than a crash after the write before it.
+// isNewMoment reports whether a crash before a write can have a different effect than a crash after the previous write.
 func (r *Run) isNewMoment(write int) bool {
 	former := Moment{Changes: r.Writes[write].Before.Changes}
 	if write > 0 {
@@ -44,7 +44,7 @@ func (r *Run) isNewMoment(write int) bool {
 	return r.Writes[write].Before != former
 }
 
-// addStale adds plans with a crash and a first list that is older than the crash. It adds only one plan for lists with the same state.
+// addStale adds plans with a crash and a first list that is older than the crash. If several lists contain the same state, it adds only one plan.
 func (r *Run) addStale(add func(bool, ...Fault), effective bool, kind Kind, at int, when Moment) {
 	seen := map[string]bool{r.stateAt(when.Changes): true}
 	for change := min(when.Changes, len(r.Changes)) - 1; change >= 0; change-- {
@@ -77,7 +77,7 @@ func pairsOf(plans []Plan) (pairs []Plan) {
 	return pairs
 }
 
-// phase names the write or the watch event of a fault, for the coverage.
+// phase describes the write or the watch event of a fault, for [Report.Phases].
 func (r *Run) phase(f Fault) string {
 	switch {
 	case f.Kind == Unseen && f.At <= len(r.WatchEvents):

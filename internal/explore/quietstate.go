@@ -79,12 +79,12 @@ func removeServerFields(meta map[string]any) {
 		delete(meta, field)
 	}
 	if _, ok := meta["deletionTimestamp"]; ok {
-		meta["deletionTimestamp"] = "some time" // its presence counts, its value does not
+		meta["deletionTimestamp"] = "some time" // compare its presence, not its value
 	}
 	if annotations, ok := meta["annotations"].(map[string]any); ok {
 		maps.DeleteFunc(annotations, func(key string, _ any) bool {
 			return strings.HasPrefix(key, progress.DefaultPrefix+"/") || strings.HasPrefix(key, "kopf-runtime.dev/") ||
-				strings.HasSuffix(key, "/kopf-managed") // written beside the progress of an operator with a prefix of its own
+				strings.HasSuffix(key, "/kopf-managed") // operators with a custom prefix write this marker
 		})
 		if len(annotations) == 0 {
 			delete(meta, "annotations")
@@ -212,9 +212,9 @@ func kindOf(name string) string {
 }
 
 // matchRandomNames renames objects of the second state that differ from an object of the first state only in their names, because handlers may give
-// random names to children. Each object must exist in only one of the states. References to the renamed objects are renamed, too.
+// random names to children. Each renamed object exists in only one of the states. matchRandomNames also renames references to these objects.
 func matchRandomNames(expected, found map[string]any) (map[string]any, map[string]any) {
-	renamed := map[string]string{} // names in the first state by names in the second state
+	renamed := map[string]string{} // names of the first state, by name in the second state
 	for _, name := range slices.Sorted(maps.Keys(expected)) {
 		if _, ok := found[name]; ok {
 			continue

@@ -75,11 +75,11 @@ type StoreChange struct {
 
 // A Call is one attempt of a handler.
 type Call struct {
-	// Name identifies the work of the call in all runs: the handler, the reason, the object, and its changes.
+	// Name identifies the same call in all runs. It contains the handler, the reason, the object, and the changes of the object.
 	Name string
 	// Text describes the call in messages.
 	Text string
-	// RecordedBefore counts how often the outcome of the same work was written before this call started.
+	// RecordedBefore is the number of written outcomes of calls with this name before this call started.
 	RecordedBefore int
 	// Changes is the number of changes in the store when the call started.
 	Changes int

@@ -19,7 +19,7 @@ const maxHold = 20 * time.Second
 type stream struct {
 	injector *Injector
 	name     string
-	initial  bool // the events of the initial list have not ended yet
+	initial  bool // the initial list is not complete yet
 	body     io.ReadCloser
 	lines    chan []byte // closed at the end of the body
 	closed   chan struct{}
@@ -27,7 +27,7 @@ type stream struct {
 
 	ready bytes.Buffer
 	held  *event
-	timer *time.Timer // releases the delayed event
+	timer *time.Timer // timer that releases the delayed event
 }
 
 // An event is one line of a watch.
@@ -132,7 +132,7 @@ func (s *stream) handleLine(line []byte) {
 	}
 }
 
-// merge returns the event that a client sees if it misses the first of two events, and false if it sees none.
+// merge returns the event that a client receives if it misses the first of two events. It returns false if the client receives no event.
 func merge(first, second event) (event, bool) {
 	switch {
 	case first.Type == "ADDED" && second.Type == "DELETED":

@@ -29,7 +29,7 @@ type Pauser interface {
 type Options struct {
 	// Gap is the shortest time without a heartbeat that counts as a suspension.
 	Gap time.Duration
-	// HoldTime is how long the fence stays active after a suspension.
+	// HoldTime is the time for which the fence stays active after a suspension.
 	HoldTime time.Duration
 	// WallClock returns the time of the wall clock. Default: time.Now.
 	WallClock func() time.Time
@@ -46,8 +46,8 @@ type Fence struct {
 	mu            sync.Mutex
 	lastHeartbeat instant // zero before the start and after the stop
 	suspensions   int64
-	heldUntil     time.Time     // the end of the hold; zero while the fence is inactive
-	reported      bool          // the callback was called for this hold
+	heldUntil     time.Time     // end of the hold; zero while the fence is inactive
+	reported      bool          // whether the callback was called for this hold
 	released      chan struct{} // closed when the hold ends
 	stopped       chan struct{} // closed when the operator has stopped
 }
@@ -67,8 +67,9 @@ func New(options Options) *Fence {
 	return &Fence{options: options, wakeReporter: make(chan struct{}, 1), released: make(chan struct{}), stopped: make(chan struct{})}
 }
 
-// StartHeartbeat records heartbeats until stop is called. stop waits until the heartbeat goroutine has ended. changed is called when the fence becomes
-// active and when it becomes inactive. A hold does not end before the first of these calls has returned. It never ends after the context has ended.
+// StartHeartbeat records heartbeats until stop is called. stop waits until the heartbeat goroutine has ended. changed is called when the fence
+// becomes active and when it becomes inactive. A hold lasts at least until the call for its beginning has returned. After the context has ended, no
+// hold ends.
 func (f *Fence) StartHeartbeat(ctx context.Context, changed func()) (stop func()) {
 	f.mu.Lock()
 	f.lastHeartbeat = f.now()

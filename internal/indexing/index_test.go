@@ -157,5 +157,5 @@ func TestIndex_ConcurrentUse(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	equal(t, "content at the end", content(x), map[string][]int{"all": {0, 1, 2, 3, 4, 5, 6, 7}})
+	equal(t, "content after all updates", content(x), map[string][]int{"all": {0, 1, 2, 3, 4, 5, 6, 7}})
 }

@@ -19,7 +19,7 @@ type Invocation struct {
 	Kind string
 	// ID is the id of the handler.
 	ID string
-	// MetricLabel replaces the id in metrics if a handler has many ids. Default: ID.
+	// MetricLabel is the label in metrics, for handlers with many ids. Default: ID.
 	MetricLabel string
 	Reason      string
 	Policy      progress.Policy
@@ -44,20 +44,20 @@ type HandlerAttempt struct {
 	View    *View
 	// Record is the progress before this attempt.
 	Record progress.Record
-	// Once is true if there is no other attempt, whatever the policy of the handler is.
+	// Once disables retries, regardless of the policy of the handler.
 	Once bool
 	// QuietSuccess logs success at V(1).
 	QuietSuccess bool
 	// Prepare completes the request. It is optional.
 	Prepare func(*Request)
-	// Accept takes the changes that the handler has made in its request; failed is the error of the handler. An error of Accept fails the attempt,
-	// too. It is optional.
+	// Accept processes the changes that the handler has made in its request. failed is the error of the handler. An error of Accept also fails the
+	// attempt. Accept is optional.
 	Accept func(req *Request, failed error) error
 	// AdjustOutcome changes the outcome of the handler, for example while its sub-handlers have not finished. It is optional.
 	AdjustOutcome func(progress.Outcome) progress.Outcome
 }
 
-// Run makes the attempt. It logs and measures the outcome as [Attempt] does.
+// Run makes the attempt. Like [Attempt], it logs the outcome and records metrics.
 func (a HandlerAttempt) Run(ctx context.Context) progress.Outcome {
 	policy := a.Handler.Policy
 	if a.Once {
@@ -80,8 +80,8 @@ func (a HandlerAttempt) Run(ctx context.Context) progress.Outcome {
 	})
 }
 
-// Attempt makes one attempt, logs its outcome and records metrics. The context must contain the logger of the object. The handler finds a
-// logger with its id, the reason and the number of the attempt in its context.
+// Attempt makes one attempt, logs its outcome and records metrics. The context must contain the logger of the object. The logger in the context of
+// the handler also has the handler id, the reason and the number of the attempt.
 func Attempt(ctx context.Context, call Invocation) progress.Outcome {
 	logger := log.FromContext(ctx).WithValues("handler", call.ID, "reason", call.Reason, "attempt", call.Record.Retries)
 	logger.V(1).Info("Calling the handler")

@@ -19,12 +19,12 @@ type Handler struct {
 	match.Criteria
 	// When are additional predicates. All of them must return true.
 	When []func(*Request) bool
-	// Changed reports whether a cause is a change for the handler. It is optional.
+	// Changed reports whether a cause contains a change that the handler handles. It is optional.
 	Changed func(*Request) bool
 	// After are the ids of the handlers that must succeed before the handler is called.
 	After  []string
 	Policy progress.Policy
-	// MetricLabel replaces the id in metrics if a handler has many ids.
+	// MetricLabel is the label in metrics, for handlers with many ids. Default: the id.
 	MetricLabel string
 	// Interval is the time between calls of a reconcile handler. If it is 0, the handler is called only after changes.
 	Interval time.Duration
@@ -32,7 +32,7 @@ type Handler struct {
 	CancelOnDelete bool
 	// ConditionType is the type of the condition that reports the progress of the handler; empty if there is none.
 	ConditionType string
-	// Do is the function.
+	// Do is the function of the user.
 	Do func(ctx context.Context, req *Request) error
 	// Warnings logs probable mistakes of the handler and of its sub-handlers. It is optional.
 	Warnings *Warnings
@@ -40,14 +40,14 @@ type Handler struct {
 
 // SubHandler is a handler that another handler has declared during an attempt.
 type SubHandler struct {
-	ID string // including the id of the parent
+	ID string // starts with the id of the parent
 	Handler
 }
 
 // BackgroundHandler is a daemon or a timer.
 type BackgroundHandler struct {
 	Handler
-	// Task is the template of its tasks, without the values of an object.
+	// Task is the template for the tasks of all objects.
 	Task daemons.Task
 	// InitialDelay returns the initial delay for an object. If it is nil, the delay of the task applies.
 	InitialDelay func(client.Object) time.Duration
@@ -75,21 +75,21 @@ type Request struct {
 	ID     string
 	Reason string
 	Event  string // the type of the watch event, for event handlers
-	// Object is a copy for the handler. Its changes are written after the attempt.
+	// Object is a copy for the handler. The engine writes its changes after the attempt.
 	Object client.Object
-	// Old is the object as it was last handled. It is nil for a new object, and if OldKnown is false.
+	// Old is the object in its last-handled state. It is nil for a new object, and if OldKnown is false.
 	Old      client.Object
 	OldKnown bool
 	Diff     diff.Diff
-	// Handled is the state to which Diff leads, if Object is newer.
+	// Handled is the state after Diff. It is nil unless Object is newer.
 	Handled client.Object
-	// Field is the value of the field of the handler before and after the change; nil if it is absent.
+	// Field contains the values of the handler's field before and after the change; nil if the field is absent.
 	Field   [2]any
 	Attempt progress.Attempt
 	// ReceivesDiff is true if the handler handles a change.
 	ReceivesDiff     bool
 	ConditionOptions []conditions.Option
-	// Flush writes the changes of the status before the attempt ends. It is nil if there is nothing to write to.
+	// Flush writes the changes of the status before the attempt ends. It is nil for handlers that cannot write.
 	Flush func(ctx context.Context) error
 	// WrapClient wraps the client of the handler, so that its writes are recorded. It is optional.
 	WrapClient func(client.Client) client.Client
@@ -100,7 +100,7 @@ type Request struct {
 
 	// Result is set by the handler; nil if there is none.
 	Result any
-	// SubHandlers are set by the handler. They are called after it has returned.
+	// SubHandlers are set by the handler. The engine calls them after the handler has returned.
 	SubHandlers []SubHandler
 	// RequeueAfter is set by a reconcile handler that must be called again.
 	RequeueAfter time.Duration

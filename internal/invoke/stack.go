@@ -5,8 +5,8 @@ import "strings"
 // modulePath is the prefix of the package paths of this library.
 const modulePath = "github.com/kopf-runtime/kopf-runtime/"
 
-// trimStack returns the frames of a stack between the panic and the library function that has invoked the handler. It returns a stack
-// of unknown format unchanged.
+// trimStack returns the frames of a stack between the panic and the library function that has invoked the handler. If the format is unknown, it
+// returns the stack unchanged.
 func trimStack(stack []byte) string {
 	lines := strings.Split(strings.TrimSpace(string(stack)), "\n")
 	first := 0

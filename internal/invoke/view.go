@@ -23,7 +23,7 @@ type View struct {
 	// OldUnknown is true if the object has a last-handled configuration that could not be stored.
 	OldUnknown bool
 	Diff       diff.Diff
-	// Before and After are the JSON forms in which the field of a handler is looked up.
+	// Before and After are the JSON forms from which the values of the handler's field are read.
 	Before, After    map[string]any
 	ConditionOptions []conditions.Option
 	Latest           func() client.Object
@@ -44,7 +44,7 @@ func (v *View) NewRequest(id string, h Handler, attempt progress.Attempt) *Reque
 	return req
 }
 
-// PredicateRequest returns the request that the predicates of all handlers share. It is created when it is needed first.
+// PredicateRequest returns the request that the predicates of all handlers share. The first call creates it.
 func (v *View) PredicateRequest() *Request {
 	if v.predicateRequest == nil {
 		v.predicateRequest = v.newRequest()
@@ -66,7 +66,7 @@ func (v *View) newRequest() *Request {
 	return req
 }
 
-// withoutConditions returns the diff without the transitions of conditions, which are no fields of the object.
+// withoutConditions returns the diff without the transitions of conditions, because handlers receive only fields of the object.
 func withoutConditions(d diff.Diff) diff.Diff {
 	out := slices.DeleteFunc(slices.Clone(d), IsOfConditions)
 	for i, item := range out {
@@ -79,7 +79,7 @@ func withoutConditions(d diff.Diff) diff.Diff {
 	return out
 }
 
-// IsOfConditions reports whether a difference is the transition of a condition.
+// IsOfConditions reports whether a difference is a transition of a condition.
 func IsOfConditions(item diff.Item) bool {
 	return len(item.Path) > 0 && item.Path[0] == essence.ConditionsKey
 }

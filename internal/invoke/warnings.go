@@ -9,7 +9,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// Warnings logs probable mistakes in the results of one handler, each mistake once. A nil *Warnings logs nothing. Warnings is safe for concurrent use.
+// Warnings logs probable mistakes in the results of one handler. It logs each mistake once. A nil *Warnings logs nothing. Warnings is safe for
+// concurrent use.
 type Warnings struct{ delayOnce sync.Once }
 
 // WarnMissingUnit logs a warning if the delay before the next attempt is a number without a unit, such as 5 instead of 5*time.Second.

@@ -8,7 +8,7 @@ type Criteria struct {
 	Reasons []string
 	// AnyReason selects the handler for all reasons if its field has changed. Such a handler does not block deletions.
 	AnyReason bool
-	// EvenIfDeleted selects a resume handler even if the object is being deleted.
+	// EvenIfDeleted also selects a resume handler if the object is being deleted.
 	EvenIfDeleted bool
 	// Optional marks an optional delete handler, which needs no finalizer.
 	Optional bool
@@ -28,8 +28,8 @@ const (
 	reasonUpdate = "update"
 )
 
-// MatchCause reports whether a handler is selected for a cause. If it is not, why explains the reason. MatchCause does not apply the filters of
-// [Filters.MatchObject].
+// MatchCause reports whether a handler is selected for a cause. If the handler is not selected, why explains the reason. MatchCause does not apply
+// the filters of [Filters.MatchObject].
 func (c Criteria) MatchCause(s Cause, o Input) (ok bool, why string) {
 	ok, why = c.matchOwnReasons(s, o)
 	if ok || c.AnyReason || !slices.Contains(c.Reasons, reasonResume) {

@@ -35,7 +35,7 @@ func TestMatchCause(t *testing.T) {
 		{"HND-16 on update", on("update"), "updated updatedI"},
 		{"HND-16 on delete", on("delete"), "deleted deletedI"},
 		{"HND-16 on delete, optional", match.Criteria{Reasons: []string{"delete"}, Optional: true}, "deleted deletedI"},
-		{"HND-18 CAUSE-23 CAUSE-25 on resume: any first cause but creation and deletion", on("resume"), "updatedI resumedI"},
+		{"HND-18 CAUSE-23 CAUSE-25 on resume: any first cause except creation and deletion", on("resume"), "updatedI resumedI"},
 		{"HND-18 CAUSE-23 on resume, even if deleted", evenIfDeleted("resume"), "updatedI deletedI resumedI"},
 		{"CAUSE-24 on create and resume", on("create", "resume"), "created createdI updatedI resumedI"},
 		{"CAUSE-24 on update and resume", on("update", "resume"), "updated updatedI resumedI"},
@@ -56,7 +56,7 @@ func TestMatchCause(t *testing.T) {
 					t.Errorf("MatchCause = %t (%s), want %t", got, why, want)
 				}
 				if (why == "") != got {
-					t.Errorf("MatchCause = %t, but the reason is %q", got, why)
+					t.Errorf("MatchCause = %t with the explanation %q", got, why)
 				}
 			})
 		}
@@ -69,7 +69,7 @@ func evenIfDeleted(reasons ...string) match.Criteria {
 	return match.Criteria{Reasons: reasons, EvenIfDeleted: true}
 }
 
-// Users find the reasons in the log if a handler does not run.
+// The log explains to users why a handler does not run.
 func TestMatchCause_ExplainsMismatch(t *testing.T) {
 	for _, test := range []struct {
 		name     string
@@ -78,12 +78,12 @@ func TestMatchCause_ExplainsMismatch(t *testing.T) {
 		want     string
 	}{
 		{"HND-16 another reason", on("create"), updated, "reasons"},
-		{"CAUSE-21 handled already", on("resume"), updated, "already"},
-		{"HND-18 being deleted", on("resume"), deletedI, "deleted"},
+		{"CAUSE-21 the object was resumed earlier", on("resume"), updated, "already"},
+		{"HND-18 the object is being deleted", on("resume"), deletedI, "deleted"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if _, why := test.criteria.MatchCause(causeOf(test.facts), match.Input{}); !strings.Contains(why, test.want) {
-				t.Errorf("the reason is %q, want something with %q", why, test.want)
+				t.Errorf("explanation = %q, want it to contain %q", why, test.want)
 			}
 		})
 	}
@@ -96,12 +96,12 @@ func TestIsMandatoryDeleteAndIsOptionalDelete(t *testing.T) {
 		needsFinalizer, isOptional bool
 	}{
 		{"FIN-02 HND-19 a delete handler", on("delete"), true, false},
-		{"FIN-02 HND-19 also among other reasons", on("create", "delete", "resume"), true, false},
+		{"FIN-02 HND-19 a handler for deletions and other reasons", on("create", "delete", "resume"), true, false},
 		{"HND-19 FIN-15 B-25 an optional delete handler", match.Criteria{Reasons: []string{"delete"}, Optional: true}, false, true},
 		{"FIN-02 other reasons", on("create", "update", "resume"), false, false},
 		{"FIN-02 a resume handler for deleted objects", evenIfDeleted("resume"), false, false},
 		{"B-25 an optional handler for another reason", match.Criteria{Reasons: []string{"create"}, Optional: true}, false, false},
-		{"FIN-02 none", on(), false, false},
+		{"FIN-02 no reasons", on(), false, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if got := test.criteria.IsMandatoryDelete(); got != test.needsFinalizer {

@@ -67,8 +67,8 @@ func (f Filters) MatchObject(o Input) (ok bool, why string) {
 	return true, ""
 }
 
-// matchesValue tests the value of the field. With a cause, the old or the new value must match, so that a handler is also selected when a
-// matching value is removed.
+// matchesValue tests the value of the field. With a cause, the old or the new value must match. A handler is therefore also selected when a matching
+// value is removed.
 func (f *FieldFilter) matchesValue(o Input) bool {
 	values := []any{f.valueIn(o.Object)}
 	if o.HasCause {

@@ -64,7 +64,7 @@ func TestMatchObject(t *testing.T) {
 		{"FLT-01 no filters", match.Filters{}, plain(labels("a", "b")), true},
 		{"FLT-01 no filters, no object", match.Filters{}, match.Input{}, true},
 		{
-			"FLT-01 all match",
+			"FLT-01 all filters match",
 			match.Filters{
 				Labels:      []match.KeyFilter{{Name: "a", Tests: []match.Test{is("b")}}, {Name: "c", Tests: []match.Test{present}}},
 				Annotations: []match.KeyFilter{{Name: "d", Tests: []match.Test{absent}}},
@@ -73,7 +73,7 @@ func TestMatchObject(t *testing.T) {
 			plain(m{"metadata": m{"labels": m{"a": "b", "c": ""}}, "spec": m{}}), true,
 		},
 		{
-			"FLT-01 one does not match",
+			"FLT-01 one filter does not match",
 			match.Filters{
 				Labels:      []match.KeyFilter{{Name: "a", Tests: []match.Test{is("b")}}, {Name: "c", Tests: []match.Test{present}}},
 				Annotations: []match.KeyFilter{{Name: "d", Tests: []match.Test{absent}}},
@@ -81,21 +81,21 @@ func TestMatchObject(t *testing.T) {
 			},
 			plain(m{"metadata": m{"labels": m{"a": "b"}}, "spec": m{}}), false,
 		},
-		{"FLT-01 all tests of one key", label("a", present, is("b")), plain(labels("a", "b")), true},
+		{"FLT-01 all tests of one key pass", label("a", present, is("b")), plain(labels("a", "b")), true},
 		{"FLT-01 one test of a key fails", label("a", present, is("c")), plain(labels("a", "b")), false},
 
 		{"FLT-02 a label with the value", label("a", is("b")), plain(labels("a", "b")), true},
 		{"FLT-02 a label with another value", label("a", is("b")), plain(labels("a", "B")), false},
 		{"FLT-02 another label", label("a", is("b")), plain(labels("b", "b")), false},
 		{"FLT-02 no labels at all", label("a", is("b")), plain(none), false},
-		{"FLT-02 PRESENT, empty", label("a", present), plain(labels("a", "")), true},
-		{"FLT-02 PRESENT, absent", label("a", present), plain(labels("b", "")), false},
+		{"FLT-02 PRESENT matches an empty value", label("a", present), plain(labels("a", "")), true},
+		{"FLT-02 PRESENT does not match an absent key", label("a", present), plain(labels("b", "")), false},
 		{"FLT-02 ABSENT", label("a", absent), plain(labels("b", "")), true},
-		{"FLT-02 ABSENT, no labels at all", label("a", absent), plain(none), true},
-		{"FLT-02 ABSENT, empty", label("a", absent), plain(labels("a", "")), false},
-		{"FLT-02 an annotation is no label", label("a", present), plain(annotations("a", "b")), false},
+		{"FLT-02 ABSENT matches without any labels", label("a", absent), plain(none), true},
+		{"FLT-02 ABSENT does not match an empty value", label("a", absent), plain(labels("a", "")), false},
+		{"FLT-02 a label filter ignores annotations", label("a", present), plain(annotations("a", "b")), false},
 		{"FLT-02 an annotation with the value", annotation("example.com/a", is("b")), plain(annotations("example.com/a", "b")), true},
-		{"FLT-02 a label is no annotation", annotation("a", present), plain(labels("a", "b")), false},
+		{"FLT-02 an annotation filter ignores labels", annotation("a", present), plain(labels("a", "b")), false},
 
 		{
 			"FLT-03 labels of the present object", label("a", present),
@@ -113,11 +113,11 @@ func TestMatchObject(t *testing.T) {
 		{"FLT-04 a present field", field("spec.size"), plain(size(int64(0))), true},
 		{"FLT-04 an absent field", field("spec.size"), plain(none), false},
 		{"FLT-04 a null field is absent (ESS-24)", field("spec.size"), plain(size(nil)), false},
-		{"FLT-04 the parent is no map", field("spec.size.x"), plain(size("x")), false},
+		{"FLT-04 the parent is not a map", field("spec.size.x"), plain(size("x")), false},
 		{"FLT-04 a removed field", field("spec.size"), caused(size(int64(1)), none), true},
 		{"FLT-04 an added field", field("spec.size"), caused(none, size(int64(1))), true},
 		{"FLT-04 a field of a new object", field("spec.size"), caused(nil, size(int64(1))), true},
-		{"FLT-04 neither before nor after", field("spec.size"), caused(none, none), false},
+		{"FLT-04 a field that is absent before and after", field("spec.size"), caused(none, none), false},
 
 		{"FLT-05 without a cause, the present value", field("spec.size", is(int64(1))), plain(size(int64(1))), true},
 		{
@@ -126,10 +126,10 @@ func TestMatchObject(t *testing.T) {
 		},
 		{"FLT-05 the new value", field("spec.size", is(int64(2))), caused(size(int64(1)), size(int64(2))), true},
 		{"FLT-05 the old value", field("spec.size", is(int64(1))), caused(size(int64(1)), size(int64(2))), true},
-		{"FLT-05 neither", field("spec.size", is(int64(3))), caused(size(int64(1)), size(int64(2))), false},
-		{"FLT-05 all tests for the same value", field("spec.size", present, is(int64(1))), caused(size(int64(1)), none), true},
+		{"FLT-05 neither the old nor the new value", field("spec.size", is(int64(3))), caused(size(int64(1)), size(int64(2))), false},
+		{"FLT-05 all tests match the same value", field("spec.size", present, is(int64(1))), caused(size(int64(1)), none), true},
 		{
-			"FLT-05 each test for another value", field("spec.size", is(int64(1)), is(int64(2))),
+			"FLT-05 one test matches the old value, the other the new one", field("spec.size", is(int64(1)), is(int64(2))),
 			caused(size(int64(1)), size(int64(2))), false,
 		},
 		{"FLT-05 ABSENT before", field("spec.size", absent), caused(none, size(int64(1))), true},
@@ -165,7 +165,7 @@ func TestMatchObject(t *testing.T) {
 				t.Errorf("MatchObject = %t (%s), want %t", got, why, test.want)
 			}
 			if (why == "") != got {
-				t.Errorf("MatchObject = %t, but the reason is %q", got, why)
+				t.Errorf("MatchObject = %t with the explanation %q", got, why)
 			}
 		})
 	}
@@ -222,11 +222,11 @@ func TestMatchCause_Fields(t *testing.T) {
 	}{
 		{"HND-16 an update without a field", onUpdate(match.Filters{}), update, size(one), size(one), true},
 		{"HND-16 FLT-07 an update of the field", onUpdate(field("spec.size")), update, size(one), size(two), true},
-		{"HND-16 FLT-07 an update of something else", onUpdate(field("spec.size")), update, size(one), m{"spec": m{"size": one, "x": one}}, false},
+		{"HND-16 FLT-07 an update of another field", onUpdate(field("spec.size")), update, size(one), m{"spec": m{"size": one, "x": one}}, false},
 		{"FLT-07 ESS-23 the same number", onUpdate(field("spec.size")), update, size(one), size(1.0), false},
 		{"FLT-07 the field is added", onUpdate(field("spec.size")), update, m{}, size(one), true},
 		{"FLT-07 the field is removed", onUpdate(field("spec.size")), update, size(one), m{}, true},
-		{"FLT-07 something below the field", onUpdate(field("spec")), update, size(one), size(two), true},
+		{"FLT-07 a nested field changes", onUpdate(field("spec")), update, size(one), size(two), true},
 		{"FLT-07 absent before and after", onUpdate(field("spec.size")), update, m{}, spec("x", one), false},
 
 		{"FLT-08 from", onUpdate(change(tests(is(one)), nil)), update, size(one), size(two), true},
@@ -234,7 +234,7 @@ func TestMatchCause_Fields(t *testing.T) {
 		{"FLT-08 to", onUpdate(change(nil, tests(is(two)))), update, size(one), size(two), true},
 		{"FLT-08 to another value", onUpdate(change(nil, tests(is(one)))), update, size(one), size(two), false},
 		{"FLT-08 from and to", onUpdate(change(tests(is(one)), tests(is(two)))), update, size(one), size(two), true},
-		{"FLT-08 both sides must pass", onUpdate(change(tests(is(one)), tests(is(one)))), update, size(one), size(two), false},
+		{"FLT-08 From and To must both pass", onUpdate(change(tests(is(one)), tests(is(one)))), update, size(one), size(two), false},
 		{"FLT-08 from ABSENT", onUpdate(change(tests(absent), nil)), update, m{}, size(two), true},
 		{"FLT-08 to ABSENT", onUpdate(change(nil, tests(absent))), update, size(one), m{}, true},
 		{"FLT-08 to PRESENT", onUpdate(change(nil, tests(present))), update, size(one), m{}, false},
@@ -243,9 +243,9 @@ func TestMatchCause_Fields(t *testing.T) {
 		{"HND-17 a creation with the field", onField(field("spec.size")), match.Cause{Reason: "create"}, nil, size(one), true},
 		{"HND-17 a creation without the field", onField(field("spec.size")), match.Cause{Reason: "create"}, nil, m{}, false},
 		{"HND-17 an update of the field", onField(field("spec.size")), update, size(one), size(two), true},
-		{"HND-17 an update of something else", onField(field("spec.size")), update, size(one), size(one), false},
-		{"HND-17 a deletion, changed since", onField(field("spec.size")), match.Cause{Reason: "delete", Deleting: true}, size(one), size(two), true},
-		{"HND-17 a deletion, unchanged", onField(field("spec.size")), match.Cause{Reason: "delete", Deleting: true}, size(one), size(one), false},
+		{"HND-17 an update of another field", onField(field("spec.size")), update, size(one), size(one), false},
+		{"HND-17 a deletion after a change of the field", onField(field("spec.size")), match.Cause{Reason: "delete", Deleting: true}, size(one), size(two), true},
+		{"HND-17 a deletion without a change of the field", onField(field("spec.size")), match.Cause{Reason: "delete", Deleting: true}, size(one), size(one), false},
 		{"HND-17 a resume", onField(field("spec.size")), match.Cause{Reason: "resume", Initial: true}, size(one), size(one), false},
 		{"HND-17 FLT-08 a creation, from another value", onField(change(tests(present), nil)), match.Cause{Reason: "create"}, nil, size(one), false},
 		{"HND-17 FLT-08 a creation, from ABSENT", onField(change(tests(absent), nil)), match.Cause{Reason: "create"}, nil, size(one), true},
@@ -253,8 +253,8 @@ func TestMatchCause_Fields(t *testing.T) {
 		{"HND-16 a creation without a change of the field", match.Criteria{Reasons: []string{"create"}, Filters: field("spec.size")}, match.Cause{Reason: "create"}, size(one), size(one), true},
 		{"HND-16 a deletion without a change of the field", match.Criteria{Reasons: []string{"delete"}, Filters: field("spec.size")}, match.Cause{Reason: "delete", Deleting: true}, size(one), size(one), true},
 		{"HND-18 a resume without a change of the field", match.Criteria{Reasons: []string{"resume"}, Filters: field("spec.size")}, match.Cause{Reason: "resume", Initial: true}, size(one), size(one), true},
-		{"HND-18 CAUSE-23 a resume handler at an update of something else", match.Criteria{Reasons: []string{"resume"}, Filters: field("spec.size")}, match.Cause{Reason: "update", Initial: true}, size(one), size(one), true},
-		{"HND-16 a create and update handler at an update of something else", match.Criteria{Reasons: []string{"create", "update"}, Filters: field("spec.size")}, update, size(one), size(one), false},
+		{"HND-18 CAUSE-23 a resume handler at an update of another field", match.Criteria{Reasons: []string{"resume"}, Filters: field("spec.size")}, match.Cause{Reason: "update", Initial: true}, size(one), size(one), true},
+		{"HND-16 a create and update handler at an update of another field", match.Criteria{Reasons: []string{"create", "update"}, Filters: field("spec.size")}, update, size(one), size(one), false},
 		{"FLT-13 another reason", match.Criteria{Reasons: []string{"create"}, Filters: field("spec.size")}, update, size(one), size(two), false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -263,7 +263,7 @@ func TestMatchCause_Fields(t *testing.T) {
 				t.Errorf("MatchCause = %t (%s), want %t", got, why, test.want)
 			}
 			if (why == "") != got {
-				t.Errorf("MatchCause = %t, but the reason is %q", got, why)
+				t.Errorf("MatchCause = %t with the explanation %q", got, why)
 			}
 		})
 	}
@@ -286,7 +286,7 @@ func TestMatchCause_ExplainsFieldMismatch(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			subject := match.Input{HasCause: true, Old: spec("size", test.old), New: spec("size", test.new)}
 			if _, why := criteria.MatchCause(match.Cause{Reason: "update"}, subject); !strings.Contains(why, test.want) {
-				t.Errorf("the reason is %q, want something with %q", why, test.want)
+				t.Errorf("explanation = %q, want it to contain %q", why, test.want)
 			}
 		})
 	}

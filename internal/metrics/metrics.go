@@ -33,7 +33,7 @@ var (
 		Help: "Writes that failed with a conflict and were repeated for the present version of the object.",
 	}, []string{"kind"})
 
-	// OldestUnhandled is the longest time that an object has been waiting for a worker.
+	// OldestUnhandled is the waiting time of the object that has waited longest for a worker.
 	OldestUnhandled = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Namespace: namespace, Name: "oldest_unhandled_seconds",
 		Help: "Longest time that an object has been waiting for a worker.",

@@ -9,7 +9,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 )
 
-// withBaseline returns a version of an object. An empty baseline stands for an object without one.
+// withBaseline returns a version of an object. If the baseline is empty, the object has none.
 func withBaseline(version, baseline string) client.Object {
 	obj := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "a", ResourceVersion: version}}
 	if baseline != "" {
@@ -29,13 +29,13 @@ func TestBaselineBeforeReplacement(t *testing.T) {
 		"the first baseline":                    {[]step{{observed, "1", ""}, {observed, "2", "A"}}, ""},
 		"the first baseline of this process":    {[]step{{observed, "1", ""}, {written, "2", "A"}, {confirmed, "", "A"}, {observed, "2", "A"}}, ""},
 		"the second baseline of this process":   {[]step{{observed, "1", "A"}, {written, "2", "B"}, {confirmed, "", "B"}, {observed, "2", "B"}}, ""},
-		"the watch is faster than the response": {[]step{{observed, "1", "A"}, {observed, "2", "B"}, {written, "2", "B"}, {confirmed, "", "B"}}, ""},
+		"the event arrives before the response": {[]step{{observed, "1", "A"}, {observed, "2", "B"}, {written, "2", "B"}, {confirmed, "", "B"}}, ""},
 		"an old baseline":                       {[]step{{observed, "1", "A"}, {written, "2", "B"}, {confirmed, "", "B"}, {observed, "2", "B"}, {observed, "3", "A"}}, "B"},
 		"an old baseline before other edits": {
 			[]step{{written, "2", "B"}, {observed, "2", "B"}, {confirmed, "", "B"}, {observed, "3", "A"}, {observed, "4", "A"}, {observed, "5", "0"}}, "B",
 		},
 		"an old baseline before the response to our write": {[]step{{observed, "1", "A"}, {observed, "2", "B"}, {observed, "3", "A"}, {written, "2", "B"}, {confirmed, "", "B"}}, "B"},
-		"an old baseline that was corrected": {
+		"an old baseline, replaced by the correct one": {
 			[]step{{observed, "2", "B"}, {confirmed, "", "B"}, {observed, "3", "A"}, {written, "4", "B"}, {confirmed, "", "B"}, {observed, "4", "B"}}, "",
 		},
 		"the baseline is removed": {[]step{{observed, "2", "B"}, {confirmed, "", "B"}, {observed, "3", ""}}, ""},

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
-// relatedChange stands for a change of a related object, which has no resource version of the object itself.
+// relatedChange marks a change of a related object. Such a change has no resource version of the object itself.
 const relatedChange = ""
 
 // maxVersions limits the recorded versions of a key. If there are more, a single related change replaces them.
@@ -31,7 +31,7 @@ func (s *Store[W]) markDirty(key types.NamespacedName, version string) {
 }
 
 // ClearRelatedChanges removes the marks of [Store.MarkRelatedChange] for a key whose object does not exist. Such marks remain if owned objects are
-// deleted after their owner. ClearRelatedChanges keeps the mark of an object that is created in the meantime.
+// deleted after their owner. ClearRelatedChanges keeps the mark of a new object with this key.
 func (s *Store[W]) ClearRelatedChanges(key types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -48,11 +48,11 @@ func TestTakeForeignChange_LateAndSkippedVersions(t *testing.T) {
 	state.OwnVersions = []string{"2", "3"}
 	equal(t, "B-28 not observed yet", s.TakeForeignChange(nameOf("a"), state, ""), false)
 	s.Observe(object("a", "1", "2"), false)
-	equal(t, "B-28 the first is observed", s.TakeForeignChange(nameOf("a"), state, ""), false)
+	equal(t, "B-28 the first write is observed", s.TakeForeignChange(nameOf("a"), state, ""), false)
 	state.OwnVersions = append(state.OwnVersions, "4")
 	s.Observe(object("a", "1", "3"), false)
 	s.Observe(object("a", "1", "4"), false)
-	equal(t, "B-28 the others are observed", s.TakeForeignChange(nameOf("a"), state, ""), false)
+	equal(t, "B-28 the other writes are observed", s.TakeForeignChange(nameOf("a"), state, ""), false)
 	equal(t, "own versions", len(state.OwnVersions), 0)
 	for version := range 1000 {
 		state.OwnVersions = append(state.OwnVersions, fmt.Sprint(version))
@@ -62,10 +62,10 @@ func TestTakeForeignChange_LateAndSkippedVersions(t *testing.T) {
 		t.Errorf("%d own versions that were never observed, want at most 100", len(state.OwnVersions))
 	}
 	s.Observe(object("a", "1", "999"), false)
-	equal(t, "B-28 the last is observed", s.TakeForeignChange(nameOf("a"), state, ""), false)
+	equal(t, "B-28 the last write is observed", s.TakeForeignChange(nameOf("a"), state, ""), false)
 }
 
-// A worker may be slower than the watch: the number of recorded versions is limited, and no change of another client is lost.
+// If a worker is slower than the watch, the store limits the number of recorded versions and loses no change of another client.
 func TestTakeForeignChange_LimitsVersions(t *testing.T) {
 	for _, n := range []int{31, 32, 33, 34, 1000} {
 		s := objectstate.New[bool](objectstate.Options{TrackDirty: true})

@@ -50,7 +50,7 @@ func (s *Store[W]) EventHandler(observer Observer, predicates ...predicate.Predi
 		},
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
 			replaced := e.ObjectOld.GetUID() != e.ObjectNew.GetUID()
-			if replaced { // the watch has missed a deletion and a creation
+			if replaced { // another uid means that the watch has missed a deletion and a creation
 				observer.OnDelete(e.ObjectOld)
 				s.MarkDeleted(s.newestOf(e.ObjectOld))
 				s.recordEvent(e.ObjectOld, eventDeleted)

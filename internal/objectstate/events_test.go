@@ -61,7 +61,7 @@ func TestRecordEvents_EnqueuesRejectedEvents(t *testing.T) {
 	s.updated(t, object("a", "1", "1"), object("a", "1", "2"))
 	equal(t, "EVT-20 every change is enqueued", s.queued(), []string{"ns/a", "ns/a"})
 	s.updated(t, object("a", "1", "2"), object("a", "1", "2"))
-	equal(t, "EVT-20 a resync is not", len(s.queued()), 0)
+	equal(t, "EVT-20 a resync is not enqueued", len(s.queued()), 0)
 	equal(t, "EVT-20 all events are recorded", takeEvents(s.Store, "a"), []string{" 1@1", "MODIFIED 1@2"})
 }
 

@@ -73,8 +73,8 @@ func (s *Store[W]) update(state *State[W], obj client.Object) {
 	}
 }
 
-// BaselineBeforeReplacement returns the baseline that an object had before this process or another client stored a different baseline. It
-// returns nil if the baseline has not been replaced since the last call of [Store.NoteStoredBaseline].
+// BaselineBeforeReplacement returns the baseline of an object before this process or another client stored a different one. It returns nil if the
+// baseline has not been replaced since the last call of [Store.NoteStoredBaseline].
 func (s *Store[W]) BaselineBeforeReplacement(uid types.UID) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,8 +102,8 @@ func (s *Store[W]) NoteStoredBaseline(uid types.UID, baseline []byte) {
 	}
 }
 
-// update replaces the newest state with obj unless obj is older. It also replaces a state of the same version, because obj is usually the copy of the
-// cache, and then the object is in memory only once.
+// update replaces the newest state with obj unless obj is older. It also replaces a state of the same version: obj is usually the copy of the cache,
+// so the object is in memory only once.
 func (s *State[W]) update(obj client.Object) {
 	if s.newest != nil {
 		order, err := resourceversion.CompareResourceVersion(obj.GetResourceVersion(), s.newest.GetResourceVersion())
@@ -128,9 +128,9 @@ func (s *Store[W]) newestOf(obj client.Object) client.Object {
 	return newest
 }
 
-// OnDeletion registers a callback for the moment when the store sees that an object is being deleted or no longer exists. If that is already
-// known, OnDeletion calls it immediately. The callback runs at most once, under the lock of the store: it must return quickly and must not
-// call the store. An object has one callback at a time. The returned function unregisters it.
+// OnDeletion registers a callback. The store calls it when it observes that an object is being deleted or no longer exists. If the store already
+// knows this, OnDeletion calls the callback immediately. The callback runs at most once, under the lock of the store: it must return quickly and must
+// not call the store. An object has one callback at a time. The returned function unregisters it.
 func (s *Store[W]) OnDeletion(uid types.UID, callback func()) (unregister func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

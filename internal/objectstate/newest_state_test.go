@@ -33,7 +33,7 @@ func TestNewest(t *testing.T) {
 	repeated := object("a", "1", "10")
 	s.updated(t, object("a", "1", "10"), repeated)
 	if s.Newest("1") != client.Object(repeated) {
-		t.Error("the store keeps another copy than the cache")
+		t.Error("the store and the cache have different copies")
 	}
 	s.updated(t, object("a", "1", "10"), object("a", "1", "opaque"))
 	equal(t, "versions that cannot be compared", version(s), "opaque")

@@ -12,7 +12,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 )
 
-// child is an object of another kind, owned by those that are named.
+// child is an object of another kind with the named owners.
 func child(name, version string, owners ...string) *corev1.ConfigMap {
 	obj := object(name, name, version)
 	for _, owner := range owners {

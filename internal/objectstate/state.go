@@ -10,17 +10,17 @@ import (
 //
 // The exported fields belong to the worker that reconciles the object. The unexported fields belong to the [Store].
 type State[W any] struct {
-	// Worker is what the worker of the object knows in addition.
+	// Worker contains additional data of the worker of the object.
 	Worker W
 	// ListedAtStart is true if the object was in the first listing of the informer.
 	ListedAtStart bool
-	// FirstVersion is the resource version of the first state of the object that the watch has shown.
+	// FirstVersion is the resource version of the first observed state of the object.
 	FirstVersion string
-	// AwaitedVersion is the resource version of the last write of this process, until the cache shows it.
+	// AwaitedVersion is the resource version of the last write of this process, until the cache contains it.
 	AwaitedVersion string
 	// AwaitDeadline ends the consistency wait for AwaitedVersion.
 	AwaitDeadline time.Time
-	// OwnVersions are the resource versions of writes of this process, until the watch shows them.
+	// OwnVersions are the resource versions of writes of this process, until the watch delivers them.
 	OwnVersions []string
 	// Memos are the values that handlers store for the object.
 	Memos *Memos

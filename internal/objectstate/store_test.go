@@ -82,7 +82,7 @@ func TestGetOrCreate(t *testing.T) {
 	state.AwaitedVersion, state.AwaitDeadline = "7", deadline
 	equal(t, "CONS-01 CONS-13 known state", *s.GetOrCreate("1"), objectstate.State[bool]{AwaitedVersion: "7", AwaitDeadline: deadline})
 	if s.GetOrCreate("1") != state {
-		t.Error("MEMO-01: one object has two states")
+		t.Error("MEMO-01: GetOrCreate returned two states for one object")
 	}
 	equal(t, "B-06 another object", *s.GetOrCreate("2"), objectstate.State[bool]{})
 	equal(t, "count", s.Len(), 2)

@@ -36,7 +36,7 @@ func TestApply(t *testing.T) {
 			m{"spec": m{"size": int64(1), "list": []any{"x", "y"}, "deep": m{"a": "b"}}, "kind": "Widget", "status": m{}},
 		},
 		{
-			"a map replaces a value, without its nulls", MergePatch{"kind": m{"a": "b", "c": nil}},
+			"a map without its nulls replaces a value", MergePatch{"kind": m{"a": "b", "c": nil}},
 			m{"spec": m{"size": int64(1), "list": []any{"x", "y"}, "deep": m{"a": "b"}}, "kind": m{"a": "b"}},
 		},
 		{"an empty patch", MergePatch{}, content()},
@@ -48,7 +48,7 @@ func TestApply(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", d)
 			}
 			if d := cmp.Diff(content(), before); d != "" {
-				t.Errorf("Apply has changed its argument: %s", d)
+				t.Errorf("Apply must not change its argument, got %s", d)
 			}
 		})
 	}

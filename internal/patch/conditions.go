@@ -78,8 +78,8 @@ func indexOf(list []any, conditionType any) int {
 	return slices.IndexFunc(list, func(item any) bool { return item.(map[string]any)["type"] == conditionType })
 }
 
-// mergeCondition returns the wanted form of a condition that another client has changed concurrently. It keeps a later transition time, and with
-// the same status the transition time of the other client. It keeps a higher observed generation.
+// mergeCondition returns the wanted form of a condition that another client has changed concurrently. It keeps the transition time of the other
+// client if that is later or if both have the same status. It keeps a higher observed generation.
 func mergeCondition(current, wanted map[string]any) map[string]any {
 	out := maps.Clone(wanted)
 	since, _ := current["lastTransitionTime"].(string)

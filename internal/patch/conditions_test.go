@@ -11,15 +11,15 @@ func TestAreConditionLists(t *testing.T) {
 		lists []any
 		want  bool
 	}{
-		"by its name":                        {"conditions", []any{list(), list(map[string]any{"type": "Ready"})}, true},
-		"by its name, empty":                 {"conditions", []any{nil, list()}, true},
-		"by its statuses":                    {"checks", []any{nil, list(condition("Ready", "True"), condition("Synced", "Unknown")), list()}, true},
-		"empty":                              {"checks", []any{nil, list()}, false},
-		"with other statuses":                {"checks", []any{list(condition("Ready", "Yes"))}, false},
-		"with an item that is no condition":  {"checks", []any{list(condition("Ready", "True"), "text")}, false},
-		"one state is no list of conditions": {"checks", []any{list(condition("Ready", "True")), list("text")}, false},
-		"with a type twice":                  {"conditions", []any{list(condition("Ready", "True"), condition("Ready", "False"))}, false},
-		"without types":                      {"conditions", []any{list(condition(nil, "True"))}, false},
+		"by its name":                           {"conditions", []any{list(), list(map[string]any{"type": "Ready"})}, true},
+		"by its name, empty":                    {"conditions", []any{nil, list()}, true},
+		"by its statuses":                       {"checks", []any{nil, list(condition("Ready", "True"), condition("Synced", "Unknown")), list()}, true},
+		"empty":                                 {"checks", []any{nil, list()}, false},
+		"with other statuses":                   {"checks", []any{list(condition("Ready", "Yes"))}, false},
+		"with an item that is not a condition":  {"checks", []any{list(condition("Ready", "True"), "text")}, false},
+		"one state is not a list of conditions": {"checks", []any{list(condition("Ready", "True")), list("text")}, false},
+		"with a type twice":                     {"conditions", []any{list(condition("Ready", "True"), condition("Ready", "False"))}, false},
+		"without types":                         {"conditions", []any{list(condition(nil, "True"))}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := areConditionLists(test.field, test.lists...); got != test.want {
@@ -37,7 +37,7 @@ func TestAreConditionLists(t *testing.T) {
 	got := MergePatch(health(wanted)).Rebase(health(old), health(current))
 	want := MergePatch(health(list(condition("Ours", "True"), condition("Theirs", "True"), condition("New", "True"))))
 	if len(Diff(got, want)) > 0 {
-		t.Errorf("B-60 conditions of another client at another path: %v", got)
+		t.Errorf("B-60 conditions at another path: %v", got)
 	}
 }
 
@@ -49,14 +49,14 @@ func TestMergeConditions_ConcurrentChange(t *testing.T) {
 	}
 	old := condition("False", "Old", "10:00", 1)
 	for name, test := range map[string]struct{ wanted, current, want map[string]any }{
-		"the same transition":               {condition("True", "Ours", "10:02", 2), condition("True", "Theirs", "10:01", 2), condition("True", "Ours", "10:01", 2)},
-		"another transition":                {condition("True", "Ours", "10:02", 2), condition("Unknown", "Theirs", "10:01", 2), condition("True", "Ours", "10:02", 2)},
-		"no transition of ours":             {condition("False", "Ours", "10:00", 2), condition("True", "Theirs", "10:01", 2), condition("False", "Ours", "10:01", 2)},
-		"a later generation":                {condition("True", "Ours", "10:02", 2), condition("True", "Theirs", "10:01", 3), condition("True", "Ours", "10:01", 3)},
-		"an earlier generation":             {condition("True", "Ours", "10:02", 3), condition("True", "Theirs", "10:01", 2), condition("True", "Ours", "10:01", 3)},
-		"no time":                           {condition("True", "Ours", "10:02", 2), condition("True", "Theirs", nil, 2), condition("True", "Ours", "10:02", 2)},
-		"our two transitions":               {condition("True", "Ours", "09:00", 1), old, condition("True", "Ours", "09:00", 1)},
-		"a change of the other client only": {old, condition("True", "Theirs", "10:01", 2), condition("True", "Theirs", "10:01", 2)},
+		"the same transition":                   {condition("True", "Ours", "10:02", 2), condition("True", "Theirs", "10:01", 2), condition("True", "Ours", "10:01", 2)},
+		"another transition":                    {condition("True", "Ours", "10:02", 2), condition("Unknown", "Theirs", "10:01", 2), condition("True", "Ours", "10:02", 2)},
+		"a transition of the other client only": {condition("False", "Ours", "10:00", 2), condition("True", "Theirs", "10:01", 2), condition("False", "Ours", "10:01", 2)},
+		"a later generation":                    {condition("True", "Ours", "10:02", 2), condition("True", "Theirs", "10:01", 3), condition("True", "Ours", "10:01", 3)},
+		"an earlier generation":                 {condition("True", "Ours", "10:02", 3), condition("True", "Theirs", "10:01", 2), condition("True", "Ours", "10:01", 3)},
+		"no time":                               {condition("True", "Ours", "10:02", 2), condition("True", "Theirs", nil, 2), condition("True", "Ours", "10:02", 2)},
+		"our two transitions":                   {condition("True", "Ours", "09:00", 1), old, condition("True", "Ours", "09:00", 1)},
+		"a change of the other client only":     {old, condition("True", "Theirs", "10:01", 2), condition("True", "Theirs", "10:01", 2)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			list := func(item map[string]any) map[string]any { return map[string]any{"conditions": []any{item}} }

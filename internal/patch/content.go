@@ -20,7 +20,7 @@ func Content(obj client.Object) (map[string]any, error) {
 	return runtime.DefaultUnstructuredConverter.ToUnstructured(withoutManagedFields(obj))
 }
 
-// withoutManagedFields returns the object, or a shallow copy without managed fields if it has some. It does not change the object.
+// withoutManagedFields returns the object. If it has managed fields, it returns a shallow copy without them. It does not change the object.
 func withoutManagedFields(obj client.Object) client.Object {
 	if len(obj.GetManagedFields()) == 0 {
 		return obj
@@ -32,8 +32,8 @@ func withoutManagedFields(obj client.Object) client.Object {
 	return copied
 }
 
-// JSONTypedContent returns a copy of the JSON form of an object with the types of decoded JSON: an int of a handler becomes an
-// int64, and a []string becomes a []any. It fails for values that are not valid JSON.
+// JSONTypedContent returns a copy of the JSON form of an object with the types of decoded JSON. For example, it converts an int of a handler to an
+// int64, and a []string to a []any. It fails for values that are not valid JSON.
 func JSONTypedContent(obj client.Object) (map[string]any, error) {
 	content, err := Content(obj)
 	if err != nil {
@@ -79,7 +79,7 @@ func normalize(value any) (any, error) {
 	return out, nil
 }
 
-// FromContent fills an object from its JSON form, which is not changed.
+// FromContent sets an object from its JSON form. It does not change the JSON form.
 func FromContent(content map[string]any, into client.Object) error {
 	if u, ok := into.(*unstructured.Unstructured); ok {
 		u.Object = runtime.DeepCopyJSON(content)

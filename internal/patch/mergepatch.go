@@ -140,8 +140,8 @@ func mergeInto(target, doc map[string]any) {
 	}
 }
 
-// WithoutServerFields returns the patch without the fields that the API server maintains. They differ after a handler has updated the
-// object with its own client, although the handler did not change them.
+// WithoutServerFields returns the patch without the fields that the API server maintains. If a handler updates the object with its own client, these
+// fields differ although the handler did not change them.
 func (p MergePatch) WithoutServerFields() MergePatch {
 	out := maps.Clone(p)
 	delete(out, "apiVersion")
@@ -227,8 +227,8 @@ func (p MergePatch) listPaths(original map[string]any) [][]string {
 	return paths
 }
 
-// changedConcurrently returns the fields of the patch that have neither their value from before the patch nor the value of the patch. It
-// ignores lists, because the resource version protects them.
+// changedConcurrently returns the fields of the patch that have neither the value before the patch nor the value of the patch. It ignores lists,
+// because the resource version protects them.
 func (p MergePatch) changedConcurrently(before, content map[string]any) MergePatch {
 	out := MergePatch{}
 	for key, value := range p {

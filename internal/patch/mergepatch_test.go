@@ -44,7 +44,7 @@ func TestMerge_LastPatchWins(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", d)
 	}
 	if d := cmp.Diff(MergePatch{"a": m{"x": 1, "y": 1}, "b": "first"}, first); d != "" {
-		t.Errorf("Merge has changed its argument: %s", d)
+		t.Errorf("Merge must not change its argument, got %s", d)
 	}
 }
 

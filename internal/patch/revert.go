@@ -10,9 +10,9 @@ func (p MergePatch) StatusPart() MergePatch {
 	return status
 }
 
-// Revert returns the patch that undoes this one. Base is the content before this patch, content the present one. A field is restored only if it
-// still has the value of this patch; in a list of conditions, this applies to each condition. Changes of other clients
-// remain. A field that neither base nor content shows is removed, because the Go type of the kind may lack it.
+// Revert returns the patch that undoes this one. base is the content before this patch, content is the current content. Revert restores a field only
+// if it still has the value of this patch. In a list of conditions, this applies to each condition. Changes of other clients remain. Revert removes a
+// field that neither base nor content has, because the Go type of the kind may lack it.
 func (p MergePatch) Revert(base, content map[string]any) MergePatch {
 	return p.revert(base, content, false)
 }
@@ -28,7 +28,7 @@ func (p MergePatch) revert(base, content map[string]any, within bool) MergePatch
 			before, _ := old.(map[string]any)
 			reverted := MergePatch(inner).revert(before, currentMap, true)
 			if within && currentIsMap && old == nil && len(reverted.Apply(currentMap)) == 0 {
-				out[key] = nil // this patch has created the map, and it is empty now
+				out[key] = nil // this patch has created the map, which is now empty
 			} else {
 				out[key] = map[string]any(reverted)
 			}

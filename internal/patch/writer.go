@@ -196,7 +196,7 @@ type request struct {
 	alwaysGuarded                 bool
 	version                       string
 	addFinalizer, removeFinalizer string
-	finalizers                    []string // those of that version, or those that handlers want
+	finalizers                    []string // the finalizers of that version, or the ones that handlers have set
 	finalizersFromHandlers        bool
 }
 
@@ -287,8 +287,8 @@ func (w *Writer) explainNotFound(ctx context.Context, change *Change, notFound e
 	}
 }
 
-// rebase reads the object after a conflict and adapts the request to its present version. If the object already contains the change, because only the
-// response was lost, rebase returns the object.
+// rebase reads the object after a conflict and adapts the request to the current version. If only the response was lost and the object already
+// contains the change, rebase returns the object.
 func (w *Writer) rebase(ctx context.Context, change *Change, r *request) (done client.Object, err error) {
 	if w.OnConflict != nil {
 		w.OnConflict()
@@ -326,7 +326,8 @@ func (w *Writer) rebase(ctx context.Context, change *Change, r *request) (done c
 	return nil, nil
 }
 
-// recordLiveVersion adds the version of a live read to the written versions, if only the request without a response has changed the object.
+// recordLiveVersion adds the version of a live read to the written versions if no other client has changed the object since the request without a
+// response.
 func (c *Change) recordLiveVersion(live client.Object, content map[string]any, r request) error {
 	from, before := c.Before, c.Content
 	if c.first != nil {
@@ -343,9 +344,9 @@ func (c *Change) recordLiveVersion(live client.Object, content map[string]any, r
 	return nil
 }
 
-// wasCommitted decides from the present content whether a request with an unknown outcome was committed. It was if the content
-// has the framework's part, because no other client writes these fields. Otherwise the handlers' part is sent again, and it is
-// an error if another client has changed the same fields.
+// wasCommitted reports whether a request with an unknown outcome was committed: the current content then has the framework's part, because no other
+// client writes these fields. Otherwise the writer sends the handlers' part again. wasCommitted returns an error if another client has changed the
+// same fields.
 func (w *Writer) wasCommitted(change *Change, subresource string, content map[string]any) (bool, error) {
 	if part := w.partForSubresource(subresource, change.FrameworkPatch); len(part) > 0 && len(part.Unapplied(content)) == 0 {
 		return true, nil

@@ -65,15 +65,15 @@ func Matching(log logr.Logger, handlers *Handlers, view *invoke.View, input matc
 	return matching
 }
 
-// Selection are the handlers of a cause.
+// Selection contains the ids of the handlers of a cause.
 type Selection struct {
 	// Selected are the ids of all handlers of the cause.
 	Selected []string
-	// Resuming are those of them that are selected only because the object is new to this process.
+	// Resuming are the ids of the handlers that are selected only because this process sees the object for the first time.
 	Resuming []string
 }
 
-// Select returns those of the matching handlers that are called for a cause.
+// Select returns the matching handlers that are called for a cause.
 func Select(log logr.Logger, handlers *Handlers, matching []string, view *invoke.View, c match.Cause, input match.Input) (s Selection) {
 	for _, id := range matching {
 		h, _ := handlers.Get(id)

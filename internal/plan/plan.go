@@ -11,7 +11,7 @@ import (
 // Records returns the stored progress of a handler. It returns the zero record for a handler that was not called.
 type Records func(id string) progress.Record
 
-// Plan are the handlers to call now.
+// Plan contains the handlers to call now.
 type Plan struct {
 	// Next are the ids of the handlers to call, in order.
 	Next []string
@@ -19,9 +19,9 @@ type Plan struct {
 	Blocked []string
 	// Skipped are the handlers that are never called for the cause, because another handler has failed.
 	Skipped []Skip
-	// Limited is true if the lifecycle has left handlers that are due for another reconcile.
+	// Limited is true if the lifecycle has postponed due handlers to another reconcile.
 	Limited bool
-	// Refused is true if the lifecycle has chosen none of the handlers that are due.
+	// Refused is true if the lifecycle has chosen none of the due handlers.
 	Refused bool
 }
 
@@ -33,8 +33,8 @@ func (s Skip) Err() error {
 	return progress.Permanent(fmt.Errorf("it comes after %q, which has failed", s.After))
 }
 
-// Make returns the plan for the selected handlers. called are the handlers that were called in this reconcile: the lifecycle must have left room for
-// further handlers beside them, so that a lifecycle that calls one handler at a time has each outcome stored before the next call.
+// Make returns the plan for the selected handlers. called are the handlers that were already called in this reconcile. The lifecycle chooses from
+// these and the due handlers together. With a lifecycle that calls one handler at a time, each outcome is therefore stored before the next call.
 func Make(handlers *Handlers, selected, called []string, records Records, lifecycle progress.Lifecycle, now time.Time) (p Plan) {
 	var due []string
 	for repeat := true; repeat; { // skipping a handler may skip handlers that come before it in the order of registration
@@ -78,7 +78,7 @@ func (p Plan) obstacle(handlers *Handlers, selected []string, records Records, i
 	return "", false
 }
 
-// Choose returns the handlers that a lifecycle chooses from the ones that are due. It ignores ids that are not due or repeated.
+// Choose returns the handlers that a lifecycle chooses from the due ones. It ignores ids that are not due or repeated.
 func Choose(lifecycle progress.Lifecycle, records Records, due []string) (chosen []string) {
 	for _, id := range lifecycle(slices.Clone(due), records) {
 		if slices.Contains(due, id) && !slices.Contains(chosen, id) {

@@ -66,13 +66,13 @@ func TestExplain(t *testing.T) {
 			"verbs=get",
 		},
 		{
-			"wrapped, or only a text",
+			"a wrapped error, or only its text",
 			fmt.Errorf("writing the object: %w", errors.New(`User "x" cannot patch resource "pods/status" in API group "" in the namespace "shop"`)),
 			"resources=pods/status,verbs=patch",
 		},
 		{"without a scope", errors.New(`cannot patch resource "pods" in API group ""`), "verbs: [patch], in kubebuilder"},
 		{
-			"two of them",
+			"two missing rules",
 			errors.Join(errors.New(`cannot get resource "pods" in API group "" at the cluster scope`),
 				errors.New(`cannot patch resource "nodes" in API group "" at the cluster scope`),
 				errors.New(`cannot get resource "pods" in API group "" at the cluster scope`)),
@@ -85,13 +85,13 @@ func TestExplain(t *testing.T) {
 		},
 		{"a denial of a webhook", forbidden("example.com", "databases", "orders", `admission webhook "limits.example.com" denied the request: too large`), ""},
 		{"another error", apierrors.NewNotFound(schema.GroupResource{Resource: "pods"}, "one"), ""},
-		{"no status error", errors.New("connection refused"), ""},
+		{"an error without a status", errors.New("connection refused"), ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got := rbac.Explain(test.err)
 			added, found := strings.CutPrefix(got.Error(), test.err.Error())
 			if !found || !strings.Contains(added, test.want) || test.want == "" && added != "" {
-				t.Errorf("got %q, want %q to be added", got, test.want)
+				t.Errorf("got %q, want it to contain %q", got, test.want)
 			}
 			if !errors.Is(got, test.err) || apierrors.IsForbidden(got) != apierrors.IsForbidden(test.err) {
 				t.Error("the result does not wrap the error")

@@ -28,7 +28,7 @@ func TestStop_KillsOnlyServersOfItsDirectory(t *testing.T) {
 	reaper.Stop()
 	g.Expect(dir).NotTo(BeADirectory())
 	g.Expect(stdin.Close()).To(Succeed())
-	g.Expect(other.Wait()).To(Succeed(), "the reaper has killed it")
+	g.Expect(other.Wait()).To(Succeed(), "the reaper must not kill a process of another program")
 }
 
 func TestWrapCommand_StartsOnlyUnderReaper(t *testing.T) {

@@ -40,14 +40,14 @@ func TestGet(t *testing.T) {
 	equal(t, "found", ok, true)
 	handler, ok = r.Get("key of b")
 	equal(t, "unknown handler", handler, "")
-	equal(t, "unknown id found", ok, false)
+	equal(t, "found an unknown id", ok, false)
 }
 
 func TestRegistry_ZeroValueIsEmpty(t *testing.T) {
 	var r registry.Registry[func()]
 	equal(t, "ids", len(r.IDs()), 0)
 	if _, ok := r.Get("a"); ok {
-		t.Error("an empty registry returns a handler")
+		t.Error("the empty registry returned a handler")
 	}
 }
 
@@ -64,18 +64,18 @@ func TestAdd_RejectsDuplicates(t *testing.T) {
 			r := newRegistry(t, "a", "b")
 			err := r.Add(test.id, test.key, "duplicate")
 			if err == nil {
-				t.Fatal("Add returns no error")
+				t.Fatal("Add returned no error")
 			}
 			for _, part := range test.want {
 				if !strings.Contains(err.Error(), part) {
-					t.Errorf("the error does not contain %q: %v", part, err)
+					t.Errorf("want %q in the error, got %v", part, err)
 				}
 			}
 			equal(t, "ids after the error", r.IDs(), []string{"a", "b"})
 			handler, _ := r.Get("a")
 			equal(t, "handler after the error", handler, "handler of a")
 			if err := r.Add("c", "key of c", ""); err != nil {
-				t.Errorf("the next handler is rejected, too: %v", err)
+				t.Errorf("Add of the next handler returned %v, want no error", err)
 			}
 		})
 	}

@@ -18,7 +18,7 @@ var names = []string{
 }
 
 // The checks reject the same names as the API server.
-func TestNames_RejectWhatTheAPIServerRejects(t *testing.T) {
+func TestNames_RejectTheSameNamesAsTheAPIServer(t *testing.T) {
 	for _, check := range []struct {
 		name   string
 		ours   func(string) error
@@ -32,7 +32,7 @@ func TestNames_RejectWhatTheAPIServerRejects(t *testing.T) {
 		for _, name := range names {
 			err, problems := check.ours(name), check.theirs(name)
 			if (err != nil) != (len(problems) > 0) {
-				t.Errorf("%s(%q) is %v, the API server says %q", check.name, name, err, problems)
+				t.Errorf("%s(%q) = %v, want the verdict of the API server: %q", check.name, name, err, problems)
 			}
 			if err != nil && (strings.Contains(err.Error(), "regex") || strings.Contains(err.Error(), "[")) {
 				t.Errorf("%s(%q) quotes a regular expression: %s", check.name, name, err)
@@ -41,7 +41,7 @@ func TestNames_RejectWhatTheAPIServerRejects(t *testing.T) {
 	}
 }
 
-func TestNames_ExplainWhatIsWrong(t *testing.T) {
+func TestNames_ExplainTheViolation(t *testing.T) {
 	for _, test := range []struct {
 		err  error
 		want string
@@ -69,7 +69,7 @@ func TestNames_ExplainWhatIsWrong(t *testing.T) {
 		}
 	}
 	if err := validation.Selector(&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Near"}}}); err == nil {
-		t.Error("an unknown operator is not rejected")
+		t.Error("got no error for an unknown operator")
 	}
 	if err := validation.Selector(nil); err != nil {
 		t.Error(err)
@@ -83,12 +83,12 @@ func TestDurationUnit_NamesTheUnit(t *testing.T) {
 		30 * time.Microsecond: "30µs, which is less than 1ms; durations need a unit, such as 30*time.Second",
 	} {
 		if err := validation.DurationUnit(d); err == nil || err.Error() != want {
-			t.Errorf("DurationUnit(%d) is %v, want %s", d, err, want)
+			t.Errorf("DurationUnit(%d) = %v, want %s", d, err, want)
 		}
 	}
 	for _, d := range []time.Duration{-1, 0, time.Millisecond, time.Hour} {
 		if err := validation.DurationUnit(d); err != nil {
-			t.Errorf("DurationUnit(%s) is %v", d, err)
+			t.Errorf("DurationUnit(%s) = %v, want no error", d, err)
 		}
 	}
 }

@@ -121,7 +121,7 @@ func (c *Checker) Run(ctx context.Context) {
 			watches = c.findInformers(ctx)
 		}
 		c.probeAll(ctx, kind, watches)
-		kind = changesProbe + streamProbe - kind // alternate
+		kind = changesProbe + streamProbe - kind // alternate between the two probes
 	}
 }
 
@@ -156,7 +156,7 @@ func (c *Checker) probeAll(ctx context.Context, kind probeType, watches map[stri
 			return nil
 		})
 	}
-	_ = group.Wait() // the functions return no errors
+	_ = group.Wait() // the functions of the group never return an error
 }
 
 // recordResult records the result of a probe, and logs the beginning and the end of a problem.

@@ -134,7 +134,7 @@ func runChecker(t *testing.T, act func(t *testing.T, s *fixture)) {
 	})
 }
 
-// create makes an object and returns its version.
+// create creates an object and returns its version.
 func (s *fixture) create(t *testing.T) string {
 	t.Helper()
 	obj := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", GenerateName: "one-"}}
@@ -144,12 +144,12 @@ func (s *fixture) create(t *testing.T) string {
 	return obj.ResourceVersion
 }
 
-// minutes waits for a number of minutes.
+// minutes waits for a number of minutes of virtual time.
 func minutes(n int) { <-time.After(time.Duration(n) * time.Minute) }
 
 func (s *fixture) expect(t *testing.T, when string, reasons ...watchcheck.Reason) {
 	t.Helper()
-	<-time.After(10 * time.Second) // until the running probe ends
+	<-time.After(10 * time.Second) // a running probe needs some more time
 	var got []watchcheck.Reason
 	for _, p := range s.Problems() {
 		got = append(got, p.Reason)
@@ -215,7 +215,7 @@ func TestWatch_SilentWhileObjectsChange(t *testing.T) {
 		minutes(3)
 		s.expect(t, "a short lag")
 		minutes(1)
-		s.expect(t, "after two such probes", watchcheck.Silent)
+		s.expect(t, "after two probes with missed changes", watchcheck.Silent)
 		minutes(20)
 		s.expect(t, "later", watchcheck.Silent)
 		if age := s.Problems()[0].Age; age < 20*time.Minute {

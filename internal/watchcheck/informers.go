@@ -6,14 +6,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 )
 
-// informer has a method for the last resource version that it has received.
+// informer is the part of a client-go informer that returns the last received resource version.
 type informer interface{ LastSyncResourceVersion() string }
 
 // clusterScope is the key that controller-runtime uses for kinds without namespaces.
 const clusterScope = "_cluster-scope"
 
-// informersOf returns the client-go informers of an informer of controller-runtime, by namespace; none if it hides them. A cache for some
-// namespaces has one informer per namespace in an unexported field. controller-runtime provides no other access to them.
+// informersOf returns the client-go informers of an informer of controller-runtime, by namespace. If the informer hides them, it returns none. A
+// cache for some namespaces has one informer per namespace in an unexported field. controller-runtime provides no other access to them.
 func informersOf(i cache.Informer) map[string]informer {
 	if single, ok := i.(informer); ok {
 		return map[string]informer{"": single}

@@ -28,7 +28,7 @@ func TestInformersOf_CachesOfControllerRuntime(t *testing.T) {
 	}{
 		{"all namespaces", cache.Options{}, configMap, []string{""}},
 		{"some namespaces", two, configMap, []string{"one", "two"}},
-		{"no namespaces, beside some", two, node, []string{""}},
+		{"a cluster-scoped kind in a cache of some namespaces", two, node, []string{""}},
 		{"one namespace for the kind", restricted, configMap, []string{"three"}},
 		{"all namespaces for the others", restricted, node, []string{""}},
 	} {
@@ -51,7 +51,7 @@ func TestInformersOf_CachesOfControllerRuntime(t *testing.T) {
 			}
 			for namespace, one := range found {
 				if version := one.LastSyncResourceVersion(); version != "" {
-					t.Errorf("the informer for %q has the version %q before it was started", namespace, version)
+					t.Errorf("version of the informer for %q before its start = %q, want none", namespace, version)
 				}
 			}
 		})
@@ -61,11 +61,11 @@ func TestInformersOf_CachesOfControllerRuntime(t *testing.T) {
 func TestInformersOf_WrappedCache(t *testing.T) {
 	for _, i := range []cache.Informer{nil, struct{ cache.Informer }{}, &struct{ cache.Informer }{}} {
 		if found := informersOf(i); len(found) > 0 {
-			t.Errorf("found %v in %T", found, i)
+			t.Errorf("informersOf returned %v for %T, want none", found, i)
 		}
 	}
 	checker := New(Options{Informer: func(context.Context) (cache.Informer, error) { return struct{ cache.Informer }{}, nil }})
 	if watches := checker.findInformers(t.Context()); watches == nil || len(watches) > 0 {
-		t.Errorf("watches to check: %v", watches)
+		t.Errorf("got watches %v, want none", watches)
 	}
 }

@@ -11,13 +11,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// probeType is the kind of request that a probe sends.
+// probeType is the type of request that a probe sends.
 type probeType int
 
 const (
 	// listProbe lists one object. It is used before the informer has a resource version.
 	listProbe probeType = iota
-	// changesProbe watches from the resource version of the informer. It delivers something only if the informer has missed changes.
+	// changesProbe watches from the resource version of the informer. It delivers events only if the informer has missed changes.
 	changesProbe
 	// streamProbe watches an unused name with the initial listing. The API server always ends the listing with a bookmark, so the probe
 	// delivers something unless a proxy holds back streams.
@@ -88,7 +88,7 @@ func resultOfError(err error) probeResult {
 	case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
 		return probeResult{reason: NotServed, err: err}
 	case apierrors.IsResourceExpired(err), apierrors.IsGone(err):
-		return probeResult{delivered: true} // the version is so old that the API server has removed its later changes
+		return probeResult{delivered: true} // the API server no longer has the changes after this version
 	default:
 		return probeResult{unclear: true}
 	}

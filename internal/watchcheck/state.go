@@ -14,23 +14,25 @@ type probeResult struct {
 	err    error
 	// unclear is true if the probe has failed for another reason. The result is then ignored.
 	unclear bool
-	// delivered is true if the stream of the probe has delivered something.
+	// delivered is true if the stream of the probe has delivered an event.
 	delivered bool
 }
 
 // watchState is the state of one watch.
 type watchState struct {
-	reason Reason // forbidden or not served
+	reason Reason // Forbidden or NotServed
 	err    error
 	since  time.Time // the first probe with this reason
 
 	// changesPending is true if the API server has changes after pendingVersion, the version of the informer at the probe.
 	changesPending bool
 	pendingVersion string
-	// streamSilent is true if a stream has delivered nothing, although an earlier one has (streamDelivered): the API server supports the probe.
+	// streamSilent is true if a stream has delivered nothing, and streamDelivered is true. streamDelivered is true if an earlier stream has delivered
+	// an event, so the API server supports the probe.
 	streamSilent, streamDelivered bool
 
-	// suspectSince is the first probe with one of these faults while the informer was at version, confirmedAt the last probe.
+	// suspectSince is the time of the first probe with one of these faults while the informer was at version. confirmedAt is the time of the last
+	// one.
 	suspectSince, confirmedAt time.Time
 	version                   string
 
@@ -64,7 +66,7 @@ func (s *watchState) update(now time.Time, version string, result probeResult) {
 	s.version, s.confirmedAt = version, now
 }
 
-// diagnose returns the reason why the watch delivers nothing, and since when; an empty reason if the watch is healthy.
+// diagnose returns the reason why the watch delivers nothing, and the beginning of the problem. The reason is empty if the watch is healthy.
 func (s *watchState) diagnose(silentAfter time.Duration) (Reason, time.Time) {
 	if s.reason != "" {
 		return s.reason, s.since

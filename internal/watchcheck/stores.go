@@ -23,7 +23,8 @@ func StoreVersion(i cache.Informer, namespace string) string {
 	return stored.GetStore().LastStoreSyncResourceVersion()
 }
 
-// Namespaces returns the namespaces to which an informer is restricted; none if it is not restricted or if they are unknown.
+// Namespaces returns the namespaces to which an informer is restricted. It returns none if the informer is not restricted or its namespaces are
+// unknown.
 func Namespaces(i cache.Informer) []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(informersOf(i))), func(namespace string) bool { return namespace == "" })
 }
