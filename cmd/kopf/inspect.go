@@ -20,9 +20,9 @@ import (
 type finding struct {
 	Namespace       string          `json:"namespace,omitempty"`
 	Name            string          `json:"name"`
-	Finalizer       bool            `json:"finalizer"`                 // whether it has the finalizer of the operator
-	OtherFinalizers []string        `json:"otherFinalizers,omitempty"` // further finalizers
-	Deleting        bool            `json:"deleting"`                  // whether it has a deletion timestamp
+	Finalizer       bool            `json:"finalizer"`                 // whether the object has the finalizer of the operator
+	OtherFinalizers []string        `json:"otherFinalizers,omitempty"` // finalizers of other controllers
+	Deleting        bool            `json:"deleting"`                  // whether the object has a deletion timestamp
 	Cause           string          `json:"cause"`                     // create, update, delete, none, or unknown
 	Changed         []string        `json:"changed,omitempty"`         // paths of the changed fields
 	Handlers        []handlerRecord `json:"handlers,omitempty"`
@@ -43,8 +43,8 @@ type handlerRecord struct {
 // An inspector computes findings. Its settings must match the settings of the operator.
 type inspector struct {
 	storage
-	handlers []string   // ids; empty if unknown
-	fields   [][]string // status fields with handlers
+	handlers []string   // ids of the handlers; empty if unknown
+	fields   [][]string // fields of the status with handlers
 	now      time.Time
 }
 
@@ -139,7 +139,7 @@ func (i *inspector) records(obj *unstructured.Unstructured, f *finding) {
 			continue
 		}
 		f.Handlers = append(f.Handlers, i.state(id, *record))
-		_ = store.Purge(rest, id) // cannot fail: rest is a copy in memory
+		_ = store.Purge(rest, id) // Purge cannot fail, because rest is a copy in memory
 		for _, sub := range record.Subrefs {
 			if record, err := store.Fetch(obj, sub); err == nil && record != nil {
 				f.Handlers = append(f.Handlers, i.state(sub, *record))

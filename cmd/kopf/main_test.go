@@ -245,7 +245,7 @@ func TestPeers_OnAServer(t *testing.T) {
 func fails(t *testing.T, part string, args ...string) {
 	t.Helper()
 	if _, err := kopf(t, args...); err == nil || !strings.Contains(err.Error(), part) {
-		t.Errorf("%v: %v, and not %s", args, err, part)
+		t.Errorf("%v: got %v, want %s", args, err, part)
 	}
 }
 

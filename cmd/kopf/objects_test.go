@@ -101,7 +101,7 @@ func TestObjects_OnAServer(t *testing.T) {
 	})
 	t.Run("rehearsal", func(t *testing.T) { rehearsal(t, k8s, cp.Config) })
 	t.Run("release", func(t *testing.T) { releases(t, k8s) })
-	t.Run("somebody else", func(t *testing.T) { somebodyElse(t, cp.Config) })
+	t.Run("another object", func(t *testing.T) { somebodyElse(t, cp.Config) })
 	t.Run("a namesake", func(t *testing.T) { namesake(t, cp.Config) })
 	t.Run("pages", func(t *testing.T) { pages(t, k8s) })
 	t.Run("places of one's own", func(t *testing.T) { ownPlaces(t, k8s) })
@@ -140,7 +140,7 @@ func sample(name string, annotations map[string]string) *unstructured.Unstructur
 	return obj
 }
 
-// rehearsal compares the printed causes with the calls of a later operator: MIG-01.
+// MIG-01: a later operator handles the causes that the command has printed.
 func rehearsal(t *testing.T, k8s client.Client, config *rest.Config) {
 	for _, obj := range scenes(time.Now()) {
 		must(t, k8s.Create(t.Context(), obj))
@@ -185,7 +185,7 @@ func rehearsal(t *testing.T, k8s client.Client, config *rest.Config) {
 			t.Errorf("%q is not in\n%s", part, table)
 		}
 	}
-	// One object, selected by its name, with a status field (MIG-02).
+	// MIG-02: the command selects one object by its name and compares a status field.
 	one := mustRun(t, "objects", "list", "database", "handled", "-o", "yaml", "--field", "status.phase")
 	if !strings.Contains(one, "cause: none") || strings.Contains(one, "midway") {
 		t.Error(one)
@@ -273,7 +273,7 @@ func releases(t *testing.T, k8s client.Client) {
 		}
 	}
 	if after := read(t, k8s, "both").GetResourceVersion(); after != before {
-		t.Error("a dry run has written")
+		t.Error("the command must not write without --yes")
 	}
 
 	// --extras-only, without and with --yes.
@@ -283,7 +283,7 @@ func releases(t *testing.T, k8s client.Client) {
 			args = append(args, "--yes")
 		}
 		var changes []change
-		must(t, json.NewDecoder(strings.NewReader(mustRun(t, args...))).Decode(&changes)) // a hint follows
+		must(t, json.NewDecoder(strings.NewReader(mustRun(t, args...))).Decode(&changes)) // the command also prints a hint
 		want := []change{{Namespace: "default", Name: "both", Written: yes, Annotations: []string{
 			digestAnnotation, "kopf.zalando.org/pinned-configuration", "runtime.kopf.zalando.org/pinned-configuration",
 		}}}
@@ -321,7 +321,7 @@ func releases(t *testing.T, k8s client.Client) {
 	must(t, k8s.Delete(t.Context(), strange))
 }
 
-// Concurrent changes: finalizers of other controllers stay, and objects that were released in between are skipped.
+// The command keeps finalizers that other controllers add concurrently, and skips objects that other clients release concurrently.
 func somebodyElse(t *testing.T, config *rest.Config) {
 	direct, err := client.NewWithWatch(config, client.Options{})
 	must(t, err)
@@ -356,7 +356,7 @@ func somebodyElse(t *testing.T, config *rest.Config) {
 	}
 }
 
-// An object that replaced a selected one with the same name is not changed.
+// The command does not change an object that has replaced a selected object of the same name.
 func namesake(t *testing.T, config *rest.Config) {
 	direct, err := client.NewWithWatch(config, client.Options{})
 	must(t, err)
@@ -385,7 +385,7 @@ func namesake(t *testing.T, config *rest.Config) {
 	must(t, direct.Delete(t.Context(), sample("twice", nil)))
 }
 
-// All pages are visited, and an error of one object does not stop the others.
+// The command visits all pages, and continues after an error of one object.
 func pages(t *testing.T, k8s client.Client) {
 	want := 5
 	for n := range want {
@@ -408,7 +408,7 @@ func pages(t *testing.T, k8s client.Client) {
 	}
 }
 
-// Annotations of the author of the kind with the same prefix stay, and so does the state of an operator with kopf's prefix (KEY-20).
+// The command keeps other annotations with the same prefix, and the state of an operator with kopf's prefix (KEY-20).
 func ownPlaces(t *testing.T, k8s client.Client) {
 	obj := sample("own", map[string]string{
 		baseline:                                           handled,
@@ -452,7 +452,7 @@ func eventually(t *testing.T, happened func() bool) {
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
-			t.Fatal("it has not happened")
+			t.Fatal("got no concurrent change, want one")
 		}
 	}
 }
@@ -463,7 +463,7 @@ func TestObjects_FinalizersOfOtherControllers(t *testing.T) {
 	i := inspector{storage: storage{finalizer: framework.DefaultFinalizer, prefix: progress.DefaultPrefix}}
 	obj.SetFinalizers([]string{"shop.example.com/finalizer"})
 	if problems := i.inspect(obj).Problems; len(problems) > 0 {
-		t.Errorf("nobody wants to delete it: %q", problems)
+		t.Errorf("the object is not under deletion, want no problem: %q", problems)
 	}
 	obj.SetDeletionTimestamp(new(metav1.Now()))
 	want := []string{"the object is under deletion, but has finalizers of other controllers: shop.example.com/finalizer"}
@@ -472,6 +472,6 @@ func TestObjects_FinalizersOfOtherControllers(t *testing.T) {
 	}
 	obj.SetFinalizers([]string{framework.DefaultFinalizer})
 	if problems := i.inspect(obj).Problems; len(problems) > 0 {
-		t.Errorf("it is ours: %q", problems)
+		t.Errorf("the finalizer belongs to the operator, want no problem: %q", problems)
 	}
 }

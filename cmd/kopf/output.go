@@ -78,7 +78,7 @@ func (o output) write(w io.Writer, value any, rows func() [][]string) error {
 		for i := range cells {
 			cells[i] = oneLine(cells[i])
 		}
-		_, _ = fmt.Fprintln(t, strings.Join(cells, "\t")) // Flush returns the error
+		_, _ = fmt.Fprintln(t, strings.Join(cells, "\t")) // Flush returns the errors of writes
 	}
 	return t.Flush()
 }

@@ -90,7 +90,7 @@ it.`,
 	cmd.Flags().VarP((*lifetime)(&record.Lifetime), "lifetime", "t", "duration of the pause, such as 600 (seconds), 10m or 1h (required)")
 	cmd.Flags().StringVarP(&record.Message, "message", "m", "", "reason for the pause; operators log it")
 	if err := cmd.MarkFlagRequired("lifetime"); err != nil {
-		panic(err) // cannot fail: the flag exists
+		panic(err) // MarkFlagRequired cannot fail, because the flag exists
 	}
 	return cmd
 }

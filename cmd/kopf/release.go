@@ -13,16 +13,16 @@ import (
 // release removes the state of an operator from objects.
 type release struct {
 	storage
-	yes             bool // without it, nothing is written
+	yes             bool // whether to write the changes
 	keepAnnotations bool
-	extrasOnly      bool // remove only the annotations that kopf in Python does not know
+	extrasOnly      bool // whether to remove only the annotations that kopf in Python does not know
 }
 
 // A change describes what "objects release" removes from one object. It is planned until Written is set.
 type change struct {
 	Namespace   string   `json:"namespace,omitempty"`
 	Name        string   `json:"name"`
-	Finalizer   bool     `json:"finalizer"` // whether the finalizer is removed
+	Finalizer   bool     `json:"finalizer"` // whether the change removes the finalizer
 	Annotations []string `json:"annotations,omitempty"`
 	Deletes     bool     `json:"deletes"` // whether the object is under deletion and has no other finalizer
 	Written     bool     `json:"written"`
@@ -49,7 +49,7 @@ func (r *release) object(ctx context.Context, c client.Client, obj *unstructured
 		if getErr := c.Get(ctx, client.ObjectKeyFromObject(obj), obj); getErr != nil {
 			return getErr
 		}
-		if obj.GetUID() != uid { // the object was replaced by another one of the same name
+		if obj.GetUID() != uid { // another object of the same name has replaced the object
 			done = nil
 			return nil
 		}
@@ -58,7 +58,7 @@ func (r *release) object(ctx context.Context, c client.Client, obj *unstructured
 		}
 		return err
 	})
-	if done == nil || apierrors.IsNotFound(err) { // the object was deleted or released by another client
+	if done == nil || apierrors.IsNotFound(err) { // another client has deleted or released the object
 		return nil, nil
 	}
 	if err != nil {
@@ -84,8 +84,8 @@ func (r *release) plan(obj *unstructured.Unstructured) *change {
 	return done
 }
 
-// patch returns a merge patch for this object. The uid prevents a change of another object with the same name. Because the patch
-// replaces the list of finalizers, it also requires the resourceVersion.
+// patch returns a merge patch for this object. The uid prevents changes to another object with the same name. Because the patch replaces the list of
+// finalizers, it also requires the resourceVersion.
 func (r *release) patch(obj *unstructured.Unstructured, done *change) ([]byte, error) {
 	metadata := map[string]any{"uid": string(obj.GetUID())}
 	if done.Finalizer {

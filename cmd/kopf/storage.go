@@ -59,8 +59,8 @@ func (p *storage) hasFinalizer(obj *unstructured.Unstructured) bool {
 	return slices.Contains(obj.GetFinalizers(), p.finalizer)
 }
 
-// annotations returns the sorted keys of the operator's annotations. With the default prefix, it returns all keys with that prefix. The author of
-// the kind may also use a custom prefix, so for such a prefix annotations returns only the keys of records and known names.
+// annotations returns the sorted keys of the operator's annotations. With the default prefix, it returns all keys with that prefix. The author of the
+// kind may use the same custom prefix. For a custom prefix, annotations therefore returns only the keys of records and known names.
 func (p *storage) annotations(obj *unstructured.Unstructured) (keys []string) {
 	rest := obj.DeepCopy()
 	p.lastHandled().Clear(rest.Object)
@@ -93,7 +93,7 @@ func (p *storage) extras(obj *unstructured.Unstructured) (keys []string) {
 	return keys
 }
 
-// isHelper reports whether kopf uses the annotation for a purpose other than records and the baseline. The suffix for ReplicaSets is ignored.
+// isHelper reports whether kopf uses the annotation for a purpose other than records and the baseline. It ignores the suffix for ReplicaSets.
 func isHelper(name string) bool {
 	name = strings.TrimSuffix(name, "-ofDRS")
 	return name == "kopf-managed" || name == "touch-dummy"

@@ -68,7 +68,7 @@ func compare(file, now string) error {
 	return fmt.Errorf("%s is out of date: %d lines removed, %d added: run 'make api', and read VERSIONING.md", file, len(removed), len(added))
 }
 
-// linesWithout returns the lines of a text that another text lacks.
+// linesWithout returns the lines of a text that are missing in another text.
 func linesWithout(text, other string) (lines []string) {
 	there := map[string]bool{}
 	for line := range strings.Lines(other) {

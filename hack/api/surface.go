@@ -20,7 +20,7 @@ func surface(folder string, files []string) (lines []string, err error) {
 		if err != nil {
 			return nil, err
 		}
-		p := surfacePrinter{fset, iotaValues(file)} // before unexported constants are removed
+		p := surfacePrinter{fset, iotaValues(file)} // must run before the removal of unexported constants
 		if !ast.FileExports(file) {
 			continue
 		}

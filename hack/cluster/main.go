@@ -3,7 +3,7 @@
 //
 //	go run ./hack/cluster [-kubeconfig bin/cluster.kubeconfig] [directories or files with CRDs]
 //
-// If kube-controller-manager was built (make controller-manager), the garbage collector and some other controllers also run.
+// If kube-controller-manager was built (make controller-manager), the command also runs the garbage collector and some other controllers.
 package main
 
 import (
@@ -22,7 +22,7 @@ import (
 )
 
 func main() {
-	flags := flag.NewFlagSet("cluster", flag.ExitOnError) // flag.CommandLine contains the -kubeconfig of controller-runtime
+	flags := flag.NewFlagSet("cluster", flag.ExitOnError) // flag.CommandLine already has the flag -kubeconfig of controller-runtime
 	kubeconfig := flags.String("kubeconfig", filepath.Join("bin", "cluster.kubeconfig"), "path of the kubeconfig to write; removed at the end")
 	if err := flags.Parse(os.Args[1:]); err != nil {
 		os.Exit(2)

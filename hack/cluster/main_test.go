@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// The printed commands give access to a cluster with the CRDs, and everything is removed at the end.
+// The printed commands give access to a cluster with the CRDs. At the end, the command removes all files.
 func TestCluster(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a control plane")
@@ -62,6 +62,6 @@ func TestCluster(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := os.Stat(file); !errors.Is(err, fs.ErrNotExist) {
-		t.Error("the kubeconfig is still there", err)
+		t.Error("the kubeconfig must be removed", err)
 	}
 }

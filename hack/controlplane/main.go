@@ -1,5 +1,5 @@
 // Command controlplane builds etcd, kube-apiserver and kubectl from their Go modules. The go.mod in this directory pins the versions, and go.sum the
-// checksums. Arguments select programs; kube-controller-manager is built only if it is named.
+// checksums. Arguments select programs. The command builds kube-controller-manager only if an argument names it.
 //
 //	go run . -out ../../bin/controlplane
 //	go run . -out ../../bin/controlplane kube-controller-manager
@@ -23,11 +23,11 @@ import (
 
 // A target is a program of the control plane.
 type target struct {
-	name   string // of the binary
+	name   string // name of the binary
 	pkg    string // import path of the main package
 	module string // module with the version of the program
 	flags  string // linker flags, with %s for the version
-	extra  bool   // built only if it is named
+	extra  bool   // built only if an argument names it
 }
 
 var targets = []target{

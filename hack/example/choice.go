@@ -22,12 +22,12 @@ const (
 // A choice contains the arguments of the command.
 type choice struct {
 	name    string
-	args    []string // of the operator
+	args    []string // arguments of the operator
 	cluster string
-	context string    // context of the kubeconfig
+	context string    // context in the kubeconfig
 	input   io.Reader // standard input; nil if it is not interactive
-	demo    bool      // run the demo
-	keep    bool      // continue after the demo
+	demo    bool      // whether to run the demo
+	keep    bool      // whether to continue after the demo
 
 	root    string // directory of the project
 	example catalog.Example

@@ -75,7 +75,7 @@ func (g *stage) takeCluster(context.Context) error {
 	}
 	g.access = files
 	if g.context != "" {
-		g.access = g.pinned() // the current context of the user's files is another one
+		g.access = g.pinned() // the user's files have another current context
 	}
 	server := config.Clusters[config.Contexts[config.CurrentContext].Cluster].Server
 	g.screen.Say(fmt.Sprintf("The cluster is that of kubectl: %s, context %q in %s.\n"+

@@ -24,7 +24,7 @@ type step struct {
 
 const (
 	patch     = `{"spec":{"sizeGiB":20}}`
-	stepLimit = time.Minute // a step usually takes a second
+	stepLimit = time.Minute // a step usually takes about a second
 )
 
 var demoSteps = []step{
@@ -61,7 +61,7 @@ func (g *stage) runDemo(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	g.newLines() // skip the lines of the start
+	g.newLines() // skip the log lines of the start
 	for i, s := range demoSteps {
 		g.screen.Heading(fmt.Sprintf("%d. %s", i+1, s.title))
 		if err := g.runStep(ctx, s, samples[0].DeepCopy()); err != nil {
@@ -74,7 +74,7 @@ func (g *stage) runDemo(ctx context.Context) error {
 	g.screen.Heading("End of the demo")
 	g.screen.Say("The operator is examples/01-minimal/main.go.\nTo try it with kubectl: make demo KEEP=1")
 	operator := g.operator
-	g.operator = nil // the lines of the stop are not shown
+	g.operator = nil // do not show the log lines of the shutdown
 	return operator.Stop(stopTimeout)
 }
 

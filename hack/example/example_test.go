@@ -20,7 +20,7 @@ import (
 
 const long = 10 * time.Minute // for an empty build cache
 
-// A play is a run of the command.
+// A play is one run of the command.
 type play struct {
 	*WithT
 	output *gbytes.Buffer
@@ -39,11 +39,11 @@ func begin(t *testing.T, c choice) *play {
 	go func() {
 		p.ended <- run(ctx, screen.Plain(p.output), c)
 		close(p.ended)
-		_ = p.output.Close() // ends all waits for further output
+		_ = p.output.Close() // Close ends all waits for further output
 	}()
 	t.Cleanup(func() {
 		cancel()
-		for range p.ended { // until the channel is closed
+		for range p.ended { // wait until the channel is closed
 		}
 		if t.Failed() {
 			t.Log(string(p.output.Contents()))
@@ -56,7 +56,7 @@ func (p *play) says(pattern string) { p.Eventually(p.output).Should(gbytes.Say(p
 
 func (p *play) ends() {
 	p.stop()
-	p.Eventually(p.ended).Should(Receive(BeNil()), "that is the regular end")
+	p.Eventually(p.ended).Should(Receive(BeNil()), "the regular end of the command")
 }
 
 // onKubectls starts a control plane and makes it the cluster of kubectl.
@@ -91,7 +91,7 @@ func TestExamples_Run(t *testing.T) {
 	}
 	for _, e := range all {
 		t.Run(e.Name, func(t *testing.T) {
-			args, err := otherPorts(e.Name) // other tests may use the default ports
+			args, err := otherPorts(e.Name) // random ports, because other tests may use the default ports
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -107,7 +107,7 @@ func TestExamples_Run(t *testing.T) {
 	}
 }
 
-// The command knows all examples in the README.
+// The catalog contains all examples in the README.
 func TestCatalog_ListsEveryExample(t *testing.T) {
 	g := NewWithT(t)
 	all, err := catalog.All(filepath.Join("..", ".."))

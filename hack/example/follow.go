@@ -48,7 +48,7 @@ func (g *stage) follow(ctx context.Context) error {
 			}
 		case _, more := <-typed:
 			if !more {
-				g.input, typed = nil, nil // without input, the end of the operator ends the command
+				g.input, typed = nil, nil // without input, the command ends when the operator ends
 				if g.operator == nil {
 					return fmt.Errorf("%w, or was stopped, and there is no input to start it again", errEnded)
 				}
@@ -66,7 +66,7 @@ func (g *stage) showNew() error {
 	if g.operator == nil {
 		return nil
 	}
-	ended := g.ended() // before the log is read: the operator may log until its end
+	ended := g.ended() // check this before reading the log, because the operator may log until its end
 	g.printNewLines()
 	requests, err := g.newRequests()
 	if err != nil {
@@ -100,12 +100,12 @@ func (g *stage) toggle(ctx context.Context) error {
 	}
 	g.screen.Say(err.Error() + "\nFix the error and press Enter.")
 	if g.operator != nil && g.ended() {
-		_ = g.stop() // the log contains its error
+		_ = g.stop() // the log contains the error of the operator
 	}
 	return nil
 }
 
-// typed returns a channel with a value for each Enter. It is closed at the end of the input.
+// typed returns a channel with a value for each Enter. The channel is closed at the end of the input.
 func (g *stage) typed() <-chan struct{} {
 	if g.input == nil {
 		return nil

@@ -12,7 +12,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/hack/example/screen"
 )
 
-// Without input, the end of the operator ends the command.
+// Without input, the command ends when the operator ends.
 func TestFollow_EndsWithTheOperator(t *testing.T) {
 	for name, input := range map[string]io.Reader{"none": nil, "/dev/null": strings.NewReader("")} {
 		t.Run(name, func(t *testing.T) {

@@ -35,7 +35,7 @@ func main() {
 	if flag.NArg() > 0 {
 		c.name, c.args = flag.Arg(0), flag.Args()[1:]
 	}
-	log.SetLogger(logr.Discard()) // this command reports to the screen
+	log.SetLogger(logr.Discard()) // this command prints its own messages to the screen
 	ctx := program.UntilInterrupted()
 	err := c.look(ctx)
 	switch {

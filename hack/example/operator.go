@@ -15,10 +15,10 @@ import (
 )
 
 const (
-	startTimeout = time.Minute      // for the start of the workers
-	stopTimeout  = 30 * time.Second // for a graceful stop
+	startTimeout = time.Minute      // limit for the start of the workers
+	stopTimeout  = 30 * time.Second // limit for a graceful stop
 	quietTime    = time.Second      // time without a new log line after which the operator counts as started
-	maxStartLog  = 3 * time.Second  // maximum wait for quietTime: some operators log all the time
+	maxStartLog  = 3 * time.Second  // limit for the wait for quietTime, because some operators log continuously
 )
 
 var errEnded = errors.New("the operator has ended")
@@ -30,8 +30,8 @@ func (g *stage) build(ctx context.Context) error {
 
 func (g *stage) file() string { return filepath.Join(g.temp, g.name) }
 
-// start returns when the operator has started its workers and logs nothing new. Operators with webhooks then have written their configurations, so
-// they see the creation of the samples.
+// start returns when the operator has started its workers and logs no new lines. Operators with webhooks have then written their configurations, so
+// their webhooks receive the creation of the samples.
 func (g *stage) start(ctx context.Context) error {
 	return g.screen.During(ctx, startTimeout, "Starting the operator", "seconds", func(ctx context.Context) (err error) {
 		if g.operator, err = program.Start(g.file(), g.args, "KUBECONFIG="+g.pinned()); err != nil {
@@ -52,10 +52,10 @@ func (g *stage) start(ctx context.Context) error {
 	})
 }
 
-// await polls until the log lines that are not printed yet show that something was done.
+// await polls until a log line that is not printed yet contains the wanted message.
 func (g *stage) await(ctx context.Context, what string, done func(log string) bool) error {
 	err := wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(context.Context) (bool, error) {
-		ended := g.ended() // before the log is read: the operator may log until its end
+		ended := g.ended() // check this before reading the log, because the operator may log until its end
 		if done(strings.Join(g.operator.Lines()[g.shown:], "\n")) {
 			return true, nil
 		}

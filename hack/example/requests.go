@@ -38,7 +38,7 @@ func (g *stage) describe(r controlplane.Request) string {
 	}
 	what := strings.TrimRight(strings.Join([]string{r.Resource, r.Name, r.Subresource}, "/"), "/")
 	var body bytes.Buffer
-	if r.Verb != "delete" { // the body contains only empty options
+	if r.Verb != "delete" { // the body of a deletion contains only default options
 		if err := json.Compact(&body, r.Body); err != nil {
 			body.Reset() // the request has no body
 		}

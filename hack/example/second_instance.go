@@ -12,7 +12,7 @@ func (g *stage) secondInstance() (string, error) {
 		return "", err
 	}
 	command := "make example NAME=" + g.name + " CLUSTER=kubeconfig KUBECONFIG=" + g.access
-	if args := append(append([]string(nil), g.args...), ports...); len(args) > 0 { // the last value of a repeated flag counts
+	if args := append(append([]string(nil), g.args...), ports...); len(args) > 0 { // the last value of a repeated flag takes effect
 		command += " ARGS=" + quoted(args)
 	}
 	return command, nil
@@ -53,7 +53,7 @@ func quoted(args []string) string {
 	var words []string
 	for _, arg := range args {
 		if arg == "" || strings.Trim(arg, safe) != "" {
-			arg = "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'" // for the shell of make
+			arg = "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'" // quoting for the shell that make calls
 		}
 		words = append(words, arg)
 	}

@@ -62,7 +62,7 @@ func (g *stage) setUp(ctx context.Context) (err error) {
 	}
 	g.screen.Heading("Setup")
 	steps := []func(context.Context) error{g.build, g.makeCluster, g.connect, g.prepare, g.start}
-	if g.cluster == kubeconfig { // first, because the cluster may be unavailable
+	if g.cluster == kubeconfig { // connect first, because the cluster may be unavailable
 		steps = []func(context.Context) error{g.takeCluster, g.build, g.connect, g.prepare, g.start}
 	}
 	for _, step := range steps {
@@ -101,7 +101,7 @@ func (g *stage) cleanUp() error {
 func (g *stage) pinned() string { return filepath.Join(g.temp, "kubeconfig") }
 
 const (
-	buildLimit   = 15 * time.Minute // for a small machine with an empty cache
-	startLimit   = 3 * time.Minute  // longer than the timeouts of the control plane, which has better error messages
+	buildLimit   = 15 * time.Minute // limit for a small machine with an empty build cache
+	startLimit   = 3 * time.Minute  // limit above the timeouts of the control plane, because its error messages are better
 	installLimit = time.Minute
 )

@@ -32,12 +32,12 @@ func TestFiles(t *testing.T) {
 	folder := t.TempDir()
 	g.Expect(module{folder: folder}.licenses()).To(BeEmpty())
 	g.Expect(os.WriteFile(filepath.Join(folder, "README"), []byte("Mozilla Public License 2.0"), 0o600)).To(Succeed())
-	g.Expect(module{folder: folder}.licenses()).To(BeEmpty(), "it only talks about it")
+	g.Expect(module{folder: folder}.licenses()).To(BeEmpty(), "the file only mentions a license")
 	g.Expect(os.WriteFile(filepath.Join(folder, "LICENSE.md"), []byte("Mozilla Public License 2.0"), 0o600)).To(Succeed())
 	g.Expect(module{folder: folder}.licenses()).To(Equal([]string{"MPL-2.0"}))
 }
 
-// A permissive license does not hide another one.
+// A permissive license does not hide a disallowed one.
 func TestLicenses_SeveralFiles(t *testing.T) {
 	g := NewWithT(t)
 	folder := t.TempDir()

@@ -26,13 +26,13 @@ type logMessage struct {
 // collection contains the messages of all packages by their texts.
 type collection struct {
 	logs     map[string]*logMessage
-	errors   map[string]map[string]bool // the packages of each error
+	errors   map[string]map[string]bool // packages of each error
 	problems []error
 }
 
 // logCall is a call of Info or Error, or a function that passes one of its parameters to such a call as the message.
 type logCall struct {
-	argument int // the index of the message
+	argument int // index of the message among the arguments
 	level    string
 	keys     []string
 }
@@ -43,9 +43,9 @@ type packageCode struct {
 	dir       string
 	set       *token.FileSet
 	constants map[string]string
-	results   map[string][]string  // the texts that a function returns, by function name
-	wrappers  map[string][]logCall // by function name
-	function  *ast.FuncDecl        // the function around the present call
+	results   map[string][]string  // texts that a function returns, by function name
+	wrappers  map[string][]logCall // wrappers by function name
+	function  *ast.FuncDecl        // the function around the current call
 }
 
 // addPackage adds the messages of the package in a directory.
@@ -152,7 +152,7 @@ func (p *packageCode) collect(file *ast.File) {
 		}
 		for _, c := range p.logCalls(call) {
 			if name, _ := parameterOf(call.Args[c.argument], scopes); name != "" {
-				continue // the callers have the text
+				continue // the callers pass the text
 			}
 			for _, text := range p.texts(call.Args[c.argument]) {
 				if countWords(text) == 0 {
@@ -186,7 +186,7 @@ func (p *packageCode) collectErrorMethod(method *ast.FuncDecl) {
 
 func (p *packageCode) addLog(text string, c logCall) {
 	if succeeded, failed := strings.HasSuffix(text, " succeeded"), strings.Contains(text, " failed"); succeeded && c.level == "error" || failed && strings.HasPrefix(c.level, "debug") {
-		return // the message is a variable: this call logs its other values
+		return // the message is a variable; another call logs its constant value
 	}
 	if p.logs == nil {
 		p.logs = map[string]*logMessage{}
@@ -227,11 +227,11 @@ func countWords(text string) int {
 
 // scope is a function around a call.
 type scope struct {
-	name       string // empty for a function literal without a name
+	name       string // name; empty for a function literal without one
 	parameters []string
 }
 
-// inspect calls visit for each call with the functions around it, the innermost one last.
+// inspect calls visit for each call, with the enclosing functions in order from the outermost to the innermost.
 func (p *packageCode) inspect(file *ast.File, visit func(call *ast.CallExpr, scopes []scope)) {
 	names := map[*ast.FuncLit]string{}
 	var stack []ast.Node
@@ -406,7 +406,7 @@ func (p *packageCode) texts(expr ast.Expr) []string {
 	return []string{gap}
 }
 
-// valueOf returns the value of a local variable of the present function; nil unless the variable is assigned once, with :=.
+// valueOf returns the value of a local variable of the current function. It returns nil unless the variable is assigned once, with :=.
 func (p *packageCode) valueOf(variable string) ast.Expr {
 	if p.function == nil {
 		return nil
@@ -435,7 +435,7 @@ func (p *packageCode) valueOf(variable string) ast.Expr {
 	return values[0]
 }
 
-// localConstant returns the value of a constant of the present function.
+// localConstant returns the value of a constant of the current function.
 func (p *packageCode) localConstant(name string) (value ast.Expr) {
 	if p.function == nil {
 		return nil

@@ -110,6 +110,6 @@ func TestCheckAdvice(t *testing.T) {
 
 func TestCell_EscapesTables(t *testing.T) {
 	if got, want := code("a|b\nc `d`"), "`` a\\|b c `d` ``"; got != want {
-		t.Errorf("code returned %q, want %q", got, want)
+		t.Errorf("code = %q, want %q", got, want)
 	}
 }

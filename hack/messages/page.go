@@ -35,7 +35,7 @@ func render(all *collection, advice map[string]string) string {
 	return b.String()
 }
 
-// sortIgnoringCase returns texts in the order of their first letters, without regard to case and gaps.
+// sortIgnoringCase sorts texts alphabetically. It ignores case and gaps.
 func sortIgnoringCase(texts func(func(string) bool)) []string {
 	key := func(text string) string { return strings.ToLower(strings.TrimLeft(text, gap+` "'(:,`)) }
 	return slices.SortedFunc(texts, func(a, b string) int {

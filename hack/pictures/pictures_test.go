@@ -15,7 +15,7 @@ func TestPictures_UpToDate(t *testing.T) {
 	folder := filepath.Join("..", "..", "docs", "pictures")
 	sources, err := filepath.Glob(filepath.Join(folder, "*.txt"))
 	if err != nil || len(sources) == 0 {
-		t.Fatal("there are no sources", err)
+		t.Fatal("got no sources, want at least one", err)
 	}
 	for _, source := range sources {
 		p, err := parse(read(t, source))
@@ -54,7 +54,7 @@ func TestParse_ErrorsNameTheLine(t *testing.T) {
 	} {
 		_, err := parse(source)
 		if (err == nil) != (part == "") || err != nil && !strings.Contains(err.Error(), part) {
-			t.Errorf("%s: %v, and not %s", source, err, part)
+			t.Errorf("%s: got error %v, want %s", source, err, part)
 		}
 	}
 }
@@ -63,7 +63,7 @@ func TestParse_ErrorsNameTheLine(t *testing.T) {
 func TestRun(t *testing.T) {
 	folder := t.TempDir()
 	if err := run(folder); err == nil {
-		t.Error("there is nothing to draw, and no error")
+		t.Error("got no error for a directory without sources")
 	}
 	if err := os.WriteFile(filepath.Join(folder, "x.txt"), []byte("box a 0 0 1 \"<A>\"\nstore b 0 1 2 \"B\"\narrow a b \"x\"\narrow b a"), 0o644); err != nil {
 		t.Fatal(err)

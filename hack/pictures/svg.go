@@ -107,6 +107,6 @@ func (a arrow) draw(out *strings.Builder) {
 
 func text(out *strings.Builder, class, anchor string, at point, content string) {
 	fmt.Fprintf(out, "<text%s x=\"%d\" y=\"%d\" text-anchor=\"%s\">", class, at.x, at.y, anchor)
-	_ = xml.EscapeText(out, []byte(content)) // a strings.Builder returns no error
+	_ = xml.EscapeText(out, []byte(content)) // strings.Builder never returns an error
 	out.WriteString("</text>\n")
 }

@@ -14,17 +14,17 @@ func TestMessages(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, test := range map[string]struct{ code, want string }{
-		"correct error":               {`errors.New("handler \"x\": Retries must be positive")`, ""},
-		"error with a final stop":     {`errors.New("it failed.")`, "no final stop"},
-		"upper-case error":            {`fmt.Errorf("Cannot read %s", name)`, "lower-case"},
-		"error that starts by a name": {`errors.New("OnCreate needs a function")`, ""},
-		"error by an abbreviation":    {`errors.New("API server refused")`, ""},
-		"banned word":                 {`errors.New("the handler is told nothing")`, "instead of 'told'"},
-		"banned word in a sum":        {`errors.New("the handler " + name + " goes on")`, "instead of 'goes on'"},
-		"correct log":                 {`logger.Info("Handler failed", "handler", id)`, ""},
-		"lower-case log":              {`log.FromContext(ctx).V(1).Info("handler failed")`, "upper-case"},
-		"log of an error":             {`logger.Error(err, "Somebody failed")`, "instead of 'Somebody'"},
-		"other calls":                 {`t.Log("told.")`, ""},
+		"correct error":                          {`errors.New("handler \"x\": Retries must be positive")`, ""},
+		"error with a final stop":                {`errors.New("it failed.")`, "no final stop"},
+		"upper-case error":                       {`fmt.Errorf("Cannot read %s", name)`, "lower-case"},
+		"error that starts with a name":          {`errors.New("OnCreate needs a function")`, ""},
+		"error that starts with an abbreviation": {`errors.New("API server refused")`, ""},
+		"banned word":                            {`errors.New("the handler is told nothing")`, "instead of 'told'"},
+		"banned word in a concatenation":         {`errors.New("the handler " + name + " goes on")`, "instead of 'goes on'"},
+		"correct log":                            {`logger.Info("Handler failed", "handler", id)`, ""},
+		"lower-case log":                         {`log.FromContext(ctx).V(1).Info("handler failed")`, "upper-case"},
+		"log of an error":                        {`logger.Error(err, "Somebody failed")`, "instead of 'Somebody'"},
+		"other calls":                            {`t.Log("told.")`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "code.go")
@@ -70,12 +70,12 @@ func TestSubjects(t *testing.T) {
 		strings.Repeat("ö", 72): false,
 	} {
 		if got := len(subjectProblems(subject)) > 0; got != bad {
-			t.Errorf("%q: refused is %t, want %t", subject, got, bad)
+			t.Errorf("%q: rejected = %t, want %t", subject, got, bad)
 		}
 	}
 }
 
-// "make lint" builds Vale. Without it, the test is skipped.
+// "make lint" builds Vale. The test is skipped if Vale is not built.
 func TestVale_FindsBannedWords(t *testing.T) {
 	vale, err := filepath.Abs("../../bin/vale")
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 // A frequency counts some words in the Go comments of pkg, internal and cmd.
 type frequency struct {
 	words        []string
-	limit        float64 // for 1,000 words
+	limit        float64 // per 1,000 words
 	count, outOf int
 }
 

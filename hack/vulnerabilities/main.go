@@ -20,8 +20,8 @@ import (
 
 const (
 	database        = "https://vuln.go.dev"
-	databaseTimeout = 10 * time.Second // for a response of the database
-	scanTimeout     = 20 * time.Minute // for a module with an empty build cache
+	databaseTimeout = 10 * time.Second // limit for a response of the database
+	scanTimeout     = 20 * time.Minute // limit for the scan of a module with an empty build cache
 )
 
 func main() {
@@ -65,7 +65,7 @@ func run(tool string, folders []string) error {
 // reachable sends the first request that govulncheck would send to the database, and returns an error if it fails.
 func reachable(url string) error {
 	if !strings.HasPrefix(url, "http") {
-		return nil // a local directory
+		return nil // the URL names a local directory
 	}
 	client := http.Client{Timeout: databaseTimeout}
 	response, err := client.Get(url + "/index/db.json")

@@ -33,8 +33,8 @@ func TestVulnerabilities(t *testing.T) {
 		ContainSubstring("here: the code calls vulnerable functions"), ContainSubstring("GO-2026-0001 in there, by "+server.URL))))
 	g.Expect(run(tool(t, "1", ""), []string{"."})).To(MatchError(ContainSubstring("govulncheck failed")))
 
-	g.Expect(run(tool(t, "1", "echo govulncheck: fetching vulnerabilities: no such host"), []string{"."})).To(Succeed(), "it was there a moment ago")
+	g.Expect(run(tool(t, "1", "echo govulncheck: fetching vulnerabilities: no such host"), []string{"."})).To(Succeed(), "the database is unreachable during the scan")
 
 	server.Close()
-	g.Expect(run(tool(t, "3", ""), []string{"."})).To(Succeed(), "nobody can look")
+	g.Expect(run(tool(t, "3", ""), []string{"."})).To(Succeed(), "the database is unreachable before the scan")
 }

@@ -40,7 +40,7 @@ func newWebhookHost(ctx context.Context) *webhookHost {
 	GinkgoHelper()
 	ns := newNamespace(ctx)
 	o := &webhookHost{ns: ns, name: ns + ".example.com", port: freePort(), logs: &logRecorder{}}
-	// A running operator would create the configurations again, so the cleanup runs after the operators have stopped.
+	// The cleanup runs after the operators have stopped, because a running operator would create the configurations again.
 	DeferCleanup(func(ctx context.Context) {
 		for _, configuration := range o.configurations() {
 			Expect(client.IgnoreNotFound(k8s.Delete(ctx, configuration))).To(Succeed())
@@ -99,7 +99,7 @@ func (o *webhookHost) configurations() []client.Object {
 	}
 }
 
-// awaitCalls waits until one request to the API server causes all of the calls.
+// awaitCalls waits until a single request to the API server causes all of these calls.
 func (o *webhookHost) awaitCalls(ctx context.Context, seen *calls, notes ...string) {
 	GinkgoHelper()
 	Eventually(func() []string {
@@ -226,7 +226,7 @@ var _ = Describe("Admission handlers of an operator", func() {
 		op.stop()
 	}, SpecTimeout(minute))
 
-	It("work without other handlers; entries of handlers that were removed from the code are deleted (ADM-27)", func(ctx context.Context) {
+	It("work without other handlers; the operator deletes the entries of handlers that were removed from the code (ADM-27)", func(ctx context.Context) {
 		o, reviews := newWebhookHost(ctx), &calls{}
 		entries := func() (names []string) {
 			live := o.configurations()[0].(*admissionregistrationv1.ValidatingWebhookConfiguration)
@@ -283,7 +283,7 @@ var _ = Describe("Admission handlers of an operator", func() {
 			Expect(k8s.Patch(ctx, obj.DeepCopy(), label, client.DryRunAll)).To(Succeed())
 		}
 
-		// No handler has run: each request has its own memo, and no memo of an object exists.
+		// Before any handler has run, no object has a memo. Each request therefore has a temporary one.
 		dryRunUpdate(old)
 		dryRunUpdate(old)
 		Expect(reviews.all()).To(Equal([]string{"UPDATE old: false 0", "UPDATE old: false 0"}))

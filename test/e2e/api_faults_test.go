@@ -16,7 +16,7 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// A faultTransport calls its function instead of sending a write.
+// A faultTransport calls its function for each write instead of sending the write.
 type faultTransport struct {
 	next  http.RoundTripper
 	write func(r *http.Request, n int64, next http.RoundTripper) (*http.Response, error)
@@ -58,7 +58,7 @@ var _ = Describe("Faults of the API", func() {
 			OnDelete("deleted", ok[W](seen, "deleted"))
 	}
 
-	// expectHandled checks that each handler is called once, and that all their writes succeed.
+	// expectHandled checks that the operator calls each handler once and writes all outcomes.
 	expectHandled := func(ctx context.Context, obj W, seen *calls) {
 		GinkgoHelper()
 		handled(ctx, obj)
@@ -73,7 +73,7 @@ var _ = Describe("Faults of the API", func() {
 		ns, seen := newNamespace(ctx), &calls{}
 		operator := start(ns, options(widgets(seen)), withFaults(
 			func(r *http.Request, n int64, next http.RoundTripper) (*http.Response, error) {
-				if n%4 != 0 { // three of four writes fail, at any place of the cycle
+				if n%4 != 0 { // three of four writes fail, at varying points of the cycle
 					return unsent(r, "injected: connection refused")
 				}
 				return next.RoundTrip(r)
@@ -132,7 +132,7 @@ var _ = Describe("Faults of the API", func() {
 		start(ns, options(kopf.For(&v1.Widget{}).OnCreate("made", func(ctx context.Context, req *kopf.Request[W]) error {
 			seen.notef("%s", req.Object.Spec.Color)
 			req.Object.Spec.Size = 500
-			if replaced.CompareAndSwap(false, true) { // replaces the first object while its handler runs
+			if replaced.CompareAndSwap(false, true) { // the handler replaces the first object
 				must(k8s.Delete(ctx, req.Object.DeepCopy()))
 				next := widget(ns, "one")
 				next.Spec.Color = "blue"
@@ -146,7 +146,7 @@ var _ = Describe("Faults of the API", func() {
 		create(ctx, obj)
 		Eventually(seen.all).Should(Equal([]string{"red", "blue"}))
 		handled(ctx, obj)
-		Expect(fresh(ctx, obj)()).To(HaveField("Spec.Size", 501), "only the call for the second object may change it")
+		Expect(fresh(ctx, obj)()).To(HaveField("Spec.Size", 501), "only the call for the second object may change the second object")
 		Consistently(seen.all).Should(HaveLen(2))
 		Expect(client.IgnoreNotFound(k8s.Delete(ctx, obj))).To(Succeed())
 	}, SpecTimeout(minute))

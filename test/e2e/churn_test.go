@@ -23,7 +23,7 @@ const churnEnv = "KOPF_E2E_CHURN"
 var _ = Describe("Objects that are created and deleted", Serial, func() {
 	type W = *v1.Widget
 
-	It("leave no goroutine and no memory of their daemons and timers behind; the contexts are cancelled immediately", func(ctx context.Context) {
+	It("leak no goroutines and no memory of daemons and timers; a deletion cancels the contexts immediately", func(ctx context.Context) {
 		rounds := 300
 		if text := os.Getenv(churnEnv); text != "" {
 			var err error
@@ -86,7 +86,7 @@ var _ = Describe("Objects that are created and deleted", Serial, func() {
 			runtime.ReadMemStats(&stats)
 			return stats.HeapAlloc
 		}
-		run(0, 50) // initializes caches and pools before the measurement
+		run(0, 50) // the first run fills caches and pools before the measurement
 		goroutines, before := runtime.NumGoroutine(), heap()
 		run(50, 50+rounds)
 		Eventually(runtime.NumGoroutine).Should(BeNumerically("<=", goroutines+5))

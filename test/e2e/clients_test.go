@@ -88,7 +88,7 @@ var _ = Describe("A handler that uses a client", func() {
 		Expect(fresh(ctx, obj)()).To(And(HaveField("Spec.Size", 3), HaveField("Status.Phase", "Resizing")))
 	}, SpecTimeout(minute))
 
-	DescribeTable("to read the object again from a stale cache reverts nothing (B-10)",
+	DescribeTable("to read the object again from a stale cache does not revert changes (B-10)",
 		func(ctx context.Context, annotations map[string]string) {
 			ns, seen := newNamespace(ctx), &calls{}
 			op := start(ns, options(kopf.WithCheckpoint(0), kopf.For(&v1.Widget{}).
@@ -188,7 +188,7 @@ var _ = Describe("A concurrent change of a list", func() {
 		ns, seen := newNamespace(ctx), &calls{}
 		contested := concurrently(seen, withTag("theirs"), withTag("ours"))
 		start(ns, options(kopf.For(&v1.Widget{}).OnCreate("list", func(ctx context.Context, req *kopf.Request[W]) error {
-			if req.Attempt.Number == 0 { // stores a record, so that the engine does not write before the second attempt
+			if req.Attempt.Number == 0 { // the first attempt stores a record, so that the engine does not write before the second attempt
 				return kopf.Temporary(nil, 3*time.Second)
 			}
 			return contested(ctx, req)
@@ -216,7 +216,7 @@ var _ = Describe("A status for an object that was deleted", func() {
 			namesake := widget(ns, "one")
 			namesake.Spec.Color = "blue"
 			must(k8s.Create(ctx, namesake))
-			req.Object.Status.Phase = "Red" // not a list, because patches of lists contain the resourceVersion
+			req.Object.Status.Phase = "Red" // change no list, because patches of lists contain the resourceVersion
 			req.SetResult("red")
 			return nil
 		})))

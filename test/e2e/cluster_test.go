@@ -28,7 +28,7 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// managerFor returns a manager for some namespaces, or for the cluster if none are given.
+// managerFor returns a manager for some namespaces. Without arguments, it returns a manager for the cluster.
 func managerFor(logs *logRecorder, namespaces []string, setups ...setup) manager.Manager {
 	GinkgoHelper()
 	config := rest.CopyConfig(cp.Config)
@@ -53,7 +53,7 @@ var _ = Describe("Discovery", func() {
 		U = *unstructured.Unstructured
 	)
 
-	It("is limited to the declared kinds; failures of other API servers have no effect (OBS-01, SE-45)", func(ctx context.Context) {
+	It("is limited to the declared kinds; failures of other aggregated API servers have no effect (OBS-01, SE-45)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		wire := &readRecorder{respond: func(req *http.Request) (*http.Response, error) {
 			if strings.HasPrefix(req.URL.Path, "/apis/") && !strings.HasPrefix(req.URL.Path, "/apis/"+v1.GroupVersion.Group) {
@@ -94,7 +94,7 @@ var _ = Describe("Discovery", func() {
 			Not(ContainSubstring("Widget")))))
 	}, SpecTimeout(minute))
 
-	It("happens once, also for a kind that is deleted and created again (OBS-08)", func(ctx context.Context) {
+	It("happens once, even if a kind is deleted and created again (OBS-08)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		gvk := v1.GroupVersion.WithKind("Fleeting")
 		install := func() error {
@@ -114,7 +114,7 @@ var _ = Describe("Discovery", func() {
 		Eventually(seen.all).Should(Equal([]string{"created:create"}))
 		Expect(envtest.UninstallCRDs(cp.Config, envtest.CRDInstallOptions{CRDs: []*apiextensionsv1.CustomResourceDefinition{crd(gvk, false, true)}})).To(Succeed())
 		Eventually(seen.all).Should(Equal([]string{"created:create", "gone"}))
-		Eventually(install).Should(Succeed()) // the deletion of the CRD may still be under way
+		Eventually(install).Should(Succeed()) // the deletion of the CRD may not be complete yet
 		Eventually(func() error { return k8s.Create(ctx, untyped(gvk, ns, "two")) }).Should(Succeed())
 		Eventually(seen.all).WithTimeout(minute).Should(Equal([]string{"created:create", "gone", "created:create"}))
 	}, SpecTimeout(2*minute))
@@ -156,7 +156,7 @@ var _ = Describe("The scope of an operator", func() {
 		Expect(watched(wire)).To(ConsistOf("/api/v1/namespaces", "/apis/"+v1.GroupVersion.String()+"/widgets"))
 	}, SpecTimeout(minute))
 
-	It("can be a set of namespaces, with one watch per namespace, also if it is created later, and one per cluster-scoped kind (SCOPE-01, SCOPE-03, SCOPE-08)", func(ctx context.Context) {
+	It("can be a set of namespaces, with a watch for each namespace, even one created later, and for each cluster-scoped kind (SCOPE-01, SCOPE-03, SCOPE-08)", func(ctx context.Context) {
 		ns, other, seen, wire, logs := newNamespace(ctx), newNamespace(ctx), &calls{}, &readRecorder{}, &logRecorder{}
 		later := ns + "-later"
 		mgr := managerFor(logs, []string{ns, later}, wire.setup())
@@ -177,7 +177,7 @@ var _ = Describe("The scope of an operator", func() {
 var _ = Describe("Permissions of an operator", func() {
 	type W = *v1.Widget
 
-	It("make the start fail if the identity is unknown (AUTH-12, SE-15)", func(ctx context.Context) {
+	It("make the start fail if the API server does not know the identity (AUTH-12, SE-15)", func(ctx context.Context) {
 		mgr := newManager(newNamespace(ctx), &logRecorder{}, func(config *rest.Config) {
 			*config = *rest.AnonymousClientConfig(config)
 			config.BearerToken = "invalid-token"
@@ -248,7 +248,7 @@ var _ = Describe("Permissions of an operator", func() {
 		Eventually(func() []string { return op.log.find("Reconciler error", "cannot patch resource", object) }).ShouldNot(BeEmpty())
 	}, SpecTimeout(minute))
 
-	It("to write the status are logged for daemons and timers if they are missing", func(ctx context.Context) {
+	It("to write the status are logged if they are missing for daemons and timers", func(ctx context.Context) {
 		ns := newNamespace(ctx)
 		create(ctx, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "operator"}, Rules: []rbacv1.PolicyRule{
 			{APIGroups: []string{v1.GroupVersion.Group}, Resources: []string{"widgets"}, Verbs: []string{"get", "list", "watch", "patch"}},

@@ -125,7 +125,7 @@ var _ = Describe("Conditions in another place (WithConditionsIn)", func() {
 		Eventually(condition("Ready")).Should(HavePrefix("True "))
 		Expect(condition("Foreign")()).To(Equal("False Theirs"))
 		Expect(seen.count("Synced True")).To(Equal(1))
-		Expect(seen.all()).NotTo(ContainElement(ContainSubstring("updated by")), "a condition must not be an update")
+		Expect(seen.all()).NotTo(ContainElement(ContainSubstring("updated by")), "a change of a condition must not be an update")
 		Expect(r.log.errors()).To(BeEmpty())
 	}
 
@@ -153,7 +153,7 @@ var _ = Describe("Conditions in another place (WithConditionsIn)", func() {
 				OnCondition("record", "Synced", transition[W](seen)), using)
 	}, SpecTimeout(minute))
 
-	It("outside of the status are written once", func(ctx context.Context) {
+	It("outside of the status are not written again without a change", func(ctx context.Context) {
 		type U = *unstructured.Unstructured
 		ns, wire, seen, at := newNamespace(ctx), &writeRecorder{}, &calls{}, conditions.At("spec.checks")
 		a := untyped(widgetGVK, ns, "a")
@@ -166,7 +166,7 @@ var _ = Describe("Conditions in another place (WithConditionsIn)", func() {
 		Consistently(func() int { return len(wire.all()) }, 2*time.Second).Should(BeNumerically("<", 10), "%v", wire.all())
 	}, SpecTimeout(minute))
 
-	It("are set by handlers, also before these return", func(ctx context.Context) {
+	It("are set by handlers, also before the handlers return", func(ctx context.Context) {
 		type U = *unstructured.Unstructured
 		at := conditions.At("status.health.checks")
 		a, let := untyped(widgetGVK, newNamespace(ctx), "a"), make(chan struct{})

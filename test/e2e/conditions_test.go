@@ -97,7 +97,7 @@ var _ = Describe("Conditions", func() {
 		handled(ctx, a)
 	}, SpecTimeout(minute))
 
-	It("are set by errors of handlers, and explicit changes of handlers override their progress (B-62)", func(ctx context.Context) {
+	It("are set from errors of handlers; explicit changes of handlers override their progress conditions (B-62)", func(ctx context.Context) {
 		ns := newNamespace(ctx)
 		a := widget(ns, "a")
 		create(ctx, a)
@@ -109,7 +109,7 @@ var _ = Describe("Conditions", func() {
 		Consistently(fresh(ctx, a)).Should(is("Connected", no, "Refused"))
 	}, SpecTimeout(minute))
 
-	It("of other controllers are kept, however often these write them (B-60)", func(ctx context.Context) {
+	It("of other controllers are kept, even if these controllers write them frequently (B-60)", func(ctx context.Context) {
 		ns := newNamespace(ctx)
 		a := untyped(widgetGVK, ns, "a")
 		create(ctx, a)
@@ -138,7 +138,7 @@ var _ = Describe("Conditions", func() {
 		Expect(r.log.errors()).To(BeEmpty())
 	}, SpecTimeout(2*minute))
 
-	It("call handlers when any client changes them, and no update handlers (OnCondition)", func(ctx context.Context) {
+	It("call OnCondition handlers, but no update handlers, when any client changes them", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		a := widget(ns, "a")
 		create(ctx, a)
@@ -178,7 +178,7 @@ var _ = Describe("Conditions", func() {
 		Consistently(seen.all).Should(HaveLen(6))
 	}, SpecTimeout(minute))
 
-	It("call handlers when the operator itself changes them, in the root condition, a handler, or a timer (OnCondition)", func(ctx context.Context) {
+	It("call OnCondition handlers when the operator itself changes them, in the root condition, a handler, or a timer", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		a := widget(ns, "a")
 		create(ctx, a)
@@ -223,7 +223,7 @@ var _ = Describe("Conditions", func() {
 		Expect(r.log.find("has dropped a field")).To(BeEmpty())
 	}, SpecTimeout(minute))
 
-	It("call handlers of kinds of other operators", func(ctx context.Context) {
+	It("call handlers for kinds that belong to other operators", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		labels := map[string]string{"app": "a"}
 		a := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "a"}, Spec: appsv1.DeploymentSpec{
@@ -323,7 +323,7 @@ var _ = Describe("Conditions", func() {
 			OnCreate("revert", func(_ context.Context, req *kopf.Request[W]) error {
 				req.Conditions().True("Kept", "Old", "")
 				return nil
-			}, kopf.After("change")), kopf.WithCheckpoint(time.Hour))) // prevents a write between the two handlers
+			}, kopf.After("change")), kopf.WithCheckpoint(time.Hour))) // the long checkpoint interval prevents a write between the two handlers
 		handled(ctx, a)
 		now, err := fresh(ctx, a)()
 		Expect(err).NotTo(HaveOccurred())
@@ -332,7 +332,7 @@ var _ = Describe("Conditions", func() {
 		Expect(now.Status.Conditions[1].LastTransitionTime.Time).To(BeTemporally("~", time.Now(), time.Minute))
 	}, SpecTimeout(minute))
 
-	It("of a kind without the status subresource are written once", func(ctx context.Context) {
+	It("of a kind without the status subresource are not written again without a change", func(ctx context.Context) {
 		type U = *unstructured.Unstructured
 		ns, wire, seen := newNamespace(ctx), &writeRecorder{}, &calls{}
 		a := untyped(gadgetGVK, ns, "a")
@@ -413,7 +413,7 @@ var _ = Describe("Conditions", func() {
 		Expect(r.log.find("failed permanently", "not a name")).NotTo(BeEmpty())
 	}, SpecTimeout(minute))
 
-	It("that are invalid are also reported for a handler that has failed", func(ctx context.Context) {
+	It("that are invalid are also reported if the handler has failed", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		a := widget(ns, "a")
 		create(ctx, a)

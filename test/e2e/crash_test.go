@@ -30,8 +30,8 @@ import (
 const (
 	childEnv     = "KOPF_E2E_CHILD"         // namespace of the operator
 	childCalls   = "KOPF_E2E_CHILD_CALLS"   // file with the calls of the handlers
-	childBefore  = "KOPF_E2E_KILL_BEFORE"   // SIGKILL instead of this write, counted from 1
-	childAfter   = "KOPF_E2E_KILL_AFTER"    // SIGKILL after the response to this write
+	childBefore  = "KOPF_E2E_KILL_BEFORE"   // number of the write before which the process sends itself SIGKILL, counted from 1
+	childAfter   = "KOPF_E2E_KILL_AFTER"    // number of the write after whose response the process sends itself SIGKILL
 	childResults = "KOPF_E2E_CHILD_RESULTS" // if set, handlers return results, which need one more write each
 )
 

@@ -33,7 +33,7 @@ func stays[T client.Object](c *calls, id string) kopf.Handler[T] {
 var _ = Describe("Daemons", func() {
 	type W = *v1.Widget
 
-	It("run for each object until it is deleted, and the deletion waits for them (DAE-01, DAE-02, DAE-05, DAE-08, FIN-02, B-42)", func(ctx context.Context) {
+	It("run for each object until it is deleted, and the deletion waits until they end (DAE-01, DAE-02, DAE-05, DAE-08, FIN-02, B-42)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		a, b := widget(ns, "a"), widget(ns, "b")
 		create(ctx, a)
@@ -106,7 +106,7 @@ var _ = Describe("Daemons", func() {
 		Expect(seen.all()[1:]).To(Equal([]string{"watch ends for a: " + daemons.ErrDeleted.Error()}))
 	}, SpecTimeout(minute))
 
-	It("end when the object no longer passes their filters, and start when it passes again (DAE-04, DAE-15, FIN-04, FLT-17)", func(ctx context.Context) {
+	It("end when the object no longer passes their filters, and start when it passes them again (DAE-04, DAE-15, FIN-04, FLT-17)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		a := widget(ns, "a")
 		create(ctx, a)
@@ -122,7 +122,7 @@ var _ = Describe("Daemons", func() {
 		}
 	}, SpecTimeout(minute))
 
-	It("start again after the previous run has ended, if the object passes again while the daemon stops (DAE-09, SE-12, B-40)", func(ctx context.Context) {
+	It("start again after the previous run has ended, if the object passes the filters again while the daemon stops (DAE-09, SE-12, B-40)", func(ctx context.Context) {
 		ns, seen, leave := newNamespace(ctx), &calls{}, make(chan struct{})
 		a := widget(ns, "a")
 		a.Labels = map[string]string{"on": ""}
@@ -158,7 +158,7 @@ var _ = Describe("Daemons", func() {
 		Eventually(seen.all).Should(HaveLen(2), "a new process must start the daemon again")
 	}, SpecTimeout(minute))
 
-	It("are retried by their policy, and receive the attempt (DAE-11, DAE-12, DAE-16)", func(ctx context.Context) {
+	It("are retried according to their policy, and receive the attempt number (DAE-11, DAE-12, DAE-16)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		create(ctx, widget(ns, "a"))
 		start(ns, options(kopf.For(&v1.Widget{}).
@@ -168,7 +168,7 @@ var _ = Describe("Daemons", func() {
 		Consistently(seen.all).Should(HaveLen(5))
 	}, SpecTimeout(minute))
 
-	It("that do not stop are logged, abandoned after their timeout, and then do not block the deletion (DAE-23, FIN-08, B-42)", func(ctx context.Context) {
+	It("that do not stop are logged, and after their timeout they are abandoned and no longer block the deletion (DAE-23, FIN-08, B-42)", func(ctx context.Context) {
 		ns, seen, leave := newNamespace(ctx), &calls{}, make(chan struct{})
 		a := widget(ns, "a")
 		create(ctx, a)
@@ -187,7 +187,7 @@ var _ = Describe("Daemons", func() {
 		Eventually(seen.all).Should(HaveLen(2))
 	}, SpecTimeout(minute))
 
-	It("read the present object while they run, without a request (KW-05)", func(ctx context.Context) {
+	It("read the current object while they run, without a request (KW-05)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		a := widget(ns, "a")
 		create(ctx, a)
@@ -211,7 +211,7 @@ var _ = Describe("Daemons", func() {
 		Eventually(seen.all).Should(Equal([]string{"1", "2", "3", "4"}))
 	}, SpecTimeout(minute))
 
-	It("have their changes and results written when they return, also when they fail (DAE-13, B-13)", func(ctx context.Context) {
+	It("have their changes and results written when they return, even if they fail (DAE-13, B-13)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		a := untyped(widgetGVK, ns, "a")
 		create(ctx, a)
@@ -259,7 +259,7 @@ var _ = Describe("Daemons", func() {
 		Expect(controllerutil.ContainsFinalizer(now, kopf.DefaultFinalizer)).To(BeTrue(), "the finalizer must remain for the next process")
 	}, SpecTimeout(minute))
 
-	It("start after their delay, which may depend on the object (DAE-10)", func(ctx context.Context) {
+	It("start after their initial delay, which may depend on the object (DAE-10)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		a := widget(ns, "a")
 		create(ctx, a)
@@ -297,7 +297,7 @@ var _ = Describe("Daemons", func() {
 		Eventually(gone(ctx, a)).Should(BeTrue())
 	}, SpecTimeout(minute))
 
-	It("end also for objects that are deleted without a finalizer (SE-18, B-04)", func(ctx context.Context) {
+	It("also end for objects that are deleted without a finalizer (SE-18, B-04)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		a := widget(ns, "a")
 		create(ctx, a)
@@ -309,7 +309,7 @@ var _ = Describe("Daemons", func() {
 		Expect(seen.all()[1]).To(Equal("watch ends for a: " + daemons.ErrDeleted.Error()))
 	}, SpecTimeout(minute))
 
-	It("write to no other object of the same name (B-06)", func(ctx context.Context) {
+	It("do not write to a new object of the same name (B-06)", func(ctx context.Context) {
 		ns, seen, leave := newNamespace(ctx), &calls{}, make(chan struct{})
 		a := widget(ns, "a")
 		create(ctx, a)
@@ -403,7 +403,7 @@ var _ = Describe("Handlers with CancelOnDelete", func() {
 		Expect(r.log.find("interrupted")).NotTo(BeEmpty())
 	}, SpecTimeout(minute))
 
-	It("are cancelled also if they are reconcile handlers", func(ctx context.Context) {
+	It("are also cancelled if they are reconcile handlers", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		a := widget(ns, "a")
 		create(ctx, a)

@@ -49,9 +49,9 @@ var _ = Describe("Errors of the declaration", func() {
 			Expect(op.Start(context.Background())).To(MatchError(err.Error()), "the start returns the same error")
 		},
 		// Ids.
-		Entry("an id twice (HND-12)", just(widgets().OnCreate("made", fn).OnUpdate("made", fn)),
+		Entry("a duplicate id (HND-12)", just(widgets().OnCreate("made", fn).OnUpdate("made", fn)),
 			`Widget: OnUpdate("made"): `, "used twice", "rename one", "On"),
-		Entry("ids that are stored in one place", just(widgets().OnCreate("a/b", fn).OnDelete("a.b", fn)),
+		Entry("ids with the same storage key", just(widgets().OnCreate("a/b", fn).OnDelete("a.b", fn)),
 			`Widget: OnDelete("a.b"): `, `"a/b" and "a.b"`, "kopf.zalando.org/a.b", "rename one"),
 		Entry("an empty id", just(id("")), `Widget: OnCreate(""): `, "empty", "set one"),
 		Entry("an id with a colon", just(id("a:b")), `Widget: OnCreate("a:b"): `, "cannot be stored", "use letters"),
@@ -85,7 +85,7 @@ var _ = Describe("Errors of the declaration", func() {
 		Entry("an untyped object without a kind",
 			just(kopf.For(kopf.Unstructured(schema.GroupVersionKind{})).OnCreate("made", ok[*unstructured.Unstructured](&calls{}, ""))),
 			"Unstructured", "set the kind"),
-		Entry("a kind twice (SEL-16)", just(good(), kopf.For(kopf.Unstructured(widgetGVK)).OnCreate("made", ok[*unstructured.Unstructured](&calls{}, ""))),
+		Entry("a duplicate kind (SEL-16)", just(good(), kopf.For(kopf.Unstructured(widgetGVK)).OnCreate("made", ok[*unstructured.Unstructured](&calls{}, ""))),
 			"Widget: ", "two resources", "put the handlers into one"),
 		Entry("an empty name", just(good(kopf.WithName(""))), "Widget: ", "WithName", "leave it out"),
 		Entry("no workers", just(good(kopf.WithMaxConcurrentReconciles(0))), "Widget: ", "WithMaxConcurrentReconciles must be positive, got 0", "leave it out"),
@@ -97,7 +97,7 @@ var _ = Describe("Errors of the declaration", func() {
 			"Widget: ", "WithControllerOptions", "NeedLeaderElection", "remove them"),
 		Entry("a warm-up", just(good(kopf.WithControllerOptions(controller.Options{EnableWarmup: new(true)}))),
 			"Widget: ", "WithControllerOptions", "EnableWarmup", "remove them"),
-		Entry("results nowhere", just(good(kopf.WithResults(""))), "Widget: ", "WithResults", `"status"`),
+		Entry("results without a place", just(good(kopf.WithResults(""))), "Widget: ", "WithResults", `"status"`),
 		Entry("results with a gap", just(good(kopf.WithResults("status..x"))), "Widget: ", "WithResults", `"status"`),
 		Entry("results in the metadata", just(good(kopf.WithResults("metadata.annotations"))), "Widget: ", "WithResults", `"status"`),
 		// The operator.
@@ -107,8 +107,8 @@ var _ = Describe("Errors of the declaration", func() {
 		Entry("a finalizer with a space", just(good(), kopf.WithFinalizer("example.com/my own")), `"example.com/my own"`, `"example.com/finalizer"`),
 		Entry("no store", just(good(), kopf.WithProgress(nil)), "WithProgress(nil)", "leave it out"),
 		Entry("no baseline", just(good(), kopf.WithBaseline(nil)), "WithBaseline(nil)", "leave it out"),
-		Entry("a store that cannot store", just(good(), kopf.WithProgress(progress.Annotations("not a prefix"))), `"not a prefix/good"`),
-		Entry("a baseline that cannot store", just(good(), kopf.WithBaseline(progress.AnnotationBaseline("not a prefix"))), `"not a prefix`),
+		Entry("a progress store with an invalid prefix", just(good(), kopf.WithProgress(progress.Annotations("not a prefix"))), `"not a prefix/good"`),
+		Entry("a baseline with an invalid prefix", just(good(), kopf.WithBaseline(progress.AnnotationBaseline("not a prefix"))), `"not a prefix`),
 		Entry("no lifecycle", just(good(), kopf.WithLifecycle(nil)), "WithLifecycle(nil)", "leave it out"),
 		Entry("a negative checkpoint", just(good(), kopf.WithCheckpoint(-1)), "WithCheckpoint", "use 0"),
 	)
@@ -150,7 +150,7 @@ var _ = Describe("Errors of the declaration", func() {
 		Expect(op.NeedLeaderElection()).To(BeTrue())
 	})
 
-	It("make SetupWithManager fail before it adds anything, and the manager fail at its start", func(ctx context.Context) {
+	It("make SetupWithManager fail before it adds a controller, and make the manager fail at its start", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		obj := widget(ns, "one")
 		create(ctx, obj)
@@ -212,7 +212,7 @@ var _ = Describe("Errors of the declaration", func() {
 			ContainSubstring("Widget: Owns(Deploymnt): the API server serves apps/v1, but has no kind Deploymnt; did you mean Deployment?"))))
 	}, SpecTimeout(minute))
 
-	It("are warnings for the fields of a kind without a Go type, by its schema", func(ctx context.Context) {
+	It("are warnings for fields that the schema of a kind without a Go type does not have", func(ctx context.Context) {
 		ns := newNamespace(ctx)
 		untyped := ok[*unstructured.Unstructured](&calls{}, "")
 		op := start(ns, options(kopf.For(kopf.Unstructured(strictGVK)).

@@ -44,7 +44,7 @@ var _ = Describe("Changes during downtime", func() {
 		Consistently(seen.all, quietTime).Should(Equal([]string{"created:create", "both:create"}))
 	}, SpecTimeout(minute))
 
-	It("changes are one update, compared with the last-handled configuration; resume handlers are called too (CAUSE-07, CAUSE-12, CAUSE-25, KW-08, PIPE-06)", func(ctx context.Context) {
+	It("all changes since the last-handled configuration are one update; resume handlers are called too (CAUSE-07, CAUSE-12, CAUSE-25, KW-08, PIPE-06)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		obj := widget(ns, "one")
 		handledBefore(ctx, obj, all(&calls{}))
@@ -144,7 +144,7 @@ var _ = Describe("Changes during downtime", func() {
 		Eventually(gone(ctx, obj)).Should(BeTrue())
 	}, SpecTimeout(minute))
 
-	It("a deletion calls resume handlers only on request (CAUSE-23)", func(ctx context.Context) {
+	It("a deletion calls only resume handlers with EvenIfDeleted (CAUSE-23)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		obj := widget(ns, "one")
 		handledBefore(ctx, obj, all(&calls{}))
@@ -172,7 +172,7 @@ var _ = Describe("Changes during downtime", func() {
 		Consistently(seen.all, quietTime).Should(BeEmpty())
 	}, SpecTimeout(minute))
 
-	It("a deletion during a creation ends the creation (CAUSE-18)", func(ctx context.Context) {
+	It("a deletion during a creation cycle ends the cycle (CAUSE-18)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		declare := func() []kopf.Option {
 			return options(kopf.For(&v1.Widget{}).
@@ -192,7 +192,7 @@ var _ = Describe("Changes during downtime", func() {
 		Consistently(func() []string { return seen.all()[before:] }, quietTime).Should(Equal([]string{"deleted:delete"}))
 	}, SpecTimeout(minute))
 
-	It("objects that were never handled, but have our finalizer, are deleted properly (CAUSE-19)", func(ctx context.Context) {
+	It("the deletion of objects that have our finalizer, but were never handled, calls delete handlers (CAUSE-19)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		obj := widget(ns, "one")
 		obj.Finalizers = []string{kopf.DefaultFinalizer}
@@ -207,7 +207,7 @@ var _ = Describe("Changes during downtime", func() {
 		Expect(seen.all()).To(Equal([]string{"deleted:delete", "old: <nil>"}))
 	}, SpecTimeout(minute))
 
-	It("deleted objects are not handled", func(ctx context.Context) {
+	It("objects that were deleted during the downtime are not handled", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		obj, other := widget(ns, "one"), widget(ns, "other")
 		handledBefore(ctx, obj, withoutFinalizer())

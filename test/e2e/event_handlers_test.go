@@ -53,7 +53,7 @@ var _ = Describe("Event handlers", func() {
 		}
 	}
 
-	It("receive every state in order, including the last one, and the event type except for listed objects (PIPE-07, EVT-01, EVT-11, EVT-20, KW-07, MIG-13)", func(ctx context.Context) {
+	It("receive every state in order, including the last one; the event type is empty for listed objects (PIPE-07, EVT-01, EVT-11, EVT-20, KW-07, MIG-13)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		listed, added := widget(ns, "listed"), widget(ns, "added")
 		create(ctx, listed)
@@ -153,7 +153,7 @@ var _ = Describe("Event handlers", func() {
 		Expect(eventsOf(ctx, obj)()).To(BeEmpty(), "EVT-25")
 	}, SpecTimeout(minute))
 
-	It("support filters, also for the last state (EVT-20)", func(ctx context.Context) {
+	It("support filters, which also apply to the last state (EVT-20)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		working(start(ns, options(kopf.For(&v1.Widget{}).OnEvent("record", record(seen), kopf.Label("tier", filter.Equal("gold"))))))
 		obj := widget(ns, "one")
@@ -179,7 +179,7 @@ var _ = Describe("Event handlers", func() {
 		Consistently(seen.all, quietTime).Should(HaveLen(3), "a repeated list must not cause events")
 	}, SpecTimeout(minute))
 
-	It("and index handlers receive the present value of their field without an old one, and cannot write (KW-05)", func(ctx context.Context) {
+	It("and index handlers receive the current value of their field but no old value, and cannot write (KW-05)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		obj := widget(ns, "one")
 		obj.Status.Phase = "x"

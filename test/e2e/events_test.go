@@ -83,7 +83,7 @@ var _ = Describe("Automatic Events", func() {
 		}
 	}, SpecTimeout(minute))
 
-	It("are posted for each step on request (POST-09)", func(ctx context.Context) {
+	It("are posted for each attempt if this is enabled (POST-09)", func(ctx context.Context) {
 		ns := newNamespace(ctx)
 		a := widget(ns, "a")
 		create(ctx, a)
@@ -333,7 +333,7 @@ var _ = Describe("Automatic Events", func() {
 var _ = Describe("The log", func() {
 	type W = *v1.Widget
 
-	It("names object, handler and attempt, with lines before and after each attempt and at the end of each cause (LOG-01, LOG-05)", func(ctx context.Context) {
+	It("names object, handler and attempt; it has lines before and after each attempt and at the end of each cause (LOG-01, LOG-05)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		a := widget(ns, "a")
 		create(ctx, a)
@@ -368,7 +368,7 @@ var _ = Describe("The log", func() {
 		Expect(r.log.find("Handling", `"reason"="update"`, `"handlers"=["changed"]`, `"changed"=["metadata" "spec.color"]`)).To(HaveLen(1))
 		Expect(r.log.find("secret-blue")).To(BeEmpty())
 		Expect(r.log.find("Handling", `"reason"="create"`, `"changed"=[]`)).To(HaveLen(1))
-		// Lines of other handler kinds have the same fields.
+		// The log lines of other kinds of handlers have the same fields.
 		for _, id := range []string{"checks", "sync"} {
 			Expect(r.log.find(`"operator"=`, `"kind"="Widget"`, fmt.Sprintf("%q=%q", "namespace", ns), `"name"="a"`,
 				fmt.Sprintf("%q=%q", "uid", a.UID), fmt.Sprintf("%q=%q", "handler", id), `"attempt"=`, `"took"=`)).NotTo(BeEmpty())

@@ -90,7 +90,7 @@ var _ = Describe("Filters", func() {
 		Expect(seen.all()).To(ConsistOf("all:create", "owned owned", "all:create"))
 	}, SpecTimeout(minute))
 
-	It("that panic do not match and are logged; other handlers are called (B-26, FLT-15, PIPE-20, SE-26)", func(ctx context.Context) {
+	It("that panic do not match and are logged; the engine calls the other handlers (B-26, FLT-15, PIPE-20, SE-26)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		resource := kopf.For(&v1.Widget{}).
 			OnCreate("by-label", ok[W](seen, "by-label"), kopf.Label("tier", filter.Match(func(v any) bool { return v.(string) == "gold" }))).
@@ -241,7 +241,7 @@ var _ = Describe("Handlers for fields", func() {
 		Expect(seen.all()).To(Equal(append(want, "color:delete <nil>→blue", "hold:delete")))
 	}, SpecTimeout(minute))
 
-	It("do not block a deletion, and are called for it only if the field has changed (HND-17, FIN-02)", func(ctx context.Context) {
+	It("do not block a deletion, and are called for a deletion only if the field has changed (HND-17, FIN-02)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(kopf.For(&v1.Widget{}).OnField("color", "spec.color", recordField(seen, "color"))))
 		obj := widget(ns, "one")
@@ -436,7 +436,7 @@ var _ = Describe("Handlers for fields", func() {
 		})}))
 	}, SpecTimeout(minute))
 
-	It("that are added and removed by versions of the operator change the essence once (ESS-22, MIG-02)", func(ctx context.Context) {
+	It("change the essence once when a new version of the operator adds or removes them (ESS-22, MIG-02)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		version := func(fields ...string) []kopf.Option {
 			r := kopf.For(kopf.Unstructured(gadgetGVK)).
@@ -473,7 +473,7 @@ var _ = Describe("Handlers for fields", func() {
 			OnField("noted", "metadata.annotations", func(_ context.Context, req *kopf.Request[W]) error {
 				seen.notef("%s %s", req.Reason, req.Diff)
 				if req.Reason == kopf.ReasonUpdate && req.Attempt.Number == 0 {
-					return kopf.Temporary(errOutOfOrder, 0) // so that the object has records
+					return kopf.Temporary(errOutOfOrder, 0) // the first attempt fails, so that the object has records
 				}
 				return nil
 			})))
@@ -493,7 +493,7 @@ var _ = Describe("Handlers for fields", func() {
 var _ = Describe("OnChange", func() {
 	type W = *v1.Widget
 
-	It("receives both values, typed, for each kind of change (HND-17)", func(ctx context.Context) {
+	It("receives both values in their Go type, for each kind of change (HND-17)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		resource := kopf.For(&v1.Widget{}).OnDelete("hold", ok[W](seen, "hold"))
 		kopf.OnChange(resource, "area", func(w W) int { return w.Spec.Size * w.Spec.Size },

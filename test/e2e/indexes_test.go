@@ -64,7 +64,7 @@ var _ = Describe("Indexes", func() {
 		Expect(seen.count(fmt.Sprint("map ", objects))).To(BeNumerically(">=", 1))
 	}, SpecTimeout(minute))
 
-	It("follow objects that are changed, filtered out or deleted; a blocked deletion changes nothing (IDX-05, IDX-11, IDX-12, IDX-13)", func(ctx context.Context) {
+	It("follow objects that are changed, filtered out or deleted; a blocked deletion does not change them (IDX-05, IDX-11, IDX-12, IDX-13)", func(ctx context.Context) {
 		ns := newNamespace(ctx)
 		widgets := kopf.For(&v1.Widget{})
 		index := kopf.IndexBy(widgets, "colors", byColor, kopf.Label("on"))
@@ -92,7 +92,7 @@ var _ = Describe("Indexes", func() {
 		Expect(wire.all()).To(BeEmpty(), "indexes must not cause writes")
 	}, SpecTimeout(minute))
 
-	It("drop objects whose deletion the watch has missed, and replaced objects (IDX-21, SE-08, B-04, B-06)", func(ctx context.Context) {
+	It("remove replaced objects, and objects whose deletion the watch has missed (IDX-21, SE-08, B-04, B-06)", func(ctx context.Context) {
 		ns, line := newNamespace(ctx), &watchBreaker{}
 		widgets := kopf.For(&v1.Widget{})
 		index := kopf.IndexBy(widgets, "colors", byColor)
@@ -127,7 +127,7 @@ var _ = Describe("Indexes", func() {
 		Eventually(values(index, "red")).Should(Equal([]int{1}), "the index must not contain objects deleted during the downtime")
 	}, SpecTimeout(minute))
 
-	It("handle errors by their modes (IDX-03, IDX-06, IDX-07, IDX-08, IDX-09, IDX-10, IDX-11)", func(ctx context.Context) {
+	It("handle errors according to the error mode (IDX-03, IDX-06, IDX-07, IDX-08, IDX-09, IDX-10, IDX-11)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		widgets := kopf.For(&v1.Widget{})
 		var failing atomic.Bool

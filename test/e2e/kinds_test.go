@@ -81,7 +81,7 @@ var _ = Describe("Kinds", func() {
 		Expect(seen.count("deleted:delete")).To(Equal(1))
 	}, SpecTimeout(minute))
 
-	It("with metadata only detect changes of labels and annotations only", func(ctx context.Context) {
+	It("with metadata only detect only changes of labels and annotations", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(kopf.For(kopf.Metadata(widgetGVK)).
 			OnCreate("created", func(_ context.Context, req *kopf.Request[M]) error {

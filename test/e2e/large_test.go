@@ -124,7 +124,7 @@ var _ = Describe("A large object", func() {
 		Eventually(op.log.find).WithArguments("Warning: ", "too large", `"name"="one"`).Should(HaveLen(1))
 	}, SpecTimeout(minute))
 
-	It("stores its whole old state as long as the API server accepts it, as in kopf (B-31)", func(ctx context.Context) {
+	It("stores its whole old state if the API server accepts it, as in kopf (B-31)", func(ctx context.Context) {
 		ns, seen, rejected := newNamespace(ctx), &calls{}, &errorRecorder{}
 		start(ns, options(kopf.For(&v1.Widget{}).
 			On("any", createOrUpdate, func(_ context.Context, req *kopf.Request[W]) error {
@@ -172,7 +172,7 @@ var _ = Describe("A large object", func() {
 				return nil
 			}).
 			On("second", createOrUpdate, func(_ context.Context, req *kopf.Request[W]) error {
-				if req.Object.Spec.Size == 1 { // until the edit is visible
+				if req.Object.Spec.Size == 1 { // the handler runs until the edit is in the cache
 					return kopf.Temporary(errOutOfOrder, 200*millisecond)
 				}
 				seen.notef("second:%s %d", req.Reason, req.Object.Spec.Size)

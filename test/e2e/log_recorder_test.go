@@ -13,7 +13,7 @@ import (
 type logRecorder struct {
 	mu    sync.Mutex
 	lines []string
-	empty bool // discards all lines to save memory
+	empty bool // whether the recorder discards all lines to save memory
 }
 
 func (b *logRecorder) Logger() logr.Logger {
@@ -45,7 +45,7 @@ next:
 	return found
 }
 
-// errors returns the error lines. These have an "error" value instead of a "level".
+// errors returns the error lines. They have an "error" value instead of a "level".
 func (b *logRecorder) errors() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -20,7 +20,7 @@ var _ = Describe("An object that disappears despite our finalizer", func() {
 	type W = *v1.Widget
 	const objects = 60
 
-	It("has its delete handlers called once if any handler was called for it", func(ctx context.Context) {
+	It("has its delete handlers called once if any handler was called for this object", func(ctx context.Context) {
 		ns := newNamespace(ctx)
 		var mu sync.Mutex
 		created, deleted := map[types.UID]int{}, map[types.UID]int{}

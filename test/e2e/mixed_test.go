@@ -38,7 +38,7 @@ var _ = Describe("Operators under mixed load", func() {
 		}
 	}
 
-	It("serve changes of users before retries, and retries before the initial list", func(ctx context.Context) {
+	It("handle changes of users before retries, and retries before the initial list", func(ctx context.Context) {
 		const objects = 200
 		ns, seen := newNamespace(ctx), &calls{}
 		createMany(ctx, ns, "w", objects)
@@ -77,7 +77,7 @@ var _ = Describe("Operators under mixed load", func() {
 		}
 	}, SpecTimeout(minute))
 
-	It("do not block the initial list while one object is edited continuously", func(ctx context.Context) {
+	It("handle the initial list while a client edits one object continuously", func(ctx context.Context) {
 		const objects = 20
 		ns, seen := newNamespace(ctx), &calls{}
 		createMany(ctx, ns, "w", objects)
@@ -85,7 +85,7 @@ var _ = Describe("Operators under mixed load", func() {
 		create(ctx, busy)
 		slow := func(_ context.Context, req *kopf.Request[W]) error {
 			seen.notef("%s", req.Object.Name)
-			<-time.After(100 * time.Millisecond) // longer than the time until the next edit
+			<-time.After(100 * time.Millisecond) // the handler runs longer than the time until the next edit
 			return nil
 		}
 		_, stop := editContinuously(ctx, busy, func(n int64, w *v1.Widget) { w.Spec.Size = 1 + int(n%900) })
@@ -98,7 +98,7 @@ var _ = Describe("Operators under mixed load", func() {
 		Expect(seen.count("busy")).To(BeNumerically(">", 1), "the edited object must be handled, too")
 	}, SpecTimeout(2*minute))
 
-	It("keep the backoff of a failing handler within ten percent, with fifty edits of other clients per second (B-11)", func(ctx context.Context) {
+	It("keep the backoff of a failing handler within ten percent while other clients make fifty edits per second (B-11)", func(ctx context.Context) {
 		const backoff = 2 * time.Second
 		ns, line := newNamespace(ctx), &timeline{}
 		start(ns, options(kopf.For(&v1.Widget{}).

@@ -76,7 +76,7 @@ func fresh[T client.Object](ctx context.Context, obj T) func() (T, error) {
 	}
 }
 
-// gone returns a function that reports whether the object is deleted.
+// gone returns a function that reports whether the object no longer exists.
 func gone(ctx context.Context, obj client.Object) func() bool {
 	return func() bool {
 		return apierrors.IsNotFound(k8s.Get(ctx, client.ObjectKeyFromObject(obj), obj.DeepCopyObject().(client.Object)))

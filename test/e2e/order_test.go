@@ -35,12 +35,12 @@ var _ = Describe("After", func() {
 			Expect(seen.all()).To(Equal([]string{"a:create", "c:create", "b:create", "d:create"}))
 			Expect(writes.Load()).To(Equal(int64(patches)))
 		},
-		Entry("all at once", SpecTimeout(minute), progress.Lifecycle(progress.AllAtOnce), 1),
-		Entry("one by one", SpecTimeout(minute), progress.Lifecycle(progress.OneByOne), 4),
+		Entry("all handlers in each reconcile", SpecTimeout(minute), progress.Lifecycle(progress.AllAtOnce), 1),
+		Entry("one handler in each reconcile", SpecTimeout(minute), progress.Lifecycle(progress.OneByOne), 4),
 		Entry("asap", SpecTimeout(minute), progress.Lifecycle(progress.Asap), 4),
 	)
 
-	DescribeTable("waits for a handler that fails at first; handlers without it do not wait (B-20)",
+	DescribeTable("waits until a failing handler succeeds; handlers without the option do not wait (B-20)",
 		func(ctx context.Context, lifecycle progress.Lifecycle) {
 			ns, seen := newNamespace(ctx), &calls{}
 			start(ns, options(kopf.WithLifecycle(lifecycle), kopf.For(&v1.Widget{}).
@@ -53,12 +53,12 @@ var _ = Describe("After", func() {
 			handled(ctx, obj)
 			Expect(seen.all()).To(Equal([]string{"first:create#0", "free:create", "first:create#1", "first:create#2", "middle:create", "last:create"}))
 		},
-		Entry("all at once", SpecTimeout(minute), progress.Lifecycle(progress.AllAtOnce)),
-		Entry("one by one", SpecTimeout(minute), progress.Lifecycle(progress.OneByOne)),
+		Entry("all handlers in each reconcile", SpecTimeout(minute), progress.Lifecycle(progress.AllAtOnce)),
+		Entry("one handler in each reconcile", SpecTimeout(minute), progress.Lifecycle(progress.OneByOne)),
 		Entry("asap", SpecTimeout(minute), progress.Lifecycle(progress.Asap)),
 	)
 
-	DescribeTable("fails a handler permanently if its predecessor fails, along the chain, with a record and a log line",
+	DescribeTable("fails all later handlers of a chain permanently if one handler fails, with a record and a log line for each",
 		func(ctx context.Context, lifecycle progress.Lifecycle) {
 			ns, seen := newNamespace(ctx), &calls{}
 			var open atomic.Bool
@@ -87,8 +87,8 @@ var _ = Describe("After", func() {
 			}
 			Eventually(op.log.find).WithArguments(`"msg"="Handled"`, `"succeeded"=1`, `"failed"=3`).Should(HaveLen(1))
 		},
-		Entry("all at once", SpecTimeout(minute), progress.Lifecycle(progress.AllAtOnce)),
-		Entry("one by one", SpecTimeout(minute), progress.Lifecycle(progress.OneByOne)),
+		Entry("all handlers in each reconcile", SpecTimeout(minute), progress.Lifecycle(progress.AllAtOnce)),
+		Entry("one handler in each reconcile", SpecTimeout(minute), progress.Lifecycle(progress.OneByOne)),
 		Entry("asap", SpecTimeout(minute), progress.Lifecycle(progress.Asap)),
 	)
 
@@ -203,7 +203,7 @@ var _ = Describe("Middleware", func() {
 		}
 	}
 
-	It("wraps the handlers that are added after it; the first one is the outermost one (Use)", func(ctx context.Context) {
+	It("wraps the handlers that are added after Use; the first middleware is the outermost one", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		resource := kopf.For(&v1.Widget{}).
 			OnCreate("bare", ok[W](seen, "bare")).
@@ -222,7 +222,7 @@ var _ = Describe("Middleware", func() {
 		}))
 	}, SpecTimeout(minute))
 
-	It("can replace the call of the handler; its errors are handled as errors of the handler", func(ctx context.Context) {
+	It("can replace the call of the handler; its errors count as errors of the handler", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		resource := kopf.For(&v1.Widget{}).Use(func(next kopf.Handler[W]) kopf.Handler[W] {
 			return func(ctx context.Context, req *kopf.Request[W]) error {
@@ -287,7 +287,7 @@ var _ = Describe("When", func() {
 		ns, seen := newNamespace(ctx), &calls{}
 		resource := kopf.For(&v1.Widget{})
 		resource.When(func(req *kopf.Request[W]) bool {
-			req.Object.Spec.Color = "changed" // changes a copy only
+			req.Object.Spec.Color = "changed" // the predicate changes only a copy
 			return req.Reason != kopf.ReasonUpdate || req.Old != nil && req.Old.Spec.Size == 1 && req.Client != nil
 		}).
 			OnUpdate("updated", func(_ context.Context, req *kopf.Request[W]) error {

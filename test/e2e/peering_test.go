@@ -68,7 +68,7 @@ var _ = Describe("Operators among peers", func() {
 		return kopf.WithPeering(peering.Options{Namespaces: namespaces, Mandatory: true})
 	}
 
-	It("start nothing while others have precedence, and miss nothing; daemons and timers start again once, without a resume (PEER-50, PEER-51, PEER-53, DAE-40, DAE-06, B-12)", func(ctx context.Context) {
+	It("start no handlers while another operator has precedence, and then miss no changes; daemons and timers start again once, without a resume (PEER-50, PEER-51, PEER-53, DAE-40, DAE-06, B-12)", func(ctx context.Context) {
 		const objects = 5
 		ns, seen := newNamespace(ctx), &calls{}
 		other := newLaptop(ctx, ns)
@@ -214,7 +214,7 @@ var _ = Describe("Operators among peers", func() {
 		Eventually(func() int { return seen.count("begins in " + one) }).Should(Equal(3))
 	}, SpecTimeout(minute))
 
-	It("start nothing in watched namespaces that peering does not name while a named one is paused, and miss nothing (PEER-33, PEER-51)", func(ctx context.Context) {
+	It("start no handlers in namespaces without peering while a namespace with peering is paused, and then miss no changes (PEER-33, PEER-51)", func(ctx context.Context) {
 		named, other, seen := newNamespace(ctx), newNamespace(ctx), &calls{}
 		peer := newLaptop(ctx, named)
 		mgr, err := manager.New(cp.Config, manager.Options{
@@ -247,7 +247,7 @@ var _ = Describe("Operators among peers", func() {
 		Consistently(func() int { return seen.count("creates first") }).Should(Equal(1))
 	}, SpecTimeout(minute))
 
-	It("for namespaces start nothing for cluster-scoped objects while any namespace is paused (PEER-33, PEER-51)", func(ctx context.Context) {
+	It("with peering in namespaces start no handlers for cluster-scoped objects while any namespace is paused (PEER-33, PEER-51)", func(ctx context.Context) {
 		one, two, seen := newNamespace(ctx), newNamespace(ctx), &calls{}
 		peers := []*laptop{newLaptop(ctx, one), newLaptop(ctx, two)}
 		start(one, options(kopf.For(&corev1.Namespace{}).
@@ -271,11 +271,11 @@ var _ = Describe("Operators among peers", func() {
 		Consistently(begun).Should(Equal(1), "the peer in the other namespace is still present")
 		peers[1].leave(ctx)
 		Eventually(begun).Should(Equal(2))
-		label("") // without the label, no handler blocks the removal of the namespace
+		label("") // without the label, no daemon blocks the removal of the namespace
 		Eventually(func() int { return seen.count("ends for " + two + ": " + daemons.ErrFilteredOut.Error()) }).Should(Equal(1))
 	}, SpecTimeout(minute))
 
-	It("serve their state and probes during a pause, and call no reconcile handlers (PEER-52, B-52)", func(ctx context.Context) {
+	It("report their state and answer probes during a pause, and call no reconcile handlers (PEER-52, B-52)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		mgr := newManager(ns, &logRecorder{})
 		op := kopf.New(mgr,
@@ -312,7 +312,7 @@ var _ = Describe("Operators among peers", func() {
 		Consistently(seen.all).Should(HaveLen(2))
 	}, SpecTimeout(minute))
 
-	It("of equal priority all pause and log how to resolve it, or elect one of them (PEER-32, PEER-35, B-53)", func(ctx context.Context) {
+	It("of equal priority all pause and log how to resolve the conflict, or elect one of them (PEER-32, PEER-35, B-53)", func(ctx context.Context) {
 		for _, tie := range []peering.Tie{peering.PauseAll, peering.Elect} {
 			ns, seen := newNamespace(ctx), &calls{}
 			newLaptop(ctx, ns)

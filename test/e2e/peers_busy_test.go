@@ -15,7 +15,7 @@ import (
 )
 
 var _ = Describe("A busy operator among peers", func() {
-	It("starts nothing during random pauses for half a minute, and loses no change (PEER-50, PEER-51, PEER-53)", func(ctx context.Context) {
+	It("starts no handlers during random pauses for half a minute, and loses no change (PEER-50, PEER-51, PEER-53)", func(ctx context.Context) {
 		const objects, duration = 10, 30 * time.Second
 		ns := newNamespace(ctx)
 		other := newLaptop(ctx, ns)
@@ -66,7 +66,7 @@ type violations struct {
 // findViolations compares the calls of handlers with the pauses in the log of the operator.
 func findViolations(entries []entry) (v violations) {
 	var paused time.Time
-	var suspects []entry // starts during the current pause
+	var suspects []entry // number of starts during the current pause
 	daemons := map[string]bool{}
 	for _, e := range entries {
 		switch {

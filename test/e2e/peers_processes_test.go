@@ -98,9 +98,9 @@ var _ = Describe("Operators among peers, as processes", func() {
 		Expect(low.count("resumes")()).To(BeZero())
 	}, SpecTimeout(minute))
 
-	It("can handle one object at the same time for a moment, because there are no locks; both finish (PEER-55)", func(ctx context.Context) {
+	It("can both handle an object for a short time, because peering uses no locks; both handlers finish (PEER-55)", func(ctx context.Context) {
 		works := func(duration time.Duration) func(*peerSetup) { return func(s *peerSetup) { s.Work = duration } }
-		low := begin("low", 0, works(10*time.Second)) // long enough for the other operator to start
+		low := begin("low", 0, works(10*time.Second)) // long enough for the start of the other operator
 		Eventually(low.count("begins w")).Should(Equal(1))
 		high := begin("high", 1, works(time.Second))
 		Eventually(high.count("begins w")).Should(Equal(1))
@@ -113,7 +113,7 @@ var _ = Describe("Operators among peers, as processes", func() {
 		Expect(high.count("begins w")()).To(Equal(1))
 	}, SpecTimeout(minute))
 
-	It("elect a leader among replicas; a standby replica has no record, and the leader pauses for a developer's operator (MIG-09)", func(ctx context.Context) {
+	It("elect a leader among replicas; a standby replica has no peering record, and the leader pauses for a developer's operator (MIG-09)", func(ctx context.Context) {
 		one := begin("one", 0, replica(true))
 		Eventually(one.count("done w 1")).Should(Equal(1))
 		two := begin("two", 0, replica(true))
@@ -140,7 +140,7 @@ var _ = Describe("Operators among peers, as processes", func() {
 		Expect(identities(ctx)()).To(Equal([]string{"two"}))
 	}, SpecTimeout(minute))
 
-	DescribeTable("of two replicas are replaced one by one, with a gap that is bounded by the lease",
+	DescribeTable("of two replicas are replaced one by one, and the gap in service is limited by the lease duration",
 		func(ctx context.Context, release bool, most time.Duration) {
 			all := []*peer{begin("old-0", 0, replica(release))}
 			Eventually(all[0].count("done w 1")).Should(Equal(1))
@@ -148,7 +148,7 @@ var _ = Describe("Operators among peers, as processes", func() {
 			Eventually(all[1].count("starts")).Should(Equal(1))
 
 			stop, last := keepEditing(ctx, []W{w}, 100*time.Millisecond)
-			served := func() (done []time.Time) { // returns the times of all replicas, sorted
+			served := func() (done []time.Time) { // returns the sorted times of all replicas
 				for _, p := range all {
 					for _, one := range p.all() {
 						if strings.HasPrefix(one.what, "done") {
@@ -159,7 +159,7 @@ var _ = Describe("Operators among peers, as processes", func() {
 				slices.SortFunc(done, time.Time.Compare)
 				return done
 			}
-			awaitServed := func() { // waits for more edits than can be in progress
+			awaitServed := func() { // wait for more edits than can be in progress
 				GinkgoHelper()
 				n := len(served())
 				Eventually(served).WithTimeout(time.Minute).Should(WithTransform(func(done []time.Time) int { return len(done) }, BeNumerically(">=", n+5)))

@@ -116,7 +116,7 @@ var _ = Describe("A cycle", func() {
 		Entry("across a restart, with the pin of an earlier version", SpecTimeout(minute), true, true),
 	)
 
-	DescribeTable("of a creation handles a concurrent edit as an update (B-01, CAUSE-14)",
+	DescribeTable("of a creation handles a concurrent edit as a separate update (B-01, CAUSE-14)",
 		func(ctx context.Context, deletes bool) {
 			ns, seen := newNamespace(ctx), &calls{}
 			var open atomic.Bool
@@ -172,13 +172,13 @@ var _ = Describe("A cycle", func() {
 		expectBaseline(ctx, obj, 2)
 	}, SpecTimeout(minute))
 
-	It("whose change is reverted calls the handlers that were called before, also if they have failed (B-01)", func(ctx context.Context) {
+	It("whose change is reverted calls the handlers that were called before, even if they have failed (B-01)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		var open atomic.Bool
 		obj := widget(ns, "one")
 		handledBefore(ctx, obj, kopf.For(&v1.Widget{}).OnCreate("made", ok[W](&calls{}, "made")))
 		start(ns, options(kopf.For(&v1.Widget{}).
-			OnUpdate("half", recordSize(seen, "half", failUnless(&open))))) // may have had effects before it fails
+			OnUpdate("half", recordSize(seen, "half", failUnless(&open))))) // the handler may have had effects before its failure
 		edit(ctx, obj, size(2))
 		Eventually(seen.all).Should(ContainElement("half:update change spec.size: 1 -> 2, now 2: failed"))
 		edit(ctx, obj, size(1))
@@ -188,7 +188,7 @@ var _ = Describe("A cycle", func() {
 		expectBaseline(ctx, obj, 1)
 	}, SpecTimeout(minute))
 
-	It("ends with the deletion, and does not block it (CAUSE-18)", func(ctx context.Context) {
+	It("ends when the object is deleted, and does not block the deletion (CAUSE-18)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		var open atomic.Bool
 		obj := widget(ns, "one")
@@ -253,7 +253,7 @@ var _ = Describe("A cycle", func() {
 		expectBaseline(ctx, obj, 3)
 	}, SpecTimeout(minute))
 
-	It("keeps changes of its handlers, and does not detect them as an edit (B-01, B-13)", func(ctx context.Context) {
+	It("keeps the changes of its handlers, and does not handle them as an edit (B-01, B-13)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		var open atomic.Bool
 		obj := widget(ns, "one")
@@ -327,7 +327,7 @@ var _ = Describe("A cycle", func() {
 			defer mu.Unlock()
 			return random.IntN(n)
 		}
-		// last contains, by object and handler, the sizes in the diff and in the object of the last call.
+		// last contains the sizes in the diff and in the object of the last call, by object and handler.
 		last := map[string][2]int{}
 		work := func(id string) kopf.Handler[W] {
 			return func(ctx context.Context, req *kopf.Request[W]) error {
@@ -347,7 +347,7 @@ var _ = Describe("A cycle", func() {
 				case 0:
 					return kopf.Temporary(errOutOfOrder, time.Duration(roll(60))*millisecond)
 				case 1:
-					select { // allows edits while the handler runs
+					select { // the pause allows edits while the handler runs
 					case <-ctx.Done():
 						return ctx.Err()
 					case <-time.After(time.Duration(roll(30)) * millisecond):
@@ -369,7 +369,7 @@ var _ = Describe("A cycle", func() {
 		}
 		for range edits {
 			for _, obj := range all {
-				edit(ctx, obj, size(roll(3)+1)) // has few values, so that many edits are reverted or change nothing
+				edit(ctx, obj, size(roll(3)+1)) // few sizes, so that many edits are reverted or change nothing
 			}
 		}
 		for _, obj := range all {

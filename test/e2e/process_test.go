@@ -104,7 +104,7 @@ var _ = Describe("Memos", func() {
 var _ = Describe("Startup and cleanup handlers", func() {
 	type W = *v1.Widget
 
-	It("that fail at the start stop the manager, which returns the error (ACT-04, ACT-07, RUN-25)", func(ctx context.Context) {
+	It("that fail during startup stop the manager, which returns the error (ACT-04, ACT-07, RUN-25)", func(ctx context.Context) {
 		ns, seen, wire := newNamespace(ctx), &calls{}, &writeRecorder{}
 		mgr := newManager(ns, &logRecorder{}, wire.setup())
 		Expect(mgr.Add(kopf.New(mgr,
@@ -155,7 +155,7 @@ var _ = Describe("Startup and cleanup handlers", func() {
 var _ = Describe("Health", func() {
 	type W = *v1.Widget
 
-	It("fails only for an operator without progress (SE-14, SE-16)", func(ctx context.Context) {
+	It("fails only if objects wait and the operator makes no progress (SE-14, SE-16)", func(ctx context.Context) {
 		const limit = time.Second
 		ns, logs := newNamespace(ctx), &logRecorder{}
 		mgr := newManager(ns, logs)

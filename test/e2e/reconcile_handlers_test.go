@@ -62,7 +62,7 @@ var _ = Describe("Reconcile handlers (B-28)", func() {
 		Expect(wire.all()).To(BeEmpty(), "the operator must write no baseline, no records and no finalizer")
 	}, SpecTimeout(minute))
 
-	It("are called for changes of owned objects only", func(ctx context.Context) {
+	It("are called for changes of owned objects, and not of other objects", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		obj, other := widget(ns, "one"), widget(ns, "other")
 		create(ctx, obj)
@@ -146,7 +146,7 @@ var _ = Describe("Reconcile handlers (B-28)", func() {
 	It("are retried after a backoff that no change shortens (B-11)", func(ctx context.Context) {
 		ns, line := newNamespace(ctx), &timeline{}
 		var slow timeline
-		const slowly = 5 * time.Second // longer than the edits take
+		const slowly = 5 * time.Second // the backoff is longer than the edits take
 		start(ns, options(kopf.For(&v1.Widget{}).
 			OnReconcile("default", timed(line, failsUntil[W](&calls{}, "default", 3, errOutOfOrder))).
 			OnReconcile("slow", timed(&slow, failsUntil[W](&calls{}, "slow", 1, errOutOfOrder)), kopf.Backoff(slowly))))
@@ -210,7 +210,7 @@ var _ = Describe("Reconcile handlers (B-28)", func() {
 		}, 2),
 	)
 
-	It("are not called for their own changes, however stale the watch is (B-10, B-13)", func(ctx context.Context) {
+	It("are not called for their own changes, even if the watch is stale (B-10, B-13)", func(ctx context.Context) {
 		ns, line := newNamespace(ctx), &timeline{}
 		start(ns, options(kopf.For(&v1.Widget{}).OnReconcile("sync", timed(line, func(_ context.Context, req *kopf.Request[W]) error {
 			req.Object.Status.Phase = fmt.Sprint(len(line.times()))
@@ -272,7 +272,7 @@ var _ = Describe("Reconcile handlers (B-28)", func() {
 		Expect(seen.count("deleted:delete")).To(Equal(1))
 	}, SpecTimeout(minute))
 
-	It("whose change is rejected fail, and are retried (0005)", func(ctx context.Context) {
+	It("whose change is rejected fail, and are retried (decision 0005)", func(ctx context.Context) {
 		ns, line := newNamespace(ctx), &timeline{}
 		op := start(ns, options(kopf.For(&v1.Widget{}).OnReconcile("sync", timed(line, func(_ context.Context, req *kopf.Request[W]) error {
 			if req.Object.Spec.Size = 5000; req.Attempt.Number == 2 {
@@ -288,7 +288,7 @@ var _ = Describe("Reconcile handlers (B-28)", func() {
 		Eventually(op.log.find).WithArguments("rejects the change", `"handler"="sync"`).Should(HaveLen(2))
 	}, SpecTimeout(minute))
 
-	It("support filters, and start again for an object that passes them again", func(ctx context.Context) {
+	It("support filters, and are called again for an object that passes them again", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(kopf.For(&v1.Widget{}).OnReconcile("sync", sized(seen), kopf.Label("on"), kopf.Interval(200*time.Millisecond))))
 		obj := widget(ns, "one")

@@ -17,8 +17,7 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// A cache with a label selector removes objects that lose the label. It may contain them again before a worker
-// reconciles the removal.
+// A cache with a label selector removes objects that lose the label. The cache may contain them again before a worker reconciles the removal.
 var _ = Describe("Objects that are missing in the cache for a short time", func() {
 	It("have their daemons started again (DAE-09)", func(ctx context.Context) {
 		ns, seen, logs := newNamespace(ctx), &calls{}, &logRecorder{}
@@ -45,7 +44,7 @@ var _ = Describe("Objects that are missing in the cache for a short time", func(
 		obj := widget(ns, "one")
 		obj.Labels = gold
 		create(ctx, obj)
-		Eventually(seen.all).Should(Equal([]string{"it begins for one"}))
+		Eventually(seen.all).Should(Equal([]string{"daemon begins for one"}))
 
 		busy := widget(ns, "busy")
 		busy.Labels = map[string]string{"tier": "gold", "busy": "yes"}

@@ -27,7 +27,7 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// These specs use operators in unusual but valid ways. Each of them is a regression test for a bug.
+// These specs use operators in unusual but valid ways. Each spec is a regression test for a bug.
 
 var _ = Describe("A predicate", func() {
 	type W = *v1.Widget
@@ -91,7 +91,7 @@ var _ = Describe("A value that an object cannot store", func() {
 
 	It("as a result fails the handler, and blocks neither other handlers nor a deletion (decision 0005)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
-		// The schema has fields of these names: one is a string, the other a list.
+		// The schema has fields with the names of these handlers: one is a string, the other a list.
 		misfit := func(id string, result any) kopf.Handler[W] {
 			return func(_ context.Context, req *kopf.Request[W]) error {
 				seen.notef("%s#%d", id, req.Attempt.Number)
@@ -335,7 +335,7 @@ var _ = Describe("Regressions", func() {
 		Consistently(seen.all, quietTime).Should(Equal(want))
 	}, SpecTimeout(minute))
 
-	It("attempts that the timeout of the controller ends are counted (B-22)", func(ctx context.Context) {
+	It("attempts that are ended by the timeout of the controller are counted (B-22)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(kopf.For(&v1.Widget{},
 			kopf.WithControllerOptions(controller.Options{ReconciliationTimeout: 300 * millisecond})).
@@ -390,7 +390,7 @@ var _ = Describe("Regressions", func() {
 		Expect(seen.all()).To(Equal([]string{"first:create", "second:create"}))
 	}, SpecTimeout(minute))
 
-	DescribeTable("two operators of one manager that would revert each other's changes do not start (B-34)",
+	DescribeTable("two operators of one manager do not start if they would revert each other's changes (B-34)",
 		func(ctx context.Context, difference []kopf.Option, words, others string) {
 			ns, seen := newNamespace(ctx), &calls{}
 			mgr := newManager(ns, &logRecorder{})

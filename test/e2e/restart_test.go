@@ -21,14 +21,14 @@ import (
 var _ = Describe("A restart", func() {
 	type W = *v1.Widget
 
-	It("between the finalizer and the first handler loses nothing (FIN-03, PIPE-23)", func(ctx context.Context) {
+	It("between the write of the finalizer and the first handler call loses no change (FIN-03, PIPE-23)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		declare := func(opts ...kopf.ResourceOption) []kopf.Option {
 			return options(kopf.For(&v1.Widget{}, opts...).
 				OnCreate("created", ok[W](seen, "created")).
 				OnDelete("deleted", ok[W](seen, "deleted")))
 		}
-		// The predicate drops our own write, so that no reconcile follows the finalizer.
+		// The predicate drops the event of our own write, so that no reconcile follows the write of the finalizer.
 		halting := start(ns, declare(kopf.WithPredicates(predicate.Funcs{
 			UpdateFunc: func(event.UpdateEvent) bool { return false },
 		})))
@@ -47,7 +47,7 @@ var _ = Describe("A restart", func() {
 		Expect(seen.all()).To(Equal([]string{"created:create", "deleted:delete"}))
 	}, SpecTimeout(minute))
 
-	It("during a delay between two handlers calls only the remaining handlers, when they are due (PROG-29, DLY-13)", func(ctx context.Context) {
+	It("during a delay calls only the unfinished handlers, when they are due (PROG-29, DLY-13)", func(ctx context.Context) {
 		const delay = 2 * time.Second
 		ns, seen, second := newNamespace(ctx), &calls{}, &timeline{}
 		declare := func() []kopf.Option {
@@ -74,7 +74,7 @@ var _ = Describe("A restart", func() {
 		Expect(second.times()[1].Sub(restarted)).To(BeNumerically("<", delay), "the restart must not restart the delay")
 	}, SpecTimeout(minute))
 
-	It("between the handlers of an update or a deletion continues there; resume handlers are called too (PROG-29, CAUSE-25)", func(ctx context.Context) {
+	It("between the handlers of an update or a deletion calls the remaining handlers, and also resume handlers (PROG-29, CAUSE-25)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		declare := func(outcome error) *kopf.Resource[W] {
 			return kopf.For(&v1.Widget{}).
@@ -108,7 +108,7 @@ var _ = Describe("A restart", func() {
 		Expect(seen.all()[4:]).To(Equal([]string{"delete-1:delete", "delete-2:delete#0", "delete-2:delete#1"}))
 	}, SpecTimeout(minute))
 
-	It("during a long delay calls nothing; handlers that have become due are called immediately (DLY-13, B-03)", func(ctx context.Context) {
+	It("during a long delay calls no waiting handlers, but handlers that have become due are called immediately (DLY-13, B-03)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		declare := func() []kopf.Option {
 			return options(kopf.For(&v1.Widget{}).
@@ -192,7 +192,7 @@ var _ = Describe("A restart", func() {
 		Consistently(seen.all, quietTime).Should(HaveLen(4), "resume handlers must be called once per process")
 	}, SpecTimeout(minute))
 
-	It("during a resume continues it (PROG-29)", func(ctx context.Context) {
+	It("during a resume cycle continues the cycle (PROG-29)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		obj := widget(ns, "one")
 		handledBefore(ctx, obj, kopf.For(&v1.Widget{}).OnCreate("created", ok[W](&calls{}, "created")))

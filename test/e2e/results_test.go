@@ -170,7 +170,7 @@ var _ = Describe("Results", func() {
 		Expect(op.log.find("failed permanently", `"handler"="number"`, "the result has no JSON form", "NaN")).To(HaveLen(1))
 	}, SpecTimeout(minute))
 
-	It("that are unknown to a strict schema are dropped without other effects (RES-06)", func(ctx context.Context) {
+	It("that a strict schema does not contain are dropped without other effects (RES-06)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		op := start(ns, options(kopf.For(kopf.Unstructured(strictGVK)).
 			OnCreate("created", withResult(seen, "created", "dropped")).
@@ -299,7 +299,7 @@ var _ = Describe("A change of the object by a handler", func() {
 		Consistently(seen.all, quietTime).Should(BeEmpty())
 	}, SpecTimeout(minute))
 
-	It("during a resume is not an update, also when a resume handler is retried (B-13)", func(ctx context.Context) {
+	It("during a resume is not an update, even if a resume handler is retried (B-13)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		obj := widget(ns, "one")
 		handledBefore(ctx, obj, kopf.For(&v1.Widget{}).OnCreate("created", ok[W](&calls{}, "created")))
@@ -337,7 +337,7 @@ var _ = Describe("A change of the object by a handler", func() {
 		Consistently(seen.all, quietTime).Should(Equal([]string{"created"}))
 	}, SpecTimeout(minute))
 
-	It("is logged with its handler if the server drops it, once for all objects", func(ctx context.Context) {
+	It("is logged with its handler, once for all objects, if the server drops it", func(ctx context.Context) {
 		ns := newNamespace(ctx)
 		op := start(ns, options(kopf.For(kopf.Unstructured(strictGVK)).
 			OnCreate("created", func(_ context.Context, req *kopf.Request[U]) error {
@@ -487,7 +487,7 @@ var _ = Describe("A change of the object by a handler", func() {
 			faster := w.DeepCopy()
 			faster.Spec.Tags = []string{"theirs", time.Now().String()}
 			w.Spec.Tags = []string{"ours"}
-			// After this write, the change of the handler is for an older version.
+			// After this write, the change of the handler belongs to an older version.
 			return k8s.Patch(ctx, faster, client.MergeFrom(w))
 		}),
 	)

@@ -21,7 +21,7 @@ var _ = Describe("A failing handler", func() {
 	type W = *v1.Widget
 	const never = time.Hour
 
-	It("fails permanently at its limits, without waiting for an attempt beyond them (ERR-03, ERR-04)", func(ctx context.Context) {
+	It("fails permanently at its limits, without waiting for the next attempt (ERR-03, ERR-04)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		op := start(ns, options(kopf.For(&v1.Widget{}).
 			OnCreate("thrice", fails[W](seen, "thrice", errOutOfOrder), kopf.Retries(3), kopf.Backoff(20*time.Millisecond)).
@@ -129,7 +129,7 @@ var _ = Describe("A failing handler", func() {
 		Expect(seen.all()).To(Equal(append(want, "delete-bad:delete#0", "delete-good:delete")))
 	}, SpecTimeout(minute))
 
-	It("that panics is retried by its policy, is logged once with its stack, and affects no other handler (B-23)", func(ctx context.Context) {
+	It("that panics is retried according to its policy, is logged once with its stack, and affects no other handler (B-23)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		op := start(ns, options(kopf.For(&v1.Widget{}).
 			OnCreate("created", func(_ context.Context, req *kopf.Request[W]) error {
@@ -155,7 +155,7 @@ var _ = Describe("A failing handler", func() {
 		Expect(op.log.errors()).To(Equal(logged))
 	}, SpecTimeout(minute))
 
-	It("that takes too long is cancelled by its context, and retried by its policy (B-22, SE-41)", func(ctx context.Context) {
+	It("that takes too long is cancelled through its context, and retried according to its policy (B-22, SE-41)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(kopf.For(&v1.Widget{}).
 			OnCreate("created", func(ctx context.Context, req *kopf.Request[W]) error {
@@ -258,7 +258,7 @@ var _ = Describe("A failing handler", func() {
 		Expect(seen.all()).To(Equal([]string{"bad#0", "good#0"}))
 	}, SpecTimeout(minute))
 
-	It("keeps its backoff, however often other clients change the object (B-11)", func(ctx context.Context) {
+	It("keeps its backoff even if other clients change the object frequently (B-11)", func(ctx context.Context) {
 		const backoff = time.Second
 		ns, line := newNamespace(ctx), &timeline{}
 		start(ns, options(kopf.For(&v1.Widget{}).

@@ -60,7 +60,7 @@ func busyChild() int {
 }
 
 var _ = Describe("SIGTERM", func() {
-	It("ends a hundred daemons and a hundred handlers within the grace period; nothing is written afterwards, and OnCleanup runs last (DAE-41, DAE-44, ACT-06, EVT-15, RUN-20, RUN-21, RUN-22, RUN-28)", func(ctx context.Context) {
+	It("ends a hundred daemons and a hundred handlers within the grace period, stores their outcomes, and runs OnCleanup last (DAE-41, DAE-44, ACT-06, EVT-15, RUN-20, RUN-21, RUN-22, RUN-28)", func(ctx context.Context) {
 		const objects = 100
 		ns, folder := newNamespace(ctx), GinkgoT().TempDir()
 		Expect(cp.WriteKubeconfig(filepath.Join(folder, "kubeconfig"))).To(Succeed())
@@ -90,7 +90,7 @@ var _ = Describe("SIGTERM", func() {
 			childCalls+"="+filepath.Join(folder, "calls"), "KUBECONFIG="+filepath.Join(folder, "kubeconfig"))
 		cmd.Stdout, cmd.Stderr = GinkgoWriter, GinkgoWriter
 		Expect(cmd.Start()).To(Succeed())
-		DeferCleanup(func() { _ = cmd.Process.Kill() }) // the process may still run
+		DeferCleanup(func() { _ = cmd.Process.Kill() }) // the process may still be running
 		Eventually(count("daemon begins")).WithTimeout(time.Minute).Should(Equal(objects))
 		Eventually(count("handler begins")).WithTimeout(time.Minute).Should(Equal(objects))
 

@@ -21,7 +21,7 @@ var _ = Describe("Progress and baseline", func() {
 	)
 	const pause = 50 * time.Millisecond
 
-	DescribeTable("are stored in the status on request (PROG-07, ESS-13)",
+	DescribeTable("can be stored in the status (PROG-07, ESS-13)",
 		func(ctx context.Context, obj func(ns string) U) {
 			ns, seen := newNamespace(ctx), &calls{}
 			one := obj(ns)

@@ -78,7 +78,7 @@ var _ = Describe("Sub-handlers", func() {
 			HaveField("Subrefs", Equal([]string{"cr/s1", "cr/s2"})), HaveField("Delayed", Not(BeZero()))))
 		status, _, err := unstructured.NestedMap(now.Object, "status")
 		Expect(err).NotTo(HaveOccurred())
-		Expect(status).To(Equal(map[string]any{"cr/s1": map[string]any{"tries": int64(1)}}), "SUB-10: the result of the parent must follow when all have finished")
+		Expect(status).To(Equal(map[string]any{"cr/s1": map[string]any{"tries": int64(1)}}), "SUB-10: the result of the parent must be stored after all sub-handlers have finished")
 
 		handled(ctx, obj)
 		Expect(seen.all()).To(Equal([]string{"cr#0", "create#0", "create#0", "cr#0", "create#1"}))
@@ -93,7 +93,7 @@ var _ = Describe("Sub-handlers", func() {
 		Expect(op.log.errors()).To(BeEmpty())
 	}, SpecTimeout(minute))
 
-	It("are called one by one, if the lifecycle requires it (C-6, SUB-07, LIFE-08)", func(ctx context.Context) {
+	It("are called one by one if the lifecycle selects one handler at a time (C-6, SUB-07, LIFE-08)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		obj := widget(ns, "one")
 		start(ns, options(kopf.WithLifecycle(progress.Asap), kopf.For(&v1.Widget{}).
@@ -108,7 +108,7 @@ var _ = Describe("Sub-handlers", func() {
 		Expect(seen.all()).To(Equal([]string{"cr", "s1:create", "cr", "s2:create#0", "cr", "s2:create#1"}))
 	}, SpecTimeout(minute))
 
-	It("of any depth continue after restarts; finished ones are not called again (SUB-01, SUB-07, SUB-12, SUB-13, B-24)", func(ctx context.Context) {
+	It("of any depth continue after restarts; finished sub-handlers are not called again (SUB-01, SUB-07, SUB-12, SUB-13, B-24)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		var broken atomic.Bool
 		broken.Store(true)
@@ -296,7 +296,7 @@ var _ = Describe("Sub-handlers", func() {
 			Expect(op.log.find("failed permanently", `"handler"="p"`, complaint)).To(HaveLen(1))
 			Eventually(eventsOf(ctx, obj)).Should(ConsistOf(And(HavePrefix("Warning "), ContainSubstring(complaint))))
 		},
-		Entry("an id twice", SpecTimeout(minute), func(req *kopf.Request[*v1.Widget]) {
+		Entry("a duplicate id", SpecTimeout(minute), func(req *kopf.Request[*v1.Widget]) {
 			req.Sub("good", ok[*v1.Widget](&calls{}, ""))
 		}, "p/good"),
 		Entry("no id", SpecTimeout(minute), func(req *kopf.Request[*v1.Widget]) {
@@ -336,7 +336,7 @@ var _ = Describe("Sub-handlers", func() {
 		Consistently(seen.all, quietTime).Should(BeEmpty())
 	}, SpecTimeout(minute))
 
-	It("are written one by one on request (B-14, SUB-07)", func(ctx context.Context) {
+	It("are written one by one if the checkpoint interval is zero (B-14, SUB-07)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		obj := widget(ns, "one")
 		written := func(ids ...string) {
@@ -371,7 +371,7 @@ var _ = Describe("Sub-handlers", func() {
 		Expect(fresh(ctx, obj)()).To(HaveField("Spec.Tags", Equal([]string{"p", "a", "b", "c"})))
 	}, SpecTimeout(minute))
 
-	DescribeTable("whose change is rejected fail, and are retried (0005)",
+	DescribeTable("whose change is rejected fail, and are retried (decision 0005)",
 		func(ctx context.Context, checkpoint time.Duration) {
 			ns, seen := newNamespace(ctx), &calls{}
 			op := start(ns, options(kopf.WithCheckpoint(checkpoint), kopf.For(&v1.Widget{}).
@@ -399,7 +399,7 @@ var _ = Describe("Sub-handlers", func() {
 		Entry("during the reconcile", SpecTimeout(minute), time.Duration(0)),
 	)
 
-	DescribeTable("do not hide that their parent's change is rejected (0005)",
+	DescribeTable("do not hide that the change of their parent is rejected (decision 0005)",
 		func(ctx context.Context, checkpoint time.Duration) {
 			ns, seen := newNamespace(ctx), &calls{}
 			op := start(ns, options(kopf.WithCheckpoint(checkpoint), kopf.For(&v1.Widget{}).
@@ -447,7 +447,7 @@ var _ = Describe("Sub-handlers", func() {
 		Expect(fresh(ctx, obj)()).To(HaveField("Status.Log", Equal([]string{"a", "b", "c"})))
 	}, SpecTimeout(minute))
 
-	It("that were called for an update are called when it is reverted (B-01, B-02)", func(ctx context.Context) {
+	It("that were called for an update are called when the update is reverted (B-01, B-02)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(kopf.For(&v1.Widget{}).
 			OnCreate("created", ok[W](&calls{}, "created")).

@@ -22,7 +22,7 @@ import (
 
 var (
 	cp     *controlplane.ControlPlane
-	k8s    client.Client // without a cache
+	k8s    client.Client // client without a cache
 	scheme = runtime.NewScheme()
 )
 

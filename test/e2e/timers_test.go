@@ -46,7 +46,7 @@ var _ = Describe("Timers", func() {
 		Consistently(seen.all).Should(HaveLen(n))
 	}, SpecTimeout(minute))
 
-	It("write their changes after each call; these are not updates, and do not restart the idle time (DAE-13, TIM-06, TIM-07, SE-11, B-13)", func(ctx context.Context) {
+	It("write their changes after each call; the changes are not updates, and do not restart the idle time (DAE-13, TIM-06, TIM-07, SE-11, B-13)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		a := widget(ns, "a")
 		create(ctx, a)
@@ -74,7 +74,7 @@ var _ = Describe("Timers", func() {
 		}).Should(Succeed())
 	}, SpecTimeout(minute))
 
-	It("continue while a handler of their object runs or fails, and do not block it (TIM-16)", func(ctx context.Context) {
+	It("continue while a handler of their object runs or fails, and do not block the handler (TIM-16)", func(ctx context.Context) {
 		ns, seen, leave := newNamespace(ctx), &calls{}, make(chan struct{})
 		a := widget(ns, "a")
 		create(ctx, a)
@@ -120,7 +120,7 @@ var _ = Describe("Timers", func() {
 		Consistently(calledFor(seen, "dead 2")).Should(Equal(1))
 	}, SpecTimeout(minute))
 
-	It("that wait for a change, or for no change, ignore our own edits, also beside other writes (TIM-06, B-13, B-41)", func(ctx context.Context) {
+	It("that have failed or are idle ignore edits by the operator, even together with other writes (TIM-06, B-13, B-41)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		a := widget(ns, "a")
 		create(ctx, a)
@@ -144,7 +144,7 @@ var _ = Describe("Timers", func() {
 		Expect(seen.count("once:timer")).To(Equal(1))
 	}, SpecTimeout(minute))
 
-	It("with Idle wait until their object is unchanged for that time; without an interval they are then called once (TIM-05, TIM-08, TIM-09, SE-13)", func(ctx context.Context) {
+	It("with Idle wait until their object is unchanged for the idle time; without an interval they are then called once (TIM-05, TIM-08, TIM-09, SE-13)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		a := widget(ns, "a")
 		create(ctx, a)
@@ -169,7 +169,7 @@ var _ = Describe("Timers", func() {
 		Eventually(gone(ctx, a)).Should(BeTrue(), "waiting for a change must not block the deletion")
 	}, SpecTimeout(minute))
 
-	It("that are sharp keep their schedule while their object does not pass their filters (TIM-04, DAE-04)", func(ctx context.Context) {
+	It("with Sharp keep their schedule while the object does not pass their filters (TIM-04, DAE-04)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		a, b := widget(ns, "a"), widget(ns, "b")
 		a.Labels, b.Labels = map[string]string{"on": ""}, map[string]string{"off": ""}

@@ -81,7 +81,7 @@ func byType(obj *v1.Widget) map[string]metav1.Condition {
 }
 
 var _ = Describe("Two operators with conditions of one object", func() {
-	It("lose nothing, change no transition time without a new status, write nothing twice, and observe later generations only (B-60)", func(ctx context.Context) {
+	It("lose no condition, keep the transition time of an unchanged status, write no unchanged condition, and never decrease observedGeneration (B-60)", func(ctx context.Context) {
 		ns := newNamespace(ctx)
 		obj := widget(ns, "one")
 		create(ctx, obj)
@@ -100,13 +100,13 @@ var _ = Describe("Two operators with conditions of one object", func() {
 			runs = append(runs, start(ns, options(
 				kopf.WithFinalizer(prefix+"/finalizer"), kopf.WithProgress(progress.Annotations(prefix)), kopf.WithBaseline(progress.AnnotationBaseline(prefix)),
 				kopf.For(&v1.Widget{}).Timer("writes", time.Millisecond, w.handle).
-					On("follows", createOrUpdate, func(_ context.Context, req *kopf.Request[*v1.Widget]) error { // in the same reconcile as the writes of others
+					On("follows", createOrUpdate, func(_ context.Context, req *kopf.Request[*v1.Widget]) error { // the handler runs in the same reconcile as other handlers
 						req.Conditions().True(name+"-Followed", "Size", fmt.Sprint(req.Object.Spec.Size))
 						return nil
 					})), wire.setup()))
 		}
 		const edits = 30
-		for n := range edits { // raises the generation
+		for n := range edits { // the edit increments the generation
 			Eventually(operators["Alpha"].called).Should(BeNumerically(">", n*randomWrites/edits))
 			edit(ctx, obj, func(w *v1.Widget) { w.Spec.Size = n + 2 })
 		}

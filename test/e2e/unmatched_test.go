@@ -46,7 +46,7 @@ var _ = Describe("An object", func() {
 			OnField("color", "spec.color", ok[W](seen, "color")).
 			OnResume("resumed", ok[W](seen, "resumed"))
 		obj, ours := widget(ns, "foreign"), widget(ns, "ours")
-		create(ctx, obj) // creates it before the start
+		create(ctx, obj) // create the object before the start
 		op := start(ns, options(resource), counting(&writes))
 		edit(ctx, obj, func(w W) { w.Spec.Size, w.Spec.Color = 2, "blue" })
 		before := obj.ResourceVersion
@@ -76,7 +76,7 @@ var _ = Describe("An object", func() {
 		Expect(seen.all()).To(Equal([]string{"deleted:delete"}))
 	}, SpecTimeout(minute))
 
-	It("that no longer matches is released and keeps its baseline; its next match is one update (C-8, FIN-04, ESS-21, FLT-12, SE-54)", func(ctx context.Context) {
+	It("that no longer matches loses its finalizer and keeps its baseline; when it matches again, it has one update (C-8, FIN-04, ESS-21, FLT-12, SE-54)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		var hadFinalizer atomic.Bool
 		op := start(ns, options(kopf.For(&v1.Widget{}).
@@ -116,7 +116,7 @@ var _ = Describe("An object", func() {
 		Consistently(seen.all, quietTime).Should(HaveLen(1))
 	}, SpecTimeout(minute))
 
-	It("that no longer matches is released during its deletion (FIN-04)", func(ctx context.Context) {
+	It("that no longer matches during its deletion loses its finalizer (FIN-04)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(kopf.For(&v1.Widget{}).OnDelete("deleted", fails[W](seen, "deleted", kopf.Temporary(errOutOfOrder, 200*millisecond)), mine)))
 		obj := widget(ns, "one")
@@ -170,7 +170,7 @@ var _ = Describe("An object", func() {
 		Entry("of an update", SpecTimeout(minute), true),
 	)
 
-	It("that no longer matches loses its records also if the watch has a label selector (FIN-04, FLT-16)", func(ctx context.Context) {
+	It("that no longer matches also loses its records if the watch has a label selector (FIN-04, FLT-16)", func(ctx context.Context) {
 		ns, seen, logs := newNamespace(ctx), &calls{}, &logRecorder{}
 		resource := kopf.For(&v1.Widget{}).
 			OnCreate("done", ok[W](seen, "done"), mine).

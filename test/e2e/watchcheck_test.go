@@ -37,9 +37,9 @@ func checkWatches(namespace string, opts []kopf.Option, setups ...setup) (ready,
 // silencedWatches is a transport. While it is active, it drops all events of watches but keeps the connections open.
 type silencedWatches struct {
 	next      http.RoundTripper
-	all       bool // whether events of new watches are dropped, too
+	all       bool // whether to drop events of new watches, too
 	active    atomic.Bool
-	delivered atomic.Int64 // bookmarks of probes that were passed
+	delivered atomic.Int64 // number of bookmarks that were passed to probes
 }
 
 func (s *silencedWatches) setup() setup {

@@ -27,12 +27,12 @@ import (
 // A readRecorder records the reads of an operator, and can respond instead of the server.
 type readRecorder struct {
 	next    http.RoundTripper
-	respond func(*http.Request) (*http.Response, error) // nil: the server responds
+	respond func(*http.Request) (*http.Response, error) // if nil, the server responds
 
 	mu       sync.Mutex
 	list     []url.URL
 	bodies   map[*recordedBody]bool
-	received bytes.Buffer // lines of the watches
+	received bytes.Buffer // lines received by watches
 	watches  int          // number of watches with a response
 }
 
@@ -189,7 +189,7 @@ var _ = Describe("Watches", func() {
 		}
 	}, SpecTimeout(minute))
 
-	It("that receive an error of any kind list again, and miss nothing (EVT-05, EVT-08, SE-14, RUN-06)", func(ctx context.Context) {
+	It("that receive any error list again, and miss no changes (EVT-05, EVT-08, SE-14, RUN-06)", func(ctx context.Context) {
 		ns, seen, wire := newNamespace(ctx), &calls{}, &readRecorder{}
 		working(start(ns, options(kopf.For(&v1.Widget{}).OnEvent("record", record(seen))), wire.setup()))
 		for i, fault := range []*apierrors.StatusError{
@@ -232,7 +232,7 @@ var _ = Describe("Watches", func() {
 var _ = Describe("The client of the manager", func() {
 	type W = *v1.Widget
 
-	It("waits as long as a busy server requests, and no handler is called again (NET-03)", func(ctx context.Context) {
+	It("waits as long as a busy server requests, and the engine calls no handler again (NET-03)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		var sent, came atomic.Int64
 		op := start(ns, options(kopf.For(&v1.Widget{}).OnCreate("created", ok[W](seen, "created"))), withFaults(

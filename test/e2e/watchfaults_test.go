@@ -71,7 +71,7 @@ var _ = Describe("A watch that drops modifications", func() {
 		Expect(operator.log.errors()).To(BeEmpty())
 	}, SpecTimeout(minute))
 
-	It("does not block a worker during the consistency wait, which times out (CONS-04, PIPE-11)", func(ctx context.Context) {
+	It("causes a consistency wait that times out and does not block a worker (CONS-04, PIPE-11)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		operator := start(ns, options(kopf.For(&v1.Widget{}, kopf.WithMaxConcurrentReconciles(1)).
 			OnCreate("made", func(_ context.Context, req *kopf.Request[W]) error {

@@ -13,7 +13,7 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// The specs create objects with stored state of kopf. The library continues their cycles.
+// The specs create objects with the stored state of kopf. The library continues the cycles of these objects.
 var _ = Describe("An object whose cycle was started by kopf", func() {
 	const (
 		prefix  = "kopf.zalando.org/"
@@ -88,7 +88,7 @@ var _ = Describe("An object whose cycle was started by kopf", func() {
 		start(ns, options(kopf.For(kopf.Unstructured(widgetGVK)).OnUpdate("up", note).OnResume("re", note)))
 		Eventually(seen.all).Should(ConsistOf(
 			"same:resume 1 ",
-			HavePrefix("changed:update 1 "), HavePrefix("changed:update 1 "), // one call of the update handler, and one of the resume handler
+			HavePrefix("changed:update 1 "), HavePrefix("changed:update 1 "), // one call of the update handler and one call of the resume handler
 		))
 		handled(ctx, changed)
 		now, err := fresh(ctx, same)()

@@ -44,7 +44,7 @@ var _ = Describe("A cycle of one reconcile", func() {
 		main, onStatus int
 	}
 
-	DescribeTable("takes one request, one for the status, and one for the finalizer",
+	DescribeTable("takes one request for the object, one for the status, and one for the finalizer",
 		func(ctx context.Context, b budget) {
 			ns, seen := newNamespace(ctx), &calls{}
 			resource := kopf.For(kopf.Unstructured(b.gvk))

@@ -22,7 +22,7 @@ import (
 
 type widget = *v1.Widget
 
-// lifetime is the time between the start and the end of a process.
+// lifetime contains the start and the end of a process.
 type lifetime struct{ from, to time.Time }
 
 // runFor runs an operator for a duration and returns its lifetime.
@@ -88,8 +88,8 @@ func (d *callTimes) within(name string, one lifetime) (all []time.Time) {
 	return all
 }
 
-// TIM-01, TIM-04, DAE-11: an operator restarts twenty times while users and its handlers change the objects. No timer
-// is lost or duplicated, and sharp timers keep their schedule.
+// TIM-01, TIM-04, DAE-11: An operator restarts twenty times while users and handlers change the objects. No timer is lost or duplicated, and sharp
+// timers keep their schedule.
 func TestTimers_SurviveManyRestarts(t *testing.T) {
 	const sharp, plain = 10 * time.Second, 7 * time.Second
 	for seed := range seeds(5) {

@@ -18,7 +18,7 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// lateCache sends the event of an object one second after it contains the object.
+// lateCache is a cache that notifies its event handlers one second after it stores an object.
 type lateCache struct{ cache.Cache }
 
 func (c lateCache) GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error) {
@@ -45,8 +45,7 @@ func (h lateHandler) OnUpdate(old, now any) {
 	h.ResourceEventHandler.OnUpdate(old, now)
 }
 
-// A timer that restarts because its object was edited receives the edit, even if the worker has read the object before
-// the event.
+// If an edit restarts a timer, the timer receives the edit, even if the worker has read the object before the event.
 func TestTimers_ReceiveTheEditThatRestartsThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		config, scheme, users := newWorld(t)
@@ -79,7 +78,7 @@ func TestTimers_ReceiveTheEditThatRestartsThem(t *testing.T) {
 		patch(t.Context(), t, users, obj, `{"spec":{"color":"good"}}`)
 		wait(10 * time.Minute)
 		if len(good) < 9 {
-			t.Errorf("timer calls with the present object = %d, want at least 9", len(good))
+			t.Errorf("timer calls with the edited object = %d, want at least 9", len(good))
 		}
 		stop()
 		must(t, <-ended)

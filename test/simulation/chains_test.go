@@ -95,7 +95,7 @@ func TestWatchedStatusFields_OwnChangesAreUpdates(t *testing.T) {
 	}
 }
 
-// In a cycle of several reconciles, a chain keeps the pinned state.
+// In a cycle of several reconciles, the handlers of a chain receive the pinned state.
 func TestWatchedStatusFields_LongCycle(t *testing.T) {
 	p := &phases{}
 	widgets := chain(kopf.For(&v1.Widget{}), p, setTyped, false).

@@ -19,7 +19,7 @@ func conditionsOf(obj widget) (all []string) {
 	return all
 }
 
-// The engine does not report its own write of a watched condition as dropped by the server.
+// The engine does not log that the server has dropped its own write of a watched condition.
 func TestOnCondition_ReceivesThePreviousValue(t *testing.T) {
 	var mu sync.Mutex
 	var seen []string
@@ -71,7 +71,7 @@ func TestReportedConditions_OfSkippedHandlers(t *testing.T) {
 	})
 }
 
-// The engine writes the conditions of a resource without handlers once.
+// For a resource without handlers, the engine writes the conditions once.
 func TestConditions_WithoutHandlersAreWrittenOnce(t *testing.T) {
 	for name, widgets := range map[string]*kopf.Resource[widget]{
 		"timer": kopf.For(&v1.Widget{}, kopf.WithConditions("A", "Ready")).Timer("t", time.Minute, func(_ context.Context, req *kopf.Request[widget]) error {
@@ -113,8 +113,8 @@ func TestDeclaredConditions_DoNotOverwrite(t *testing.T) {
 	})
 }
 
-// The initial status does not overwrite a value that a daemon sets during the first reconcile. The test has many
-// objects because of the race.
+// The initial status does not overwrite a value that a daemon sets during the first reconcile. The test has many objects because the outcome is a
+// race.
 func TestDeclaredConditions_DoNotOverwriteDaemons(t *testing.T) {
 	for range 20 {
 		widgets := kopf.For(&v1.Widget{}, kopf.WithConditions("A", "Ready")).Daemon("d", func(ctx context.Context, req *kopf.Request[widget]) error {

@@ -21,7 +21,7 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// lastWrite is a transport that fails patches with the text "Stopped" for a limited time.
+// lastWrite is a transport. For a limited time, it fails patches that contain the text "Stopped".
 type lastWrite struct {
 	next   http.RoundTripper
 	answer func() (*http.Response, error)
@@ -74,7 +74,7 @@ func unavailable() (*http.Response, error) {
 
 func cutOff() (*http.Response, error) { return nil, errors.New("simulated connection failure") }
 
-// stopDaemon runs an operator with a daemon, stops the daemon as described by how, and waits for its last change.
+// stopDaemon runs an operator with a daemon, stops the daemon in the way that how selects, and waits for its last change.
 func stopDaemon(t *testing.T, link *lastWrite, how string, options ...kopf.HandlerOption) (errorLogs []string) {
 	t.Helper()
 	var mu sync.Mutex
@@ -150,7 +150,7 @@ func TestLastChange_SurvivesFaults(t *testing.T) {
 func TestLastChange_FailsAfterTheGracePeriod(t *testing.T) {
 	const standard = 15 * time.Second
 	for _, how := range waysToStop {
-		for patience, grace := range map[string]time.Duration{"by default": standard, "with a timeout": 4 * time.Second, "with no time": 0} {
+		for patience, grace := range map[string]time.Duration{"by default": standard, "with a timeout": 4 * time.Second, "with a timeout of zero": 0} {
 			t.Run(how+", "+patience, func(t *testing.T) {
 				var options []kopf.HandlerOption
 				if grace != standard {

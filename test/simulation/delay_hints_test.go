@@ -18,7 +18,7 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// The engine logs a delay without a unit once per handler, for every kind of handler and any number of objects.
+// For every kind of handler, the engine logs a delay without a unit once per handler, regardless of the number of objects.
 func TestHints_DelayWithoutUnit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		config, scheme, users := newWorld(t)

@@ -84,7 +84,7 @@ func (l *lifecycle) widgets() *kopf.Resource[widget] {
 		OnDelete("delete", l.handler("delete", 1)).
 		Timer("timer", 3*time.Second, func(_ context.Context, req *kopf.Request[widget]) error {
 			l.recordStart("timer")
-			if time.Since(req.Object.CreationTimestamp.Time) < 30*time.Second { // later changes would disturb the count of daemons
+			if time.Since(req.Object.CreationTimestamp.Time) < 30*time.Second { // no later changes, because they would change the number of daemons
 				req.Object.Annotations = map[string]string{"ticked": time.Now().String()}
 			}
 			return nil

@@ -18,7 +18,7 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// B-13: edits by timers while a creation takes several reconciles are not updates.
+// B-13: edits by timers during a creation cycle of several reconciles are not updates.
 func TestTimerEdits_DuringCreationAreNoUpdates(t *testing.T) {
 	var updates atomic.Int64
 	widgets := kopf.For(&v1.Widget{}).
@@ -72,7 +72,7 @@ func TestIdle_IsNotResetByTwoTimers(t *testing.T) {
 	var idle atomic.Int64
 	edit := func(label string) kopf.Handler[widget] {
 		return func(_ context.Context, req *kopf.Request[widget]) error {
-			wait(100 * time.Millisecond) // until both timers edit
+			wait(100 * time.Millisecond) // wait until both timers edit
 			if req.Object.Labels == nil {
 				req.Object.Labels = map[string]string{}
 			}
@@ -95,8 +95,8 @@ func TestIdle_IsNotResetByTwoTimers(t *testing.T) {
 	})
 }
 
-// B-41: a change by a user restarts a failed timer. In the test, the response to an own edit was lost, and the
-// worker has seen the edit before the retry.
+// B-41: a change by a user restarts a failed timer. In the test, the response to an edit by a timer is lost, and the worker observes this edit before
+// the retry.
 func TestUserChanges_RestartTimersAfterALostResponse(t *testing.T) {
 	var failing atomic.Int64
 	loss := &losing{}

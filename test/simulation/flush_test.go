@@ -19,7 +19,7 @@ import (
 // A Flush of a daemon keeps the conditions of other clients.
 func TestFlush_KeepsConditionsOfOthersInDaemons(t *testing.T) {
 	widgets := kopf.For(&v1.Widget{}).Timer("t", time.Hour, func(ctx context.Context, req *kopf.Request[widget]) error {
-		wait(2 * time.Second) // the other client writes meanwhile
+		wait(2 * time.Second) // the other client writes during this time
 		req.Conditions().True("Mine", "Begun", "")
 		if err := req.Flush(ctx); err != nil {
 			return err
@@ -127,7 +127,7 @@ func TestFlush_DoesNotCallReconcileHandlersAgain(t *testing.T) {
 	})
 }
 
-// B-13: a change of a watched status field causes one update, with or without a Flush.
+// B-13: a handler's change of a watched status field causes one update, with or without a Flush.
 func TestFlush_WatchedFieldIsOneUpdate(t *testing.T) {
 	for name, flush := range map[string]bool{"at the end": false, "flushed": true} {
 		for kind, add := range map[string]func(*kopf.Resource[widget], kopf.Handler[widget]){
@@ -234,11 +234,11 @@ func TestFlush_ReplacesChangesOfEarlierHandlers(t *testing.T) {
 		return req.Flush(ctx)
 	}
 	for name, widgets := range map[string]*kopf.Resource[widget]{
-		"of two cause handlers":                    kopf.For(&v1.Widget{}).OnCreate("a", created).OnCreate("b", pending),
-		"of a cause handler and a sub-handler":     kopf.For(&v1.Widget{}).OnCreate("a", withSub(created, pending)),
-		"of a cause handler and a level handler":   kopf.For(&v1.Widget{}).OnCreate("a", created).OnReconcile("b", pending),
-		"of two level handlers":                    kopf.For(&v1.Widget{}).OnReconcile("a", created).OnReconcile("b", pending),
-		"of two cause handlers, without a new one": kopf.For(&v1.Widget{}).OnCreate("a", created).OnCreate("b", pending).OnCreate("c", pending),
+		"of two cause handlers":                                          kopf.For(&v1.Widget{}).OnCreate("a", created).OnCreate("b", pending),
+		"of a cause handler and a sub-handler":                           kopf.For(&v1.Widget{}).OnCreate("a", withSub(created, pending)),
+		"of a cause handler and a reconcile handler":                     kopf.For(&v1.Widget{}).OnCreate("a", created).OnReconcile("b", pending),
+		"of two reconcile handlers":                                      kopf.For(&v1.Widget{}).OnReconcile("a", created).OnReconcile("b", pending),
+		"of two cause handlers, before a third one with the same values": kopf.For(&v1.Widget{}).OnCreate("a", created).OnCreate("b", pending).OnCreate("c", pending),
 	} {
 		t.Run(name, func(t *testing.T) {
 			play(t, widgets, func(t *testing.T, s *scene) {
@@ -265,7 +265,7 @@ func withSub(parent, sub kopf.Handler[widget]) kopf.Handler[widget] {
 	}
 }
 
-// A change that another client makes after a Flush is not replaced by an earlier handler's change of the same field.
+// If another client changes a field after a Flush, the engine does not replace this change with an earlier handler's change of the field.
 func TestFlush_KeepsLaterChangesOfOtherClients(t *testing.T) {
 	created := func(_ context.Context, req *kopf.Request[widget]) error {
 		req.Object.Status.Phase = "Created"
@@ -278,7 +278,7 @@ func TestFlush_KeepsLaterChangesOfOtherClients(t *testing.T) {
 		}
 		req.Object.Status.Phase = "Pending"
 		req.Conditions().False("Ready", "Pending", "")
-		defer wait(5 * time.Second) // the other client writes
+		defer wait(5 * time.Second) // the other client writes during this time
 		return req.Flush(ctx)
 	}
 	for name, widgets := range map[string]*kopf.Resource[widget]{
@@ -320,7 +320,7 @@ func TestFlush_OfStoredValuesReplacesChangesOfEarlierHandlers(t *testing.T) {
 					return nil
 				}).
 				OnUpdate("c", func(ctx context.Context, req *kopf.Request[widget]) error {
-					wait(5 * time.Second) // another client writes
+					wait(5 * time.Second) // another client writes during this time
 					req.Object.Status.Log = []string{"flushed"}
 					return req.Flush(ctx)
 				}).

@@ -22,7 +22,7 @@ const (
 	hanging = crowd / 100
 )
 
-// B-05: if 1 % of the objects block their workers, the throughput of the other objects falls by less than 10 %.
+// B-05: if 1 % of the objects block their workers, the throughput of the other objects decreases by less than 10 %.
 func TestHangingObjects_DoNotSlowDownOthers(t *testing.T) {
 	without, with := handleCrowd(t, 0), handleCrowd(t, hanging)
 	t.Logf("time for all other objects = %s, and %s if %d of %d objects hang", without, with, hanging, crowd)

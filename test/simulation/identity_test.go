@@ -51,17 +51,17 @@ func TestIdentity_MustNotBeChanged(t *testing.T) {
 			req.Object.APIVersion = "other/v1"
 			return nil
 		}, `apiVersion must not be changed from "e2e.example.com/v1" to "other/v1"`},
-		"the pointer, to a new object without a name": {func(_ context.Context, req *kopf.Request[widget]) error {
+		"the pointer: a new object without a name": {func(_ context.Context, req *kopf.Request[widget]) error {
 			req.Object = &v1.Widget{Spec: v1.WidgetSpec{Size: 7}}
 			return nil
 		}, `metadata.name must not be changed from "one" to ""`},
-		"the pointer, to a new object of the same name": {func(_ context.Context, req *kopf.Request[widget]) error {
+		"the pointer: a new object of the same name": {func(_ context.Context, req *kopf.Request[widget]) error {
 			other := &v1.Widget{Spec: v1.WidgetSpec{Size: 7}}
 			other.Namespace, other.Name = req.Object.Namespace, req.Object.Name
 			req.Object = other
 			return nil
 		}, `metadata.uid must not be changed`},
-		"the pointer, to nothing": {func(_ context.Context, req *kopf.Request[widget]) error {
+		"the pointer: nil": {func(_ context.Context, req *kopf.Request[widget]) error {
 			req.Object = nil
 			return nil
 		}, `req.Object must not be nil`},
@@ -69,13 +69,13 @@ func TestIdentity_MustNotBeChanged(t *testing.T) {
 			req.Object.Name, req.Object.Status.Phase = "two", "Flushed"
 			return req.Flush(ctx)
 		}, `metadata.name must not be changed from "one" to "two"`},
-		"the object, by a copy of another one": {func(ctx context.Context, req *kopf.Request[widget]) error {
+		"the object: a copy of another one": {func(ctx context.Context, req *kopf.Request[widget]) error {
 			other := &v1.Widget{Spec: v1.WidgetSpec{Size: 1}}
 			other.Namespace, other.Name = namespace, "other"
 			if err := req.Client.Create(ctx, other); err != nil {
 				return kopf.Permanent(err)
 			}
-			other.DeepCopyInto(req.Object) // as a read does
+			other.DeepCopyInto(req.Object) // a read of another object has the same effect
 			return nil
 		}, `metadata.name must not be changed from "one" to "other"`},
 	} {
@@ -149,7 +149,7 @@ func TestIdentity_AllowsOtherCopiesOfTheObject(t *testing.T) {
 	}
 }
 
-// Conditions are set on the object that req.Object points to.
+// req.Conditions sets conditions on the object that req.Object points to.
 func TestIdentity_ConditionsFollowThePointer(t *testing.T) {
 	widgets := kopf.For(&v1.Widget{}).OnCreate("x", func(_ context.Context, req *kopf.Request[widget]) error {
 		req.Conditions().True("First", "Done", "")

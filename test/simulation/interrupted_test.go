@@ -86,7 +86,7 @@ func TestPauses_UnmatchedHandlersDoNotStart(t *testing.T) {
 		if bad.Load() != 0 {
 			t.Errorf("timer calls for an unmatched object = %d, want 0", bad.Load())
 		}
-	}, kopf.WithPeering(peering.Options{Namespaces: []string{namespace}, Identity: "one"})) // a configured peering needs no DNS request, which virtual time does not allow
+	}, kopf.WithPeering(peering.Options{Namespaces: []string{namespace}, Identity: "one"})) // a named peering object needs no DNS request, which would block virtual time
 }
 
 func fixedMapper() meta.RESTMapper {
@@ -95,7 +95,7 @@ func fixedMapper() meta.RESTMapper {
 	return m
 }
 
-// muxed serves peerings and widgets.
+// muxed is a transport that serves peering objects and widgets.
 type muxed struct {
 	widgets http.RoundTripper
 	peers   *apiserver.Server

@@ -24,8 +24,8 @@ import (
 
 type request = kopf.Request[*v1.Widget]
 
-// stage runs an operator in virtual time, lets play change a new widget, and waits until the operator is quiet. The
-// handlers of one object run sequentially, so the test needs no lock for their results.
+// stage runs an operator in virtual time, creates a widget, calls play to change it, and waits until the operator is quiet. The handlers of one
+// object run sequentially, so the test needs no lock for their results.
 func stage(t *testing.T, widgets *kopf.Resource[*v1.Widget], play func(ctx context.Context, users client.Client, obj *v1.Widget)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -63,8 +63,8 @@ func patch(ctx context.Context, t *testing.T, c client.Client, obj *v1.Widget, t
 	must(t, c.Patch(ctx, obj.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(text))))
 }
 
-// nolar/kopf#1178: one handler implements a state machine by writing the next state, and another one handles
-// annotations. If a user annotates the object meanwhile, kopf misses a state. (B-01)
+// nolar/kopf#1178: one handler implements a state machine by writing the next state, and another one handles annotations. If a user annotates the
+// object while these handlers run, kopf misses a state. (B-01)
 func TestIssue1178(t *testing.T) {
 	var states, notes []string
 	next := map[string]string{"A": "B", "B": "C", "C": "D"}

@@ -18,7 +18,7 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-const maxLoops = 10 // a handler that triggers itself stops after this number of calls
+const maxLoops = 10 // maximum number of calls of a handler that triggers itself
 
 // loopLogs runs an operator on two widgets while users edit the widgets. It returns the log lines about handlers that
 // call themselves.
@@ -169,7 +169,7 @@ func TestHandlersThatCallThemselves_NoFalseAlarms(t *testing.T) {
 			painted(&live)
 			return client.IgnoreNotFound(req.Client.Update(ctx, &live))
 		},
-		"a handler that writes the old value back": func(ctx context.Context, req *kopf.Request[widget]) error {
+		"a handler that restores the old value": func(ctx context.Context, req *kopf.Request[widget]) error {
 			seen := req.Object.Spec.Size
 			wait(100 * time.Millisecond)
 			return req.Client.Patch(ctx, req.Object.DeepCopy(), rawPatch(fmt.Sprintf(`{"metadata":{"annotations":{"example.com/seen":"%d"}}}`, seen)))

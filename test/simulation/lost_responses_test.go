@@ -20,8 +20,7 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// lossy is a transport that fails the first patch with a text, before or after the server handles it. It then calls a
-// function.
+// lossy is a transport. It fails the first patch that contains a text, before or after the server handles the patch. It then calls a function.
 type lossy struct {
 	next   http.RoundTripper
 	text   string
@@ -140,7 +139,7 @@ func TestLostResponse_KeepsConcurrentChangesOfFields(t *testing.T) {
 		req.Object.Spec.Size = tooMuch
 		return kopf.Permanent(errors.New("simulated failure"))
 	}
-	const either = "before to user or operator to user" // the worker may see the change of the background handler before the user changes it
+	const either = "before to user or operator to user" // the worker may observe the change of the background handler before the change of the user
 	const late = 5 * time.Second
 	for name, test := range map[string]struct {
 		widgets func() *kopf.Resource[widget]
@@ -242,7 +241,7 @@ func TestLostResponse_WritesUnchangedFields(t *testing.T) {
 	}
 }
 
-// A lost response to a status request, or to a change written alone after a rejection, also keeps the user's value.
+// The status also keeps the user's value after a lost response.
 func TestLostResponse_KeepsConcurrentChangesOfTheStatus(t *testing.T) {
 	report := func(_ context.Context, req *kopf.Request[widget]) error {
 		if req.Object.Status.Phase == "" {
@@ -270,7 +269,7 @@ func TestLostResponse_KeepsConcurrentChangesOfTheStatus(t *testing.T) {
 	}
 }
 
-// After a lost response, the event of the write does not call a reconcile handler again. The user's change does.
+// After a lost response, the event of the write does not call a reconcile handler again. The user's change calls it.
 func TestLostResponse_CallsReconcileHandlersOnlyForChangesOfOthers(t *testing.T) {
 	for name, test := range map[string]struct {
 		text, edit string

@@ -60,10 +60,9 @@ func (o *outage) gaps() (all []time.Duration) {
 	return all
 }
 
-// The engine retries a failed write with delays that double up to two minutes. It needs no new event and blocks no
-// other object. After a success, the next outage starts with a short delay (B-05; THR-01, THR-02, THR-03, THR-05,
-// THR-06, PIPE-04, SE-16).
-func TestFailedWrites_HaveTheirOwnBackoff(t *testing.T) {
+// The engine retries a failed write with delays that double up to two minutes. The retries need no new event and block no other object. After a
+// success, the next outage starts with a short delay (B-05; THR-01, THR-02, THR-03, THR-05, THR-06, PIPE-04, SE-16).
+func TestFailedWrites_AreRetriedWithBackoff(t *testing.T) {
 	var calls, others atomic.Int64
 	var line outage
 	widgets := kopf.For(&v1.Widget{}, kopf.WithMaxConcurrentReconciles(1)).

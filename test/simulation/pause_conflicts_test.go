@@ -26,8 +26,7 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-// operatorPair consists of two operators for one widget. The writes of the operator with the lower priority fail before
-// a pause.
+// operatorPair is two operators for one widget. Before a pause, the writes of the operator with the lower priority fail.
 type operatorPair struct {
 	t       *testing.T
 	config  *rest.Config
@@ -51,7 +50,7 @@ const (
 	isLost // the write succeeds, but its response is lost
 )
 
-// broken is a transport that decides the result of widget patches and records the successful patches.
+// broken is a transport that sets the result of widget patches and records the successful patches.
 type broken struct {
 	http.RoundTripper
 	mu     sync.Mutex
@@ -204,8 +203,8 @@ func onUpdates(s *operatorPair, who string) *kopf.Resource[widget] {
 
 func lowUpdates(s *operatorPair) *kopf.Resource[widget] { return onUpdates(s, "low") }
 
-// PEER-53, PEER-55: if a write failed before a pause, the operator does not repeat it over changes of a peer. This also
-// holds for partly stored writes.
+// PEER-53, PEER-55: if a write failed before a pause, the operator does not overwrite changes of a peer with it after the pause. This also holds for
+// partly stored writes.
 func TestPause_KeepsChangesOfPeers(t *testing.T) {
 	for name, link := range map[string]func(string, string) writeResult{"nothing was written": cut, "the status was written": failSecondRequest} {
 		t.Run(name, func(t *testing.T) {
@@ -230,8 +229,7 @@ func TestPause_KeepsChangesOfPeers(t *testing.T) {
 	}
 }
 
-// PEER-53: without concurrent changes, the operator writes the outcomes after the pause and calls no handler again for
-// the same change.
+// PEER-53: without concurrent changes, the operator writes the outcomes after the pause. It calls no handler again for the same change.
 func TestPause_KeepsOutcomes(t *testing.T) {
 	for name, link := range map[string]func(string, string) writeResult{"nothing was written": cut, "the status was written": failSecondRequest} {
 		t.Run(name, func(t *testing.T) {
@@ -243,7 +241,7 @@ func TestPause_KeepsOutcomes(t *testing.T) {
 				s.link.set(nil)
 				s.setPeerRecord("null")
 				wait(10 * time.Minute)
-				s.expect("low 2", "low 2", "low 2") // once for the size, once for the label
+				s.expect("low 2", "low 2", "low 2") // one call for the size, one call for the label
 			})
 		})
 	}
@@ -349,8 +347,8 @@ func TestPause_FinishesDeletions(t *testing.T) {
 	}
 }
 
-// PEER-53: the operator accepts a last-handled configuration that a peer has stored, even if it equals an earlier one
-// of its own. It is not a rollback.
+// PEER-53: the operator accepts a last-handled configuration that a peer has stored, even if the operator stored an equal one earlier. The engine
+// does not detect this as a rollback.
 func TestPause_AcceptsBaselinesOfPeers(t *testing.T) {
 	pinned := func(s *operatorPair, who string) *kopf.Resource[widget] {
 		return kopf.For(&v1.Widget{}).OnUpdate("update", func(_ context.Context, req *kopf.Request[widget]) error {
@@ -378,7 +376,7 @@ func TestPause_AcceptsBaselinesOfPeers(t *testing.T) {
 		playTwoOperators(t, low, func(s *operatorPair) {
 			end := meanwhile(s)
 			s.setPeerRecord(pausingRecord)
-			s.resize(2) // the size that this operator handled last
+			s.resize(2) // the last size that this operator handled
 			end()
 			s.setPeerRecord("null")
 			wait(10 * time.Minute)

@@ -46,8 +46,8 @@ type transport func(*http.Request) (*http.Response, error)
 
 func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// PEER-50, PEER-51, PEER-53, B-12: a busy operator is paused at random times. No handler starts during a pause. After
-// it, no change is lost, and daemons and timers restart once.
+// PEER-50, PEER-51, PEER-53, B-12: a busy operator is paused at random times. No handler starts during a pause. After the pause, no change is lost,
+// and daemons and timers restart once.
 func TestPauses_OfABusyOperator(t *testing.T) {
 	const crowd = 6
 	var pauses, starts atomic.Int64
@@ -181,7 +181,7 @@ func TestPauses_OfABusyOperator(t *testing.T) {
 	t.Logf("%d pauses, %d starts of handlers, timers and daemons", pauses.Load(), starts.Load())
 }
 
-// PEER-53: after a pause, the engine reconciles each object once, whether it was changed or not, and lists no objects.
+// PEER-53: after a pause, the engine reconciles each object once, even unchanged objects, and sends no list requests.
 func TestPauses_ReconcileEachObjectOnceAfterwards(t *testing.T) {
 	const crowd, edited = 30, 10
 	var looks sync.Map // number of reconciles by name

@@ -23,7 +23,7 @@ type plantedBug struct {
 	shows scenario.Property
 }
 
-// bugs lists the planted bugs. Each bug breaks one guarantee. When the source code changes, update its entry.
+// bugs lists the planted bugs. Each bug breaks one guarantee. When the quoted source code changes, update the entry of the bug.
 var bugs = []plantedBug{
 	{
 		name:  "B-01 an unpinned baseline",

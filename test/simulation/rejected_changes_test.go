@@ -27,7 +27,7 @@ import (
 // tooMuch is a size that the strict server rejects.
 const tooMuch = 5000
 
-// strict is a server that rejects too large sizes. The status of widgets is a subresource without a size.
+// strict is a server that rejects too large sizes in the spec. It accepts every status, because the status has no size.
 type strict struct {
 	next      http.RoundTripper
 	meanwhile atomic.Pointer[func()] // called at each rejection, before the response
@@ -94,8 +94,7 @@ func reasonsOf(box *mailbox) (reasons []string) {
 	return reasons
 }
 
-// The engine reverts the stored part of a rejected change (0005). It keeps the changes of other handlers and of other
-// clients.
+// The engine reverts the stored part of a rejected change (decision 0005). It keeps the changes of other handlers and of other clients.
 func TestRejectedChange_RevertsOnlyItself(t *testing.T) {
 	first := func(_ context.Context, req *kopf.Request[widget]) error {
 		req.Conditions().True("First", "Done", "")
@@ -116,7 +115,7 @@ func TestRejectedChange_RevertsOnlyItself(t *testing.T) {
 		"handlers of a cause": kopf.For(&v1.Widget{}).OnCreate("first", first).OnCreate("second", second, kopf.Backoff(patiently)),
 		"an earlier and a later handler": kopf.For(&v1.Widget{}).OnCreate("first", first).
 			OnCreate("second", second, kopf.After("first"), kopf.Backoff(patiently)),
-		"level-triggered handlers": kopf.For(&v1.Widget{}).OnReconcile("first", first).
+		"reconcile handlers": kopf.For(&v1.Widget{}).OnReconcile("first", first).
 			OnReconcile("second", second, kopf.Backoff(patiently)),
 		"a timer": kopf.For(&v1.Widget{}).OnCreate("first", first).
 			Timer("second", patiently, second, kopf.InitialDelay(10*time.Second), kopf.Backoff(patiently)),

@@ -216,7 +216,7 @@ func TestRejectedRecords_AreStoredLater(t *testing.T) {
 		}
 
 		g.set(true)
-		s.patch(t, `{"metadata":{"annotations":{"kubectl.kubernetes.io/last-applied-configuration":"{}"}}}`) // not essential
+		s.patch(t, `{"metadata":{"annotations":{"kubectl.kubernetes.io/last-applied-configuration":"{}"}}}`) // a change that is not part of the essence
 		wait(time.Hour)
 		calls.expect(t)
 		if got := s.now(t).Annotations[baselineAnnotation]; !strings.Contains(got, `"size":1`) || !strings.Contains(got, "painted") {
@@ -254,7 +254,7 @@ func TestRejectedRecords_EditsAreNotLost(t *testing.T) {
 	})
 }
 
-// If another client, such as an active peer, changes the stored records, the engine discards its copy in memory.
+// If another client, such as an active peer, changes the stored records, the engine discards its records in memory.
 func TestRejectedRecords_AnotherClientContinues(t *testing.T) {
 	calls := &callList{}
 	playGuarded(t, guarded(calls, kopf.WithConditions("Ready")), func(t *testing.T, s *scene, g *guardedServer, _ *mailbox) {

@@ -26,7 +26,7 @@ import (
 type laggingTransport struct {
 	http.RoundTripper
 	released chan struct{} // closed when the server is up to date
-	forbids  bool          // also rejects the request for the current version
+	forbids  bool          // whether to also reject the request for the current version
 
 	mu     sync.Mutex
 	former []byte // response to a list
@@ -74,7 +74,7 @@ func answer(r *http.Request, code int, value any) (*http.Response, error) {
 	}, nil
 }
 
-// remember stores the present list as the response for later lists.
+// remember stores the current list as the response to later lists.
 func (l *laggingTransport) remember(t *testing.T) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://simulated/apis/e2e.example.com/v1/widgets", nil)
@@ -86,8 +86,7 @@ func (l *laggingTransport) remember(t *testing.T) {
 	must(t, err)
 }
 
-// playLagging runs two processes of an operator, one after another. The second process lists the state from before the
-// first process.
+// playLagging runs two processes of an operator, one after the other. The lists of the second process return the state before the first process.
 func playLagging(t *testing.T, link *laggingTransport, widgets func(*callLog) *kopf.Resource[widget], between, after func(users client.Client, obj widget), want ...string) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

@@ -36,7 +36,7 @@ func racing() bool {
 // goCommand runs the go command and returns its output.
 func goCommand(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", args...)
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // so that it can end its child processes
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // an interrupt allows the command to end its child processes
 	cmd.WaitDelay = 5 * time.Second
 	var out, problems strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &problems

@@ -19,7 +19,7 @@ kill -9 "$1"
 func guard(pid int) (release func(), err error) {
 	cmd := exec.Command("/bin/sh", "-c", guardScript, "kopf-program-guard", strconv.Itoa(pid))
 	cmd.SysProcAttr = ownProcessGroup()
-	stdin, err := cmd.StdinPipe() // never written to; release closes it
+	stdin, err := cmd.StdinPipe() // nothing is written to the pipe; release closes it
 	if err == nil {
 		err = cmd.Start()
 	}
@@ -33,5 +33,5 @@ func guard(pid int) (release func(), err error) {
 	}, nil
 }
 
-// ownProcessGroup starts a process in its own group, so that it does not receive Ctrl-C.
+// ownProcessGroup makes a command start in its own process group, so that it does not receive Ctrl-C.
 func ownProcessGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

@@ -16,7 +16,7 @@ type Program struct {
 	cmd    *exec.Cmd
 	output lines
 	done   chan struct{}
-	err    error // of the process; valid when done is closed
+	err    error // error of the process; valid when done is closed
 }
 
 // Start starts a program with arguments and additional environment variables of the form KEY=value. The caller must call Stop.

@@ -50,7 +50,7 @@ func TestStop(t *testing.T) {
 	}{
 		{"in good order", "echo bye; exit 0", Succeed()},
 		{"with an error", "exit 3", MatchError(ContainSubstring("exit status 3"))},
-		{"not at all", "", MatchError(ContainSubstring("did not end within 500ms of SIGTERM"))},
+		{"not before the timeout", "", MatchError(ContainSubstring("did not end within 500ms of SIGTERM"))},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -62,7 +62,7 @@ func TestStop(t *testing.T) {
 			g.Expect(p.Done()).To(BeClosed())
 			if c.name == "in good order" {
 				g.Expect(p.Lines()).To(Equal([]string{"ready steady on", "bye"}))
-				g.Expect(p.Stop(time.Second)).To(Succeed(), "once more")
+				g.Expect(p.Stop(time.Second)).To(Succeed(), "second call")
 			}
 		})
 	}
@@ -75,7 +75,7 @@ func TestProgram_EndsWithItsParent(t *testing.T) {
 	starter := exec.Command(os.Args[0])
 	starter.Env = append(os.Environ(), childEnv+"="+file)
 	g.Expect(starter.Start()).To(Succeed())
-	alive, err := os.Open(file + ".alive") // blocks until the program opens the other end
+	alive, err := os.Open(file + ".alive") // Open blocks until the program opens the other end
 	g.Expect(err).NotTo(HaveOccurred())
 	defer alive.Close()
 

@@ -21,7 +21,7 @@ func Shortened(lines []string, omitted ...string) []string {
 func shorten(line string, omitted []string) string {
 	parts := strings.Split(line, "\t")
 	if len(parts) < 3 {
-		return line // of a stack trace or another program
+		return line // line of a stack trace or of another program
 	}
 	if _, clock, found := strings.Cut(parts[0], "T"); found {
 		parts[0] = clock[:min(len(clock), len("15:04:05.000"))]

@@ -45,7 +45,7 @@ func (s *Screen) Heading(text string) {
 	s.Say("")
 }
 
-// Part prints lines below a title. Without lines, it prints a remark.
+// Part prints lines below a title. If there are no lines, it prints a remark.
 func (s *Screen) Part(title string, lines []string, none string) {
 	s.Say("")
 	s.Bold(title)

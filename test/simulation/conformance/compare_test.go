@@ -15,7 +15,7 @@ func (a answer) comparable() answer {
 		obj, ok := value.(map[string]any)
 		switch event, isEvent := obj["object"].(map[string]any); {
 		case !ok:
-			out.Values = append(out.Values, nil) // the server rejected the request with plain text
+			out.Values = append(out.Values, nil) // the server has rejected the request with a plain text
 		case isEvent && obj["type"] == "BOOKMARK" && !endsListing(event):
 			// servers send such bookmarks at any time
 		case isEvent:

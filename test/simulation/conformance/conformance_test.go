@@ -56,7 +56,7 @@ func TestConformance(t *testing.T) {
 			for i, step := range p.steps {
 				w, g := want[i].comparable(), got[i].comparable()
 				if len(w.Values) == 1 && w.Values[0] == nil {
-					g.Values = w.Values // the server rejected the request with plain text
+					g.Values = w.Values // the server has rejected the request with a plain text
 				}
 				if p.partial && w.Code == g.Code {
 					w.Values, _ = within(w.Values, g.Values).([]any)

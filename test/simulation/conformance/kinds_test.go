@@ -27,7 +27,7 @@ func compareKinds(t *testing.T, real *rest.Config) {
 		compared++
 		g := got[id]
 		if subresource != "" {
-			w.SingularName = "" // servers set it only for some kinds, and clients do not need it
+			w.SingularName = "" // servers set this field only for some kinds, and clients do not need it
 		}
 		if diff := cmp.Diff([]any{w.Kind, w.Namespaced, w.SingularName}, []any{g.Kind, g.Namespaced, g.SingularName}); diff != "" {
 			t.Errorf("%s: from real (-) to memory (+):\n%s", id, diff)

@@ -18,8 +18,8 @@ type play struct {
 	partial bool
 }
 
-// step is one request. Its path and body may contain {ns} and values of earlier responses: {rv} and {uid} of the last
-// response with them, {x.rv} and {x.uid} of the step x.
+// step is one request. Its path and body may contain {ns} and values of earlier responses: {rv} and {uid} of the last response that has them, {x.rv}
+// and {x.uid} of the step x.
 type step struct {
 	method, path, body, media, accept string
 	as                                string

@@ -222,7 +222,7 @@ var applies = []play{
 	{name: "apply", steps: []step{
 		apply(widgets+"/a", "me", widget("a", `"spec":{"size":1,"color":"red"}`)).named("made"), apply(widgets+"/a", "me", widget("a", `"spec":{"size":1,"color":"red"}`)),
 		put(widgets+"/a", custom("Widget", `"name":"a","resourceVersion":"{made.rv}"`, `"spec":{"size":1,"color":"red","free":true}`)), // no conflict, because the earlier write changed nothing
-		apply(widgets+"/a", "me", widget("a", `"spec":{"size":2}`)),                                                                    // removes the color
+		apply(widgets+"/a", "me", widget("a", `"spec":{"size":2}`)),                                                                    // the apply removes the color
 		apply(widgets+"/a", "you", widget("a", `"spec":{"size":3}`)), force(widgets+"/a", "you", widget("a", `"spec":{"size":3}`)),
 		apply(widgets+"/a", "me", widget("a", `"spec":{"size":2}`)), apply(widgets+"/a", "me", widget("a", `"spec":{"size":3}`)), apply(widgets+"/a", "me", widget("a", "")),
 		get(widgets + "/a"), apply(widgets+"/a", "you", widget("a", "")), merge(widgets+"/a?fieldManager=editor", `{"spec":{"free":false,"more":1}}`),
@@ -262,7 +262,7 @@ var applies = []play{
 		apply(deploys+"/a", "me", deployment("a", `"spec":{"containers":[{"name":"one","image":"x:1","ports":[{"containerPort":80}]}]}`)),
 		apply(deploys+"/a", "you", `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"a"},"spec":{"template":{"spec":{"containers":[{"name":"two","image":"y:1"}]}}}}`),
 		apply(deploys+"/a", "you", `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"a"},"spec":{"template":{"spec":{"containers":[{"name":"one","image":"x:2"}]}}}}`),
-		apply(deploys+"/a", "you", `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"a"}}`), // removes its container
+		apply(deploys+"/a", "you", `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"a"}}`), // the apply removes its container
 		apply(deploys+"/a", "you", `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"a"},"spec":{"unknown":1}}`),
 		apply(deploys+"/a/status", "me", `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"a"},"status":{"replicas":1,"conditions":[{"type":"Ready","status":"True"}]}}`),
 		apply(deploys+"/a/status", "you", `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"a"},"status":{"conditions":[{"type":"Other","status":"True"}]}}`), get(deploys + "/a"),

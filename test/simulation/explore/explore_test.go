@@ -43,7 +43,7 @@ func TestExplore(t *testing.T) {
 				options.Sample = 0
 			}
 			options.Skip = func(plan explore.Plan) bool {
-				fault, _, _ := strings.Cut(plan.String(), "/") // omit the first list request of the next process
+				fault, _, _ := strings.Cut(plan.String(), "/") // omit the first list of the next process from the plan
 				return s.limits[fault] != ""
 			}
 			report := explore.Explore(t, explore.NewRunner(s.setup, nil), options)
@@ -60,7 +60,7 @@ func TestExplore(t *testing.T) {
 	}
 }
 
-// TestChains_SurviveCrashesAfterTheStatus crashes between the request for the status and that for the records.
+// TestChains_SurviveCrashesAfterTheStatus crashes the operator between the request for the status and the request for the records.
 func TestChains_SurviveCrashesAfterTheStatus(t *testing.T) {
 	for _, text := range []string{
 		"chain: crash-after@2", "chain: crash-after@5", "chain-with-flush: crash-after@2", "chain-with-flush: crash-after@5",

@@ -36,7 +36,7 @@ const (
 	lostAnswer   pattern = "lost answer"
 )
 
-// plantedBug is a bug that plans of its pattern must find and that must have no effect without faults.
+// plantedBug is a bug that has no effect without faults and that plans of its pattern must find.
 type plantedBug struct {
 	name    string
 	pattern pattern
@@ -60,7 +60,7 @@ var plantedBugs = []plantedBug{
 		},
 	},
 	{
-		name: "records are written before what the handlers have changed", pattern: intermediate, foundBy: "crash-after@1",
+		name: "records are written before the changes of the handlers", pattern: intermediate, foundBy: "crash-after@1",
 		newScenario: func(w *world) kopftest.Scenario {
 			return w.newScenario(func() *kopf.Resource[widget] {
 				return widgets().OnCreate("paint", func(_ context.Context, req *request) error {
@@ -72,7 +72,7 @@ var plantedBugs = []plantedBug{
 		wrap: func() explore.TransportWrapper { return recordsFirst },
 	},
 	{
-		name: "a handler that makes two children, and looks for the first one only", pattern: intermediate, foundBy: "crash-after@1",
+		name: "a handler that creates two children, but checks only whether the first one exists", pattern: intermediate, foundBy: "crash-after@1",
 		newScenario: func(w *world) kopftest.Scenario {
 			return w.newScenario(func() *kopf.Resource[widget] {
 				return widgets().OnCreate("pair", func(ctx context.Context, req *request) error {
@@ -96,12 +96,12 @@ var plantedBugs = []plantedBug{
 		wrap:        func() explore.TransportWrapper { return cachedReads },
 	},
 	{
-		name: "own writes are not awaited", pattern: stale, foundBy: "unseen@",
+		name: "the engine does not wait for its own writes", pattern: stale, foundBy: "unseen@",
 		newScenario: func(w *world) kopftest.Scenario { return must(find("create")).newScenario(w) },
 		wrap:        func() explore.TransportWrapper { return withoutVersions },
 	},
 	{
-		name: "a handler that makes a child if the cache has none", pattern: stale, foundBy: "/list@",
+		name: "a handler that creates a child if the cache has none", pattern: stale, foundBy: "/list@",
 		newScenario: func(w *world) kopftest.Scenario {
 			return w.newScenario(func() *kopf.Resource[widget] {
 				return widgets().Owns(&corev1.ConfigMap{}).OnReconcile("child", func(ctx context.Context, req *request) error {
@@ -115,7 +115,7 @@ var plantedBugs = []plantedBug{
 		},
 	},
 	{
-		name: "an effect of each event", pattern: unobserved, foundBy: "unseen@",
+		name: "a handler with an external effect for each event", pattern: unobserved, foundBy: "unseen@",
 		newScenario: func(w *world) kopftest.Scenario {
 			return w.newScenario(func() *kopf.Resource[widget] {
 				return widgets().OnCreate("a", w.recordingHandler("a")).OnEvent("event", func(_ context.Context, req *request) error {
@@ -162,7 +162,7 @@ var plantedBugs = []plantedBug{
 		},
 	},
 	{
-		name: "a child that must not exist yet", pattern: lostAnswer, foundBy: "lost@1",
+		name: "a handler that fails if its child exists", pattern: lostAnswer, foundBy: "lost@1",
 		newScenario: func(w *world) kopftest.Scenario {
 			return w.newScenario(func() *kopf.Resource[widget] {
 				return widgets().OnCreate("child", func(ctx context.Context, req *request) error {
@@ -179,7 +179,7 @@ var plantedBugs = []plantedBug{
 		},
 	},
 	{
-		name: "a patch that appends is sent again after an error", pattern: lostAnswer, foundBy: "lost@1",
+		name: "a patch that appends an item is sent again after an error", pattern: lostAnswer, foundBy: "lost@1",
 		newScenario: func(w *world) kopftest.Scenario {
 			sc := w.newScenario(func() *kopf.Resource[widget] {
 				return widgets().OnCreate("tag", func(ctx context.Context, req *request) error {

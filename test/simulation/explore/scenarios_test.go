@@ -42,8 +42,7 @@ type scenario struct {
 	limits map[string]string
 }
 
-// world stores the last input of each handler for each object, outside the cluster. A second call with the same input
-// changes nothing.
+// world is the external state. It contains the last input of each handler for each object. A second call with the same input does not change it.
 type world struct {
 	mu     sync.Mutex
 	inputs map[string]string
@@ -391,7 +390,7 @@ var scenarios = []scenario{
 		}, nil, large("a"), together(500*time.Millisecond, large("b"), large("c")))
 	}},
 	{name: "restored", limits: map[string]string{
-		"crash-after@2": "a process does not know the last-handled configurations that only its predecessor has seen",
+		"crash-after@2": "a process does not know the last-handled configurations that only its predecessor has observed",
 	}, newScenario: func(w *world) kopftest.Scenario {
 		var old widget
 		return w.newScenario(func() *kopf.Resource[widget] {
@@ -430,8 +429,8 @@ func (w *world) unstructured(resource func() *kopf.Resource[thing], options []ko
 	return sc
 }
 
-// chain returns handlers that move a widget from phase to phase. The first handler of a phase sets the next phase while
-// the second handler still fails.
+// chain returns handlers that move a widget through its phases. The first handler of a phase sets the next phase while the second handler still
+// fails.
 func (w *world) chain(flushes bool) *kopf.Resource[widget] {
 	moves := func(handler, phase string) kopf.Handler[widget] {
 		return func(ctx context.Context, req *request) error {
@@ -450,7 +449,7 @@ func (w *world) chain(flushes bool) *kopf.Resource[widget] {
 		OnUpdate("ready", w.recordingHandler("ready"), kopf.Field("status.phase", filter.To("ready")))
 }
 
-// setup creates the scenario with a new world.
+// setup sets up the scenario with a new world.
 func (s scenario) setup() kopftest.Scenario {
 	return s.newScenario(&world{inputs: map[string]string{}})
 }

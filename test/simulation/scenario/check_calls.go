@@ -17,7 +17,7 @@ func (w *world) checkEntry(c *call) {
 	v := w.view(c.uid)
 	c.turned = v.turned()
 	if c.handler.Optional && c.reason == kopf.ReasonDelete && !v.hasFinalizer() {
-		return // an optional delete handler, which has no stored state
+		return // an optional delete handler has no stored state
 	}
 	if v.isReleased() {
 		w.violateLockedf(NothingAfter, "%s: the finalizer is already removed", c)
@@ -83,13 +83,12 @@ func (w *world) checkBaseline(c *call, v view) {
 			w.violateLockedf(NeverStale, "%s: the creation is not handled yet", c)
 		}
 	case kopf.ReasonEvent, kopf.ReasonReconcile:
-		// Scenarios have no such handlers.
+		// Scenarios have no handlers for other reasons.
 	}
 }
 
-// lastOf returns the previous call of the same handler for the same object and reason by the same operator process.
-// The result of an attempt for another reason is in its record; a record that could not be written before a deletion is
-// void (decision 0002).
+// lastOf returns the previous call of the same handler for the same object and reason by the same operator process. The result of an attempt for
+// another reason is in its record; the engine discards a record that could not be written before a deletion (decision 0002).
 func (w *world) lastOf(c *call) *call {
 	for _, other := range slices.Backward(w.calls) {
 		if other.uid == c.uid && other.handler == c.handler && other.life == c.life && other.reason == c.reason && other.ended != 0 {

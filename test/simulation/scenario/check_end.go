@@ -55,8 +55,7 @@ func (j objectCheck) changes(p Property, part func(State) State) (lost bool) {
 	return len(j.violations) > before
 }
 
-// baselinesAreSeen checks each stored baseline: every matching handler must have finished with this state, a later
-// state or an equal state (B-01).
+// baselinesAreSeen checks each stored baseline: every matching handler must have finished with this state, an equal state, or a later state (B-01).
 func (j objectCheck) baselinesAreSeen(p Property, states []State, part func(State) State) {
 	reason, at := kopf.ReasonCreate, 0
 	for _, b := range j.baselines {
@@ -79,7 +78,7 @@ func (j objectCheck) baselinesAreSeen(p Property, states []State, part func(Stat
 				j.violateLockedf(p, "the baseline of %s becomes %s, but %s has not finished", j.name, b.state, handler.ID)
 				continue
 			}
-			seen := 0 // the state that was handled when the object was new
+			seen := 0 // the state that the creation handled
 			if last != nil {
 				seen = j.index(last.version)
 			}
@@ -112,9 +111,8 @@ func (j objectCheck) lastWritten(h *Handler) *call {
 	return nil
 }
 
-// updatesJoin checks that the updates of each handler are contiguous: each update starts at the end of the previous
-// one, or earlier (B-01). Resume handlers that run with an update receive only this update. If an update is reverted,
-// the engine calls its failed handlers again (decision 0007).
+// updatesJoin checks that the updates of each handler are contiguous: each update starts at or before the end of the previous one (B-01). Resume
+// handlers that run with an update receive only this update. If an update is reverted, the engine calls its failed handlers again (decision 0007).
 func (j objectCheck) updatesJoin(p Property, states []State, part func(State) State) {
 	for _, c := range j.calls {
 		if c.reason != kopf.ReasonUpdate || c.old == nil || !c.handler.wants(c.reason) || c.turned {

@@ -81,9 +81,9 @@ func (p handlerEnv) handle(ctx context.Context, h *Handler, obj client.Object, o
 // outcome is the outcome of an attempt.
 type outcome struct {
 	err    error
-	final  bool          // no further attempt
-	counts bool          // also while the operator stops
-	delay  time.Duration // before the next attempt
+	final  bool          // whether this is the last attempt
+	counts bool          // whether the attempt counts even if the operator is stopping
+	delay  time.Duration // delay before the next attempt
 }
 
 var (

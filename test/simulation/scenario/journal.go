@@ -26,7 +26,7 @@ type journal struct {
 
 // call is one call of a handler.
 type call struct {
-	turned       bool // the call is for a reverted update
+	turned       bool // whether the call is for a reverted update
 	handler      *Handler
 	uid          types.UID
 	name         string
@@ -98,7 +98,7 @@ func (j *journal) moment() int {
 	return j.moments
 }
 
-// of returns the history of an object. The caller holds the lock.
+// of returns the history of an object. The caller must hold the lock.
 func (j *journal) of(uid types.UID) *history {
 	h, ok := j.histories[uid]
 	if !ok {

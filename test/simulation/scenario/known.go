@@ -5,11 +5,11 @@ import "slices"
 // known lists violations in rare cases that the engine does not prevent. They are counted but fail no test. When a case
 // is fixed, remove its entry.
 var known = []Property{
-	// A retried write finds that the object does not exist. The engine then calls the handler once more for the object
-	// in the cache. The same happens if the cache is older than the deletion and our last write created no version.
+	// If a retried write finds that the object does not exist, the engine calls the handler once more for the object in the cache. It also does so if
+	// the cache is older than the deletion and our last write created no version.
 	NothingAfter,
-	// A resumption after a reverted, failing update discards the delays of the update. Writes that failed before a
-	// deletion are dropped (decision 0002).
+	// A resumption after a reverted, failing update discards the delays of the update. The engine drops writes that failed before a deletion
+	// (decision 0002).
 	DelaysOutlive,
 	// Finished resume handlers that run with an update start again if the update is reverted.
 	ResumesAgain,

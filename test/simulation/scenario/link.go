@@ -21,17 +21,17 @@ type link struct {
 	life  int // number of the operator process
 	next  http.RoundTripper
 
-	under  sync.RWMutex  // held for reading during a request
+	under  sync.RWMutex  // requests hold it for reading
 	gone   chan struct{} // closed after a crash
 	mu     sync.Mutex    // guards the following fields
 	rand   *rand.Rand
-	plan   Action // a planned crash
+	plan   Action // kind of the planned crash
 	closed bool
 	short  int // number of watches that have ended without an event
 }
 
-// shortWatches is the maximum number of watches without an event in one operator process. After each of them, client-go
-// waits longer, up to half a minute.
+// shortWatches is the maximum number of watches without an event in one operator process. After each of these watches, client-go waits longer, up to
+// half a minute.
 const shortWatches = 6
 
 // endsAtOnce decides whether another watch may end without an event.
@@ -82,7 +82,7 @@ func (l *link) CloseIdleConnections() {
 	}
 }
 
-// fault decides whether a request fails without a crash.
+// fault chooses the fault of a request. The code is 0 if the request has no fault.
 func (l *link) fault(r *http.Request) (code int, reason metav1.StatusReason) {
 	f := l.world.plan.Faults
 	switch {

@@ -20,7 +20,7 @@ type Plan struct {
 	Checkpoint time.Duration
 	Handlers   []Handler
 	Objects    int
-	Patient    bool // users wait until the operator has handled each change
+	Patient    bool // whether users wait until the operator has handled each change
 	Steps      []Step
 	Faults     Faults
 }
@@ -34,9 +34,9 @@ type Handler struct {
 	Retries  int // 0: no limit
 	Errors   progress.ErrorMode
 	Work     time.Duration // duration of an attempt
-	Deaf     bool          // ignores the cancellation of its context
-	Edits    Edit          // its change of the object
-	Result   bool          // sets a result when it succeeds
+	Deaf     bool          // whether the handler ignores the cancellation of its context
+	Edits    Edit          // change of the object by the handler
+	Result   bool          // whether the handler sets a result when it succeeds
 	FailRate float64
 	Fails    int // maximum number of failed attempts for each object
 }
@@ -87,8 +87,8 @@ type Faults struct {
 	Latency    time.Duration // maximum delay of a response
 	Lag        time.Duration // maximum delay of a watch event
 	Conflict   float64       // share of patches with 409
-	Failing    float64       // share with 500
-	Busy       float64       // share with 429
+	Failing    float64       // share of patches with 500
+	Busy       float64       // share of patches with 429
 	Lost       float64       // share of patches that succeed without a response
 	Unreadable float64       // share of reads of single objects with 500
 	Break      float64       // share of events after which the watch ends
@@ -112,7 +112,7 @@ func NewPlan(seed uint64, tick time.Duration, objects int) Plan {
 	for i := range 3 + d.IntN(3) {
 		p.Handlers = append(p.Handlers, d.handler(i))
 	}
-	p.Handlers[0].Reasons = withUpdate(p.Handlers[0].Reasons) // without an update handler, changes have no effect
+	p.Handlers[0].Reasons = withUpdate(p.Handlers[0].Reasons) // without an update handler, the changes would have no effect
 	for range p.Objects * (5 + d.IntN(11)) {
 		p.Steps = append(p.Steps, d.step(p.Objects))
 	}

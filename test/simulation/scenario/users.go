@@ -71,7 +71,7 @@ func (w *world) delete(ctx context.Context, obj *unstructured.Unstructured) erro
 	return nil
 }
 
-// edit patches the object. It checks that no other client has written the tags meanwhile.
+// edit patches the object. If another client has changed the tags concurrently, it repeats the edit.
 func (w *world) edit(ctx context.Context, step Step, obj *unstructured.Unstructured) error {
 	for range 100 {
 		patch, err := json.Marshal(w.patch(step.Action, obj))
@@ -100,7 +100,7 @@ func (w *world) edit(ctx context.Context, step Step, obj *unstructured.Unstructu
 	return fmt.Errorf("too many conflicts for %s", obj.GetName())
 }
 
-// patch returns a user's patch. Only reverts repeat a value.
+// patch returns the patch of a user's edit. Only reverts use an earlier value again.
 func (w *world) patch(action Action, obj *unstructured.Unstructured) map[string]any {
 	w.edits++
 	n := strconv.Itoa(w.edits)

@@ -13,8 +13,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// view is an object after the last write of the operator. No other client writes its records and baseline. The zero
-// view is an object that the operator has not written.
+// view is the state of an object after the last write of the operator. No other client writes the records and the baseline. The zero view is for an
+// object that the operator has not written.
 type view struct{ obj *unstructured.Unstructured }
 
 // wrote records the result of a write of the operator.
@@ -85,7 +85,7 @@ func (v view) baseline() (State, bool) {
 	return stateOf(essence), true
 }
 
-// turned reports whether the baseline belongs to a reverted update, which is not handled yet.
+// turned reports whether the baseline belongs to a reverted update that is not handled yet.
 func (v view) turned() bool {
 	var pin struct {
 		Turned bool `json:"turned"`

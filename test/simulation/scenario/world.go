@@ -31,8 +31,8 @@ type world struct {
 	journal
 	plan   Plan
 	scheme *runtime.Scheme
-	users  client.Client // its requests have no faults
-	calm   atomic.Bool   // no more faults
+	users  client.Client // client of the users, without faults
+	calm   atomic.Bool   // whether faults have ended
 
 	life    int // number of the operator process, from 1
 	current *operator
@@ -42,7 +42,7 @@ type world struct {
 	failed  map[string]int // failed attempts by handler and object
 	rand    *rand.Rand     // random source of the handlers
 	views   map[types.UID]view
-	removed map[types.UID]bool // deleted without a finalizer
+	removed map[types.UID]bool // objects that were deleted without a finalizer
 	writes  int
 	listed  map[resumption]bool                      // objects to resume
 	alive   map[types.UID]*unstructured.Unstructured // objects that exist at the end
