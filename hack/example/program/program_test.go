@@ -48,7 +48,7 @@ func TestStop(t *testing.T) {
 		name, onTerm string
 		ends         OmegaMatcher
 	}{
-		{"in good order", "echo bye; exit 0", Succeed()},
+		{"without an error", "echo bye; exit 0", Succeed()},
 		{"with an error", "exit 3", MatchError(ContainSubstring("exit status 3"))},
 		{"not before the timeout", "", MatchError(ContainSubstring("did not end within 500ms of SIGTERM"))},
 	} {
@@ -60,7 +60,7 @@ func TestStop(t *testing.T) {
 			g.Expect(p.Done()).NotTo(BeClosed())
 			g.Expect(p.Stop(500 * time.Millisecond)).To(c.ends)
 			g.Expect(p.Done()).To(BeClosed())
-			if c.name == "in good order" {
+			if c.name == "without an error" {
 				g.Expect(p.Lines()).To(Equal([]string{"ready steady on", "bye"}))
 				g.Expect(p.Stop(time.Second)).To(Succeed(), "second call")
 			}
