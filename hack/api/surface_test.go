@@ -45,7 +45,7 @@ type I interface {
 type A = map[string]T[int]
 
 func New[V any](
-	v V, // on two lines
+	v V, // a declaration on two lines
 ) *T[V] { return nil }
 
 func (t *T[V]) Do(x int) error { return nil }

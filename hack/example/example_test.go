@@ -18,7 +18,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/controlplane"
 )
 
-const long = 10 * time.Minute // for an empty build cache
+const long = 10 * time.Minute // limit for an empty build cache
 
 // A play is one run of the command.
 type play struct {

@@ -57,7 +57,7 @@ func quoted(args []string) string {
 		}
 		words = append(words, arg)
 	}
-	text := strings.ReplaceAll(strings.Join(words, " "), "$", "$$") // for make
+	text := strings.ReplaceAll(strings.Join(words, " "), "$", "$$") // quoting for make
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "$", `\$`, "`", "\\`").Replace(text) + `"`
 }
 

@@ -110,7 +110,7 @@ func isProductCode(file string) bool {
 
 // runVale returns the findings of Vale by file.
 func runVale(vale string, files []string) (map[string][]string, error) {
-	command := exec.Command(vale, append([]string{"--output=JSON", "--no-exit"}, files...)...) //nolint:gosec // the path is the caller's
+	command := exec.Command(vale, append([]string{"--output=JSON", "--no-exit"}, files...)...) //nolint:gosec // the caller chooses the path
 	var stderr bytes.Buffer
 	command.Stderr = &stderr
 	out, err := command.Output()

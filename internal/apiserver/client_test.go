@@ -106,7 +106,7 @@ func TestWatch(t *testing.T) {
 			t.Errorf("first event %v, want ADDED", e)
 		}
 		go func() {
-			time.Sleep(time.Minute) //nolint:forbidigo // in the time of the bubble
+			time.Sleep(time.Minute) //nolint:forbidigo // virtual time of the bubble
 			must(t, c.Create(ctx, configMap("two")))
 		}()
 		if e := <-w.ResultChan(); e.Type != "ADDED" || time.Since(began) != time.Minute {

@@ -60,7 +60,7 @@ func TestManager(t *testing.T) {
 		must(t, users.Create(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 			Namespace: "ns", GenerateName: "web-", Labels: map[string]string{"app": "web"},
 		}}))
-		time.Sleep(5 * time.Minute) //nolint:forbidigo // in the time of the bubble
+		time.Sleep(5 * time.Minute) //nolint:forbidigo // virtual time of the bubble
 		must(t, users.Get(ctx, client.ObjectKeyFromObject(deployment), deployment))
 		if got := deployment.Status.Replicas; got != 1 {
 			t.Errorf("status.replicas = %d, want 1", got)

@@ -34,7 +34,7 @@ func (s *Server) list(q *request) reply {
 	for _, obj := range s.selectObjects(q) {
 		item := q.view.of(obj)
 		if isBuiltin(q.Resource) && q.view == whole {
-			item = withField(withField(item, "kind", nil), "apiVersion", nil) // the list has them
+			item = withField(withField(item, "kind", nil), "apiVersion", nil) // the list has the apiVersion and kind of its items
 		}
 		items = append(items, item)
 	}

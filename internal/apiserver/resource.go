@@ -13,8 +13,8 @@ import (
 type Resource struct {
 	GroupVersion  schema.GroupVersion
 	Kind, Plural  string
-	HasStatus     bool // has the status subresource
-	ClusterScoped bool // has no namespace
+	HasStatus     bool // whether the kind has the status subresource
+	ClusterScoped bool // whether objects of the kind have no namespace
 
 	schema *apiextensionsv1.JSONSchemaProps // nil: all fields are preserved
 }

@@ -20,7 +20,7 @@ type Server struct {
 	changed  chan struct{} // closed by the next event; nil if no watch waits
 	managers map[managed]*manager
 	shapes   map[schema.GroupVersionKind]*customSchema
-	rand     *rand.Rand // for generated names
+	rand     *rand.Rand // random source for generated names
 }
 
 // An object is a Kubernetes object in its JSON form. Stored objects are never modified.

@@ -11,7 +11,7 @@ import (
 
 // Detector detects the causes of the objects of one kind. It is safe for concurrent use.
 type Detector struct {
-	Name    string // of the controller, for metrics
+	Name    string // name of the controller, for metrics
 	Essence essence.Builder
 	// Retype converts an essence to the Go type of the kind and back. A field that a new version of the type has added then does not count as a
 	// change.
@@ -196,7 +196,7 @@ func (c *Cause) StoredTextOf(of map[string]any) []byte { return c.original.TextI
 func (d *Detector) AfterWrite(c Cause, content, handled map[string]any, changed patch.MergePatch) Cause {
 	c.New, c.Old = handled, d.MergeOwn(content, c.Old, changed)
 	c.WasReversed = c.WasReversed || c.Reversed
-	c.Reversed, c.OldDigest = false, "" // the write has stored them
+	c.Reversed, c.OldDigest = false, "" // the write has stored the reversal and its digest
 	c.edits, c.OutdatedBaseline = nil, false
 	return c
 }

@@ -45,7 +45,7 @@ func (cp *ControlPlane) configureAudit(flags *envtest.Arguments) error {
 		Set("audit-log-path", cp.path("audit.log")).
 		Set("audit-log-mode", "blocking").
 		Set("audit-log-format", "json").
-		Set("audit-log-maxsize", "1000000") // in megabytes, large enough to prevent a rotation
+		Set("audit-log-maxsize", "1000000") // maximum size of the log in megabytes, large enough to prevent a rotation
 	return nil
 }
 

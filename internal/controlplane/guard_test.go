@@ -25,7 +25,7 @@ func TestGuard(t *testing.T) {
 			_ = cmd.Process.Kill()
 		}},
 		"after Ctrl-C": {true, func(cmd *exec.Cmd, _ io.Closer) {
-			_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) // to the process group, as a terminal does
+			_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) // like a terminal, send the signal to the process group
 		}},
 		"after an exit without Stop": {true, func(_ *exec.Cmd, stdin io.Closer) {
 			_ = stdin.Close()

@@ -308,7 +308,7 @@ func (cp *ControlPlane) WriteKubeconfig(path string) error {
 		return fmt.Errorf("control plane: write the kubeconfig (is %s a writable directory?): %w",
 			filepath.Dir(path), err)
 	}
-	file, err := os.CreateTemp(filepath.Dir(path), ".kubeconfig-") // with mode 0600
+	file, err := os.CreateTemp(filepath.Dir(path), ".kubeconfig-") // os.CreateTemp uses mode 0600
 	if err != nil {
 		return fail(err)
 	}

@@ -160,7 +160,7 @@ func TestBuild_RemovesAnnotationsOfOperators(t *testing.T) {
 }
 
 func TestBuild_AppliesCleaners(t *testing.T) {
-	const prefix = "op.example.com" // without its marker annotation
+	const prefix = "op.example.com" // a custom prefix without its marker annotation
 	content := annotated(prefix+"/fn", "{}", prefix+"/last-handled-configuration", "{}", prefix+"/last-handled-configuration-ofDRS", "{}", "a", "b")
 	equal(t, "ESS-07 removes the keys of the baseline", build(content, progress.AnnotationBaseline(prefix)), annotationsOnly(prefix+"/fn", "{}", "a", "b"))
 	equal(t, "ESS-08 removes all keys with the prefix of the progress store", build(content, progress.Annotations(prefix)), annotationsOnly("a", "b"))

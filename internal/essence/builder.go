@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	frameworkDomain = "kopf-runtime.dev" // the domain of other annotations of the library, such as those of package children
+	frameworkDomain = "kopf-runtime.dev" // domain of other annotations of the library, such as those of package children
 	lastApplied     = "kubectl.kubernetes.io/last-applied-configuration"
 	markerSuffix    = "/kopf-managed"
 	managedDomain   = "." + progress.DefaultPrefix

@@ -50,7 +50,7 @@ func TestWrapCommand_StartsOnlyUnderReaper(t *testing.T) {
 	g.Expect(exec.Command(program, "--help").Run()).To(Succeed())
 	g.Expect(os.ReadFile(dir + "/pids")).To(BeEquivalentTo(fmt.Sprintln(cmd.Process.Pid)))
 
-	g.Expect(os.Remove(dir + "/open")).To(Succeed()) // as the reaper does first
+	g.Expect(os.Remove(dir + "/open")).To(Succeed()) // the reaper also removes this file first
 	out, err = exec.Command(program, "late").Output()
 	g.Expect(err).To(HaveOccurred())
 	g.Expect(strings.TrimSpace(string(out))).To(BeEmpty())

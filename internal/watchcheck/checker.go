@@ -49,7 +49,7 @@ type Options struct {
 type Checker struct {
 	Options
 	mu     sync.Mutex
-	states map[string]*watchState // by namespace
+	states map[string]*watchState // states of the watches by namespace
 }
 
 // New returns a checker, which does nothing until [Checker.Run].

@@ -172,7 +172,7 @@ var _ = Describe("A large object", func() {
 				return nil
 			}).
 			On("second", createOrUpdate, func(_ context.Context, req *kopf.Request[W]) error {
-				if req.Object.Spec.Size == 1 { // the handler runs until the edit is in the cache
+				if req.Object.Spec.Size == 1 { // the handler waits until the cache contains the edit
 					return kopf.Temporary(errOutOfOrder, 200*millisecond)
 				}
 				seen.notef("second:%s %d", req.Reason, req.Object.Spec.Size)

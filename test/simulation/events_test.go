@@ -31,8 +31,8 @@ type mailbox struct {
 	next http.RoundTripper
 
 	mu     sync.Mutex
-	writes map[string]int    // by the name of the object
-	posted map[string][]note // by the name of the object
+	writes map[string]int    // key: name of the object
+	posted map[string][]note // key: name of the object
 	last   []byte            // last Event in its JSON form
 }
 

@@ -78,7 +78,7 @@ func (j objectCheck) baselinesAreSeen(p Property, states []State, part func(Stat
 				j.violateLockedf(p, "the baseline of %s becomes %s, but %s has not finished", j.name, b.state, handler.ID)
 				continue
 			}
-			seen := 0 // the state that the creation handled
+			seen := 0 // the creation has handled this state
 			if last != nil {
 				seen = j.index(last.version)
 			}

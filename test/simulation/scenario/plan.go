@@ -73,7 +73,7 @@ const (
 	DropTier        Action = "drop label"
 	AddTag          Action = "add tag"
 	SetTwo          Action = "set size and label"
-	SetStatus       Action = "set status" // not essential
+	SetStatus       Action = "set status" // a change outside of the essence
 	TakeBack        Action = "revert the last edit"
 	Delete          Action = "delete"
 	Restart         Action = "stop the operator"
