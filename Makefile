@@ -11,13 +11,14 @@ CONTROLLER_GEN := $(BIN)/controller-gen
 GINKGO := $(BIN)/ginkgo
 GOVULNCHECK := $(BIN)/govulncheck
 VALE := $(BIN)/vale
+GREMLINS := $(BIN)/gremlins
 
 # Modules that carry Go code of ours, and those that only pin tools.
 EXAMPLE_MODULES := $(patsubst %/go.mod,%,$(wildcard examples/*/go.mod))
 # Examples with a Makefile of their own generate by that.
 EXAMPLE_PROJECTS := $(patsubst %/Makefile,%,$(wildcard examples/*/Makefile))
 MODULES := . hack/controlplane $(EXAMPLE_MODULES)
-TOOL_MODULES := hack/tools hack/tools/golangci-lint hack/tools/govulncheck hack/tools/vale
+TOOL_MODULES := hack/tools hack/tools/golangci-lint hack/tools/govulncheck hack/tools/vale hack/tools/gremlins
 
 # The race detector needs cgo; the go command switches cgo off where there is no C compiler.
 RACE ?= $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
@@ -27,6 +28,7 @@ PARALLEL ?= $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1); if [ 
 LONG := ./hack/example ./examples ./test/peering ./pkg/webhooks
 BENCHFLAGS ?=
 FUZZTIME ?= 10s
+MUTATE ?= ./internal/cause ./internal/plan
 SIMULATIONS ?= 5000
 SEED ?=
 ROTATION ?= 2m
@@ -118,6 +120,14 @@ fuzz: ## Each fuzz test for a short while, without any server; FUZZTIME=10m for 
 	while read -r package name; do \
 		echo "$$package $$name"; \
 		go test -short -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) "$$package" || exit 1; \
+	done
+
+# gremlins does not try the conditions of switch cases: Go does not measure their coverage. One worker: each mutant links a test binary.
+.PHONY: mutate
+mutate: $(GREMLINS) ## Change the code and report changes that no test finds (LIVED), in minutes; MUTATE=./internal/commit for another package
+	@set -e; for package in $(MUTATE); do \
+		echo "gremlins unleash $$package"; \
+		GOFLAGS=-ldflags=-s $(GREMLINS) unleash $$package --workers 1 --timeout-coefficient 20 --invert-logical; \
 	done
 
 .PHONY: bench
@@ -268,6 +278,9 @@ $(GOVULNCHECK): hack/tools/govulncheck/go.mod hack/tools/govulncheck/go.sum
 
 $(VALE): hack/tools/vale/go.mod hack/tools/vale/go.sum
 	$(call build-tool,github.com/vale-cli/vale/v3/cmd/vale)
+
+$(GREMLINS): hack/tools/gremlins/go.mod hack/tools/gremlins/go.sum
+	$(call build-tool,github.com/go-gremlins/gremlins/cmd/gremlins)
 
 $(GINKGO): hack/tools/go.mod hack/tools/go.sum
 	$(call build-tool,github.com/onsi/ginkgo/v2/ginkgo)
