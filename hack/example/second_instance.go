@@ -18,7 +18,7 @@ func (g *stage) secondInstance() (string, error) {
 	return command, nil
 }
 
-// otherPorts returns flags for the ports of an example. The second instance needs no metrics and health checks.
+// otherPorts returns flags for the ports of an example. The second instance serves neither metrics nor health checks.
 func otherPorts(name string) ([]string, error) {
 	nowhere := []string{"-metrics-bind-address=0", "-health-probe-bind-address=0"}
 	address, err := freeAddress()
@@ -61,5 +61,5 @@ func quoted(args []string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "$", `\$`, "`", "\\`").Replace(text) + `"`
 }
 
-// safe contains characters without a meaning in shells.
+// safe lists the characters that have no special meaning in a shell.
 const safe = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=:,./@%+"

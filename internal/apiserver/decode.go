@@ -42,7 +42,7 @@ func (q *request) object() (object, error) {
 	return q.checkKind(obj)
 }
 
-// checkKind sets a missing kind and apiVersion. If the request has them, it checks them.
+// checkKind sets a missing kind and apiVersion. Otherwise, it returns an error if they do not match the request path.
 func (q *request) checkKind(obj object) (object, error) {
 	if isBuiltin(q.Resource) && obj["apiVersion"] == nil && obj["kind"] == nil {
 		obj["apiVersion"], obj["kind"] = q.GroupVersion.String(), q.Kind

@@ -64,8 +64,7 @@ const (
 	RemoveFinalizer FinalizerAction = "release"
 )
 
-// DecideFinalizer decides whether to add or to remove the finalizer before handlers are called. The engine adds and removes it in a separate
-// reconcile. The finalizer is needed if the object has delete handlers, daemons or timers.
+// DecideFinalizer decides whether to add or to remove the finalizer before handlers are called. The finalizer is needed if the object has delete handlers, daemons or timers.
 func DecideFinalizer(f Facts, needed bool) FinalizerAction {
 	switch {
 	case f.Gone:

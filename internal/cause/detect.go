@@ -176,8 +176,8 @@ func (c *Cause) IsPinned() bool {
 // IsOldKnown is false for an object whose last-handled configuration was too large to be stored.
 func (c *Cause) IsOldKnown() bool { return c.Old != nil || !c.HasBaseline }
 
-// Encode encodes an essence of the cause. It keeps the last result, because an essence is compared first and stored later.
-func (c *Cause) Encode(of map[string]any) ([]byte, error) {
+// EncodeEssence encodes an essence of the cause. It keeps the last result, because an essence is compared first and stored later.
+func (c *Cause) EncodeEssence(of map[string]any) ([]byte, error) {
 	if text := c.encoded.TextIfSame(of); text != nil {
 		return text, nil
 	}

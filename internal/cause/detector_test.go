@@ -275,20 +275,20 @@ func TestDetect_BuildsEssence(t *testing.T) {
 // An essence is compared first and stored later, so it is encoded only once.
 func TestEncode_KeepsLastResult(t *testing.T) {
 	c := detect(cause.Input{Content: object(sized(1))})
-	first, err := c.Encode(c.New)
+	first, err := c.EncodeEssence(c.New)
 	if err != nil {
 		t.Fatal(err)
 	}
 	equal(t, "text", string(first), string(text(sized(1))))
-	again, err := c.Encode(c.New)
+	again, err := c.EncodeEssence(c.New)
 	if err != nil || &first[0] != &again[0] {
 		t.Errorf("the second call encodes again: %v", err)
 	}
-	other, err := c.Encode(sized(2))
+	other, err := c.EncodeEssence(sized(2))
 	if err != nil || string(other) != string(text(sized(2))) {
 		t.Errorf("Encode = %s, %v for another essence", other, err)
 	}
-	back, err := c.Encode(c.New)
+	back, err := c.EncodeEssence(c.New)
 	if err != nil || string(back) != string(first) {
 		t.Errorf("Encode = %s, %v for the first essence after another one", back, err)
 	}
@@ -296,14 +296,14 @@ func TestEncode_KeepsLastResult(t *testing.T) {
 
 func TestEncode_KeepsEarlierResultAfterError(t *testing.T) {
 	c := detect(cause.Input{Content: object(sized(1))})
-	first, err := c.Encode(c.New)
+	first, err := c.EncodeEssence(c.New)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := c.Encode(m{"spec": func() {}}); err == nil || got != nil {
+	if got, err := c.EncodeEssence(m{"spec": func() {}}); err == nil || got != nil {
 		t.Errorf("Encode = %s, %v for an essence without a JSON form; want an error", got, err)
 	}
-	if again, err := c.Encode(c.New); err != nil || &first[0] != &again[0] {
+	if again, err := c.EncodeEssence(c.New); err != nil || &first[0] != &again[0] {
 		t.Errorf("Encode = %s, %v after the error; want the earlier result", again, err)
 	}
 }
@@ -312,7 +312,7 @@ func TestEncode_KeepsEarlierResultAfterError(t *testing.T) {
 func TestEncode_ReturnsTextOfComparison(t *testing.T) {
 	c := detect(cause.Input{Content: object(sized(2)), Baseline: text(sized(1))})
 	c.New["later"] = "x" // a change shows whether the essence is encoded again
-	got, err := c.Encode(c.New)
+	got, err := c.EncodeEssence(c.New)
 	if err != nil || string(got) != string(text(sized(2))) {
 		t.Errorf("Encode = %s, %v; want the text of the comparison", got, err)
 	}

@@ -63,18 +63,19 @@ func (d *Detector) MergeStored(c Cause, content map[string]any, sent patch.Merge
 	if d.OwnChanges || c.Reason == Delete {
 		return c, false // the difference is an update, or the baseline no longer exists
 	}
-	essential := d.Essence.Build(sent.WithoutField("status", "conditions").Apply(nil))
-	delete(essential, essence.ConditionsKey) // MergeOwn ignores conditions and watched fields, too
-	essence.ReplaceFields(essential, nil, d.Watched)
-	altered := patch.MergePatch(essential).Unapplied(content)
-	if len(altered) == 0 {
+	if rest := sent.WithoutField("status"); len(rest) == 0 && len(d.Essence.Fields) == 0 {
+		return c, false // no field of the essence was sent
+	}
+	live := d.Essence.Build(content)
+	wanted := d.MergeOwn(content, live, sent)
+	if diff.Equal(wanted, live) {
 		return c, false
 	}
-	if stored := altered.CurrentValues(content); stored.HasValues() { // the API server has dropped the other fields; the engine logs this
+	if wants := patch.Diff(live, wanted); patch.Diff(wanted, live).HasValues() { // otherwise the fields were dropped, which is logged elsewhere
 		log.Info("Warning: the API server has stored other values than handlers have set: does a webhook or a default of the schema change them?",
-			"fields", fmt.Sprint(diff.Of(map[string]any(altered), map[string]any(stored))))
+			"fields", fmt.Sprint(diff.Of(map[string]any(wants), map[string]any(wants.CurrentValues(live)))))
 	}
-	observed := patch.MergePatch(essential).CurrentValues(content)
+	observed := patch.Diff(wanted, live)
 	c.New = d.Essence.Build(observed.Apply(c.New))
 	if c.Old != nil {
 		c.Old = d.Essence.Build(observed.Apply(c.Old))

@@ -242,11 +242,11 @@ func TestMergeOwn_IgnoresConditionsElsewhere(t *testing.T) {
 // Essences without changes remain the same map: their encoded form is known.
 func TestMergeOwn_KeepsUnchangedEssence(t *testing.T) {
 	c := detect(cause.Input{Content: object(sized(1))})
-	first, err := c.Encode(c.New)
+	first, err := c.EncodeEssence(c.New)
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := c.Encode(untyped().MergeOwn(object(sized(1)), c.New, patch.MergePatch{}))
+	again, err := c.EncodeEssence(untyped().MergeOwn(object(sized(1)), c.New, patch.MergePatch{}))
 	if err != nil || &first[0] != &again[0] {
 		t.Errorf("B-13: the essence is encoded again after an empty patch: %v", err)
 	}
@@ -282,6 +282,11 @@ func TestMergeStored(t *testing.T) {
 			name: "B-13 a webhook has changed a value", cause: update, sent: patch.MergePatch{"spec": m{"own": "x"}},
 			content: object(m{"spec": m{"size": int64(2), "own": "y"}}), old: m{"spec": m{"size": int64(1), "own": "y"}},
 			new: m{"spec": m{"size": int64(2), "own": "y"}}, warning: "other values than handlers have set",
+		},
+		{
+			name: "B-13 a default has restored a removed field", cause: update, sent: patch.MergePatch{"spec": m{"own": nil}},
+			content: object(m{"spec": m{"size": int64(2), "own": "x"}}), old: m{"spec": m{"size": int64(1), "own": "x"}},
+			new: m{"spec": m{"size": int64(2), "own": "x"}}, warning: "other values than handlers have set",
 		},
 		{
 			name: "B-13 the schema does not have a field", cause: update, sent: setOwn, content: object(sized(2)), old: sized(1), new: sized(2),

@@ -58,7 +58,7 @@ func (d *Detector) resolveBaseline(c *Cause, in Input) (baseline []byte) {
 	if stored == nil {
 		return nil
 	}
-	live, err := c.Encode(c.Live)
+	live, err := c.EncodeEssence(c.Live)
 	c.Unchanged = err == nil && c.encoded.Is(stored)
 	if !in.History.BaselineReplaced(stored) {
 		return stored

@@ -114,7 +114,7 @@ func TestDetect_PinWithRestoredBaseline(t *testing.T) {
 		want    cause.Cause
 	}{
 		{
-			"ESS-21 the records count no longer", cause.Pin{Snapshot: snapshot(sized(3))}, attempted(cause.Update),
+			"ESS-21 discarded records do not keep the pin", cause.Pin{Snapshot: snapshot(sized(3))}, attempted(cause.Update),
 			cause.Cause{New: sized(1), Old: sized(2), Diff: changed(2, 1), StalePin: true},
 		},
 		{
@@ -141,7 +141,7 @@ func TestDetect_PinWithRestoredBaseline(t *testing.T) {
 
 // A reversal restarts the handlers of the update. It does not replace the restart of all causes.
 func TestDetect_ReversalKeepsRestartOfAllCauses(t *testing.T) {
-	// The object was restored to an old state, and a daemon has then made the change of the last baseline again.
+	// A client has restored an old state of the object. A daemon has then repeated the change that the last baseline contains.
 	base, last := sized(1), sized(2)
 	got := detect(cause.Input{
 		Content: object(sized(2)), Baseline: text(base), History: replaced(stored(7, 1, 2), 2),
@@ -184,7 +184,7 @@ func TestHistory_With(t *testing.T) {
 	t.Run("ESS-21 the newest of the older baselines comes first", func(t *testing.T) {
 		equal(t, "older", stored(1, 2, 3).Older, []uint64{stored(2).Last, stored(1).Last})
 	})
-	t.Run("ESS-21 the baseline that the object had counts only without one of this process", func(t *testing.T) {
+	t.Run("ESS-21 With ignores the object's previous baseline if this process has already stored one", func(t *testing.T) {
 		equal(t, "older", stored(1).With(text(sized(3)), text(sized(9))).Older, []uint64{stored(1).Last})
 	})
 	t.Run("ESS-21 the number of older baselines is limited", func(t *testing.T) {

@@ -161,7 +161,7 @@ func (c *Cause) PinOf(handled map[string]any) (*Pin, error) {
 	}
 	p := &Pin{Snapshot: Snapshot{Digest: c.PinnedDigest}, Turned: c.Reversed || c.WasReversed, Seen: c.Seen}
 	if c.PinnedDigest == "" {
-		text, err := c.Encode(handled)
+		text, err := c.EncodeEssence(handled)
 		if err != nil {
 			return nil, err
 		}

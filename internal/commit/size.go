@@ -21,7 +21,7 @@ const (
 // distinguishes changed from unchanged objects. During a cycle, storeBaseline does not replace a stored essence by a digest. If the API server then
 // rejects the records, the engine keeps them in memory.
 func (r *recorder) storeBaseline(of map[string]any, running bool) error {
-	text, err := r.cause.Encode(of)
+	text, err := r.cause.EncodeEssence(of)
 	if err != nil {
 		return fmt.Errorf("the essence has no JSON form: %w", err)
 	}
@@ -32,15 +32,15 @@ func (r *recorder) storeBaseline(of map[string]any, running bool) error {
 		return nil
 	}
 	r.tooLarge = true
-	return r.supersede(essence.Digest(text), superseded)
+	return r.storeDigestOnly(essence.Digest(text), superseded)
 }
 
 // storeDigest stores the digest of the last-handled essence.
 func (r *recorder) storeDigest(digest string) error {
-	return r.supersede(digest, r.Baseline.FetchIgnoringDigest(r.target))
+	return r.storeDigestOnly(digest, r.Baseline.FetchIgnoringDigest(r.target))
 }
 
-func (r *recorder) supersede(digest string, superseded []byte) error {
+func (r *recorder) storeDigestOnly(digest string, superseded []byte) error {
 	return r.Baseline.SupersedeByDigest(r.target, digest, superseded, func(obj client.Object) bool {
 		return AnnotationsSize(obj)+r.added <= annotationBudget
 	})

@@ -74,7 +74,7 @@ func (e *Engine) startBackground(ctx context.Context, r *reconciliation) {
 			err = e.supervisor.Ensure(key, task)
 		}
 		if err != nil {
-			log.FromContext(ctx).Error(err, "Cannot be started; it is tried again when the object changes", "handler", id)
+			log.FromContext(ctx).Error(err, "Failed to start a daemon or timer; retrying when the object changes", "handler", id)
 		}
 	}
 }
@@ -170,7 +170,7 @@ func (e *Engine) invokeBackground(ctx context.Context, uid types.UID, id string,
 	doc, err := e.handlerChanges(ctx, r, id, call.Object)
 	doc = r.rebased(doc)
 	if failed == nil && call.Result != nil {
-		doc = patch.Merge(doc, nested(e.Results, map[string]any{id: call.Result}).Unapplied(r.content))
+		doc = patch.Merge(doc, patchAt(e.Results, map[string]any{id: call.Result}).Unapplied(r.content))
 	}
 	if doc = doc.Unapplied(r.content); len(doc) > 0 && err == nil {
 		err = e.writeBackground(ctx, r, id, doc, a, failed == nil && call.Result != nil)

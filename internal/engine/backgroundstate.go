@@ -35,8 +35,8 @@ type edit struct {
 
 // backgroundState returns the shared state of the object, and creates it if there is none.
 func (r *reconciliation) backgroundState() *backgroundState {
-	known, ok := r.known.Worker.Background, r.known.Worker.Background != nil
-	if !ok {
+	known := r.known.Worker.Background
+	if known == nil {
 		known = &backgroundState{}
 		r.known.Worker.Background = known
 	}
@@ -117,11 +117,11 @@ func (a *backgroundState) isFirstStart(id string) bool {
 }
 
 // reportOutcome calls report with the last reported state of a daemon or a timer, and records the state that report returns.
-func (a *backgroundState) reportOutcome(id string, logPlan func(failed bool) (fails bool)) {
+func (a *backgroundState) reportOutcome(id string, report func(failed bool) (fails bool)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	at := slices.Index(a.failed, id)
-	switch fails := logPlan(at >= 0); {
+	switch fails := report(at >= 0); {
 	case fails && at < 0:
 		a.failed = append(a.failed, id)
 	case !fails && at >= 0:
@@ -150,7 +150,7 @@ func (a *backgroundState) editsIn(obj client.Object, content map[string]any) (ed
 
 // visibleEdits returns the edits by daemons and timers that the object contains. The baseline may lack them.
 func (r *reconciliation) visibleEdits() (edits []*edit, values []cause.BackgroundEdit) {
-	if known, ok := r.known.Worker.Background, r.known.Worker.Background != nil; ok {
+	if known := r.known.Worker.Background; known != nil {
 		return known.editsIn(r.before, r.content)
 	}
 	return nil, nil
@@ -158,7 +158,7 @@ func (r *reconciliation) visibleEdits() (edits []*edit, values []cause.Backgroun
 
 // forgetStoredEdits removes edits that the stored baseline contains.
 func (r *reconciliation) forgetStoredEdits(edits []*edit) {
-	if known, ok := r.known.Worker.Background, r.known.Worker.Background != nil; ok && len(edits) > 0 {
+	if known := r.known.Worker.Background; known != nil && len(edits) > 0 {
 		known.drop(edits...)
 	}
 }

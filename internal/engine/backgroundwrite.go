@@ -53,7 +53,7 @@ func (e *Engine) writeBackground(ctx context.Context, r *reconciliation, id stri
 			}
 		}
 		if concurrent, ok := errors.AsType[*patch.ConcurrentChangeError](err); ok {
-			change = withoutFields(ctx, change, concurrent.Fields)
+			change = dropOverwrittenFields(ctx, change, concurrent.Fields)
 			continue
 		}
 		switch {
@@ -77,7 +77,7 @@ func (e *Engine) writeBackground(ctx context.Context, r *reconciliation, id stri
 				return fmt.Errorf("what was changed last could not be written: %w", err)
 			}
 		}
-		log.FromContext(ctx).Info("What was changed cannot be written now; it is tried again", "error", err.Error(), "retryAfter", wait.String())
+		log.FromContext(ctx).Info("Failed to write the changes of a daemon or timer; retrying", "error", err.Error(), "retryAfter", wait.String())
 		sleep(ctx, wait, stopped)
 		if pause = min(2*pause, lastWritePause); !stopped && ctx.Err() != nil {
 			pause = firstWritePause // for the attempts in the grace period

@@ -77,7 +77,7 @@ func (e *Engine) baseOf(ctx context.Context, r *reconciliation, copied client.Ob
 			return patch.Content(obj)
 		}
 	}
-	log.FromContext(ctx).Info("Warning: the handler has read or written the object with a client, and others have too: " +
+	log.FromContext(ctx).Info("Warning: the handler has read or written the object with a client, and another client has changed the object since: " +
 		"what it has changed in its copy since is not known, and not written. Either change req.Object, or use a client")
 	return nil, nil
 }
@@ -140,8 +140,8 @@ func (e *Engine) applyChanges(r *reconciliation, changed patch.MergePatch) error
 	return nil
 }
 
-// nested returns a patch with values below a path of fields.
-func nested(path []string, values map[string]any) patch.MergePatch {
+// patchAt returns a patch with values below a path of fields.
+func patchAt(path []string, values map[string]any) patch.MergePatch {
 	for _, field := range slices.Backward(path) {
 		values = map[string]any{field: values}
 	}

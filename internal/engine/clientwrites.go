@@ -34,8 +34,8 @@ type clientWrites struct {
 
 // noteClientWrites records what a handler has written with its client.
 func (r *reconciliation) noteClientWrites(id string, doc patch.MergePatch) {
-	known, ok := r.known.Worker.ClientWrites, r.known.Worker.ClientWrites != nil
-	if !ok {
+	known := r.known.Worker.ClientWrites
+	if known == nil {
 		if len(doc) == 0 {
 			return
 		}
@@ -53,8 +53,8 @@ func (r *reconciliation) noteClientWrites(id string, doc patch.MergePatch) {
 // reportLoops logs, once for each object and handler, that a handler alone has caused several successive updates: each update changed only
 // fields that the handler had set with its client in the cycle before, to the same values.
 func (e *Engine) reportLoops(ctx context.Context, r *reconciliation) {
-	known, ok := r.known.Worker.ClientWrites, r.known.Worker.ClientWrites != nil
-	if !ok {
+	known := r.known.Worker.ClientWrites
+	if known == nil {
 		return
 	}
 	loops, all := map[string]int{}, patch.Merge(slices.Collect(maps.Values(known.last))...)
@@ -117,8 +117,8 @@ func (r *writeRecorder) written() patch.MergePatch {
 	return r.doc
 }
 
-// isOwn reports whether an object is the one for which the handler is called.
-func (r *writeRecorder) isOwn(obj client.Object) bool {
+// isHandledObject reports whether an object is the one for which the handler is called.
+func (r *writeRecorder) isHandledObject(obj client.Object) bool {
 	if obj.GetName() != r.object.GetName() || obj.GetNamespace() != r.object.GetNamespace() {
 		return false
 	}
@@ -130,7 +130,7 @@ func (r *writeRecorder) isOwn(obj client.Object) bool {
 
 func (r *writeRecorder) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 	err := r.Client.Get(ctx, key, obj, opts...)
-	if err == nil && r.isOwn(obj) {
+	if err == nil && r.isHandledObject(obj) {
 		r.keep(obj)
 	}
 	return err
@@ -183,7 +183,7 @@ func (r *writeRecorder) keep(obj client.Object) {
 
 // update records the difference between the state that the handler has read and the one that it writes.
 func (r *writeRecorder) update(obj client.Object, status bool, send func() error) error {
-	if !r.isOwn(obj) {
+	if !r.isHandledObject(obj) {
 		return send()
 	}
 	sent, err := patch.JSONTypedContent(obj)
@@ -206,7 +206,7 @@ func (r *writeRecorder) update(obj client.Object, status bool, send func() error
 
 // patch records what a patch sets. JSON patches are not read.
 func (r *writeRecorder) patch(obj client.Object, change client.Patch, send func() error) error {
-	if !r.isOwn(obj) || change.Type() == types.JSONPatchType {
+	if !r.isHandledObject(obj) || change.Type() == types.JSONPatchType {
 		return send()
 	}
 	var doc patch.MergePatch

@@ -146,15 +146,15 @@ func (e *Engine) build(ctx context.Context, r *reconciliation) (commit.Transacti
 // dropFields removes fields that another client has changed from the pending changes. The handled essence is then computed without them, so that
 // the change of the other client is an update.
 func (r *reconciliation) dropFields(ctx context.Context, fields patch.MergePatch) {
-	r.reduced, r.change = withoutFields(ctx, r.change, fields), nil
+	r.reduced, r.change = dropOverwrittenFields(ctx, r.change, fields), nil
 	for _, s := range r.handlerPatches {
 		s.doc = s.doc.WithoutOverwritten(fields, r.content)
 	}
 	r.revertPatch = r.revertPatch.WithoutOverwritten(fields, r.content)
 }
 
-// withoutFields returns a change without fields that another client has changed while the outcome of an earlier request was unknown.
-func withoutFields(ctx context.Context, change *patch.Change, fields patch.MergePatch) *patch.Change {
+// dropOverwrittenFields returns a change without fields that another client has changed while the outcome of an earlier request was unknown.
+func dropOverwrittenFields(ctx context.Context, change *patch.Change, fields patch.MergePatch) *patch.Change {
 	log.FromContext(ctx).Info("Dropped changes of handlers: another client has changed the same fields while the outcome of the write was unknown",
 		"fields", fields.Paths())
 	out := &patch.Change{Before: change.Before, Content: change.Content, HandlerPatch: change.HandlerPatch.WithoutOverwritten(fields, change.Content), ReadUntyped: change.ReadUntyped}
@@ -171,23 +171,23 @@ func (r *reconciliation) giveUpPatches(ctx context.Context, writeErr error) bool
 	if r.change.RemoveFinalizer == "" || r.writeFailures < releaseTries || len(r.change.HandlerPatch)+len(r.change.FrameworkPatch) == 0 {
 		return false
 	}
-	log.FromContext(ctx).Error(writeErr, "What else was to be written of the object keeps failing; it is only released")
+	log.FromContext(ctx).Error(writeErr, "Failed to write the other changes repeatedly; only the finalizer is removed")
 	r.change.HandlerPatch, r.change.FrameworkPatch, r.stored = nil, nil, nil
 	return true
 }
 
 // afterWrite continues the reconcile with the object that the API server has stored.
 func (e *Engine) afterWrite(ctx context.Context, r *reconciliation, written client.Object) (client.Object, error) {
-	theirs, recovered := r.change.HandlerPatch, r.change.Recovered
+	handlerPatch, recovered := r.change.HandlerPatch, r.change.Recovered
 	for _, s := range r.handlerPatches {
 		e.reportDropped(ctx, r.change, s.id, s.doc)
 	}
-	if a, ok := r.known.Worker.Background, r.known.Worker.Background != nil; ok && len(theirs) > 0 {
+	if a := r.known.Worker.Background; a != nil && len(handlerPatch) > 0 {
 		version := r.before.GetResourceVersion()
 		if written != nil {
 			version = written.GetResourceVersion()
 		}
-		a.noteWorkerWrite(essence.DigestOf(r.cause.Live), essence.DigestOf(e.detector.Essence.Build(theirs.Apply(r.content))), version)
+		a.noteWorkerWrite(essence.DigestOf(r.cause.Live), essence.DigestOf(e.detector.Essence.Build(handlerPatch.Apply(r.content))), version)
 	}
 	e.dropOverlay(ctx, r)
 	r.forgetStoredEdits(r.mergedEdits)
@@ -197,8 +197,8 @@ func (e *Engine) afterWrite(ctx context.Context, r *reconciliation, written clie
 		r.known.Worker.Handled = true
 		e.reportLoops(ctx, r)
 	}
-	r.edited = r.edited || len(theirs) > 0
-	r.cause = e.detector.AfterWrite(r.cause, r.content, r.handled, theirs)
+	r.edited = r.edited || len(handlerPatch) > 0
+	r.cause = e.detector.AfterWrite(r.cause, r.content, r.handled, handlerPatch)
 	e.noteBaseline(r, r.stored)
 	r.stored = nil
 	r.handlerPatches, r.revertPatch, r.workTime, r.unsaved = nil, nil, 0, false
@@ -210,7 +210,7 @@ func (e *Engine) afterWrite(ctx context.Context, r *reconciliation, written clie
 		return nil, err
 	}
 	if !recovered { // otherwise the object may contain changes of other clients
-		if err := e.storeCorrection(ctx, r, theirs); err != nil {
+		if err := e.storeCorrection(ctx, r, handlerPatch); err != nil {
 			return nil, err
 		}
 	}
@@ -220,8 +220,8 @@ func (e *Engine) afterWrite(ctx context.Context, r *reconciliation, written clie
 
 // storeCorrection stores the baseline again if the API server has altered the changes of handlers, for example by dropping an unknown field.
 // Otherwise the difference would be an update, again and again.
-func (e *Engine) storeCorrection(ctx context.Context, r *reconciliation, theirs patch.MergePatch) error {
-	if !e.mergeStored(ctx, r, theirs) {
+func (e *Engine) storeCorrection(ctx context.Context, r *reconciliation, handlerPatch patch.MergePatch) error {
+	if !e.mergeStored(ctx, r, handlerPatch) {
 		return nil
 	}
 	tx, err := e.builder.BuildCorrection(r.before, r.content, &r.cause, r.isFinished())
@@ -245,11 +245,11 @@ func (e *Engine) storeCorrection(ctx context.Context, r *reconciliation, theirs 
 
 // mergeStored merges the changes of handlers into the cause as the API server has stored them, and reports whether they differ from the changes that
 // were sent.
-func (e *Engine) mergeStored(ctx context.Context, r *reconciliation, theirs patch.MergePatch) (differs bool) {
+func (e *Engine) mergeStored(ctx context.Context, r *reconciliation, handlerPatch patch.MergePatch) (differs bool) {
 	if len(r.matching) == 0 {
 		return false
 	}
-	r.cause, differs = e.detector.MergeStored(r.cause, r.content, theirs, log.FromContext(ctx))
+	r.cause, differs = e.detector.MergeStored(r.cause, r.content, handlerPatch, log.FromContext(ctx))
 	return differs
 }
 

@@ -20,7 +20,7 @@ import (
 func (e *Engine) retryPendingWrite(ctx context.Context, r, unwritten *reconciliation) (time.Duration, error) {
 	if r.before.GetDeletionTimestamp() != nil && unwritten.cause.Reason != cause.Delete {
 		r.known.Worker.PendingWrite = nil
-		return e.awaitCache(ctx, r)
+		return e.checkCacheIsCurrent(ctx, r)
 	}
 	if changedDuringPause, err := e.changedDuringPause(ctx, r, unwritten); changedDuringPause || err != nil {
 		return 0, err
@@ -28,8 +28,8 @@ func (e *Engine) retryPendingWrite(ctx context.Context, r, unwritten *reconcilia
 	if written, err := e.write(ctx, unwritten); err != nil || written == nil {
 		return consistencyTimeout, err // the object is deleted; the cache will show that
 	}
-	log.FromContext(ctx).Info("Wrote what could not be written before")
-	return e.awaitCache(ctx, r)
+	log.FromContext(ctx).Info("Wrote the pending changes of an earlier reconcile")
+	return e.checkCacheIsCurrent(ctx, r)
 }
 
 // changedDuringPause reports whether another client has changed the object during a pause in a way that makes the pending write obsolete: it has stored
@@ -112,8 +112,8 @@ func isEmpty(value any) bool {
 // errChangedConcurrently means that another process has changed the object on which a write was based.
 var errChangedConcurrently = errors.New("another process has changed the object since this one was suspended: nothing is written over that")
 
-// suspensions returns the number of suspensions of the process.
-func (e *Engine) suspensions() int64 {
+// suspensionCount returns the number of suspensions of the process.
+func (e *Engine) suspensionCount() int64 {
 	if e.Fence == nil {
 		return 0
 	}
@@ -135,7 +135,7 @@ func (e *Engine) writeGuard(r *reconciliation) func() error {
 		return nil
 	}
 	return func() error {
-		if e.Fence.IsHeld() || e.Fence.SuspensionCount() != r.suspensions {
+		if e.Fence.IsActive() || e.Fence.SuspensionCount() != r.suspensions {
 			return fencing.ErrSuspended
 		}
 		return nil

@@ -79,7 +79,7 @@ func (e *Engine) setHandlerConditions(r *reconciliation, set *conditions.Set) {
 			}
 			record := r.state.Record(id)
 			if slices.Contains(r.called, id) || !record.Success && record.Retries == 0 { // it waits, or it was skipped
-				set.Set(conditionOf(handler.ConditionType, record))
+				set.Set(conditionFromRecord(handler.ConditionType, record))
 			}
 		}
 	}
@@ -92,10 +92,10 @@ func (e *Engine) setHandlerConditions(r *reconciliation, set *conditions.Set) {
 			if o.Err != nil {
 				record.Message = o.Err.Error()
 			}
-			set.Set(conditionOf(one.condition, record))
+			set.Set(conditionFromRecord(one.condition, record))
 		}
 	}
-	e.setOverlayCondition(r, set)
+	e.setProgressNotStored(r, set)
 	if e.Root != nil && !r.cause.Facts.Deleting {
 		set.Summarize(*e.Root)
 	}
@@ -106,8 +106,8 @@ func (r *reconciliation) isSetByHandler(kind string) bool {
 	return slices.Contains(r.conditionsSet, kind)
 }
 
-// conditionOf returns the condition that reports a record.
-func conditionOf(kind string, record progress.Record) metav1.Condition {
+// conditionFromRecord returns the condition that reports a record.
+func conditionFromRecord(kind string, record progress.Record) metav1.Condition {
 	out := metav1.Condition{Type: kind, Status: metav1.ConditionUnknown, Reason: reasonRunning}
 	switch {
 	case record.Success:
@@ -126,8 +126,8 @@ type reconcileOutcome struct {
 	handlerPatch *handlerPatch // its outcome may still change
 }
 
-// noteConditions records whether a handler has set its own condition. A handler that was not called has none.
-func (e *Engine) noteConditions(r *reconciliation, before map[string]any, h invoke.Handler) {
+// noteConditionSetByHandler records whether a handler has set its own condition. A handler that was not called has none.
+func (e *Engine) noteConditionSetByHandler(r *reconciliation, before map[string]any, h invoke.Handler) {
 	if h.ConditionType != "" && before != nil && !equality.Semantic.DeepEqual(e.conditionIn(before, h.ConditionType), e.conditionIn(r.current, h.ConditionType)) {
 		r.conditionsSet = append(r.conditionsSet, h.ConditionType)
 	}

@@ -51,7 +51,7 @@ func (e *Engine) removeStaleAnnotations(ctx context.Context, lost *reconciliatio
 	if !lost.state.HasStale(now()) && !delayed && e.Pin.Fetch(lost.before) == nil {
 		return
 	}
-	suspensions := e.suspensions()
+	suspensions := e.suspensionCount()
 	obj, err := e.readObject(ctx, e.APIReader, client.ObjectKeyFromObject(lost.before))
 	if obj == nil || err != nil || obj.GetUID() != lost.before.GetUID() {
 		return

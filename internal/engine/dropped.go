@@ -48,7 +48,7 @@ func (e *Engine) reportDropped(ctx context.Context, change *patch.Change, handle
 		}
 		logger := log.FromContext(ctx).WithValues("handler", handler, "field", field)
 		if !strings.Contains(e.GVK.Group, ".") {
-			logger.Info("Warning: the API server has dropped a field that the handler has set: a built-in kind has no room for it",
+			logger.Info("Warning: the API server has dropped a field that the handler has set: the built-in kind does not have this field",
 				"remedy", "keep the value in an annotation, or set the field of another kind")
 			continue
 		}

@@ -110,7 +110,7 @@ func (e *Engine) Reconcile(ctx context.Context, req reconcile.Request) (reconcil
 	}
 	vanished := e.handleDeleted(ctx, req.NamespacedName)
 	result, err := e.reconcile(ctx, req)
-	again, writeErr := classifyError(err)
+	again, writeErr := requeueFor(err)
 	e.health.setRetry(req.NamespacedName, again > 0, err)
 	if again > 0 || writeErr != nil {
 		result, err = reconcile.Result{RequeueAfter: again, Priority: new(retrying)}, writeErr
@@ -184,8 +184,9 @@ func requeue(after time.Duration) reconcile.Result {
 	return reconcile.Result{RequeueAfter: max(after, time.Millisecond)}
 }
 
-// classifyError maps not-found, conflict and throttling errors to a requeue.
-func classifyError(err error) (again time.Duration, writeErr error) {
+// requeueFor maps expected errors to a delay: conflicts, throttling, and a suspension of the process. For a deleted object, it returns neither a delay
+// nor an error.
+func requeueFor(err error) (delay time.Duration, unexpected error) {
 	if errors.Is(err, patch.ErrGone) {
 		return 0, nil
 	}

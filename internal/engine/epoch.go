@@ -124,7 +124,7 @@ func (e *Engine) verifyAgainstEpoch(ctx context.Context, r *reconciliation) (tim
 		return 0, nil
 	}
 	log.FromContext(ctx).V(1).Info("The cache may be older than the start of the operator; reading the object from the API server")
-	r.pauses, r.suspensions = e.pauses.Load(), e.suspensions()
+	r.pauses, r.suspensions = e.pauses.Load(), e.suspensionCount()
 	live, err := e.readObject(ctx, e.APIReader, client.ObjectKeyFromObject(r.before))
 	if err != nil {
 		return 0, err

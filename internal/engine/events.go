@@ -30,8 +30,8 @@ const (
 // flushEvents posts the Events about the attempts of a reconcile. It runs after the write, because the API server may reject the changes of a
 // handler, and the attempt then fails.
 func (e *Engine) flushEvents(r *reconciliation) {
-	for _, logPlan := range r.pendingEvents {
-		logPlan()
+	for _, post := range r.pendingEvents {
+		post()
 	}
 	r.pendingEvents = nil
 }

@@ -60,11 +60,11 @@ func (e *Engine) newBackgroundFlush(r *reconciliation, call *invoke.Request, a *
 		if len(doc) == 0 || err != nil {
 			return err
 		}
-		needsRebase := &reconciliation{known: r.known, before: r.before, content: r.content, grace: r.grace, suspensions: r.suspensions}
-		if err := e.writeBackground(ctx, needsRebase, call.ID, doc, a, false); err != nil || needsRebase.written == nil {
+		writing := &reconciliation{known: r.known, before: r.before, content: r.content, grace: r.grace, suspensions: r.suspensions}
+		if err := e.writeBackground(ctx, writing, call.ID, doc, a, false); err != nil || writing.written == nil {
 			return err
 		}
-		return e.continueAfterFlush(r, own, needsRebase.written)
+		return e.continueAfterFlush(r, own, writing.written)
 	}
 }
 
@@ -82,9 +82,9 @@ func (e *Engine) flushableChanges(ctx context.Context, r *reconciliation, call *
 
 // dropSuperseded removes the fields that a Flush has written from the pending changes of earlier handlers: the handler that flushed has received these
 // changes, and its values replace them.
-func (r *reconciliation) dropSuperseded(continueAfterFlush patch.MergePatch) {
+func (r *reconciliation) dropSuperseded(newer patch.MergePatch) {
 	for _, s := range r.handlerPatches {
-		s.doc = s.doc.WithoutOverwritten(continueAfterFlush, r.content)
+		s.doc = s.doc.WithoutOverwritten(newer, r.content)
 	}
 	r.handlerPatches = slices.DeleteFunc(r.handlerPatches, func(s *handlerPatch) bool { return len(s.doc) == 0 })
 }

@@ -45,7 +45,7 @@ func (e *Engine) Retry(key types.NamespacedName) error {
 // trackReconcile records that a worker has begun a reconcile. The returned function records its end.
 func (e *Engine) trackReconcile(key types.NamespacedName) (done func()) {
 	e.states.MarkStarted(key)
-	e.promoter.begin(key)
+	e.promoter.reconcileBegun(key)
 	began := time.Now()
 	e.health.mu.Lock()
 	defer e.health.mu.Unlock()
@@ -53,7 +53,7 @@ func (e *Engine) trackReconcile(key types.NamespacedName) (done func()) {
 		e.health.finished = time.Now() // the liveness check measures from the first reconcile
 	}
 	return func() {
-		e.promoter.end(key, time.Since(began))
+		e.promoter.reconcileEnded(key, time.Since(began))
 		e.health.mu.Lock()
 		defer e.health.mu.Unlock()
 		e.health.running--
@@ -104,5 +104,5 @@ func (e *Engine) InProgress(obj client.Object) (texts []string) {
 	return texts
 }
 
-// HasPredicates reports whether predicates may prevent reconciles. It is for the test kit.
-func (e *Engine) HasPredicates() bool { return e.hasPredicates.Load() }
+// MayFilterEvents reports whether predicates may prevent reconciles. It is for the test kit.
+func (e *Engine) MayFilterEvents() bool { return e.hasPredicates.Load() }

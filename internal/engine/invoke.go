@@ -107,7 +107,7 @@ func (e *Engine) callHandler(ctx context.Context, r *reconciliation, id string, 
 	if recorded != nil {
 		r.noteClientWrites(id, recorded.written())
 	}
-	e.noteConditions(r, s.base, h)
+	e.noteConditionSetByHandler(r, s.base, h)
 	r.pendingEvents = append(r.pendingEvents, func() { e.postOutcome(r, s) })
 	if s.outcome.Success && s.outcome.Err == nil && result != nil {
 		e.takeResult(r, s, result)
@@ -124,7 +124,7 @@ func (e *Engine) callHandler(ctx context.Context, r *reconciliation, id string, 
 
 // takeResult adds the result of a handler that has succeeded to its patch.
 func (e *Engine) takeResult(r *reconciliation, s *handlerPatch, result any) {
-	doc := nested(e.Results, map[string]any{s.id: result}).Unapplied(r.content)
+	doc := patchAt(e.Results, map[string]any{s.id: result}).Unapplied(r.content)
 	s.untyped = true
 	if slices.Contains(r.handlerPatches, s) {
 		s.doc = patch.Merge(s.doc, doc)
@@ -147,7 +147,8 @@ func (e *Engine) takeChanges(ctx context.Context, r *reconciliation, id string, 
 	if err != nil {
 		return nil, err
 	}
-	return r.rebased(changed), e.applyChanges(r, changed)
+	doc := r.rebased(changed)
+	return doc, e.applyChanges(r, changed)
 }
 
 // causeView returns the view of the object and the cause that handlers receive.

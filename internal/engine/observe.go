@@ -19,7 +19,7 @@ import (
 
 // observe reads the object from the cache. It returns nil if there is none, or if there is nothing to do.
 func (e *Engine) observe(ctx context.Context, key types.NamespacedName) (*reconciliation, error) {
-	suspensions, afterEpoch := e.suspensions(), e.epoch.isPassed(key.Namespace)
+	suspensions, afterEpoch := e.suspensionCount(), e.epoch.isPassed(key.Namespace)
 	obj, err := e.readObject(ctx, e.Cache, key)
 	if err != nil {
 		return nil, err
@@ -66,10 +66,10 @@ func (e *Engine) awaitFreshCache(ctx context.Context, r *reconciliation) (time.D
 	if unwritten := r.known.Worker.PendingWrite; unwritten != nil {
 		return e.retryPendingWrite(ctx, r, unwritten)
 	}
-	return e.awaitCache(ctx, r)
+	return e.checkCacheIsCurrent(ctx, r)
 }
 
-func (e *Engine) awaitCache(ctx context.Context, r *reconciliation) (time.Duration, error) {
+func (e *Engine) checkCacheIsCurrent(ctx context.Context, r *reconciliation) (time.Duration, error) {
 	if !e.isStale(r) {
 		r.known.AwaitedVersion = ""
 		return 0, nil

@@ -98,8 +98,8 @@ func (e *Engine) dropOverlay(ctx context.Context, r *reconciliation) {
 	log.FromContext(ctx).Info("The progress that was kept in memory is stored on the object")
 }
 
-// setOverlayCondition sets or removes the condition that reports the overlay, for kinds that declare conditions.
-func (e *Engine) setOverlayCondition(r *reconciliation, set *conditions.Set) {
+// setProgressNotStored sets or removes the condition that reports the overlay, for kinds that declare conditions.
+func (e *Engine) setProgressNotStored(r *reconciliation, set *conditions.Set) {
 	switch {
 	case len(e.DeclaredConditions) == 0:
 	case r.known.Worker.Overlay == nil:

@@ -49,7 +49,7 @@ func (e *Engine) makePlan(ctx context.Context, r *reconciliation) {
 	}
 	r.state.Relabel(string(r.cause.Reason), r.selection.Resuming)
 	for purpose, sum := range r.state.Begin(string(r.cause.Reason), r.selection.Selected, now()) {
-		log.FromContext(ctx).Info("A cause was superseded before it was handled", "cause", purpose, "by", r.cause.Reason,
+		log.FromContext(ctx).Info("Another cause has superseded an unfinished one", "cause", purpose, "by", r.cause.Reason,
 			"succeeded", sum.Succeeded, "failed", sum.Failed, "left", sum.Left)
 	}
 	if r.cause.Reason == cause.Delete {
@@ -78,8 +78,8 @@ func (e *Engine) planNext(ctx context.Context, r *reconciliation) {
 func (e *Engine) schedule(r *reconciliation) reconcile.Result {
 	at := now()
 	delay, left := e.untilNext(r, at)
-	if reconcileHandler, ok := r.nextReconcile(at); ok && (!left || reconcileHandler < delay) {
-		delay, left = reconcileHandler, true
+	if next, ok := r.nextReconcile(at); ok && (!left || next < delay) {
+		delay, left = next, true
 	}
 	if !left {
 		return reconcile.Result{}

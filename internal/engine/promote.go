@@ -106,8 +106,8 @@ func (p *promoter) promoteStarved() {
 	p.promote()
 }
 
-// begin records that a worker has begun a reconcile.
-func (p *promoter) begin(key types.NamespacedName) {
+// reconcileBegun records that a worker has begun a reconcile.
+func (p *promoter) reconcileBegun(key types.NamespacedName) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.begun++
@@ -117,8 +117,8 @@ func (p *promoter) begin(key types.NamespacedName) {
 	}
 }
 
-// end records that a worker has finished a reconcile, and promotes other objects.
-func (p *promoter) end(key types.NamespacedName, took time.Duration) {
+// reconcileEnded records that a worker has finished a reconcile, and promotes other objects.
+func (p *promoter) reconcileEnded(key types.NamespacedName, took time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.queue == nil {

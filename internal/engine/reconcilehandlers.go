@@ -103,7 +103,7 @@ func (e *Engine) callReconcileHandler(ctx context.Context, r *reconciliation, id
 				return err
 			}
 			if s.doc = doc; failed == nil && req.Result != nil {
-				s.doc, s.untyped = patch.Merge(doc, nested(e.Results, map[string]any{id: req.Result}).Unapplied(r.content)), true
+				s.doc, s.untyped = patch.Merge(doc, patchAt(e.Results, map[string]any{id: req.Result}).Unapplied(r.content)), true
 			}
 			return nil
 		},
@@ -112,7 +112,7 @@ func (e *Engine) callReconcileHandler(ctx context.Context, r *reconciliation, id
 		r.handlerPatches = append(r.handlerPatches, s)
 	}
 	if h.ConditionType != "" {
-		e.noteConditions(r, s.base, h)
+		e.noteConditionSetByHandler(r, s.base, h)
 		r.reconcileOutcome = append(r.reconcileOutcome, reconcileOutcome{h.ConditionType, s})
 	}
 	r.pendingEvents = append(r.pendingEvents, func() { st.failed = e.postTransition(r.before, id, st.failed, s.before, s.outcome) })

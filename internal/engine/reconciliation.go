@@ -55,7 +55,7 @@ type reconciliation struct {
 	needsRebase          bool           // before was written while a handler was running: its changes must be rebased
 	called               []string       // the handlers that were called in this reconcile
 	handlerPatches       []*handlerPatch
-	edited               bool          // handlers have changed the object in this reconcile
+	edited               bool          // changes of handlers were written in this reconcile
 	workTime             time.Duration // the time in handlers since the last write
 	unsaved              bool          // handlers were called since the last write
 	stopped              bool          // no other handler is called in this reconcile
@@ -69,7 +69,7 @@ type reconciliation struct {
 	reportRejected   bool     // the API server has rejected the conditions
 
 	// Committed.
-	callsDone          bool             // all handlers that were due have been called
+	callsDone          bool             // no other handler is called in this reconcile
 	waitsForBackground bool             // the object is being deleted, and its daemons and timers have not stopped
 	isolation          *isolation       // the patches are being written one by one; nil if they are not
 	revertPatch        patch.MergePatch // reverts what was written of rejected patches
@@ -84,7 +84,7 @@ type reconciliation struct {
 	written client.Object // the object after the last write
 }
 
-// handlerPatch contains the changes of one handler that are waiting to be written.
+// handlerPatch is one attempt of a handler with its changes, which are waiting to be written.
 type handlerPatch struct {
 	id               string
 	policy           progress.Policy

@@ -60,7 +60,7 @@ func (e *Engine) continueIsolation(ctx context.Context, r *reconciliation) error
 		concurrent, isConcurrent := errors.AsType[*patch.ConcurrentChangeError](err)
 		switch {
 		case isConcurrent:
-			s.singleRequest = withoutFields(ctx, singleRequest, concurrent.Fields)
+			s.singleRequest = dropOverwrittenFields(ctx, singleRequest, concurrent.Fields)
 			s.doc = s.singleRequest.HandlerPatch
 			continue
 		case isRejected(err):
@@ -166,7 +166,7 @@ func (e *Engine) discardPatch(ctx context.Context, r *reconciliation, s *handler
 		if s.outcome.Success {
 			s.outcome = progress.Outcome{Err: refusal, Interrupted: true}
 		}
-		logger.V(1).Info("What the handler wants to write meets another's change, and is not written", "error", refusal.Error())
+		logger.V(1).Info("Another client has changed the same list; the changes of the handler are not written", "error", refusal.Error())
 		return
 	}
 	if s.open {
@@ -180,7 +180,7 @@ func (e *Engine) discardPatch(ctx context.Context, r *reconciliation, s *handler
 		}
 		r.state.RecordOutcome(s.id, s.outcome, now())
 	}
-	logger.Error(refusal, "What the handler wants to write is rejected: the attempt has failed",
+	logger.Error(refusal, "The API server rejects the changes of the handler: the attempt has failed",
 		"attempt", s.before.Retries, "forGood", s.outcome.Final, "retryAfter", s.outcome.Delay.String())
 }
 

@@ -16,8 +16,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/rbac"
 )
 
-// Reporter identifies the operator in its Events.
-type Reporter struct {
+// ReporterIdentity identifies the operator in its Events.
+type ReporterIdentity struct {
 	// Component is the reporting controller, Instance the process.
 	Component, Instance string
 	// Prefix is the prefix of the generated names of Events.
@@ -35,7 +35,7 @@ const (
 
 // CoreV1Recorder posts Events to the core v1 API, in the form that kopf uses. It posts them one by one in the background, from a queue of limited length.
 type CoreV1Recorder struct {
-	reporter Reporter
+	reporter ReporterIdentity
 	client   corev1client.EventsGetter
 	queue    chan *corev1.Event
 }
@@ -43,7 +43,7 @@ type CoreV1Recorder struct {
 var _ events.EventRecorder = (*CoreV1Recorder)(nil)
 
 // NewCoreV1Recorder returns a recorder that queues Events until [CoreV1Recorder.Run] posts them.
-func NewCoreV1Recorder(client corev1client.EventsGetter, reporter Reporter) *CoreV1Recorder {
+func NewCoreV1Recorder(client corev1client.EventsGetter, reporter ReporterIdentity) *CoreV1Recorder {
 	return &CoreV1Recorder{reporter: reporter, client: client, queue: make(chan *corev1.Event, queueLength)}
 }
 

@@ -156,7 +156,7 @@ func (f *Fence) recordHeartbeat() {
 
 // Paused reports whether the fence or another pause pauses the operator in a namespace, and why. It implements [Pauser].
 func (f *Fence) Paused(namespace string) (paused bool, reason string) {
-	if f.IsHeld() {
+	if f.IsActive() {
 		return true, pauseReason
 	}
 	if f.options.OtherPauses == nil {
@@ -165,8 +165,8 @@ func (f *Fence) Paused(namespace string) (paused bool, reason string) {
 	return f.options.OtherPauses.Paused(namespace)
 }
 
-// IsHeld reports whether the fence is active.
-func (f *Fence) IsHeld() bool {
+// IsActive reports whether the fence is active.
+func (f *Fence) IsActive() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.recordHeartbeat()

@@ -39,7 +39,7 @@ func (s *fixture) suspend(gap time.Duration) { s.ahead.Add(int64(gap)) }
 
 func TestFence_ActiveAfterSuspension(t *testing.T) {
 	runFence(t, func(t *testing.T, s *fixture) {
-		if s.IsHeld() || s.SuspensionCount() != 0 {
+		if s.IsActive() || s.SuspensionCount() != 0 {
 			t.Fatal("the fence is active before a suspension, want inactive")
 		}
 		s.suspend(6 * time.Second)
@@ -58,8 +58,8 @@ func TestFence_ActiveAfterSuspension(t *testing.T) {
 			t.Errorf("time of the hold = %s, want 13s to 14s", hold)
 		}
 		synctest.Wait()
-		if s.IsHeld() || s.changes.Load() != 2 {
-			t.Errorf("IsHeld() = %t, state changes = %d, want false and 2", s.IsHeld(), s.changes.Load())
+		if s.IsActive() || s.changes.Load() != 2 {
+			t.Errorf("IsActive() = %t, state changes = %d, want false and 2", s.IsActive(), s.changes.Load())
 		}
 	})
 }
@@ -83,11 +83,11 @@ func TestFence_SecondSuspensionExtendsTheHold(t *testing.T) {
 		sleep(10 * time.Second)
 		s.suspend(time.Hour)
 		sleep(10 * time.Second)
-		if !s.IsHeld() || s.SuspensionCount() != 2 || s.changes.Load() != 1 {
-			t.Errorf("IsHeld() = %t, SuspensionCount() = %d, state changes = %d, want true, 2 and 1", s.IsHeld(), s.SuspensionCount(), s.changes.Load())
+		if !s.IsActive() || s.SuspensionCount() != 2 || s.changes.Load() != 1 {
+			t.Errorf("IsActive() = %t, SuspensionCount() = %d, state changes = %d, want true, 2 and 1", s.IsActive(), s.SuspensionCount(), s.changes.Load())
 		}
 		sleep(10 * time.Second)
-		if s.IsHeld() {
+		if s.IsActive() {
 			t.Error("the fence is active after the hold, want inactive")
 		}
 	})
@@ -107,7 +107,7 @@ func TestFence_StaysActiveAfterStop(t *testing.T) {
 			t.Errorf("error of Wait = %v, want ErrStopped", err)
 		}
 		sleep(time.Hour)
-		if !s.IsHeld() {
+		if !s.IsActive() {
 			t.Error("the fence is inactive after the stop, want active")
 		}
 	})

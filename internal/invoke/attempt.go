@@ -75,7 +75,8 @@ func (a HandlerAttempt) Run(ctx context.Context) progress.Outcome {
 			if a.Accept == nil {
 				return err
 			}
-			return cmp.Or(err, a.Accept(req, err))
+			failed := a.Accept(req, err) // also after an error: the changes of a failed attempt are written
+			return cmp.Or(err, failed)
 		},
 	})
 }

@@ -1,4 +1,4 @@
-// Package execution invokes handlers. One invocation is one attempt: the package passes a logger to the handler, applies its retry policy,
+// Package invoke calls handlers. One invocation is one attempt: the package passes a logger to the handler, applies its retry policy,
 // logs the outcome and records metrics.
 //
 //	outcome := invoke.Attempt(ctx, invoke.Invocation{

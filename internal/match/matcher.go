@@ -32,8 +32,8 @@ type Matcher struct {
 	Equal    any
 	// All contains the inner matchers of a conjunction, one for each argument.
 	All []Matcher
-	// ComparedValues contains all values that the matcher compares with, including those of inner matchers.
-	ComparedValues []ComparedValue
+	// Operands contains all values that the matcher compares with, including those of inner matchers.
+	Operands []Operand
 	// Err describes an invalid matcher.
 	Err error
 }
@@ -69,8 +69,8 @@ func Contradict(a, b Matcher) bool {
 	}
 }
 
-// ComparedValue is a value that a matcher compares with.
-type ComparedValue struct {
+// Operand is a value that a matcher compares with.
+type Operand struct {
 	// Value is in its JSON form.
 	Value any
 	Side  Side
@@ -81,7 +81,7 @@ type ComparedValue struct {
 }
 
 // String returns the value as Go source, as far as Go and JSON agree.
-func (l ComparedValue) String() string {
+func (l Operand) String() string {
 	out, err := json.Marshal(l.Value)
 	if err != nil {
 		return fmt.Sprint(l.Value)

@@ -116,9 +116,12 @@ func (p MergePatch) WithoutField(path ...string) MergePatch {
 	}
 	out := maps.Clone(p)
 	inner, isMap := value.(map[string]any)
-	if len(path) == 1 || !isMap {
+	if len(path) == 1 {
 		delete(out, path[0])
 		return out
+	}
+	if !isMap {
+		return p // the patch removes or replaces the parent of the field
 	}
 	rest := MergePatch(inner).WithoutField(path[1:]...)
 	if out[path[0]] = map[string]any(rest); len(rest) == 0 {

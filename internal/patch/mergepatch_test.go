@@ -1,6 +1,7 @@
 package patch
 
 import (
+	"reflect"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -184,5 +185,20 @@ func TestPaths(t *testing.T) {
 	got := parse(t, `{"spec":{"b":null,"a":{"c":1}},"status":{"l":[1]}}`).Paths()
 	if d := cmp.Diff([]string{"spec.a.c", "spec.b", "status.l"}, got); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
+	}
+}
+
+func TestWithoutField(t *testing.T) {
+	for name, test := range map[string]struct{ doc, want string }{
+		"another field remains":               {`{"status":{"conditions":[],"phase":"Up"}}`, `{"status":{"phase":"Up"}}`},
+		"an empty parent is removed":          {`{"status":{"conditions":null},"spec":{}}`, `{"spec":{}}`},
+		"the removal of the parent remains":   {`{"status":null}`, `{"status":null}`},
+		"a patch without the field is itself": {`{"spec":{"size":1}}`, `{"spec":{"size":1}}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := parse(t, test.doc).WithoutField("status", "conditions"); !reflect.DeepEqual(got, parse(t, test.want)) {
+				t.Errorf("got %v, want %s", got, test.want)
+			}
+		})
 	}
 }

@@ -30,7 +30,7 @@ func MatchObject(log logr.Logger, id string, h invoke.Handler, view *invoke.View
 		return ""
 	})
 	if why != "" {
-		log.V(4).Info("Handler not concerned", "handler", id, "why", why)
+		log.V(4).Info("Handler does not match", "handler", id, "why", why)
 	}
 	return why == ""
 }

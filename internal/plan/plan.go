@@ -44,7 +44,7 @@ func Make(handlers *Handlers, selected, called []string, records Records, lifecy
 			if record.Finished() || p.hasSkipped(id) {
 				continue
 			}
-			switch first, failed := p.obstacle(handlers, selected, records, id); {
+			switch first, failed := p.blockingPredecessor(handlers, selected, records, id); {
 			case failed:
 				p.Skipped, repeat = append(p.Skipped, Skip{id, first}), true
 			case first != "":
@@ -55,11 +55,12 @@ func Make(handlers *Handlers, selected, called []string, records Records, lifecy
 		}
 	}
 	p.Next = Choose(lifecycle, records, due)
+	p.Refused = len(p.Next) == 0 && len(due) > 0
 	if len(called) > 0 {
 		room := len(Choose(lifecycle, records, slices.Concat(called, due))) - len(called)
 		p.Next = p.Next[:max(0, min(room, len(p.Next)))]
 	}
-	p.Limited, p.Refused = len(p.Next) < len(due), len(p.Next) == 0 && len(due) > 0
+	p.Limited = len(p.Next) < len(due)
 	return p
 }
 
@@ -67,8 +68,8 @@ func (p Plan) hasSkipped(id string) bool {
 	return slices.ContainsFunc(p.Skipped, func(s Skip) bool { return s.ID == id })
 }
 
-// obstacle returns the first handler that must succeed before another one is called, and whether it has failed.
-func (p Plan) obstacle(handlers *Handlers, selected []string, records Records, id string) (first string, failed bool) {
+// blockingPredecessor returns the first handler that must succeed before another one is called, and whether it has failed.
+func (p Plan) blockingPredecessor(handlers *Handlers, selected []string, records Records, id string) (first string, failed bool) {
 	h, _ := handlers.Get(id)
 	for _, first := range h.After {
 		if record := records(first); slices.Contains(selected, first) && !record.Success {

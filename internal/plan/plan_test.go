@@ -196,9 +196,6 @@ func TestMake(t *testing.T) {
 			}
 			before := slices.Clone(selected)
 			got := plan.Make(handlers, selected, test.called, func(id string) progress.Record { return test.records[id] }, lifecycle, now)
-			if len(test.called) > 0 {
-				got.Refused = false // it is for the first plan of a reconcile
-			}
 			equal(t, "plan", got, test.want)
 			equal(t, "selected handlers after Make", selected, before)
 		})

@@ -24,8 +24,8 @@ func (r Rule) String() string {
 	if r.Scope != "" {
 		where = " for " + r.Scope
 	}
-	return fmt.Sprintf("grant it by a rule with apiGroups: [%s], resources: [%s], verbs: [%s]%s, "+
-		"in kubebuilder by // +kubebuilder:rbac:groups=%s,resources=%s,verbs=%s",
+	return fmt.Sprintf("add an RBAC rule with apiGroups: [%s], resources: [%s], verbs: [%s]%s; "+
+		"kubebuilder marker: // +kubebuilder:rbac:groups=%s,resources=%s,verbs=%s",
 		group, strings.Join(r.Resources, ", "), strings.Join(r.Verbs, ", "), where,
 		group, strings.Join(r.Resources, ";"), strings.Join(r.Verbs, ";"))
 }
@@ -67,17 +67,17 @@ func Explain(err error) error {
 	}
 	rules := MissingRules(err)
 	if len(rules) > 0 {
-		return WithRules(err, rules...)
+		return WithMissingRules(err, rules...)
 	}
 	if lackingOwner.MatchString(err.Error()) {
-		return &missingError{err, "grant the verb update on the finalizers of the owner's kind, such as resources: [databases/finalizers], " +
-			"in kubebuilder by // +kubebuilder:rbac:groups=example.com,resources=databases/finalizers,verbs=update"}
+		return &missingError{err, "grant the verb update on the finalizers subresource of the owner's kind, such as resources: [databases/finalizers]; " +
+			"kubebuilder marker: // +kubebuilder:rbac:groups=example.com,resources=databases/finalizers,verbs=update"}
 	}
 	return err
 }
 
-// WithRules appends rules to an error.
-func WithRules(err error, rules ...Rule) error {
+// WithMissingRules appends rules to an error.
+func WithMissingRules(err error, rules ...Rule) error {
 	texts := make([]string, len(rules))
 	for i, rule := range rules {
 		texts[i] = rule.String()

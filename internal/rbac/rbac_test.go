@@ -26,8 +26,8 @@ func TestExplain(t *testing.T) {
 		{
 			"list in the cluster",
 			forbidden("example.com", "databases", "", `cannot list resource "databases" in API group "example.com" at the cluster scope`),
-			"grant it by a rule with apiGroups: [example.com], resources: [databases], verbs: [list, watch] for the whole cluster (a ClusterRole), " +
-				"in kubebuilder by // +kubebuilder:rbac:groups=example.com,resources=databases,verbs=list;watch",
+			"add an RBAC rule with apiGroups: [example.com], resources: [databases], verbs: [list, watch] for the whole cluster (a ClusterRole); " +
+				"kubebuilder marker: // +kubebuilder:rbac:groups=example.com,resources=databases,verbs=list;watch",
 		},
 		{
 			"watch in a namespace",
@@ -42,7 +42,7 @@ func TestExplain(t *testing.T) {
 		{
 			"the core group",
 			forbidden("", "secrets", "certs", `cannot get resource "secrets" in API group "" in the namespace "shop"`),
-			`apiGroups: [""], resources: [secrets], verbs: [get] for the namespace "shop" (a Role, or a ClusterRole), in kubebuilder by // +kubebuilder:rbac:groups="",resources=secrets,verbs=get`,
+			`apiGroups: [""], resources: [secrets], verbs: [get] for the namespace "shop" (a Role, or a ClusterRole); kubebuilder marker: // +kubebuilder:rbac:groups="",resources=secrets,verbs=get`,
 		},
 		{
 			"Events",
@@ -70,13 +70,13 @@ func TestExplain(t *testing.T) {
 			fmt.Errorf("writing the object: %w", errors.New(`User "x" cannot patch resource "pods/status" in API group "" in the namespace "shop"`)),
 			"resources=pods/status,verbs=patch",
 		},
-		{"without a scope", errors.New(`cannot patch resource "pods" in API group ""`), "verbs: [patch], in kubebuilder"},
+		{"without a scope", errors.New(`cannot patch resource "pods" in API group ""`), "verbs: [patch]; kubebuilder marker"},
 		{
 			"two missing rules",
 			errors.Join(errors.New(`cannot get resource "pods" in API group "" at the cluster scope`),
 				errors.New(`cannot patch resource "nodes" in API group "" at the cluster scope`),
 				errors.New(`cannot get resource "pods" in API group "" at the cluster scope`)),
-			"verbs=get; grant it by a rule with",
+			"verbs=get; add an RBAC rule with",
 		},
 		{
 			"owner references",
@@ -96,7 +96,7 @@ func TestExplain(t *testing.T) {
 			if !errors.Is(got, test.err) || apierrors.IsForbidden(got) != apierrors.IsForbidden(test.err) {
 				t.Error("the result does not wrap the error")
 			}
-			if again := rbac.Explain(fmt.Errorf("starting: %w", got)); strings.Count(again.Error(), "grant it") != strings.Count(got.Error(), "grant it") {
+			if again := rbac.Explain(fmt.Errorf("starting: %w", got)); strings.Count(again.Error(), "add an RBAC rule") != strings.Count(got.Error(), "add an RBAC rule") {
 				t.Errorf("the rule is added again: %q", again)
 			}
 		})

@@ -132,7 +132,7 @@ func (c *Checker) findInformers(ctx context.Context) map[string]informer {
 		c.Log.V(1).Info("The informer to check is not available yet", "kind", c.Kind, "error", err.Error())
 		return nil
 	}
-	watches := informersOf(i)
+	watches := informersByNamespace(i)
 	if len(watches) == 0 {
 		c.Log.V(1).Info("The watch is not checked: the cache hides the resource version of its informer", "kind", c.Kind)
 		return map[string]informer{}
@@ -176,7 +176,7 @@ func (c *Checker) recordResult(namespace, version string, result probeResult) {
 	if s.logged = p.Reason; p.Reason == "" {
 		logger.Info("Watch has recovered")
 	} else {
-		logger.Info("Watch delivers no changes; the operator does not notice them", "error", p.Error())
+		logger.Info("Watch delivers no events; changes go unnoticed", "error", p.Error())
 	}
 }
 

@@ -12,9 +12,9 @@ type informer interface{ LastSyncResourceVersion() string }
 // clusterScope is the key that controller-runtime uses for kinds without namespaces.
 const clusterScope = "_cluster-scope"
 
-// informersOf returns the client-go informers of an informer of controller-runtime, by namespace. If the informer hides them, it returns none. A
+// informersByNamespace returns the client-go informers of an informer of controller-runtime, by namespace. If the informer hides them, it returns none. A
 // cache for some namespaces has one informer per namespace in an unexported field. controller-runtime provides no other access to them.
-func informersOf(i cache.Informer) map[string]informer {
+func informersByNamespace(i cache.Informer) map[string]informer {
 	if single, ok := i.(informer); ok {
 		return map[string]informer{"": single}
 	}

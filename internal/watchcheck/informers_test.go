@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// This test fails if an upgrade of controller-runtime renames the unexported field that informersOf reads.
+// This test fails if an upgrade of controller-runtime renames the unexported field that informersByNamespace reads.
 func TestInformersOf_CachesOfControllerRuntime(t *testing.T) {
 	configMap, node := &corev1.ConfigMap{}, &corev1.Node{}
 	two := cache.Options{DefaultNamespaces: map[string]cache.Config{"one": {}, "two": {}}}
@@ -45,7 +45,7 @@ func TestInformersOf_CachesOfControllerRuntime(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			found := informersOf(i)
+			found := informersByNamespace(i)
 			if got := slices.Sorted(maps.Keys(found)); !slices.Equal(got, c.want) {
 				t.Errorf("informers for the namespaces %q, want %q", got, c.want)
 			}
@@ -60,8 +60,8 @@ func TestInformersOf_CachesOfControllerRuntime(t *testing.T) {
 
 func TestInformersOf_WrappedCache(t *testing.T) {
 	for _, i := range []cache.Informer{nil, struct{ cache.Informer }{}, &struct{ cache.Informer }{}} {
-		if found := informersOf(i); len(found) > 0 {
-			t.Errorf("informersOf returned %v for %T, want none", found, i)
+		if found := informersByNamespace(i); len(found) > 0 {
+			t.Errorf("informersByNamespace returned %v for %T, want none", found, i)
 		}
 	}
 	checker := New(Options{Informer: func(context.Context) (cache.Informer, error) { return struct{ cache.Informer }{}, nil }})

@@ -11,7 +11,7 @@ import (
 // StoreVersion returns the resource version of the store of an informer for a namespace; empty if it is unknown. The store contains all
 // changes up to this version.
 func StoreVersion(i cache.Informer, namespace string) string {
-	informers := informersOf(i)
+	informers := informersByNamespace(i)
 	one, ok := informers[namespace]
 	if !ok {
 		one = informers[""]
@@ -26,5 +26,5 @@ func StoreVersion(i cache.Informer, namespace string) string {
 // Namespaces returns the namespaces to which an informer is restricted. It returns none if the informer is not restricted or its namespaces are
 // unknown.
 func Namespaces(i cache.Informer) []string {
-	return slices.DeleteFunc(slices.Sorted(maps.Keys(informersOf(i))), func(namespace string) bool { return namespace == "" })
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(informersByNamespace(i))), func(namespace string) bool { return namespace == "" })
 }

@@ -21,8 +21,8 @@ var invalidNameCharacters = regexp.MustCompile(`[^a-z0-9-]`)
 // shortened, and a hash is appended.
 //
 // The role must be unique among the children of one kind. The children of two owners can have the same name: "db" with the role
-// "a-b", and "db-a" with the role "b". Then [Owner.Apply] and [Owner.Create] reject the second child, because it
-// belongs to the first owner. Roles without a hyphen avoid this.
+// "a-b", and "db-a" with the role "b". In that case, [Owner.Apply] and [Owner.Create] return an error
+// for the second child, because the existing one belongs to the first owner. Roles without a hyphen avoid this.
 func Name(owner client.Object, role string) string {
 	return dnsLabel(owner.GetName()+"-"+role, maxName)
 }

@@ -24,7 +24,7 @@ type Fields interface {
 	Remove(conditionType string)
 }
 
-// An Adapter returns the conditions of an object in a shape that this package does not support.
+// An Adapter gives access to the conditions of an object that stores them in a shape that this package does not support.
 type Adapter func(obj client.Object) (Fields, error)
 
 // accessors are the methods that many types with conditions have.

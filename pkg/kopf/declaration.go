@@ -30,7 +30,7 @@ type declaration struct {
 
 	checkedMatchers    map[string][]match.Matcher        // matchers by label, annotation or field
 	requirements       []labels.Requirement              // label requirements, for watches with a selector
-	literals           []match.ComparedValue             // values that the handler compares with the value of the field
+	literals           []match.Operand                   // values that the handler compares with the value of the field
 	requiredConditions map[string]metav1.ConditionStatus // conditions of WhenCondition
 }
 

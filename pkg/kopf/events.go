@@ -68,7 +68,7 @@ func WithKopfEvents(names EventNames) Option {
 		if len(names.Instance) > maxInstanceLength {
 			addError("Instance", names.Instance, fmt.Errorf("it has %d bytes: use at most %d", len(names.Instance), maxInstanceLength))
 		}
-		o.eventNames = &eventrecorder.Reporter{Component: names.Component, Instance: names.Instance, Prefix: names.Prefix}
+		o.eventNames = &eventrecorder.ReporterIdentity{Component: names.Component, Instance: names.Instance, Prefix: names.Prefix}
 	})
 }
 

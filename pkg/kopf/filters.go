@@ -46,7 +46,7 @@ func (d *declaration) matchKey(option, key string, m []filter.Matcher) match.Key
 		case matcher.Side != match.Current:
 			d.addErrorf("%s: From and To are only for fields: use Field(\"metadata...\")", where)
 		default:
-			d.checkValues(where, option == "Label", matcher.ComparedValues)
+			d.checkValues(where, option == "Label", matcher.Operands)
 		}
 	}
 	if len(m) == 0 {
@@ -56,7 +56,7 @@ func (d *declaration) matchKey(option, key string, m []filter.Matcher) match.Key
 }
 
 // checkValues reports values that no label or annotation has.
-func (d *declaration) checkValues(where string, isLabel bool, literals []match.ComparedValue) {
+func (d *declaration) checkValues(where string, isLabel bool, literals []match.Operand) {
 	for _, l := range literals {
 		value, isText := l.Value.(string)
 		if !isText {
@@ -96,7 +96,7 @@ func Field(path string, m ...filter.Matcher) HandlerOption {
 		}
 		d.validateMatchers(where, m)
 		for _, matcher := range formsOf(m) {
-			d.literals = append(d.literals, matcher.ComparedValues...)
+			d.literals = append(d.literals, matcher.Operands...)
 		}
 		f := d.Criteria.Field
 		f.Tests = append(f.Tests, testsForSide(m, match.Current)...)

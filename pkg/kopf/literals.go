@@ -10,7 +10,7 @@ import (
 
 // explainMismatch explains why a field can never have the value, and which value to use instead. It returns an empty string if the field can
 // have the value.
-func explainMismatch(l match.ComparedValue, field fieldType) string {
+func explainMismatch(l match.Operand, field fieldType) string {
 	want := field.json()
 	if want == anyType || want.accepts(l.Value) {
 		if !l.OrAbsent && l.Side != match.Before && field.isOmitted(l.Value) {
@@ -52,7 +52,7 @@ func (t jsonType) suggest(value any) string {
 	case stringType:
 		switch value.(type) {
 		case bool, int64, float64:
-			return strconv.Quote(match.ComparedValue{Value: value}.String())
+			return strconv.Quote(match.Operand{Value: value}.String())
 		}
 	case integerType:
 		if _, err := strconv.ParseInt(written, 10, 64); isText && err == nil {

@@ -35,7 +35,7 @@ type Operator struct {
 	watchCheck       time.Duration // the interval; 0 disables the check
 	lease            leaseDurations
 	peers            *peering.Options
-	eventNames       *eventrecorder.Reporter // nil without WithKopfEvents
+	eventNames       *eventrecorder.ReporterIdentity // nil without WithKopfEvents
 	webhookOptions   *webhooks.Options
 
 	mu       sync.Mutex

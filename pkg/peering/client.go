@@ -177,5 +177,5 @@ func explainForbidden(err error, k kind) error {
 	if missing := rbac.MissingRules(err); len(missing) > 0 {
 		rule.Scope = missing[0].Scope
 	}
-	return rbac.WithRules(err, rule)
+	return rbac.WithMissingRules(err, rule)
 }

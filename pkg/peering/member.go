@@ -30,7 +30,7 @@ type member struct {
 	log      logr.Logger
 
 	object       *unstructured.Unstructured // latest observed version; nil if the object does not exist
-	listed       bool                       // the watch has observed the object, not only a response
+	listed       bool                       // the watch has reported the object; a response to a write is not enough
 	isAbsent     bool                       // the object is known not to exist
 	observations Observations
 	decision     Decision

@@ -171,7 +171,7 @@ func TestForbidden(t *testing.T) {
 			})
 			a := s.start(Options{Identity: "a"})
 			s.wait(time.Minute)
-			want := "grant it by a rule with apiGroups: [kopf.dev], resources: [clusterkopfpeerings], verbs: [list, watch, patch]"
+			want := "add an RBAC rule with apiGroups: [kopf.dev], resources: [clusterkopfpeerings], verbs: [list, watch, patch]"
 			s.expect(a, true, want)
 			if err := a.Readyz(nil); err == nil || !strings.Contains(err.Error(), want) {
 				s.Errorf("Readyz = %v, want the missing rule", err)
@@ -199,7 +199,7 @@ func TestForbidden_WithoutObject(t *testing.T) {
 		s.equal("ready", a.Readyz(nil), nil)
 		s.create(defaultKey, nil)
 		s.wait(10 * time.Second)
-		s.expect(a, true, "grant it")
+		s.expect(a, true, "add an RBAC rule")
 	})
 }
 

@@ -117,7 +117,7 @@ func TestAnnotationBaseline_Clear(t *testing.T) {
 		{"ESS-07 default key", "", essenceOf(baselineKey, "{}", "a", "b"), essenceOf("a", "b")},
 		{"ESS-07 KEY-13 the key of a ReplicaSet", "", essenceOf(baselineKey+"-ofDRS", "{}", "a", "b"), essenceOf("a", "b")},
 		{
-			"ESS-07 both generations", long,
+			"ESS-07 the older and the newer keys", long,
 			essenceOf(long+"/last-handled-configuration", "", long+"/las-a.A3qw", "", long+"/last-handled-configuration-ofDRS", "", long+"/las-Fut6wg", "", "a", "b"),
 			essenceOf("a", "b"),
 		},

@@ -26,8 +26,8 @@ func TestState_PurgesNulls(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			for name, remove := range map[string]func(*progress.State, client.Object) error{
-				"Purge":  func(s *progress.State, obj client.Object) error { return s.Purge(test.store, obj) },
-				"Retire": func(s *progress.State, obj client.Object) error { return s.PurgeStale(test.store, obj, t0) },
+				"Purge":      func(s *progress.State, obj client.Object) error { return s.Purge(test.store, obj) },
+				"PurgeStale": func(s *progress.State, obj client.Object) error { return s.PurgeStale(test.store, obj, t0) },
 			} {
 				obj := test.obj()
 				state, err := progress.Load(test.store, obj, []string{"a", "b"})

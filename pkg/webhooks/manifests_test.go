@@ -42,7 +42,7 @@ func manifests(t *testing.T, o webhooks.Options, hooks ...webhooks.Hook) (v []ad
 	return v, m
 }
 
-// ADM-18, ADM-20, ADM-23: the test compares all fields of an entry with default options.
+// ADM-18, ADM-20, ADM-23: the test checks every field of the entry that the default options produce.
 func TestManifests_DefaultEntry(t *testing.T) {
 	v, m := manifests(t, optionsWithURL("https://h:9443/p/"), validate(accept), mutate(accept))
 	want := admissionregistrationv1.ValidatingWebhook{
@@ -89,11 +89,11 @@ func TestOptions_ExcludedNamespace(t *testing.T) {
 		options     webhooks.Options
 		in, outside string
 	}{
-		"by default":             {webhooks.Options{}, "ns", ""},
-		"a Service":              {webhooks.Options{ClientConfig: service}, "ns", ""},
-		"a Service, named":       {webhooks.Options{ClientConfig: service, Namespace: "own"}, "own", "own"},
-		"a URL":                  {webhooks.Options{ClientConfig: url}, "ns", ""},
-		"a URL, with the Secret": {webhooks.Options{ClientConfig: url, Namespace: "jane"}, "ns", ""},
+		"by default":                           {webhooks.Options{}, "ns", ""},
+		"a Service":                            {webhooks.Options{ClientConfig: service}, "ns", ""},
+		"a Service with an explicit Namespace": {webhooks.Options{ClientConfig: service, Namespace: "own"}, "own", "own"},
+		"a URL":                                {webhooks.Options{ClientConfig: url}, "ns", ""},
+		"a URL with an explicit Namespace":     {webhooks.Options{ClientConfig: url, Namespace: "jane"}, "ns", ""},
 	} {
 		g := NewWithT(t)
 		g.Expect(webhooks.PodNamespaceOf(c.options, pod)).To(Equal(c.in), name)

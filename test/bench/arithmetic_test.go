@@ -45,7 +45,7 @@ func TestRatios_PairsTheValuesOfEachRound(t *testing.T) {
 }
 
 // The machine of the second round is half as fast. In the first round, it is slower only during the sample of the library.
-func TestReport_NormsByTheServers(t *testing.T) {
+func TestReport_NormalizesByServerTime(t *testing.T) {
 	const ms = time.Millisecond
 	r := &report{}
 	for _, s := range []struct {

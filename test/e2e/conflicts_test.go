@@ -124,7 +124,7 @@ var _ = Describe("Another client", func() {
 		Expect(operator.log.errors()).To(BeEmpty())
 	}, SpecTimeout(minute))
 
-	It("that changes the same list as a handler is not overwritten (SE-23)", func(ctx context.Context) {
+	It("keeps its change to a list that a handler also changes (SE-23)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		operator := start(ns, options(kopf.For(&v1.Widget{}).
 			OnCreate("tags", func(ctx context.Context, req *kopf.Request[W]) error {

@@ -279,7 +279,7 @@ var _ = Describe("Operators", func() {
 		config := as(at.name)
 		grant := func(verbs ...string) { grant(ctx, at.name, verbs...) }
 		o := startOperatorWithConfig(config, manager.Options{}, peering.Options{Name: at.name, Identity: "o"})
-		const rule = "grant it by a rule with apiGroups: [kopf.dev], resources: [clusterkopfpeerings], verbs: [list, watch, patch]"
+		const rule = "add an RBAC rule with apiGroups: [kopf.dev], resources: [clusterkopfpeerings], verbs: [list, watch, patch]"
 		Eventually(o.is("")).Should(pausedBecause(rule))
 		Expect(o.Readyz(nil)).To(MatchError(ContainSubstring(rule)))
 		Eventually(func() error { return o.Readyz(nil) }).Should(MatchError(ContainSubstring("apiGroups: [zalando.org], resources: [clusterkopfpeerings, clusterkopfpeerings/status]")))

@@ -74,7 +74,7 @@ func unavailable() (*http.Response, error) {
 
 func cutOff() (*http.Response, error) { return nil, errors.New("simulated connection failure") }
 
-// stopDaemon runs an operator with a daemon, stops the daemon in the way that how selects, and waits for its last change.
+// stopDaemon runs an operator with a daemon, stops the daemon by the method named in how, waits for a minute, and returns the logged errors.
 func stopDaemon(t *testing.T, link *lastWrite, how string, options ...kopf.HandlerOption) (errorLogs []string) {
 	t.Helper()
 	var mu sync.Mutex

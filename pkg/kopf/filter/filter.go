@@ -43,7 +43,7 @@ func Equal(value any) Matcher {
 		Test: func(is any) bool { return diff.Equal(is, form) },
 	}
 	if err == nil {
-		m.ComparedValues = []match.ComparedValue{{Value: form}}
+		m.Operands = []match.Operand{{Value: form}}
 	}
 	return m
 }
@@ -77,8 +77,8 @@ func To(want any) Matcher { return sided("To", want, match.After) }
 // Equivalent in kopf: not_.
 func Not(m Matcher) Matcher {
 	not := combined("Not", []Matcher{m}, func(passed int) bool { return passed == 0 })
-	for i := range not.ComparedValues {
-		not.ComparedValues[i].Negated = !not.ComparedValues[i].Negated
+	for i := range not.Operands {
+		not.Operands[i].Negated = !not.Operands[i].Negated
 	}
 	return not
 }
@@ -142,9 +142,9 @@ func sided(name string, want any, side match.Side) matcher {
 		m.Err = fmt.Errorf("%s(%s): From and To cannot be nested", name, m.Description)
 	}
 	m.Side, m.Description = side, fmt.Sprintf("%s(%s)", name, m.Description)
-	m.ComparedValues = slices.Clone(m.ComparedValues)
-	for i := range m.ComparedValues {
-		m.ComparedValues[i].Side = side
+	m.Operands = slices.Clone(m.Operands)
+	for i := range m.Operands {
+		m.Operands[i].Side = side
 	}
 	return m
 }
@@ -155,9 +155,9 @@ func combined(name string, all []Matcher, passes func(passed int) bool) matcher 
 	out := matcher{}
 	orAbsent := slices.ContainsFunc(inner, match.Matcher.IsAbsent)
 	for _, m := range inner {
-		for _, l := range m.ComparedValues {
+		for _, l := range m.Operands {
 			l.OrAbsent = l.OrAbsent || orAbsent
-			out.ComparedValues = append(out.ComparedValues, l)
+			out.Operands = append(out.Operands, l)
 		}
 		texts = append(texts, m.Description)
 		if m.Err != nil {

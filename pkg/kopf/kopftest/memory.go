@@ -32,7 +32,7 @@ func Types(scheme *runtime.Scheme) ClusterOption {
 	return func(o *clusterOptions) { o.scheme = scheme }
 }
 
-// CRDs adds files and directories with CustomResourceDefinitions. A real server installs them. A cluster in memory takes plural names, scopes,
+// CRDs adds files and directories with CustomResourceDefinitions. [Environment] installs them in the API server. A cluster in memory takes plural names, scopes,
 // subresources and schemas from them; without them, it derives these from the Go types.
 func CRDs(paths ...string) ClusterOption {
 	return func(o *clusterOptions) { o.crds = append(o.crds, paths...) }
@@ -131,7 +131,7 @@ func (c *Cluster) add(obj client.Object) error {
 	return nil
 }
 
-// newRESTMapper returns a mapper for the kinds of a server that needs no discovery.
+// newRESTMapper returns a static REST mapper, so that clients need no discovery.
 func newRESTMapper(resources []apiserver.Resource) meta.RESTMapper {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	for _, r := range resources {

@@ -162,7 +162,7 @@ func (o *Operator) pendingObjects(ctx context.Context, e *engine.Engine) (string
 			return fmt.Sprintf("%s has unfinished handlers: %s%s", name, strings.Join(e.InProgress(obj), ", "), o.tracker.lastError(uid)), nil
 		case obj.GetDeletionTimestamp() != nil && hasFinalizer(obj, e.Finalizer):
 			return fmt.Sprintf("%s is under deletion and still has the operator's finalizer", name), nil
-		case !o.tracker.hasReconciled(e, client.ObjectKeyFromObject(obj)) && !(e.HasPredicates() && o.tracker.isIdle()):
+		case !o.tracker.hasReconciled(e, client.ObjectKeyFromObject(obj)) && !(e.MayFilterEvents() && o.tracker.isIdle()):
 			return fmt.Sprintf("%s was not reconciled yet", name), nil
 		}
 	}

@@ -110,7 +110,7 @@ func (w *world) logger(life int) logr.Logger {
 		}
 		return kept
 	}
-	return funcr.New(func(_, args string) { w.logf("(%d)   says %s", life, args) }, funcr.Options{
+	return funcr.New(func(_, args string) { w.logf("(%d)   logs %s", life, args) }, funcr.Options{
 		RenderBuiltinsHook: terse, RenderValuesHook: terse, RenderArgsHook: terse,
 	})
 }
