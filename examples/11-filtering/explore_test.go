@@ -9,7 +9,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
 )
 
-// The database is public, so it has a finalizer. Under every fault, the handlers run until they have succeeded, and the
+// The database matches the filter of the delete handler, so the engine adds a finalizer. Under every fault, the handlers run until they have succeeded, and the
 // deletion ends.
 func TestExplore(t *testing.T) {
 	kopftest.Explore(t, func() kopftest.Scenario {

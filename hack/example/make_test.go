@@ -17,11 +17,11 @@ func TestMake(t *testing.T) {
 		fine bool
 		says string
 	}{
-		"the list":        {nil, true, "06-peering       two operators"},
-		"no such example": {[]string{"NAME=nope"}, false, `unknown example "nope"`},
-		"no such cluster": {[]string{"NAME=01-minimal", "CLUSTER=prod"}, false, `unknown cluster "prod"`},
-		"a context":       {[]string{"NAME=01-minimal", "CONTEXT=prod"}, false, "needs CLUSTER=kubeconfig"},
-		"no kubeconfig":   {[]string{"NAME=08-events", "CLUSTER=kubeconfig", "KUBECONFIG=/nothing"}, false, `no context ""`},
+		"the list":                {nil, true, "06-peering       two operators"},
+		"no such example":         {[]string{"NAME=nope"}, false, `unknown example "nope"`},
+		"no such cluster":         {[]string{"NAME=01-minimal", "CLUSTER=prod"}, false, `unknown cluster "prod"`},
+		"CONTEXT without CLUSTER": {[]string{"NAME=01-minimal", "CONTEXT=prod"}, false, "needs CLUSTER=kubeconfig"},
+		"no kubeconfig":           {[]string{"NAME=08-events", "CLUSTER=kubeconfig", "KUBECONFIG=/nothing"}, false, `no context ""`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

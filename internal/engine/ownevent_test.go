@@ -49,7 +49,7 @@ func TestEngine_HandlesChangesInTheResponseOfTheLastWrite(t *testing.T) {
 				}
 				operator := cluster.Run(t, kopf.For(&corev1.ConfigMap{}).
 					OnCreate("create", func(ctx context.Context, req *request) error {
-						// Another client: changes with req.Client would be those of the handler.
+						// Do not use req.Client: the engine attributes its writes to the handler.
 						if err := test.change(ctx, cluster.Client, req.Object.DeepCopy()); err != nil {
 							return err
 						}

@@ -19,7 +19,7 @@ const (
 	managedDomain   = "." + progress.DefaultPrefix
 )
 
-// Cleaner removes the fields that it stores from an essence. The progress store and the baseline implement it.
+// Cleaner removes from an essence the fields that it writes to objects itself. The progress store and the baseline implement it.
 type Cleaner interface{ Clear(essence map[string]any) }
 
 // Builder builds the essences of one kind.
@@ -71,7 +71,7 @@ func setField(content map[string]any, path []string, value any) {
 		}
 		content[key], content = inner, inner
 	}
-	content[path[len(path)-1]] = runtime.DeepCopyJSONValue(value) // the cleaners may have changed the value
+	content[path[len(path)-1]] = runtime.DeepCopyJSONValue(value) // the cleaners change the result in place and must not change the object
 }
 
 // ReplaceFields sets fields of an essence to their values in from. It removes fields that are absent in from. Before it changes maps below the first
@@ -155,7 +155,7 @@ func (b Builder) Decode(text []byte) (map[string]any, error) {
 		return nil, err
 	}
 	if out == nil {
-		return nil, errors.New("it is null, not an object")
+		return nil, errors.New("the stored essence is null, want a JSON object")
 	}
 	b.clean(out)
 	return out, nil

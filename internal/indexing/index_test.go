@@ -141,10 +141,10 @@ func TestIndex_ConcurrentUse(t *testing.T) {
 		wg.Go(func() {
 			for range rounds {
 				if got := x.Get("all"); len(got) > objects {
-					t.Errorf("IDX-05: %d values of %d objects", len(got), objects)
+					t.Errorf("IDX-05: Get returned %d values, want at most %d", len(got), objects)
 				}
 				if got := x.Get("own-" + id); len(got) > 1 {
-					t.Errorf("IDX-05: %d values of one object", len(got))
+					t.Errorf("IDX-05: Get returned %d values of one object, want at most 1", len(got))
 				}
 				for key, values := range x.All() {
 					if len(values) == 0 {

@@ -67,17 +67,17 @@ func Invariants(s *Supervisor) (wrong []string) {
 			wrong = append(wrong, fmt.Sprintf("group %v has a wrong count", g.id))
 		}
 		if g.running > g.limit || len(g.waiting.jobs) > 0 && g.running < g.limit {
-			wrong = append(wrong, fmt.Sprintf("group %v: %d jobs wait although only %d of %d run", g.id, len(g.waiting.jobs), g.running, g.limit))
+			wrong = append(wrong, fmt.Sprintf("group %v: %d jobs are waiting while %d are running with a limit of %d", g.id, len(g.waiting.jobs), g.running, g.limit))
 		}
 	}
 	return wrong
 }
 
-// checkJob checks that an active job waits for exactly one event.
+// checkJob checks that the run, the queue and the pause of a job match its phase.
 func checkJob(s *Supervisor, j *job, complain func(*job, string, ...any)) {
 	has := func(run bool, q *queue) {
 		if (j.run != nil) != run || j.queue != q {
-			complain(j, "has a run = %t, is in a queue = %t, want one of them", j.run != nil, j.queue != nil)
+			complain(j, "run and queue do not match the phase: has run = %t, has queue = %t", j.run != nil, j.queue != nil)
 		}
 	}
 	switch j.phase {
@@ -103,6 +103,6 @@ func checkJob(s *Supervisor, j *job, complain func(*job, string, ...any)) {
 	}
 	paused := s.isPaused(j)
 	if (j.phase == suspended) && !paused || paused && (j.phase == waiting || j.phase == queued || j.phase == active) {
-		complain(j, "paused: %t", paused)
+		complain(j, "the phase does not match the pause: paused = %t", paused)
 	}
 }

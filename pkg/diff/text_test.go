@@ -44,7 +44,7 @@ func TestItem_String(t *testing.T) {
 			want: `change f: 1 -> 1.5`,
 		},
 		{
-			name: "the whole",
+			name: "empty path",
 			item: diff.Item{Op: diff.Add, New: m{}},
 			want: `add: {}`,
 		},

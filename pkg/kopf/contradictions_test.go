@@ -72,11 +72,11 @@ func TestErrNotServed_SuggestsKind(t *testing.T) {
 		{Group: "example.com", Version: "v1", Kind: "database"}:   "the API server serves example.com/v1, but has no kind database; did you mean Database?",
 		{Group: "example.com", Version: "v1", Kind: "Databases"}:  "the API server serves example.com/v1, but has no kind Databases; did you mean Database?",
 		{Group: "example.com", Version: "v1", Kind: "Backup"}:     "the API server serves example.com/v1, but has no kind Backup; it serves Backup in example.com/v1alpha1: correct the version",
-		{Group: "example.com", Version: "v2", Kind: "Database"}:   "the API server does not serve example.com/v2, but other versions of the group; it serves Database in example.com/v1: correct the version",
+		{Group: "example.com", Version: "v2", Kind: "Database"}:   "the API server does not serve example.com/v2, but serves other versions of the group; it serves Database in example.com/v1: correct the version",
 		{Group: "example.com", Version: "v1", Kind: "Deployment"}: "the API server serves example.com/v1, but has no kind Deployment; it serves Deployment in apps/v1: correct the group, or install the CustomResourceDefinition",
 		{Group: "exmaple.com", Version: "v1", Kind: "Database"}:   "the API server does not serve exmaple.com/v1; did you mean example.com/v1, which has a kind Database?",
 		{Group: "", Version: "v1", Kind: "Deployment"}:            "the API server serves v1, but has no kind Deployment; it serves Deployment in apps/v1: correct the group, or install the CustomResourceDefinition",
-		{Group: "example.com", Version: "v1", Kind: "Something"}:  "the API server serves example.com/v1, but has no kind Something: correct it, or install its CustomResourceDefinition",
+		{Group: "example.com", Version: "v1", Kind: "Something"}:  "the API server serves example.com/v1, but has no kind Something: correct the group, version or kind, or install the CustomResourceDefinition of the kind",
 		{Group: "other.com", Version: "v1", Kind: "Something"}:    "the API server does not serve other.com/v1: install its CustomResourceDefinition first",
 	} {
 		if err := kopf.ErrNotServed(gvk, served); err == nil || err.Error() != want {

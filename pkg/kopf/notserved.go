@@ -64,7 +64,7 @@ func explainNotServed(served []servedKind, gvk schema.GroupVersionKind) error {
 	case len(inVersion) > 0:
 		prefix = fmt.Sprintf("the API server serves %s, but has no kind %s", gv, gvk.Kind)
 	case len(versions) > 0:
-		prefix = fmt.Sprintf("the API server does not serve %s, but other versions of the group", gv)
+		prefix = fmt.Sprintf("the API server does not serve %s, but serves other versions of the group", gv)
 	}
 	if sameGroup := slices.DeleteFunc(slices.Clone(elsewhere), func(other string) bool { return groupOf(other) != gvk.Group }); len(sameGroup) > 0 {
 		return fmt.Errorf("%s; it serves %s in %s: correct the version", prefix, gvk.Kind, strings.Join(sameGroup, ", "))
@@ -79,7 +79,7 @@ func explainNotServed(served []servedKind, gvk schema.GroupVersionKind) error {
 		return fmt.Errorf("%s; it serves %s in %s: correct the group, or install the CustomResourceDefinition", prefix, gvk.Kind, strings.Join(elsewhere, ", "))
 	}
 	if len(inVersion) > 0 || len(versions) > 0 {
-		return fmt.Errorf("%s: correct it, or install its CustomResourceDefinition", prefix)
+		return fmt.Errorf("%s: correct the group, version or kind, or install the CustomResourceDefinition of the kind", prefix)
 	}
 	return fmt.Errorf("the API server does not serve %s: install its CustomResourceDefinition first", gv)
 }

@@ -27,8 +27,8 @@ func (o *Options) BindFlags(fs *flag.FlagSet) {
 		return nil
 	})
 	priority := &priorityFlag{priority: &o.Priority}
-	fs.Var(priority, "priority", "priority among the operators of the peering object, a `number`: the highest works, the others pause")
-	fs.BoolFunc("dev", fmt.Sprintf("the priority of a developer: sets the priority to %d and overrides --priority", DevPriority), func(text string) error {
+	fs.Var(priority, "priority", "priority `number` among the operators of the peering object; the operator with the highest priority works, and all others pause")
+	fs.BoolFunc("dev", fmt.Sprintf("run as a development operator: set the priority to %d and override --priority", DevPriority), func(text string) error {
 		dev, err := strconv.ParseBool(text)
 		if dev {
 			o.Priority, priority.dev = DevPriority, true

@@ -207,7 +207,7 @@ var _ = Describe("Errors of the declaration", func() {
 		Expect(failedStart(ctx, mgr)).To(MatchError(And(
 			ContainSubstring("Wigdet: the API server serves e2e.example.com/v1, but has no kind Wigdet; did you mean Widget?"),
 			ContainSubstring("widgets: the API server serves e2e.example.com/v1, but has no kind widgets; did you mean Widget?"),
-			ContainSubstring("Widget: the API server does not serve e2e.example.com/v7, but other versions of the group; it serves Widget in e2e.example.com/v1: correct the version"),
+			ContainSubstring("Widget: the API server does not serve e2e.example.com/v7, but serves other versions of the group; it serves Widget in e2e.example.com/v1: correct the version"),
 			ContainSubstring("Deployment: the API server does not serve extensions/v1; it serves Deployment in apps/v1: correct the group"),
 			ContainSubstring("Widget: Owns(Deploymnt): the API server serves apps/v1, but has no kind Deploymnt; did you mean Deployment?"))))
 	}, SpecTimeout(minute))

@@ -36,7 +36,7 @@ func TestPages_NameThePagesOfKopf(t *testing.T) {
 		switch {
 		case strings.HasPrefix(last, "Answers to none of kopf's pages: "):
 			continue
-		case !strings.HasPrefix(last, "Answers to kopf's pages: ") || len(names) == 0:
+		case !strings.HasPrefix(last, "Corresponding pages of the kopf documentation: ") || len(names) == 0:
 			t.Errorf("%s does not end with the names of the corresponding pages of kopf", page)
 		}
 		for _, name := range names {

@@ -31,8 +31,8 @@ func TestGiven_RejectsObjectsNewerThanTheClock(t *testing.T) {
 		says string
 	}{
 		"created later":   {metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(later)}, "set Given.Now"},
-		"selected later":  {metav1.ObjectMeta{Annotations: map[string]string{"kopf.zalando.org/paint": record}}, "set Given.Now"},
-		"of now":          {metav1.ObjectMeta{CreationTimestamp: metav1.Now()}, ""},
+		"record started later":  {metav1.ObjectMeta{Annotations: map[string]string{"kopf.zalando.org/paint": record}}, "set Given.Now"},
+		"created now":          {metav1.ObjectMeta{CreationTimestamp: metav1.Now()}, ""},
 		"an invalid time": {metav1.ObjectMeta{Annotations: map[string]string{"note": `{"started":"soon"}`}}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

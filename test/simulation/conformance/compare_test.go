@@ -15,7 +15,7 @@ func (a answer) comparable() answer {
 		obj, ok := value.(map[string]any)
 		switch event, isEvent := obj["object"].(map[string]any); {
 		case !ok:
-			out.Values = append(out.Values, nil) // the server has rejected the request with a plain text
+			out.Values = append(out.Values, nil) // the server rejected the request with a plain-text message
 		case isEvent && obj["type"] == "BOOKMARK" && !endsListing(event):
 			// servers send such bookmarks at any time
 		case isEvent:
@@ -112,7 +112,7 @@ func plainResources(resources []any) []any {
 	return out
 }
 
-// within returns the values of the real server that the server in memory also has.
+// within returns the fields of the real server's response that the in-memory server's response also has.
 func within(real, memory any) any {
 	switch m := memory.(type) {
 	case map[string]any:
