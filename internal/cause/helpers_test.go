@@ -1,6 +1,7 @@
 package cause_test
 
 import (
+	"maps"
 	"slices"
 	"testing"
 
@@ -28,9 +29,7 @@ func tagged(size int, tags ...any) m { return m{"spec": m{"size": int64(size), "
 // object returns an object with an essence, and with fields that do not belong to an essence.
 func object(essence m) m {
 	out := m{"apiVersion": "example.com/v1", "kind": "Widget", "metadata": m{"name": "w", "resourceVersion": "7"}, "status": m{"phase": "Up"}}
-	for key, value := range essence {
-		out[key] = value
-	}
+	maps.Copy(out, essence)
 	return out
 }
 

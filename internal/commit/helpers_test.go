@@ -2,6 +2,7 @@ package commit_test
 
 import (
 	"encoding/json"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -70,9 +71,7 @@ func text(of m) string {
 func object(essence m, annotations ...string) *unstructured.Unstructured {
 	meta := m{"name": "w", "namespace": "default", "uid": "1", "resourceVersion": "7"}
 	obj := &unstructured.Unstructured{Object: m{"apiVersion": "example.com/v1", "kind": "Widget", "metadata": meta}}
-	for key, value := range essence {
-		obj.Object[key] = value
-	}
+	maps.Copy(obj.Object, essence)
 	for i := 0; i < len(annotations); i += 2 {
 		annotate(obj, annotations[i], annotations[i+1])
 	}

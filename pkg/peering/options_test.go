@@ -58,7 +58,7 @@ func TestBindFlags_Help(t *testing.T) {
 	fs.SetOutput(&help)
 	o.BindFlags(fs)
 	fs.PrintDefaults()
-	for _, part := range []string{"-priority number", "(default -3)", "sets the priority to 666"} {
+	for _, part := range []string{"-priority number", "(default -3)", "set the priority to 666"} {
 		if !strings.Contains(help.String(), part) {
 			t.Errorf("want %q in the help text, got:\n%s", part, help.String())
 		}

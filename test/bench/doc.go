@@ -41,7 +41,7 @@
 //	throughput ratio         objects per second, from the first request, or the start of the operator, to the last
 //	                         handled object; "-" at a fixed rate
 //	CPU ms per object        CPU time of the operator (plain / kopf), until it is idle again
-//	CPU ratio                ratio of these CPU times
+//	CPU ratio                the quotient of these CPU times
 //	CPU ratio, normed        each CPU time divided by the CPU time of kube-apiserver and etcd in the same measurement;
 //	                         "-" without /proc, and for timers, which send no requests
 //
