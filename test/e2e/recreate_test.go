@@ -34,7 +34,7 @@ var _ = Describe("Objects that are missing in the cache for a short time", func(
 		releaseWorker := sync.OnceFunc(func() { close(release) })
 		DeferCleanup(releaseWorker)
 		Expect(kopf.SetupWithManager(mgr, kopf.For(&v1.Widget{}, kopf.WithMaxConcurrentReconciles(1)).
-			Daemon("watch", stays[*v1.Widget](seen, "it"), kopf.Label("busy", filter.Absent)).
+			Daemon("watch", stays[*v1.Widget](seen, "daemon"), kopf.Label("busy", filter.Absent)).
 			OnCreate("busy", func(context.Context, *kopf.Request[*v1.Widget]) error {
 				seen.notef("busy")
 				<-release

@@ -114,8 +114,8 @@ var _ = Describe("A value that an object cannot store", func() {
 		remove(ctx, obj)
 		Eventually(gone(ctx, obj)).Should(BeTrue())
 		Expect(seen.all()).To(Equal([]string{"phase#0", "good#0", "log#0", "log#1"}))
-		Eventually(op.log.find).WithArguments("is rejected", `"handler"="phase"`).Should(HaveLen(1))
-		Eventually(op.log.find).WithArguments("is rejected", `"handler"="log"`).Should(HaveLen(2))
+		Eventually(op.log.find).WithArguments("rejects the changes of the handler", `"handler"="phase"`).Should(HaveLen(1))
+		Eventually(op.log.find).WithArguments("rejects the changes of the handler", `"handler"="log"`).Should(HaveLen(2))
 	}, SpecTimeout(minute))
 
 	It("as the text of an error is shortened", func(ctx context.Context) {

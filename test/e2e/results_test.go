@@ -409,7 +409,7 @@ var _ = Describe("A change of the object by a handler", func() {
 		Consistently(seen.all, quietTime).Should(Equal([]string{"first", "greedy#0 ", "last:create#0", "greedy#1 ", "greedy#2 "}))
 		Expect(fresh(ctx, obj)()).To(And(HaveField("Spec.Size", 1), HaveField("Labels", BeEmpty())))
 		Expect(valueAt(ctx, untyped(widgetGVK, ns, "one"), "status")()).To(Equal(map[string]any{"first": "kept"}))
-		Eventually(op.log.find).WithArguments("rejected", `"handler"="greedy"`, "1000").Should(HaveLen(3))
+		Eventually(op.log.find).WithArguments("rejects the changes of the handler", `"handler"="greedy"`, "1000").Should(HaveLen(3))
 	}, SpecTimeout(minute))
 
 	It("that the server rejects also discards the result of the handler (RES-05)", func(ctx context.Context) {

@@ -218,7 +218,7 @@ var _ = Describe("Timers", func() {
 			})
 		}))
 		create(ctx, a)
-		Eventually(func() []string { return r.log.find("it is tried again", "injected: connection refused") }).ShouldNot(BeEmpty())
+		Eventually(func() []string { return r.log.find("Failed to write the changes", "injected: connection refused") }).ShouldNot(BeEmpty())
 		Expect(seen.all()).To(HaveLen(1), "the timer must not be called before the write")
 		broken.Store(false)
 		Eventually(fresh(ctx, a)).Should(HaveField("Status.Phase", "written"))
