@@ -94,8 +94,9 @@ func (e *Engine) untilNext(r *reconciliation, at time.Time) (delay time.Duration
 	return plan.Schedule(plan.Situation{Reason: r.cause.Reason, Finished: r.isFinished(), Edited: r.cause.IsPinned(), Plan: r.plan}, r.state, at)
 }
 
-// ensureFinalizer adds the finalizer before the first handler that needs it is called, and removes it when no handler needs it any more. After it has
-// added the finalizer, the reconcile continues with the response of the API server. ensureFinalizer returns the time to wait; 0 to continue.
+// ensureFinalizer adds the finalizer before the first handler that needs it is called, and removes it when no handler needs it any more. Handlers are
+// called when the cache shows the finalizer: a handler that reads or updates its object with a client would otherwise use an outdated state.
+// ensureFinalizer returns the time to wait; 0 to continue.
 func (e *Engine) ensureFinalizer(ctx context.Context, r *reconciliation) (time.Duration, error) {
 	change := &patch.Change{Before: r.before, Content: r.content}
 	switch e.finalizerAction(r) {
@@ -107,17 +108,8 @@ func (e *Engine) ensureFinalizer(ctx context.Context, r *reconciliation) (time.D
 		return 0, nil
 	}
 	log.FromContext(ctx).V(1).Info("Changing the finalizer", "add", change.AddFinalizer, "remove", change.RemoveFinalizer)
-	written, err := e.send(ctx, r, change)
-	if err != nil || written == nil || change.RemoveFinalizer != "" {
-		return consistencyTimeout, err
-	}
-	if err := e.restart(ctx, r, written); err != nil {
-		return 0, err
-	}
-	if e.finalizerAction(r) != cause.KeepFinalizer {
-		return consistencyTimeout, nil // another client has changed the object, or a webhook has removed the finalizer
-	}
-	return 0, nil
+	_, err := e.send(ctx, r, change)
+	return consistencyTimeout, err
 }
 
 // finalizerAction decides whether the finalizer must be added or removed.
