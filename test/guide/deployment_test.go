@@ -154,6 +154,14 @@ func startRestricted(t *testing.T, g *WithT, logged *lines) (stop func()) {
 	config.Impersonate = rest.ImpersonationConfig{
 		UserName: "system:serviceaccount:databases-system:databases", Groups: []string{"system:authenticated"},
 	}
+	restricted, err := client.New(config, client.Options{})
+	g.Expect(err).NotTo(HaveOccurred())
+	lease := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}}
+	g.Eventually(func() bool { // the authorizer of the API server learns of new roles through a watch
+		lists := unstructured.UnstructuredList{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "DatabaseList"}}
+		return client.IgnoreNotFound(restricted.Get(t.Context(), client.ObjectKey{Namespace: "databases-system", Name: "databases.example.com"}, lease)) == nil &&
+			restricted.List(t.Context(), &lists) == nil
+	}).Should(BeTrue())
 	skipNames := true
 	options := production(runtime.NewScheme())
 	options.Logger = funcr.New(func(prefix, args string) { logged.add(prefix + args) }, funcr.Options{})
