@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"reflect"
@@ -165,7 +166,7 @@ func (e *Engine) invokeBackground(ctx context.Context, uid types.UID, id string,
 		return failed
 	}
 	if err := begin(); err != nil {
-		return firstError(failed, err)
+		return cmp.Or(failed, err)
 	}
 	doc, err := e.handlerChanges(ctx, r, id, call.Object)
 	doc = r.rebased(doc)
@@ -175,7 +176,7 @@ func (e *Engine) invokeBackground(ctx context.Context, uid types.UID, id string,
 	if doc = doc.Unapplied(r.content); len(doc) > 0 && err == nil {
 		err = e.writeBackground(ctx, r, id, doc, a, failed == nil && call.Result != nil)
 	}
-	return firstError(failed, err)
+	return cmp.Or(failed, err)
 }
 
 // latest returns a function that returns a copy of the newest known state of an object. For a deleted object, this is the last known state.

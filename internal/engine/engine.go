@@ -169,15 +169,6 @@ func (e *Engine) evaluate(ctx context.Context, r *reconciliation) error {
 	return nil
 }
 
-// restart continues a reconcile with a newer state of the object, as if it had been read from the cache.
-func (e *Engine) restart(ctx context.Context, r *reconciliation, obj client.Object) error {
-	*r = reconciliation{known: r.known, pauses: r.pauses, suspensions: r.suspensions, afterEpoch: r.afterEpoch}
-	if err := r.setBase(obj); err != nil {
-		return err
-	}
-	return e.evaluate(ctx, r)
-}
-
 // requeue returns a result with a delay of at least a millisecond. With zero, controller-runtime would not reconcile the object again.
 func requeue(after time.Duration) reconcile.Result {
 	return reconcile.Result{RequeueAfter: max(after, time.Millisecond)}

@@ -138,7 +138,11 @@ func (e *Engine) verifyAgainstEpoch(ctx context.Context, r *reconciliation) (tim
 	}
 	m.SetAwaitedVersion(live.GetResourceVersion(), consistencyTimeout)
 	e.states.UpdateUnlessOlder(live)
-	return 0, e.restart(ctx, r, live)
+	*r = reconciliation{known: m, pauses: r.pauses, suspensions: r.suspensions}
+	if err := r.setBase(live); err != nil {
+		return 0, err
+	}
+	return 0, e.evaluate(ctx, r)
 }
 
 // hasWork reports whether the reconcile may call handlers that have records, or write something.

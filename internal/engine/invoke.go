@@ -133,14 +133,6 @@ func (e *Engine) takeResult(r *reconciliation, s *handlerPatch, result any) {
 	}
 }
 
-// firstError returns the first error that is not nil.
-func firstError(err, other error) error {
-	if err != nil {
-		return err
-	}
-	return other
-}
-
 // takeChanges returns the changes that a handler has made in its copy of the object, and applies them for the handlers that follow.
 func (e *Engine) takeChanges(ctx context.Context, r *reconciliation, id string, req *invoke.Request) (patch.MergePatch, error) {
 	changed, err := e.handlerChanges(ctx, r, id, req.Object)

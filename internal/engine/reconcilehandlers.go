@@ -37,9 +37,11 @@ func (e *Engine) callReconcileHandlers(ctx context.Context, r *reconciliation) {
 			st.dirty = true
 		}
 	}
+	view := e.causeView(r)
+	view.Object = r.before // predicates see the object as it is stored, not the pending changes of handlers
 	for _, id := range e.ReconcileHandlers.IDs() {
 		handler, _ := e.ReconcileHandlers.Get(id)
-		if !plan.MatchObject(log.FromContext(ctx), id, handler, r.view, match.Input{Object: r.content}) {
+		if !plan.MatchObject(log.FromContext(ctx), id, handler, view, match.Input{Object: r.content}) {
 			delete(r.known.Worker.ReconcileHandlers, id)
 			continue
 		}

@@ -1,6 +1,6 @@
 // Package objectstate keeps what the process knows about each object of one kind. The package persists nothing.
 //
-//	states := objectstate.New(objectstate.Options{})
+//	states := objectstate.New[memory](objectstate.Options{}) // memory: what the worker knows in addition
 //	controller.Watch(source.Kind(cache, obj, states.EventHandler(nil)))
 //	// in the reconciler:
 //	for _, tombstone := range states.TakeDeleted(key) {

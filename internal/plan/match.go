@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-logr/logr"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/cause"
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
 	"github.com/kopf-runtime/kopf-runtime/internal/registry"
@@ -41,7 +42,7 @@ func MatchCause(log logr.Logger, id string, h invoke.Handler, view *invoke.View,
 		if ok, why := h.MatchCause(c, input); !ok {
 			return why
 		}
-		if h.Field == nil && c.Reason == "update" && hasOnlyConditions(view.Diff) {
+		if h.Field == nil && c.Reason == string(cause.Update) && hasOnlyConditions(view.Diff) {
 			return "only conditions have changed, and it is not for them"
 		}
 		if h.Changed != nil && !h.Changed(view.PredicateRequest()) {

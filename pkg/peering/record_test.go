@@ -139,7 +139,7 @@ func FuzzRecords(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		var value any
 		if json.Unmarshal(raw, &value) != nil {
-			t.Skip("the API server accepts only JSON")
+			return // the API server accepts only JSON
 		}
 		now := time.Now()
 		var sightings peering.Observations

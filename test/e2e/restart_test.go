@@ -10,6 +10,8 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
@@ -21,13 +23,15 @@ var _ = Describe("A restart", func() {
 
 	It("between the write of the finalizer and the first handler call loses no change (FIN-03, PIPE-23)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
-		declare := func(opts ...kopf.Option) []kopf.Option {
-			return append(options(kopf.For(&v1.Widget{}).
+		declare := func(opts ...kopf.ResourceOption) []kopf.Option {
+			return options(kopf.For(&v1.Widget{}, opts...).
 				OnCreate("created", ok[W](seen, "created")).
-				OnDelete("deleted", ok[W](seen, "deleted"))), opts...)
+				OnDelete("deleted", ok[W](seen, "deleted")))
 		}
-		// The lifecycle calls no handler.
-		halting := start(ns, declare(kopf.WithLifecycle(func([]string, func(string) progress.Record) []string { return nil })))
+		// The predicate drops the event of our own write, so that no reconcile follows the write of the finalizer.
+		halting := start(ns, declare(kopf.WithPredicates(predicate.Funcs{
+			UpdateFunc: func(event.UpdateEvent) bool { return false },
+		})))
 		obj := widget(ns, "one")
 		create(ctx, obj)
 		Eventually(fresh(ctx, obj)).Should(HaveField("Finalizers", ConsistOf(kopf.DefaultFinalizer)))
