@@ -69,9 +69,9 @@ quoted-name = $(if $(NAME),'$(NAME)')
 .PHONY: test
 test: controlplane $(GINKGO) note-race ## All tests, those on a real API server too; TESTFLAGS="-count=20 -run X" adds flags of go test
 	@status=0; \
-	$(if $(TESTFLAGS),,$(GINKGO) run $(RACE) --procs=4 --randomize-all --output-interceptor-mode=none --no-color --timeout=40m ./test/e2e || status=1; )\
+	$(if $(TESTFLAGS),,$(mutations) $(GINKGO) run $(RACE) --procs=4 --randomize-all --output-interceptor-mode=none --no-color --timeout=40m ./test/e2e || status=1; )\
 	go test $(RACE) $(tests) $(LONG) $(if $(TESTFLAGS),./...,$$(go list ./... | grep -v '/test/e2e$$')) || status=1; \
-	$(if $(RACE),go test $(tests) ./test/simulation || status=1; )\
+	$(if $(RACE),$(mutations) go test $(tests) ./test/simulation || status=1; )\
 	for module in $(EXAMPLE_MODULES); do \
 		echo "cd $$module && go test ./..."; \
 		(cd $$module && go test $(RACE) $(tests) ./...) || status=1; \
@@ -79,6 +79,8 @@ test: controlplane $(GINKGO) note-race ## All tests, those on a real API server 
 
 # The specs of test/e2e run in four processes, each with a control plane; go test would run them one after the other.
 # Simulations take a part of their seeds with the race detector, and all of them without.
+# The engine shares objects with the cache. client-go then panics if an object in the cache is changed.
+mutations = KUBE_CACHE_MUTATION_DETECTOR=true
 tests = -p $(PARALLEL) -shuffle=on -timeout 40m $(TESTFLAGS)
 
 .PHONY: controller-manager

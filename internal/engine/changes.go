@@ -23,7 +23,7 @@ func (e *Engine) handlerChanges(ctx context.Context, r *reconciliation, id strin
 	if err := e.checkIdentity(r, copied); err != nil {
 		return nil, progress.Permanent(fmt.Errorf("handler %q: %w", id, err))
 	}
-	after, err := patch.JSONTypedContent(copied)
+	after, err := patch.Converted{Object: r.object, Content: r.current}.JSONTypedContentOf(copied)
 	if err != nil {
 		return nil, progress.Permanent(fmt.Errorf("the handler has put something into the object that has no JSON form: %w", err))
 	}

@@ -178,9 +178,9 @@ func (r *reconciliation) giveUpPatches(ctx context.Context, writeErr error) bool
 
 // afterWrite continues the reconcile with the object that the API server has stored.
 func (e *Engine) afterWrite(ctx context.Context, r *reconciliation, written client.Object) (client.Object, error) {
-	handlerPatch, recovered := r.change.HandlerPatch, r.change.Recovered
+	change, handlerPatch := r.change, r.change.HandlerPatch
 	for _, s := range r.handlerPatches {
-		e.reportDropped(ctx, r.change, s.id, s.doc)
+		e.reportDropped(ctx, change, s.id, s.doc)
 	}
 	if a := r.known.Worker.Background; a != nil && len(handlerPatch) > 0 {
 		version := r.before.GetResourceVersion()
@@ -206,10 +206,14 @@ func (e *Engine) afterWrite(ctx context.Context, r *reconciliation, written clie
 	if written == nil {
 		return r.before, r.setBase(r.before)
 	}
-	if err := r.setBase(written); err != nil {
+	content, err := change.ContentOf(written)
+	if err != nil {
 		return nil, err
 	}
-	if !recovered { // otherwise the object may contain changes of other clients
+	if err := r.setConverted(written, content); err != nil {
+		return nil, err
+	}
+	if !change.Recovered { // otherwise the object may contain changes of other clients
 		if err := e.storeCorrection(ctx, r, handlerPatch); err != nil {
 			return nil, err
 		}

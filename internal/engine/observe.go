@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -14,13 +15,14 @@ import (
 
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
+	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 	"github.com/kopf-runtime/kopf-runtime/internal/rbac"
 )
 
-// observe reads the object from the cache. It returns nil if there is none, or if there is nothing to do.
+// observe returns the object as the cache has it. It returns nil if there is none, or if there is nothing to do.
 func (e *Engine) observe(ctx context.Context, key types.NamespacedName) (*reconciliation, error) {
 	suspensions, afterEpoch := e.suspensionCount(), e.epoch.isPassed(key.Namespace)
-	obj, err := e.readObject(ctx, e.Cache, key)
+	obj, err := e.observedObject(ctx, key)
 	if err != nil {
 		return nil, err
 	}
@@ -34,6 +36,21 @@ func (e *Engine) observe(ctx context.Context, key types.NamespacedName) (*reconc
 		return nil, nil
 	}
 	return r, r.setBase(obj)
+}
+
+// observedObject returns the object that the informer has delivered last, without the copy that a read from the cache would make. It reads the object from the
+// cache if the informer has not delivered it yet. The fields of the result are shared with the cache and must not be changed.
+func (e *Engine) observedObject(ctx context.Context, key types.NamespacedName) (client.Object, error) {
+	shared := e.states.Observed(key)
+	if shared == nil {
+		return e.readObject(ctx, e.Cache, key)
+	}
+	if _, untyped := shared.(*unstructured.Unstructured); untyped {
+		return shared, nil
+	}
+	obj := patch.ShallowCopy(shared)
+	e.identify(obj)
+	return obj, nil
 }
 
 // readObject returns nil for an object that does not exist.

@@ -115,10 +115,15 @@ func (r *reconciliation) setBase(obj client.Object) error {
 	if r.overlaidObject != nil && obj == r.overlaidObject {
 		obj = r.storedObject // the overlay may have changed
 	}
-	content, err := patch.Content(obj)
+	content, err := patch.Converted{Object: r.before, Content: r.content}.ContentOf(obj)
 	if err != nil {
 		return fmt.Errorf("the object has no JSON form: %w", err)
 	}
+	return r.setConverted(obj, content)
+}
+
+// setConverted bases the reconcile on a state of the object with this JSON form.
+func (r *reconciliation) setConverted(obj client.Object, content map[string]any) error {
 	r.before, r.content = obj, content
 	if err := r.applyOverlay(); err != nil {
 		return fmt.Errorf("the rejected progress does not fit the type of the object: %w", err)
@@ -129,7 +134,7 @@ func (r *reconciliation) setBase(obj client.Object) error {
 
 // continueFrom bases the pending changes on a newer state of the object.
 func (r *reconciliation) continueFrom(written client.Object) error {
-	content, err := patch.Content(written)
+	content, err := patch.Converted{Object: r.before, Content: r.content}.ContentOf(written)
 	if err != nil {
 		return err
 	}

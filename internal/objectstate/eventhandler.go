@@ -57,7 +57,7 @@ func (s *Store[W]) EventHandler(observer Observer, predicates ...predicate.Predi
 			}
 			resynced := !replaced && e.ObjectOld.GetResourceVersion() == e.ObjectNew.GetResourceVersion()
 			if resynced {
-				s.UpdateUnlessOlder(e.ObjectNew)
+				s.resync(e.ObjectNew)
 			} else {
 				s.Observe(e.ObjectNew, false)
 				observer.OnUpsert(ctx, e.ObjectNew)

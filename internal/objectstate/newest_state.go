@@ -20,6 +20,26 @@ func (s *Store[W]) Newest(uid types.UID) client.Object {
 	return nil
 }
 
+// Observed returns the last observed state of the object of a key. It returns nil for unknown and deleted objects. Unlike [Store.Newest], it never returns the
+// response to a write, so the cache is at least as new. The result is shared and must not be changed.
+func (s *Store[W]) Observed(key types.NamespacedName) client.Object {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.current[key]
+}
+
+// resync replaces an observed object by another copy of the same version: the object is then in memory only once.
+func (s *Store[W]) resync(obj client.Object) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	state, known := s.states[obj.GetUID()]
+	if !known || state.newest == nil {
+		return
+	}
+	s.update(state, obj)
+	s.current[client.ObjectKeyFromObject(obj)] = obj
+}
+
 // List returns the newest known state of each existing object. The results are shared and must not be changed.
 func (s *Store[W]) List() []client.Object {
 	s.mu.Lock()

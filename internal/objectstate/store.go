@@ -9,10 +9,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Store holds the states of all objects of one kind, by uid. It holds queue times, tombstones, events and dirty marks by key.
+// Store holds the states of all objects of one kind, by uid. It holds observed objects, queue times, tombstones, events and dirty marks by key.
 type Store[W any] struct {
 	mu      sync.Mutex
 	states  map[types.UID]*State[W]
+	current map[types.NamespacedName]client.Object // the last observed states of existing objects
 	deleted map[types.NamespacedName][]client.Object // tombstones
 	queued  map[types.NamespacedName]time.Time       // when the key was queued
 	dirty   map[types.NamespacedName][]string        // the resource versions that made the key dirty
@@ -36,6 +37,7 @@ func New[W any](options Options) *Store[W] {
 	return &Store[W]{
 		options: options,
 		states:  map[types.UID]*State[W]{},
+		current: map[types.NamespacedName]client.Object{},
 		deleted: map[types.NamespacedName][]client.Object{},
 		queued:  map[types.NamespacedName]time.Time{},
 		dirty:   map[types.NamespacedName][]string{},
@@ -53,19 +55,24 @@ func (s *Store[W]) Observe(obj client.Object, listedAtStart bool) {
 		s.states[obj.GetUID()] = state
 	}
 	s.update(state, obj)
+	key := client.ObjectKeyFromObject(obj)
+	s.current[key] = obj
 	s.unmarkDeleted(obj)
 	if obj.GetDeletionTimestamp() != nil {
 		state.notifyDeletion()
 	}
-	s.markDirty(client.ObjectKeyFromObject(obj), obj.GetResourceVersion())
+	s.markDirty(key, obj.GetResourceVersion())
 }
 
 // MarkDeleted records a tombstone: the last known state of an object that no longer exists. It ignores unknown objects.
 func (s *Store[W]) MarkDeleted(obj client.Object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	key := client.ObjectKeyFromObject(obj)
+	if current, ok := s.current[key]; ok && current.GetUID() == obj.GetUID() {
+		delete(s.current, key)
+	}
 	if state, known := s.states[obj.GetUID()]; known {
-		key := client.ObjectKeyFromObject(obj)
 		s.deleted[key] = append(s.deleted[key], obj)
 		delete(s.dirty, key) // a re-created object starts without dirty marks
 		state.newest, state.deleted = nil, true

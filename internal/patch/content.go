@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
@@ -20,19 +22,90 @@ func Content(obj client.Object) (map[string]any, error) {
 	return runtime.DefaultUnstructuredConverter.ToUnstructured(withoutManagedFields(obj))
 }
 
+// Converted is an object with its JSON form, which is nil if it is not known. Neither is changed.
+type Converted struct {
+	Object  client.Object
+	Content map[string]any
+}
+
+// ContentOf returns the JSON form of another state of the object, like [Content]. It does not convert the top-level fields that have not changed: they
+// have the known values.
+func (known Converted) ContentOf(obj client.Object) (map[string]any, error) {
+	return known.convert(obj, Content)
+}
+
+// JSONTypedContentOf returns the JSON form of another state of the object, like [JSONTypedContent]. It does not convert the top-level fields that have not
+// changed: they have the known values.
+func (known Converted) JSONTypedContentOf(obj client.Object) (map[string]any, error) {
+	return known.convert(obj, JSONTypedContent)
+}
+
+func (known Converted) convert(obj client.Object, content func(client.Object) (map[string]any, error)) (map[string]any, error) {
+	if known.Content == nil {
+		return content(obj)
+	}
+	changed, unchanged, ok := compareFields(known.Object, obj)
+	if !ok {
+		return content(obj)
+	}
+	out, err := content(changed)
+	if err != nil {
+		return content(obj) // a type may have no JSON form of its zero value
+	}
+	for _, name := range unchanged {
+		if value, ok := known.Content[name]; ok {
+			out[name] = value
+		} else {
+			delete(out, name)
+		}
+	}
+	return out, nil
+}
+
+// compareFields returns a copy of an object without the top-level fields that are equal in a known object, and the JSON names of these fields. It
+// returns false for unstructured objects, and for Go types with inline fields other than metav1.TypeMeta.
+func compareFields(known, obj client.Object) (changed client.Object, unchanged []string, ok bool) {
+	if _, untyped := obj.(*unstructured.Unstructured); untyped || reflect.TypeOf(known) != reflect.TypeOf(obj) {
+		return nil, nil, false
+	}
+	changed = ShallowCopy(obj)
+	before, after := reflect.ValueOf(known).Elem(), reflect.ValueOf(changed).Elem()
+	if after.Kind() != reflect.Struct {
+		return nil, nil, false
+	}
+	for i := range after.NumField() {
+		field := after.Type().Field(i)
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		switch {
+		case field.Type == reflect.TypeFor[metav1.TypeMeta]():
+		case name == "" || name == "-" || !field.IsExported():
+			return nil, nil, false
+		case reflect.DeepEqual(before.Field(i).Addr().Interface(), after.Field(i).Addr().Interface()):
+			after.Field(i).SetZero()
+			unchanged = append(unchanged, name)
+		}
+	}
+	return changed, unchanged, true
+}
+
 // withoutManagedFields returns the object. If it has managed fields, it returns a shallow copy without them. It does not change the object.
 func withoutManagedFields(obj client.Object) client.Object {
 	if len(obj.GetManagedFields()) == 0 {
 		return obj
 	}
-	shallow := reflect.New(reflect.TypeOf(obj).Elem())
-	shallow.Elem().Set(reflect.ValueOf(obj).Elem())
-	copied := shallow.Interface().(client.Object)
+	copied := ShallowCopy(obj)
 	copied.SetManagedFields(nil)
 	return copied
 }
 
-// JSONTypedContent returns a copy of the JSON form of an object with the types of decoded JSON. For example, it converts an int of a handler to an
+// ShallowCopy returns a copy of an object of a Go type. The copy shares its maps, slices and pointers with the object.
+func ShallowCopy(obj client.Object) client.Object {
+	shallow := reflect.New(reflect.TypeOf(obj).Elem())
+	shallow.Elem().Set(reflect.ValueOf(obj).Elem())
+	return shallow.Interface().(client.Object)
+}
+
+// JSONTypedContent returns the JSON form of an object with the types of decoded JSON. For example, it converts an int of a handler to an
 // int64, and a []string to a []any. It fails for values that are not valid JSON.
 func JSONTypedContent(obj client.Object) (map[string]any, error) {
 	content, err := Content(obj)

@@ -11,7 +11,7 @@ import (
 type response struct {
 	sent    MergePatch
 	object  client.Object
-	content map[string]any // the JSON form of the object, converted on first use
+	content map[string]any // the JSON form of the object; nil until it is needed
 }
 
 // DroppedFields returns the dotted paths of the fields of a part that the API server did not store, sorted. "[]" stands for the items of
@@ -20,16 +20,30 @@ func (c *Change) DroppedFields(part MergePatch) []string {
 	var fields []string
 	for i := range c.responses {
 		r := &c.responses[i]
-		if r.content == nil {
-			var err error
-			if r.content, err = Content(r.object); err != nil {
-				continue
-			}
+		if content, err := c.responseContent(r); err == nil {
+			fields = append(fields, droppedFields(part, r.sent, content, "")...)
 		}
-		fields = append(fields, droppedFields(part, r.sent, r.content, "")...)
 	}
 	slices.Sort(fields)
 	return slices.Compact(fields)
+}
+
+// ContentOf returns the JSON form of the result of the change.
+func (c *Change) ContentOf(written client.Object) (map[string]any, error) {
+	for i := range c.responses {
+		if r := &c.responses[i]; r.object == written {
+			return c.responseContent(r)
+		}
+	}
+	return Converted{c.Before, c.Content}.ContentOf(written)
+}
+
+// responseContent returns the JSON form of the object of a response. It converts the object once.
+func (c *Change) responseContent(r *response) (content map[string]any, err error) {
+	if r.content == nil {
+		r.content, err = Converted{c.Before, c.Content}.ContentOf(r.object)
+	}
+	return r.content, err
 }
 
 // droppedFields returns the fields of a part that were sent and are missing in the stored content.

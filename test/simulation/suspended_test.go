@@ -247,7 +247,7 @@ func TestSuspendedLeader_DaemonsAndTimersWait(t *testing.T) {
 					})
 				}
 				old := s.start(widgets("old"))
-				wait(5 * time.Second)
+				wait(5*time.Second + 50*time.Millisecond) // between two calls of the timer
 				before := len(old.all())
 				old.suspend()
 				wait(3 * time.Second)
