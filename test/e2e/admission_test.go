@@ -32,7 +32,7 @@ import (
 // A webhookHost is an address at which the API server reaches the admission handlers of one namespace.
 type webhookHost struct {
 	ns, name string
-	port     int // called by the API server
+	port     int // port that the API server calls
 	logs     *logRecorder
 }
 
@@ -283,17 +283,17 @@ var _ = Describe("Admission handlers of an operator", func() {
 			Expect(k8s.Patch(ctx, obj.DeepCopy(), label, client.DryRunAll)).To(Succeed())
 		}
 
-		// Before any handler has run, no object has a memo. Each request therefore has a temporary one.
+		// Before any handler has run, no object has a memo. Each request therefore has a temporary memo.
 		dryRunUpdate(old)
 		dryRunUpdate(old)
 		Expect(reviews.all()).To(Equal([]string{"UPDATE old: false 0", "UPDATE old: false 0"}))
 		close(begin)
-		Eventually(resumed.all).Should(HaveLen(1), "SE-30")
+		Eventually(resumed.all).Should(HaveLen(1), "SE-30: the resume handler must be called once")
 
 		fresh := widget(o.ns, "fresh")
 		create(ctx, fresh)
 		handled(ctx, fresh)
-		Expect(reviews.all()).To(ContainElements("CREATE fresh: false 0", "UPDATE fresh: true 10"), "the operator sends the update")
+		Expect(reviews.all()).To(ContainElements("CREATE fresh: false 0", "UPDATE fresh: true 10"), "the update by the operator must also be reviewed")
 		for i := range 2 {
 			dryRunUpdate(fresh)
 			Expect(reviews.all()).To(ContainElement(fmt.Sprintf("UPDATE fresh: true %d", 11+i)))

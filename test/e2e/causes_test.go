@@ -44,7 +44,7 @@ var _ = Describe("Causes", func() {
 		Consistently(seen.all).Should(HaveLen(3), "CAUSE-02: a deletion without our finalizer must not be handled")
 		edit(ctx, obj, func(w W) { w.Finalizers = nil })
 		Eventually(gone(ctx, obj)).Should(BeTrue())
-		Consistently(seen.all).Should(HaveLen(3), "CAUSE-01")
+		Consistently(seen.all).Should(HaveLen(3), "CAUSE-01: the removal of the object must not be handled")
 	}, SpecTimeout(minute))
 
 	It("include resume for objects that an earlier process has handled (CAUSE-05, CAUSE-23)", func(ctx context.Context) {

@@ -197,7 +197,7 @@ var _ = Describe("A concurrent change of a list", func() {
 		create(ctx, obj)
 		Eventually(seen.all).Should(HaveLen(1))
 		handled(ctx, obj)
-		Expect(seen.all()).To(Equal([]string{"list#1", "list#1"}), "further calls are a hot loop")
+		Expect(seen.all()).To(Equal([]string{"list#1", "list#1"}), "the handler must not be called in a hot loop")
 		Expect(fresh(ctx, obj)()).To(HaveField("Spec.Tags", Equal([]string{"theirs", "ours"})))
 	}, SpecTimeout(minute))
 })

@@ -68,7 +68,7 @@ var _ = Describe("Discovery", func() {
 		Expect(seen.all()).To(Equal([]string{"created:create"}))
 		Expect(wire.requests(func(u *url.URL) bool {
 			return strings.HasPrefix(u.Path, "/apis/") && !strings.HasPrefix(u.Path, "/apis/"+v1.GroupVersion.Group)
-		})).To(BeEmpty(), "OBS-01")
+		})).To(BeEmpty(), "OBS-01: the operator must not request other API groups")
 	}, SpecTimeout(minute))
 
 	It("makes the start fail with the reason if a declared kind cannot be discovered (OBS-02, RUN-05)", func(ctx context.Context) {
@@ -156,7 +156,7 @@ var _ = Describe("The scope of an operator", func() {
 		Expect(watched(wire)).To(ConsistOf("/api/v1/namespaces", "/apis/"+v1.GroupVersion.String()+"/widgets"))
 	}, SpecTimeout(minute))
 
-	It("can be a set of namespaces, with a watch for each namespace, even one created later, and for each cluster-scoped kind (SCOPE-01, SCOPE-03, SCOPE-08)", func(ctx context.Context) {
+	It("can be a set of namespaces, with a watch for each namespace, including later ones, and for each cluster-scoped kind (SCOPE-01, SCOPE-03, SCOPE-08)", func(ctx context.Context) {
 		ns, other, seen, wire, logs := newNamespace(ctx), newNamespace(ctx), &calls{}, &readRecorder{}, &logRecorder{}
 		later := ns + "-later"
 		mgr := managerFor(logs, []string{ns, later}, wire.setup())

@@ -92,7 +92,7 @@ var _ = Describe("Daemons", func() {
 		handled(ctx, a)
 	}, SpecTimeout(minute))
 
-	It("need no other handlers, and write nothing to the object except the finalizer", func(ctx context.Context) {
+	It("need no other handlers; the engine writes only the finalizer to the object", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		a := widget(ns, "a")
 		create(ctx, a)

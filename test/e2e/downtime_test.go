@@ -303,7 +303,7 @@ var _ = Describe("Changes while the operator runs", func() {
 		handled(ctx, obj)
 	}, SpecTimeout(minute))
 
-	It("an object that is created again during a reconcile of the deleted one receives none of its writes (B-06)", func(ctx context.Context) {
+	It("a reconcile of a deleted object does not write to a new object of the same name (B-06)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		release := make(chan struct{})
 		op := start(ns, options(kopf.For(&v1.Widget{}).

@@ -150,7 +150,7 @@ var _ = Describe("Event handlers", func() {
 		Expect(op.log.find(`"handler"="unknown"`, `"error"="`)).NotTo(BeEmpty())
 		Expect(op.log.find(`"handler"="panics"`, `"stack"=`)).NotTo(BeEmpty())
 		Expect(recordOf(ctx, obj, "temporary")()).To(BeNil())
-		Expect(eventsOf(ctx, obj)()).To(BeEmpty(), "EVT-25")
+		Expect(eventsOf(ctx, obj)()).To(BeEmpty(), "EVT-25: failures must not cause Events")
 	}, SpecTimeout(minute))
 
 	It("support filters, which also apply to the last state (EVT-20)", func(ctx context.Context) {

@@ -136,7 +136,7 @@ var _ = Describe("Automatic Events", func() {
 		handled(ctx, a)
 	}, SpecTimeout(minute))
 
-	It("of an object with many Events are counted, and do not suppress those of other objects (POST-08, SE-29)", func(ctx context.Context) {
+	It("of an object with many Events are counted, and do not suppress Events of other objects (POST-08, SE-29)", func(ctx context.Context) {
 		ns := newNamespace(ctx)
 		noisy, quiet := widget(ns, "noisy"), widget(ns, "quiet")
 		create(ctx, noisy)
@@ -314,7 +314,7 @@ var _ = Describe("Automatic Events", func() {
 		}
 	}, SpecTimeout(minute))
 
-	It("about Events are not posted, because each would cause another one (POST-07)", func(ctx context.Context) {
+	It("about Events are not posted, because each Event would cause another Event (POST-07)", func(ctx context.Context) {
 		ns, wire, seen := newNamespace(ctx), &writeRecorder{}, &calls{}
 		start(ns, options(kopf.For(&corev1.Event{}).OnEvent("says", func(_ context.Context, req *kopf.Request[*corev1.Event]) error {
 			seen.notef("seen")

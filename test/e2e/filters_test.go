@@ -314,7 +314,7 @@ var _ = Describe("Handlers for fields", func() {
 		remove(ctx, obj)
 		Eventually(gone(ctx, obj)).Should(BeTrue())
 		Expect(seen.all()).To(Equal(append(want, "any:delete [b]→[b]")))
-		Expect(fresh(ctx, without)()).To(And(HaveField("Annotations", BeEmpty()), HaveField("Finalizers", BeEmpty())), "PIPE-12")
+		Expect(fresh(ctx, without)()).To(And(HaveField("Annotations", BeEmpty()), HaveField("Finalizers", BeEmpty())), "PIPE-12: the operator must not write to an unmatched object")
 	}, SpecTimeout(minute))
 
 	It("make fields of the status essential, for changes of any client (ESS-04, B-13)", func(ctx context.Context) {

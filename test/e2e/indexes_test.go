@@ -47,7 +47,7 @@ var _ = Describe("Indexes", func() {
 			<-time.After(10 * time.Millisecond)
 			return byColor(ctx, req)
 		})
-		Expect(index.Len()).To(BeZero(), "IDX-01")
+		Expect(index.Len()).To(BeZero(), "IDX-01: the index must be empty before the start")
 		complete := func(kind string) { seen.notef("%s %d", kind, len(index.Get("red"))) }
 		start(ns, options(widgets.
 			OnCreate("created", func(context.Context, *kopf.Request[W]) error { complete("widget"); return nil }).
@@ -59,7 +59,7 @@ var _ = Describe("Indexes", func() {
 			})))
 		Eventually(seen.count).WithArguments(fmt.Sprint("widget ", objects)).Should(Equal(objects))
 		all := seen.all()
-		Expect(all[0]).To(Equal("startup 0"), "IDX-01 IDX-17")
+		Expect(all[0]).To(Equal("startup 0"), "IDX-01 IDX-17: the index must be empty during the startup")
 		Expect(all[1:]).To(HaveEach(HaveSuffix(fmt.Sprint(" ", objects))))
 		Expect(seen.count(fmt.Sprint("map ", objects))).To(BeNumerically(">=", 1))
 	}, SpecTimeout(minute))
@@ -82,11 +82,11 @@ var _ = Describe("Indexes", func() {
 		Eventually(values(index, "blue")).Should(Equal([]int{3}))
 		Expect(values(index, "red")()).To(Equal([]int{2}))
 		edit(ctx, one, func(w W) { w.Labels = nil })
-		Eventually(index.Has).WithArguments("blue").Should(BeFalse(), "IDX-02 IDX-11")
+		Eventually(index.Has).WithArguments("blue").Should(BeFalse(), "IDX-02 IDX-11: the index must not contain an unmatched object")
 		Expect(index.Len()).To(Equal(1))
 		edit(ctx, two, func(w W) { w.Finalizers = []string{foreignFinalizer} })
 		remove(ctx, two)
-		Consistently(values(index, "red"), quietTime).Should(Equal([]int{2}), "IDX-12")
+		Consistently(values(index, "red"), quietTime).Should(Equal([]int{2}), "IDX-12: the index must contain an object in deletion")
 		edit(ctx, two, func(w W) { w.Finalizers = nil })
 		Eventually(index.Len).Should(BeZero())
 		Expect(wire.all()).To(BeEmpty(), "indexes must not cause writes")
@@ -183,7 +183,7 @@ var _ = Describe("Indexes", func() {
 		for _, id := range []string{"empty", "strict", "permanent", "temporary", "mode", "limited", "filtered"} {
 			Eventually(indexes[id].Len).Should(BeZero(), id)
 		}
-		Expect(op.log.find(`"handler"="unknown"`, errOutOfOrder.Error())).To(HaveLen(1), "IDX-07")
+		Expect(op.log.find(`"handler"="unknown"`, errOutOfOrder.Error())).To(HaveLen(1), "IDX-07: the operator must log the error once")
 		change(nil) // the second and last attempt of the limited handler
 		Eventually(func() []string { return op.log.find(`"handler"="limited"`, "failed permanently") }).Should(HaveLen(1))
 		failing.Store(false)
@@ -199,8 +199,8 @@ var _ = Describe("Indexes", func() {
 		for _, id := range []string{"nil", "empty", "unknown", "temporary", "mode"} {
 			Eventually(values(indexes[id], "red")).Should(Equal([]int{size}), id)
 		}
-		Expect(seen.count("strict")).To(Equal(2), "IDX-08")
-		Expect(seen.count("permanent")).To(Equal(2), "IDX-08")
+		Expect(seen.count("strict")).To(Equal(2), "IDX-08: the handler must not be called again for this object")
+		Expect(seen.count("permanent")).To(Equal(2), "IDX-08: the handler must not be called again for this object")
 		Expect(seen.count("limited")).To(Equal(3), "IDX-09: two of the attempts must fail")
 		Expect(seen.count("filtered")).To(Equal(2), "IDX-08: the handler must not be called again for this object")
 		for _, id := range []string{"strict", "permanent", "limited", "filtered"} {

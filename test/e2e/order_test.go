@@ -203,7 +203,7 @@ var _ = Describe("Middleware", func() {
 		}
 	}
 
-	It("wraps the handlers that are added after Use; the first middleware is the outermost one", func(ctx context.Context) {
+	It("wraps the handlers that are added after Use; the first middleware is outermost", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		resource := kopf.For(&v1.Widget{}).
 			OnCreate("bare", ok[W](seen, "bare")).
@@ -262,7 +262,7 @@ var _ = Describe("When", func() {
 		red.OnCreate("red", note("red"))
 		bigAndRed.OnCreate("big", note("big")).OnDelete("gone", note("gone"), kopf.Label("held"))
 		resource.OnCreate("all", note("all"))
-		start(ns, options(resource, red)) // passes a resource twice, which has no effect
+		start(ns, options(resource, red)) // the repeated resource has no effect
 		small, big, held, blue := widget(ns, "small"), widget(ns, "big"), widget(ns, "held"), widget(ns, "blue")
 		big.Spec.Size, held.Spec.Size, blue.Spec.Size = 6, 7, 8
 		held.Labels = map[string]string{"held": ""}

@@ -32,7 +32,7 @@ var _ = Describe("Patches", func() {
 		GinkgoHelper()
 		for _, patch := range patches.all() {
 			Expect(patch.contentType).To(Equal("application/merge-patch+json"), "PATCH-06: want merge patches only")
-			Expect(patch.query).NotTo(Or(ContainSubstring("fieldManager"), ContainSubstring("force")), "PATCH-06")
+			Expect(patch.query).NotTo(Or(ContainSubstring("fieldManager"), ContainSubstring("force")), "PATCH-06: the request must not have apply parameters")
 			Expect(patch.part("metadata", "uid")).To(Equal(string(obj.GetUID())), "B-06")
 		}
 	}
@@ -69,13 +69,13 @@ var _ = Describe("Patches", func() {
 		Expect(withRecord.part("metadata", "annotations")).To(And(HaveKey(progress.DefaultPrefix+"/made"), Not(HaveKey(baselineKey))),
 			"PIPE-13 ESS-16: an unfinished cycle must write the record without the baseline")
 		Expect(withRecord.part("metadata", "resourceVersion")).To(BeNil(), "PATCH-07: a patch of our own keys must not contain the version")
-		Expect(result.part("status")).To(Equal(map[string]any{"made": "well"}), "PATCH-04")
+		Expect(result.part("status")).To(Equal(map[string]any{"made": "well"}), "PATCH-04: the status patch must contain the result")
 		Expect(made.part("metadata", "annotations")).To(And(
 			HaveKeyWithValue(progress.DefaultPrefix+"/made", BeNil()), HaveKeyWithValue(baselineKey, ContainSubstring(`"made":"yes"`))),
 			"PIPE-13 ESS-16: the last write must remove the record and store the baseline")
 		Expect(made.part("metadata", "labels")).To(Equal(map[string]any{"made": "yes"}))
 		Expect(made.part("metadata", "resourceVersion")).To(BeNil(), "PATCH-07: a patch without lists must not contain the version")
-		Expect(made.part("status")).To(BeNil(), "PATCH-04")
+		Expect(made.part("status")).To(BeNil(), "PATCH-04: the other patch must not contain the status")
 
 		edit(ctx, obj, func(w W) { w.Spec.Size = 2 })
 		Eventually(seen.count).WithArguments("updated:update").Should(Equal(1))
@@ -90,8 +90,8 @@ var _ = Describe("Patches", func() {
 		Expect(patches.all()).To(HaveLen(7))
 		waits, gone := patches.all()[5], patches.all()[6]
 		Expect(waits.part("metadata")).NotTo(HaveKey("finalizers"), "PIPE-14: the finalizer must remain until all handlers have finished")
-		Expect(gone.part("metadata", "finalizers")).To(BeEmpty(), "PIPE-14 FIN-10")
-		Expect(gone.part("metadata", "resourceVersion")).NotTo(BeNil(), "FIN-10")
+		Expect(gone.part("metadata", "finalizers")).To(BeEmpty(), "PIPE-14 FIN-10: the last patch must remove the finalizer")
+		Expect(gone.part("metadata", "resourceVersion")).NotTo(BeNil(), "FIN-10: the last patch must contain the version")
 		Expect(gone.part("metadata", "annotations")).NotTo(HaveKey(baselineKey), "ESS-19 decision 0006: the last patch must not contain the baseline")
 		expectCommonFields(patches, obj)
 	}, SpecTimeout(minute))

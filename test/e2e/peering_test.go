@@ -139,7 +139,7 @@ var _ = Describe("Operators among peers", func() {
 		Expect(r.log.errors()).To(BeEmpty())
 	}, SpecTimeout(2*minute))
 
-	It("continue to watch during a pause, and handle deletions after it (PEER-52, PEER-54, B-04)", func(ctx context.Context) {
+	It("continue to watch during a pause, and handle deletions after the pause (PEER-52, PEER-54, B-04)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		other := newLaptop(ctx, ns)
 		old := widget(ns, "old")
@@ -214,7 +214,7 @@ var _ = Describe("Operators among peers", func() {
 		Eventually(func() int { return seen.count("begins in " + one) }).Should(Equal(3))
 	}, SpecTimeout(minute))
 
-	It("start no handlers in namespaces without peering while a namespace with peering is paused, and then miss no changes (PEER-33, PEER-51)", func(ctx context.Context) {
+	It("start no handlers in namespaces without peering while a namespace with peering is paused, and handle all changes afterwards (PEER-33, PEER-51)", func(ctx context.Context) {
 		named, other, seen := newNamespace(ctx), newNamespace(ctx), &calls{}
 		peer := newLaptop(ctx, named)
 		mgr, err := manager.New(cp.Config, manager.Options{

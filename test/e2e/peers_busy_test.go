@@ -66,7 +66,7 @@ type violations struct {
 // findViolations compares the calls of handlers with the pauses in the log of the operator.
 func findViolations(entries []entry) (v violations) {
 	var paused time.Time
-	var suspects []entry // number of starts during the current pause
+	var suspects []entry // starts during the current pause
 	daemons := map[string]bool{}
 	for _, e := range entries {
 		switch {

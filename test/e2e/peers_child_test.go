@@ -48,7 +48,7 @@ func peerChild() int {
 	must(json.Unmarshal([]byte(os.Getenv(childPeer)), &setup))
 	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
 	must(err)
-	config.QPS = -1 // as in ctrl.GetConfig
+	config.QPS = -1 // like ctrl.GetConfig, disable the client-side rate limit
 	ctrl.SetLogger(peeringLogger())
 	options := manager.Options{
 		Scheme: scheme, Metrics: server.Options{BindAddress: "0"},
@@ -170,7 +170,7 @@ func (p *peer) addLine(line string) {
 	when, what, _ := strings.Cut(line, " ")
 	nanoseconds, err := strconv.ParseInt(when, 10, 64)
 	if err != nil {
-		GinkgoWriter.Println(line) // for instance, a report of the race detector
+		GinkgoWriter.Println(line) // the line may belong to a report of the race detector
 		return
 	}
 	p.mu.Lock()

@@ -23,7 +23,7 @@ var _ = Describe("Operators among peers, as processes", func() {
 	var ns string
 	var w W
 
-	// begin starts an operator. Operators with one lease are replicas.
+	// begin starts an operator. Operators that share a lease are replicas.
 	begin := func(identity string, priority int, change ...func(*peerSetup)) *peer {
 		GinkgoHelper()
 		setup := peerSetup{Peers: peering.Options{Identity: identity, Priority: priority, Namespaces: []string{ns}, Mandatory: true}}
@@ -140,7 +140,7 @@ var _ = Describe("Operators among peers, as processes", func() {
 		Expect(identities(ctx)()).To(Equal([]string{"two"}))
 	}, SpecTimeout(minute))
 
-	DescribeTable("of two replicas are replaced one by one, and the gap in service is limited by the lease duration",
+	DescribeTable("with two replicas support a rolling update; the lease duration limits the gap in service",
 		func(ctx context.Context, release bool, most time.Duration) {
 			all := []*peer{begin("old-0", 0, replica(release))}
 			Eventually(all[0].count("done w 1")).Should(Equal(1))

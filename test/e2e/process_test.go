@@ -93,11 +93,11 @@ var _ = Describe("Memos", func() {
 		again := widget(ns, "one")
 		create(ctx, again)
 		handled(ctx, again)
-		Expect(seen.all()[6:]).To(Equal([]string{"one index,create", "one index,create,sub"}), "MEMO-04")
+		Expect(seen.all()[6:]).To(Equal([]string{"one index,create", "one index,create,sub"}), "MEMO-04: a new object must have a new memo")
 		op.stop()
 		start(ns, options(widgets))
 		edit(ctx, again, func(w W) { w.Spec.Size = 2 })
-		Eventually(seen.all).Should(ContainElement("one index,update"), "MEMO-05")
+		Eventually(seen.all).Should(ContainElement("one index,update"), "MEMO-05: a new process must start with empty memos")
 	}, SpecTimeout(minute))
 })
 

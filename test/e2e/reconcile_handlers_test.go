@@ -51,7 +51,7 @@ var _ = Describe("Reconcile handlers (B-28)", func() {
 		edit(ctx, obj, func(w W) { w.Spec.Size = 2 })
 		Eventually(seen.all).Should(Equal([]string{"reconcile one 1", "reconcile one 2"}))
 		Expect(k8s.Status().Patch(ctx, obj, client.RawPatch(types.MergePatchType, []byte(`{"status":{"phase":"x"}}`)))).To(Succeed())
-		Eventually(seen.all).Should(HaveLen(3), "changes of all fields must call the handler")
+		Eventually(seen.all).Should(HaveLen(3), "changes of all fields must cause a call")
 		Consistently(seen.all, quietTime).Should(HaveLen(3))
 		first.stop()
 		start(ns, options(kopf.For(&v1.Widget{}).OnReconcile("sync", sized(seen))), wire.setup())
@@ -135,7 +135,7 @@ var _ = Describe("Reconcile handlers (B-28)", func() {
 		edit(ctx, obj, func(w W) { w.Spec.Size = 2 })
 		Eventually(line.times).Should(HaveLen(5))
 		gaps := line.gaps()
-		Expect(gaps[2]).To(BeNumerically("<", interval), "the edit must call the handler immediately")
+		Expect(gaps[2]).To(BeNumerically("<", interval), "the handler must be called immediately after the edit")
 		Expect(gaps[3]).To(atLeast(interval))
 		remove(ctx, obj)
 		Eventually(gone(ctx, obj)).Should(BeTrue())
@@ -146,7 +146,7 @@ var _ = Describe("Reconcile handlers (B-28)", func() {
 	It("are retried after a backoff that no change shortens (B-11)", func(ctx context.Context) {
 		ns, line := newNamespace(ctx), &timeline{}
 		var slow timeline
-		const slowly = 5 * time.Second // the backoff is longer than the edits take
+		const slowly = 5 * time.Second // the backoff must be longer than the time for the edits
 		start(ns, options(kopf.For(&v1.Widget{}).
 			OnReconcile("default", timed(line, failsUntil[W](&calls{}, "default", 3, errOutOfOrder))).
 			OnReconcile("slow", timed(&slow, failsUntil[W](&calls{}, "slow", 1, errOutOfOrder)), kopf.Backoff(slowly))))
@@ -219,7 +219,7 @@ var _ = Describe("Reconcile handlers (B-28)", func() {
 		obj := widget(ns, "one")
 		create(ctx, obj)
 		Eventually(line.times).WithTimeout(minute).Should(HaveLen(4))
-		Expect(line.gaps()).To(HaveEach(atLeast(7*time.Second)), "only the interval may call the handler")
+		Expect(line.gaps()).To(HaveEach(atLeast(7*time.Second)), "the handler must be called only after its interval")
 	}, SpecTimeout(2*minute))
 
 	It("are called again for changes of other clients during a call", func(ctx context.Context) {
@@ -263,7 +263,7 @@ var _ = Describe("Reconcile handlers (B-28)", func() {
 		create(ctx, obj)
 		handled(ctx, obj)
 		Consistently(seen.all, quietTime).Should(ConsistOf("created", "sync", "created"))
-		Expect(valueAt(ctx, obj, "status", "sync")()).To(Equal(map[string]any{"calls": int64(1)}), "RES-04")
+		Expect(valueAt(ctx, obj, "status", "sync")()).To(Equal(map[string]any{"calls": int64(1)}), "RES-04: the result must be stored")
 		edit(ctx, obj, func(u untypedObject) { u.SetLabels(map[string]string{"a": "b"}) })
 		Eventually(seen.all).Should(HaveLen(5))
 		Consistently(seen.all, quietTime).Should(ConsistOf("created", "sync", "created", "updated:update", "sync"))

@@ -62,7 +62,7 @@ var _ = Describe("A failing handler", func() {
 		})
 		second := start(ns, declare())
 		handled(ctx, obj)
-		Expect(seen.all()).To(Equal(before), "no second call")
+		Expect(seen.all()).To(Equal(before), "the handlers must not be called again")
 		Expect(second.log.find(`"handler"="late"`, "exceed the timeout of 2h0m0s")).To(HaveLen(1))
 	}, SpecTimeout(minute))
 

@@ -30,7 +30,7 @@ const childBusy = "KOPF_E2E_CHILD_BUSY"
 func busyChild() int {
 	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
 	must(err)
-	config.QPS = -1 // as in ctrl.GetConfig
+	config.QPS = -1 // like ctrl.GetConfig, disable the client-side rate limit
 	n, err := strconv.Atoi(os.Getenv(childBusy))
 	must(err)
 	ctrl.SetLogger((&logRecorder{}).Logger())

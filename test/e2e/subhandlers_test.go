@@ -71,7 +71,7 @@ var _ = Describe("Sub-handlers", func() {
 		Eventually(recordOf(ctx, obj, "cr/s2")).Should(HaveField("Retries", 1))
 		now, err := fresh(ctx, obj)()
 		Expect(err).NotTo(HaveOccurred())
-		Expect(records(now)).To(ConsistOf("cr", "cr.s1", "cr.s2"), "SUB-01 [wire]")
+		Expect(records(now)).To(ConsistOf("cr", "cr.s1", "cr.s2"), "SUB-01 [wire]: the parent and each sub-handler must have a record")
 		Expect(recordOf(ctx, obj, "cr/s1")()).To(And(HaveField("Success", true), HaveField("Retries", 1), HaveField("Purpose", "create")))
 		Expect(recordOf(ctx, obj, "cr")()).To(And(
 			HaveField("Success", false), HaveField("Failure", false), HaveField("Purpose", "create"), HaveField("Retries", 0),
@@ -89,7 +89,7 @@ var _ = Describe("Sub-handlers", func() {
 		Expect(status).To(Equal(map[string]any{
 			"cr/s1": map[string]any{"tries": int64(1)}, "cr/s2": map[string]any{"tries": int64(2)}, "cr": "made",
 		}))
-		Eventually(op.log.find).WithArguments("Handled", `"succeeded"=1`, `"failed"=0`).Should(HaveLen(1), "SUB-16")
+		Eventually(op.log.find).WithArguments("Handled", `"succeeded"=1`, `"failed"=0`).Should(HaveLen(1), "SUB-16: sub-handlers must not count in the log line")
 		Expect(op.log.errors()).To(BeEmpty())
 	}, SpecTimeout(minute))
 
@@ -278,7 +278,7 @@ var _ = Describe("Sub-handlers", func() {
 		Expect(seen.all()[7:]).To(Equal([]string{"all:delete", "gold:delete", "size:delete"}))
 	}, SpecTimeout(minute))
 
-	DescribeTable("that are declared wrongly fail their parent permanently, which is logged (B-21, SUB-02)",
+	DescribeTable("with an invalid declaration fail their parent permanently, with a log line and an Event (B-21, SUB-02)",
 		func(ctx context.Context, declare func(*kopf.Request[W]), complaint string) {
 			ns, seen := newNamespace(ctx), &calls{}
 			op := start(ns, options(kopf.For(&v1.Widget{}).

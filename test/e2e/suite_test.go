@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 
 func TestEndToEnd(t *testing.T) {
 	if testing.Short() {
-		t.Skip("needs a control plane")
+		t.Skip("the test needs a control plane")
 	}
 	log.SetLogger(GinkgoLogr)
 	SetDefaultEventuallyTimeout(20 * time.Second)

@@ -31,7 +31,7 @@ var _ = Describe("A change that is too large for the API server", func() {
 				seen.notef("small:%d", req.Attempt.Number)
 				req.Object.Labels = map[string]string{"small": "yes"}
 				if req.Reason == kopf.ReasonDelete && req.Attempt.Number == 0 {
-					return kopf.Temporary(errors.New("not yet"), 100*millisecond) // keeps the object for another write
+					return kopf.Temporary(errors.New("not yet"), 100*millisecond) // the object remains for another write
 				}
 				return nil
 			}

@@ -76,7 +76,7 @@ var _ = Describe("An object", func() {
 		Expect(seen.all()).To(Equal([]string{"deleted:delete"}))
 	}, SpecTimeout(minute))
 
-	It("that no longer matches loses its finalizer and keeps its baseline; when it matches again, it has one update (C-8, FIN-04, ESS-21, FLT-12, SE-54)", func(ctx context.Context) {
+	It("that no longer matches loses its finalizer and keeps its baseline; when it matches again, it is handled as one update (C-8, FIN-04, ESS-21, FLT-12, SE-54)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		var hadFinalizer atomic.Bool
 		op := start(ns, options(kopf.For(&v1.Widget{}).
@@ -209,10 +209,10 @@ var _ = Describe("An object", func() {
 		handled(ctx, other)
 		Consistently(seen.all, quietTime).Should(BeEmpty())
 		edit(ctx, obj, label)
-		Eventually(seen.all).Should(Equal([]string{"resumed:update"}), "CAUSE-23, CAUSE-25")
+		Eventually(seen.all).Should(Equal([]string{"resumed:update"}), "CAUSE-23, CAUSE-25: the resume handler must be called once")
 		handled(ctx, obj)
 		edit(ctx, obj, func(w W) { w.Spec.Size = 3 })
-		Consistently(seen.all, quietTime).Should(HaveLen(1), "CAUSE-21")
+		Consistently(seen.all, quietTime).Should(HaveLen(1), "CAUSE-21: the resume handler must not be called again")
 		Expect(op.log.errors()).To(BeEmpty())
 	}, SpecTimeout(minute))
 

@@ -183,9 +183,9 @@ var _ = Describe("Watches", func() {
 		Expect(seen.all()).To(Equal([]string{
 			`Widget listed "" 1`, `Widget listed "MODIFIED" 2`, `Widget listed "MODIFIED" 3`, `Widget listed "MODIFIED" 4`, `Widget listed "MODIFIED" 5`,
 		}))
-		Expect(wire.requests(isListing)).To(Equal(listings), "EVT-04")
+		Expect(wire.requests(isListing)).To(Equal(listings), "EVT-04: the operator must not list again")
 		for _, query := range wire.requests(isWatch) {
-			Expect(query).To(And(ContainSubstring("allowWatchBookmarks=true"), ContainSubstring("timeoutSeconds="), ContainSubstring("resourceVersion")), "EVT-03")
+			Expect(query).To(And(ContainSubstring("allowWatchBookmarks=true"), ContainSubstring("timeoutSeconds="), ContainSubstring("resourceVersion")), "EVT-03: want bookmarks, a timeout and a start version")
 		}
 	}, SpecTimeout(minute))
 

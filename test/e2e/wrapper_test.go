@@ -12,7 +12,7 @@ import (
 )
 
 var _ = Describe("A reconciler wrapper", func() {
-	It("wraps every reconcile; the last wrapper is the outermost one", func(ctx context.Context) {
+	It("wraps every reconcile; the last wrapper is outermost", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		wrap := func(name string) kopf.Option {
 			return kopf.WithReconcilerWrapper(func(inner reconcile.Reconciler) reconcile.Reconciler {
