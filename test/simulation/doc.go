@@ -4,6 +4,6 @@
 //	go test ./test/simulation -simulations=5000     # more scenarios
 //	go test ./test/simulation -seed=17 -v           # one scenario, with its log
 //
-// The race detector makes simulations about seven times slower. With it, tests of many seeds run fewer seeds, and the
-// largest tests are skipped. "make test" runs the tests with and without the race detector.
+// The race detector makes simulations about seven times slower. With the race detector, the tests
+// run fewer seeds, and the largest tests are skipped. "make test" runs the tests with and without the race detector.
 package simulation

@@ -84,7 +84,7 @@ func (l *lifecycle) widgets() *kopf.Resource[widget] {
 		OnDelete("delete", l.handler("delete", 1)).
 		Timer("timer", 3*time.Second, func(_ context.Context, req *kopf.Request[widget]) error {
 			l.recordStart("timer")
-			if time.Since(req.Object.CreationTimestamp.Time) < 30*time.Second { // no later changes, because they would change the number of daemons
+			if time.Since(req.Object.CreationTimestamp.Time) < 30*time.Second { // later changes would affect the number of daemons
 				req.Object.Annotations = map[string]string{"ticked": time.Now().String()}
 			}
 			return nil
@@ -111,7 +111,7 @@ func (l *lifecycle) daemons() int {
 }
 
 // PEER-50, PEER-51, PEER-53, PEER-54: an operator is paused at each of its writes, for each outcome of the write. No
-// handler starts during the pause, no handler is lost or repeated, and background handlers restart once.
+// handler starts during the pause, no call is lost or repeated, and background handlers restart once.
 func TestPauses_AtEachWrite(t *testing.T) {
 	pauses := 0
 	for result, description := range map[writeResult]string{passes: "which passes", fails: "which fails", isLost: "whose response is lost"} {

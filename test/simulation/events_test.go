@@ -87,7 +87,7 @@ func intercept(config *rest.Config) *mailbox {
 // succeeds. The recorder posts only two Events.
 func TestEvents_FewForManyFailures(t *testing.T) {
 	if testing.Short() || raceEnabled {
-		t.Skip("writes twenty thousand times: runs without the race detector")
+		t.Skip("the test writes twenty thousand times and runs only without the race detector")
 	}
 	const failures, hour = 10_000, time.Hour
 	synctest.Test(t, func(t *testing.T) {
@@ -125,7 +125,7 @@ func TestEvents_FewForManyFailures(t *testing.T) {
 // of other objects.
 func TestEvents_LimitedForANoisyObject(t *testing.T) {
 	if testing.Short() || raceEnabled {
-		t.Skip("writes tens of thousands of times: runs without the race detector")
+		t.Skip("the test writes tens of thousands of times and runs only without the race detector")
 	}
 	const failures, most, hour = 10_000, 60, time.Hour
 	pause := kopf.Backoff(hour / failures)
@@ -135,12 +135,12 @@ func TestEvents_LimitedForANoisyObject(t *testing.T) {
 	for name, test := range map[string]struct {
 		option kopf.Option
 		of     func(name string, shouts handler) *kopf.Resource[widget]
-		differ bool // each Event has another note; otherwise the recorder combines the Events
+		differ bool // whether each Event has a different note, because the recorder combines equal Events
 	}{
-		"Eventf in every attempt, and each step": {steps, func(name string, shouts handler) *kopf.Resource[widget] {
+		"Eventf and an automatic Event in every attempt": {steps, func(name string, shouts handler) *kopf.Resource[widget] {
 			return widgets(&v1.Widget{}, kopf.WithName(name)).OnCreate("shouts", shouts, pause)
 		}, true},
-		"Eventf in the form of kopf, which are not counted": {asKopf, func(name string, shouts handler) *kopf.Resource[widget] {
+		"Eventf in the form of kopf, without counts": {asKopf, func(name string, shouts handler) *kopf.Resource[widget] {
 			return widgets(&v1.Widget{}, kopf.WithName(name)).OnReconcile("shouts", shouts, pause)
 		}, true},
 		"a timer": {steps, func(name string, shouts handler) *kopf.Resource[widget] {

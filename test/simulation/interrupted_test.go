@@ -35,14 +35,14 @@ func TestCancelOnDelete_OfDeletedObjects(t *testing.T) {
 			case <-ctx.Done():
 				cause.Store("ended")
 			case <-time.After(time.Minute):
-				cause.Store("went on")
+				cause.Store("continued")
 			}
 			return ctx.Err()
 		}, kopf.CancelOnDelete())
 	play(t, widgets, func(t *testing.T, _ *scene) {
 		wait(2 * time.Minute)
 		if got := cause.Load(); got != nil && got != "ended" {
-			t.Errorf("the handler %v", got)
+			t.Errorf("handler outcome = %v, want ended", got)
 		}
 	})
 }

@@ -169,12 +169,12 @@ func TestHandlersThatCallThemselves_NoFalseAlarms(t *testing.T) {
 			painted(&live)
 			return client.IgnoreNotFound(req.Client.Update(ctx, &live))
 		},
-		"a handler that restores the old value": func(ctx context.Context, req *kopf.Request[widget]) error {
+		"the observed size in an annotation": func(ctx context.Context, req *kopf.Request[widget]) error {
 			seen := req.Object.Spec.Size
 			wait(100 * time.Millisecond)
 			return req.Client.Patch(ctx, req.Object.DeepCopy(), rawPatch(fmt.Sprintf(`{"metadata":{"annotations":{"example.com/seen":"%d"}}}`, seen)))
 		},
-		"in the request's object": func(_ context.Context, req *kopf.Request[widget]) error {
+		"a change of the request's object": func(_ context.Context, req *kopf.Request[widget]) error {
 			req.Object.Spec.Tags = append(req.Object.Spec.Tags, "more")
 			return nil
 		},

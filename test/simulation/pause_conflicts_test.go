@@ -34,7 +34,7 @@ type operatorPair struct {
 	users   client.Client
 	meeting *unstructured.Unstructured
 	obj     widget
-	link    *broken // link of the lower operator
+	link    *broken // link of the operator with the lower priority
 	server  http.RoundTripper
 
 	mu    sync.Mutex
@@ -203,8 +203,8 @@ func onUpdates(s *operatorPair, who string) *kopf.Resource[widget] {
 
 func lowUpdates(s *operatorPair) *kopf.Resource[widget] { return onUpdates(s, "low") }
 
-// PEER-53, PEER-55: if a write failed before a pause, the operator does not overwrite changes of a peer with it after the pause. This also holds for
-// partly stored writes.
+// PEER-53, PEER-55: after a pause, the operator does not repeat a failed write if it would overwrite changes of a peer. Some of the failed writes are
+// partly stored.
 func TestPause_KeepsChangesOfPeers(t *testing.T) {
 	for name, link := range map[string]func(string, string) writeResult{"nothing was written": cut, "the status was written": failSecondRequest} {
 		t.Run(name, func(t *testing.T) {

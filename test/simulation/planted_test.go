@@ -55,7 +55,7 @@ var bugs = []plantedBug{
 
 func TestSimulations_FindPlantedBugs(t *testing.T) {
 	if testing.Short() || raceEnabled {
-		t.Skip("builds the test once more for each bug: runs without the race detector")
+		t.Skip("the test builds a binary for each bug and runs only without the race detector")
 	}
 	for _, bug := range bugs {
 		t.Run(bug.name, func(t *testing.T) {

@@ -27,10 +27,10 @@ import (
 // tooMuch is a size that the strict server rejects.
 const tooMuch = 5000
 
-// strict is a server that rejects too large sizes in the spec. It accepts every status, because the status has no size.
+// strict is a server that rejects sizes in the spec that are too large. It accepts every status, because the status has no size.
 type strict struct {
 	next      http.RoundTripper
-	meanwhile atomic.Pointer[func()] // called at each rejection, before the response
+	meanwhile atomic.Pointer[func()] // function to call at each rejection, before the response
 }
 
 func (s *strict) RoundTrip(r *http.Request) (*http.Response, error) {

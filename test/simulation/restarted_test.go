@@ -25,7 +25,7 @@ import (
 // requests with initial events.
 type laggingTransport struct {
 	http.RoundTripper
-	released chan struct{} // closed when the server is up to date
+	released chan struct{} // channel that is closed when the server is up to date
 	forbids  bool          // whether to also reject the request for the current version
 
 	mu     sync.Mutex

@@ -20,7 +20,7 @@ import (
 )
 
 var (
-	simulations = flag.Int("simulations", 300, "how many scenarios to simulate")
+	simulations = flag.Int("simulations", 300, "number of scenarios to simulate")
 	seed        = flag.Uint64("seed", 0, "repeat this scenario and show the log")
 )
 
@@ -32,12 +32,12 @@ var former = []uint64{5, 14, 20, 90, 101, 117, 172, 210, 391, 478, 494, 646, 912
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	//nolint:reassign // one of them sleeps by a clock that all bubbles share, and the others write to stderr
+	//nolint:reassign // one error handler uses a clock that all bubbles share, and the others write to stderr
 	utilruntime.ErrorHandlers = nil
 	os.Exit(m.Run())
 }
 
-// B-01 B-03 B-05 B-10 B-11 B-12 B-13 B-14
+// The scenarios cover B-01 B-03 B-05 B-10 B-11 B-12 B-13 B-14.
 func TestSimulations(t *testing.T) {
 	if *seed != 0 {
 		replay(t)
@@ -109,7 +109,7 @@ func simulated() *rest.Config {
 type tally struct {
 	mu                  sync.Mutex
 	runs, calls, writes int
-	known               map[scenario.Property]int // number of runs that violated them
+	known               map[scenario.Property]int // number of runs that violated each property
 }
 
 func (a *tally) add(r scenario.Report) {

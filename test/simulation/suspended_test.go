@@ -228,7 +228,7 @@ func (r *replica) stopAfter(pause time.Duration) {
 	r.stop()
 }
 
-// The engine stops daemons at a suspension and restarts them after the renewal. It writes their changes then.
+// The engine stops daemons at a suspension. After the renewal, it restarts them and writes their changes.
 func TestSuspendedLeader_DaemonsAndTimersWait(t *testing.T) {
 	for name, overtaken := range map[string]bool{"renewed": false, "overtaken": true} {
 		t.Run(name, func(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// comparable removes values from a response that differ between servers.
+// comparable removes the values that differ between servers from a response.
 func (a answer) comparable() answer {
 	out := answer{Code: a.Code}
 	for _, value := range a.Values {

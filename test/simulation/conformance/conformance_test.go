@@ -17,7 +17,7 @@ import (
 // TestConformance runs each play on both servers and compares all responses.
 func TestConformance(t *testing.T) {
 	if testing.Short() {
-		t.Skip("needs a control plane")
+		t.Skip("the test needs a control plane")
 	}
 	cp, err := controlplane.Start(controlplane.Options{CRDs: crds()})
 	if err != nil {
@@ -51,7 +51,7 @@ func TestConformance(t *testing.T) {
 			if err != nil || made.Code != 201 {
 				t.Fatal(made, err)
 			}
-			memory := side{"the server in memory", "http://in-memory", apiserver.New(append(apiserver.FromScheme(clientgoscheme.Scheme), apiserver.FromCRDs(crds()...)...)...)}
+			memory := side{"the in-memory server", "http://in-memory", apiserver.New(append(apiserver.FromScheme(clientgoscheme.Scheme), apiserver.FromCRDs(crds()...)...)...)}
 			want, got := real.run(t, p, namespace), memory.run(t, p, namespace)
 			for i, step := range p.steps {
 				w, g := want[i].comparable(), got[i].comparable()

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestExplore finds no violation in any scenario.
+// TestExplore checks that no scenario has a violation.
 func TestExplore(t *testing.T) {
 	if *only != "" {
 		replay(t, *only)
@@ -118,6 +118,6 @@ func (s *total) add(name string, r *explore.Report) {
 func (s *total) String() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return fmt.Sprintf("plans made: %d, pruned: %d, run: %d, without effect: %d, violations: %d; %d distinct pairs of a scenario and a phase were struck",
+	return fmt.Sprintf("plans made: %d, pruned: %d, run: %d, without effect: %d, violations: %d; %d distinct pairs of a scenario and a phase had faults",
 		s.made, s.pruned, s.ran, s.idle, s.violations, len(s.phases))
 }

@@ -337,7 +337,7 @@ var scenarios = []scenario{
 	}},
 	{name: "status-store", limits: map[string]string{
 		"crash-after@8":  "the end of a cycle takes two requests: the records are removed before the baseline is stored",
-		"crash-after@16": "the same",
+		"crash-after@16": "the records are removed before the baseline is stored, as for crash-after@8",
 	}, newScenario: func(w *world) kopftest.Scenario {
 		return w.unstructured(func() *kopf.Resource[thing] { return w.things() }, []kopf.Option{kopf.WithProgress(progress.Status(""))})
 	}},

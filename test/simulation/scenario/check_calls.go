@@ -87,8 +87,8 @@ func (w *world) checkBaseline(c *call, v view) {
 	}
 }
 
-// lastOf returns the previous call of the same handler for the same object and reason by the same operator process. The result of an attempt for
-// another reason is in its record; the engine discards a record that could not be written before a deletion (decision 0002).
+// lastOf returns the previous call of the same handler for the same object and reason by the same operator process. Attempts for other
+// reasons do not count, because the engine discards records that could not be written before a deletion (decision 0002).
 func (w *world) lastOf(c *call) *call {
 	for _, other := range slices.Backward(w.calls) {
 		if other.uid == c.uid && other.handler == c.handler && other.life == c.life && other.reason == c.reason && other.ended != 0 {

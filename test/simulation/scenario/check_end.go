@@ -197,7 +197,7 @@ func (w *world) checkResumptions(byObject map[types.UID][]*call) {
 			}
 			for life, n := range count {
 				if n > 1 {
-					w.violateLockedf(ResumesAgain, "%s has resumed %s %d times in life %d", handler.ID, w.of(uid).name, n, life)
+					w.violateLockedf(ResumesAgain, "%s has resumed %s %d times in process %d", handler.ID, w.of(uid).name, n, life)
 				}
 			}
 		}
@@ -206,7 +206,7 @@ func (w *world) checkResumptions(byObject map[types.UID][]*call) {
 				return c.handler == handler && c.final && c.life == r.life
 			})
 			if _, alive := w.alive[r.uid]; alive && r.life == w.life && !called {
-				w.violateLockedf(Resumes, "%s has not resumed %s in life %d", handler.ID, w.of(r.uid).name, r.life)
+				w.violateLockedf(Resumes, "%s has not resumed %s in process %d", handler.ID, w.of(r.uid).name, r.life)
 			}
 		}
 	}

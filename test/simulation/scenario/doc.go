@@ -7,15 +7,14 @@
 //		t.Errorf("%v\n%s", bad, report)
 //	}
 //
-// A [Plan] is generated from a seed: a kind; handlers with a duration, failures and changes of their objects; edits and
-// crashes; network faults. [Run] starts a manager with these handlers on an API server, which is simulated (in virtual
+// NewPlan generates a [Plan] from a seed. The plan contains a kind, handlers, edits, crashes and network faults. [Run] starts a manager with these handlers on an API server, which is simulated (in virtual
 // time) or real. It runs the steps and waits until the operator is quiet. A transport between the operator and the
 // server delays and fails requests, loses responses, and ends at a crash. It also records the writes of the operator,
 // so that each call of a handler can be compared with the stored state.
 //
 // The seed determines the plan. A run also depends on the order of goroutines, so a failure may need some repetitions.
 //
-// The kinds are those of the end-to-end suites, and the namespace must not have other objects of them. Users and
+// The kinds are those of the end-to-end suites, and the namespace must not have other objects of these kinds. Users and
 // handlers write different fields, except for one list, so that checks can detect lost changes without the algorithms
 // of the engine. See [State].
 //

@@ -21,8 +21,8 @@ type link struct {
 	life  int // number of the operator process
 	next  http.RoundTripper
 
-	under  sync.RWMutex  // requests hold it for reading
-	gone   chan struct{} // closed after a crash
+	under  sync.RWMutex  // lock that requests hold for reading
+	gone   chan struct{} // channel that is closed after a crash
 	mu     sync.Mutex    // guards the following fields
 	rand   *rand.Rand
 	plan   Action // kind of the planned crash

@@ -31,7 +31,7 @@ type Handler struct {
 	Reasons  []kopf.Reason
 	Optional bool
 	Backoff  time.Duration
-	Retries  int // 0: no limit
+	Retries  int // maximum number of attempts; 0: no limit
 	Errors   progress.ErrorMode
 	Work     time.Duration // duration of an attempt
 	Deaf     bool          // whether the handler ignores the cancellation of its context

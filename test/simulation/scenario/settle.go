@@ -15,7 +15,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// The time limit until the operator is quiet, and the time that it must stay quiet, in ticks.
+// The operator must become quiet within the first time and stay quiet for the second time. Both times are in ticks.
 const (
 	settleWithin = 3000
 	restFor      = 60
