@@ -60,7 +60,7 @@ var _ = Describe("Children", func() {
 			Expect(children.Of(all[4], k8s).Adopt(grandchild)).To(Succeed())
 			create(ctx, grandchild)
 			all = append(all, grandchild, parent)
-			Consistently(remaining(ctx, all...), "500ms").Should(HaveLen(len(all)), "while the parent exists")
+			Consistently(remaining(ctx, all...), "500ms").Should(HaveLen(len(all)), "the children must remain while the parent exists")
 
 			remove(ctx, parent, how)
 			Eventually(remaining(ctx, all...)).Should(BeEmpty())

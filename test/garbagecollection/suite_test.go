@@ -31,7 +31,7 @@ var (
 
 func TestGarbageCollection(t *testing.T) {
 	if testing.Short() {
-		t.Skip("needs a control plane")
+		t.Skip("the test needs a control plane")
 	}
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
@@ -64,7 +64,7 @@ func TestGarbageCollection(t *testing.T) {
 var _ = BeforeSuite(func() {
 	known := goleak.IgnoreCurrent()
 	DeferCleanup(func() {
-		Eventually(func() error { return goleak.Find(known) }).Should(Succeed(), "leaked goroutines")
+		Eventually(func() error { return goleak.Find(known) }).Should(Succeed(), "goroutines have leaked")
 	})
 })
 

@@ -103,8 +103,8 @@ var _ = Describe("kubectl rollout undo", func() {
 		Expect(seen.of(web)[0]).To(Equal("update#0"))
 	}, SpecTimeout(2*minute))
 
-	// The undo also copies the last-handled configuration of the replica set to the deployment. Kubernetes copies it back
-	// when a handler succeeds.
+	// The undo also copies the last-handled configuration of the replica set to the deployment. Kubernetes copies the
+	// configuration back when a handler succeeds.
 	It("does not cause a loop of the handlers of the replica set (KEY-13)", func(ctx context.Context) {
 		seen := &callLog{}
 		_, written := undone(ctx, seen, all(&appsv1.ReplicaSet{}, seen))

@@ -33,7 +33,7 @@ func orderWebhooks() webhooks.Options {
 // The API server knows every field of the manifests. The Service in the options has the name that kustomize generates.
 func TestManifestsOfAdmission(t *testing.T) {
 	if testing.Short() {
-		t.Skip("needs an API server")
+		t.Skip("the test needs an API server")
 	}
 	g := NewWithT(t)
 	objects := manifests(t, admissionPage)

@@ -22,7 +22,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
 )
 
-// The code of docs/coming-from-a-reconciler.md: a reconciler with a child object, and handlers with the same behavior.
+// This file contains code of docs/coming-from-a-reconciler.md: a reconciler with a child object, and equivalent handlers.
 
 const bucketFinalizer = "example.com/bucket"
 
@@ -164,5 +164,5 @@ func checkChild(t *testing.T, first, then func(*Provider) func(ctrl.Manager) err
 	cluster.Delete(t, bucket)
 	g.Eventually(func() error { return cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(bucket), bucket) }).
 		ShouldNot(Succeed())
-	g.Expect(provider.seen()).To(HaveEach("drop photos"), "want only calls that drop the bucket; a reconciler with a stale cache may call twice")
+	g.Expect(provider.seen()).To(HaveEach("drop photos"), "want only calls that drop the bucket; a stale cache may cause a second call")
 }

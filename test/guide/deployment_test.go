@@ -25,7 +25,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 )
 
-// The code of docs/deployment.md.
+// This file contains the code of docs/deployment.md.
 
 func production(scheme *runtime.Scheme) ctrl.Options {
 	return ctrl.Options{
@@ -61,7 +61,7 @@ func manifests(t *testing.T, page string) map[string]*unstructured.Unstructured 
 // The API server accepts the manifests and knows all of their fields.
 func TestDeploymentPage_ManifestsAreAccepted(t *testing.T) {
 	if testing.Short() {
-		t.Skip("needs an API server")
+		t.Skip("the test needs an API server")
 	}
 	g := NewWithT(t)
 	objects := manifests(t, deploymentPage)
@@ -99,7 +99,7 @@ func namespace(g *WithT, k8s client.Client, name string) {
 // contains no Forbidden error.
 func TestDeploymentPage_PermissionsAreSufficient(t *testing.T) {
 	if testing.Short() {
-		t.Skip("needs an API server")
+		t.Skip("the test needs an API server")
 	}
 	g := NewWithT(t)
 	g.SetDefaultEventuallyTimeout(patience)
@@ -157,7 +157,7 @@ func startRestricted(t *testing.T, g *WithT, logged *lines) (stop func()) {
 	restricted, err := client.New(config, client.Options{})
 	g.Expect(err).NotTo(HaveOccurred())
 	lease := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}}
-	g.Eventually(func() bool { // the authorizer of the API server learns of new roles through a watch
+	g.Eventually(func() bool { // the authorizer of the API server receives new roles through a watch
 		lists := unstructured.UnstructuredList{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "DatabaseList"}}
 		return client.IgnoreNotFound(restricted.Get(t.Context(), client.ObjectKey{Namespace: "databases-system", Name: "databases.example.com"}, lease)) == nil &&
 			restricted.List(t.Context(), &lists) == nil
@@ -166,7 +166,7 @@ func startRestricted(t *testing.T, g *WithT, logged *lines) (stop func()) {
 	options := production(runtime.NewScheme())
 	options.Logger = funcr.New(func(prefix, args string) { logged.add(prefix + args) }, funcr.Options{})
 	options.HealthProbeBindAddress, options.Metrics.BindAddress = "0", "0" // other tests may use the ports
-	options.LeaderElectionNamespace = "databases-system"                   // detected automatically in a pod
+	options.LeaderElectionNamespace = "databases-system"                   // in a pod, the manager detects the namespace
 	options.Controller.SkipNameValidation = &skipNames
 	mgr, err := ctrl.NewManager(config, options)
 	g.Expect(err).NotTo(HaveOccurred())

@@ -21,7 +21,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// The code of docs/coming-from-kopf.md.
+// This file contains the code of docs/coming-from-kopf.md.
 
 func ensureDatabase(_ context.Context, req *kopf.Request[*unstructured.Unstructured]) error {
 	if req.Attempt.Number > 5 {

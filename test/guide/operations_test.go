@@ -29,7 +29,7 @@ func commands(t *testing.T, page string) (all []string) {
 // The test runs the commands of docs/deployment.md that remove an operator, in their order.
 func TestUninstalling(t *testing.T) {
 	if testing.Short() {
-		t.Skip("needs an API server")
+		t.Skip("the test needs an API server")
 	}
 	g, ctx := NewWithT(t), t.Context()
 	g.SetDefaultEventuallyTimeout(patience)
@@ -88,7 +88,7 @@ func TestUninstalling(t *testing.T) {
 // The commands of docs/troubleshooting.md answer its three questions.
 func TestTroubleshooting_ThreeQuestions(t *testing.T) {
 	if testing.Short() {
-		t.Skip("needs an API server")
+		t.Skip("the test needs an API server")
 	}
 	g := NewWithT(t)
 	tool := buildTool(t, g)
@@ -117,7 +117,7 @@ func handledDatabase(name string) *unstructured.Unstructured {
 // PEER-01: the operator reads the records in docs/peering.md, and the commands of the page have the described effect.
 func TestCommandsOfPeering(t *testing.T) {
 	if testing.Short() {
-		t.Skip("needs an API server")
+		t.Skip("the test needs an API server")
 	}
 	g := NewWithT(t)
 	tool := buildTool(t, g)

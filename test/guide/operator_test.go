@@ -50,7 +50,7 @@ func settled(obj client.Object) bool {
 	}
 	for key := range obj.GetAnnotations() {
 		if strings.HasPrefix(key, "kopf.zalando.org/") && !strings.HasSuffix(key, "/last-handled-configuration") {
-			return false // the record of a handler
+			return false // the annotation is the record of a handler
 		}
 	}
 	return true
@@ -58,7 +58,7 @@ func settled(obj client.Object) bool {
 
 func TestCounting(t *testing.T) {
 	if testing.Short() {
-		t.Skip("needs an API server")
+		t.Skip("the test needs an API server")
 	}
 	var created atomic.Int64
 	k8s := run(t, cfg, kopf.For(&corev1.ConfigMap{}).
@@ -78,7 +78,7 @@ func TestCounting(t *testing.T) {
 	g.Expect(k8s.Create(ctx, obj)).To(Succeed())
 	g.Eventually(func(g Gomega) {
 		g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(obj), obj)).To(Succeed())
-		g.Expect(obj.Data).To(HaveKeyWithValue("counted", "yes")) // visible to users
+		g.Expect(obj.Data).To(HaveKeyWithValue("counted", "yes")) // users see the change of the handler
 		g.Expect(settled(obj)).To(BeTrue())                       // no record remains
 	}, 10*time.Second).Should(Succeed())
 	g.Consistently(created.Load).Should(BeEquivalentTo(2))

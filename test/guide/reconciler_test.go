@@ -23,8 +23,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/filter"
 )
 
-// The code of docs/coming-from-a-reconciler.md: a reconciler, and handlers with the same behavior. ConfigMaps represent
-// sites.
+// This file contains code of docs/coming-from-a-reconciler.md: a reconciler and equivalent handlers. ConfigMaps
+// represent sites.
 
 const siteFinalizer = "example.com/site"
 
@@ -140,7 +140,7 @@ func checkName(_ context.Context, req *SiteRequest) error {
 // All three implementations have the same results.
 func TestReconciler_AndHandlersAgree(t *testing.T) {
 	if testing.Short() {
-		t.Skip("needs an API server")
+		t.Skip("the test needs an API server")
 	}
 	for name, start := range map[string]func(ctrl.Manager, *Provider) error{
 		"plain": func(mgr ctrl.Manager, p *Provider) error {

@@ -31,7 +31,7 @@ var databaseKind = schema.GroupVersionKind{Group: "example.com", Version: "v1", 
 // cycles. The commands print the output of the page. The operator of the page then finishes all cycles.
 func TestTakingOver(t *testing.T) {
 	if testing.Short() {
-		t.Skip("needs an API server")
+		t.Skip("the test needs an API server")
 	}
 	g := NewWithT(t)
 	g.SetDefaultEventuallyTimeout(patience)
@@ -41,7 +41,7 @@ func TestTakingOver(t *testing.T) {
 		g.Expect(k8s.Create(t.Context(), obj)).To(Succeed())
 	}
 
-	// The command of the page, and its output.
+	// Find the command of the page and its output.
 	var command, shown string
 	for _, s := range steps(t, "../../docs/coming-from-kopf.md") {
 		switch {

@@ -41,7 +41,7 @@ type newcomer struct {
 
 func TestGettingStarted(t *testing.T) {
 	if testing.Short() {
-		t.Skip("needs an API server")
+		t.Skip("the test needs an API server")
 	}
 	top := t.TempDir()
 	r := &newcomer{Gomega: NewWithT(t), t: t, folder: top, terminal: terminal(t, top)}
@@ -91,7 +91,7 @@ func (r *newcomer) command(line string) {
 	case words[0] == "cd":
 		r.folder = filepath.Join(r.folder, words[1])
 		r.terminal.Folder = r.folder
-	case line == "make cluster", words[0] == "export": // already done
+	case line == "make cluster", words[0] == "export": // the test has already done this
 	case words[0] == "kubectl":
 		_, err := r.terminal.Type(r.t.Context(), line)
 		r.Expect(err).NotTo(HaveOccurred())

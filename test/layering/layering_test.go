@@ -24,7 +24,7 @@ const (
 	root   = "../.." // root of the module, relative to this package
 )
 
-// levels has a line for each package under pkg/ and internal/: a package may import only lower levels. Add a line
+// levels contains the level of each package under pkg/ and internal/. A package may import only lower levels. Add a line
 // here and in .golangci.yml for each new package.
 var levels = map[string]int{
 	// The top level contains the test kit for users. It may import all other packages.
@@ -113,7 +113,7 @@ var rules = []rule{
 		},
 	},
 	{
-		"of progress, daemons, peering and webhooks, only daemons may import another one, which is progress",
+		"peering and webhooks must not import progress; daemons and webhooks must not import the types of peering",
 		func(from, to string) bool {
 			return to == "pkg/progress" && (from == "pkg/peering" || from == "pkg/webhooks") ||
 				to == "pkg/peering/v1" && (from == "pkg/daemons" || from == "pkg/webhooks")
@@ -138,7 +138,7 @@ var rules = []rule{
 		},
 	},
 	{
-		"an example must not import internal/, because its readers cannot",
+		"an example must not import internal/, because users of the library cannot",
 		func(from, to string) bool {
 			return under(from, "examples") && under(to, "internal")
 		},
@@ -187,10 +187,10 @@ func check(graph []node) []string {
 		}
 		if shipped(from) {
 			if _, known := levels[from]; !known {
-				complain("%s has no level: give it one in test/layering/layering_test.go, and a rule in .golangci.yml", from)
+				complain("%s has no level: add a level in test/layering/layering_test.go, and a rule in .golangci.yml", from)
 			}
 			if !slices.Contains(n.GoFiles, "doc.go") || n.Doc == "" {
-				complain("%s has no doc.go with a package comment: say there what the package is for", from)
+				complain("%s has no doc.go with a package comment: describe the purpose of the package there", from)
 			}
 		}
 		for _, path := range n.Imports {
@@ -292,9 +292,9 @@ func TestChecker_DetectsViolations(t *testing.T) {
 			"pkg/progress (level 1) imports pkg/diff (level 1), but a package must import only packages of lower levels"},
 		{"diff must not import kopf", "pkg/diff", ours("pkg/kopf"), "only packages of lower levels"},
 		{"daemons may import progress", "pkg/daemons", ours("pkg/progress", "internal/metrics"), ""},
-		{"peering must not import progress", "pkg/peering", ours("pkg/progress"), "only daemons may import another one"},
-		{"webhooks must not import progress", "pkg/webhooks", ours("pkg/progress"), "only daemons may import another one"},
-		{"webhooks must not import the types of peering", "pkg/webhooks", ours("pkg/peering/v1"), "only daemons may import another one"},
+		{"peering must not import progress", "pkg/peering", ours("pkg/progress"), "peering and webhooks must not import progress"},
+		{"webhooks must not import progress", "pkg/webhooks", ours("pkg/progress"), "peering and webhooks must not import progress"},
+		{"webhooks must not import the types of peering", "pkg/webhooks", ours("pkg/peering/v1"), "daemons and webhooks must not import the types of peering"},
 		{"webhooks must not import peering", "pkg/webhooks", ours("pkg/peering"), "only packages of lower levels"},
 		{"peering may import its types", "pkg/peering", ours("pkg/peering/v1"), ""},
 		{"the types of peering must not import peering", "pkg/peering/v1", ours("pkg/peering"), "only packages of lower levels"},

@@ -102,7 +102,7 @@ var _ = Describe("Operators", func() {
 		o := startOperator(peering.Options{Name: at.name, Identity: "o", Lifetime: 12 * time.Second})
 		Eventually(o.is("")).Should(works())
 		kopf := newKopfOperator(at, -1)
-		for range 200 { // causes events of a peer
+		for range 200 { // each record causes an event
 			kopf.writeRecord(ctx)
 		}
 		Consistently(o.is("")).WithTimeout(15 * time.Second).Should(works())
@@ -121,8 +121,8 @@ var _ = Describe("Operators", func() {
 				} `json:"status"`
 			}
 			Expect(json.Unmarshal(r.Body, &patch)).To(Succeed())
-			sent := patch.Status["o"].LastSeen    // the record has the time of sending
-			if !last.IsZero() && !sent.IsZero() { // the lifetime of 12 seconds, less the margin of 5 to 10 seconds
+			sent := patch.Status["o"].LastSeen    // the record contains the time at which it was sent
+			if !last.IsZero() && !sent.IsZero() { // the interval is the lifetime of 12 seconds, less a margin of 5 to 10 seconds
 				Expect(sent.Sub(last)).To(And(BeNumerically(">=", 2*time.Second), BeNumerically("<", 7*time.Second+slack)))
 			}
 			last = sent

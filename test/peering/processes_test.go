@@ -65,7 +65,7 @@ func child() int {
 	go func() {
 		for last := ""; ; <-time.After(5 * time.Millisecond) {
 			if now := p.Describe(); now != last {
-				fmt.Println(strings.ReplaceAll(now, "\n", "; ")) // one line for each namespace
+				fmt.Println(strings.ReplaceAll(now, "\n", "; ")) // the text has one line for each namespace
 				last = now
 			}
 		}
@@ -145,8 +145,8 @@ var _ = Describe("Processes", func() {
 				break
 			}
 		}
-		Expect(exit).To(BeNumerically("<", prompt), "time until the process exits")
-		Expect(release).To(BeNumerically("<", prompt), "time until the other operator resumes")
+		Expect(exit).To(BeNumerically("<", prompt), "the process must exit promptly")
+		Expect(release).To(BeNumerically("<", prompt), "the other operator must resume promptly")
 		Expect(at.identities(ctx)).To(Equal([]string{"low"}))
 	}, SpecTimeout(specTimeout))
 
@@ -163,10 +163,10 @@ var _ = Describe("Processes", func() {
 		gap := low.since().Sub(before)
 		AddReportEntry("resumed after", gap.String())
 		Expect(gap).To(And(BeNumerically(">", shortLifetime-4*time.Second), BeNumerically("<", shortLifetime+slack)))
-		Eventually(func() []string { return at.identities(ctx) }).Should(Equal([]string{"low"}), "PEER-31")
+		Eventually(func() []string { return at.identities(ctx) }).Should(Equal([]string{"low"}), "PEER-31: the operator must remove the expired record")
 	}, SpecTimeout(specTimeout))
 
-	It("work in the order of their priorities, also after the first one is stopped or killed (PEER-30, PEER-31, PEER-32)", func(ctx context.Context) {
+	It("work in the order of their priorities, also after the first operator is stopped or killed (PEER-30, PEER-31, PEER-32)", func(ctx context.Context) {
 		at := cluster(ctx)
 		begin := func(i int) *process {
 			return launch(peering.Options{Name: at.name, Identity: fmt.Sprint("p", i), Priority: i, Lifetime: shortLifetime})
@@ -218,7 +218,7 @@ var _ = Describe("Processes", func() {
 				all3 = append(all3, strings.HasPrefix(p.is(), "paused"))
 			}
 			return all3
-		}).WithTimeout(8 * time.Second).Should(HaveEach(true)) // longer than a lifetime
+		}).WithTimeout(8 * time.Second).Should(HaveEach(true)) // the timeout is longer than a lifetime
 	}, SpecTimeout(specTimeout))
 
 	It("have a bounded gap during a rolling update with leader election", func(ctx context.Context) {

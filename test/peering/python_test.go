@@ -22,7 +22,7 @@ type kopfOperator struct {
 	identity string
 	priority int
 	lifetime int
-	skew     time.Duration // offset of its clock
+	skew     time.Duration // offset of the operator's clock
 }
 
 func (p kopfOperator) now() time.Time { return time.Now().Add(p.skew) }
@@ -51,13 +51,13 @@ func (p kopfOperator) paused(ctx context.Context) bool {
 	for identity, value := range p.at.status(ctx) {
 		record, isMap := value.(map[string]any)
 		Expect(isMap).To(BeTrue(), "kopf supports only mappings")
-		Expect(record).NotTo(HaveKey("identity"), "MIG-10")
+		Expect(record).NotTo(HaveKey("identity"), "MIG-10: the record must not contain the identity")
 		priority, isInt := record["priority"].(int64)
-		Expect(isInt).To(BeTrue(), "PEER-04")
+		Expect(isInt).To(BeTrue(), "PEER-04: the priority must be an integer")
 		lifetime, isInt := record["lifetime"].(int64)
-		Expect(isInt).To(BeTrue(), "PEER-04")
+		Expect(isInt).To(BeTrue(), "PEER-04: the lifetime must be an integer")
 		seen, err := time.Parse("2006-01-02T15:04:05-07:00", record["lastseen"].(string))
-		Expect(err).NotTo(HaveOccurred(), "PEER-05")
+		Expect(err).NotTo(HaveOccurred(), "PEER-05: the time must have the format of kopf")
 		alive := seen.Add(time.Duration(lifetime) * time.Second).After(p.now())
 		if identity != p.identity && alive && int(priority) >= p.priority {
 			return true
@@ -112,7 +112,7 @@ var _ = Describe("Operators in Python and in Go", func() {
 				kopf.writeRecord(ctx)
 				Eventually(o.is(at.namespace)).Should(isPaused())
 
-				By("giving both the same priority")
+				By("giving both operators the same priority")
 				kopf.removeRecord(ctx)
 				kopf.priority = -10
 				kopf.writeRecord(ctx)

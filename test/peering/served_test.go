@@ -51,7 +51,7 @@ var _ = Describe("The definition of the kind", func() {
 		low.transitions = nil
 		low.mu.Unlock()
 
-		dead := map[bool]string{ // expired records, by whether the endpoint is the subresource
+		dead := map[bool]string{ // expired records; the key is true for the status subresource
 			true:  `{"status": {"old": {"lifetime": 1, "lastseen": "2020-12-31T23:59:59Z"}}}`,
 			false: `{"status": {"older": {"lifetime": 1, "lastseen": "2020-12-31T23:59:59Z"}}}`,
 		}
@@ -65,7 +65,7 @@ var _ = Describe("The definition of the kind", func() {
 			Expect(c.Update(ctx, crd)).To(Succeed())
 			changed := time.Now()
 			patch := client.RawPatch("application/merge-patch+json", []byte(dead[subresource]))
-			Eventually(func(g Gomega) { // retries until the API server applies the CRD
+			Eventually(func(g Gomega) { // the request fails until the API server applies the CRD
 				if subresource {
 					g.Expect(c.Status().Patch(ctx, object, patch)).To(Succeed())
 				} else {

@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 
 func TestPeering(t *testing.T) {
 	if testing.Short() {
-		t.Skip("needs a control plane")
+		t.Skip("the test needs a control plane")
 	}
 	log.SetLogger(GinkgoLogr)
 	SetDefaultEventuallyTimeout(time.Minute)

@@ -13,7 +13,7 @@ import (
 // The benchmark must have the flags in docs/performance.md.
 func TestBenchmark_HasDocumentedFlags(t *testing.T) {
 	if testing.Short() {
-		t.Skip("builds the benchmark")
+		t.Skip("the test builds the benchmark")
 	}
 	steps, err := doctest.Steps(filepath.Join(root, "docs/performance.md"))
 	if err != nil {

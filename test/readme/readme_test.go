@@ -14,11 +14,11 @@ const root = "../.."
 
 var block = regexp.MustCompile("(?sm)^```go\n(.*?)^```")
 
-// file matches a block that is a whole file, named by the line before it: test/guide builds the program from these
-// files.
+// file matches a block that contains a whole file, and the line before it, which names the file. The test of
+// docs/getting-started.md builds the program from these files.
 var file = regexp.MustCompile("(?sm)^`[\\w./-]+\\.go`:\n\n```go\n.*?^```")
 
-// Each Go block of the pages occurs line by line in a compiled source.
+// Each Go block of the pages must occur line by line in a compiled source.
 func TestDocs_GoCodeIsCompiled(t *testing.T) {
 	compiled := compiledSources(t)
 	found := 0

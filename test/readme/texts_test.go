@@ -59,7 +59,7 @@ func isInCode(text string, texts []string) bool {
 		pattern += regexp.QuoteMeta(part)
 	}
 	if letters < 8 {
-		return false // too short: it would occur in many texts
+		return false // a short text would occur in many texts
 	}
 	// The ends of a text need no variable part, because it may be a part of a longer text.
 	pattern = strings.TrimSuffix(strings.TrimPrefix(pattern, `.*%.*`), `.*%.*`)

@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// fault is a way in which a proxy disturbs the requests of its operators.
+// fault is a kind of fault that a proxy injects into the requests of its operators.
 type fault string
 
 const (
@@ -40,7 +40,7 @@ type proxy struct {
 	fault   fault
 	changed chan struct{} // closed when the fault changes
 	cut     context.CancelCauseFunc
-	open    context.Context // context of the watches; cancelling it cuts them
+	open    context.Context // context of the watches, which end when it is cancelled
 	injured map[fault]int   // number of requests that each fault has disturbed
 }
 

@@ -32,9 +32,9 @@ import (
 )
 
 var (
-	hours   = flag.Float64("hours", 0, "how long to soak; 0: each fault once")
-	seed    = flag.Uint64("seed", 1, "of the fault schedule")
-	logsDir = flag.String("logs", "", "folder for the logs of the operators; empty: a temporary one")
+	hours   = flag.Float64("hours", 0, "duration of the test in hours; 0: inject each fault once")
+	seed    = flag.Uint64("seed", 1, "seed of the fault schedule")
+	logsDir = flag.String("logs", "", "folder for the logs of the operators; empty: a temporary folder")
 
 	scheme = runtime.NewScheme()
 )
@@ -79,7 +79,7 @@ type soak struct {
 
 func TestSoak(t *testing.T) {
 	if testing.Short() {
-		t.Skip("needs a control plane")
+		t.Skip("the test needs a control plane")
 	}
 	s := &soak{T: t, duration: time.Duration(*hours * float64(time.Hour)), faultTime: 10 * time.Second, calmTime: 10 * time.Second, stays: map[*group][]*v1.Widget{}}
 	permanent, workers, think := 40, 6, 200*time.Millisecond
