@@ -22,7 +22,7 @@ var digestAnnotation = fmt.Sprint(progress.Digest(progress.AnnotationBaseline(""
 // archive is a widget that several operators handle one after another.
 type archive struct {
 	t     *testing.T
-	run   func() // runs an operator for some time
+	run   func() // function that runs an operator for some time
 	users client.Client
 	obj   widget
 	calls []string

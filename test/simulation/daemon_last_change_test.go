@@ -26,7 +26,7 @@ type lastWrite struct {
 	next   http.RoundTripper
 	answer func() (*http.Response, error)
 	mu     sync.Mutex
-	down   time.Duration // duration of the failures after the first patch; negative: forever
+	down   time.Duration // duration of the failures after the first patch; a negative value means forever
 	since  time.Time
 	last   time.Time // time of the last patch
 	stored bool
@@ -74,7 +74,7 @@ func unavailable() (*http.Response, error) {
 
 func cutOff() (*http.Response, error) { return nil, errors.New("simulated connection failure") }
 
-// stopDaemon runs an operator with a daemon, stops the daemon by the method named in how, waits for a minute, and returns the logged errors.
+// stopDaemon runs an operator and stops its daemon by the named method. It waits for a minute and returns the logged errors.
 func stopDaemon(t *testing.T, link *lastWrite, how string, options ...kopf.HandlerOption) (errorLogs []string) {
 	t.Helper()
 	var mu sync.Mutex

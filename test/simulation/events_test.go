@@ -31,8 +31,8 @@ type mailbox struct {
 	next http.RoundTripper
 
 	mu     sync.Mutex
-	writes map[string]int    // key: name of the object
-	posted map[string][]note // key: name of the object
+	writes map[string]int    // number of writes by object name
+	posted map[string][]note // notes by object name
 	last   []byte            // last Event in its JSON form
 }
 
@@ -53,7 +53,7 @@ func (m *mailbox) RoundTrip(request *http.Request) (*http.Response, error) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	object, _, _ := strings.Cut(path.Base(request.URL.Path), ".") // the path of a patch
+	object, _, _ := strings.Cut(path.Base(request.URL.Path), ".") // the path of a patch contains the name of the Event
 	code := http.StatusOK
 	if request.Method == http.MethodPost {
 		m.last, code = text, http.StatusCreated

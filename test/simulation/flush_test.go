@@ -265,7 +265,7 @@ func withSub(parent, sub kopf.Handler[widget]) kopf.Handler[widget] {
 	}
 }
 
-// If another client changes a field after a Flush, the engine does not replace this change with an earlier handler's change of the field.
+// If another client changes a field after a Flush, the engine does not overwrite it with an earlier handler's value.
 func TestFlush_KeepsLaterChangesOfOtherClients(t *testing.T) {
 	created := func(_ context.Context, req *kopf.Request[widget]) error {
 		req.Object.Status.Phase = "Created"

@@ -131,7 +131,7 @@ func TestLongDelays_CauseNoWrites(t *testing.T) {
 			t.Errorf("SE-50: writes for one record = %d, want 1", n)
 		}
 		version := s.now(t).ResourceVersion
-		s.patch(t, `{}`) // SE-09
+		s.patch(t, `{}`) // SE-09: an empty patch must not change the object
 		if now := s.now(t).ResourceVersion; now != version {
 			t.Fatalf("resource version after an empty patch = %s, want %s", now, version)
 		}

@@ -241,7 +241,7 @@ func TestPause_KeepsOutcomes(t *testing.T) {
 				s.link.set(nil)
 				s.setPeerRecord("null")
 				wait(10 * time.Minute)
-				s.expect("low 2", "low 2", "low 2") // one call for the size, one call for the label
+				s.expect("low 2", "low 2", "low 2") // the size and the label cause one call each
 			})
 		})
 	}
@@ -318,8 +318,8 @@ func TestPause_FinishesDeletions(t *testing.T) {
 	}
 	low := func(s *operatorPair) *kopf.Resource[widget] { return deletes(s, "low", false) }
 	for name, test := range map[string]struct {
-		meanwhile func(*operatorPair)
-		calls     []string
+		pause func(*operatorPair)
+		calls []string
 	}{
 		"without a peer": {func(s *operatorPair) { s.setPeerRecord(pausingRecord); s.link.set(nil); s.setPeerRecord("null") }, []string{"low attempt 0 1"}},
 		"with a peer": {func(s *operatorPair) {
@@ -334,7 +334,7 @@ func TestPause_FinishesDeletions(t *testing.T) {
 				s.link.set(cut)
 				must(t, s.users.Delete(t.Context(), s.obj.DeepCopy()))
 				wait(5 * time.Second)
-				test.meanwhile(s)
+				test.pause(s)
 				wait(10 * time.Minute)
 				if err := s.users.Get(t.Context(), client.ObjectKeyFromObject(s.obj), s.obj.DeepCopy()); client.IgnoreNotFound(err) != nil || err == nil {
 					t.Errorf("read of the object returned %v, want not found", err)
@@ -357,7 +357,7 @@ func TestPause_AcceptsBaselinesOfPeers(t *testing.T) {
 		})
 	}
 	low := func(s *operatorPair) *kopf.Resource[widget] { return pinned(s, "low") }
-	meanwhile := func(s *operatorPair) (end func()) {
+	pauseWithEdits := func(s *operatorPair) (end func()) {
 		s.resize(2)
 		end = s.startOperator(s.config, "high", 1, pinned(s, "high"))
 		wait(5 * time.Second)
@@ -366,7 +366,7 @@ func TestPause_AcceptsBaselinesOfPeers(t *testing.T) {
 	}
 	t.Run("an edit after the pause is an update", func(t *testing.T) {
 		playTwoOperators(t, low, func(s *operatorPair) {
-			meanwhile(s)()
+			pauseWithEdits(s)()
 			wait(10 * time.Minute)
 			s.resize(3)
 			s.expect("", "low 1 to 2", "high 2 to 1", "low 1 to 3")
@@ -374,9 +374,9 @@ func TestPause_AcceptsBaselinesOfPeers(t *testing.T) {
 	})
 	t.Run("an edit during a pause is an update", func(t *testing.T) {
 		playTwoOperators(t, low, func(s *operatorPair) {
-			end := meanwhile(s)
+			end := pauseWithEdits(s)
 			s.setPeerRecord(pausingRecord)
-			s.resize(2) // the last size that this operator handled
+			s.resize(2) // this operator has handled the same size last
 			end()
 			s.setPeerRecord("null")
 			wait(10 * time.Minute)

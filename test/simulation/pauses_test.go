@@ -201,7 +201,7 @@ func TestPauses_ReconcileEachObjectOnceAfterwards(t *testing.T) {
 		}
 		config := rest.CopyConfig(s.config)
 		config.Transport = transport(func(r *http.Request) (*http.Response, error) {
-			if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/widgets") { // a list request, or a watch request with initial events
+			if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/widgets") { // this is a list request or a watch request
 				lists.Add(1)
 			}
 			return s.config.Transport.RoundTrip(r)

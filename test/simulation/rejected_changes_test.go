@@ -29,8 +29,8 @@ const tooMuch = 5000
 
 // strict is a server that rejects sizes in the spec that are too large. It accepts every status, because the status has no size.
 type strict struct {
-	next      http.RoundTripper
-	meanwhile atomic.Pointer[func()] // function to call at each rejection, before the response
+	next        http.RoundTripper
+	onRejection atomic.Pointer[func()] // function to call at each rejection, before the response
 }
 
 func (s *strict) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -45,8 +45,8 @@ func (s *strict) RoundTrip(r *http.Request) (*http.Response, error) {
 	if !bytes.Contains(body, fmt.Appendf(nil, `"size":%d`, tooMuch)) {
 		return s.next.RoundTrip(r)
 	}
-	if meanwhile := s.meanwhile.Load(); meanwhile != nil {
-		(*meanwhile)()
+	if onRejection := s.onRejection.Load(); onRejection != nil {
+		(*onRejection)()
 	}
 	const refusal = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","code":422,"message":"the size is too large"}`
 	return &http.Response{
@@ -63,12 +63,12 @@ func playStrict(t *testing.T, widgets *kopf.Resource[widget], act func(t *testin
 		events = intercept(config)
 		server.next, config.Transport = config.Transport, server
 	}, &v1.Widget{Spec: v1.WidgetSpec{Size: 1}}, widgets, func(t *testing.T, s *scene) {
-		meanwhile := func() {
+		onRejection := func() {
 			obj := s.now(t)
 			meta.SetStatusCondition(&obj.Status.Conditions, metav1.Condition{Type: "Theirs", Status: metav1.ConditionTrue, Reason: "R"})
 			must(t, s.users.Status().Update(t.Context(), obj))
 		}
-		server.meanwhile.Store(&meanwhile)
+		server.onRejection.Store(&onRejection)
 		act(t, s, events)
 	})
 }

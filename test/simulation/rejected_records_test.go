@@ -216,7 +216,7 @@ func TestRejectedRecords_AreStoredLater(t *testing.T) {
 		}
 
 		g.set(true)
-		s.patch(t, `{"metadata":{"annotations":{"kubectl.kubernetes.io/last-applied-configuration":"{}"}}}`) // a change that is not part of the essence
+		s.patch(t, `{"metadata":{"annotations":{"kubectl.kubernetes.io/last-applied-configuration":"{}"}}}`) // the essence does not contain this annotation
 		wait(time.Hour)
 		calls.expect(t)
 		if got := s.now(t).Annotations[baselineAnnotation]; !strings.Contains(got, `"size":1`) || !strings.Contains(got, "painted") {

@@ -26,10 +26,10 @@ import (
 type laggingTransport struct {
 	http.RoundTripper
 	released chan struct{} // channel that is closed when the server is up to date
-	forbids  bool          // whether to also reject the request for the current version
+	forbids  bool          // whether the transport also rejects requests for the current version
 
 	mu     sync.Mutex
-	former []byte // response to a list
+	former []byte // earlier response to a list request
 	gets   int    // number of reads of single widgets
 	lists  int    // number of lists of current versions
 }

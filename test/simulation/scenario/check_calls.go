@@ -15,7 +15,7 @@ const precision = time.Microsecond
 // checkEntry compares a call at its start with the stored state on the server. The caller holds the lock.
 func (w *world) checkEntry(c *call) {
 	v := w.view(c.uid)
-	c.turned = v.turned()
+	c.reverted = v.reverted()
 	if c.handler.Optional && c.reason == kopf.ReasonDelete && !v.hasFinalizer() {
 		return // an optional delete handler has no stored state
 	}
@@ -91,7 +91,7 @@ func (w *world) checkBaseline(c *call, v view) {
 // reasons do not count, because the engine discards records that could not be written before a deletion (decision 0002).
 func (w *world) lastOf(c *call) *call {
 	for _, other := range slices.Backward(w.calls) {
-		if other.uid == c.uid && other.handler == c.handler && other.life == c.life && other.reason == c.reason && other.ended != 0 {
+		if other.uid == c.uid && other.handler == c.handler && other.process == c.process && other.reason == c.reason && other.ended != 0 {
 			return other
 		}
 	}

@@ -23,12 +23,12 @@ func (w *world) checkEnd() {
 			continue
 		}
 		j := objectCheck{w, h, byObject[uid], w.alive[uid] != nil}
-		if !j.changes(NeverLost, State.withoutTags) {
-			j.changes(NeverLostLists, func(s State) State { return s })
+		if !j.checkChanges(NeverLost, State.withoutTags) {
+			j.checkChanges(NeverLostLists, func(s State) State { return s })
 		}
-		j.ownEdits()
+		j.checkOwnEdits()
 		if obj := w.alive[uid]; obj != nil {
-			j.remains(obj)
+			j.checkFinal(obj)
 		}
 	}
 	w.checkResumptions(byObject)
@@ -42,21 +42,21 @@ type objectCheck struct {
 	alive bool
 }
 
-// changes checks that no change in a part of the state is lost. It reports whether a change is lost.
-func (j objectCheck) changes(p Property, part func(State) State) (lost bool) {
+// checkChanges checks that no change in a part of the state is lost. It reports whether a change is lost.
+func (j objectCheck) checkChanges(p Property, part func(State) State) (lost bool) {
 	states := make([]State, len(j.states))
 	for i, s := range j.states {
 		states[i] = part(s)
 	}
 	before := len(j.violations)
-	j.baselinesAreSeen(p, states, part)
-	j.updatesJoin(p, states, part)
-	j.lastIsSeen(p, states)
+	j.checkBaselines(p, states, part)
+	j.checkUpdates(p, states, part)
+	j.checkLastState(p, states)
 	return len(j.violations) > before
 }
 
-// baselinesAreSeen checks each stored baseline: every matching handler must have finished with this state, an equal state, or a later state (B-01).
-func (j objectCheck) baselinesAreSeen(p Property, states []State, part func(State) State) {
+// checkBaselines checks each stored baseline: every matching handler must have finished with this state, an equal state, or a later state (B-01).
+func (j objectCheck) checkBaselines(p Property, states []State, part func(State) State) {
 	reason, at := kopf.ReasonCreate, 0
 	for _, b := range j.baselines {
 		next := slices.Index(states[at:], part(b.state))
@@ -104,18 +104,18 @@ func (j objectCheck) lastFinal(h *Handler, before int) *call {
 // A crash loses later outcomes, so the next process repeats their calls, unless the change was reverted.
 func (j objectCheck) lastWritten(h *Handler) *call {
 	for _, c := range slices.Backward(j.calls) {
-		if c.handler == h && c.final && c.ended < j.lastRecorded[resumption{c.life, c.uid}] {
+		if c.handler == h && c.final && c.ended < j.lastRecorded[resumption{c.process, c.uid}] {
 			return c
 		}
 	}
 	return nil
 }
 
-// updatesJoin checks that the updates of each handler are contiguous: each update starts at or before the end of the previous one (B-01). Resume
+// checkUpdates checks that the updates of each handler are contiguous: each update starts at or before the end of the previous one (B-01). Resume
 // handlers that run with an update receive only this update. If an update is reverted, the engine calls its failed handlers again (decision 0007).
-func (j objectCheck) updatesJoin(p Property, states []State, part func(State) State) {
+func (j objectCheck) checkUpdates(p Property, states []State, part func(State) State) {
 	for _, c := range j.calls {
-		if c.reason != kopf.ReasonUpdate || c.old == nil || !c.handler.wants(c.reason) || c.turned {
+		if c.reason != kopf.ReasonUpdate || c.old == nil || !c.handler.wants(c.reason) || c.reverted {
 			continue
 		}
 		from := slices.Index(states, part(*c.old))
@@ -127,8 +127,8 @@ func (j objectCheck) updatesJoin(p Property, states []State, part func(State) St
 	}
 }
 
-// lastIsSeen checks that every update handler has seen the last state (B-01).
-func (j objectCheck) lastIsSeen(p Property, states []State) {
+// checkLastState checks that every update handler has seen the last state (B-01).
+func (j objectCheck) checkLastState(p Property, states []State) {
 	for i := range j.plan.Handlers {
 		handler := &j.plan.Handlers[i]
 		updated := slices.ContainsFunc(j.calls, func(c *call) bool {
@@ -147,10 +147,10 @@ func (j objectCheck) lastIsSeen(p Property, states []State) {
 	}
 }
 
-// ownEdits checks that each update contains a change by a user (B-13).
-func (j objectCheck) ownEdits() {
+// checkOwnEdits checks that each update contains a change by a user (B-13).
+func (j objectCheck) checkOwnEdits() {
 	for _, c := range j.calls {
-		if c.reason != kopf.ReasonUpdate || c.old == nil || c.turned {
+		if c.reason != kopf.ReasonUpdate || c.old == nil || c.reverted {
 			continue
 		}
 		seen := j.index(c.version)
@@ -161,8 +161,8 @@ func (j objectCheck) ownEdits() {
 	}
 }
 
-// remains checks the final object: it must have the values of the users and no records.
-func (j objectCheck) remains(obj *unstructured.Unstructured) {
+// checkFinal checks the final object: it must have the values of the users and no records.
+func (j objectCheck) checkFinal(obj *unstructured.Unstructured) {
 	is, last := stateOf(obj.Object), j.states[len(j.states)-1]
 	switch {
 	case is.withoutTags() != last.withoutTags():
@@ -177,8 +177,8 @@ func (j objectCheck) remains(obj *unstructured.Unstructured) {
 
 // resumption is an object that one operator process must resume.
 type resumption struct {
-	life int
-	uid  types.UID
+	process int
+	uid     types.UID
 }
 
 // checkResumptions checks that the last operator process has resumed each existing object once (B-12).
@@ -192,21 +192,21 @@ func (w *world) checkResumptions(byObject map[types.UID][]*call) {
 			count := map[int]int{}
 			for _, c := range calls {
 				if c.handler == handler && c.final && c.reason == kopf.ReasonResume {
-					count[c.life]++
+					count[c.process]++
 				}
 			}
-			for life, n := range count {
+			for process, n := range count {
 				if n > 1 {
-					w.violateLockedf(ResumesAgain, "%s has resumed %s %d times in process %d", handler.ID, w.of(uid).name, n, life)
+					w.violateLockedf(ResumesAgain, "%s has resumed %s %d times in process %d", handler.ID, w.historyOf(uid).name, n, process)
 				}
 			}
 		}
 		for r := range w.listed {
 			called := slices.ContainsFunc(byObject[r.uid], func(c *call) bool {
-				return c.handler == handler && c.final && c.life == r.life
+				return c.handler == handler && c.final && c.process == r.process
 			})
-			if _, alive := w.alive[r.uid]; alive && r.life == w.life && !called {
-				w.violateLockedf(Resumes, "%s has not resumed %s in process %d", handler.ID, w.of(r.uid).name, r.life)
+			if _, alive := w.alive[r.uid]; alive && r.process == w.process && !called {
+				w.violateLockedf(Resumes, "%s has not resumed %s in process %d", handler.ID, w.historyOf(r.uid).name, r.process)
 			}
 		}
 	}

@@ -153,7 +153,7 @@ func edit(h *Handler, obj client.Object, attempt int) {
 func (p handlerEnv) beginCall(h *Handler, obj client.Object, old map[string]any, reason kopf.Reason, attempt int) *call {
 	version, _ := strconv.ParseInt(obj.GetResourceVersion(), 10, 64)
 	c := &call{
-		handler: h, uid: obj.GetUID(), name: obj.GetName(), life: p.operator.life, reason: reason, attempt: attempt,
+		handler: h, uid: obj.GetUID(), name: obj.GetName(), process: p.operator.process, reason: reason, attempt: attempt,
 		version: version, state: stateOf(content(obj)), start: time.Now(),
 	}
 	if old != nil {
@@ -162,7 +162,7 @@ func (p handlerEnv) beginCall(h *Handler, obj client.Object, old map[string]any,
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c.began = p.moment()
-	p.notef("(%d) → %s, version %d, %s → %s", c.life, c, c.version, c.old, c.state)
+	p.notef("(%d) → %s, version %d, %s → %s", c.process, c, c.version, c.old, c.state)
 	p.checkEntry(c)
 	p.calls = append(p.calls, c)
 	return c
@@ -173,9 +173,9 @@ func (p handlerEnv) endCall(c *call, v outcome) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.operator.link.hasCrashed() {
-		p.notef("(%d) ← %s, after a crash", c.life, c)
+		p.notef("(%d) ← %s, after a crash", c.process, c)
 		return
 	}
 	c.end, c.ended, c.outcome = time.Now(), p.moment(), v
-	p.notef("(%d) ← %s: error %v, final: %t, next after %s", c.life, c, v.err, v.final, v.delay)
+	p.notef("(%d) ← %s: error %v, final: %t, next after %s", c.process, c, v.err, v.final, v.delay)
 }

@@ -26,11 +26,11 @@ type journal struct {
 
 // call is one call of a handler.
 type call struct {
-	turned       bool // whether the call is for a reverted update
+	reverted     bool // whether the call is for a reverted update
 	handler      *Handler
 	uid          types.UID
 	name         string
-	life         int // number of the operator process
+	process      int // number of the operator process
 	reason       kopf.Reason
 	attempt      int
 	version      int64 // version of the object in the request
@@ -98,8 +98,8 @@ func (j *journal) moment() int {
 	return j.moments
 }
 
-// of returns the history of an object. The caller must hold the lock.
-func (j *journal) of(uid types.UID) *history {
+// historyOf returns the history of an object. The caller must hold the lock.
+func (j *journal) historyOf(uid types.UID) *history {
 	h, ok := j.histories[uid]
 	if !ok {
 		h = &history{}

@@ -24,7 +24,7 @@ func (l *link) watch(r *http.Request) (*http.Response, error) {
 type lagging struct {
 	io.Closer
 	link   *link
-	frames chan frame // closed after the last frame
+	frames chan frame // channel that is closed after the last frame
 	rest   []byte
 	last   error // error at the end of the watch; valid when frames is closed
 	closed chan struct{}

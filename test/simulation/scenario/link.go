@@ -17,17 +17,17 @@ import (
 
 // link is the transport of one operator process, with the faults of the plan and a possible crash.
 type link struct {
-	world *world
-	life  int // number of the operator process
-	next  http.RoundTripper
+	world   *world
+	process int // number of the operator process
+	next    http.RoundTripper
 
-	under  sync.RWMutex  // lock that requests hold for reading
-	gone   chan struct{} // channel that is closed after a crash
-	mu     sync.Mutex    // guards the following fields
-	rand   *rand.Rand
-	plan   Action // kind of the planned crash
-	closed bool
-	short  int // number of watches that have ended without an event
+	inFlight sync.RWMutex  // lock that requests hold for reading
+	gone     chan struct{} // channel that is closed after a crash
+	mu       sync.Mutex    // lock for the following fields
+	rand     *rand.Rand
+	plan     Action // kind of the planned crash
+	closed   bool
+	short    int // number of watches that have ended without an event
 }
 
 // shortWatches is the maximum number of watches without an event in one operator process. After each of these watches, client-go waits longer, up to
@@ -47,8 +47,8 @@ var (
 	errLost = errors.New("simulated loss of a response")
 )
 
-func newLink(w *world, life int) *link {
-	return &link{world: w, life: life, gone: make(chan struct{}), rand: rand.New(rand.NewPCG(w.plan.Seed, 100+uint64(life)))}
+func newLink(w *world, process int) *link {
+	return &link{world: w, process: process, gone: make(chan struct{}), rand: rand.New(rand.NewPCG(w.plan.Seed, 100+uint64(process)))}
 }
 
 // wrap sets the wrapped transport.
@@ -103,9 +103,9 @@ func (l *link) fault(r *http.Request) (code int, reason metav1.StatusReason) {
 
 // send sends a request. It records the result of a write before other clients can see it.
 func (l *link) send(r *http.Request) (*http.Response, error) {
-	l.under.RLock()
+	l.inFlight.RLock()
 	if l.hasCrashed() {
-		l.under.RUnlock()
+		l.inFlight.RUnlock()
 		return failRequest(r, errCut)
 	}
 	response, err := l.next.RoundTrip(r)
@@ -113,7 +113,7 @@ func (l *link) send(r *http.Request) (*http.Response, error) {
 	if wrote {
 		err = l.recordWrite(response)
 	}
-	l.under.RUnlock()
+	l.inFlight.RUnlock()
 	switch {
 	case err != nil:
 		return nil, err
@@ -121,7 +121,7 @@ func (l *link) send(r *http.Request) (*http.Response, error) {
 		_ = response.Body.Close()
 		return nil, errCut
 	case wrote && l.chance(l.world.plan.Faults.Lost):
-		l.world.logf("(%d) the response is lost", l.life)
+		l.world.logf("(%d) the response is lost", l.process)
 		_ = response.Body.Close()
 		return nil, errLost
 	case l.hasCrashed():
@@ -139,7 +139,7 @@ func (l *link) recordWrite(response *http.Response) error {
 		return err
 	}
 	response.Body = io.NopCloser(bytes.NewReader(text))
-	return l.world.wrote(l.life, text)
+	return l.world.updateView(l.process, text)
 }
 
 // crash ends all traffic, either immediately or at the next write.
@@ -178,8 +178,8 @@ func (l *link) cut() {
 	}
 	l.closed = true
 	l.mu.Unlock()
-	l.under.Lock()
-	defer l.under.Unlock()
+	l.inFlight.Lock()
+	defer l.inFlight.Unlock()
 }
 
 func (l *link) hasCrashed() bool {
@@ -192,7 +192,7 @@ func (l *link) hasCrashed() bool {
 }
 
 func (l *link) chance(p float64) bool {
-	if p == 0 || l.world.calm.Load() {
+	if p == 0 || l.world.faultsEnded.Load() {
 		return false
 	}
 	l.mu.Lock()

@@ -18,10 +18,10 @@ import (
 
 // operator is one process of the operator: a manager with its own transport.
 type operator struct {
-	life  int
-	link  *link
-	stop  context.CancelFunc
-	ended chan error
+	process int
+	link    *link
+	stop    context.CancelFunc
+	ended   chan error
 }
 
 var lifecycles = map[string]progress.Lifecycle{
@@ -31,17 +31,17 @@ var lifecycles = map[string]progress.Lifecycle{
 
 // launch starts the next operator process.
 func (w *world) launch(ctx context.Context) error {
-	w.life++
+	w.process++
 	if err := w.expectResumption(ctx); err != nil {
 		return err
 	}
-	o := &operator{life: w.life, ended: make(chan error, 1)}
-	o.link = newLink(w, w.life)
+	o := &operator{process: w.process, ended: make(chan error, 1)}
+	o.link = newLink(w, w.process)
 	config := rest.CopyConfig(w.Config)
 	config.Wrap(o.link.wrap)
 	mgr, err := manager.New(config, manager.Options{
 		Scheme:  w.scheme,
-		Logger:  w.logger(o.life),
+		Logger:  w.logger(o.process),
 		Metrics: server.Options{BindAddress: "0"},
 		Cache:   cache.Options{DefaultNamespaces: map[string]cache.Config{w.Namespace: {}}},
 	})
@@ -59,7 +59,7 @@ func (w *world) launch(ctx context.Context) error {
 		mgr.GetHTTPClient().CloseIdleConnections()
 	}()
 	w.current = o
-	w.logf("operator %d starts", o.life)
+	w.logf("operator %d starts", o.process)
 	return nil
 }
 
@@ -68,14 +68,14 @@ func (w *world) restart(ctx context.Context, action Action, down time.Duration) 
 	o := w.current
 	switch action {
 	case Restart:
-		w.logf("operator %d stops", o.life)
+		w.logf("operator %d stops", o.process)
 		o.stop()
 		if err := <-o.ended; err != nil {
 			return fmt.Errorf("stopping the operator: %w", err)
 		}
 	default:
 		o.link.crash(ctx, action, 20*w.Tick)
-		w.logf("operator %d has crashed", o.life)
+		w.logf("operator %d has crashed", o.process)
 		o.stop()
 		w.former = append(w.former, o)
 	}
@@ -93,13 +93,13 @@ func (w *world) end() {
 	}
 	for _, o := range w.former {
 		if err := <-o.ended; err != nil {
-			w.logf("operator %d has ended with: %v", o.life, err) // the operator cannot reach the server
+			w.logf("operator %d has ended with: %v", o.process, err) // the operator cannot reach the server
 		}
 	}
 }
 
 // logger returns a logger that writes into the journal. It omits values that are the same in every line.
-func (w *world) logger(life int) logr.Logger {
+func (w *world) logger(process int) logr.Logger {
 	terse := func(pairs []any) (kept []any) {
 		for i := 0; i+1 < len(pairs); i += 2 {
 			switch pairs[i] {
@@ -110,7 +110,7 @@ func (w *world) logger(life int) logr.Logger {
 		}
 		return kept
 	}
-	return funcr.New(func(_, args string) { w.logf("(%d)   logs %s", life, args) }, funcr.Options{
+	return funcr.New(func(_, args string) { w.logf("(%d)   logs %s", process, args) }, funcr.Options{
 		RenderBuiltinsHook: terse, RenderValuesHook: terse, RenderArgsHook: terse,
 	})
 }

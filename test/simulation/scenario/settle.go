@@ -102,7 +102,7 @@ func (w *world) expectResumption(ctx context.Context) error {
 			return err
 		}
 		if obj != nil && obj.GetDeletionTimestamp() == nil && (view{obj}).text() != "" && len(view{obj}.leftovers()) == 0 {
-			w.listed[resumption{w.life, obj.GetUID()}] = true
+			w.listed[resumption{w.process, obj.GetUID()}] = true
 		}
 	}
 	return nil

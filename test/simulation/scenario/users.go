@@ -146,7 +146,7 @@ func orNull(text string) any {
 func (w *world) before(obj client.Object) State {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	states := w.of(obj.GetUID()).states
+	states := w.historyOf(obj.GetUID()).states
 	return states[max(0, len(states)-2)]
 }
 
@@ -155,7 +155,7 @@ func (w *world) recordEdit(obj *unstructured.Unstructured) {
 	version, _ := strconv.ParseInt(obj.GetResourceVersion(), 10, 64)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	h, state := w.of(obj.GetUID()), stateOf(obj.Object)
+	h, state := w.historyOf(obj.GetUID()), stateOf(obj.Object)
 	h.name = obj.GetName()
 	w.notef("users: %s is %s in version %d", h.name, state, version)
 	if n := len(h.states); n == 0 || h.states[n-1] != state {

@@ -17,8 +17,8 @@ import (
 // object that the operator has not written.
 type view struct{ obj *unstructured.Unstructured }
 
-// wrote records the result of a write of the operator.
-func (w *world) wrote(life int, text []byte) error {
+// updateView records the result of a write of the operator.
+func (w *world) updateView(process int, text []byte) error {
 	obj := &unstructured.Unstructured{}
 	if err := json.Unmarshal(text, &obj.Object); err != nil {
 		return err
@@ -28,13 +28,13 @@ func (w *world) wrote(life int, text []byte) error {
 	was, is := w.view(obj.GetUID()), view{obj}
 	w.views[obj.GetUID()] = is
 	if is.String() != was.String() { // a write of the status alone stores no outcome
-		w.lastRecorded[resumption{life, obj.GetUID()}] = w.moment()
+		w.lastRecorded[resumption{process, obj.GetUID()}] = w.moment()
 	}
 	w.writes++
-	w.notef("(%d) has written %s in version %s: %s", life, obj.GetName(), obj.GetResourceVersion(), is)
-	if is.text() != was.text() && is.text() != "" && !is.turned() {
+	w.notef("(%d) has written %s in version %s: %s", process, obj.GetName(), obj.GetResourceVersion(), is)
+	if is.text() != was.text() && is.text() != "" && !is.reverted() {
 		state, _ := is.baseline()
-		h := w.of(obj.GetUID())
+		h := w.historyOf(obj.GetUID())
 		h.baselines = append(h.baselines, baseline{w.moment(), state})
 	}
 	if is.isReleased() && was.hasFinalizer() {
@@ -85,8 +85,8 @@ func (v view) baseline() (State, bool) {
 	return stateOf(essence), true
 }
 
-// turned reports whether the baseline belongs to a reverted update that is not handled yet.
-func (v view) turned() bool {
+// reverted reports whether the baseline belongs to a reverted update that is not handled yet.
+func (v view) reverted() bool {
 	var pin struct {
 		Turned bool `json:"turned"`
 	}

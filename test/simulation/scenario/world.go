@@ -29,12 +29,12 @@ type Environment struct {
 type world struct {
 	Environment
 	journal
-	plan   Plan
-	scheme *runtime.Scheme
-	users  client.Client // client of the users, without faults
-	calm   atomic.Bool   // whether faults have ended
+	plan        Plan
+	scheme      *runtime.Scheme
+	users       client.Client // client of the users, without faults
+	faultsEnded atomic.Bool   // whether faults have ended
 
-	life    int // number of the operator process, from 1
+	process int // number of the operator process, from 1
 	current *operator
 	former  []*operator // crashed operators, whose goroutines may still run
 
@@ -86,7 +86,7 @@ func (w *world) run(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	w.calm.Store(true)
+	w.faultsEnded.Store(true)
 	w.logf("the last step is done; only delays continue")
 	return w.settle(ctx, restFor*w.Tick)
 }
