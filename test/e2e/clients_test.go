@@ -216,7 +216,7 @@ var _ = Describe("A status for an object that was deleted", func() {
 			namesake := widget(ns, "one")
 			namesake.Spec.Color = "blue"
 			must(k8s.Create(ctx, namesake))
-			req.Object.Status.Phase = "Red" // change no list, because patches of lists contain the resourceVersion
+			req.Object.Status.Phase = "Red" // the change contains no list, because patches of lists contain the resourceVersion
 			req.SetResult("red")
 			return nil
 		})))

@@ -156,7 +156,7 @@ var _ = Describe("The scope of an operator", func() {
 		Expect(watched(wire)).To(ConsistOf("/api/v1/namespaces", "/apis/"+v1.GroupVersion.String()+"/widgets"))
 	}, SpecTimeout(minute))
 
-	It("can be a set of namespaces, with a watch for each namespace, including later ones, and for each cluster-scoped kind (SCOPE-01, SCOPE-03, SCOPE-08)", func(ctx context.Context) {
+	It("can be a set of namespaces, with a watch for each namespace and cluster-scoped kind, also for namespaces created later (SCOPE-01, SCOPE-03, SCOPE-08)", func(ctx context.Context) {
 		ns, other, seen, wire, logs := newNamespace(ctx), newNamespace(ctx), &calls{}, &readRecorder{}, &logRecorder{}
 		later := ns + "-later"
 		mgr := managerFor(logs, []string{ns, later}, wire.setup())

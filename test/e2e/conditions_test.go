@@ -167,7 +167,7 @@ var _ = Describe("Conditions", func() {
 		setCondition(ctx, a, "Theirs", yes)
 		Eventually(seen.all).Should(HaveLen(3))
 		handled(ctx, a)
-		setCondition(ctx, a, "Theirs", yes) // with another message
+		setCondition(ctx, a, "Theirs", yes) // only the message changes
 		Consistently(seen.all).Should(HaveLen(3))
 		setCondition(ctx, a, "Theirs", no)
 		Eventually(seen.all).Should(Equal([]string{

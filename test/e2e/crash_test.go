@@ -32,7 +32,7 @@ const (
 	childCalls   = "KOPF_E2E_CHILD_CALLS"   // file with the calls of the handlers
 	childBefore  = "KOPF_E2E_KILL_BEFORE"   // number of the write before which the process sends itself SIGKILL, counted from 1
 	childAfter   = "KOPF_E2E_KILL_AFTER"    // number of the write after whose response the process sends itself SIGKILL
-	childResults = "KOPF_E2E_CHILD_RESULTS" // if set, handlers return results, which need one more write each
+	childResults = "KOPF_E2E_CHILD_RESULTS" // if set, each handler returns a result, which needs another write
 )
 
 var fiveHandlers = []string{"h1", "h2", "h3", "h4", "h5"}

@@ -211,7 +211,7 @@ var _ = Describe("A large object", func() {
 			op := start(ns, options(resource), recordErrors(rejected))
 			obj := widget(ns, "one")
 			obj.Spec.Color = ""
-			for range 250 { // KiB
+			for range 250 { // each tag has 1 KiB in JSON
 				obj.Spec.Tags = append(obj.Spec.Tags, strings.Repeat("x", 1<<10-3))
 			}
 			apply(obj)

@@ -100,7 +100,7 @@ var _ = Describe("Operators among peers, as processes", func() {
 
 	It("can both handle an object for a short time, because peering uses no locks; both handlers finish (PEER-55)", func(ctx context.Context) {
 		works := func(duration time.Duration) func(*peerSetup) { return func(s *peerSetup) { s.Work = duration } }
-		low := begin("low", 0, works(10*time.Second)) // long enough for the start of the other operator
+		low := begin("low", 0, works(10*time.Second)) // the handler runs until after the start of the other operator
 		Eventually(low.count("begins w")).Should(Equal(1))
 		high := begin("high", 1, works(time.Second))
 		Eventually(high.count("begins w")).Should(Equal(1))
@@ -198,7 +198,7 @@ func keepEditing(ctx context.Context, widgets []*v1.Widget, pause time.Duration)
 		defer close(done)
 		for n := 0; wait(ctx, pause); n++ {
 			i := n % len(widgets)
-			size := 2 + n%999 // the maximum of the schema
+			size := 2 + n%999 // the maximum size in the schema
 			patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"spec":{"size":%d}}`, size))
 			Expect(k8s.Patch(context.WithoutCancel(ctx), widgets[i].DeepCopy(), patch)).To(Succeed())
 			sizes[i] = size

@@ -369,7 +369,7 @@ var _ = Describe("A cycle", func() {
 		}
 		for range edits {
 			for _, obj := range all {
-				edit(ctx, obj, size(roll(3)+1)) // few sizes, so that many edits are reverted or change nothing
+				edit(ctx, obj, size(roll(3)+1)) // with few sizes, many edits are reverted or change nothing
 			}
 		}
 		for _, obj := range all {

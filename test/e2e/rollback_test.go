@@ -66,7 +66,7 @@ var _ = Describe("A restored old state with all annotations", func() {
 		handled(ctx, a)
 		edit(ctx, a, func(w W) { w.Spec.Size = 2 })
 		Eventually(seen.all).Should(ContainElement("fails:update#0"))
-		var old W // state during the cycle
+		var old W // old is the state during the cycle
 		Eventually(func() (ids []string, err error) {
 			old, err = fresh(ctx, a)()
 			return records(old), err

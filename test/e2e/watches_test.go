@@ -27,7 +27,7 @@ import (
 // A readRecorder records the reads of an operator, and can respond instead of the server.
 type readRecorder struct {
 	next    http.RoundTripper
-	respond func(*http.Request) (*http.Response, error) // if nil, the server responds
+	respond func(*http.Request) (*http.Response, error) // function that responds; nil: the server responds
 
 	mu       sync.Mutex
 	list     []url.URL

@@ -165,7 +165,7 @@ func startRestricted(t *testing.T, g *WithT, logged *lines) (stop func()) {
 	skipNames := true
 	options := production(runtime.NewScheme())
 	options.Logger = funcr.New(func(prefix, args string) { logged.add(prefix + args) }, funcr.Options{})
-	options.HealthProbeBindAddress, options.Metrics.BindAddress = "0", "0" // other tests may use the ports
+	options.HealthProbeBindAddress, options.Metrics.BindAddress = "0", "0" // other tests may use the ports of the page
 	options.LeaderElectionNamespace = "databases-system"                   // in a pod, the manager detects the namespace
 	options.Controller.SkipNameValidation = &skipNames
 	mgr, err := ctrl.NewManager(config, options)

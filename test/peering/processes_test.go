@@ -30,7 +30,7 @@ import (
 const (
 	childEnv        = "KOPF_PEERING_CHILD"             // options as JSON
 	childLease      = "KOPF_PEERING_CHILD_LEASE"       // name of the lease, if any
-	childShortLease = "KOPF_PEERING_CHILD_SHORT_LEASE" // if set, the lease is short
+	childShortLease = "KOPF_PEERING_CHILD_SHORT_LEASE" // if set, the operator uses a short lease
 )
 
 // A short lease has a third of the default durations, and a quarter of the default retry period.
@@ -131,7 +131,7 @@ var _ = Describe("Processes", func() {
 		Eventually(low.is).Should(HavePrefix("works"))
 		const prompt = 2 * time.Second
 		exit, release := prompt, prompt
-		for range 3 { // tolerates a busy machine
+		for range 3 { // repeat the measurement on a busy machine
 			dev := launch(peering.Options{Name: at.name, Identity: "dev", Priority: peering.DevPriority})
 			Eventually(dev.is).Should(HavePrefix("works"))
 			Eventually(low.is).Should(pausedBecause(`"dev" (priority 666)`))

@@ -161,7 +161,7 @@ var _ = Describe("Operators in Python and in Go", func() {
 				kopf.writeRecord(ctx)
 				Consistently(o.is("")).WithTimeout(2 * time.Second).Should(isPaused())
 			}
-			Eventually(o.is("")).WithTimeout(10 * time.Second).Should(works()) // after the lifetime of the killed operator
+			Eventually(o.is("")).WithTimeout(10 * time.Second).Should(works()) // the record of the killed operator expires
 			Eventually(func() []string { return at.identities(ctx) }).Should(Equal([]string{"gopher"}))
 			o.stop()
 		}

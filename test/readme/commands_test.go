@@ -48,8 +48,8 @@ func TestBenchmark_HasDocumentedFlags(t *testing.T) {
 	}
 }
 
-// Each Dockerfile must use the Go version of go.mod, build an existing package, copy from an existing stage, and run the
-// program that it has built.
+// Each Dockerfile must use the Go version of go.mod and build an existing package. It must copy from an existing stage
+// and run the program that it has built.
 func TestDockerfiles_BuildAndRunThePrograms(t *testing.T) {
 	files := map[string]string{"examples/kubebuilder/Dockerfile": read(t, filepath.Join(root, "examples/kubebuilder/Dockerfile"))}
 	steps, err := doctest.Steps(filepath.Join(root, "docs/deployment.md"))

@@ -27,7 +27,7 @@ func TestPages_NameThePagesOfKopf(t *testing.T) {
 	named := map[string]bool{}
 	for _, page := range glob(t, "docs/*.md") {
 		switch name := filepath.Base(page); name {
-		case "README.md": // index
+		case "README.md": // the README is the index of the pages
 			continue
 		}
 		lines := strings.Split(strings.TrimSpace(read(t, page)), "\n")

@@ -26,10 +26,10 @@ const editsPerObject = 3
 // driver creates, edits and deletes objects of one group, one after the other. Before each step, it waits until the
 // previous change of the object is handled.
 type driver struct {
-	group  *group
-	direct client.Client // connects to the API server without faults
-	cached client.Reader // reads from an informer cache
-	think  time.Duration // delay between two steps
+	group     *group
+	direct    client.Client // client without faults
+	cached    client.Reader // client that reads from an informer cache
+	stepDelay time.Duration // delay between two steps
 }
 
 // runLifecycles creates, edits and deletes objects until stopped.
@@ -128,7 +128,7 @@ func (d *driver) await(ctx context.Context, done func() (bool, error)) error {
 }
 
 func (d *driver) pause(ctx context.Context) error {
-	timer := time.NewTimer(d.think)
+	timer := time.NewTimer(d.stepDelay)
 	defer timer.Stop()
 	select {
 	case <-timer.C:

@@ -33,14 +33,14 @@ type operatorSetup struct {
 	Namespace  string
 	Ledger     string // URL of the ledger
 	Process    int    // number of the process in the ledger
-	Lease      bool   // enables leader election
+	Lease      bool   // whether leader election is enabled
 }
 
 // operatorState is the response of an operator to each line on its standard input.
 type operatorState struct {
 	Heap, Stack uint64 // bytes in use after a garbage collection
 	Goroutines  int
-	Daemons     int64 // running daemons
+	Daemons     int64 // number of running daemons
 	Leading     bool
 }
 

@@ -27,7 +27,7 @@ type process struct {
 	lines    *bufio.Reader
 	stopping bool
 	starts   int
-	exited   chan struct{} // closed when the current process exits
+	exited   chan struct{} // channel that is closed when the current process exits
 }
 
 func startProcess(t *testing.T, setup operatorSetup, l *ledger, log *os.File) *process {
@@ -158,8 +158,8 @@ type group struct {
 	played    map[string]int
 }
 
-// victim returns the leader, or a random process if none leads.
-func (g *group) victim(random *rand.Rand) *process {
+// selectProcess returns the leader, or a random process if none leads.
+func (g *group) selectProcess(random *rand.Rand) *process {
 	for _, p := range g.processes {
 		if state, ok := p.state(); ok && state.Leading {
 			return p

@@ -36,12 +36,12 @@ type proxy struct {
 	*httptest.Server
 	next *httputil.ReverseProxy
 
-	mu      sync.Mutex
-	fault   fault
-	changed chan struct{} // closed when the fault changes
-	cut     context.CancelCauseFunc
-	open    context.Context // context of the watches, which end when it is cancelled
-	injured map[fault]int   // number of requests that each fault has disturbed
+	mu       sync.Mutex
+	fault    fault
+	changed  chan struct{} // channel that is closed when the fault changes
+	cut      context.CancelCauseFunc
+	open     context.Context // context of the watches, which end when it is cancelled
+	affected map[fault]int   // number of requests that each fault has affected
 }
 
 func newProxy(config *rest.Config) (*proxy, error) {
@@ -60,7 +60,7 @@ func newProxy(config *rest.Config) (*proxy, error) {
 			FlushInterval: -1,
 			ErrorHandler:  func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
 		},
-		changed: make(chan struct{}), injured: map[fault]int{},
+		changed: make(chan struct{}), affected: map[fault]int{},
 	}
 	p.open, p.cut = context.WithCancelCause(context.Background())
 	p.Server = httptest.NewUnstartedServer(p)
@@ -93,16 +93,16 @@ func (p *proxy) state() (f fault, changed <-chan struct{}, open context.Context)
 func (p *proxy) count(f fault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.injured[f]++
+	p.affected[f]++
 }
 
-// figures formats the number of disturbed requests for each fault.
+// figures formats the number of affected requests for each fault.
 func (p *proxy) figures() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var out []string
 	for _, f := range apiFaults {
-		out = append(out, fmt.Sprintf("%s %d", f, p.injured[f]))
+		out = append(out, fmt.Sprintf("%s %d", f, p.affected[f]))
 	}
 	return strings.Join(out, ", ")
 }

@@ -82,7 +82,7 @@ func TestSoak(t *testing.T) {
 		t.Skip("the test needs a control plane")
 	}
 	s := &soak{T: t, duration: time.Duration(*hours * float64(time.Hour)), faultTime: 10 * time.Second, calmTime: 10 * time.Second, stays: map[*group][]*v1.Widget{}}
-	permanent, workers, think := 40, 6, 200*time.Millisecond
+	permanent, workers, stepDelay := 40, 6, 200*time.Millisecond
 	if s.duration == 0 {
 		s.faultTime, s.calmTime, permanent, workers = 2*time.Second, 2*time.Second, 5, 3
 	}
@@ -91,7 +91,7 @@ func TestSoak(t *testing.T) {
 
 	stopped, running := make(chan struct{}), sync.WaitGroup{}
 	for _, g := range []*group{s.steady, s.replaced} {
-		d := &driver{group: g, direct: s.direct, cached: s.cached, think: think}
+		d := &driver{group: g, direct: s.direct, cached: s.cached, stepDelay: stepDelay}
 		for worker := range workers {
 			running.Go(func() { d.runLifecycles(t.Context(), stopped, worker) })
 		}
@@ -211,7 +211,7 @@ func (s *soak) faults(g *group, stopped <-chan struct{}) {
 	if len(g.processes) > 1 {
 		for _, f := range processFaults {
 			injections = append(injections, func() {
-				f.play(g.victim(random))
+				f.play(g.selectProcess(random))
 				g.played[f.name]++
 			})
 		}
