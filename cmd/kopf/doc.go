@@ -10,7 +10,7 @@
 // The command finds the cluster in the same way as kubectl. "kopf peers" reads missing flags from the environment variables of kopf, such as
 // KOPF_FREEZE_PRIORITY. Each command reads or patches the objects once and exits. It prints errors to standard error and exits with code 1.
 //
-// "peers freeze" and "peers resume" change only the record of one identity, by default that of the user. "objects list" writes nothing.
+// "peers freeze" and "peers resume" change only the record of one identity. The default is the identity of the user. "objects list" writes nothing.
 // "objects release" writes nothing without --yes. With --yes, it removes only the finalizer and the annotations that it prints.
 //
 // # Caveats
@@ -18,6 +18,6 @@
 // The command uses the wall clock of this machine to decide whether a peer is alive and whether a handler is due. Operators use a monotonic
 // clock.
 //
-// "objects list" does not know the code of the operator. It compares whole objects, as operators for unstructured kinds do. Pass the ids of
+// "objects list" does not read the code of the operator. It compares whole objects, as operators for unstructured kinds do. Pass the ids of
 // the handlers with --handler. "objects release" does not remove records and baselines in the status.
 package main

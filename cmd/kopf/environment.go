@@ -23,7 +23,7 @@ func fromEnvironment(cmd *cobra.Command, _ []string) error {
 	priority := cmd.Flags().Changed("priority")
 	cmd.Flags().VisitAll(func(flag *pflag.Flag) {
 		parameter, known := parameters[flag.Name]
-		if !known || flag.Changed || flag.Name == "dev" && priority { // --dev would override --priority from the command line
+		if !known || flag.Changed || flag.Name == "dev" && priority { // KOPF_FREEZE_DEV would override the flag --priority
 			return
 		}
 		variable := "KOPF_" + strings.ToUpper(cmd.Name()) + "_" + parameter

@@ -42,7 +42,7 @@ func mustRun(t *testing.T, args ...string) string {
 	return out
 }
 
-// CLI-02: invalid flags are reported before any request.
+// CLI-02: the command rejects invalid flags before any request.
 func TestPeers_InvalidFlags(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	for args, part := range map[string]string{
@@ -61,12 +61,12 @@ func TestPeers_InvalidFlags(t *testing.T) {
 		"resume --kubeconfig /nowhere": "no access to a cluster",
 	} {
 		if out, err := kopf(t, append([]string{"peers"}, strings.Fields(args)...)...); err == nil || !strings.Contains(err.Error(), part) {
-			t.Errorf("%s: %v, and not %s\n%s", args, err, part, out)
+			t.Errorf("%s: got error %v, want %s; output:\n%s", args, err, part, out)
 		}
 	}
 }
 
-// CLI-01: environment variables are validated like flags.
+// CLI-01: the command validates environment variables like flags.
 func TestPeers_InvalidVariables(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	for variable, part := range map[string]string{
@@ -85,14 +85,13 @@ func TestPeers_InvalidVariables(t *testing.T) {
 			}
 			t.Setenv("KOPF_FREEZE_"+name, value)
 			if out, err := kopf(t, args...); err == nil || !strings.Contains(err.Error(), part) {
-				t.Errorf("%v, and not %s\n%s", err, part, out)
+				t.Errorf("got error %v, want %s; output:\n%s", err, part, out)
 			}
 		})
 	}
 }
 
-// The help shows the name of the executable.
-func TestHelp(t *testing.T) {
+func TestHelp_ShowsTheNameOfTheExecutable(t *testing.T) {
 	for file, name := range map[string]string{"/bin/kopf": "kopf peers", "/bin/kubectl-kopf": "kubectl kopf peers"} {
 		var out bytes.Buffer
 		root := newRoot(file)
@@ -102,12 +101,12 @@ func TestHelp(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !strings.Contains(out.String(), name+" freeze [flags]") || !strings.Contains(out.String(), "Examples:") {
-			t.Errorf("%s: %s", file, out.String())
+			t.Errorf("help of %s does not show %q and examples:\n%s", file, name, out.String())
 		}
 	}
 }
 
-func TestPeers_OnAServer(t *testing.T) {
+func TestPeers_ChangePeeringObjects(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a control plane")
 	}
@@ -150,22 +149,22 @@ func TestPeers_OnAServer(t *testing.T) {
 	requests, err := tail.Next()
 	must(t, err)
 	if len(requests) != 1 || requests[0].Verb != "patch" {
-		t.Fatalf("%d requests", len(requests))
+		t.Fatalf("PEER-60: got %d requests, want one patch", len(requests))
 	}
 	var body struct{ Status map[string]peering.Record }
 	must(t, json.Unmarshal(requests[0].Body, &body))
 	record := body.Status[peering.Whoami()]
 	if record.Priority != 100 || record.Lifetime.Seconds() != 60 || record.LastSeen.IsZero() || strings.Contains(string(requests[0].Body), "message") {
-		t.Errorf("PEER-60: %s", requests[0].Body)
+		t.Errorf("PEER-60: got request body %s, want a record with the defaults of kopf", requests[0].Body)
 	}
 
-	// Both forms of lifetime, --dev, --id and --message, and the table.
+	// The table shows the values of --lifetime, --dev and --id, and escapes control characters of --message.
 	table := mustRun(t, "peers", "freeze", "-t", "1h", "--dev", "--id", "x", "-m", "two\n\x1b[2Jlines")
 	if rows := strings.Split(strings.TrimSpace(table), "\n"); len(rows) != 3 ||
 		!strings.HasPrefix(rows[0], "PEERING ") || !strings.Contains(rows[1], peering.Whoami()) ||
 		!strings.HasPrefix(rows[2], "clusterkopfpeering.kopf.dev/default ") ||
 		!strings.Contains(strings.Join(strings.Fields(rows[2]), " "), "x 666 3600s ") || !strings.HasSuffix(rows[2], `live    two \x1b[2Jlines`) {
-		t.Errorf("%s", table)
+		t.Errorf("got unexpected table:\n%s", table)
 	}
 
 	// PEER-61: resume removes one record, and succeeds without one.
@@ -174,11 +173,11 @@ func TestPeers_OnAServer(t *testing.T) {
 	var objects []peeringOutput
 	must(t, json.Unmarshal([]byte(mustRun(t, "peers", "list", "-o", "json")), &objects))
 	if len(objects) != 1 || len(objects[0].Peers) != 1 || objects[0].Peers[0].Identity != "x" || *objects[0].Peers[0].Lifetime != 3600 {
-		t.Errorf("PEER-61: %+v", objects)
+		t.Errorf("PEER-61: got %+v, want only the record of x", objects)
 	}
 
 	// CLI-01, CLI-03: flags override environment variables, and --dev overrides --priority.
-	t.Run("variables", func(t *testing.T) {
+	t.Run("environment variables", func(t *testing.T) {
 		for name, value := range map[string]string{
 			"KOPF_FREEZE_ID": "y", "KOPF_FREEZE_LIFETIME": "30", "KOPF_FREEZE_PRIORITY": "7", "KOPF_FREEZE_DEV": "false", "KOPF_FREEZE_MESSAGE": "why",
 			"KOPF_FREEZE_PEERING": "default", "KOPF_FREEZE_NAMESPACES": "team-a  team-b", "KOPF_FREEZE_CLUSTERWIDE": "false",
@@ -186,7 +185,7 @@ func TestPeers_OnAServer(t *testing.T) {
 		} {
 			t.Setenv(name, value)
 		}
-		y := func() (all []string) {
+		records := func() (all []string) {
 			var objects []peeringOutput
 			must(t, json.Unmarshal([]byte(mustRun(t, "peers", "list", "-o", "json")), &objects))
 			for _, o := range objects {
@@ -198,25 +197,25 @@ func TestPeers_OnAServer(t *testing.T) {
 		}
 		for args, want := range map[string]string{"": "7 30 why", "-p 8 -t 40": "8 40 why", "-p 8 --dev -m so": "666 30 so"} {
 			mustRun(t, append([]string{"peers", "freeze"}, strings.Fields(args)...)...)
-			if diff := cmp.Diff([]string{"team-a y " + want, "team-b y " + want}, y()); diff != "" {
-				t.Errorf("CLI-01: %s: %s", args, diff)
+			if diff := cmp.Diff([]string{"team-a y " + want, "team-b y " + want}, records()); diff != "" {
+				t.Errorf("CLI-01: records after freeze %s (-want +got):\n%s", args, diff)
 			}
 		}
 		// --priority overrides KOPF_FREEZE_DEV.
 		t.Setenv("KOPF_FREEZE_DEV", "true")
 		for args, want := range map[string]string{"": "666 30 why", "-p 5": "5 30 why"} {
 			mustRun(t, append([]string{"peers", "freeze"}, strings.Fields(args)...)...)
-			if diff := cmp.Diff([]string{"team-a y " + want, "team-b y " + want}, y()); diff != "" {
-				t.Errorf("CLI-01: KOPF_FREEZE_DEV: %s: %s", args, diff)
+			if diff := cmp.Diff([]string{"team-a y " + want, "team-b y " + want}, records()); diff != "" {
+				t.Errorf("CLI-01: records after freeze %s with KOPF_FREEZE_DEV (-want +got):\n%s", args, diff)
 			}
 		}
 		mustRun(t, "peers", "resume")
-		if left := y(); len(left) > 0 {
-			t.Errorf("CLI-01: %v", left)
+		if left := records(); len(left) > 0 {
+			t.Errorf("CLI-01: records after resume = %v, want none", left)
 		}
 	})
 
-	// PEER-62: only namespaces that match the pattern are changed.
+	// PEER-62: freeze changes only namespaces that match the pattern.
 	mustRun(t, "peers", "freeze", "-t", "60", "-i", "me", "-n", "team-*")
 	want := map[string]int{"team-a": 1, "team-b": 1, "other": 0}
 	got := map[string]int{}
@@ -225,10 +224,10 @@ func TestPeers_OnAServer(t *testing.T) {
 		got[o.Namespace] = len(o.Peers)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error("PEER-62:", diff)
+		t.Errorf("PEER-62: number of records (-want +got):\n%s", diff)
 	}
 
-	// Expired and unreadable records of other peers.
+	// The list shows the state of expired and unreadable records.
 	object := &v1.ClusterKopfPeering{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
 	must(t, k8s.Patch(t.Context(), object, client.RawPatch("application/merge-patch+json",
 		[]byte(`{"status": {"old": {"lastseen": "2020-01-01T00:00:00Z"}, "junk": 5}}`))))
@@ -238,14 +237,14 @@ func TestPeers_OnAServer(t *testing.T) {
 		states[p.Identity] = p.State
 	}
 	if diff := cmp.Diff(map[string]string{"x": "live", "old": "dead", "junk": "unreadable"}, states); diff != "" {
-		t.Error(diff)
+		t.Errorf("states (-want +got):\n%s", diff)
 	}
 }
 
 func fails(t *testing.T, part string, args ...string) {
 	t.Helper()
 	if _, err := kopf(t, args...); err == nil || !strings.Contains(err.Error(), part) {
-		t.Errorf("%v: got %v, want %s", args, err, part)
+		t.Errorf("%v: got error %v, want %s", args, err, part)
 	}
 }
 

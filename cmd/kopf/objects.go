@@ -79,13 +79,13 @@ Without --yes, it only prints the changes. Stop the operator first, because a ru
 With --extras-only, it removes only the annotations that kopf in Python does not know. The finalizer, the records and the last-handled
 configuration stay.
 
-The delete handlers of the operator are not called for released objects. An operator that is installed later handles objects without annotations
+The operator does not call its delete handlers for released objects. If you install the operator again, it handles objects without annotations
 as new.`,
 		Example: `  # Print the changes:
   kopf objects release databases.example.com -A
   # Apply them:
   kopf objects release databases.example.com -A --yes
-  # The operator will be installed again and must continue its work; until then, objects can be deleted:
+  # Allow deletions until the operator is installed again and continues its work:
   kopf objects release databases.example.com -A --keep-annotations --yes
   # An operator in Python takes over:
   kopf objects release databases.example.com -A --extras-only --yes`,

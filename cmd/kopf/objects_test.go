@@ -50,7 +50,7 @@ func tooLarge(handled string) map[string]string {
 	return obj.GetAnnotations()
 }
 
-// Invalid flags are reported before any request.
+// The command rejects invalid flags before any request.
 func TestObjects_InvalidFlags(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	for args, part := range map[string]string{
@@ -69,19 +69,18 @@ func TestObjects_InvalidFlags(t *testing.T) {
 		"release x --kubeconfig nowhere":             "no access to a cluster",
 	} {
 		if out, err := kopf(t, append([]string{"objects"}, strings.Fields(args)...)...); err == nil || !strings.Contains(err.Error(), part) {
-			t.Errorf("%s: %v, and not %s\n%s", args, err, part, out)
+			t.Errorf("%s: got error %v, want %s; output:\n%s", args, err, part, out)
 		}
 	}
 }
 
-// The default of --finalizer equals that of the library.
-func TestDefaults(t *testing.T) {
+func TestDefaultFinalizer_IsTheDefaultOfTheLibrary(t *testing.T) {
 	if defaultFinalizer != framework.DefaultFinalizer {
-		t.Error(defaultFinalizer)
+		t.Errorf("got %s, want %s", defaultFinalizer, framework.DefaultFinalizer)
 	}
 }
 
-func TestObjects_OnAServer(t *testing.T) {
+func TestObjects_ListAndRelease(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a control plane")
 	}
@@ -94,21 +93,21 @@ func TestObjects_OnAServer(t *testing.T) {
 	k8s, err := client.New(cp.Config, client.Options{})
 	must(t, err)
 
-	t.Run("mistakes", func(t *testing.T) {
+	t.Run("invalid arguments", func(t *testing.T) {
 		fails(t, `the API server has no kind "tables"`, "objects", "list", "tables")
 		fails(t, "have no namespace: remove --namespace", "objects", "list", "namespaces", "-n", "x")
 		fails(t, `"none" not found`, "objects", "release", kind, "none")
 	})
-	t.Run("rehearsal", func(t *testing.T) { rehearsal(t, k8s, cp.Config) })
-	t.Run("release", func(t *testing.T) { releases(t, k8s) })
-	t.Run("another object", func(t *testing.T) { somebodyElse(t, cp.Config) })
-	t.Run("a namesake", func(t *testing.T) { namesake(t, cp.Config) })
-	t.Run("pages", func(t *testing.T) { pages(t, k8s) })
-	t.Run("places of one's own", func(t *testing.T) { ownPlaces(t, k8s) })
+	t.Run("list", func(t *testing.T) { testList(t, k8s, cp.Config) })
+	t.Run("release", func(t *testing.T) { testRelease(t, k8s) })
+	t.Run("release during concurrent changes", func(t *testing.T) { testConcurrentChanges(t, cp.Config) })
+	t.Run("release of a replaced object", func(t *testing.T) { testReplacedObject(t, cp.Config) })
+	t.Run("pages", func(t *testing.T) { testPages(t, k8s) })
+	t.Run("custom finalizer and prefix", func(t *testing.T) { testCustomStorage(t, k8s) })
 }
 
-// scenes returns objects with unfinished work of an operator in Python (MIG-01, MIG-05).
-func scenes(now time.Time) []*unstructured.Unstructured {
+// unfinishedObjects returns objects with unfinished work of an operator in Python (MIG-01, MIG-05).
+func unfinishedObjects(now time.Time) []*unstructured.Unstructured {
 	stamp := func(d time.Duration) string { return now.Add(d).UTC().Format("2006-01-02T15:04:05.000000-07:00") }
 	done := fmt.Sprintf(`{"started":%q,"stopped":%q,"purpose":"create","retries":1,"success":true,"failure":false}`, stamp(-time.Minute), stamp(-time.Minute))
 	due := fmt.Sprintf(`{"started":%q,"delayed":%q,"purpose":"create","retries":3,"success":false,"failure":false,"message":"no\nanswer"}`, stamp(-time.Minute), stamp(-time.Second))
@@ -122,7 +121,7 @@ func scenes(now time.Time) []*unstructured.Unstructured {
 		sample("broken", map[string]string{baseline: "{", "kopf.zalando.org/provision": done}),
 		sample("deleted", map[string]string{baseline: handled}),
 		edited,
-		sample("handled", map[string]string{baseline: handled, "example.com/kopf-managed": "yes", "example.com/other": "counts not"}),
+		sample("handled", map[string]string{baseline: handled, "example.com/kopf-managed": "yes", "example.com/other": "ignored"}),
 		sample("large", tooLarge(strings.TrimSpace(handled))),
 		sample("large-edited", tooLarge(`{"spec":{}}`)),
 		sample("midway", map[string]string{"kopf.zalando.org/provision": done, "kopf.zalando.org/announce": due, "kopf.zalando.org/renamed": done}),
@@ -141,8 +140,8 @@ func sample(name string, annotations map[string]string) *unstructured.Unstructur
 }
 
 // MIG-01: a later operator handles the causes that the command has printed.
-func rehearsal(t *testing.T, k8s client.Client, config *rest.Config) {
-	for _, obj := range scenes(time.Now()) {
+func testList(t *testing.T, k8s client.Client, config *rest.Config) {
+	for _, obj := range unfinishedObjects(time.Now()) {
 		must(t, k8s.Create(t.Context(), obj))
 	}
 	must(t, k8s.Delete(t.Context(), sample("deleted", nil)))
@@ -173,7 +172,7 @@ func rehearsal(t *testing.T, k8s client.Client, config *rest.Config) {
 		"waiting":      "update[spec.sizeGiB][change waiting 1][]0",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error("foretold (-want +got):\n", diff)
+		t.Error("findings (-want +got):\n", diff)
 	}
 	// The table has a summary line.
 	table := mustRun(t, "objects", "list", kind)
@@ -182,13 +181,13 @@ func rehearsal(t *testing.T, k8s client.Client, config *rest.Config) {
 		"9 objects: 3 create, 2 update, 1 delete, 2 nothing, 1 unknown; 2 with unfinished handlers, 0 with records of unknown ones",
 	} {
 		if !strings.Contains(table, part) {
-			t.Errorf("%q is not in\n%s", part, table)
+			t.Errorf("the table does not contain %q:\n%s", part, table)
 		}
 	}
 	// MIG-02: the command selects one object by its name and compares a status field.
 	one := mustRun(t, "objects", "list", "database", "handled", "-o", "yaml", "--field", "status.phase")
 	if !strings.Contains(one, "cause: none") || strings.Contains(one, "midway") {
-		t.Error(one)
+		t.Errorf("got\n%s\nwant only the object handled, without a cause", one)
 	}
 
 	// An operator with these handlers calls the printed handlers.
@@ -201,7 +200,7 @@ func rehearsal(t *testing.T, k8s client.Client, config *rest.Config) {
 		"large-edited": {"change"},
 		"midway":       {"announce"},
 	}, calls); diff != "" {
-		t.Error("done (-want +got):\n", diff)
+		t.Error("calls of handlers (-want +got):\n", diff)
 	}
 	for _, name := range []string{"a-new", "broken", "edited", "handled", "large", "large-edited", "midway", "waiting"} {
 		obj := sample(name, nil)
@@ -250,7 +249,7 @@ func watchCalls(t *testing.T, config *rest.Config, k8s client.Client) map[string
 	return maps.Clone(calls)
 }
 
-func releases(t *testing.T, k8s client.Client) {
+func testRelease(t *testing.T, k8s client.Client) {
 	both := sample("both", map[string]string{
 		baseline: handled, "kopf.zalando.org/provision": `{"success":true,"failure":false}`, "kopf.zalando.org/touch-dummy": "now",
 		"kopf.zalando.org/pinned-configuration": "{}", "runtime.kopf.zalando.org/pinned-configuration": "{}", "example.com/mine": "stays",
@@ -258,25 +257,25 @@ func releases(t *testing.T, k8s client.Client) {
 	})
 	both.SetFinalizers([]string{"example.com/other", framework.DefaultFinalizer})
 	must(t, k8s.Create(t.Context(), both))
-	must(t, k8s.Create(t.Context(), sample("going", nil)))
-	must(t, k8s.Delete(t.Context(), sample("going", nil)))
-	strange := sample("strange", map[string]string{"example.com/mine": "stays"})
-	strange.SetFinalizers(nil)
-	must(t, k8s.Create(t.Context(), strange))
+	must(t, k8s.Create(t.Context(), sample("deleting", nil)))
+	must(t, k8s.Delete(t.Context(), sample("deleting", nil)))
+	unrelated := sample("unrelated", map[string]string{"example.com/mine": "stays"})
+	unrelated.SetFinalizers(nil)
+	must(t, k8s.Create(t.Context(), unrelated))
 
-	// Without --yes, nothing is written.
+	// Without --yes, the command writes nothing.
 	before := read(t, k8s, "both").GetResourceVersion()
 	out := mustRun(t, "objects", "release", kind)
 	for _, part := range []string{"Nothing was written. Use --yes to apply the changes.", "is deleted", "2 objects"} {
 		if !strings.Contains(out, part) {
-			t.Errorf("%q is not in\n%s", part, out)
+			t.Errorf("the output does not contain %q:\n%s", part, out)
 		}
 	}
 	if after := read(t, k8s, "both").GetResourceVersion(); after != before {
-		t.Error("the command must not write without --yes")
+		t.Errorf("resourceVersion after release without --yes = %s, want %s", after, before)
 	}
 
-	// --extras-only, without and with --yes.
+	// --extras-only selects only the annotations that kopf in Python does not use.
 	for _, yes := range []bool{false, true} {
 		args := []string{"objects", "release", kind, "-o", "json", "--extras-only"}
 		if yes {
@@ -288,41 +287,41 @@ func releases(t *testing.T, k8s client.Client) {
 			digestAnnotation, "kopf.zalando.org/pinned-configuration", "runtime.kopf.zalando.org/pinned-configuration",
 		}}}
 		if diff := cmp.Diff(want, changes); diff != "" {
-			t.Error(diff)
+			t.Errorf("changes (-want +got):\n%s", diff)
 		}
 	}
 	if obj := read(t, k8s, "both"); len(obj.GetFinalizers()) != 2 || len(obj.GetAnnotations()) != 4 {
-		t.Errorf("%v %v", obj.GetFinalizers(), obj.GetAnnotations())
+		t.Errorf("got finalizers %v and annotations %v, want two and four", obj.GetFinalizers(), obj.GetAnnotations())
 	}
 
 	// --keep-annotations removes only the finalizer.
 	mustRun(t, "objects", "release", kind, "both", "--keep-annotations", "--yes")
 	if obj := read(t, k8s, "both"); !slices.Equal(obj.GetFinalizers(), []string{"example.com/other"}) || len(obj.GetAnnotations()) != 4 {
-		t.Errorf("%v %v", obj.GetFinalizers(), obj.GetAnnotations())
+		t.Errorf("got finalizers %v and annotations %v, want example.com/other and four annotations", obj.GetFinalizers(), obj.GetAnnotations())
 	}
-	// Release all objects in all namespaces.
+	// With -A, the command releases the objects in all namespaces.
 	var changes []change
 	must(t, json.Unmarshal([]byte(mustRun(t, "objects", "release", kind, "-A", "--yes", "-o", "json")), &changes))
 	if len(changes) != 2 || !changes[0].Written || !changes[1].Written || changes[0].Finalizer || !changes[1].Deletes {
-		t.Errorf("%+v", changes)
+		t.Errorf("got changes %+v, want two written changes, of which the second deletes its object", changes)
 	}
 	if diff := cmp.Diff(map[string]string{"example.com/mine": "stays"}, read(t, k8s, "both").GetAnnotations()); diff != "" {
-		t.Error(diff)
+		t.Errorf("annotations (-want +got):\n%s", diff)
 	}
-	if err := k8s.Get(t.Context(), client.ObjectKeyFromObject(sample("going", nil)), sample("going", nil)); !apierrors.IsNotFound(err) {
-		t.Error("the object still waits for an operator:", err)
+	if err := k8s.Get(t.Context(), client.ObjectKeyFromObject(sample("deleting", nil)), sample("deleting", nil)); !apierrors.IsNotFound(err) {
+		t.Errorf("reading the released object returned %v, want not found", err)
 	}
 	// A second run changes nothing.
 	if out := mustRun(t, "objects", "release", kind, "-A", "--yes"); !strings.Contains(out, "0 objects") {
-		t.Error(out)
+		t.Errorf("got output %s, want 0 objects", out)
 	}
 	must(t, k8s.Patch(t.Context(), both, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))))
 	must(t, k8s.Delete(t.Context(), both))
-	must(t, k8s.Delete(t.Context(), strange))
+	must(t, k8s.Delete(t.Context(), unrelated))
 }
 
 // The command keeps finalizers that other controllers add concurrently, and skips objects that other clients release concurrently.
-func somebodyElse(t *testing.T, config *rest.Config) {
+func testConcurrentChanges(t *testing.T, config *rest.Config) {
 	direct, err := client.NewWithWatch(config, client.Options{})
 	must(t, err)
 	for name, theirs := range map[string]string{
@@ -331,11 +330,11 @@ func somebodyElse(t *testing.T, config *rest.Config) {
 	} {
 		obj := sample(name, map[string]string{baseline: handled})
 		must(t, direct.Create(t.Context(), obj))
-		meddled := false
+		changed := false
 		c := interceptor.NewClient(direct, interceptor.Funcs{
 			Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
-				if !meddled {
-					meddled = true
+				if !changed {
+					changed = true
 					must(t, c.Patch(ctx, sample(name, nil), client.RawPatch("application/merge-patch+json", []byte(theirs))))
 				}
 				return c.Patch(ctx, obj, patch, opts...)
@@ -346,10 +345,10 @@ func somebodyElse(t *testing.T, config *rest.Config) {
 		must(t, err)
 		left := read(t, direct, name)
 		if (done != nil) != (name == "contested") || slices.Contains(left.GetFinalizers(), framework.DefaultFinalizer) || len(left.GetAnnotations()) != 0 {
-			t.Errorf("%s: %+v, %v", name, done, left)
+			t.Errorf("release of %s: got change %+v and object %v", name, done, left)
 		}
 		if name == "contested" && !slices.Equal(left.GetFinalizers(), []string{"example.com/other"}) {
-			t.Error(left.GetFinalizers())
+			t.Errorf("got finalizers %v, want example.com/other", left.GetFinalizers())
 		}
 		must(t, direct.Patch(t.Context(), sample(name, nil), client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))))
 		must(t, direct.Delete(t.Context(), sample(name, nil)))
@@ -357,7 +356,7 @@ func somebodyElse(t *testing.T, config *rest.Config) {
 }
 
 // The command does not change an object that has replaced a selected object of the same name.
-func namesake(t *testing.T, config *rest.Config) {
+func testReplacedObject(t *testing.T, config *rest.Config) {
 	direct, err := client.NewWithWatch(config, client.Options{})
 	must(t, err)
 	obj := sample("twice", map[string]string{baseline: handled})
@@ -379,14 +378,14 @@ func namesake(t *testing.T, config *rest.Config) {
 	must(t, err)
 	left := read(t, direct, "twice")
 	if done != nil || !slices.Contains(left.GetFinalizers(), framework.DefaultFinalizer) || len(left.GetAnnotations()) == 0 {
-		t.Errorf("%+v, %v", done, left)
+		t.Errorf("got change %+v and object %v, want no change", done, left)
 	}
 	must(t, direct.Patch(t.Context(), sample("twice", nil), client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))))
 	must(t, direct.Delete(t.Context(), sample("twice", nil)))
 }
 
 // The command visits all pages, and continues after an error of one object.
-func pages(t *testing.T, k8s client.Client) {
+func testPages(t *testing.T, k8s client.Client) {
 	want := 5
 	for n := range want {
 		obj := sample(fmt.Sprint("page-", n), nil)
@@ -401,7 +400,7 @@ func pages(t *testing.T, k8s client.Client) {
 		return nil
 	}}
 	if err := run.visitListed(t.Context(), &client.ListOptions{Limit: 2}); err == nil || err.Error() != "default/page-1: refused" || seen != want {
-		t.Error(seen, err)
+		t.Errorf("got %d objects and error %v, want %d objects and the error of one", seen, err, want)
 	}
 	for n := range want {
 		must(t, k8s.Delete(t.Context(), sample(fmt.Sprint("page-", n), nil)))
@@ -409,7 +408,7 @@ func pages(t *testing.T, k8s client.Client) {
 }
 
 // The command keeps other annotations with the same prefix, and the state of an operator with kopf's prefix (KEY-20).
-func ownPlaces(t *testing.T, k8s client.Client) {
+func testCustomStorage(t *testing.T, k8s client.Client) {
 	obj := sample("own", map[string]string{
 		baseline:                                           handled,
 		"databases.example.com/kopf-managed":               "yes",
@@ -423,15 +422,15 @@ func ownPlaces(t *testing.T, k8s client.Client) {
 	storage := []string{"--finalizer", "databases.example.com/finalizer", "--prefix", "databases.example.com"}
 
 	if out := mustRun(t, append([]string{"objects", "list", kind, "-o", "yaml"}, storage...)...); !strings.Contains(out, "cause: none") || !strings.Contains(out, "id: provision") {
-		t.Error(out)
+		t.Errorf("got\n%s\nwant no cause and the handler provision", out)
 	}
 	mustRun(t, append([]string{"objects", "release", kind, "own", "--yes"}, storage...)...)
 	left := read(t, k8s, "own")
 	if diff := cmp.Diff(map[string]string{baseline: handled, "databases.example.com/owner": `{"team":"shop"}`}, left.GetAnnotations()); diff != "" {
-		t.Error(diff)
+		t.Errorf("annotations (-want +got):\n%s", diff)
 	}
 	if !slices.Equal(left.GetFinalizers(), []string{framework.DefaultFinalizer}) {
-		t.Error(left.GetFinalizers())
+		t.Errorf("got finalizers %v, want %s", left.GetFinalizers(), framework.DefaultFinalizer)
 	}
 }
 
@@ -452,26 +451,26 @@ func eventually(t *testing.T, happened func() bool) {
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
-			t.Fatal("got no concurrent change, want one")
+			t.Fatal("the condition was not met within 30 seconds")
 		}
 	}
 }
 
-// The finalizer of another controller, such as a replaced reconciler, is reported as a problem.
+// The command reports the finalizer of another controller as a problem if the object is under deletion.
 func TestObjects_FinalizersOfOtherControllers(t *testing.T) {
 	obj := sample("orders", nil)
 	i := inspector{storage: storage{finalizer: framework.DefaultFinalizer, prefix: progress.DefaultPrefix}}
 	obj.SetFinalizers([]string{"shop.example.com/finalizer"})
 	if problems := i.inspect(obj).Problems; len(problems) > 0 {
-		t.Errorf("the object is not under deletion, want no problem: %q", problems)
+		t.Errorf("problems without deletion = %q, want none", problems)
 	}
 	obj.SetDeletionTimestamp(new(metav1.Now()))
 	want := []string{"the object is under deletion, but has finalizers of other controllers: shop.example.com/finalizer"}
 	if diff := cmp.Diff(want, i.inspect(obj).Problems); diff != "" {
-		t.Error(diff)
+		t.Errorf("problems (-want +got):\n%s", diff)
 	}
 	obj.SetFinalizers([]string{framework.DefaultFinalizer})
 	if problems := i.inspect(obj).Problems; len(problems) > 0 {
-		t.Errorf("the finalizer belongs to the operator, want no problem: %q", problems)
+		t.Errorf("problems with the finalizer of the operator = %q, want none", problems)
 	}
 }

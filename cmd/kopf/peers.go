@@ -22,9 +22,9 @@ func newPeers() *cobra.Command {
 		Long: `Operators that share a peering object write records into it. The operator with the highest priority works, and the others pause.
 A user can write a record with "freeze". All operators with the same or a lower priority then pause until the record expires or is removed.
 
-The environment variable of a flag is KOPF_, the name of the command, _ and the name of the flag, in upper case: KOPF_FREEZE_PRIORITY is
---priority of "freeze". Two names differ: the variable of --namespace ends with NAMESPACES and separates the names with spaces, and the
-variable of --all-namespaces ends with CLUSTERWIDE. A flag overrides its variable.`,
+Environment variables can set the flags. The name of a variable is KOPF_, the command, _ and the flag, in upper case. For example,
+KOPF_FREEZE_PRIORITY sets --priority of "freeze". Two names differ. The variable of --namespace ends with NAMESPACES, and spaces separate
+its values. The variable of --all-namespaces ends with CLUSTERWIDE. A flag overrides its variable.`,
 	}
 	cmd.AddCommand(newPeersList(), newPeersFreeze(), newPeersResume())
 	return cmd

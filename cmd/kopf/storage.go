@@ -59,8 +59,8 @@ func (p *storage) hasFinalizer(obj *unstructured.Unstructured) bool {
 	return slices.Contains(obj.GetFinalizers(), p.finalizer)
 }
 
-// annotations returns the sorted keys of the operator's annotations. With the default prefix, it returns all keys with that prefix. The author of the
-// kind may use the same custom prefix. For a custom prefix, annotations therefore returns only the keys of records and known names.
+// annotations returns the sorted keys of the operator's annotations. For the default prefix, it returns all keys with that prefix. For a custom prefix,
+// it returns only the keys of records and known names, because the author of the kind may use the same prefix.
 func (p *storage) annotations(obj *unstructured.Unstructured) (keys []string) {
 	rest := obj.DeepCopy()
 	p.lastHandled().Clear(rest.Object)
