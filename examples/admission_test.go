@@ -25,7 +25,7 @@ func admission(e *example) {
 	e.Expect(photos.get("spec")).To(Equal(map[string]any{"sizeGiB": int64(10), "region": "amsterdam", "public": true}))
 	e.Eventually(photos.field("status", "url")).Should(Equal("https://photos.amsterdam.example.com"))
 	e.waitForLog(`Handled`, `"reason": "create"`)
-	e.Eventually(e.countLog(`Recorded`, `"operation": "CREATE"`)).Should(Equal(2), "rejected requests, too")
+	e.Eventually(e.countLog(`Recorded`, `"operation": "CREATE"`)).Should(Equal(2), "audit must also record rejected requests")
 	noted := e.countLog(`Recorded`)()
 	e.run("kubectl label bucket photos team=web --dry-run=server")
 	e.waitForLog(`Dry run; nothing is recorded`, `"operation": "UPDATE"`)

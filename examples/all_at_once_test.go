@@ -15,8 +15,8 @@ func allAtOnce(e *example) {
 	_, port, err := net.SplitHostPort(freeAddress(e))
 	e.Expect(err).NotTo(HaveOccurred())
 	args := []string{"-metrics-bind-address=" + metrics, "-health-probe-bind-address=" + health, "-port=" + port}
-	meeting, orders := e.sample("all-at-once"), e.sample("orders")
-	meeting.create()
+	peering, orders := e.sample("all-at-once"), e.sample("orders")
+	peering.create()
 	e.start(args...)
 	e.Eventually(func() string { // wait until the API server uses the webhook configurations
 		dry := orders.manifest.DeepCopy()
@@ -54,8 +54,8 @@ func allAtOnce(e *example) {
 	e.waitForLog(`Billing`, `"nodes": 2`)
 	e.run(`kubectl patch cluster orders --type=merge -p '{"metadata":{"annotations":{"example.com/greet":""}},"spec":{"version":"17","nodes":3,"users":["alice","root"]}}'`)
 	e.waitForLog(`Handled`, `"reason": "update"`, `"succeeded": 4`)
-	back := `kubectl patch cluster orders --type=merge -p '{"spec":{"version":"15"}}'`
-	e.Expect(e.runFailing(back)).To(ContainSubstring(strings.TrimSpace(e.outputInReadme(back))))
+	downgrade := `kubectl patch cluster orders --type=merge -p '{"spec":{"version":"15"}}'`
+	e.Expect(e.runFailing(downgrade)).To(ContainSubstring(strings.TrimSpace(e.outputInReadme(downgrade))))
 	e.stop()
 	e.start(args...)
 	e.waitForLog(`Handled`, `"reason": "resume"`)

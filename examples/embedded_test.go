@@ -8,7 +8,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/hack/example/program"
 )
 
-// EMB-03, EMB-04, EMB-05.
+// embedded covers EMB-03, EMB-04 and EMB-05.
 func embedded(e *example) {
 	address := freeAddress(e)
 	e.start("-listen=" + address)
@@ -29,7 +29,7 @@ func embedded(e *example) {
 	e.waitForLog(`Removed from the list`, `"team": "blue"`)
 	e.Eventually(func() (string, error) { return fetch(teams) }).Should(Equal("blue: \ngreen: \n"))
 	e.Expect(e.countLog("\tOperator started\t")()).To(Equal(3))
-	e.Expect(ask(http.MethodPut, teams+"/blue")).To(Equal(http.StatusNoContent), "the operator runs already")
+	e.Expect(ask(http.MethodPut, teams+"/blue")).To(Equal(http.StatusNoContent), "PUT must succeed for a running operator")
 	e.Expect(e.countLog("\tOperator started\t")()).To(Equal(3))
 
 	e.Expect(ask(http.MethodDelete, teams+"/blue")).To(Equal(http.StatusNoContent))
@@ -38,7 +38,7 @@ func embedded(e *example) {
 	customers.delete()
 	e.stop()
 
-	// Without teams, the program starts no operator until it receives a request. In particular, it does not start one for all namespaces.
+	// Without teams, the program starts no operator until it receives a request.
 	orders.create()
 	var err error
 	e.operator, err = program.Start(e.file, []string{"-listen=" + address, "-teams="}, "KUBECONFIG="+e.kubeconfig)
@@ -47,7 +47,7 @@ func embedded(e *example) {
 	e.Expect(ask(http.MethodPut, teams+"/green")).To(Equal(http.StatusNoContent))
 	customers.create()
 	e.Eventually(func() (string, error) { return fetch(teams) }).Should(Equal("green: customers\n"))
-	e.Expect(e.countLog(`Added to the list`, `"orders"`)()).To(Equal(1), "only in the first process")
+	e.Expect(e.countLog(`Added to the list`, `"orders"`)()).To(Equal(1), "only the first process may add the database orders")
 	customers.delete()
 	e.stop()
 	orders.delete()

@@ -13,8 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// explored lists for each numbered example whether its tests call Explore and Walk of package kopftest, and the reason
-// if they do not.
+// explored lists for each numbered example whether its tests call Explore and Walk of package kopftest. It has a reason
+// for each missing call.
 var explored = map[string]struct {
 	explore, walk bool
 	reason        string // required if explore or walk is false
@@ -24,19 +24,19 @@ var explored = map[string]struct {
 	"03-exceptions":  {explore: true, walk: true},
 	"04-events":      {explore: true, walk: true},
 	"05-handlers":    {explore: true, walk: true},
-	"06-peering":     {reason: "It shows which of several operators works, and a trial runs only one."},
+	"06-peering":     {reason: "The example needs two operators, and Explore runs only one."},
 	"07-subhandlers": {explore: true, walk: true},
-	"08-events":      {reason: "It has event handlers only and writes nothing, so that no fault can change a state."},
+	"08-events":      {reason: "The example has only event handlers and writes nothing, so faults have no effect."},
 	"09-testing":     {explore: true, walk: true},
-	"10-builtins":    {explore: true, reason: "Walk: its kinds are built in, so there is no CRD."},
+	"10-builtins":    {explore: true, reason: "Walk requires a CRD, and the kinds are built in."},
 	"11-filtering":   {explore: true, walk: true},
 	"12-embedded":    {explore: true, walk: true},
 	"13-hooks":       {explore: true, walk: true},
 	"14-daemons":     {explore: true, walk: true},
-	"15-timers":      {reason: "Its timers write twice a second, and after each plan Explore observes the operator for an hour. The specs have no effect."},
+	"15-timers":      {reason: "After each plan, Explore observes the operator for an hour, in which the timers write twice a second. For Walk, the specs have no effect."},
 	"16-indexing":    {explore: true, walk: true},
-	"17-admission":   {explore: true, reason: "Walk: its admission handlers restrict the specs, and a cluster in memory does not call them."},
-	"18-conditions":  {explore: true, reason: "Walk: the handler connect retries until the spec names the only store that exists, which random specs do not."},
+	"17-admission":   {explore: true, reason: "Walk would use specs that the admission handlers deny, because an in-memory cluster does not call them."},
+	"18-conditions":  {explore: true, reason: "Walk uses random store names, and the handler connect retries until the store exists."},
 	"99-all-at-once": {explore: true, walk: true},
 }
 
@@ -44,7 +44,7 @@ var explored = map[string]struct {
 func TestExploredTable_AgreesWithTests(t *testing.T) {
 	folders, err := filepath.Glob("[0-9][0-9]-*")
 	if err != nil || len(folders) == 0 {
-		t.Fatal("no files found", err)
+		t.Fatalf("got %d folders and error %v, want at least one folder", len(folders), err)
 	}
 	for _, folder := range folders {
 		entry, listed := explored[folder]
@@ -62,11 +62,11 @@ func TestExploredTable_AgreesWithTests(t *testing.T) {
 		}
 		for name, want := range map[string]bool{"Explore": entry.explore, "Walk": entry.walk} {
 			if got := slices.Contains(called, name); got != want {
-				t.Errorf("%s: a test calls kopftest.%s: %t, but the table has %t", folder, name, got, want)
+				t.Errorf("%s: calls of kopftest.%s in tests = %t, want %t as in the table", folder, name, got, want)
 			}
 		}
 		if complete := entry.explore && entry.walk; complete != (entry.reason == "") {
-			t.Errorf("%s: the table must give a reason for each no, and only for that; it has %q", folder, entry.reason)
+			t.Errorf("%s: reason = %q, want a reason only if explore or walk is false", folder, entry.reason)
 		}
 	}
 	for folder := range explored {
@@ -133,6 +133,6 @@ func TestWalk(t *testing.T) {
 }
 `)
 	if diff := cmp.Diff([]string{"Walk"}, got); diff != "" {
-		t.Errorf("expected (-) and found (+):\n%s", diff)
+		t.Errorf("called functions (-want +got):\n%s", diff)
 	}
 }

@@ -42,7 +42,7 @@ func recordedEvents(e *example) {
 		HaveField("Reason", "Looked"), HaveField("Regarding.Name", "archive"), HaveField("Series.Count", BeNumerically(">", 1)))))
 	events, err := archive.events()
 	e.Expect(err).NotTo(HaveOccurred())
-	e.Expect(len(events)).To(BeNumerically("<", 3+e.countLog("Looking")()), "one Event for several calls")
+	e.Expect(len(events)).To(BeNumerically("<", 3+e.countLog("Looking")()), "the recorder must combine several calls into one Event")
 
 	e.stop()
 	e.start("-events=steps")

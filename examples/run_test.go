@@ -116,7 +116,7 @@ func (e *example) start(args ...string) {
 	e.Eventually(e.operator.Lines).Should(ContainElement(ContainSubstring("Starting workers")))
 }
 
-// stop ends the operator. It can start again.
+// stop ends the operator. The method start can start it again.
 func (e *example) stop() {
 	e.t.Helper()
 	if e.operator == nil {

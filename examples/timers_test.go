@@ -25,14 +25,14 @@ func timers(e *example) {
 	e.Eventually(e.countLog(`Compacting`)).Should(Equal(2))
 	e.run(`kubectl patch database orders --type=merge -p '{"spec":{"sizeGiB":20}}'`)
 	e.waitForLog(`Replicated`, `"size": 20`)
-	e.Expect(e.countLog(`too many`)()).To(Equal(1), "the timer has waited for the change")
+	e.Expect(e.countLog(`too many`)()).To(Equal(1), "the timer must wait for the change of the object")
 
 	e.stop()
 	bills := len(e.billedSeconds())
 	e.start()
 	e.Eventually(func() int { return len(e.billedSeconds()) }).Should(BeNumerically(">=", bills+2))
 	e.Expect(slices.IsSorted(e.billedSeconds())).To(BeTrue())
-	e.Expect(slices.Compact(e.billedSeconds())).To(HaveLen(len(e.billedSeconds())), "no second is billed twice")
+	e.Expect(slices.Compact(e.billedSeconds())).To(HaveLen(len(e.billedSeconds())), "the timer must not bill a second twice")
 	e.run("kubectl delete database orders")
 }
 

@@ -18,7 +18,7 @@ import (
 )
 
 type handlers struct {
-	direct client.Reader // reads without the cache, which would store all secrets of the cluster
+	direct client.Reader // client without a cache, because a cache would store all secrets of the cluster
 }
 
 // password creates the secret if it is missing. It never changes an existing secret, so a second call is safe.

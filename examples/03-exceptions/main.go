@@ -60,7 +60,7 @@ func backups() *kopf.Resource[*v1.Backup] {
 		// After any other error, the engine retries a handler with a backoff, within the limits in the options.
 		OnCreate("copy", upload, kopf.Backoff(time.Second), kopf.Retries(3)).
 		OnCreate("announce", announce, kopf.Backoff(2*time.Second), kopf.Timeout(5*time.Second)).
-		// With an error mode, the engine does not retry the handler. bill fails permanently, and tidy succeeds.
+		// With these error modes, the engine does not retry the handler. bill fails permanently, and tidy succeeds.
 		OnCreate("bill", bill, kopf.ErrorMode(progress.ErrorsPermanent)).
 		OnCreate("tidy", tidy, kopf.ErrorMode(progress.ErrorsIgnored)).
 		// index panics. The engine handles a panic like any other error, and the operator continues.

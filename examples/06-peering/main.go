@@ -37,8 +37,8 @@ func run(peers peering.Options, metrics string) error {
 	databases := kopf.For(kopf.Unstructured(database)).
 		OnCreate("provision", provision).
 		OnUpdate("resize", resize, kopf.Field("spec.sizeGiB")).
-		OnResume("reconnect", reconnect). // the engine calls it once in each process, and not after a pause
-		Daemon("watch", watch)            // the supervisor stops it for a pause and starts it again afterwards
+		OnResume("reconnect", reconnect). // the engine calls reconnect once in each process, but not after a pause
+		Daemon("watch", watch)            // the supervisor stops watch for a pause and starts it again afterwards
 	if err := kopf.SetupWithManager(mgr, databases, kopf.WithPeering(peers)); err != nil {
 		return err
 	}

@@ -54,7 +54,7 @@ func observe(ctx context.Context, req *Request) error {
 // sizes stores a value for each object in this process, until the object is deleted.
 var sizes = kopf.NewMemo[int64]("sizes")
 
-// follow compares the size with the previous size. Event handlers have neither req.Old nor req.Diff, because these need a
+// follow compares the size with the previous size. Event handlers have neither req.Old nor req.Diff, which require a
 // stored baseline.
 func follow(ctx context.Context, req *Request) error {
 	size, _, err := unstructured.NestedInt64(req.Object.Object, "spec", "sizeGiB")

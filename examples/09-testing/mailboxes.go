@@ -30,7 +30,7 @@ var errBusy = errors.New("the mail server is busy")
 // mailboxes declares the handlers. It takes the server, so that a test can pass another one.
 func mailboxes(server Server) *kopf.Resource[*v1.Mailbox] {
 	return kopf.For(&v1.Mailbox{}).
-		On("open", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate}, open(server)). // updates are included, so that an edit can fix a rejected quota
+		On("open", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate}, open(server)). // ReasonUpdate allows an edit to fix a rejected quota
 		OnField("resize", "spec.quota", resize(server), kopf.Backoff(10*time.Second)).
 		OnDelete("close", func(ctx context.Context, req *Request) error { return server.Close(ctx, req.Object.Name) })
 }
@@ -53,14 +53,14 @@ func resize(server Server) kopf.Handler[*v1.Mailbox] {
 	return func(ctx context.Context, req *Request) error {
 		before, now := req.Field()
 		if before == nil {
-			return nil // the mailbox is new and has its quota already
+			return nil // open has already set the quota of a new mailbox
 		}
 		req.Eventf("Normal", "Resized", "Resize", "from %v to %v", before, now)
 		return server.Resize(ctx, req.Object.Name, req.Object.Spec.Quota)
 	}
 }
 
-// A memory is a server in memory for this example and its tests.
+// A memory is an in-memory server for this example and its tests.
 type memory struct {
 	mu     sync.Mutex
 	quotas map[string]int

@@ -33,7 +33,7 @@ func newScheme() *runtime.Scheme {
 	return scheme
 }
 
-// This test and the next two call one handler once.
+// The first three tests call one handler once.
 func TestOpen_RetriesWhenTheServerIsBusy(t *testing.T) {
 	g := NewWithT(t)
 	got := kopftest.Invoke(t, open(&memory{busy: 1}), newMailbox(100))
@@ -44,7 +44,7 @@ func TestOpen_RetriesWhenTheServerIsBusy(t *testing.T) {
 
 func TestOpen_RejectsAMissingQuota(t *testing.T) {
 	got := kopftest.Invoke(t, open(mailServer()), newMailbox(0))
-	NewWithT(t).Expect(got.Outcome.Final).To(BeTrue(), "it is not tried again")
+	NewWithT(t).Expect(got.Outcome.Final).To(BeTrue(), "the engine must not retry the handler")
 }
 
 func TestResize_PostsAnEvent(t *testing.T) {
@@ -77,9 +77,9 @@ func TestCycles(t *testing.T) {
 		requeue time.Duration
 		address string
 	}{
-		"a new one":     {100, 0, []string{"open", "resize/spec.quota"}, 0, "orders@example.com"},
-		"a busy server": {100, 1, []string{"open", "resize/spec.quota"}, 5 * time.Second, ""},
-		"no quota":      {0, 0, []string{"open", "resize/spec.quota"}, 0, ""},
+		"new mailbox":   {100, 0, []string{"open", "resize/spec.quota"}, 0, "orders@example.com"},
+		"busy server":   {100, 1, []string{"open", "resize/spec.quota"}, 5 * time.Second, ""},
+		"missing quota": {0, 0, []string{"open", "resize/spec.quota"}, 0, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

@@ -28,7 +28,7 @@ func TestExplore(t *testing.T) {
 	}, kopftest.WithMaxPlans(10))
 }
 
-// The inventory contains the database for every spec. After the deletion, the inventory does not contain it.
+// The inventory contains the database for every spec, until the database is deleted.
 func TestWalk(t *testing.T) {
 	kopftest.Walk(t, "config/crd", newScenario, 5)
 }

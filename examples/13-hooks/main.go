@@ -19,7 +19,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 )
 
-// Database is the Go type of databases, because the kind has no type of its own.
+// Database is the Go type of databases, because the kind has no generated type.
 type Database = *unstructured.Unstructured
 
 func main() {

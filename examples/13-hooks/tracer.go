@@ -7,8 +7,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// This file replaces OpenTelemetry, so that the example has no further dependency. The methods of Tracer and Span are
-// those of OpenTelemetry. To use OpenTelemetry, replace this file by
+// This file replaces OpenTelemetry, so that the example has no further dependency. Tracer and Span have the same methods
+// as in OpenTelemetry. To use OpenTelemetry, replace this file with
 //
 //	type Tracer = trace.Tracer // go.opentelemetry.io/otel/trace
 //

@@ -23,7 +23,7 @@ func watch(ctx context.Context, req *Request) error {
 		case <-ticker.C:
 		case <-ctx.Done():
 			logger.Info("Stopped watching", "why", context.Cause(ctx).Error())
-			req.SetResult(map[string]any{"rounds": rounds}) // the engine stores it in status.watch.rounds when watch has returned nil
+			req.SetResult(map[string]any{"rounds": rounds}) // the engine stores the result in status.watch after watch has returned
 			return nil
 		}
 		// req.Object is the state at the start of the daemon; Latest returns the current state without a request.

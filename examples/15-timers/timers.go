@@ -33,16 +33,16 @@ func compact(ctx context.Context, req *Request) error {
 
 func backup(ctx context.Context, req *Request) error {
 	log.FromContext(ctx).Info("Backing up", "second", time.Now().Second())
-	req.SetResult("done") // the engine stores it in status.backup
+	req.SetResult("done") // the engine stores the result in status.backup
 	return nil
 }
 
-// replicate returns errors as handlers do: the supervisor retries it before the interval applies again.
+// replicate may fail. After a temporary error, the supervisor retries it after the delay of the error instead of the interval.
 func replicate(ctx context.Context, req *Request) error {
 	size, _, _ := unstructured.NestedInt64(req.Object.Object, "spec", "sizeGiB")
 	switch {
 	case size > 100:
-		return kopf.Permanent(fmt.Errorf("%d GiB are too many", size)) // the supervisor retries it only after a change of the object
+		return kopf.Permanent(fmt.Errorf("%d GiB are too many", size)) // the supervisor calls replicate again only after a change of the object
 	case req.Attempt.Number == 0:
 		return kopf.Temporary(errors.New("the line is busy"), 100*time.Millisecond)
 	}

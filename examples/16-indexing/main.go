@@ -76,8 +76,8 @@ func spread(byConfig *kopf.Index[types.NamespacedName, string]) kopf.Handler[*co
 		for _, name := range names {
 			app := &v1.App{}
 			app.Namespace, app.Name = req.Object.Namespace, name
-			// A retry writes the same value, so that it does not restart the app twice. The
-			// resourceVersion would differ.
+			// A retry writes the same hash, so it does not restart the app again. A resourceVersion could
+			// differ.
 			patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, restartedFor, hash(req.Object.Data))
 			// Another client may have deleted the app. After any other error, the engine calls the handler again for all apps.
 			if err := req.Client.Patch(ctx, app, client.RawPatch(types.MergePatchType, patch)); client.IgnoreNotFound(err) != nil {
@@ -89,7 +89,7 @@ func spread(byConfig *kopf.Index[types.NamespacedName, string]) kopf.Handler[*co
 }
 
 func hash(data map[string]string) string {
-	text, _ := json.Marshal(data) // sorts the keys; a map of strings always has a JSON form
+	text, _ := json.Marshal(data) // Marshal sorts the keys, and cannot fail for a map of strings
 	return fmt.Sprintf("%.16x", sha256.Sum256(text))
 }
 

@@ -32,7 +32,7 @@ func defaults(ctx context.Context, req *Review) error {
 // rules returns all errors, each with its field.
 func rules(_ context.Context, req *Review) error {
 	if req.Object.DeletionTimestamp != nil {
-		return nil // an update that removes a finalizer must not be denied, because the deletion needs it
+		return nil // do not deny an update that removes a finalizer, because the deletion requires it
 	}
 	spec, path := req.Object.Spec, field.NewPath("spec")
 	var all field.ErrorList
@@ -56,7 +56,7 @@ func protect(context.Context, *Review) error {
 	return webhooks.Deny(http.StatusForbidden, metav1.StatusReasonForbidden, "the bucket is protected; remove the label first")
 }
 
-// audit would record the request outside of the cluster. Another handler may still deny the request.
+// audit only logs. A real handler would record the request outside of the cluster. Another handler may still deny the request.
 func audit(ctx context.Context, req *Review) error {
 	logger := log.FromContext(ctx).WithValues("user", req.User.Username)
 	if req.DryRun {

@@ -24,7 +24,7 @@ func create(_ context.Context, req *Request) error {
 	return nil
 }
 
-// fill takes some time. Flush writes its conditions while it runs, and not at the end of the reconcile.
+// fill takes some time. Flush writes its conditions while fill runs, instead of at the end of the reconcile.
 func fill(ctx context.Context, req *Request) error {
 	const files = 3
 	for n := range files {

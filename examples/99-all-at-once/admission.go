@@ -27,7 +27,7 @@ func defaults(_ context.Context, req *Review) error {
 	return nil
 }
 
-// rules denies versions that are older than the current one.
+// rules denies versions that are older than the current version.
 func rules(_ context.Context, req *Review) error {
 	if req.Object.DeletionTimestamp != nil || req.Old == nil {
 		return nil

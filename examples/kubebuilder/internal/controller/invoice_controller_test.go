@@ -10,8 +10,8 @@ import (
 	shopv1 "github.com/kopf-runtime/kopf-runtime/examples/kubebuilder/api/v1"
 )
 
-var _ = Describe("Invoices", func() {
-	It("have a total with tax", func(ctx SpecContext) {
+var _ = Describe("InvoiceReconciler", func() {
+	It("calculates a total with tax", func(ctx SpecContext) {
 		invoice := &shopv1.Invoice{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "may"},
 			Spec:       shopv1.InvoiceSpec{Cents: 1000},

@@ -12,7 +12,7 @@ import (
 	shopv1 "github.com/kopf-runtime/kopf-runtime/examples/kubebuilder/api/v1"
 )
 
-var _ = Describe("Orders", func() {
+var _ = Describe("OrderHandlers", func() {
 	var order *shopv1.Order
 
 	place := func(ctx SpecContext, item string, quantity int32) {
@@ -26,7 +26,7 @@ var _ = Describe("Orders", func() {
 			Expect(client.IgnoreNotFound(k8sClient.Delete(ctx, order))).To(Succeed())
 			Eventually(func() bool {
 				return apierrors.IsNotFound(k8sClient.Get(ctx, client.ObjectKeyFromObject(order), order))
-			}).Should(BeTrue(), "the order is waiting for its handler")
+			}).Should(BeTrue(), "the order still exists")
 		})
 	}
 	edit := func(ctx SpecContext, patch string) {
@@ -45,7 +45,7 @@ var _ = Describe("Orders", func() {
 		return "", err
 	}
 
-	It("are reserved, changed and released", func(ctx SpecContext) {
+	It("reserve items, change the reservation, and release the items", func(ctx SpecContext) {
 		place(ctx, "book", 3)
 		Eventually(reserved).WithContext(ctx).Should(BeEquivalentTo(3))
 		Expect(warehouse.Left("book")).To(BeEquivalentTo(7))
@@ -58,7 +58,7 @@ var _ = Describe("Orders", func() {
 		Eventually(func() int32 { return warehouse.Left("book") }).Should(BeEquivalentTo(10))
 	})
 
-	It("wait until the stock suffices", func(ctx SpecContext) {
+	It("retry until the stock suffices", func(ctx SpecContext) {
 		place(ctx, "lamp", 2)
 		Eventually(reserved).WithContext(ctx).Should(BeEquivalentTo(2))
 		first := order
@@ -70,7 +70,7 @@ var _ = Describe("Orders", func() {
 		Eventually(reason).WithContext(ctx).Should(Equal("Succeeded"))
 	})
 
-	It("fail for an unknown item until they are edited", func(ctx SpecContext) {
+	It("fail for an unknown item until the order is edited", func(ctx SpecContext) {
 		place(ctx, "unicorn", 1)
 		Eventually(reason).WithContext(ctx).Should(Equal("Failed"))
 		edit(ctx, `{"spec":{"item":"pen"}}`)

@@ -15,8 +15,6 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
 )
 
-// These tests need no control plane.
-
 func lamps(quantity int32) *shopv1.Order {
 	return &shopv1.Order{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "lamps"},

@@ -11,8 +11,8 @@ import (
 	shopv1 "github.com/kopf-runtime/kopf-runtime/examples/kubebuilder/api/v1"
 )
 
-var _ = Describe("Parcels", func() {
-	It("get a label from their reconciler, and wait for their delete handler", func(ctx SpecContext) {
+var _ = Describe("ParcelReconciler", func() {
+	It("writes a label, and a delete handler blocks the deletion", func(ctx SpecContext) {
 		parcel := &shopv1.Parcel{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "gift"},
 			Spec:       shopv1.ParcelSpec{Address: "Oslo"},

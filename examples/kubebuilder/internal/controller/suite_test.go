@@ -31,8 +31,8 @@ func TestControllers(t *testing.T) {
 	RunSpecs(t, "Controllers")
 }
 
-// One manager calls the handlers in the whole suite. A test may call a reconciler directly, as the test of invoices
-// does. The manager and the server end with the suite, so AfterSuite is unnecessary.
+// One manager calls the handlers in the whole suite. The test of invoices calls its reconciler directly. The manager and
+// the API server end with the suite, so AfterSuite is unnecessary.
 var _ = BeforeSuite(func() {
 	logf.SetLogger(zap.New(zap.WriteTo(GinkgoWriter), zap.UseDevMode(true)))
 	Expect(shopv1.AddToScheme(scheme.Scheme)).To(Succeed())
