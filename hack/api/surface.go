@@ -20,7 +20,7 @@ func surface(folder string, files []string) (lines []string, err error) {
 		if err != nil {
 			return nil, err
 		}
-		p := surfacePrinter{fset, iotaValues(file)} // must run before the removal of unexported constants
+		p := surfacePrinter{fset, iotaValues(file)} // iotaValues must run before FileExports removes unexported constants
 		if !ast.FileExports(file) {
 			continue
 		}
@@ -108,7 +108,7 @@ func (p surfacePrinter) declaration(decl *ast.GenDecl) (lines []string) {
 	return lines
 }
 
-// values lists variables and constants with their declared types. Constants also have their values.
+// values lists variables and constants with their declared types, and the values of constants.
 func (p surfacePrinter) values(tok token.Token, spec *ast.ValueSpec) (lines []string) {
 	for i, name := range spec.Names {
 		if !name.IsExported() {

@@ -77,5 +77,5 @@ func TestCompare(t *testing.T) {
 	g.Expect(os.WriteFile(file, []byte("a: func One()\na: func Two()\n"), 0o600)).To(Succeed())
 	g.Expect(compare(file, "a: func One()\na: func Two()\n")).To(Succeed())
 	g.Expect(compare(file, "a: func One()\na: func Three()\n")).To(MatchError(ContainSubstring("1 lines removed, 1 added")))
-	g.Expect(compare(file, "a: func Two()\na: func One()\n")).NotTo(Succeed(), "lines in another order")
+	g.Expect(compare(file, "a: func Two()\na: func One()\n")).NotTo(Succeed(), "compare must detect another order of the lines")
 }

@@ -1,5 +1,5 @@
-// Command cluster starts etcd and kube-apiserver on this machine, to try out an operator. The cluster has no nodes. The command writes a kubeconfig. Ctrl-C
-// stops the cluster and removes its data.
+// Command cluster starts etcd and kube-apiserver on this machine and writes a kubeconfig, so that you can try out an operator. The cluster has no
+// nodes. Ctrl-C stops the cluster and removes its data.
 //
 //	go run ./hack/cluster [-kubeconfig bin/cluster.kubeconfig] [directories or files with CRDs]
 //

@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// The printed commands give access to a cluster with the CRDs. At the end, the command removes all files.
-func TestCluster(t *testing.T) {
+// The printed commands give access to a cluster with the CRDs. At the end, the command removes the kubeconfig.
+func TestCluster_InstallsCRDs(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a control plane")
 	}
@@ -35,7 +35,7 @@ func TestCluster(t *testing.T) {
 		t.Fatal(err, <-ended)
 	}
 	if !strings.Contains(string(text[:n]), "export KUBECONFIG="+file) {
-		t.Errorf("%s", text[:n])
+		t.Errorf("got output %s, want export KUBECONFIG=%s", text[:n], file)
 	}
 	config, err := clientcmd.BuildConfigFromFlags("", file)
 	if err != nil {
@@ -55,13 +55,13 @@ func TestCluster(t *testing.T) {
 	}
 	// A second cluster must not overwrite the kubeconfig of the first one.
 	if err := run(t.Context(), io.Discard, file, nil); err == nil || !strings.Contains(err.Error(), "another cluster may be using it") {
-		t.Error(err)
+		t.Errorf("run with an existing kubeconfig returned %v, want an error", err)
 	}
 	end()
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
 	if _, err := os.Stat(file); !errors.Is(err, fs.ErrNotExist) {
-		t.Error("the kubeconfig must be removed", err)
+		t.Errorf("the kubeconfig still exists: %v", err)
 	}
 }

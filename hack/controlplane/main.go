@@ -1,5 +1,5 @@
-// Command controlplane builds etcd, kube-apiserver and kubectl from their Go modules. The go.mod in this directory pins the versions, and go.sum the
-// checksums. Arguments select programs. The command builds kube-controller-manager only if an argument names it.
+// Command controlplane builds etcd, kube-apiserver and kubectl from their Go modules. The go.mod and go.sum in this directory pin the versions and
+// the checksums. Arguments select programs. The command builds kube-controller-manager only if an argument names it.
 //
 //	go run . -out ../../bin/controlplane
 //	go run . -out ../../bin/controlplane kube-controller-manager
@@ -97,8 +97,8 @@ func checkAssets(dir string, wanted []target) error {
 	return nil
 }
 
-// ensure builds a program unless a binary of its version exists. The version is written to a file after the build, so that an interrupted build
-// is repeated.
+// ensure builds a program unless a binary of its version exists. It writes the version to a file after the build, so that it repeats an
+// interrupted build.
 func ensure(out string, t target) error {
 	version, err := goOutput("list", "-m", "-f", "{{.Version}}", t.module)
 	if err != nil {
@@ -145,7 +145,7 @@ func build(binary, version string, t target) error {
 		return err
 	}
 	// go build -v prints the name of each package that is not cached.
-	compiled, said := 0, started
+	compiled, printed := 0, started
 	var complaints []string
 	for lines := bufio.NewScanner(stderr); lines.Scan(); {
 		line := lines.Text()
@@ -156,8 +156,8 @@ func build(binary, version string, t target) error {
 			continue
 		}
 		compiled++
-		if time.Since(said) >= 10*time.Second {
-			said = time.Now()
+		if time.Since(printed) >= 10*time.Second {
+			printed = time.Now()
 			fmt.Printf("control plane:   %s: %d of at most %d packages compiled, %s\n",
 				t.name, compiled, total, time.Since(started).Round(time.Second))
 		}

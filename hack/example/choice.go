@@ -36,8 +36,8 @@ type choice struct {
 // errUsage marks errors in the command line.
 var errUsage = errors.New("example")
 
-// look finds the example.
-func (c *choice) look(ctx context.Context) error {
+// resolve validates the arguments and finds the example.
+func (c *choice) resolve(ctx context.Context) error {
 	folder, err := program.Folder(ctx, "github.com/kopf-runtime/kopf-runtime/hack/example")
 	if err != nil {
 		return fmt.Errorf("run examples in the git clone of the project: %w", err)
@@ -81,8 +81,8 @@ func list(out io.Writer, root string) error {
 		_, _ = fmt.Fprintf(out, "  %-16s %s\n", e.Name, e.About)
 	}
 	_, err = fmt.Fprint(out, `
-It runs on a control plane of its own, on this machine. Only CLUSTER=kubeconfig takes the cluster of kubectl instead, with
-KUBECONFIG=file and CONTEXT=name if need be. ARGS="-flag" gives flags to the operator.
+The example runs on its own control plane on this machine. CLUSTER=kubeconfig uses the cluster of kubectl instead; KUBECONFIG=file
+and CONTEXT=name can select it. ARGS="-flag" passes flags to the operator.
 `)
 	return err
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/hack/example/screen"
 )
 
-// The printed commands use the selected context, not the current one.
+// The printed commands use the selected context instead of the current context.
 func TestTakeCluster_OtherContext(t *testing.T) {
 	g := NewWithT(t)
 	files := clientcmdapi.NewConfig()

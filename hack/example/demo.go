@@ -30,16 +30,16 @@ const (
 var demoSteps = []step{
 	{
 		title: "Creating a database",
-		about: "The create handler logs the new object and returns a result, which is stored in the status. Because\n" +
-			"there is a delete handler, the engine adds a finalizer first.",
+		about: "The create handler logs the new object and returns a result, which the engine stores in the status.\n" +
+			"Because the operator has a delete handler, the engine adds a finalizer first.",
 		command: "kubectl create -f examples/01-minimal/config/samples/database.yaml",
 		do:      func(ctx context.Context, c client.Client, obj client.Object) error { return c.Create(ctx, obj) },
 		reason:  "create",
 	},
 	{
 		title: "Editing it",
-		about: "The last-handled configuration is stored in an annotation. The update handler compares it with the object,\n" +
-			"even if the operator was down during the change.",
+		about: "The engine stores the last-handled configuration in an annotation and compares it with the object. It also\n" +
+			"detects changes that were made while the operator was down.",
 		command: "kubectl patch database orders --type=merge -p '" + patch + "'",
 		do: func(ctx context.Context, c client.Client, obj client.Object) error {
 			return c.Patch(ctx, obj, client.RawPatch(types.MergePatchType, []byte(patch)))

@@ -36,20 +36,20 @@ func TestDemo(t *testing.T) {
 		`you       POST    databases/orders         201`,
 		`operator  PATCH   databases/orders/status  200`,
 	} {
-		p.says(text)
+		p.waitFor(text)
 	}
 	p.Consistently(p.ended).WithTimeout(time.Second).ShouldNot(Receive())
-	p.ends()
+	p.stopAndWait()
 }
 
-func TestInterrupted(t *testing.T) {
+func TestDemo_EndsWhenInterrupted(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a control plane")
 	}
 	for _, moment := range []string{"Building the operator", "Starting etcd", "Starting the operator", "kubectl create"} {
 		t.Run(moment, func(t *testing.T) {
 			p := begin(t, choice{cluster: own, demo: true})
-			p.says(moment)
+			p.waitFor(moment)
 			p.stop()
 			p.Eventually(p.ended).Should(Receive(MatchError(errInterrupted)))
 		})

@@ -20,8 +20,8 @@ import (
 
 const long = 10 * time.Minute // limit for an empty build cache
 
-// A play is one run of the command.
-type play struct {
+// A commandRun is one run of the command.
+type commandRun struct {
 	*WithT
 	output *gbytes.Buffer
 	stop   func()
@@ -29,13 +29,13 @@ type play struct {
 }
 
 // begin runs an example until it ends, or until the end of the test.
-func begin(t *testing.T, c choice) *play {
+func begin(t *testing.T, c choice) *commandRun {
 	t.Helper()
 	g := NewWithT(t)
 	g.SetDefaultEventuallyTimeout(long)
-	g.Expect(c.look(t.Context())).To(Succeed())
+	g.Expect(c.resolve(t.Context())).To(Succeed())
 	ctx, cancel := context.WithCancel(t.Context())
-	p := &play{g, gbytes.NewBuffer(), cancel, make(chan error, 1)}
+	p := &commandRun{g, gbytes.NewBuffer(), cancel, make(chan error, 1)}
 	go func() {
 		p.ended <- run(ctx, screen.Plain(p.output), c)
 		close(p.ended)
@@ -52,15 +52,15 @@ func begin(t *testing.T, c choice) *play {
 	return p
 }
 
-func (p *play) says(pattern string) { p.Eventually(p.output).Should(gbytes.Say(pattern)) }
+func (p *commandRun) waitFor(pattern string) { p.Eventually(p.output).Should(gbytes.Say(pattern)) }
 
-func (p *play) ends() {
+func (p *commandRun) stopAndWait() {
 	p.stop()
-	p.Eventually(p.ended).Should(Receive(BeNil()), "the regular end of the command")
+	p.Eventually(p.ended).Should(Receive(BeNil()), "the command must end without an error")
 }
 
-// onKubectls starts a control plane and makes it the cluster of kubectl.
-func onKubectls(t *testing.T) *controlplane.ControlPlane {
+// startKubectlCluster starts a control plane and makes it the cluster of kubectl.
+func startKubectlCluster(t *testing.T) *controlplane.ControlPlane {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("needs a control plane")
@@ -84,7 +84,7 @@ func onKubectls(t *testing.T) *controlplane.ControlPlane {
 
 // Each example starts, creates its samples, and stops. The tests in examples/ check the behaviour.
 func TestExamples_Run(t *testing.T) {
-	cp := onKubectls(t)
+	cp := startKubectlCluster(t)
 	all, err := catalog.All(filepath.Join("..", ".."))
 	if err != nil {
 		t.Fatal(err)
@@ -96,13 +96,13 @@ func TestExamples_Run(t *testing.T) {
 				t.Fatal(err)
 			}
 			p := begin(t, choice{name: e.Name, cluster: kubeconfig, args: args})
-			p.says(regexp.QuoteMeta("The cluster is that of kubectl: " + strings.TrimSuffix(cp.Config.Host, "/")))
-			p.says("Starting workers")
-			p.says("Sample .*: created|Sample .*: exists already")
-			p.says("Your turn")
-			p.says("export KUBECONFIG=" + regexp.QuoteMeta(os.Getenv("KUBECONFIG")))
-			p.says("(kubectl|curl) ")
-			p.ends()
+			p.waitFor(regexp.QuoteMeta("The cluster is that of kubectl: " + strings.TrimSuffix(cp.Config.Host, "/")))
+			p.waitFor("Starting workers")
+			p.waitFor("Sample .*: created|Sample .*: exists already")
+			p.waitFor("Your turn")
+			p.waitFor("export KUBECONFIG=" + regexp.QuoteMeta(os.Getenv("KUBECONFIG")))
+			p.waitFor("(kubectl|curl) ")
+			p.stopAndWait()
 		})
 	}
 }
@@ -124,50 +124,50 @@ func TestCatalog_ListsEveryExample(t *testing.T) {
 			folders = append(folders, entry.Name())
 		}
 	}
-	g.Expect(listed).To(ConsistOf(folders), "the README lists all folders of examples/")
+	g.Expect(listed).To(ConsistOf(folders), "the README must list all folders of examples/")
 }
 
-// The example 06-peering in two terminals: one starts a control plane, the other uses it.
+// The example 06-peering runs in two terminals. The first terminal starts the control plane, and the second terminal uses it.
 func TestExample_SecondInstance(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a control plane")
 	}
-	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "nobody-looks-at-it"))
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "unused"))
 	cluster := begin(t, choice{name: "06-peering", cluster: own})
-	cluster.says("a control plane on this machine, only for this example: https://127.0.0.1:")
-	cluster.says("Sample ClusterKopfPeering default: created")
-	cluster.says("Your turn")
+	cluster.waitFor("a control plane on this machine, only for this example: https://127.0.0.1:")
+	cluster.waitFor("Sample ClusterKopfPeering default: created")
+	cluster.waitFor("Your turn")
 	path := regexp.MustCompile(`CLUSTER=kubeconfig KUBECONFIG=(\S+)`)
-	cluster.says(path.String())
-	cluster.says("Watching")
+	cluster.waitFor(path.String())
+	cluster.waitFor("Watching")
 	t.Setenv("KUBECONFIG", path.FindStringSubmatch(string(cluster.output.Contents()))[1])
 
 	laptop := begin(t, choice{name: "06-peering", cluster: kubeconfig, args: []string{"--dev"}})
-	laptop.says("Sample ClusterKopfPeering default: exists already, unchanged")
-	laptop.says("Reconnecting")
-	cluster.says("Paused")
-	laptop.ends()
-	cluster.says("Resumed")
-	cluster.ends()
+	laptop.waitFor("Sample ClusterKopfPeering default: exists already, unchanged")
+	laptop.waitFor("Reconnecting")
+	cluster.waitFor("Paused")
+	laptop.stopAndWait()
+	cluster.waitFor("Resumed")
+	cluster.stopAndWait()
 }
 
-// Enter stops and restarts the operator; the cluster stays.
+// Enter stops and restarts the operator. The cluster continues to run.
 func TestExample_Restart(t *testing.T) {
-	onKubectls(t)
+	startKubectlCluster(t)
 	input, keyboard := io.Pipe()
 	t.Cleanup(func() { _ = keyboard.Close() })
 	p := begin(t, choice{name: "05-handlers", cluster: kubeconfig, input: input})
-	p.says("Sample Website shop: created")
-	p.says("Handled .* reason=create")
+	p.waitFor("Sample Website shop: created")
+	p.waitFor("Handled .* reason=create")
 	enter := func() {
 		_, err := keyboard.Write([]byte("\n"))
 		p.Expect(err).NotTo(HaveOccurred())
 	}
 	enter()
-	p.says("The operator is stopped")
+	p.waitFor("The operator is stopped")
 	enter()
-	p.says("Monitoring the website .* cause=resume")
-	p.ends()
+	p.waitFor("Monitoring the website .* cause=resume")
+	p.stopAndWait()
 }
 
 func TestExample_InvalidArguments(t *testing.T) {
@@ -176,21 +176,21 @@ func TestExample_InvalidArguments(t *testing.T) {
 		choice
 		says []string
 	}{
-		"no such example": {choice{name: "07", cluster: own}, []string{`unknown example "07"`, "07-subhandlers   one sub-handler for each item of a list"}},
-		"no such cluster": {choice{name: "07-subhandlers", cluster: "prod"}, []string{`unknown cluster "prod"`, "own", "kubeconfig"}},
-		"demo of what":    {choice{name: "07-subhandlers", cluster: own, demo: true}, []string{"-demo needs -cluster=own and no name"}},
-		"context of what": {choice{name: "07-subhandlers", cluster: own, context: "prod"}, []string{"needs CLUSTER=kubeconfig"}},
+		"unknown example":              {choice{name: "07", cluster: own}, []string{`unknown example "07"`, "07-subhandlers   one sub-handler for each item of a list"}},
+		"unknown cluster":              {choice{name: "07-subhandlers", cluster: "prod"}, []string{`unknown cluster "prod"`, "own", "kubeconfig"}},
+		"demo with a name":             {choice{name: "07-subhandlers", cluster: own, demo: true}, []string{"-demo needs -cluster=own and no name"}},
+		"context with the own cluster": {choice{name: "07-subhandlers", cluster: own, context: "prod"}, []string{"needs CLUSTER=kubeconfig"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			err := c.look(t.Context())
+			err := c.resolve(t.Context())
 			g.Expect(err).To(MatchError(errUsage))
 			for _, text := range c.says {
 				g.Expect(err).To(MatchError(ContainSubstring(text)))
 			}
 		})
 	}
-	t.Run("no kubeconfig", func(t *testing.T) {
+	t.Run("missing kubeconfig", func(t *testing.T) {
 		p := begin(t, choice{name: "08-events", cluster: kubeconfig})
 		p.Eventually(p.ended).Should(Receive(MatchError(And(ContainSubstring(`no context ""`), ContainSubstring(os.Getenv("KUBECONFIG"))))))
 	})

@@ -83,7 +83,7 @@ func (g *stage) showNew() error {
 	return nil
 }
 
-// toggle stops or starts the operator. An error of the build or the start is only printed, because the user may be editing the code.
+// toggle stops or starts the operator. It only prints errors of the build and the start, because the user may be editing the code.
 func (g *stage) toggle(ctx context.Context) error {
 	if g.operator != nil {
 		g.screen.Say("Stopping the operator ...")

@@ -14,7 +14,7 @@ import (
 
 // Without input, the command ends when the operator ends.
 func TestFollow_EndsWithTheOperator(t *testing.T) {
-	for name, input := range map[string]io.Reader{"none": nil, "/dev/null": strings.NewReader("")} {
+	for name, input := range map[string]io.Reader{"no input": nil, "empty input": strings.NewReader("")} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			operator, err := program.Start("/bin/sh", []string{"-c", "exit 3"})

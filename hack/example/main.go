@@ -37,7 +37,7 @@ func main() {
 	}
 	log.SetLogger(logr.Discard()) // this command prints its own messages to the screen
 	ctx := program.UntilInterrupted()
-	err := c.look(ctx)
+	err := c.resolve(ctx)
 	switch {
 	case err == nil && c.name == "":
 		err = list(os.Stdout, c.root)

@@ -8,20 +8,20 @@ import (
 )
 
 // make passes its variables to the command. It builds no control plane for invalid arguments.
-func TestMake(t *testing.T) {
+func TestMake_PassesVariables(t *testing.T) {
 	if _, err := exec.LookPath("make"); err != nil {
-		t.Skip("there is no make")
+		t.Skip("needs make")
 	}
 	for name, c := range map[string]struct {
 		args []string
 		fine bool
 		says string
 	}{
-		"the list":                {nil, true, "06-peering       two operators"},
-		"no such example":         {[]string{"NAME=nope"}, false, `unknown example "nope"`},
-		"no such cluster":         {[]string{"NAME=01-minimal", "CLUSTER=prod"}, false, `unknown cluster "prod"`},
+		"missing name":            {nil, true, "06-peering       two operators"},
+		"unknown example":         {[]string{"NAME=nope"}, false, `unknown example "nope"`},
+		"unknown cluster":         {[]string{"NAME=01-minimal", "CLUSTER=prod"}, false, `unknown cluster "prod"`},
 		"CONTEXT without CLUSTER": {[]string{"NAME=01-minimal", "CONTEXT=prod"}, false, "needs CLUSTER=kubeconfig"},
-		"no kubeconfig":           {[]string{"NAME=08-events", "CLUSTER=kubeconfig", "KUBECONFIG=/nothing"}, false, `no context ""`},
+		"missing kubeconfig":      {[]string{"NAME=08-events", "CLUSTER=kubeconfig", "KUBECONFIG=/nothing"}, false, `no context ""`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

@@ -9,8 +9,8 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// The quoted arguments reach the operator unchanged through make and the shells.
-func TestQuoted(t *testing.T) {
+// make and the shells pass the quoted arguments to the operator unchanged.
+func TestQuoted_PreservesArguments(t *testing.T) {
 	g := NewWithT(t)
 	g.Expect(quoted([]string{"-backup=0 30 3 * * *"})).To(Equal(`"'-backup=0 30 3 * * *'"`))
 	args := []string{"-dev", "-backup=0 30 3 * * *", "", "it's", `a "b" \ c`, "$HOME `pwd` #;&|", "ä"}
@@ -21,8 +21,7 @@ func TestQuoted(t *testing.T) {
 	g.Expect(string(out)).To(Equal(strings.Join(args, "\n") + "\n"))
 }
 
-// A second instance of an operator with a server gets other ports.
-func TestSecondInstance(t *testing.T) {
+func TestSecondInstance_UsesOtherPorts(t *testing.T) {
 	for name, flags := range map[string]string{
 		"01-minimal": `$`, "12-embedded": ` ARGS="-listen=\S+:\d+"$`, "17-admission": ` ARGS="-port=\d+"$`,
 		"13-hooks":       ` ARGS="-metrics-bind-address=0 -health-probe-bind-address=0"$`,

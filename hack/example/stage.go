@@ -102,6 +102,6 @@ func (g *stage) pinned() string { return filepath.Join(g.temp, "kubeconfig") }
 
 const (
 	buildLimit   = 15 * time.Minute // limit for a small machine with an empty build cache
-	startLimit   = 3 * time.Minute  // limit above the timeouts of the control plane, because its error messages are better
+	startLimit   = 3 * time.Minute  // limit above the timeouts of the control plane, because their error messages are better
 	installLimit = time.Minute
 )

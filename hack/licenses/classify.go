@@ -23,7 +23,7 @@ var marks = []struct {
 	{"GPL", []string{"gnu general public license", "terms and conditions"}, []string{"affero", "lesser general public license, as"}},
 }
 
-// licenses returns the licenses in the license files of a module. There may be several, for example of copied code.
+// licenses returns the licenses in the license files of a module. A module may have several, for example for copied code.
 func (m module) licenses() (names []string, err error) {
 	entries, err := os.ReadDir(m.folder)
 	if err != nil {

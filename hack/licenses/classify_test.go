@@ -25,14 +25,13 @@ func TestClassify(t *testing.T) {
 	}
 }
 
-// The license of this project is recognised.
-func TestFiles(t *testing.T) {
+func TestLicenses_ReadsLicenseFilesOnly(t *testing.T) {
 	g := NewWithT(t)
 	g.Expect(module{folder: filepath.Join("..", "..")}.licenses()).To(Equal([]string{"Apache-2.0"}))
 	folder := t.TempDir()
 	g.Expect(module{folder: folder}.licenses()).To(BeEmpty())
 	g.Expect(os.WriteFile(filepath.Join(folder, "README"), []byte("Mozilla Public License 2.0"), 0o600)).To(Succeed())
-	g.Expect(module{folder: folder}.licenses()).To(BeEmpty(), "the file only mentions a license")
+	g.Expect(module{folder: folder}.licenses()).To(BeEmpty(), "a README is not a license file")
 	g.Expect(os.WriteFile(filepath.Join(folder, "LICENSE.md"), []byte("Mozilla Public License 2.0"), 0o600)).To(Succeed())
 	g.Expect(module{folder: folder}.licenses()).To(Equal([]string{"MPL-2.0"}))
 }

@@ -24,7 +24,7 @@ import (
 
 const page = "docs/reference/messages.md"
 
-// roots are the directories with product code. The skipped ones are used only in tests.
+// roots are the directories with product code. Only tests use the skipped packages.
 var (
 	roots   = []string{"cmd", "internal", "pkg"}
 	skipped = []string{
@@ -68,7 +68,7 @@ func run(check bool) error {
 	}
 	text := render(&all, advice)
 	if !check {
-		return os.WriteFile(page, []byte(text), 0o644) //nolint:gosec // a page for everyone
+		return os.WriteFile(page, []byte(text), 0o644) //nolint:gosec // the page is public
 	}
 	current, err := os.ReadFile(page)
 	if err != nil {

@@ -82,7 +82,7 @@ func TestAddPackage(t *testing.T) {
 func TestAddPackage_MessageIsNotConstant(t *testing.T) {
 	all := collectFrom(t, "package example\n\nfunc report(log logr.Logger, e event) { log.Info(e.text) }\n")
 	if len(all.problems) != 1 || !strings.Contains(all.problems[0].Error(), "example.go:3") {
-		t.Errorf("problems: %v", all.problems)
+		t.Errorf("got problems %v, want one for the message", all.problems)
 	}
 }
 

@@ -15,7 +15,7 @@ func TestPictures_UpToDate(t *testing.T) {
 	folder := filepath.Join("..", "..", "docs", "pictures")
 	sources, err := filepath.Glob(filepath.Join(folder, "*.txt"))
 	if err != nil || len(sources) == 0 {
-		t.Fatal("got no sources, want at least one", err)
+		t.Fatalf("got %d sources and error %v, want at least one source", len(sources), err)
 	}
 	for _, source := range sources {
 		p, err := parse(read(t, source))
@@ -24,7 +24,7 @@ func TestPictures_UpToDate(t *testing.T) {
 		}
 		drawn := p.svg()
 		if read(t, strings.TrimSuffix(source, ".txt")+".svg") != drawn {
-			t.Errorf("%s is newer than its picture: run `make pictures`", source)
+			t.Errorf("the picture of %s is out of date: run `make pictures`", source)
 		}
 		for decoder := xml.NewDecoder(strings.NewReader(drawn)); ; {
 			if _, err := decoder.Token(); errors.Is(err, io.EOF) {
@@ -59,8 +59,7 @@ func TestParse_ErrorsNameTheLine(t *testing.T) {
 	}
 }
 
-// run writes each picture beside its source, and fails for a directory without sources.
-func TestRun(t *testing.T) {
+func TestRun_WritesPicturesBesideSources(t *testing.T) {
 	folder := t.TempDir()
 	if err := run(folder); err == nil {
 		t.Error("got no error for a directory without sources")
@@ -72,7 +71,7 @@ func TestRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	if drawn := read(t, filepath.Join(folder, "x.svg")); !strings.Contains(drawn, "&lt;A&gt;") || strings.Count(drawn, "<line ") != 2 {
-		t.Error(drawn)
+		t.Errorf("got picture %s, want an escaped title and two lines", drawn)
 	}
 }
 

@@ -12,7 +12,7 @@ const (
 	gapX, gapY            = 60, 56
 	margin                = 24
 	lineHeight            = 18
-	letterWidth           = 7 // rounded up
+	letterWidth           = 7 // approximate width, rounded up
 )
 
 type point struct{ x, y int }

@@ -81,7 +81,7 @@ func run(vale string, update bool, since string) error {
 		}
 	}
 	if len(pending) > 0 {
-		fmt.Printf("prose: %d of %d files are still to be rewritten (%s)\n", len(pending), len(files), pendingFile)
+		fmt.Printf("prose: %d of %d files must still be rewritten (%s)\n", len(pending), len(files), pendingFile)
 	}
 	if since != "" {
 		problems = append(problems, checkCommits(since)...)

@@ -46,7 +46,7 @@ func TestWordFrequencies(t *testing.T) {
 	all := []frequency{{words: []string{"what"}, limit: 1}, {words: []string{"tell", "told"}, limit: 0.2}}
 	countWords(strings.Repeat("word ", 996)+"What is told, what tell-tale", all)
 	if all[0].count != 2 || all[0].outOf != 1001 || !all[0].exceeds() || all[1].count != 1 {
-		t.Errorf("counted %+v", all)
+		t.Errorf("got frequencies %+v, want two for what, and one for tell and told", all)
 	}
 }
 
@@ -57,7 +57,7 @@ func TestCompareWithPending(t *testing.T) {
 		texts = append(texts, problem.Error())
 	}
 	if len(texts) != 2 || texts[0] != "a.md:1: bad" || !strings.Contains(texts[1], "c.md follows the rules") {
-		t.Errorf("problems %q", texts)
+		t.Errorf("got problems %q, want one for a.md and one for c.md", texts)
 	}
 }
 
@@ -75,14 +75,13 @@ func TestSubjects(t *testing.T) {
 	}
 }
 
-// "make lint" builds Vale. The test is skipped if Vale is not built.
 func TestVale_FindsBannedWords(t *testing.T) {
 	vale, err := filepath.Abs("../../bin/vale")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(vale); err != nil {
-		t.Skip("make lint builds bin/vale")
+		t.Skip("bin/vale is missing: run make lint")
 	}
 	t.Chdir("../..")
 	dir := t.TempDir()
@@ -99,9 +98,9 @@ func TestVale_FindsBannedWords(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(findings[page]) != 1 || !strings.Contains(findings[page][0], "page.md:3") {
-		t.Errorf("page: %q", findings[page])
+		t.Errorf("got findings %q, want one in line 3 of the page", findings[page])
 	}
 	if len(findings[code]) != 2 || !slices.ContainsFunc(findings[code], func(text string) bool { return strings.Contains(text, "code.go:1") }) {
-		t.Errorf("code: %q", findings[code])
+		t.Errorf("got findings %q, want two in line 1 of the code", findings[code])
 	}
 }

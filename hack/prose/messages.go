@@ -23,7 +23,7 @@ type rule struct {
 	replacement string
 }
 
-// readRules reads the substitution styles, so that messages follow the same rules as prose.
+// readRules reads the substitution styles of Vale.
 func readRules(dir string) (rules []rule, err error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*.yml"))
 	if err != nil {

@@ -48,9 +48,9 @@ func TestStop(t *testing.T) {
 		name, onTerm string
 		ends         OmegaMatcher
 	}{
-		{"without an error", "echo bye; exit 0", Succeed()},
-		{"with an error", "exit 3", MatchError(ContainSubstring("exit status 3"))},
-		{"not before the timeout", "", MatchError(ContainSubstring("did not end within 500ms of SIGTERM"))},
+		{"program exits without an error", "echo bye; exit 0", Succeed()},
+		{"program exits with an error", "exit 3", MatchError(ContainSubstring("exit status 3"))},
+		{"program ignores SIGTERM", "", MatchError(ContainSubstring("did not end within 500ms of SIGTERM"))},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -60,9 +60,9 @@ func TestStop(t *testing.T) {
 			g.Expect(p.Done()).NotTo(BeClosed())
 			g.Expect(p.Stop(500 * time.Millisecond)).To(c.ends)
 			g.Expect(p.Done()).To(BeClosed())
-			if c.name == "without an error" {
+			if c.name == "program exits without an error" {
 				g.Expect(p.Lines()).To(Equal([]string{"ready steady on", "bye"}))
-				g.Expect(p.Stop(time.Second)).To(Succeed(), "second call")
+				g.Expect(p.Stop(time.Second)).To(Succeed(), "a second call of Stop must succeed")
 			}
 		})
 	}
