@@ -1,5 +1,5 @@
-// Command 15-timers is an operator with repeated calls for each object: by an interval, at fixed times, after an idle
-// time, and by a cron schedule.
+// Command 15-timers is an operator with timers for each object: by an interval, at fixed times, after an idle time, and
+// by a cron schedule.
 //
 // It is a separate module because it needs a parser of schedules, which the library does not.
 package main

@@ -7,8 +7,8 @@
 // Without a name, it lists the examples. With -demo, it runs 01-minimal, and creates, edits and deletes an object. After each step, it prints the log of
 // the operator, the object, and the requests.
 //
-// Start reading in stage.go, and for the demo in demo.go. The exit code is 0 after a complete demo, or after Ctrl-C when the log of an example is shown;
-// 130 after an earlier interrupt, 1 after an error, and 2 after an error in the command line.
+// Start reading in stage.go, and for the demo in demo.go. The exit code is 0 after a complete demo, or after Ctrl-C while the command shows the log of an
+// example. It is 130 after an earlier interrupt, 1 after an error, and 2 after an error in the command line.
 package main
 
 import (

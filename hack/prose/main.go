@@ -1,5 +1,5 @@
-// Command prose checks the language of the project: documentation and Go comments with Vale, messages in string
-// literals with the same rules, the frequency of some words in Go comments, and the subjects of commits.
+// Command prose checks the language of the project. It checks documentation and Go comments with Vale, and messages in
+// string literals with the same rules. It also checks the frequency of some words and the subjects of commits.
 //
 //	go run ./hack/prose -vale bin/vale
 //	go run ./hack/prose -vale bin/vale -update   # removes files from .vale/pending that follow the rules now
