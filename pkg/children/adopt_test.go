@@ -130,10 +130,10 @@ func TestLabel(t *testing.T) {
 		opts []children.Option
 		want map[string]string
 	}{
-		"the owner's":        {nil, map[string]string{"app": "mine", "tier": "back", "x": "y"}},
-		"forced":             {[]children.Option{children.Forced()}, map[string]string{"app": "db", "tier": "back", "x": "y"}},
-		"given":              {[]children.Option{children.Labels(map[string]string{"a": "b"})}, map[string]string{"app": "mine", "x": "y", "a": "b"}},
-		"HIER-11 nil labels": {[]children.Option{children.Labels(nil)}, map[string]string{"app": "mine", "x": "y"}},
+		"labels of the owner": {nil, map[string]string{"app": "mine", "tier": "back", "x": "y"}},
+		"forced":              {[]children.Option{children.Forced()}, map[string]string{"app": "db", "tier": "back", "x": "y"}},
+		"given labels":        {[]children.Option{children.Labels(map[string]string{"a": "b"})}, map[string]string{"app": "mine", "x": "y", "a": "b"}},
+		"HIER-11 nil labels":  {[]children.Option{children.Labels(nil)}, map[string]string{"app": "mine", "x": "y"}},
 	} {
 		labels := map[string]string{"app": "mine", "x": "y"}
 		p := pod(func(p *corev1.Pod) { p.Labels = labels })
@@ -158,7 +158,7 @@ func TestLabel_NestedTemplates(t *testing.T) {
 	cron := &batchv1.CronJob{}
 	stateful := &appsv1.StatefulSet{}
 	template := &corev1.PodTemplate{}
-	bare := &corev1.ReplicationController{} // has no template
+	bare := &corev1.ReplicationController{} // a controller without a template
 	full := &corev1.ReplicationController{Spec: corev1.ReplicationControllerSpec{Template: &corev1.PodTemplateSpec{}}}
 	must(t, children.Of(owner(), kinds{}).Label(cron, stateful, template, bare, full))
 	equal(t, "labels of the Job", labels(cron.Spec.JobTemplate.ObjectMeta), want)
@@ -206,14 +206,14 @@ func TestHarmonizeNaming(t *testing.T) {
 		opts           []children.Option
 		name, generate string
 	}{
-		"no options":        {named("", ""), nil, "", "db-"},
-		"strict":            {named("", ""), []children.Option{strict}, "db", ""},
-		"given":             {named("", ""), []children.Option{other}, "", "other-"},
-		"given and strict":  {named("", ""), []children.Option{other, strict}, "other", ""},
-		"named":             {named("x", ""), []children.Option{strict}, "x", ""},
-		"a prefix":          {named("", "x-"), []children.Option{strict}, "", "x-"},
-		"forced":            {named("x", ""), []children.Option{forced}, "", "db-"},
-		"forced and strict": {named("", "x-"), []children.Option{forced, strict}, "db", ""},
+		"no options":              {named("", ""), nil, "", "db-"},
+		"strict":                  {named("", ""), []children.Option{strict}, "db", ""},
+		"a given name":            {named("", ""), []children.Option{other}, "", "other-"},
+		"a given name and strict": {named("", ""), []children.Option{other, strict}, "other", ""},
+		"an existing name":        {named("x", ""), []children.Option{strict}, "x", ""},
+		"an existing prefix":      {named("", "x-"), []children.Option{strict}, "", "x-"},
+		"forced":                  {named("x", ""), []children.Option{forced}, "", "db-"},
+		"forced and strict":       {named("", "x-"), []children.Option{forced, strict}, "db", ""},
 	} {
 		must(t, children.Of(owner(), kinds{}, c.opts...).HarmonizeNaming(c.child))
 		equal(t, what, [2]string{c.child.Name, c.child.GenerateName}, [2]string{c.name, c.generate})
@@ -234,15 +234,15 @@ func TestAdjustNamespace(t *testing.T) {
 		opts  []children.Option
 		want  string
 	}{
-		"no options":             {owner(), in(""), nil, "prod"},
-		"an existing namespace":  {owner(), in("x"), nil, "x"},
-		"forced":                 {owner(), in("x"), []children.Option{children.Forced()}, "prod"},
-		"given":                  {owner(), in(""), []children.Option{children.InNamespace("y")}, "y"},
-		"a cluster-scoped kind":  {owner(), &corev1.Node{}, nil, ""},
-		"a cluster-scoped owner": {clusterOwner(), in(""), nil, ""},
-		"a forced namespace":     {clusterOwner(), in("x"), []children.Option{children.Forced()}, "x"},
-		"HIER-11 empty":          {owner(), in(""), []children.Option{children.InNamespace("")}, ""},
-		"an unknown kind":        {owner(), newUnstructured("example.com/v1", "Thing"), nil, "prod"},
+		"no options":                 {owner(), in(""), nil, "prod"},
+		"an existing namespace":      {owner(), in("x"), nil, "x"},
+		"forced":                     {owner(), in("x"), []children.Option{children.Forced()}, "prod"},
+		"a given namespace":          {owner(), in(""), []children.Option{children.InNamespace("y")}, "y"},
+		"a cluster-scoped kind":      {owner(), &corev1.Node{}, nil, ""},
+		"a cluster-scoped owner":     {clusterOwner(), in(""), nil, ""},
+		"a forced namespace":         {clusterOwner(), in("x"), []children.Option{children.Forced()}, "x"},
+		"HIER-11 an empty namespace": {owner(), in(""), []children.Option{children.InNamespace("")}, ""},
+		"an unknown kind":            {owner(), newUnstructured("example.com/v1", "Thing"), nil, "prod"},
 	} {
 		must(t, children.Of(c.owner, kinds{}, c.opts...).AdjustNamespace(c.child))
 		equal(t, what, c.child.GetNamespace(), c.want)

@@ -28,8 +28,8 @@ type Result struct {
 // this process yet. Children need names, see [Name].
 //
 // Apply uses server-side apply with [FieldOwner] and forces conflicts. It stores a hash of the applied fields in the
-// annotation "kopf-runtime.dev/applied." with the field owner. Before it creates a child, it sends an empty patch as
-// a dry run, because the cache may not show an existing object.
+// annotation "kopf-runtime.dev/applied.<field owner>". Before it creates a child, it sends an empty patch as a dry
+// run, because the cache may not show an existing object.
 //
 // Apply does not copy the server's state into the given objects. The results contain the stored objects, in the same order.
 // If one child fails, Apply continues with the others and returns the joined errors.

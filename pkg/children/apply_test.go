@@ -134,17 +134,17 @@ func TestApply_CorrectsDrift(t *testing.T) {
 		writes  int
 		becomes func() bool
 	}{
-		{"an addition", func() {
+		{"fields added by another manager", func() {
 			live.Labels["theirs"] = "x"
 			live.Spec.Template.Spec.Containers = append(live.Spec.Template.Spec.Containers, corev1.Container{Name: "injected", Image: "i"})
 		}, nil, 0, func() bool { return live.Labels["theirs"] == "x" && len(live.Spec.Template.Spec.Containers) == 3 }},
-		{"a change", func() { main().Image = "other:2" }, nil, 1, func() bool { return main().Image == "main:1" }},
-		{"a label", func() { live.Labels["app"] = "other" }, nil, 1, func() bool { return live.Labels["app"] == "db" }},
-		{"a removal", func() { live.Spec.Template.Spec.Containers = live.Spec.Template.Spec.Containers[:1] }, nil, 1,
+		{"a field changed by another manager", func() { main().Image = "other:2" }, nil, 1, func() bool { return main().Image == "main:1" }},
+		{"a label changed by another manager", func() { live.Labels["app"] = "other" }, nil, 1, func() bool { return live.Labels["app"] == "db" }},
+		{"a container removed by another manager", func() { live.Spec.Template.Spec.Containers = live.Spec.Template.Spec.Containers[:1] }, nil, 1,
 			func() bool { return len(live.Spec.Template.Spec.Containers) == 2 }},
-		{"a change in an atomic list", func() { live.Spec.Template.Spec.Tolerations[0].Key = "z" }, nil, 1,
+		{"an atomic list changed by another manager", func() { live.Spec.Template.Spec.Tolerations[0].Key = "z" }, nil, 1,
 			func() bool { return live.Spec.Template.Spec.Tolerations[0].Key == "x" }},
-		{"the reference", func() { live.OwnerReferences[0].BlockOwnerDeletion = nil }, nil, 1,
+		{"an owner reference changed by another manager", func() { live.OwnerReferences[0].BlockOwnerDeletion = nil }, nil, 1,
 			func() bool { return *live.OwnerReferences[0].BlockOwnerDeletion }},
 		{"a field of another manager", func() { live.Spec.Replicas = new(int32(5)) }, nil, 0, func() bool { return *live.Spec.Replicas == 5 }},
 		{"a changed field", nil, func() { deployment.Spec.Template.Spec.Containers[1].Args = []string{"c"} }, 1,

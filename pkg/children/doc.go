@@ -40,7 +40,7 @@
 //
 // # Errors
 //
-// Adopt, Apply and Create return errors for an owner or child without a kind, an owner without a uid, a child in
-// another namespace or without one, and a child without a name. A child of another controller is an error that wraps
-// *controllerutil.AlreadyOwnedError. Errors of the API server are wrapped.
+// Adopt, Apply and Create return an error if an owner or child has no kind, or if the owner has no uid. They also
+// reject a child without a name, and a child without a namespace or in another one. A child of another controller is
+// an error that wraps *controllerutil.AlreadyOwnedError. Errors of the API server are wrapped.
 package children

@@ -19,10 +19,10 @@ func (o *Owner) appliedKey() string {
 	return "kopf-runtime.dev/" + name + dnsLabel(o.fieldOwner, maxName-len(name))
 }
 
-// isApplied reports whether an apply would change nothing. If the stored hash is that of the intent, the fields are
-// unchanged as long as the field owner still owns them: the API server removes the ownership of a field that another
-// manager changes. Values are compared only without ownership information, because the API server normalizes many of
-// them, such as quantities.
+// isApplied reports whether an apply would change nothing. If the stored hash is that of the intent, the fields that
+// the field owner still owns are unchanged. The API server removes the ownership of a field that another manager
+// changes. Values are compared only without ownership information, because the API server normalizes many of them,
+// such as quantities.
 func (o *Owner) isApplied(intent *unstructured.Unstructured, live client.Object) (bool, error) {
 	key := o.appliedKey()
 	if live.GetAnnotations()[key] != intent.GetAnnotations()[key] {
@@ -32,7 +32,7 @@ func (o *Owner) isApplied(intent *unstructured.Unstructured, live client.Object)
 	if err != nil {
 		return false, err
 	}
-	wanted := maps.Clone(intent.Object) // without apiVersion and kind, which typed objects do not contain
+	wanted := maps.Clone(intent.Object) // typed objects contain neither apiVersion nor kind
 	delete(wanted, "apiVersion")
 	delete(wanted, "kind")
 	return isSatisfied(wanted, content, ownedFields(live.GetManagedFields(), o.fieldOwner, intent.GetAPIVersion())), nil

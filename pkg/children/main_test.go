@@ -20,13 +20,13 @@ import (
 
 var (
 	config *rest.Config
-	k8s    client.Client // counts its write requests
+	k8s    client.Client // client that counts its write requests
 	writes atomic.Int64
 )
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	log.SetLogger(logr.Discard()) // warnings of the server are irrelevant here
+	log.SetLogger(logr.Discard()) // the tests ignore warnings of the server
 	os.Exit(withControlPlane(m.Run))
 }
 

@@ -13,7 +13,7 @@
 //
 // [For] finds the conditions of an object and returns them as a [Set]. Methods of the Set change the object in
 // memory. [Write] creates a Set, calls a function that changes it, and patches the status if the conditions have
-// changed. It retries after conflicts. To combine conditions with other changes to the status, use For, check
+// changed. It retries after conflicts. To combine conditions with other changes to the status, use [For], check
 // [Set.Err] and [Set.Changed], and write the object.
 //
 // [Is] and [Transition] inspect objects without changing them, for example in filters. An [Error] carries a condition
@@ -23,7 +23,7 @@
 //
 //   - There is one condition of each type. Setting a condition does not change other conditions, and new ones are added at the end. In unstructured objects, unknown fields and invalid entries stay unchanged.
 //   - lastTransitionTime changes only with the status and has a resolution of one second. observedGeneration never decreases.
-//   - Setting equal values changes nothing, so nothing is written.
+//   - Setting equal values causes no write.
 //   - Reasons are converted to a valid form, messages are cut at 32768 characters, and types are validated. Therefore the API server accepts all written conditions.
 //   - A null or missing status, or null or missing conditions, is an empty set.
 //
@@ -36,12 +36,13 @@
 // # Caveats
 //
 //   - A Go type drops the unknown fields of other controllers' conditions when it is decoded. Read kinds of other controllers as unstructured.
-//   - If the schema drops the reason or the message, every reconcile writes. Use an adapter without these fields.
+//   - If the schema drops the reason or the message, every reconcile writes the object. Use an adapter without these
+//     fields.
 //   - If several conditions have the same type, the Set uses the first one. Conditions in a map are sorted by type.
 //   - [Set.MirrorFrom] copies the conditions of the child even if the child has not observed its latest generation yet.
 //
 // # Errors
 //
-// [For] returns an error if the object has no place for conditions. Invalid conditions are not set; [Set.Err] returns
-// their errors, and Write writes nothing. See [Write] for errors of the API server.
+// [For] returns an error if the object has no place for conditions. A Set does not store invalid conditions.
+// [Set.Err] returns their errors, and Write then writes nothing. See [Write] for errors of the API server.
 package conditions

@@ -16,7 +16,7 @@ type Error struct {
 	Status  metav1.ConditionStatus // default: False
 	Reason  string                 // default: [ReasonUnspecified]
 	Message string                 // default: the message of Err
-	Err     error                  // the cause; may be nil
+	Err     error                  // the cause, or nil
 }
 
 func (e Error) Error() string {

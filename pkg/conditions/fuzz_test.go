@@ -13,8 +13,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
 )
 
-// FuzzSet sets conditions on arbitrary objects. Either Set fails and changes nothing, or the conditions are valid,
-// another Set changes nothing, and all other bytes stay the same.
+// FuzzSet sets conditions on arbitrary objects. If Set fails, the object stays unchanged. Otherwise the conditions
+// are valid, a second Set changes nothing, and all other bytes stay the same.
 func FuzzSet(f *testing.F) {
 	for _, seed := range []string{
 		`{}`, `null`, `{"status":null}`, `{"status":[]}`, `{"status":{"conditions":null}}`, `{"status":{"conditions":"x"}}`,

@@ -154,7 +154,7 @@ func TestKopfIssue796_MirrorsChildren(t *testing.T) {
 	root, _ := s.Get("Ready")
 	equal(t, "root condition", root.Reason+"; "+root.Message, "MinimumReplicasUnavailable; Available: 0 of 1")
 
-	s.MirrorFrom(nil, "Available") // the child was deleted
+	s.MirrorFrom(nil, "Available") // as for a deleted child
 	equal(t, "Available is Unknown without a child", s.Is("Available", metav1.ConditionUnknown), true)
 	s.Mirror(setOf(t, child), "Available")
 	equal(t, "Available is False from a set", s.Is("Available", metav1.ConditionFalse), true)

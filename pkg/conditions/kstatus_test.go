@@ -84,6 +84,6 @@ func TestSet_StatusForKstatus(t *testing.T) {
 		equal(t, step.name+": kubectl wait --for=condition=Ready=False", kubectlWaitEnds(u, "Ready", "False"), step.notReady)
 	}
 	if !conditions.Is(u, "Synced", metav1.ConditionTrue) {
-		t.Error("got another final status")
+		t.Error("Synced is not True after the last step")
 	}
 }

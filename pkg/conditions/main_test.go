@@ -22,14 +22,14 @@ import (
 )
 
 var (
-	k8s    client.WithWatch // counts its write requests
+	k8s    client.WithWatch // client that counts its write requests
 	writes atomic.Int64
-	config *rest.Config // for an operator
+	config *rest.Config // configuration for an operator
 )
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	log.SetLogger(logr.Discard()) // warnings of the server are irrelevant here
+	log.SetLogger(logr.Discard()) // the tests ignore warnings of the server
 	os.Exit(withControlPlane(m.Run))
 }
 

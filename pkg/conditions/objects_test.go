@@ -41,7 +41,7 @@ type (
 	standardList struct {
 		Conditions []metav1.Condition `json:"conditions,omitempty"`
 	}
-	inlined struct{ standardList } // not exported, but inlined
+	inlined struct{ standardList } // an unexported type whose fields JSON inlines
 	pointed struct {
 		Conditions []*loose `json:"conditions,omitempty"`
 	}
@@ -80,8 +80,8 @@ type shape struct {
 	name       string
 	obj        client.Object
 	opts       []conditions.Option
-	generation bool // has observedGeneration
-	sorted     bool // sorted by type
+	generation bool // the conditions have observedGeneration
+	sorted     bool // the conditions are sorted by type
 }
 
 func shapes() []shape {

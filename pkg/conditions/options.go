@@ -26,14 +26,14 @@ func optionsOf(opts []Option) options {
 	return o
 }
 
-// At selects a field other than status.conditions, as a dotted path of JSON names such as "status.health.conditions". For
-// then does not use GetConditions and SetConditions of the Go type.
+// At selects a field other than status.conditions, as a dotted path of JSON names such as "status.health.conditions".
+// [For] then does not use GetConditions and SetConditions of the Go type.
 func At(path string) Option {
 	return func(o *options) { o.path = strings.Split(path, ".") }
 }
 
 // AsMap stores new conditions of an unstructured object as a map from type to condition, if the object has no
-// conditions yet. For detects existing maps and maps in Go types without this option.
+// conditions yet. [For] detects existing maps and maps in Go types without this option.
 func AsMap() Option {
 	return func(o *options) { o.asMap = true }
 }

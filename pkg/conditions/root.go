@@ -8,7 +8,7 @@ import (
 
 // A Root defines a condition that summarizes other conditions.
 type Root struct {
-	Type string   // type of the summary; default: Ready
+	Type string   // type of the summary; the default is Ready
 	Of   []string // types that must be True
 	Not  []string // types that must be False, such as Degraded
 	// Fresh treats conditions as Unknown if they were observed at an older generation of the object. Leave it false

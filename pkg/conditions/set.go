@@ -15,7 +15,7 @@ import (
 type Set struct {
 	fields     Fields
 	generation int64
-	initial    []metav1.Condition // at the creation of the set
+	initial    []metav1.Condition // the conditions at the creation of the set
 	written    []metav1.Condition // the last known conditions on the server; transition times depend on them
 	errs       []error
 }
@@ -147,7 +147,7 @@ func (s *Set) Remove(conditionTypes ...string) {
 // Changed reports whether the conditions have changed since the creation of the set or the last Rebase.
 func (s *Set) Changed() bool { return !equality.Semantic.DeepEqual(s.initial, s.fields.List()) }
 
-// Err returns the errors of all conditions that could not be set, joined.
+// Err returns the joined errors of all conditions that could not be set.
 func (s *Set) Err() error { return errors.Join(s.errs...) }
 
 func (s *Set) addErrorf(format string, args ...any) {

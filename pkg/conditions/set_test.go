@@ -140,7 +140,7 @@ func TestSet_GivenTransitionTime(t *testing.T) {
 	equal(t, "given time without a transition", got.LastTransitionTime.Time, time.Date(2020, 2, 3, 3, 5, 6, 0, time.UTC))
 }
 
-// Set adds a missing time with the next change. It does not count as a change automatically.
+// Set adds a missing time together with the next change. A missing time alone is not a change.
 func TestSet_MissingTransitionTime(t *testing.T) {
 	for _, obj := range []client.Object{
 		parse(`{"status": {"conditions": [{"type": "A", "status": "True", "reason": "R", "message": "", "lastTransitionTime": "yesterday"}]}}`),
@@ -301,7 +301,7 @@ func TestSet_TransitionTimeOfTheServer(t *testing.T) {
 
 		s = setOf(t, pod)
 		s.False("Ready", "There", "")
-		s.Rebase() // as after a write
+		s.Rebase() // callers do this after a write
 		if s.Changed() {
 			t.Error("Changed returned true after Rebase")
 		}

@@ -8,8 +8,8 @@ import (
 // A Step describes the change of a condition between two versions of an object.
 type Step struct {
 	Type     string
-	From, To metav1.ConditionStatus // Unknown if missing
-	Old, New *metav1.Condition      // nil if missing
+	From, To metav1.ConditionStatus // statuses; Unknown for a missing condition
+	Old, New *metav1.Condition      // conditions; nil for a missing condition
 }
 
 // Transition compares a condition in two versions of an object and reports whether its status has changed. A missing

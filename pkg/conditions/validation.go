@@ -12,7 +12,7 @@ import (
 // Reasons that this package sets.
 const (
 	ReasonNotReported = "NotReported" // a declared, mirrored or summarized condition does not exist yet
-	ReasonOutdated    = "Outdated"    // observed at an older generation, see [Root].Fresh
+	ReasonOutdated    = "Outdated"    // the condition was observed at an older generation; see [Root].Fresh
 	ReasonAsExpected  = "AsExpected"  // all conditions of a summary have the expected status
 	ReasonUnspecified = "Unspecified" // the caller set no reason, but the API requires one
 )

@@ -46,12 +46,12 @@ var reasonOfTheAPI = regexp.MustCompile(`^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?
 
 func TestSet_TruncatesMessages(t *testing.T) {
 	for name, c := range map[string]struct{ in, want string }{
-		"short":                      {"é", "é"},
-		"just right":                 {strings.Repeat("é", 32768), strings.Repeat("é", 32768)},
-		"too long":                   {strings.Repeat("é", 32769), strings.Repeat("é", 32765) + "..."},
-		"much too long":              {strings.Repeat("a\n", 1<<20), strings.Repeat("a\n", 16382) + "a..."},
-		"broken":                     {"a\xff\xfeb", "a\uFFFDb"},
-		"long after the replacement": {strings.Repeat("\xffa", 20000), strings.Repeat("\uFFFDa", 16382) + "\uFFFD..."},
+		"short":                          {"é", "é"},
+		"at the limit":                   {strings.Repeat("é", 32768), strings.Repeat("é", 32768)},
+		"too long":                       {strings.Repeat("é", 32769), strings.Repeat("é", 32765) + "..."},
+		"much too long":                  {strings.Repeat("a\n", 1<<20), strings.Repeat("a\n", 16382) + "a..."},
+		"invalid UTF-8":                  {"a\xff\xfeb", "a\uFFFDb"},
+		"too long after the replacement": {strings.Repeat("\xffa", 20000), strings.Repeat("\uFFFDa", 16382) + "\uFFFD..."},
 	} {
 		s := setOf(t, parse(`{}`))
 		s.True("Ready", "R", c.in)

@@ -16,7 +16,7 @@ import (
 // conflictBackoff defines the retries after conflicts: about two seconds in total.
 var conflictBackoff = wait.Backoff{Duration: 5 * time.Millisecond, Factor: 1.5, Jitter: 1, Steps: 12, Cap: time.Second}
 
-// Write changes conditions on the API server, with one request if the conditions change and none otherwise. It
+// Write changes conditions on the API server. It sends one request if the conditions change, and none otherwise. It
 // applies the function change to the given object. After a conflict, it reads the object again and repeats the
 // change, so change must have no other effects.
 //

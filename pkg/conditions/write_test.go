@@ -19,8 +19,8 @@ import (
 
 func ready(s *conditions.Set) { s.True("Ready", "Up", "") }
 
-// For kinds with and without the subresource, typed and unstructured, the first Write writes once and later ones do
-// not.
+// The first Write sends one request, and later ones send none. The kinds are typed and unstructured, with and without
+// the subresource.
 func TestWrite(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a control plane")

@@ -54,7 +54,7 @@ func (k handlerKind) String() string {
 	}[k]
 }
 
-// addTo adds a handler without a cause to the kind. The id is unique: that was checked before.
+// addTo adds a handler without a cause to the kind. The caller has checked that the id is unique.
 func (d *declaration) addTo(kind *engine.Kind, handler invoke.Handler) {
 	id := d.fullID()
 	switch d.handlerKind {

@@ -39,9 +39,9 @@
 //
 // # Guarantees
 //
-//   - After a handler has returned nil and its success is stored, the operator does not call it again for the same cause. Restarts, upgrades
-//     and a stale cache do not change that. If the process is killed, at most the work of the last 100 milliseconds is repeated (see
-//     [WithCheckpoint]).
+//   - After a handler has returned nil and its success is stored, the operator does not call it again for the same
+//     cause. This also holds after restarts and upgrades, and with a stale cache. If the process is killed, at most
+//     the work of the last 100 milliseconds is repeated (see [WithCheckpoint]).
 //   - At most one goroutine calls the handlers of an object at a time. Daemons and timers run concurrently with the handlers. Two calls of
 //     the same daemon or timer for an object never overlap.
 //   - Delete handlers, daemons and timers block the deletion of the object with a finalizer. The operator adds the finalizer before it calls

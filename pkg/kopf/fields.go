@@ -118,7 +118,7 @@ func joinPath(path []string) string {
 // A goField is a field of a Go type.
 type goField struct {
 	t    reflect.Type
-	tags []string // the options of its JSON tag, such as omitempty
+	tags []string // options of the JSON tag, such as omitempty
 }
 
 // goType returns the fields of a Go type, or nil for unstructured objects.
@@ -256,7 +256,7 @@ func (f goField) isOmitted(value any) bool {
 func groupOf(apiVersion string) string {
 	gv, err := schema.ParseGroupVersion(apiVersion)
 	if err != nil {
-		return "?" // equal to no group
+		return "?" // this value equals no group
 	}
 	return gv.Group
 }

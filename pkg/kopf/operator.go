@@ -21,7 +21,8 @@ import (
 // An Operator runs the handlers of its resources. Create it with [New] and add it to the manager, or use [SetupWithManager] for both. By
 // default, it needs leader election.
 type Operator struct {
-	// The manager is not embedded: with its methods, the operator would implement other runnable interfaces of controller-runtime.
+	// The manager is not embedded, because with its methods the operator would implement other runnable interfaces of
+	// controller-runtime.
 	mgr       manager.Manager
 	settings  engine.Settings
 	resources []resource
@@ -32,18 +33,18 @@ type Operator struct {
 	probes           probes
 	memos            objectstate.Memos // memos of activities and probes
 	stuckAfter       time.Duration
-	watchCheck       time.Duration // the interval; 0 disables the check
+	watchCheck       time.Duration // interval of the check; 0 disables it
 	lease            leaseDurations
 	peers            *peering.Options
-	eventNames       *eventrecorder.ReporterIdentity // nil without WithKopfEvents
+	eventNames       *eventrecorder.ReporterIdentity // names of WithKopfEvents; nil without this option
 	webhookOptions   *webhooks.Options
 
 	mu       sync.Mutex
 	started  bool
-	unsynced int // sources that have not synced yet
+	unsynced int // number of sources that have not synced yet
 	engines  []*engine.Engine
-	watches  []*watchcheck.Checker // set while the checkers run
-	peering  *peering.Peering      // set while the peering runs
+	watches  []*watchcheck.Checker // running checkers; nil otherwise
+	peering  *peering.Peering      // running peering; nil otherwise
 }
 
 var _ interface {

@@ -63,7 +63,7 @@ type Request[T client.Object] struct {
 	errs         []error
 
 	conditions   *conditions.Set
-	conditionsOf client.Object // a handler may replace the pointer
+	conditionsOf client.Object // object of conditions; differs from Object if the handler replaces the pointer
 }
 
 // SetResult stores a value in the status of the object under the id of the handler (see [WithResults]), if the handler succeeds. If the value

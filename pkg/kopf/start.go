@@ -113,7 +113,7 @@ func (o *Operator) runControllers(ctx context.Context, kinds []engine.Kind, reso
 		defer runRecorder(ctx, recorder)()
 	}
 	group.Go(func() error {
-		<-ctx.Done() // keeps an operator without controllers running
+		<-ctx.Done() // an operator without controllers runs until this wait ends
 		return nil
 	})
 	for i, c := range controllers {
@@ -231,7 +231,7 @@ func (o *Operator) newController(ctx context.Context, e *engine.Engine, r resour
 	return c, nil
 }
 
-// The default backoff for each object after errors of the API server.
+// These constants limit the default backoff for each object after errors of the API server.
 const (
 	firstBackoff = 10 * time.Millisecond
 	lastBackoff  = 2 * time.Minute

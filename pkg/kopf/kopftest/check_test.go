@@ -398,7 +398,7 @@ func TestTracker_RequeuesForNextObject(t *testing.T) {
 
 // A handler that sets a status field and a handler that watches the field reach the same state after every fault.
 func TestCheck_ChainOfStatusFields(t *testing.T) {
-	for name, flush := range map[string]bool{"without flush": false, "flushed": true} {
+	for name, flush := range map[string]bool{"without Flush": false, "with Flush": true} {
 		t.Run(name, func(t *testing.T) {
 			set := func(ctx context.Context, req *podRequest, to string) error {
 				if req.Object.Status.Message = to; flush {

@@ -31,12 +31,13 @@ type Cluster struct {
 	Config *rest.Config
 	// Scheme knows the Go types of the objects.
 	Scheme *runtime.Scheme
-	// Namespace restricts the operators of this cluster to one namespace; empty for all. See [Cluster.ForTest].
+	// Namespace restricts the operators of this cluster to one namespace. An empty value means all namespaces. See
+	// [Cluster.ForTest].
 	Namespace string
 
-	server       *apiserver.Server // nil for a real server
-	webhookSlots *webhookSlots     // nil in memory
-	mapper       meta.RESTMapper   // nil: the client asks the server
+	server       *apiserver.Server // server in memory; nil for a real server
+	webhookSlots *webhookSlots     // slots of a real server; nil in memory
+	mapper       meta.RESTMapper   // mapper in memory; nil for a real server
 }
 
 // Create creates objects, including their status, and updates them to the stored state. It fails the test if an object cannot be

@@ -29,7 +29,8 @@ type Given struct {
 	Scheme *runtime.Scheme
 	// CRDs are files and directories with CustomResourceDefinitions: see [CRDs].
 	CRDs []string
-	// Duration is how long the operator runs, in virtual time. Default: one second, which is enough for all work that is due immediately.
+	// Duration is the time for which the operator runs, in virtual time. Default: one second, which is enough for all
+	// work that is due immediately.
 	Duration time.Duration
 }
 
@@ -155,7 +156,7 @@ func (r *Report) Record(t testing.TB, obj client.Object, id string) *progress.Re
 	if !r.Get(t, obj) {
 		return nil
 	}
-	gvk, _ := apiutil.GVKForObject(obj, r.scheme) // cannot fail after Get
+	gvk, _ := apiutil.GVKForObject(obj, r.scheme) // this cannot fail after Get
 	for _, e := range r.engines {
 		if e.GVK != gvk {
 			continue

@@ -20,8 +20,8 @@
 //     violation comes with a plan to reproduce it.
 //   - [Walk] replaces the spec of an object with random specs. It finds handlers whose result depends on earlier specs, and objects that remain
 //     after the deletion.
-//   - [Cluster.Run] runs an operator during a test, on [Memory] or on an [Environment]. [Operator.RunUntilQuiet] waits for it,
-//     [Operator.Stop] and [Operator.Crash] end it.
+//   - [Cluster.Run] runs an operator during a test, on [Memory] or on an [Environment]. [Operator.RunUntilQuiet]
+//     waits until the operator is quiet. [Operator.Stop] and [Operator.Crash] end the operator.
 //   - [HaveHandled], [HaveInProgress], [HaveFinalizer] and [HaveCondition] are Gomega matchers for objects.
 //
 // # Virtual time

@@ -23,7 +23,7 @@ func TestStop_DuringEventsOfMetadataOnlyKinds(t *testing.T) {
 			for i := range 5 {
 				c.Create(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprint("one-", i)}})
 			}
-			o.Stop(t) // while the watch delivers the last events
+			o.Stop(t) // the watch still delivers the last events
 		})
 	}
 }

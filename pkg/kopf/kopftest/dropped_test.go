@@ -189,7 +189,7 @@ func TestDroppedFields_AreLoggedOnce(t *testing.T) {
 				return nil
 			})
 		}), nil},
-		"flushed": {newUnstructured(func(r *kopf.Resource[raw]) { r.OnCreate("create", flushed) }), []string{"create status.unknown"}},
+		"a flushed field": {newUnstructured(func(r *kopf.Resource[raw]) { r.OnCreate("create", flushed) }), []string{"create status.unknown"}},
 		"a daemon": {newUnstructured(func(r *kopf.Resource[raw]) {
 			r.Daemon("daemon", set("x", "status", "unknown"))
 		}), []string{"daemon status.unknown"}},
@@ -200,8 +200,8 @@ func TestDroppedFields_AreLoggedOnce(t *testing.T) {
 		"OnReconcile": {newUnstructured(func(r *kopf.Resource[raw]) {
 			r.OnReconcile("level", set("x", "status", "unknown"))
 		}), []string{"level status.unknown"}},
-		"the spec": {newUnstructured(func(r *kopf.Resource[raw]) { r.OnCreate("create", set("red", "spec", "color")) }), []string{"create spec.color"}},
-		"typed": {typedOf(func(r *kopf.Resource[typed]) {
+		"a spec field": {newUnstructured(func(r *kopf.Resource[raw]) { r.OnCreate("create", set("red", "spec", "color")) }), []string{"create spec.color"}},
+		"fields of a Go type": {typedOf(func(r *kopf.Resource[typed]) {
 			r.OnCreate("create", func(_ context.Context, req *kopf.Request[typed]) error {
 				req.Object.Status.Phase, req.Object.Status.Unknown = "x", "x"
 				req.Object.Status.Nodes = []archiveNode{{Name: "a", Zone: "b"}}

@@ -127,7 +127,7 @@ func start(opts []ClusterOption) (c *Cluster, stop func() error, err error) {
 		env.ControlPlaneStartTimeout = startTimeout
 	}
 	stop = func() error {
-		watch.Stop() // kills the servers: a graceful stop waits for clients
+		watch.Stop() // this kills the servers, because a graceful stop waits for clients
 		err := env.Stop()
 		if errors.Is(err, os.ErrProcessDone) || errors.Is(err, syscall.ESRCH) {
 			err = nil // the reaper has already stopped the server
@@ -141,7 +141,7 @@ func start(opts []ClusterOption) (c *Cluster, stop func() error, err error) {
 	if err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("start the API server (on a slow machine, set %s=3m): %w", envStartTimeout, err), stop())
 	}
-	if err := env.WebhookInstallOptions.Cleanup(); err != nil { // removes the unused directory with certificates
+	if err := env.WebhookInstallOptions.Cleanup(); err != nil { // Cleanup removes the unused directory with certificates
 		return nil, nil, errors.Join(err, stop())
 	}
 	c = &Cluster{Scheme: env.Scheme, Config: rest.CopyConfig(config), webhookSlots: &webhookSlots{}}

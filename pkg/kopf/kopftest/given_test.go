@@ -30,10 +30,10 @@ func TestGiven_RejectsObjectsNewerThanTheClock(t *testing.T) {
 		meta metav1.ObjectMeta
 		says string
 	}{
-		"created later":        {metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(later)}, "set Given.Now"},
-		"record started later": {metav1.ObjectMeta{Annotations: map[string]string{"kopf.zalando.org/paint": record}}, "set Given.Now"},
-		"created now":          {metav1.ObjectMeta{CreationTimestamp: metav1.Now()}, ""},
-		"an invalid time":      {metav1.ObjectMeta{Annotations: map[string]string{"note": `{"started":"soon"}`}}, ""},
+		"an object newer than the clock": {metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(later)}, "set Given.Now"},
+		"a record newer than the clock":  {metav1.ObjectMeta{Annotations: map[string]string{"kopf.zalando.org/paint": record}}, "set Given.Now"},
+		"an object as old as the clock":  {metav1.ObjectMeta{CreationTimestamp: metav1.Now()}, ""},
+		"an invalid time":                {metav1.ObjectMeta{Annotations: map[string]string{"note": `{"started":"soon"}`}}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := &listener{TB: t}

@@ -29,7 +29,7 @@ import (
 type Invocation[T client.Object] struct {
 	// Outcome contains the error and, if the handler would be called again, the delay. A panic is an error, as in an operator.
 	Outcome progress.Outcome
-	// RequeueAfter is the delay after which a reconcile handler asks to be called again; 0 if it does not.
+	// RequeueAfter is the delay that a reconcile handler requests before its next call, or 0.
 	RequeueAfter time.Duration
 	// Object is the object after the call, as an operator would patch it. If the handler replaces the object of the request with another copy,
 	// Object is that copy. Invoke ignores a different object; an operator rejects it.

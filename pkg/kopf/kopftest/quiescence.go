@@ -51,7 +51,7 @@ func (o *Operator) quiet(ctx context.Context) string {
 		limit = quietTimeoutVirtual
 	}
 	deadline := time.Now().Add(limit)
-	ctx, cancel := context.WithTimeout(ctx, 2*limit) // longer than the deadline, so that pending work can be listed then
+	ctx, cancel := context.WithTimeout(ctx, 2*limit) // this context outlives the deadline, so that quiet can list the pending work
 	defer cancel()
 	go func() { // reads from a cache never return after the operator has ended
 		select {
@@ -97,7 +97,8 @@ const (
 	quietTimeoutVirtual = 25 * time.Hour
 )
 
-// quietFor is how long the operator must stay quiet in real time. In a bubble, synctest.Wait returns only when all goroutines wait.
+// quietFor is the time for which the operator must stay quiet in real time. In a bubble, synctest.Wait returns only
+// when all goroutines wait.
 const quietFor = 300 * time.Millisecond
 
 func (o *Operator) hasEnded() bool {

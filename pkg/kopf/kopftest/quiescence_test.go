@@ -35,13 +35,13 @@ func TestRunUntilQuiet_ReturnsWithoutPendingWork(t *testing.T) {
 	only := &metav1.PartialObjectMetadata{}
 	only.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
 	for name, operator := range map[string]kopf.Option{
-		"predicates":                 kopf.For(&corev1.ConfigMap{}, kopf.WithPredicates(none)).OnCreate("create", nothing),
-		"given up":                   kopf.For(&corev1.ConfigMap{}).OnReconcile("main", fails, kopf.Retries(2), kopf.Backoff(time.Minute)),
-		"a failed reconcile handler": kopf.For(&corev1.ConfigMap{}).OnReconcile("main", fails, kopf.Retries(2), kopf.Backoff(time.Minute), kopf.Interval(6*time.Hour)),
-		"a short interval":           kopf.For(&corev1.ConfigMap{}).OnReconcile("main", nothing, kopf.Interval(300*time.Millisecond)),
-		"a busy reconciler":          kopf.For(&corev1.ConfigMap{}).OnReconcile("main", kopf.FromReconciler[*corev1.ConfigMap](again)),
-		"only events":                kopf.For(&corev1.ConfigMap{}).OnEvent("event", nothing),
-		"a timer":                    kopf.For(&corev1.ConfigMap{}).Timer("timer", time.Second, nothing),
+		"predicates that drop all events":           kopf.For(&corev1.ConfigMap{}, kopf.WithPredicates(none)).OnCreate("create", nothing),
+		"a reconcile handler without attempts left": kopf.For(&corev1.ConfigMap{}).OnReconcile("main", fails, kopf.Retries(2), kopf.Backoff(time.Minute)),
+		"a failed reconcile handler":                kopf.For(&corev1.ConfigMap{}).OnReconcile("main", fails, kopf.Retries(2), kopf.Backoff(time.Minute), kopf.Interval(6*time.Hour)),
+		"a short interval":                          kopf.For(&corev1.ConfigMap{}).OnReconcile("main", nothing, kopf.Interval(300*time.Millisecond)),
+		"a busy reconciler":                         kopf.For(&corev1.ConfigMap{}).OnReconcile("main", kopf.FromReconciler[*corev1.ConfigMap](again)),
+		"an event handler":                          kopf.For(&corev1.ConfigMap{}).OnEvent("event", nothing),
+		"a timer":                                   kopf.For(&corev1.ConfigMap{}).Timer("timer", time.Second, nothing),
 		"unstructured": kopf.For(bare).OnCreate("create", func(context.Context, *kopf.Request[*unstructured.Unstructured]) error {
 			return nil
 		}),

@@ -33,11 +33,11 @@ type scenarioRun struct {
 // runOptions configure one run of a scenario.
 type runOptions struct {
 	plan               explore.Plan
-	when               string                          // describes the plan in messages
+	when               string                          // phrase that describes the plan in messages
 	wrap               func() explore.TransportWrapper // wraps the transport of each operator instance; may be nil
-	checkIdle          bool                            // record the writes of the hour after the last step
-	waitBeforeSnapshot bool                            // give daemons and timers time before each snapshot
-	collectGarbage     bool                            // leave out objects whose owners do not exist
+	checkIdle          bool                            // whether the run records the writes in the hour after the last step
+	waitBeforeSnapshot bool                            // whether daemons and timers get time before each snapshot
+	collectGarbage     bool                            // whether snapshots omit objects whose owners do not exist
 }
 
 // runScenario runs a scenario in a bubble of its own.
@@ -66,7 +66,7 @@ type scenarioRunner struct {
 	mu        sync.Mutex
 	out       *scenarioRun
 	instances []*Operator
-	started   chan struct{} // closed when the next operator has started, or when none will
+	started   chan struct{} // channel that is closed when the next operator has started, or when no further operator starts
 	lifecycle chan struct{} // semaphore for ending and starting operators
 	stopped   bool          // the runner starts no further operator; guarded by lifecycle
 }
@@ -245,7 +245,8 @@ func (s *scenarioRunner) startOperator(t *testing.T) {
 	s.out.run.Starts++
 }
 
-// replicaLag is how long a replica returns old state. It is longer than the consistency timeout of operators.
+// replicaLag is the time for which a replica returns old state. It is longer than the consistency timeout of
+// operators.
 const replicaLag = 10 * time.Second
 
 // replica returns the replica that the next operator reads from if the plan asks for a stale list, otherwise nil.
@@ -371,7 +372,7 @@ func (s *scenarioRunner) recordChanges() {
 		if watched[c.Resource] && !c.Deleted {
 			obj = obj.DeepCopy()
 			obj.SetResourceVersion("")
-			text, _ := json.Marshal(obj) // cannot fail: decoded from JSON
+			text, _ := json.Marshal(obj) // Marshal cannot fail, because the object was decoded from JSON
 			state[name] = string(text)
 		}
 		if c.Version > s.baseVersion && s.isRelevant(c) {

@@ -230,6 +230,6 @@ func fieldsOf(obj *unstructured.Unstructured) string {
 			fields[name] = value
 		}
 	}
-	text, _ := json.Marshal(fields) // cannot fail: the generator makes only JSON values
+	text, _ := json.Marshal(fields) // Marshal cannot fail, because the generator makes only JSON values
 	return string(text)
 }
