@@ -93,7 +93,7 @@ func (c *checker) checkTimer(task Task) {
 	if !t.Anchor.IsZero() && !t.Sharp {
 		c.addErrorf("Timer.Anchor is only for sharp timers: set Sharp or remove Anchor")
 	}
-	if !(t.Jitter >= 0 && t.Jitter <= 1) { // false for NaN
+	if !(t.Jitter >= 0 && t.Jitter <= 1) { // comparisons with NaN are false
 		c.addErrorf("Timer.Jitter must be a fraction from 0 to 1, got %v", t.Jitter)
 	}
 	if t.Jitter != 0 && t.Interval == 0 && t.Schedule == nil {

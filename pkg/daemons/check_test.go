@@ -23,7 +23,7 @@ func TestTask_Check(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		task daemons.Task
-		want []string // parts of the error; nil: valid
+		want []string // parts of the error; nil for a valid task
 	}{
 		{"a daemon", daemons.Task{}, nil},
 		{"a daemon with all options", daemons.Task{InitialDelay: second, Restart: daemons.RestartAlways, CancellationBackoff: zero, CancellationTimeout: zero}, nil},

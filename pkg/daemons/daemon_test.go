@@ -77,7 +77,7 @@ func TestDaemon_Outcomes(t *testing.T) {
 				}
 				return nil
 			}, []call{{0, 0}, {progress.DefaultBackoff, 1}}, true},
-		{"runs on", daemons.Task{}, waitForStop, []call{{0, 0}}, false},
+		{"a daemon runs until it is stopped", daemons.Task{}, waitForStop, []call{{0, 0}}, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			runTest(t, daemons.Options{}, func(s *supervisorTest) {
@@ -154,7 +154,7 @@ func TestDaemon_RestartPolicies(t *testing.T) {
 		name   string
 		policy daemons.RestartPolicy
 		do     func(context.Context, int) error
-		want   []time.Duration // in the first ten seconds
+		want   []time.Duration // times of runs in the first ten seconds
 	}{
 		{"never, success", daemons.RestartNever, nil, seconds(0)},
 		{"never, failure", daemons.RestartNever, fails, seconds(0)},

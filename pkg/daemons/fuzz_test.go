@@ -144,7 +144,7 @@ func (g *fuzzRun) randomTask(k daemons.Key) daemons.Task {
 		defer g.trackEnd(k)
 		switch {
 		case ends:
-			<-time.After(takes) // ignore the context
+			<-time.After(takes) // the function ignores its context
 		case task.Timer == nil:
 			<-ctx.Done()
 		default:

@@ -37,7 +37,7 @@ type supervisorTest struct {
 	done   chan error
 
 	mu        sync.Mutex
-	logLines  []string // of the log
+	logLines  []string // lines of the log
 	endedKeys []daemons.Key
 	callLog   []call
 }

@@ -17,7 +17,7 @@ type object struct {
 	jobs    []*job
 	touched time.Time     // time of the last Touch, or of the first job
 	touches uint64        // number of calls to Touch
-	notBusy chan struct{} // closed when the object is no longer busy; nil if no caller waits
+	notBusy chan struct{} // channel that is closed when the object is no longer busy; nil if no caller waits
 }
 
 func (o *object) find(id string) *job {
@@ -40,17 +40,17 @@ func (o *object) busy() bool {
 type job struct {
 	key    Key
 	object *object
-	group  *group // for timers
+	group  *group // group of a timer
 	task   Task
 	phase  phase
 	run    *run // the current run; nil if there is none
 
 	record         progress.Record // record of the current chain of attempts; zero before the first attempt
-	point          time.Time       // for timers: the scheduled time of the next or current invocation
-	lastInvocation time.Time       // for timers: Timer.Last; zero after the first invocation has started
-	restarts       int             // for daemons: the number of consecutive quick restarts
+	point          time.Time       // scheduled time of the next or current invocation of a timer
+	lastInvocation time.Time       // Timer.Last; zero after the first invocation of a timer has started
+	restarts       int             // number of consecutive quick restarts of a daemon
 
-	retrySchedule bool  // for timers: the schedule must be called again
+	retrySchedule bool  // the schedule of the timer must be called again
 	next          *Task // the task that starts after the stopping run has ended
 
 	due     time.Time
@@ -78,14 +78,14 @@ type run struct {
 type phase int
 
 const (
-	absent    phase = iota // unknown or removed
-	suspended              // starts after the pause
-	waiting                // waits for its due time
-	queued                 // due, but the group is full
-	active                 // runs
-	stopping               // runs with a cancelled context
+	absent    phase = iota // the job is unknown or removed
+	suspended              // the job starts after the pause
+	waiting                // the job waits for its due time
+	queued                 // the job is due, but the group is full
+	active                 // the job runs
+	stopping               // the job runs with a cancelled context
 	dormant                // a failed timer that waits for Touch
-	ended                  // ended permanently
+	ended                  // the job has ended permanently
 )
 
 func (p phase) alive() bool { return p >= waiting && p <= dormant }

@@ -93,7 +93,7 @@ func TestPause_Timers(t *testing.T) {
 		name  string
 		timer daemons.Timer
 		do    func(context.Context, int) error
-		touch bool // during the pause
+		touch bool // whether the object is touched during the pause
 		want  []time.Duration
 	}{
 		{"TIM-19 a plain timer starts again", daemons.Timer{Interval: 40 * time.Second}, nil, false, seconds(0, 40, 130, 170)},

@@ -42,7 +42,7 @@ const (
 // methods are safe for concurrent use. No run starts before Start or after its end.
 type Supervisor struct {
 	options Options
-	wakeUp  chan struct{} // signals a new earliest due time
+	wakeUp  chan struct{} // channel that signals a new earliest due time
 
 	mu           sync.Mutex
 	baseContext  context.Context // parent of all runs; nil before Start
@@ -51,7 +51,7 @@ type Supervisor struct {
 	groups       map[groupID]*group
 	schedule     queue    // due times of attempts, invocations and checks of stopping runs
 	awaitedRuns  int      // number of runs that have neither ended nor been abandoned
-	paused       pause    // prevents starts
+	paused       pause    // pause that prevents starts
 	shuttingDown bool     // shutDown was called
 	deferred     []func() // functions to call after unlocking
 	logged       map[loggedMessage]bool

@@ -63,13 +63,13 @@ func TestTimer_Runs(t *testing.T) {
 		{"TIM-04 anchored, initial delay", daemons.Timer{Interval: 30 * s, Sharp: true, Anchor: epoch.Add(-50 * s)}, 20 * s, progress.Policy{}, nil, seconds(40, 70, 100)},
 		{"a schedule", daemons.Timer{Schedule: minutely}, 0, progress.Policy{}, sleepFor(5 * s), seconds(0, 60)},
 		{"a schedule, initial delay", daemons.Timer{Schedule: minutely}, s, progress.Policy{}, nil, seconds(60)},
-		{"a schedule, slow", daemons.Timer{Schedule: minutely}, 0, progress.Policy{}, sleepFor(70 * s), seconds(0)},
-		{"last known, due", daemons.Timer{Interval: 30 * s, Last: epoch.Add(-100 * s)}, 0, progress.Policy{}, nil, seconds(0, 30, 60, 90)},
-		{"last known, not due", daemons.Timer{Interval: 30 * s, Last: epoch.Add(-20 * s)}, 0, progress.Policy{}, nil, seconds(10, 40, 70, 100)},
-		{"last known, in the future", daemons.Timer{Interval: 30 * s, Last: epoch.Add(20 * s)}, 0, progress.Policy{}, nil, seconds(0, 30, 60, 90)},
-		{"last known, sharp, due", daemons.Timer{Interval: 30 * s, Sharp: true, Last: epoch.Add(-100 * s)}, 0, progress.Policy{}, nil, seconds(0, 20, 50, 80)},
-		{"last known, anchored, due once", daemons.Timer{Interval: 30 * s, Sharp: true, Anchor: epoch.Add(-10 * s), Last: epoch.Add(-11 * s)}, 0, progress.Policy{}, nil, seconds(0, 20, 50, 80)},
-		{"last known, a schedule, due", daemons.Timer{Schedule: minutely, Last: epoch.Add(-s)}, 5 * s, progress.Policy{}, nil, seconds(5, 60)},
+		{"a schedule with slow invocations", daemons.Timer{Schedule: minutely}, 0, progress.Policy{}, sleepFor(70 * s), seconds(0)},
+		{"Last is set, due", daemons.Timer{Interval: 30 * s, Last: epoch.Add(-100 * s)}, 0, progress.Policy{}, nil, seconds(0, 30, 60, 90)},
+		{"Last is set, not due", daemons.Timer{Interval: 30 * s, Last: epoch.Add(-20 * s)}, 0, progress.Policy{}, nil, seconds(10, 40, 70, 100)},
+		{"Last is in the future", daemons.Timer{Interval: 30 * s, Last: epoch.Add(20 * s)}, 0, progress.Policy{}, nil, seconds(0, 30, 60, 90)},
+		{"Last is set, sharp, due", daemons.Timer{Interval: 30 * s, Sharp: true, Last: epoch.Add(-100 * s)}, 0, progress.Policy{}, nil, seconds(0, 20, 50, 80)},
+		{"Last is set, anchored, due once", daemons.Timer{Interval: 30 * s, Sharp: true, Anchor: epoch.Add(-10 * s), Last: epoch.Add(-11 * s)}, 0, progress.Policy{}, nil, seconds(0, 20, 50, 80)},
+		{"Last is set, a schedule, due", daemons.Timer{Schedule: minutely, Last: epoch.Add(-s)}, 5 * s, progress.Policy{}, nil, seconds(5, 60)},
 
 		{"TIM-12 a temporary error replaces the interval", daemons.Timer{Interval: 30 * s}, 0, progress.Policy{}, returnError(in(5), in(15)), seconds(0, 5, 20, 50, 80)},
 		{"TIM-12 another error is retried after the backoff", daemons.Timer{Interval: 10 * s}, 0, progress.Policy{Backoff: new(35 * s)}, returnError(errBoom), seconds(0, 35, 45, 55, 65, 75, 85, 95)},
@@ -116,7 +116,7 @@ func TestIdle(t *testing.T) {
 		initial time.Duration
 		do      func(context.Context, int) error
 		touches []time.Duration
-		want    []time.Duration // in the first hundred seconds
+		want    []time.Duration // times of runs in the first hundred seconds
 	}{
 		{"TIM-05 TIM-08 idle time, then intervals", daemons.Timer{Idle: 20 * s, Interval: 30 * s}, 0, nil, nil, seconds(20, 50, 80)},
 		{"TIM-05 idle time and a shorter initial delay", daemons.Timer{Idle: 20 * s, Interval: 30 * s}, 15 * s, nil, nil, seconds(20, 50, 80)},

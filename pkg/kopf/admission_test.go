@@ -63,7 +63,7 @@ func TestCheckDeclaration_AdmissionHandlers(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		given []kopf.Option
-		words []string // in this order
+		words []string // words of the error, in this order
 	}{
 		// Handlers.
 		{"a handler in a view", []kopf.Option{newThings().When(always).Validate("h", allow)}, []string{`Thing: Validate("h"): the API server cannot evaluate the function of When`, "add the handler to the resource itself", "webhooks.MatchConditions"}},

@@ -136,7 +136,7 @@ func Idle(duration time.Duration) HandlerOption {
 // is the maximum, from 0 to 1. Default: 0.
 func Jitter(fraction float64) HandlerOption {
 	return timerOption("Jitter", func(d *declaration, t *daemons.Timer) {
-		if !(fraction >= 0 && fraction <= 1) { // false for NaN
+		if !(fraction >= 0 && fraction <= 1) { // comparisons with NaN are false
 			d.addErrorf("Jitter must be a fraction from 0 to 1, got %v", fraction)
 		}
 		t.Jitter = fraction

@@ -33,7 +33,7 @@ func TestCheckDeclaration_DaemonsAndTimers(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		given kopf.Option
-		words []string // in this order
+		words []string // words of the error, in this order
 	}{
 		// Times of calls.
 		{"a negative interval", timer(-second), []string{`Thing: Timer("h"): `, "interval must not be negative, got -1s"}},

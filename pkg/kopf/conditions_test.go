@@ -37,7 +37,7 @@ func TestCheckDeclaration_Conditions(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		given kopf.Option
-		words []string // in this order
+		words []string // words of the error, in this order
 	}{
 		// WithConditions and WithRootCondition.
 		{"no conditions", podsWith(kopf.WithConditions()), []string{"Pod: ", "WithConditions has no types", `such as "Ready"`, "remove the option"}},

@@ -127,7 +127,7 @@ func TestCheckDeclaration_Handlers(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		given kopf.Option
-		words []string // in this order
+		words []string // words of the error, in this order
 	}{
 		// Fields that the Go type does not have.
 		{"HND-05 an unknown field", onUpdate(kopf.Field("spec.sise")), []string{`Thing: OnUpdate("h"): Field("spec.sise")`, "no field spec.sise", "correct the path"}},

@@ -42,7 +42,7 @@ func (d *declaration) matchKey(option, key string, m []filter.Matcher) match.Key
 	d.validateMatchers(where, m)
 	for _, matcher := range formsOf(m) {
 		switch {
-		case matcher.Err != nil: // validateMatchers has reported it
+		case matcher.Err != nil: // validateMatchers has reported the error
 		case matcher.Side != match.Current:
 			d.addErrorf("%s: From and To are only for fields: use Field(\"metadata...\")", where)
 		default:

@@ -15,7 +15,7 @@ func TestByObject(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		given kopf.Option
-		want  string // empty: no selector
+		want  string // expected selector; empty for no selector
 	}{
 		{"FLT-16 no filters", onCreate(), ""},
 		{"FLT-02 PRESENT", onCreate(tier), "tier"},

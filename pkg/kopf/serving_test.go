@@ -13,7 +13,7 @@ func TestCheckVerbs(t *testing.T) {
 		name     string
 		progress bool
 		verbs    string
-		want     string // part of the error; empty: no error
+		want     string // part of the error; empty for no error
 	}{
 		{"all verbs", true, "create delete get list patch update watch", ""},
 		{"no watch", false, "get list", "requires list, watch): handlers cannot observe its objects"},

@@ -27,7 +27,7 @@ type resource interface {
 	buildHooks(o *Operator) []webhooks.Hook
 	hasOnlyAdmission() bool
 	handlersWithUncheckedFields() []*declaration
-	identity() any // equal for all views of a resource
+	identity() any // the identity is equal for all views of a resource
 	controllerName(scheme *runtime.Scheme) string
 }
 

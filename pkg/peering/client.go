@@ -29,7 +29,7 @@ type kind struct {
 	resource   schema.GroupVersionResource
 	name       string
 	namespaced bool
-	hasStatus  bool // has the status subresource, so writes to the object itself ignore the status
+	hasStatus  bool // whether the kind has the status subresource; writes to the object itself then ignore the status
 }
 
 // errUnserved means that the API server changed how it serves a kind.
@@ -48,7 +48,7 @@ type api interface {
 
 // observedObject is one observation of a peering object.
 type observedObject struct {
-	object     *unstructured.Unstructured // nil if the object does not exist
+	object     *unstructured.Unstructured // observed version; nil if the object does not exist
 	deletedUID types.UID                  // UID of a deleted object, if known
 	err        error                      // error of the watch; nil if it has not failed
 }

@@ -74,7 +74,7 @@ func (s Self) isElected(same []Peer) bool {
 		if p.Candidate.IsZero() {
 			return false // the operator is not a candidate, so PauseAll applies
 		}
-		own := s.Candidate.Truncate(time.Microsecond) // the precision of records
+		own := s.Candidate.Truncate(time.Microsecond) // records have this precision
 		if cmp.Or(p.Candidate.Compare(own), strings.Compare(p.Identity, s.Identity)) < 0 {
 			return false
 		}

@@ -42,8 +42,8 @@ func TestDecide(t *testing.T) {
 		{name: "alone", status: nil},
 		{name: "PEER-14: only itself, with any priority", status: map[string]any{"self": live(1000)}},
 		{name: "PEER-30, PEER-32: a higher peer", status: map[string]any{"a": live(1)}, paused: true, higher: "a"},
-		{name: "PEER-32: equal", status: map[string]any{"a": live(0)}, paused: true, same: "a"},
-		{name: "PEER-32: lower", status: map[string]any{"a": live(-1)}, lower: "a"},
+		{name: "PEER-32: an equal peer", status: map[string]any{"a": live(0)}, paused: true, same: "a"},
+		{name: "PEER-32: a lower peer", status: map[string]any{"a": live(-1)}, lower: "a"},
 		{name: "PEER-30: dead peers are ignored", status: map[string]any{"a": dead(1), "b": dead(0), "c": dead(-1)}, dead: "a b c"},
 		{name: "no lifetime", status: map[string]any{"a": record(1, 0, now), "b": record(1, -time.Hour, now)}, dead: "a b"},
 		{

@@ -14,9 +14,10 @@
 // the API server serves it, also zalando.org. Each operator writes a [Record] into the status of the object, and
 // renews it before its lifetime ends. The records have kopf's format, so operators in Python are peers as well.
 //
-// A [Peering] is the runnable that writes the record and watches the records of the peers. [Observations] remember when each
-// record last changed, and [Self.Decide] decides which peers are alive and have precedence. If a peer has precedence, the operator is paused:
-// see [Peering.Paused], [Peering.Changed] and [Peering.Subscribe]. A [Gate] defers reconcile requests until the pause ends.
+// A [Peering] is the runnable that writes the record and watches the records of the peers. [Observations] store the
+// time at which each record last changed, and [Self.Decide] decides which peers are alive and have precedence. If a
+// peer has precedence, the operator is paused: see [Peering.Paused], [Peering.Changed] and [Peering.Subscribe]. A
+// [Gate] defers reconcile requests until the pause ends.
 //
 // A [Client] lists, freezes and resumes operators for commands such as cmd/kopf.
 //

@@ -23,19 +23,19 @@ import (
 // behavior.
 type fakeServer struct {
 	mu                    sync.Mutex
-	kinds                 map[string]bool // group/plural
+	kinds                 map[string]bool // served kinds, as group/plural
 	objects               map[string]*unstructured.Unstructured
 	version               int
 	watchers              []*fakeWatcher
-	unresponsive          bool // does not respond to patches and discovery
+	unresponsive          bool // the server does not respond to patches and discovery
 	patches               []fakePatch
 	discoveryRequests     int                      // number of discovery requests
 	dropsUnknownFields    bool                     // the server removes unknown fields from a status
 	hasStatus             bool                     // the status is a subresource
 	reportsOldSubresource bool                     // discovery reports the opposite of hasStatus
-	discoveryDelay        map[string]time.Duration // by group
-	beforePatch           func(body string)        // called with the lock before each patch
-	fail                  func(verb string) error  // for the verbs kind, list, watch and patch
+	discoveryDelay        map[string]time.Duration // delay of discovery, by group
+	beforePatch           func(body string)        // function called with the lock before each patch
+	fail                  func(verb string) error  // error of the verb kind, list, watch or patch
 }
 
 type fakePatch struct {

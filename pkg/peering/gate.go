@@ -23,7 +23,7 @@ type Gate struct {
 	next    reconcile.Reconciler
 
 	mu      sync.Mutex
-	queue   workqueue.TypedRateLimitingInterface[reconcile.Request] // nil if the gate is not a source
+	queue   workqueue.TypedRateLimitingInterface[reconcile.Request] // queue of the controller; nil if the gate is not a source
 	waiting map[reconcile.Request]struct{}
 }
 

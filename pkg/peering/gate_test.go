@@ -83,7 +83,7 @@ func (w *gateRunner) takeCalls() []string {
 	return calls
 }
 
-// A gate defers requests during a pause and passes each of them on once after the pause.
+// A gate defers requests during a pause. After the pause, it passes on each request once.
 func TestGate_DefersDuringPause(t *testing.T) {
 	for _, isSource := range []bool{true, false} {
 		t.Run(fmt.Sprint("source: ", isSource), func(t *testing.T) {

@@ -171,7 +171,7 @@ func TestKeepalive_RecordRemovedByOthers(t *testing.T) {
 		s.start(Options{Identity: "a"})
 		s.wait(time.Minute)
 		s.takePatches()
-		for range 60 { // like an operator with a wrong clock
+		for range 60 { // an operator with a wrong clock removes the record repeatedly
 			s.putRecord(defaultKey, "a", nil)
 			s.wait(time.Second)
 		}
@@ -212,7 +212,7 @@ func forbidden(verb string) error {
 
 // If the API server does not respond, the operator pauses when its record expires, not when the request times out.
 func TestKeepalive_ServerDoesNotRespond(t *testing.T) {
-	for range 20 { // random times
+	for range 20 { // each simulation has other random times
 		simulate(t, func(s *simulation) {
 			s.create(defaultKey, nil)
 			a := s.start(Options{Identity: "a"})
@@ -233,7 +233,7 @@ func TestKeepalive_Outage(t *testing.T) {
 		s.wait(5 * time.Minute)
 		s.failWith(func(string) error { return errDown })
 		s.endWatches()
-		var last time.Time // of the last successful write
+		var last time.Time // time of the last successful write
 		for _, p := range s.takePatches() {
 			if p.code == 200 {
 				last = p.at

@@ -42,8 +42,8 @@ type Unreadable struct {
 	Err      error
 }
 
-// Observations remembers when the records of a peering object last changed. The zero value is ready to use. It is not safe for
-// concurrent use.
+// Observations stores the times at which the records of a peering object last changed. The zero value is ready to
+// use. It is not safe for concurrent use.
 type Observations struct {
 	previous map[string]observation
 }

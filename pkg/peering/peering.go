@@ -23,7 +23,7 @@ type Peering struct {
 	log       logr.Logger
 	identity  func() string
 	wallClock func() time.Time
-	observed  chan struct{} // closed after the peers are observed everywhere
+	observed  chan struct{} // channel that is closed after the peers are observed everywhere
 
 	// reportMu serializes reports and is held while subscribers are called.
 	reportMu sync.Mutex

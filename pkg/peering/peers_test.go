@@ -71,7 +71,7 @@ func TestPause_EqualPriorities(t *testing.T) {
 			s.expect(one, true, "the same priority as this operator, so all of them pause: change the priority of one")
 			s.equal("ready", one.Readyz(nil), nil)
 		}
-		s.equal("log lines", a.logged("Paused"), 1) // not for each evaluation
+		s.equal("log lines", a.logged("Paused"), 1) // the operator does not log each evaluation
 		b.stop()
 		synctest.Wait()
 		s.expect(a, false, "")
@@ -130,7 +130,7 @@ func TestRemoveDeadPeers_RenewedRecord(t *testing.T) {
 		s.putRecord(defaultKey, "late", kopfRecord(1, time.Minute))
 		s.wait(0)
 		s.mu.Lock()
-		s.beforePatch = func(body string) { // between the observation and the removal
+		s.beforePatch = func(body string) { // this runs between the observation and the removal
 			if strings.Contains(body, `"late":null`) {
 				s.putRecordLocked(defaultKey, "late", map[string]any{"priority": int64(1), "x": "alive"})
 			}
@@ -219,7 +219,7 @@ func TestDiscovery_KeepsRecords(t *testing.T) {
 				s.Errorf("unexpected patch %s", p.body)
 			}
 		}
-		s.equal("transitions", len(a.transitions), 2) // at startup
+		s.equal("transitions", len(a.transitions), 2) // both transitions occur at startup
 	})
 }
 

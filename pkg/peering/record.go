@@ -19,7 +19,7 @@ import (
 type Record struct {
 	// Priority is compared with the priorities of the peers. The operator with the highest priority works. Default: 0.
 	Priority int
-	// Lifetime is how long the record is valid after it was written, in whole seconds. Default: 60 seconds.
+	// Lifetime is the time for which the record is valid after it was written, in whole seconds. Default: 60 seconds.
 	Lifetime time.Duration
 	// LastSeen is the time of the write by the clock of its operator; zero if unknown.
 	LastSeen time.Time

@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// PEER-02: while operators run, the status can become a subresource or stop being one. No peer counts as dead
-// meanwhile.
+// PEER-02: the status can become a subresource or stop being one while operators run. No peer then counts as dead.
 func TestStatusSubresource_Changes(t *testing.T) {
 	for _, options := range []Options{{}, {Mandatory: true}} {
 		for _, before := range []bool{false, true} {

@@ -18,7 +18,7 @@ type status struct {
 	served   bool                       // the API server serves the kind
 	object   *unstructured.Unstructured // latest observed version; nil if the object does not exist
 	decision Decision
-	message  string // describes the decision
+	message  string // description of the decision
 	err      error  // error of the last read or write of records; nil after a success
 }
 
@@ -31,14 +31,14 @@ type state struct {
 type phase int
 
 const (
-	notStarted    phase = iota // waiting to become the leader
+	notStarted    phase = iota // the operator waits to become the leader
 	notObserved                // records are not read everywhere yet
 	failing                    // records cannot be read or written
 	objectMissing              // the mandatory object does not exist
 	outranked
 	tied
 	working
-	shuttingDown // shutting down
+	shuttingDown // the operator is shutting down
 )
 
 func (s state) isPaused() bool { return s.phase != working }

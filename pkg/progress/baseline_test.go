@@ -16,7 +16,7 @@ func TestAnnotationBaseline_Store(t *testing.T) {
 	for _, test := range []struct {
 		name, prefix string
 		obj          client.Object
-		want         []string // the keys
+		want         []string // expected keys
 	}{
 		{"KEY-01 ESS-10 default prefix", "", configMap(), []string{"last-handled-configuration"}},
 		{"ESS-10 a custom prefix", ownPrefix, configMap(), []string{"last-handled-configuration"}},

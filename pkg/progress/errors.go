@@ -82,7 +82,7 @@ type PanicError struct {
 
 func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
 
-// A class says how an error affects further attempts.
+// A class defines how an error affects further attempts.
 type class int
 
 const (

@@ -110,7 +110,7 @@ func TestIgnoringFields_Check(t *testing.T) {
 		problems []string
 	}{
 		{"ESS-09 fields", progress.IgnoringFields(progress.AnnotationBaseline(""), "spec", "spec.a", "metadata.labels.a.b/c"), nil},
-		{"ESS-09 mistakes", progress.IgnoringFields(nil, "", "spec.", "metadata.labels."), []string{"nil", `""`, `"spec."`, `"metadata.labels."`}},
+		{"ESS-09 invalid fields", progress.IgnoringFields(nil, "", "spec.", "metadata.labels."), []string{"nil", `""`, `"spec."`, `"metadata.labels."`}},
 		{"ESS-09 an error of the baseline", progress.IgnoringFields(progress.StatusBaseline("status")), []string{`"status"`}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -37,7 +37,7 @@ func TestMulti_ReadsFirstStoreWithRecord(t *testing.T) {
 	for _, test := range []struct {
 		name       string
 		one, other string
-		want       int // retries; -1: no record
+		want       int // number of retries; -1 for no record
 		unreadable []string
 	}{
 		{"PROG-08 both", first, second, 1, nil},

@@ -73,8 +73,8 @@ func TestPin_OlderPrefix(t *testing.T) {
 		pin         progress.Baseline
 		annotations []string
 		fetched     string
-		key         string // of the stored pin
-		kept        int    // remaining annotations
+		key         string // key of the stored pin
+		kept        int    // number of remaining annotations
 	}{
 		{"older key", progress.Pin(progress.AnnotationBaseline("")), []string{olderPinKey, text}, text, pinKey, 0},
 		{"both keys", progress.Pin(progress.AnnotationBaseline("")), []string{olderPinKey, text, pinKey, other}, other, pinKey, 0},

@@ -70,7 +70,7 @@ func TestPolicyOutcome_ChecksLimitsOfNextAttempt(t *testing.T) {
 		name   string
 		policy progress.Policy
 		record progress.Record
-		after  time.Duration // since the start
+		after  time.Duration // time since the start
 		err    error
 		final  bool
 	}{

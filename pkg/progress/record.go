@@ -53,9 +53,9 @@ func (r Record) Attempt() Attempt {
 	return Attempt{Number: r.Retries, Started: r.Started, Last: r.Message}
 }
 
-// withoutClockSkew corrects the times of a record that was written by a clock ahead of this one. Started and
-// Attempted are in the past of the writer, so if they are in the future now, all times move back by the difference.
-// No delay becomes longer than it was.
+// withoutClockSkew corrects the times of a record that was written by a clock ahead of this one. The writer has set
+// Started and Attempted to past times. If they are in the future of this clock, withoutClockSkew moves all times back
+// by the difference. No delay becomes longer than it was.
 func (r Record) withoutClockSkew(now time.Time) Record {
 	written := r.Started
 	if r.Attempted.After(written) {

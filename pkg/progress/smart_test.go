@@ -210,7 +210,7 @@ func TestSmart_UnreadableRecords(t *testing.T) {
 		status     map[string]any
 		annotation string
 		want       *progress.Record
-		place      string // part of the error; empty: no error
+		place      string // part of the error; empty for no error
 	}{
 		{"B-30 an unreadable record in the status", broken, "", nil, "status.kopf.progress.a"},
 		{"B-30 a record in the status that is not an object", map[string]any{"a": "x"}, "", nil, "status.kopf.progress.a"},

@@ -20,10 +20,10 @@ type handler struct {
 	id     string
 	parent string // id of the parent handler; empty for top-level handlers
 	record Record
-	stored bool // the object has a value for the id, readable or not
-	active bool // selected for the cause
+	stored bool // whether the object has a value for the id, readable or not
+	active bool // whether the handler is selected for the cause
 
-	discarded bool // the stored record is obsolete
+	discarded bool // whether the stored record is obsolete
 }
 
 // A Summary counts the selected handlers of a state by result.

@@ -36,7 +36,7 @@ func TestAnnotations_FetchReadsFirstKeyWithValue(t *testing.T) {
 	for _, test := range []struct {
 		name        string
 		annotations []string
-		want        int // retries; -1: no record
+		want        int // number of retries; -1 for no record
 	}{
 		{"KEY-11 both keys", []string{v1, one, v2, two}, 2},
 		{"KEY-11 only the newer key", []string{v2, two}, 2},
@@ -109,7 +109,7 @@ func TestAnnotations_Marker(t *testing.T) {
 	for _, test := range []struct {
 		name, prefix string
 		before       []string
-		want         string // value of the marker; empty: no marker
+		want         string // value of the marker; empty for no marker
 	}{
 		{"KEY-20 custom prefix", ownPrefix, nil, "yes"},
 		{"KEY-20 a prefix below kopf's domain", "op.kopf.zalando.org", nil, "yes"},

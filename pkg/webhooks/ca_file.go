@@ -15,8 +15,8 @@ import (
 const (
 	// filePollInterval is the interval at which controller-runtime reads certificate files.
 	filePollInterval = 10 * time.Second
-	// caRetention is how long CAs are trusted after they are removed from the file. Mounted files, and the certificates of the
-	// replicas, change at different times in each replica, some minutes apart.
+	// caRetention is the time for which a CA stays trusted after it is removed from the file. Mounted files and
+	// certificates can change some minutes apart in different replicas.
 	caRetention = 5 * time.Minute
 )
 

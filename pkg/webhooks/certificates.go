@@ -62,12 +62,13 @@ type SelfManaged struct {
 	Hosts []string
 	// Lifetime is the validity of a certificate. Default: [DefaultLifetime].
 	Lifetime time.Duration
-	// RenewBefore is how long before its expiry a certificate is renewed. Each renewal within a Lifetime adds a CA to the
-	// bundle, because old CAs are trusted until they expire; at most 50 are allowed. Default: a third of the Lifetime.
+	// RenewBefore is the time between the renewal of a certificate and its expiry. Each renewal within a Lifetime
+	// adds a CA to the bundle, because old CAs are trusted until they expire; at most 50 are allowed. Default: a
+	// third of the Lifetime.
 	RenewBefore time.Duration
-	// PropagationDelay is how long a new CA must be in the configurations before its certificate is used, so that all API
-	// servers have received it. It must be less than RenewBefore. Default: the smaller of [DefaultPropagationDelay] and a third
-	// of RenewBefore.
+	// PropagationDelay is the minimum time for which a new CA is in the configurations before its certificate is
+	// used, so that all API servers have received the CA. It must be less than RenewBefore. Default: the smaller of
+	// [DefaultPropagationDelay] and a third of RenewBefore.
 	PropagationDelay time.Duration
 }
 

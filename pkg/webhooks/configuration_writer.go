@@ -79,7 +79,7 @@ func (c *configurationWriter) ensure(ctx context.Context, kind hookKind, entries
 	return true, 0, nil
 }
 
-// conflictDelay returns how long to wait before the entries are written again. If the entries were written before, another
+// conflictDelay returns the delay before the entries are written again. If the entries were written before, another
 // client has changed them since.
 func (c *configurationWriter) conflictDelay(ctx context.Context, kind hookKind, entries []entry) time.Duration {
 	last, written := c.lastWritten[kind]

@@ -38,7 +38,7 @@ func get(t *testing.T, obj client.Object) error {
 // ADM-25, ADM-26, ADM-27, ADM-29, SE-33, SET-27: the operator creates the configuration for its handlers. It keeps
 // entries of other clients, restores its own entries, and removes entries of earlier versions.
 func TestManaged_Entries(t *testing.T) {
-	t.Parallel() // it waits for most of its time
+	t.Parallel() // the test mostly waits
 	needServer(t)
 	g, ctx := NewWithT(t), t.Context()
 	op := start(t, operatorConfig{hooks: []webhooks.Hook{validate(accept), webhooks.Validating(&v1.Widget{}, "w", accept)}})
@@ -109,7 +109,7 @@ func TestManaged_RemoveOnExit(t *testing.T) {
 // The webhook server continues to respond for a while after its entries are removed. The entries are removed even if
 // the CA file cannot be read.
 func TestManaged_ServesUntilEntriesAreRemoved(t *testing.T) {
-	t.Parallel() // it waits for most of its time
+	t.Parallel() // the test mostly waits
 	needServer(t)
 	g, dir := NewWithT(t), certificateFiles(t)
 	op := start(t, operatorConfig{
@@ -139,7 +139,7 @@ func TestManaged_ServesUntilEntriesAreRemoved(t *testing.T) {
 
 // ADM-20, ADM-42: a kind that is created later is configured when it is created. With Plural, it is configured before.
 func TestManaged_KindCreatedLater(t *testing.T) {
-	t.Parallel() // it waits for most of its time
+	t.Parallel() // the test mostly waits
 	needServer(t)
 	g, ctx := NewWithT(t), t.Context()
 	gvk := v1.GroupVersion.WithKind("Late")
@@ -162,7 +162,7 @@ func TestManaged_KindCreatedLater(t *testing.T) {
 
 // ADM-24: the operator writes only the caBundle into static manifests.
 func TestInjected_CABundle(t *testing.T) {
-	t.Parallel() // it waits for most of its time
+	t.Parallel() // the test mostly waits
 	needServer(t)
 	g, ctx := NewWithT(t), t.Context()
 	hooks := []webhooks.Hook{validate(func(context.Context, *widgetRequest) error { return webhooks.Deny(0, "", "static") })}
@@ -201,7 +201,7 @@ func TestInjected_CABundle(t *testing.T) {
 
 // ADM-25: the operator tolerates an API server that does not respond when the operator becomes the leader.
 func TestManaged_APIServerDownAtStartup(t *testing.T) {
-	t.Parallel() // it waits for most of its time
+	t.Parallel() // the test mostly waits
 	needServer(t)
 	g := NewWithT(t)
 	var unreachable atomic.Bool
@@ -268,7 +268,7 @@ func certificateFiles(t *testing.T) (dir string) {
 
 // ADM-47, ADM-48, ADM-49: the operator reads certificates from files and updates the caBundle when the CA file changes.
 func TestFiles_CABundle(t *testing.T) {
-	t.Parallel() // it waits for most of its time
+	t.Parallel() // the test mostly waits
 	needServer(t)
 	g := NewWithT(t)
 	dir := certificateFiles(t)

@@ -157,8 +157,8 @@ func EveryNamespace() Option {
 	return func(h *Hook) { h.settings.namespaces.all = true }
 }
 
-// Persistent keeps the handler's entry in the configuration when the operator shuts down with [RemoveOnExit]. kopf:
-// persistent=True.
+// Persistent keeps the handler's entry in the configuration when the operator shuts down with [RemoveOnExit].
+// Equivalent in kopf: persistent=True.
 func Persistent() Option {
 	return func(h *Hook) { h.settings.persistent = true }
 }

@@ -99,7 +99,7 @@ func mergeMap(raw, before, after map[string]any) map[string]any {
 	for key, to := range after {
 		from, was := before[key]
 		if was && diff.Equal(from, to) {
-			continue // covers empty fields that only exist because of the Go type
+			continue // this includes empty fields that exist only because of the Go type
 		}
 		is, there := raw[key]
 		if !was || !there {

@@ -91,7 +91,7 @@ func TestComputePatch_LongLists(t *testing.T) {
 			list(func(i int) string { return fmt.Sprintf(`{"name":"e%d","y":1}`, i) }),
 			list(func(i int) string { return fmt.Sprintf(`{"name":"e%d","x":%d,"y":1}`, i, i) }),
 		},
-		"turned around": {
+		"all items in reverse order": {
 			list(func(i int) string { return named(n - 1 - i) }),
 			list(func(i int) string { return fmt.Sprintf(`{"name":"e%d","x":%d}`, n-1-i, n-1-i) }),
 		},
@@ -100,7 +100,7 @@ func TestComputePatch_LongLists(t *testing.T) {
 	} {
 		ops, result := applyPatch(t, raw, list(named), c.after)
 		g.Expect(len(ops)).To(BeNumerically("<", len(c.want)+100), name)
-		if result != c.want { // too long for a diff
+		if result != c.want { // the values are too long for a diff
 			t.Errorf("%s: the result of the patch differs from the object", name)
 		}
 	}

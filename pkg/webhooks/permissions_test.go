@@ -23,7 +23,7 @@ import (
 // ADM-25, ADM-30: the rules of config/rbac are sufficient. Without them, the operator stops with an error that names
 // the missing rule.
 func TestPermissions_AreSufficient(t *testing.T) {
-	t.Parallel() // it waits for most of its time
+	t.Parallel() // the test mostly waits
 	needServer(t)
 	g, ctx := NewWithT(t), t.Context()
 	ns := newNamespace(t)
@@ -58,7 +58,7 @@ func TestPermissions_AreSufficient(t *testing.T) {
 
 // Each rule of config/rbac is necessary. Without it, the operator stops with an error that names the rule.
 func TestPermissions_AreNecessary(t *testing.T) {
-	t.Parallel() // it waits for most of its time
+	t.Parallel() // the test mostly waits
 	needServer(t)
 	var all []permission
 	for _, resource := range []string{"validatingwebhookconfigurations", "mutatingwebhookconfigurations"} {

@@ -59,14 +59,14 @@ func runReplica() int {
 	ctrl.SetLogger(funcr.New(func(prefix, args string) { fmt.Fprintln(os.Stderr, me, prefix, args) }, funcr.Options{}))
 	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
 	must(err)
-	config.QPS = -1 // the default of ctrl.GetConfig
+	config.QPS = -1 // this is the default of ctrl.GetConfig
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"},
 		HealthProbeBindAddress: fmt.Sprintf("127.0.0.1:%d", setup.Probes),
 		WebhookServer:          webhook.NewServer(webhook.Options{Host: setup.Host, Port: setup.Port}),
 		LeaderElection:         true, LeaderElectionID: "replicas", LeaderElectionNamespace: setup.Namespace,
 		LeaderElectionReleaseOnCancel: true,
-		LeaseDuration:                 new(5 * time.Minute), RenewDeadline: new(4 * time.Minute), // long enough for a busy machine
+		LeaseDuration:                 new(5 * time.Minute), RenewDeadline: new(4 * time.Minute), // these times are long enough for a busy machine
 	})
 	must(err)
 	must(webhooks.New(mgr, webhooks.Options{
@@ -93,7 +93,7 @@ type process struct {
 	*exec.Cmd
 	setup   replicaSetup
 	exited  chan struct{}
-	err     error // after exited is closed
+	err     error // error of the process; valid after exited is closed
 	log     *outputBuffer
 	answers []bool // results of readiness probes
 }

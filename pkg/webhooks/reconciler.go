@@ -33,8 +33,8 @@ type configurationReconciler struct {
 	hooks         []namedHook
 	caProvider    caProvider
 	writer        *configurationWriter
-	isServerReady func() bool   // reports whether the operator's webhook server answers
-	triggered     chan struct{} // capacity 1
+	isServerReady func() bool   // function that reports whether the operator's webhook server answers
+	triggered     chan struct{} // channel with the capacity 1
 }
 
 const (

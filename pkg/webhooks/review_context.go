@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
 
-// reviewReadTimeout is how long a client may take to send its review. API servers wait 30 seconds at most.
+// reviewReadTimeout limits the time in which a client must send its review. API servers wait 30 seconds at most.
 const reviewReadTimeout = 30 * time.Second
 
 // reviewContext is the response writer of one HTTP request. It answers reviews that no handler can process with an HTTP error.
@@ -21,7 +21,7 @@ const reviewReadTimeout = 30 * time.Second
 type reviewContext struct {
 	http.ResponseWriter
 	request  *http.Request
-	log      logr.Logger // shared by all requests
+	log      logr.Logger // logger that all requests share
 	accepted bool        // the endpoint processes the review, so an error status must be part of the review
 	written  bool
 

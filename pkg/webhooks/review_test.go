@@ -135,7 +135,7 @@ func TestReview_Misdirected(t *testing.T) {
 		code       int
 		message    string
 	}{
-		"the root":                        {"/", review(), 404, ""},
+		"the root path":                   {"/", review(), 404, ""},
 		"an unknown path":                 {"/w", review(), 404, ""},
 		"a path below the handler's path": {"/v/x", review(), 404, ""},
 		"a path with a trailing slash":    {"/v/", review(), 404, ""},

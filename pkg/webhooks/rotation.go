@@ -49,7 +49,7 @@ func (p *keyPair) hosts() []string {
 
 // certBundle is the state that replicas share through the Secret.
 type certBundle struct {
-	serving      *keyPair            // all replicas use it
+	serving      *keyPair            // key pair that all replicas use
 	next         *keyPair            // the successor of serving; nil outside of a rotation
 	trusted      []*x509.Certificate // the CAs that API servers must trust
 	trustedSince time.Time           // first time at which the configurations contained the CA of next; zero before that

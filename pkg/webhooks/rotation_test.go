@@ -55,7 +55,7 @@ func TestRotation_Steps(t *testing.T) {
 	g.Expect(step(true, false)).To(Equal(time.Second))
 	stored, err := webhooks.StoreAndParse(k, &corev1.Secret{})
 	g.Expect(err).NotTo(HaveOccurred())
-	k = stored // as another replica reads the bundle
+	k = stored // another replica reads the bundle in this form
 	now = now.Add(2 * time.Second)
 	second := k.Next()
 	step(true, true)

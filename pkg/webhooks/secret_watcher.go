@@ -16,10 +16,10 @@ import (
 // replicas that never become the leader, so it releases the reservations at the end.
 type secretWatcher struct {
 	mgr        manager.Manager
-	store      *certStore // nil without self-managed certificates
+	store      *certStore // store of self-managed certificates; nil without them
 	drain      time.Duration
 	startDrain func()
-	release    func() // releases the reservations
+	release    func() // function that releases the reservations
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable.

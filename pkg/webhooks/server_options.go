@@ -51,10 +51,10 @@ type Options struct {
 	// in Namespace, so Namespace is not excluded.
 	Namespaces []string
 
-	// Drain is how long requests are still answered after shutdown begins and the readiness check fails. It must be shorter
-	// than the manager's GracefulShutdownTimeout, which also includes the shutdown of all other runnables; at most 20 seconds
-	// are allowed. Default: zero if ClientConfig has a URL; otherwise [DefaultDrain] with a Service or in a pod, and zero
-	// elsewhere. A negative value means zero.
+	// Drain is the time for which the server still answers requests after shutdown begins and the readiness check
+	// fails. It must be shorter than the manager's GracefulShutdownTimeout, which also includes the shutdown of all
+	// other runnables; at most 20 seconds are allowed. Default: zero if ClientConfig has a URL; otherwise
+	// [DefaultDrain] with a Service or in a pod, and zero elsewhere. A negative value means zero.
 	Drain time.Duration
 
 	podNamespace string // the namespace of the operator's pods; empty outside of a cluster

@@ -38,7 +38,7 @@ import (
 
 var (
 	cp     *controlplane.ControlPlane
-	k8s    client.Client // without a cache
+	k8s    client.Client // client without a cache
 	scheme = runtime.NewScheme()
 
 	widgetGVK = v1.GroupVersion.WithKind("Widget")
@@ -157,7 +157,7 @@ type operatorConfig struct {
 	name     string
 	hooks    []webhooks.Hook
 	certDir  string
-	skipWait bool // do not wait until the configurations exist
+	skipWait bool // start does not wait until the configurations exist
 }
 
 // start runs an operator for one namespace with self-managed certificates until the test ends.

@@ -16,8 +16,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/rbac"
 )
 
-// startupPeriod is how long a forbidden watch is a fatal error, because its permission was probably never granted. Later, a
-// forbidden watch is only logged, and the operator continues to answer reviews.
+// startupPeriod is the time during which a forbidden watch is a fatal error, because its permission was probably
+// never granted. Later, a forbidden watch is only logged, and the operator continues to answer reviews.
 const startupPeriod = time.Minute
 
 // watchObject calls changed for each event of one object until the context ends. Its requests are limited to that object, so it

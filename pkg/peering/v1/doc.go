@@ -1,5 +1,5 @@
-// Package v1 contains the API types of peering objects: ClusterKopfPeering, and KopfPeering for a single namespace. They are
-// those of kopf, so operators in Python and in Go share the same objects.
+// Package v1 contains the API types of peering objects: ClusterKopfPeering, and KopfPeering for a single namespace.
+// They are the types of kopf, so operators in Python and in Go share the same objects.
 //
 // Users create the objects once. Operators write their records into the status and read the records of their peers; package
 // peering implements this. The schema keeps unknown fields, so records of any shape are stored unchanged.
