@@ -42,5 +42,5 @@
 //   - There are no controllers. Namespaces need not exist, dependents are not deleted, and pods do not run. A test that deletes with
 //     foreground or orphan propagation must remove the finalizer itself.
 //   - The first apply to an object starts its managed fields. It assigns the fields of earlier writes to before-first-apply.
-//   - The first apply to a built-in kind takes a second of real time once per process, to load the types.
+//   - Once per process, the first apply to a built-in kind takes a second of real time to load the types.
 package apiserver

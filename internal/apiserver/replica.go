@@ -69,7 +69,7 @@ func (r *Replica) current() int64 {
 	return r.server.version
 }
 
-// replicaTimeout limits how long a replica waits for its cache.
+// replicaTimeout limits the time for which a replica waits for its cache.
 const replicaTimeout = 3 * time.Second
 
 // prepare selects the state for a read, and waits until the cache has reached it.

@@ -16,7 +16,7 @@ type Resource struct {
 	HasStatus     bool // whether the kind has the status subresource
 	ClusterScoped bool // whether objects of the kind have no namespace
 
-	schema *apiextensionsv1.JSONSchemaProps // nil: all fields are preserved
+	schema *apiextensionsv1.JSONSchemaProps // schema of the kind; if nil, all fields are preserved
 }
 
 func (r Resource) gvk() schema.GroupVersionKind { return r.GroupVersion.WithKind(r.Kind) }

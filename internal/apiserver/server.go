@@ -17,7 +17,7 @@ type Server struct {
 	version  int64
 	objects  map[key]object
 	events   []event
-	changed  chan struct{} // closed by the next event; nil if no watch waits
+	changed  chan struct{} // channel that the next event closes; nil if no watch waits
 	managers map[managed]*manager
 	shapes   map[schema.GroupVersionKind]*customSchema
 	rand     *rand.Rand // random source for generated names
@@ -32,11 +32,11 @@ type key struct {
 }
 
 type event struct {
-	kind    string // ADDED, MODIFIED, DELETED
+	kind    string // type of the event: ADDED, MODIFIED or DELETED
 	key     key
 	version int64
 	object  object
-	before  object // nil if the object was added
+	before  object // object before the event; nil if the object was added
 }
 
 // New returns a server without objects. A later resource replaces an earlier one with the same kind and version.

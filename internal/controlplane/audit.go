@@ -63,16 +63,16 @@ func (cp *ControlPlane) auditSize() (int64, error) {
 
 // A Request is a completed write request from the audit log.
 type Request struct {
-	Time        time.Time // when the request arrived
+	Time        time.Time // time at which the request arrived
 	Verb        string    // create, update, patch, delete or deletecollection
 	User        string
 	UserAgent   string
-	URI         string // includes the query, such as fieldManager and dryRun
+	URI         string // URI with the query, such as fieldManager and dryRun
 	Group       string // API group; empty for the core group
 	Resource    string // plural name
 	Subresource string
 	Namespace   string
-	Name        string // empty if the server generates it from generateName
+	Name        string // name of the object; empty if the server generates it from generateName
 	Code        int    // status code of the response
 	// Body is the object without its managedFields, the patch, or the options of a deletion. It is nil if the request had no body.
 	Body json.RawMessage

@@ -39,7 +39,7 @@ var controllers = []string{
 // A process is a running program that envtest cannot start.
 type process struct {
 	cmd   *exec.Cmd
-	ended chan struct{} // closed when the process has ended
+	ended chan struct{} // channel that is closed when the process has ended
 }
 
 // hasControllers returns an error if the directory lacks kube-controller-manager.

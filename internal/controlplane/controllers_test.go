@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// needControllers skips the test if kube-controller-manager is not built. Otherwise it is like needServers.
+// needControllers skips the test if kube-controller-manager is not built. Otherwise, it does the same as needServers.
 func needControllers(t *testing.T) string {
 	t.Helper()
 	tmp := needServers(t)
@@ -47,7 +47,7 @@ func TestControllers(t *testing.T) {
 	cp, err := Start(Options{Controllers: true, Audit: true})
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { _ = cp.Stop() })
-	g.Expect(processes(t, tmp)).To(HaveLen(4), "etcd, kube-apiserver, kube-controller-manager and the guard")
+	g.Expect(processes(t, tmp)).To(HaveLen(4), "etcd, kube-apiserver, kube-controller-manager and the reaper")
 	g.Expect(processes(t, tmp)).To(ContainElement(ContainSubstring("--bind-address=127.0.0.1 --secure-port=")))
 
 	c, err := client.New(cp.Config, client.Options{})

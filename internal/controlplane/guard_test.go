@@ -25,7 +25,7 @@ func TestGuard(t *testing.T) {
 			_ = cmd.Process.Kill()
 		}},
 		"after Ctrl-C": {true, func(cmd *exec.Cmd, _ io.Closer) {
-			_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) // like a terminal, send the signal to the process group
+			_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) // a terminal also sends the signal to the process group
 		}},
 		"after an exit without Stop": {true, func(_ *exec.Cmd, stdin io.Closer) {
 			_ = stdin.Close()
@@ -51,7 +51,7 @@ func TestGuard(t *testing.T) {
 				line, err := bufio.NewReader(stdout).ReadString('\n')
 				g.Expect(err).NotTo(HaveOccurred())
 				g.Expect(line).To(HavePrefix("serving https://"))
-				g.Expect(processes(t, tmp)).To(HaveLen(3), "etcd, kube-apiserver and the guard")
+				g.Expect(processes(t, tmp)).To(HaveLen(3), "etcd, kube-apiserver and the reaper")
 			} else {
 				g.Eventually(func() map[int]string { return processes(t, tmp) }, patience, interval).
 					Should(ContainElement(ContainSubstring("--data-dir=")))
@@ -77,7 +77,7 @@ func TestGuard_StopsControllers(t *testing.T) {
 	line, err := bufio.NewReader(stdout).ReadString('\n')
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(line).To(HavePrefix("serving https://"))
-	g.Expect(processes(t, tmp)).To(HaveLen(4), "etcd, kube-apiserver, kube-controller-manager and the guard")
+	g.Expect(processes(t, tmp)).To(HaveLen(4), "etcd, kube-apiserver, kube-controller-manager and the reaper")
 
 	g.Expect(cmd.Process.Kill()).To(Succeed())
 	_ = cmd.Wait()

@@ -78,14 +78,14 @@ func TestAuditAndWrites(t *testing.T) {
 	g.Expect(requests[0].Group).To(BeEmpty())
 	g.Expect(time.Since(requests[0].Time)).To(BeNumerically("~", 0, time.Minute))
 
-	// Custom resources, subresources, server-side apply.
+	// The log contains requests for custom resources and subresources, and server-side applies.
 	widget := thing("Widget", "two")
 	widget.Object["spec"] = map[string]any{"size": int64(1)}
 	g.Expect(c.Apply(ctx, client.ApplyConfigurationFromUnstructured(widget), client.FieldOwner("tester"))).To(Succeed())
 	g.Expect(c.Status().Patch(ctx, thing("Widget", "two"),
 		client.RawPatch("application/json-patch+json", []byte(`[{"op":"add","path":"/status","value":{"x":1}}]`)))).
 		To(Succeed())
-	// Leases and Events are omitted.
+	// The log omits leases and Events.
 	g.Expect(c.Create(ctx, &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "three"}})).To(Succeed())
 	g.Expect(c.Create(ctx, &corev1.Event{

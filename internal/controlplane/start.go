@@ -54,9 +54,9 @@ type ControlPlane struct {
 	// Config connects as administrator, without a client-side rate limit.
 	Config *rest.Config
 
-	dir         string // contains all files of the control plane
+	dir         string // directory with all files of the control plane
 	plane       envtest.ControlPlane
-	controllers *process // may be nil
+	controllers *process // kube-controller-manager; nil if it was not started
 	guard       *reaper.Reaper
 	kubeconfig  []byte
 	client      *http.Client
@@ -288,7 +288,8 @@ func (cp *ControlPlane) Stop() error {
 		if cp.client != nil {
 			cp.client.CloseIdleConnections()
 		}
-		// kube-apiserver would wait for the watches of its clients before it stops. Its data is not needed any more, so the reaper kills it.
+		// kube-apiserver would wait for the watches of its clients before it stops. The data of the server is not
+		// needed any more, so the reaper kills the server.
 		cp.guard.Stop()
 		err := cp.plane.Stop()
 		if errors.Is(err, os.ErrProcessDone) || errors.Is(err, syscall.ESRCH) {

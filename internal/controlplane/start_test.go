@@ -105,7 +105,7 @@ func TestStartAndStop(t *testing.T) {
 	g.Expect(cp.WriteKubeconfig(filepath.Join(tmp, "no", "kubeconfig"))).
 		To(MatchError(ContainSubstring("is " + filepath.Join(tmp, "no") + " a writable directory?")))
 
-	g.Expect(processes(t, tmp)).To(HaveLen(3), "etcd, kube-apiserver and the guard")
+	g.Expect(processes(t, tmp)).To(HaveLen(3), "etcd, kube-apiserver and the reaper")
 	watching, err := client.NewWithWatch(cp.Config, client.Options{})
 	g.Expect(err).NotTo(HaveOccurred())
 	watch, err := watching.Watch(t.Context(), &corev1.ConfigMapList{})

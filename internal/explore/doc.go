@@ -1,5 +1,5 @@
-// Package explore runs a scenario with an operator once without faults, derives a plan for each possible fault from this run, and compares the
-// result of each plan with the first run.
+// Package explore runs a scenario with an operator once without faults. It derives a plan for each possible fault
+// from this run, and compares the result of each plan with the first run.
 //
 //	report := explore.Explore(t, runner, explore.Options{Pairs: true})
 //	for _, v := range report.Violations {
@@ -20,11 +20,13 @@
 //   - for each crash and each earlier change: a restart whose first list is as old as that change;
 //   - for each watch event that a later event of the same object supersedes: the operator does not receive it.
 //
-// A [Report] contains the violations. A violation is a difference in the objects or in the external state, a repeated handler call although its
-// outcome was written, an operator that does not become quiet, or one that writes again later.
+// A [Report] contains the violations. A violation is a difference in the objects or in the external state, or a
+// repeated handler call although its outcome was written. An operator that does not become quiet, or that writes
+// again later, is also a violation.
 //
 // # Caveats
 //
-// The order of goroutines differs from run to run, so write 7 of a run can differ from write 7 of the reference run. The rules hold for every write, so
-// this causes no false alarms. To reproduce a violation, it may be necessary to run its plan several times.
+// The order of goroutines differs from run to run, so write 7 of a run can differ from write 7 of the reference run.
+// The rules hold for every write, so this causes no false violations. To reproduce a violation, it may be necessary
+// to run its plan several times.
 package explore

@@ -59,7 +59,8 @@ func TestPlans_OmitsPlansWithoutEffect(t *testing.T) {
 		t.Errorf("%d pruned plans, want 8", pruned)
 	}
 	pairs, _ := Plans(twoWrites(), true)
-	// There are four kinds of faults for each write, and one fault of a watch event that is combined with each of the eight.
+	// Each of the two writes has four kinds of faults. The fault of the watch event is combined with each of these
+	// eight faults.
 	if n := len(pairs) - len(plans); n != 4*4+8 {
 		t.Errorf("%d pairs, want 24", n)
 	}

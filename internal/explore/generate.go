@@ -99,7 +99,7 @@ func (g *Generator) value(schema *apiextensionsv1.JSONSchemaProps, depth int) an
 		return g.rand.IntN(2) == 0
 	case "string":
 		return g.text(schema)
-	default: // any value
+	default: // the schema allows any value
 		return g.randomWord()
 	}
 }
@@ -171,7 +171,7 @@ func identity(item any, keys []string) string {
 		}
 		item = only
 	}
-	text, _ := json.Marshal(item) // cannot fail: item consists of JSON values
+	text, _ := json.Marshal(item) // Marshal cannot fail, because item consists of JSON values
 	return string(text)
 }
 

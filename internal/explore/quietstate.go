@@ -79,7 +79,7 @@ func removeServerFields(meta map[string]any) {
 		delete(meta, field)
 	}
 	if _, ok := meta["deletionTimestamp"]; ok {
-		meta["deletionTimestamp"] = "some time" // compare its presence, not its value
+		meta["deletionTimestamp"] = "some time" // only the presence of the timestamp is compared
 	}
 	if annotations, ok := meta["annotations"].(map[string]any); ok {
 		maps.DeleteFunc(annotations, func(key string, _ any) bool {
@@ -182,8 +182,9 @@ func (s QuietState) Compare(other QuietState) (kind, text string) {
 	return "", ""
 }
 
-// describeSimilar describes how a missing object differs from the most similar object that exists only in the other state: one of the same kind and
-// namespace with the fewest differences. It returns an empty string if there is none.
+// describeSimilar describes how a missing object differs from the most similar object that exists only in the other
+// state. That object has the same kind and namespace, and the fewest differences. It returns an empty string if there
+// is none.
 func describeSimilar(objects []any, name string, state, counterpart map[string]any) string {
 	similar, differences := "", diff.Diff(nil)
 	for _, candidate := range slices.Sorted(maps.Keys(counterpart)) {

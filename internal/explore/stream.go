@@ -21,7 +21,7 @@ type stream struct {
 	name     string
 	initial  bool // the initial list is not complete yet
 	body     io.ReadCloser
-	lines    chan []byte // closed at the end of the body
+	lines    chan []byte // channel that is closed at the end of the body
 	closed   chan struct{}
 	once     sync.Once
 

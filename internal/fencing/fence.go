@@ -41,15 +41,15 @@ type Options struct {
 // Fence detects suspensions of the process. It is safe for concurrent use, and never active before [Fence.StartHeartbeat].
 type Fence struct {
 	options      Options
-	wakeReporter chan struct{} // wakes the heartbeat loop after a gap
+	wakeReporter chan struct{} // channel that wakes the heartbeat loop after a gap
 
 	mu            sync.Mutex
-	lastHeartbeat instant // zero before the start and after the stop
+	lastHeartbeat instant // time of the last heartbeat; zero before the start and after the stop
 	suspensions   int64
 	heldUntil     time.Time     // end of the hold; zero while the fence is inactive
 	reported      bool          // whether the callback was called for this hold
-	released      chan struct{} // closed when the hold ends
-	stopped       chan struct{} // closed when the operator has stopped
+	released      chan struct{} // channel that is closed when the hold ends
+	stopped       chan struct{} // channel that is closed when the operator has stopped
 }
 
 // instant is a time of two clocks. On some systems the monotonic clock stops while the machine sleeps; the wall clock does not.

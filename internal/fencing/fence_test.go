@@ -66,7 +66,7 @@ func TestFence_ActiveAfterSuspension(t *testing.T) {
 
 func TestFence_IgnoresShortGaps(t *testing.T) {
 	runFence(t, func(t *testing.T, s *fixture) {
-		sleep(time.Second / 2) // between two heartbeats
+		sleep(time.Second / 2) // this time is between two heartbeats
 		for range 10 {
 			s.suspend(3900 * time.Millisecond)
 			sleep(time.Second)

@@ -42,8 +42,8 @@ func TestMatchCause(t *testing.T) {
 		{"HND-18 on delete and resume", on("resume", "delete"), "deleted updatedI deletedI resumedI"},
 		{"HND-16 on create and update, even if deleted", evenIfDeleted("create", "update"), "created updated createdI updatedI"},
 		{"HND-16 on all", on("create", "update", "delete", "resume"), "created updated deleted createdI updatedI deletedI resumedI"},
-		{"HND-16 on nothing", on(), ""},
-		{"HND-16 on nothing, even if deleted", evenIfDeleted(), ""},
+		{"HND-16 no reasons", on(), ""},
+		{"HND-16 no reasons, even if deleted", evenIfDeleted(), ""},
 	} {
 		for word, facts := range map[string]cause.Facts{
 			"created": created, "updated": updated, "deleted": deleted,

@@ -16,7 +16,7 @@ type Test func(value any) bool
 // Filters select objects. All of them must match.
 type Filters struct {
 	Labels, Annotations []KeyFilter
-	Owners              []schema.GroupKind // at least one owner must have one of these kinds; empty: any
+	Owners              []schema.GroupKind // at least one owner must have one of these kinds; if empty, owners are ignored
 	Field               *FieldFilter
 }
 

@@ -12,7 +12,7 @@ func TestChange_DroppedFields(t *testing.T) {
 	for _, test := range []struct {
 		name         string
 		part, stored m
-		sent         m // nil: the part
+		sent         m // sent fields; if nil, the part was sent
 		want         []string
 	}{
 		{"nothing", m{"status": m{"a": "b"}}, m{"status": m{"a": "b"}}, nil, nil},

@@ -190,10 +190,10 @@ func TestPaths(t *testing.T) {
 
 func TestWithoutField(t *testing.T) {
 	for name, test := range map[string]struct{ doc, want string }{
-		"another field remains":               {`{"status":{"conditions":[],"phase":"Up"}}`, `{"status":{"phase":"Up"}}`},
-		"an empty parent is removed":          {`{"status":{"conditions":null},"spec":{}}`, `{"spec":{}}`},
-		"the removal of the parent remains":   {`{"status":null}`, `{"status":null}`},
-		"a patch without the field is itself": {`{"spec":{"size":1}}`, `{"spec":{"size":1}}`},
+		"another field remains":                     {`{"status":{"conditions":[],"phase":"Up"}}`, `{"status":{"phase":"Up"}}`},
+		"an empty parent is removed":                {`{"status":{"conditions":null},"spec":{}}`, `{"spec":{}}`},
+		"the removal of the parent remains":         {`{"status":null}`, `{"status":null}`},
+		"a patch without the field stays unchanged": {`{"spec":{"size":1}}`, `{"spec":{"size":1}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := parse(t, test.doc).WithoutField("status", "conditions"); !reflect.DeepEqual(got, parse(t, test.want)) {

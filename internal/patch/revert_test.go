@@ -13,7 +13,7 @@ func TestRevert_FieldsThatTheTypeLacks(t *testing.T) {
 	content := map[string]any{"status": map[string]any{"known": "new"}}
 	back := change.Revert(map[string]any{}, content)
 	server := map[string]any{"status": map[string]any{"known": "new", "unknown": map[string]any{"a": "new"}, "theirs": "new"}}
-	want := map[string]any{"status": map[string]any{"unknown": map[string]any{}, "theirs": "new"}} // patch for the known fields
+	want := map[string]any{"status": map[string]any{"unknown": map[string]any{}, "theirs": "new"}} // expected patch for the known fields
 	for name, doc := range map[string]patch.MergePatch{
 		"all":            back,
 		"unknown fields": patch.Merge(back.RemovalsOfAbsentFields(content), patch.Diff(content, back.Apply(content))),

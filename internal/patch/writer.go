@@ -52,8 +52,8 @@ type Change struct {
 	// StatusLast writes the status after the other fields of the object.
 	StatusLast bool
 
-	// first is the response to the first of two requests. If the second one fails and the change is written again, it continues from
-	// there.
+	// first is the response to the first of two requests. If the second request fails, the next attempt to write the
+	// change continues from this response.
 	first client.Object
 	// unknownOutcomes are the subresources with a request whose outcome is unknown; "" is the object itself.
 	unknownOutcomes []string

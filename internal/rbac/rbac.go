@@ -11,7 +11,7 @@ import (
 
 // Rule is an RBAC rule that grants verbs on resources.
 type Rule struct {
-	Group     string // empty: the core group
+	Group     string // API group; empty for the core group
 	Resources []string
 	Verbs     []string
 	// Scope is the scope of the rule, such as "the whole cluster"; empty if it is unknown.
@@ -30,7 +30,8 @@ func (r Rule) String() string {
 		group, strings.Join(r.Resources, ";"), strings.Join(r.Verbs, ";"))
 }
 
-// The error messages of the API server, which may be inside wrapping errors. Denials of admission webhooks have other texts.
+// These patterns match error messages of the API server, also inside wrapping errors. Denials of admission webhooks
+// have other texts.
 var (
 	lackingResource = regexp.MustCompile(`cannot (\w+) resource "([^"]+)" in API group "([^"]*)"(?: in the namespace "([^"]+)"| at the (cluster) scope)?`)
 	lackingOwner    = regexp.MustCompile(`cannot set blockOwnerDeletion`)

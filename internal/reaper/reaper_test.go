@@ -18,7 +18,7 @@ func TestStop_KillsOnlyServersOfItsDirectory(t *testing.T) {
 	reaper, err := New(dir)
 	g.Expect(err).NotTo(HaveOccurred())
 
-	// A process with the id of an ended server.
+	// This process has the id of an ended server.
 	other := exec.Command("cat")
 	stdin, err := other.StdinPipe()
 	g.Expect(err).NotTo(HaveOccurred())

@@ -6,7 +6,7 @@ import "strings"
 // than other differences. Among equally similar candidates, Closest returns the first.
 func Closest(word string, candidates []string) (closest string, found bool) {
 	lower := strings.ToLower(word)
-	// One typo for every three letters, at most three.
+	// A word may have one typo for every three letters, at most three.
 	limit := min(3, max(1, len(word)/3))
 	for _, candidate := range candidates {
 		if candidate == word {

@@ -60,7 +60,7 @@ func New(options Options) *Checker {
 // Problem is a watch that delivers no changes.
 type Problem struct {
 	GVK       schema.GroupVersionKind
-	Namespace string // empty: all namespaces
+	Namespace string // namespace of the watch; empty for all namespaces
 	Reason    Reason
 	Age       time.Duration
 	Err       error // the error of the API server; nil for silent watches

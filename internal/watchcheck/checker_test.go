@@ -51,7 +51,7 @@ type faultTransport struct {
 	next http.RoundTripper
 	mu   sync.Mutex
 	code int  // the status code of all responses; 0 for those of the API server
-	mute bool // watches deliver nothing
+	mute bool // whether watches deliver nothing
 	sent []string
 }
 

@@ -66,7 +66,7 @@ func TestStatusBaseline_Fetch(t *testing.T) {
 		})
 	}
 	for name, obj := range map[string]client.Object{
-		"no status": withStatus(nil), "another shape": withStatus(map[string]any{"kopf": "x"}),
+		"no status": withStatus(nil), "a status of another shape": withStatus(map[string]any{"kopf": "x"}),
 		"a Go type without the field": configMap(), "an object that cannot be encoded": &unencodable[wholeStatus]{},
 	} {
 		if got := progress.StatusBaseline("").Fetch(obj); got != nil {

@@ -188,8 +188,8 @@ func TestSweep_WithoutRecords(t *testing.T) {
 	stores := []progress.Store{progress.Annotations(""), progress.Status(""), progress.Smart()}
 	for name, obj := range map[string]client.Object{
 		"without annotations": configMap(), "without a status": withStatus(nil), "without fields for records": configMap("a", "b"),
-		"with others": withStatus(statusOf(map[string]any{"fn": map[string]any{"purpose": "update", "started": "x"}, "a": "b"})),
-		"typed":       widgetWith(wholeStatus{Phase: "up"}), "another shape": withStatus(map[string]any{"kopf": "x"}),
+		"with other values": withStatus(statusOf(map[string]any{"fn": map[string]any{"purpose": "update", "started": "x"}, "a": "b"})),
+		"typed":             widgetWith(wholeStatus{Phase: "up"}), "a status of another shape": withStatus(map[string]any{"kopf": "x"}),
 		"touched": configMap(kopfPrefix+"/touch-dummy", "now"),
 	} {
 		for _, s := range stores {

@@ -48,9 +48,9 @@ func TestHandler_Errors(t *testing.T) {
 		"invalid without details":               {&apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReasonInvalid, Code: 422, Message: "secret"}}, 500, "InternalError", fault, 0},
 		"a denial takes precedence over fields": {errors.Join(errTest, sized, deny), 409, "Conflict", "no", 0},
 		"fields take precedence over other errors": {errors.Join(errTest, sized), 422, "Invalid", "is odd", 1},
-		"a fault":              {errTest, 500, "InternalError", fault, 0},
-		"an error of a client": {notFound, 500, "InternalError", fault, 0},
-		"no time":              {context.DeadlineExceeded, 500, "InternalError", fault, 0},
+		"an unexpected error":                      {errTest, 500, "InternalError", fault, 0},
+		"an error of a client":                     {notFound, 500, "InternalError", fault, 0},
+		"an expired deadline":                      {context.DeadlineExceeded, 500, "InternalError", fault, 0},
 	} {
 		b := serve(t, validate(func(_ context.Context, req *widgetRequest) error {
 			req.Warn("mind", "this") // ADM-12: denials also have warnings

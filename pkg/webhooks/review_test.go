@@ -147,8 +147,8 @@ func TestReview_Misdirected(t *testing.T) {
 		"a null object":                   {"/v", review(with("object", json.RawMessage("null"))), 400, "missing data"},
 		"no uid":                          {"/v", review(with("uid", nil)), 400, "missing data: the review has no uid"},
 		"no request":                      {"/v", `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}`, 400, "missing data"},
-		"no JSON":                         {"/v", "{", 400, ""},
-		"nothing":                         {"/v", "", 400, "missing data"},
+		"invalid JSON":                    {"/v", "{", 400, ""},
+		"an empty body":                   {"/v", "", 400, "missing data"},
 		"a list":                          {"/v", "[]", 400, ""},
 		"another document":                {"/v", `{"apiVersion":"v1","kind":"Pod"}`, 400, ""},
 	} {
@@ -233,10 +233,10 @@ func TestReview_UndecodableObject(t *testing.T) {
 	b := serve(t, validate(accept))
 	text := strings.Replace(red, `"size":1`, `"size":"big"`, 1)
 	for name, edit := range map[string][]func(map[string]any){
-		"the object":                {with("object", json.RawMessage(text))},
-		"an undecodable old object": {update(text)},
-		"the deleted":               {with("object", json.RawMessage(text)), deletion},
-		"no map":                    {with("object", json.RawMessage(`[1]`))},
+		"an undecodable object":         {with("object", json.RawMessage(text))},
+		"an undecodable old object":     {update(text)},
+		"an undecodable deleted object": {with("object", json.RawMessage(text)), deletion},
+		"an object that is not a map":   {with("object", json.RawMessage(`[1]`))},
 	} {
 		code, got := b.post("/v", review(edit...))
 		g := NewWithT(t)
