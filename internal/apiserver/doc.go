@@ -28,7 +28,7 @@
 //   - for custom kinds of FromCRDs: pruning, defaults and validation by their schemas, and apply to lists of type set and map.
 //
 // Names, uids and versions are the same in two runs with the same requests. Errors are Status objects with the codes and reasons of a real
-// server. Request bodies may be JSON, YAML, or protobuf for built-in kinds; responses are JSON.
+// server. Request bodies may be JSON, YAML, or protobuf for built-in kinds. Responses are JSON.
 //
 // # Caveats
 //

@@ -148,7 +148,7 @@ func tooLarge(version int64) error {
 	return err
 }
 
-// readVersion returns the version at which a read sees the store.
+// readVersion returns the version of the store that a read returns.
 func (s *Server) readVersion(q *request) int64 {
 	if q.replica != nil {
 		return q.asOf

@@ -19,7 +19,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/apiserver"
 )
 
-// A lagging is a server with a config map in two states, and a lagging replica that knows only the first state. It has a client for each.
+// A lagging is a server with a config map in two states, and a lagging replica that has only the first state. It has
+// a client for each of the two.
 type lagging struct {
 	server  *apiserver.Server
 	replica *apiserver.Replica
@@ -73,11 +74,11 @@ func TestReplica_ReadsAnOlderVersion(t *testing.T) {
 			options        metav1.ListOptions
 			state, version string
 		}{
-			"any version":       {metav1.ListOptions{ResourceVersion: "0"}, "old", old},
-			"consistent":        {metav1.ListOptions{}, "new", now},
-			"not older, cached": {metav1.ListOptions{ResourceVersion: old, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan}, "old", old},
-			"exact, old":        {metav1.ListOptions{ResourceVersion: old, ResourceVersionMatch: metav1.ResourceVersionMatchExact}, "old", old},
-			"exact, new":        {metav1.ListOptions{ResourceVersion: now, ResourceVersionMatch: metav1.ResourceVersionMatchExact}, "new", now},
+			"any version":               {metav1.ListOptions{ResourceVersion: "0"}, "old", old},
+			"a consistent read":         {metav1.ListOptions{}, "new", now},
+			"not older, from the cache": {metav1.ListOptions{ResourceVersion: old, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan}, "old", old},
+			"exact, old":                {metav1.ListOptions{ResourceVersion: old, ResourceVersionMatch: metav1.ResourceVersionMatchExact}, "old", old},
+			"exact, new":                {metav1.ListOptions{ResourceVersion: now, ResourceVersionMatch: metav1.ResourceVersionMatchExact}, "new", now},
 		} {
 			state, version, err := l.list(t, test.options)
 			if err != nil || state != test.state || version != test.version {

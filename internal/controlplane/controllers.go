@@ -55,8 +55,8 @@ func hasControllers(assets string) error {
 	return fmt.Errorf("control plane: %w: run `make controller-manager` in the root of the repository: %w", ErrNoControllers, err)
 }
 
-// startControllers starts kube-controller-manager. It must be called after the installation of the CRDs, because the garbage collector looks for
-// new kinds only every half minute.
+// startControllers starts kube-controller-manager. It must be called after the installation of the CRDs, because the
+// garbage collector discovers new kinds only every half minute.
 func (cp *ControlPlane) startControllers(assets string) error {
 	timeout, err := serverStartTimeout()
 	if err != nil {
@@ -178,7 +178,7 @@ func (cp *ControlPlane) controllersHealth(ctx context.Context, port string) erro
 	return nil
 }
 
-// freePort returns a port without a listener. Another program may take it before use; Start then tries again.
+// freePort returns a port without a listener. If another program takes the port before its use, Start tries again.
 func freePort() (string, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -37,7 +37,7 @@ func (cp *ControlPlane) Writes(ctx context.Context, resource, subresource string
 }
 
 func parseCounts(text []byte, resource, subresource string) (Counts, error) {
-	// Parsing only the lines of this metric is faster: the text has tens of thousands of other lines.
+	// Parsing only the lines of this metric is faster, because the text has tens of thousands of other lines.
 	var family bytes.Buffer
 	family.WriteString("# TYPE " + requestTotal + " counter\n")
 	for line := range bytes.Lines(text) {

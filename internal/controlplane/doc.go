@@ -23,8 +23,8 @@
 // kube-controller-manager. Stop makes the reaper kill the servers and remove the directory. Each control plane has its own ports, data and
 // certificates, so several can run at the same time.
 //
-// On Linux and macOS, the reaper also stops the servers if this process ends without Stop: after Ctrl-C, a panic, a timeout of go test, or
-// SIGKILL, even during Start.
+// On Linux and macOS, the reaper also stops the servers if this process ends without Stop. Examples are Ctrl-C, a
+// panic, a timeout of go test, and SIGKILL, even during Start.
 //
 // # Requirements
 //

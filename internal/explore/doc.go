@@ -9,7 +9,7 @@
 // # Concepts
 //
 // A [Runner] runs the scenario once under the faults of a [Plan]. It returns a [Run] with the writes, watch events, changes, calls and quiet states in
-// order. Package kopftest implements the runner; this package depends neither on operators nor on servers.
+// order. Package kopftest implements the runner. This package depends neither on operators nor on servers.
 //
 // A write is a request of the operator that changes something. A change is a new version of an object in the store, by any client. A
 // watch event is an event that the operator receives after its first list. Writes, changes and watch events are numbered from 1.

@@ -53,7 +53,7 @@ func (i *Injector) RecordCall() bool {
 	return shutdown
 }
 
-// recordWatchEvent records a watch event, and reports whether it must be held back.
+// recordWatchEvent records a watch event, and reports whether the stream must delay it.
 func (i *Injector) recordWatchEvent(n WatchEvent) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()

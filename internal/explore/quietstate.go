@@ -212,8 +212,9 @@ func kindOf(name string) string {
 	return kind
 }
 
-// matchRandomNames renames objects of the second state that differ from an object of the first state only in their names, because handlers may give
-// random names to children. Each renamed object exists in only one of the states. matchRandomNames also renames references to these objects.
+// matchRandomNames renames objects of the second state that differ from an object of the first state only in their
+// names. Handlers may give random names to children. Each renamed object exists in only one of the states.
+// matchRandomNames also renames references to these objects.
 func matchRandomNames(expected, found map[string]any) (map[string]any, map[string]any) {
 	renamed := map[string]string{} // names of the first state, by name in the second state
 	for _, name := range slices.Sorted(maps.Keys(expected)) {

@@ -95,7 +95,7 @@ func (s *stream) release() {
 }
 
 func (s *stream) write(e event) {
-	// Encoding cannot fail: the event was decoded from JSON.
+	// Encoding cannot fail, because the event was decoded from JSON.
 	_ = json.NewEncoder(&s.ready).Encode(e)
 }
 

@@ -52,7 +52,7 @@ type Fence struct {
 	stopped       chan struct{} // channel that is closed when the operator has stopped
 }
 
-// instant is a time of two clocks. On some systems the monotonic clock stops while the machine sleeps; the wall clock does not.
+// instant is a time of two clocks. On some systems, only the monotonic clock stops while the machine is suspended.
 type instant struct{ monotonic, wall time.Time }
 
 func (i instant) since(earlier instant) time.Duration {

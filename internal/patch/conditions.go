@@ -7,8 +7,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
 )
 
-// areConditionLists reports whether all states of a field are lists of conditions: each item has a unique type, and either the field is
-// named conditions or the items of one state have the status of a condition.
+// areConditionLists reports whether all states of a field are lists of conditions. Each item must have a unique type.
+// Either the field is named conditions, or the items of one state have the status of a condition.
 func areConditionLists(name string, lists ...any) bool {
 	found := name == "conditions"
 	for _, list := range lists {

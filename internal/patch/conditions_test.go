@@ -14,11 +14,11 @@ func TestAreConditionLists(t *testing.T) {
 		"by its name":                           {"conditions", []any{list(), list(map[string]any{"type": "Ready"})}, true},
 		"by its name, empty":                    {"conditions", []any{nil, list()}, true},
 		"by its statuses":                       {"checks", []any{nil, list(condition("Ready", "True"), condition("Synced", "Unknown")), list()}, true},
-		"empty":                                 {"checks", []any{nil, list()}, false},
+		"empty, with another name":              {"checks", []any{nil, list()}, false},
 		"with other statuses":                   {"checks", []any{list(condition("Ready", "Yes"))}, false},
 		"with an item that is not a condition":  {"checks", []any{list(condition("Ready", "True"), "text")}, false},
 		"one state is not a list of conditions": {"checks", []any{list(condition("Ready", "True")), list("text")}, false},
-		"with a type twice":                     {"conditions", []any{list(condition("Ready", "True"), condition("Ready", "False"))}, false},
+		"with two items of one type":            {"conditions", []any{list(condition("Ready", "True"), condition("Ready", "False"))}, false},
 		"without types":                         {"conditions", []any{list(condition(nil, "True"))}, false},
 	} {
 		t.Run(name, func(t *testing.T) {

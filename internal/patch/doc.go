@@ -12,9 +12,10 @@
 // the writer reads the object and rebases the patch. It returns a [ListConflictError] if another client has changed the same list. Lists of
 // conditions are merged by type instead.
 //
-// A request without a response, or with a server error, has an unknown outcome. The writer then adds the resource version to the repeated request. If
-// the object has changed, the writer reads it: the framework's part shows whether the first request was committed. Fields that another
-// client has changed are not sent again, and the writer returns a [ConcurrentChangeError].
+// A request without a response, or with a server error, has an unknown outcome. The writer then adds the resource
+// version to the repeated request. If the object has changed, the writer reads it. The framework's part then shows
+// whether the first request was committed. Fields that another client has changed are not sent again, and the writer
+// returns a [ConcurrentChangeError].
 //
 // In all other cases, the last writer of a field wins.
 //

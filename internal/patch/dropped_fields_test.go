@@ -15,14 +15,14 @@ func TestChange_DroppedFields(t *testing.T) {
 		sent         m // sent fields; if nil, the part was sent
 		want         []string
 	}{
-		{"nothing", m{"status": m{"a": "b"}}, m{"status": m{"a": "b"}}, nil, nil},
+		{"all fields are stored", m{"status": m{"a": "b"}}, m{"status": m{"a": "b"}}, nil, nil},
 		{"a field", m{"status": m{"a": "b"}}, m{"status": m{}}, nil, []string{"status.a"}},
 		{"the topmost field only", m{"status": m{"a": m{"b": "c"}}}, m{}, nil, []string{"status"}},
 		{"another value is stored", m{"status": m{"a": "b"}}, m{"status": m{"a": "c"}}, nil, nil},
 		{"another type is stored", m{"status": m{"a": m{"b": "c"}}}, m{"status": m{"a": "text"}}, nil, nil},
 		{"removals and empty values", m{"a": nil, "b": m{}, "c": []any{}, "d": m{"e": nil, "f": m{}}}, m{}, nil, nil},
 		{"zero values count", m{"a": "", "b": false, "c": int64(0)}, m{}, nil, []string{"a", "b", "c"}},
-		{"in lists", m{"l": []any{m{"a": "b", "c": "d"}, m{"a": "b", "c": "d"}}}, m{"l": []any{m{"a": "b"}, m{"a": "b"}}}, nil, []string{"l[].c"}},
+		{"a field of list items", m{"l": []any{m{"a": "b", "c": "d"}, m{"a": "b", "c": "d"}}}, m{"l": []any{m{"a": "b"}, m{"a": "b"}}}, nil, []string{"l[].c"}},
 		{"lists of other lengths", m{"l": []any{m{"a": "b"}}}, m{"l": []any{m{}, m{}}}, nil, nil},
 		{"fields of another request", m{"spec": m{"a": "b"}, "status": m{"a": "b"}}, m{}, m{"status": m{"a": "b"}}, []string{"status"}},
 		{"a field that another handler has removed", m{"status": m{"a": "b", "c": "d"}}, m{"status": m{}}, m{"status": m{"a": nil, "c": "d"}}, []string{"status.c"}},

@@ -205,8 +205,8 @@ func (p MergePatch) splitStatus() (rest, status MergePatch) {
 	return rest, MergePatch{"status": value}
 }
 
-// listPaths returns the paths of the lists that the patch replaces or removes. Such a patch must contain the resource version of its base object:
-// otherwise it overwrites items that another client has added.
+// listPaths returns the paths of the lists that the patch replaces or removes. Without the resource version of its
+// base object, such a patch overwrites items that another client has added.
 func (p MergePatch) listPaths(original map[string]any) [][]string {
 	var paths [][]string
 	var walk func(doc map[string]any, path []string)
@@ -264,7 +264,7 @@ func (p MergePatch) Paths() []string {
 	return paths
 }
 
-// asMap returns the value if it is a map or nil; ok is false for all other values.
+// asMap returns the value if it is a map or nil. For all other values, ok is false.
 func asMap(value any) (fields map[string]any, ok bool) {
 	fields, ok = value.(map[string]any)
 	return fields, ok || value == nil

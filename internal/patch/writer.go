@@ -344,9 +344,9 @@ func (c *Change) recordLiveVersion(live client.Object, content map[string]any, r
 	return nil
 }
 
-// wasCommitted reports whether a request with an unknown outcome was committed: the current content then has the framework's part, because no other
-// client writes these fields. Otherwise the writer sends the handlers' part again. wasCommitted returns an error if another client has changed the
-// same fields.
+// wasCommitted reports whether a request with an unknown outcome was committed. The current content then has the
+// framework's part, because no other client writes these fields. Otherwise the writer sends the handlers' part again.
+// wasCommitted returns an error if another client has changed the same fields.
 func (w *Writer) wasCommitted(change *Change, subresource string, content map[string]any) (bool, error) {
 	if part := w.partForSubresource(subresource, change.FrameworkPatch); len(part) > 0 && len(part.Unapplied(content)) == 0 {
 		return true, nil
@@ -462,7 +462,7 @@ func isRejection(err error) bool {
 		return false
 	}
 	if apierrors.IsForbidden(err) && strings.Contains(err.Error(), "cannot patch resource") {
-		return false // RBAC: a missing rule may be added later; denials of webhooks have another text
+		return false // an administrator may add a missing RBAC rule later; denials of webhooks have another text
 	}
 	code := status.Status().Code
 	return code >= http.StatusBadRequest && code < http.StatusInternalServerError || isTooLarge(status.Status())

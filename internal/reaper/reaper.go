@@ -38,8 +38,8 @@ until rm -rf "$1" || [ $attempt = 30 ]; do # a killed server may still be writin
 done
 `
 
-// serverScript starts a server with exec, which keeps the process id. envtest also runs the binaries with --help; these processes end
-// without the reaper.
+// serverScript starts a server with exec, which keeps the process id. envtest also runs the binaries with --help.
+// These processes end without the reaper.
 const serverScript = `#!/bin/sh
 if [ "$1" != --help ]; then
 	echo $$ >>%[1]s/pids && [ -e %[1]s/open ] || exit 1

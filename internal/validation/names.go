@@ -12,8 +12,8 @@ import (
 	kubernetes "k8s.io/apimachinery/pkg/util/validation"
 )
 
-// QualifiedName checks the key of a label or an annotation, or the name of a finalizer: a name, or a domain and a name separated
-// by a slash.
+// QualifiedName checks the key of a label or an annotation, or the name of a finalizer. It consists of a name, or of
+// a domain and a name separated by a slash.
 func QualifiedName(key string) error {
 	if len(kubernetes.IsQualifiedName(key)) == 0 {
 		return nil

@@ -24,7 +24,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/children"
 )
 
-// kinds is a client that only knows the scheme and the REST mapper.
+// kinds is a client that has only a scheme and a REST mapper.
 type kinds struct{ client.Client }
 
 func (kinds) Scheme() *runtime.Scheme { return clientgoscheme.Scheme }

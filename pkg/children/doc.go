@@ -1,4 +1,4 @@
-// Package children manages the child objects of an owner. It is the base of req.Adopt in package kopf; it also works
+// Package children manages the child objects of an owner. It is the base of req.Adopt in package kopf, and also works
 // in any other reconciler:
 //
 //	owner := children.Of(db, r.Client, children.FieldOwner("database-operator"))
@@ -7,16 +7,17 @@
 //
 // # Concepts
 //
-// [Of] creates an [Owner] with options. [Owner.Adopt] changes children in memory: it sets the owner reference, a name
-// or a name prefix, the namespace, and the labels, including those of pod templates. Other methods set only one of
-// these. [Owner.Apply] adopts children and applies them to the API server. [Owner.Create] adopts children and creates
-// the missing ones. [Name] returns deterministic names.
+// [Of] creates an [Owner] with options. [Owner.Adopt] changes children in memory. It sets the owner reference, a name
+// or a name prefix, the namespace, and the labels, including the labels of pod templates. Other methods set only one
+// of these. [Owner.Apply] adopts children and applies them to the API server. [Owner.Create] adopts children and
+// creates the missing ones. [Name] returns deterministic names.
 //
 // # Guarantees
 //
 //   - All children are validated before any child is changed or written.
 //   - Existing names, namespaces and labels are kept, unless [Forced] is set.
-//   - A child of another owner is never taken over. An existing object without owner is taken over only with [TakeOver].
+//   - A child of another owner is never taken over. An existing object without an owner is taken over only with
+//     [TakeOver].
 //   - Apply reads each child once, from the cache if the client has one, and writes only if something differs. For a missing child, it also sends a dry run to the API server.
 //   - Apply keeps fields of other field managers, resets changes to its own fields, and removes fields that the child no longer sets.
 //

@@ -78,7 +78,7 @@ func PlainTemplates() Option { return func(o *options) { o.plainTemplates = true
 func FieldOwner(name string) Option { return func(o *options) { o.fieldOwner = name } }
 
 // ReadWith sets the reader for children. By default, the client reads them. The client of a manager reads from its
-// cache and starts a watch for each kind; the APIReader of the manager reads from the API server.
+// cache and starts a watch for each kind. The APIReader of the manager reads from the API server.
 func ReadWith(reader client.Reader) Option { return func(o *options) { o.reader = reader } }
 
 // TakeOver allows Apply and Create to take over existing objects that do not belong to the owner. Objects with another

@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 )
 
-// A scope says whether objects of a kind are namespaced.
+// A scope defines whether objects of a kind are namespaced.
 type scope int
 
 const (

@@ -1,6 +1,6 @@
 // Package conditions reads and writes status.conditions of Kubernetes objects. It supports Go types and unstructured
 // objects, built-in kinds with their own condition types, and conditions in other fields or shapes. Package kopf is
-// built on this package; it also works in any other reconciler:
+// built on this package, which also works in any other reconciler:
 //
 //	err := conditions.Write(ctx, r.Client, db, func(s *conditions.Set) {
 //		s.Declare("Ready", "Synced", "Degraded")

@@ -74,7 +74,7 @@ func countWrites(call func()) int {
 	return int(writes.Load() - before)
 }
 
-// pruned is the schema of conditions in Strimzi: no observedGeneration, and the limits of the API.
+// pruned is the schema of conditions in Strimzi. It has the limits of the API, and no observedGeneration.
 var pruned = &apiextensionsv1.JSONSchemaProps{
 	Type: "array",
 	Items: &apiextensionsv1.JSONSchemaPropsOrArray{Schema: &apiextensionsv1.JSONSchemaProps{

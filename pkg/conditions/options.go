@@ -39,8 +39,8 @@ func AsMap() Option {
 }
 
 // Using selects an adapter, for example for fields with other names. If the conditions are outside of the status, Put
-// and List of the adapter must omit ObservedGeneration: each write increases the generation and would cause another
-// write.
+// and List of the adapter must omit ObservedGeneration. Otherwise each write increases the generation and causes
+// another write.
 func Using(adapter Adapter) Option {
 	return func(o *options) { o.adapter = adapter }
 }

@@ -10,8 +10,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// A Set holds the conditions of one object by type. Its methods change the object in memory; use [Write] or a client
-// to write it. It is not safe for concurrent use. Create a new Set after each read or write, or call [Set.Rebase].
+// A Set holds the conditions of one object by type. Its methods change the object in memory. Use [Write] or a client
+// to write the object. It is not safe for concurrent use. Create a new Set after each read or write, or call
+// [Set.Rebase].
 type Set struct {
 	fields     Fields
 	generation int64
@@ -21,7 +22,7 @@ type Set struct {
 }
 
 // For returns the conditions of an object. By default, it uses GetConditions and SetConditions if the Go type has
-// both, and status.conditions otherwise; options select other places and shapes. It returns an error if the object
+// both, and status.conditions otherwise. Options select other places and shapes. It returns an error if the object
 // has no place for conditions. It does not change the object.
 func For(obj client.Object, opts ...Option) (*Set, error) {
 	o := optionsOf(opts)
@@ -48,7 +49,7 @@ func (s *Set) Rebase() {
 	s.written = s.initial
 }
 
-// List returns all conditions in the order in which they are stored; conditions in a map are sorted by type.
+// List returns all conditions in the order in which they are stored. Conditions in a map are sorted by type.
 func (s *Set) List() []metav1.Condition { return s.fields.List() }
 
 // Get returns the condition of a type, and whether it exists.

@@ -279,8 +279,8 @@ func TestSet_PassesCopyToAccessors(t *testing.T) {
 	equal(t, "status in the object", obj.hidden[0].Status, metav1.ConditionFalse)
 }
 
-// The transition time is relative to the server: a status that is changed and reverted before a write causes no
-// transition.
+// A status that is changed and reverted before a write causes no transition, because the server has not stored the
+// change.
 func TestSet_TransitionTimeOfTheServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pod := &corev1.Pod{}

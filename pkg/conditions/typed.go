@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// typedFields returns the conditions in a field of a Go type: a list of [metav1.Condition], or a list or map of
-// structs with at least a status.
+// typedFields returns the conditions in a field of a Go type. The field is a list of [metav1.Condition], or a list or
+// map of structs with at least a status.
 func typedFields(obj client.Object, path []string) (Fields, error) {
 	root := reflect.ValueOf(obj)
 	name := strings.Join(path, ".")

@@ -1,5 +1,5 @@
 // Package daemons runs background functions for Kubernetes objects: daemons, which run until their object is deleted,
-// and timers, which are called repeatedly. Package kopf is built on this package; it also works in any other
+// and timers, which are called repeatedly. Package kopf is built on this package, which also works in any other
 // reconciler:
 //
 //	supervisor := daemons.New(daemons.Options{OnEnd: func(key daemons.Key) { ... }}) // mgr.Add(supervisor)
@@ -32,7 +32,8 @@
 // CancellationTimeout, it abandons the run and [Supervisor.Busy] no longer counts it.
 //
 // One goroutine waits for the earliest due time of all tasks. Other goroutines exist only for running functions. A
-// due timer starts immediately if fewer than MaxParallel timers of its group are running; otherwise it is queued.
+// due timer starts immediately if fewer than MaxParallel timers of its group are running. Otherwise, the supervisor
+// queues it.
 //
 // # Guarantees
 //
@@ -47,8 +48,8 @@
 // # Requirements
 //
 // Call Forget when an object no longer exists. Until then, the supervisor stores which tasks have ended. Functions must return
-// soon after their context is cancelled. Timers of one handler must have the same MaxParallel; otherwise the last
-// value is used.
+// soon after their context is cancelled. Timers of one handler must have the same MaxParallel. Otherwise, the
+// supervisor uses the last value.
 //
 // # Caveats
 //

@@ -18,7 +18,7 @@ type Key struct {
 
 // A Task is a function that a [Supervisor] runs for an object: a daemon or, with Timer, a timer.
 type Task struct {
-	// Run is the function. A daemon is called once and returns when its work is done or its context is cancelled; a
+	// Run is the function. A daemon is called once and returns when its work is done or its context is cancelled. A
 	// timer is called repeatedly. The Policy defines the effect of errors, and a panic is an error. Required.
 	Run func(ctx context.Context, attempt progress.Attempt) error
 	// Policy limits the attempts and defines the effect of errors. For timers, its limits apply to a chain of retries

@@ -31,8 +31,8 @@ type Timer struct {
 	// apart.
 	Schedule interface{ Next(time.Time) time.Time }
 	// Idle is the minimum time since the object was first seen or last touched. Without an Interval or Schedule, the
-	// timer runs once per such period. With an Anchor or a Schedule, earlier points are skipped; otherwise they are
-	// delayed. Equivalent in kopf: idle=.
+	// timer runs once per such period. With an Anchor or a Schedule, the timer skips earlier points. Otherwise, it
+	// delays them. Equivalent in kopf: idle=.
 	Idle time.Duration
 	// Last is the start of the previous invocation, if it is known from before a restart of the process. The first
 	// invocation is then due one Interval after Last, or at the first point after Last, or immediately if that time has

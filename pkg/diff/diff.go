@@ -14,7 +14,7 @@ const (
 )
 
 // An Item is one difference between two values. The path and the values may be shared with the compared inputs and
-// with other diffs; do not modify them.
+// with other diffs. Do not modify them.
 type Item struct {
 	// Op defines which of Old and New are set.
 	Op Op

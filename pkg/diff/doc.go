@@ -21,7 +21,8 @@
 // # Guarantees
 //
 //   - Of(a, b) is empty if and only if Equal(a, b) is true. Applying the items of Of(a, b) to a results in a value equal to b. Of(a, b).Reduce(p...) equals Of applied to the values of a and b at p.
-//   - The order of the items is deterministic. Within one map, added keys come first, then removed keys, then changed keys; each group is sorted by key.
+//   - The order of the items is deterministic. Within one map, added keys come first, then removed keys, then changed
+//     keys. Each group is sorted by key.
 //   - Null means absent: a key with the value nil, a nil map and a nil slice are absent. An empty map or an empty list is a value.
 //   - Numbers are compared by value across all Go types without rounding, so an integer beyond 2^53 does not equal the nearest float. Booleans equal only booleans.
 //   - The comparison is symmetric and transitive. NaN equals nothing, not even itself.
@@ -38,6 +39,6 @@
 //   - Values of other types, such as map[string]string, structs or pointers, are compared with [reflect.DeepEqual]. They never equal a value of another type.
 //   - A json.Number with integer syntax is an exact integer of any size. With a fraction or an exponent, it is the nearest float64, which may be infinite. So "9007199254740993.0" is 2^53. Invalid text equals nothing, like NaN.
 //   - Lists are compared as a whole, so no path leads to a list element.
-//   - The text of a path is ambiguous if keys contain dots; compare paths by their elements.
+//   - The text of a path is ambiguous if keys contain dots. Compare paths by their elements.
 //   - The texts of items and diffs contain the complete values, including secrets.
 package diff

@@ -2,7 +2,7 @@ package diff
 
 import "slices"
 
-// Of returns the differences from the old to the new value. Maps are compared key by key, recursively; all other
+// Of returns the differences from the old to the new value. Maps are compared key by key, recursively. All other
 // values are compared as a whole with [Equal]. A value replaced by one of another type is a single change.
 //
 // If only one of the values is nil, the result is one addition or removal with an empty path. If both are nil, the

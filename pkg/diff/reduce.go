@@ -6,7 +6,7 @@ package diff
 // Items at the field or below it get a shorter path. An item above it, such as the addition of a whole object, is
 // replaced by the differences of the field itself. Other items are omitted.
 //
-// Reduce does not modify the receiver; the result may share items with it.
+// Reduce does not modify the receiver. The result may share items with the receiver.
 func (d Diff) Reduce(path ...string) Diff {
 	if len(path) == 0 {
 		return d

@@ -56,8 +56,9 @@ func (r *Resource[T]) addHook(method, id string, hook hookBuilder) *Resource[T] 
 	return r
 }
 
-// WithWebhooks sets how admission handlers are served: the certificates, the address, and whether the operator writes the webhook
-// configurations. Default: the zero [webhooks.Options], which read certificates from files and do not write configurations.
+// WithWebhooks sets the options for serving admission handlers: the certificates, the address, and the writer of the
+// webhook configurations. Default: the zero [webhooks.Options], which read certificates from files and do not write
+// configurations.
 //
 // Equivalent in kopf: settings.admission.
 func WithWebhooks(options webhooks.Options) Option {
@@ -66,8 +67,8 @@ func WithWebhooks(options webhooks.Options) Option {
 	})
 }
 
-// setupWebhooks registers the admission handlers with the manager. If WithWebhooks is used, it sets up the webhook server even without
-// handlers, because webhook configurations of an earlier version of the operator must be removed.
+// setupWebhooks registers the admission handlers with the manager. If WithWebhooks is used, it sets up the webhook
+// server even without handlers. The server then removes webhook configurations of an earlier version of the operator.
 func (o *Operator) setupWebhooks() error {
 	if o.mgr == nil {
 		return nil // engineKinds reports the nil manager

@@ -17,8 +17,8 @@ import (
 //
 // Request.Object is the state of the object at the start of the daemon. [Request.Latest] returns the newest state. When the function
 // returns, the operator writes its changes to Request.Object, even if it returns an error. After an error, the operator calls the function
-// again. After nil, the operator starts it again only when the operator itself restarts; use [Restart] to change that. Daemons have no
-// progress on the object, so each process starts them.
+// again. After nil, the operator starts it again only when the operator itself restarts. Use [Restart] to change
+// this. Daemons have no progress on the object, so each process starts them.
 //
 // Equivalent in kopf: @kopf.daemon.
 func (r *Resource[T]) Daemon(id string, fn Handler[T], opts ...HandlerOption) *Resource[T] {

@@ -44,8 +44,8 @@ const (
 	objectType  jsonType = "an object"
 )
 
-// lookUpField follows a path and returns the type of its field. If the path does not exist, unknown is the path up to the first key that
-// does not exist, and suggestion is a similar path or empty. Every path below a field of type anyType exists.
+// lookUpField follows a path and returns the type of its field. If the path does not exist, unknown is the path up to
+// the first missing key. suggestion is a similar path or empty. Every path below a field of type anyType exists.
 func lookUpField(root fieldType, path []string) (field fieldType, unknown, suggestion string) {
 	field = root
 	for i, key := range path {

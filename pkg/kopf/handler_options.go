@@ -25,9 +25,9 @@ func Retries(n int) HandlerOption {
 }
 
 // Timeout sets the maximum duration of all attempts together. It begins when the operator selects the handler for the cause. After the
-// timeout, the handler fails permanently. The operator makes at least one attempt, even if that attempt starts late. It does not interrupt a
-// running attempt; use [AttemptTimeout] for that. For timers and OnReconcile handlers, the duration restarts after each success. The timeout
-// must be positive. Default: no limit.
+// timeout, the handler fails permanently. The operator makes at least one attempt, even if that attempt starts late.
+// It does not interrupt a running attempt. Use [AttemptTimeout] for that purpose. For timers and OnReconcile
+// handlers, the duration restarts after each success. The timeout must be positive. Default: no limit.
 //
 // Equivalent in kopf: timeout=.
 func Timeout(timeout time.Duration) HandlerOption {

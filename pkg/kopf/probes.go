@@ -86,7 +86,7 @@ func (p *probes) evaluate(ctx context.Context) (map[string]any, error) {
 	}
 	p.evaluated = time.Now()
 	if ctx.Err() != nil {
-		p.evaluated = time.Time{} // do not cache: the client has disconnected, and the cancelled context may be the cause of an error
+		p.evaluated = time.Time{} // do not cache, because the cancelled context of the client may be the cause of an error
 	}
 	return p.values, p.err
 }

@@ -37,7 +37,8 @@ type Request[T client.Object] struct {
 	Diff diff.Diff
 	// Handler is the full id of the handler.
 	Handler string
-	// Reason is the reason of the cause. A resume handler that is called for another cause sees the reason of that cause.
+	// Reason is the reason of the cause. A resume handler that is called for another cause receives the reason of
+	// that cause.
 	//
 	// Equivalent in kopf: reason.
 	Reason Reason

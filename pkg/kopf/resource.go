@@ -115,8 +115,9 @@ func (r *Resource[T]) On(id string, reasons []Reason, fn Handler[T], opts ...Han
 }
 
 // OnField adds a cause handler for changes to one field. The operator calls the handler when the field is added, changed or removed, including
-// when the object is created or deleted. The field can be anywhere in the object; the path is dotted as for [Field]. Request.Diff and
-// [Request.Field] are relative to the field. If the field is in the status, the operator calls the handler even for its own changes.
+// when the object is created or deleted. The field can be anywhere in the object. The path is dotted as for [Field].
+// Request.Diff and [Request.Field] are relative to the field. If the field is in the status, the operator calls the
+// handler even for its own changes.
 //
 // The progress and the result of the handler are stored under "<id>/<path>", as in kopf.
 //
@@ -158,7 +159,7 @@ func (r *Resource[T]) Owns(obj client.Object, predicates ...predicate.Predicate)
 }
 
 // When returns a view of the resource with a filter. Handlers that are added to the view belong to the resource and match only if the function
-// returns true. Pass either the resource or the view to [New]; both are the same resource.
+// returns true. Pass either the resource or the view to [New], because both are the same resource.
 //
 // The operator calls the function in each reconcile. It must return quickly and have no side effects, and it should depend on the object and
 // not on the cause. If it panics, the handler does not match.

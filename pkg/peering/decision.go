@@ -14,8 +14,9 @@ type Tie int
 const (
 	// PauseAll pauses all operators that share a priority until only one of them is left. This is kopf's rule and the default.
 	PauseAll Tie = iota
-	// Elect selects the operator that has been running longest among operators that share a priority. The others pause. All of
-	// these operators must use Elect; if one of them does not, all pause. Operators in Python do not support Elect.
+	// Elect selects the operator that has been running longest among operators that share a priority. The others
+	// pause. All of these operators must use Elect. If one of them does not, all pause. Operators in Python do not
+	// support Elect.
 	Elect
 )
 

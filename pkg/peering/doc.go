@@ -24,7 +24,7 @@
 // # Guarantees
 //
 //   - The operator is paused until it has written its record and read the records of its peers. If two operators start at the
-//     same time, at least one of them sees the other.
+//     same time, at least one of them observes the other.
 //   - A peer that renews its record is alive, even if its clock differs by up to ten minutes ([MaxSkew]). The operator considers a
 //     peer dead if the peer does not renew its record within the record's lifetime. The operator does not declare peers dead
 //     while it cannot read the object.

@@ -152,7 +152,7 @@ func (s *fakeServer) patch(ctx context.Context, k kind, namespace, name string, 
 	return s.patchAs(ctx, k, keyOf(k, namespace, name), body)
 }
 
-// patchKey patches an object as a client that knows whether the kind has a status subresource.
+// patchKey patches an object as a client that has discovered whether the kind has a status subresource.
 func (s *fakeServer) patchKey(ctx context.Context, key string, body []byte) (*unstructured.Unstructured, error) {
 	s.mu.Lock()
 	k := kind{hasStatus: s.hasStatus}

@@ -67,7 +67,7 @@ func (g *Gate) deferIfPaused(request reconcile.Request) (paused, deferred bool) 
 	return true, true
 }
 
-// Start implements source.Source; the controller calls it.
+// Start implements source.Source. The controller calls it.
 func (g *Gate) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 // podID is the environment variable with the identity of the operator. A set but empty variable results in an empty identity.
 const podID = "POD_ID"
 
-// alphabet contains the characters of the random part of identities; kopf omits g.
+// alphabet contains the characters of the random part of identities. kopf omits the letter g.
 const alphabet = "abcdefhijklmnopqrstuvwxyz0123456789"
 
 // lookupTimeout limits the DNS lookups of the host's name.

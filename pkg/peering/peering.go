@@ -89,8 +89,8 @@ func (p *Peering) NeedLeaderElection() bool {
 func (p *Peering) Identity() string { return p.identity() }
 
 // Start writes the operator's records and watches its peers until the context ends. Then the operator is paused, and Start
-// removes the records and returns within two seconds. Start retries failed requests; [Peering.Readyz] and the log report the failures. Start
-// returns an error only if it is called twice.
+// removes the records and returns within two seconds. Start retries failed requests. [Peering.Readyz] and the log
+// report the failures. Start returns an error only if it is called twice.
 func (p *Peering) Start(ctx context.Context) error {
 	if err := p.markStarted(ctx); err != nil {
 		return err

@@ -47,8 +47,8 @@ func (r Record) Expires() time.Time {
 	return r.LastSeen.Add(r.Lifetime)
 }
 
-// Expired reports whether the record has expired by kopf's rule. The result is only correct if clocks are synchronized;
-// operators of this package use [Peer.Dead].
+// Expired reports whether the record has expired by kopf's rule. The result is only correct if clocks are
+// synchronized. Operators of this package use [Peer.Dead].
 func (r Record) Expired(now time.Time) bool {
 	return !r.LastSeen.IsZero() && !now.Before(r.Expires())
 }
@@ -107,8 +107,8 @@ func fieldError(key string, err error) error {
 	return fmt.Errorf("%s: %w", key, err)
 }
 
-// parseInteger decodes a number or a string with a number. Values out of range become the nearest limit. round converts
-// fractions; priorities are rounded down, so that a comparison never ranks a peer too high.
+// parseInteger decodes a number or a string with a number. Values out of range become the nearest limit. round
+// converts fractions. Priorities are rounded down, so that a comparison never ranks a peer too high.
 func parseInteger(raw []byte, round func(float64) float64) (int64, error) {
 	text := string(bytes.TrimSpace(raw))
 	quoted := strings.HasPrefix(text, `"`)

@@ -16,14 +16,14 @@ const (
 // errSuspended pauses the operator after a suspension until its record is renewed.
 var errSuspended = errors.New("the machine was suspended or its clock was set forward: peers may consider this operator dead")
 
-// clockReading is one moment on two clocks. The monotonic clock stops while the machine is suspended; the wall clock does not.
+// clockReading is one moment on two clocks. Only the monotonic clock stops while the machine is suspended.
 type clockReading struct{ monotonic, wall time.Time }
 
 func (p *Peering) readClocks() clockReading {
 	return clockReading{monotonic: time.Now(), wall: p.wallClock()}
 }
 
-// age returns the elapsed time as peers see it.
+// age returns the elapsed time of the wall clock, which peers use.
 func (i clockReading) age(now clockReading) time.Duration {
 	return max(now.monotonic.Sub(i.monotonic), now.wall.Sub(i.wall))
 }

@@ -11,8 +11,9 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 )
 
-// A Baseline stores the last-handled configuration of an object on the object: its essence (the spec, labels, annotations
-// and other fields that count for change detection) when the last cycle ended. Its methods change the object in memory only.
+// A Baseline stores the last-handled configuration of an object on the object. This is the essence of the object when
+// the last cycle ended: the spec, labels, annotations and other fields that count for change detection. Its methods
+// change the object in memory only.
 //
 // Equivalent in kopf: settings.persistence.diffbase_storage.
 type Baseline interface {
@@ -92,9 +93,9 @@ func (b annotationBaseline) Clear(essence map[string]any) {
 	clearAnnotations(essence, func(key string) bool { return own[key] })
 }
 
-// StatusBaseline stores the essence in a field of the object, as a string of JSON. The field is a dotted path; an
-// empty path selects "status.kopf.last-handled-configuration". The kind must have the field as a string: if the Go
-// type lacks it, the store writes nothing, see [CheckType] and [CheckSchema].
+// StatusBaseline stores the essence in a field of the object, as a string of JSON. The field is a dotted path. An
+// empty path selects "status.kopf.last-handled-configuration". The kind must have the field as a string. If the Go
+// type lacks the field, the store writes nothing. See [CheckType] and [CheckSchema].
 //
 // Equivalent in kopf: StatusDiffBaseStorage.
 func StatusBaseline(field string) Baseline {

@@ -25,8 +25,8 @@
 // then, [State.Delay] returns the time until the next handler is due. [Run] performs all these steps in one call. It
 // keeps the records of the last cause and uses no lifecycle.
 //
-// A [Baseline] stores the last-handled configuration of the object: the essence (the spec, labels, annotations and other
-// fields that count for change detection) that was handled last.
+// A [Baseline] stores the last-handled configuration of the object, which is the essence that was handled last. The
+// essence consists of the spec, labels, annotations and other fields that count for change detection.
 //
 // # Stores
 //
@@ -73,10 +73,10 @@
 //
 // # Errors
 //
-// Handlers return [Temporary] and [Permanent] errors; [Policy.Errors] defines the meaning of all other errors.
+// Handlers return [Temporary] and [Permanent] errors. [Policy.Errors] defines the meaning of all other errors.
 // [LimitError] wraps the last error of a handler that reached a limit, and [PanicError] holds a recovered panic.
 // [Expected] distinguishes expected errors from unexpected ones.
 //
 // Errors of the functions in this package concern the store. An [UnreadableError] reports stored data that cannot be
-// decoded; the record is treated as absent and the caller continues.
+// decoded. The caller treats the record as absent and continues.
 package progress

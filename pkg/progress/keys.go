@@ -101,7 +101,7 @@ func (c *keyCache) of(query keyQuery, compute func(id string) []string) []string
 	return keys
 }
 
-// maxV1Length is the maximum length of a name in the older generation; it is not positive for long prefixes.
+// maxV1Length is the maximum length of a name in the older generation. It is not positive for long prefixes.
 func (k annotationKeys) maxV1Length() int {
 	return maxNameLength - utf8.RuneCountInString(k.prefix) - 1
 }
@@ -122,8 +122,9 @@ func (k annotationKeys) check(id string) (string, error) {
 	return key, nil
 }
 
-// mark adds the annotation that identifies the prefix as kopf's, except for the default prefix, which kopf knows.
-// kopf itself omits the mark for all prefixes that begin with "kopf.", although it needs the mark to recognize them.
+// mark adds the annotation that identifies the prefix as kopf's, except for the default prefix, which kopf always
+// recognizes. kopf itself omits the mark for all prefixes that begin with "kopf.", although it needs the mark to
+// recognize them.
 func (k annotationKeys) mark(annotations map[string]string) {
 	if k.prefix == DefaultPrefix {
 		return

@@ -29,7 +29,7 @@ type Record struct {
 	Purpose string
 	// Retries is the number of attempts so far, including a successful one.
 	Retries int
-	// Success and Failure report the result; both are false while the handler is unfinished.
+	// Success and Failure report the result. Both are false while the handler is unfinished.
 	Success, Failure bool
 	// Message is the error of the last attempt, cut at 1024 bytes.
 	Message string
@@ -108,7 +108,7 @@ func (r Record) MarshalJSON() ([]byte, error) {
 }
 
 // UnmarshalJSON reads a record of any version of kopf. It ignores unknown keys and treats nulls as absent. Times may
-// have any offset; times without an offset are UTC.
+// have any offset. Times without an offset are UTC.
 func (r *Record) UnmarshalJSON(text []byte) error {
 	// Decoding into a struct would also accept keys with a different case.
 	var fields map[string]json.RawMessage

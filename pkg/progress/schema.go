@@ -44,7 +44,7 @@ func checkType(obj client.Object, fields ...string) error {
 }
 
 // CheckSchema returns an error if the API server would prune a field that the [Store] or [Baseline] uses. The schema
-// is that of one version of a CustomResourceDefinition; a nil schema is always valid.
+// is that of one version of a CustomResourceDefinition. A nil schema is always valid.
 func CheckSchema(schema *apiextensionsv1.JSONSchemaProps, store any) error {
 	user, ok := store.(FieldUser)
 	if !ok || schema == nil {

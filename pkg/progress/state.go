@@ -9,8 +9,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// A State holds the records of the handlers of one object while a cause is being handled: which handlers are
-// selected, which are due, and how they ended. All methods work in memory; stores change the object in memory only.
+// A State holds the records of the handlers of one object while a cause is being handled. It contains the selected
+// handlers, their delays and their results. All methods and stores change the object in memory only.
 type State struct {
 	cause    string
 	handlers []handler

@@ -14,8 +14,8 @@ const (
 	defaultBaselineField = "status.kopf.last-handled-configuration"
 )
 
-// Status stores the records in a field of the object, as one nested object for each id. The field is a dotted path;
-// an empty path selects "status.kopf.progress". The store omits empty fields of a record.
+// Status stores the records in a field of the object, as one nested object for each id. The field is a dotted path.
+// An empty path selects "status.kopf.progress". The store omits empty fields of a record.
 //
 // The kind must have the field in its Go type and in the schema of its CustomResourceDefinition, see [CheckType] and
 // [CheckSchema]. If the kind has the status subresource, the caller must write the status.

@@ -6,13 +6,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// A Store reads and writes the records of handlers. Its methods change the object in memory only; the caller writes
+// A Store reads and writes the records of handlers. Its methods change the object in memory only. The caller writes
 // the object to the API server.
 //
 // Equivalent in kopf: settings.persistence.progress_storage.
 type Store interface {
 	// Fetch returns the record of an id, or nil if there is none. An error reports a stored value that cannot be
-	// decoded; callers treat the record as absent.
+	// decoded. Callers treat the record as absent.
 	Fetch(obj client.Object, id string) (*Record, error)
 	// Store writes the record of an id to the object.
 	Store(obj client.Object, id string, record Record) error
@@ -54,8 +54,8 @@ func UsesOnlyAnnotations(store any, obj client.Object) bool {
 func Annotations(prefix string) Store { return annotationStore{keysOf(prefix)} }
 
 // AnnotationsV2 is [Annotations] without the second key of long ids, which older versions of kopf need. It does not
-// write, read or purge such keys. Use it only for operators that never ran with such a version: a record under an
-// older key counts again as soon as [Annotations] or kopf reads it.
+// write, read or purge such keys. Use it only for operators that never ran with such a version. Otherwise, a record
+// under an older key counts again as soon as [Annotations] or kopf reads it.
 //
 // Equivalent in kopf: AnnotationsProgressStorage(v1=False).
 func AnnotationsV2(prefix string) Store { return annotationStore{keysOf(prefix).withoutV1()} }

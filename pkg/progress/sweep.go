@@ -11,11 +11,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// A Sweeper is a [Store] that removes records of unknown handlers: handlers that were removed from the code or
+// A Sweeper is a [Store] that removes records of unknown handlers. Such handlers were removed from the code or
 // renamed while an object was being handled.
 //
 // A Sweeper cannot identify the operator that wrote a record. Use it only if no other operator stores records in the
-// same place; by default all operators use the prefix of kopf. Package kopf sweeps at the end of each cycle, so two
+// same place. By default, all operators use the prefix of kopf. Package kopf sweeps at the end of each cycle, so two
 // of its operators on the same kind need different prefixes.
 type Sweeper interface {
 	// Sweep removes the records of ids that are neither known nor sub-handlers of a known id (the known id, "/", and

@@ -63,12 +63,12 @@ type SelfManaged struct {
 	// Lifetime is the validity of a certificate. Default: [DefaultLifetime].
 	Lifetime time.Duration
 	// RenewBefore is the time between the renewal of a certificate and its expiry. Each renewal within a Lifetime
-	// adds a CA to the bundle, because old CAs are trusted until they expire; at most 50 are allowed. Default: a
-	// third of the Lifetime.
+	// adds a CA to the bundle, because old CAs are trusted until they expire. At most 50 renewals are allowed.
+	// Default: a third of the Lifetime.
 	RenewBefore time.Duration
 	// PropagationDelay is the minimum time for which a new CA is in the configurations before its certificate is
-	// used, so that all API servers have received the CA. It must be less than RenewBefore. Default: the smaller of
-	// [DefaultPropagationDelay] and a third of RenewBefore.
+	// used. All API servers must receive the CA in this time. It must be less than RenewBefore. Default: the smaller
+	// of [DefaultPropagationDelay] and a third of RenewBefore.
 	PropagationDelay time.Duration
 }
 

@@ -16,7 +16,7 @@
 //
 // A [Handler] receives a [Request], and returns nil to allow it or an error to deny it. [Validating] and [Mutating] combine
 // a handler, one kind and its options into a [Hook]. A [Server] serves hooks of any kinds on the manager's webhook
-// server; [For] is the short form for one kind. Each hook has its own path and one entry in a webhook configuration.
+// server. [For] is the short form for one kind. Each hook has its own path and one entry in a webhook configuration.
 //
 // The server decodes each admission review into the Go type of the hook and calls the handler. The changes that a
 // mutating handler makes to the object are returned as a JSON patch.
@@ -54,8 +54,8 @@
 //
 // [Server.Check] returns all errors in options and hooks. [Server.SetupWithManager] also returns conflicts between two servers of
 // one manager. If permissions are missing at startup, the manager stops with an error that names the missing rule. The server logs and retries later failures to
-// write configurations or certificates. Malformed reviews, and reviews of another kind, get an HTTP error, so
-// that the failure policy applies; all other reviews are answered.
+// write configurations or certificates. The server answers malformed reviews, and reviews of another kind, with an
+// HTTP error, so that the failure policy applies.
 //
 // The controller-runtime metrics controller_runtime_webhook_requests_total and controller_runtime_webhook_latency_seconds
 // count requests by path, and controller_runtime_webhook_panics_total counts panics.

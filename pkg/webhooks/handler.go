@@ -38,7 +38,7 @@ type Request[T client.Object] struct {
 type Call struct {
 	// Operation is Create, Update, Delete or Connect.
 	Operation admissionv1.Operation
-	// Subresource is the requested subresource, such as "status"; it is empty for the object itself.
+	// Subresource is the requested subresource, such as "status". It is empty for the object itself.
 	Subresource string
 	// DryRun means that the request will not be persisted, so the handler must not have side effects.
 	DryRun bool
@@ -46,8 +46,8 @@ type Call struct {
 	User authenticationv1.UserInfo
 	// Review is the request as it was received, with the requested kind, the options, the objects as JSON and the UID.
 	Review *admissionv1.AdmissionRequest
-	// Header and TLS belong to the HTTP request of the API server; they are nil if there is none, as in tests. TLS contains a
-	// certificate of the API server only if the server requests client certificates (ClientCAName).
+	// Header and TLS belong to the HTTP request of the API server. Both are nil without an HTTP request, as in tests.
+	// TLS contains a certificate of the API server only if the server requests client certificates (ClientCAName).
 	Header http.Header
 	TLS    *tls.ConnectionState
 	// Client is the client of the manager, which reads from its cache.
@@ -65,9 +65,9 @@ func (c *Call) Warn(texts ...string) { c.warnings = append(c.warnings, texts...)
 // Warnings returns the texts passed to [Call.Warn], for tests of handlers.
 func (c *Call) Warnings() []string { return c.warnings }
 
-// Diff returns the difference between the stored object and the requested object, including metadata and status. For a
-// creation, every field is added; for a deletion, every field is removed. Diff does not include changes made by the handler. The
-// first call computes the difference from the JSON of the review.
+// Diff returns the difference between the stored object and the requested object, including metadata and status. For
+// a creation, every field is added. For a deletion, every field is removed. Diff does not include changes made by the
+// handler. The first call computes the difference from the JSON of the review.
 func (c *Call) Diff() diff.Diff {
 	c.diffOnce.Do(func() {
 		if c.Review != nil {

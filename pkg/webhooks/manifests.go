@@ -19,7 +19,7 @@ import (
 // returns none. The caBundle is that of the ClientConfig. If the ClientConfig has none, the caBundle is empty, and cert-manager or a server with
 // [Injected] configurations must write it.
 //
-// Plural names are guessed from the kinds as controller-gen does; [Plural] overrides them.
+// Plural names are guessed from the kinds as controller-gen does. [Plural] overrides them.
 func Manifests(scheme *runtime.Scheme, o Options, hooks ...Hook) ([]client.Object, error) {
 	if o.Configurations == Unmanaged {
 		o.Configurations = Managed // printing has the same requirements as writing

@@ -66,9 +66,9 @@ func Plural(name string) Option {
 	return func(h *Hook) { h.settings.plural = name }
 }
 
-// Label calls the handler only for objects with the label; with values, only if the label has one of them. Several labels must
-// all match. The API server calls the webhook even if only the old object has the label. The server then allows the request
-// without calling the handler, unless the new or the deleted object matches.
+// Label calls the handler only for objects with the label. If values are given, the label must have one of them.
+// Several labels must all match. The API server calls the webhook even if only the old object has the label. The
+// server then allows the request without calling the handler, unless the new or the deleted object matches.
 //
 // Equivalent in kopf: labels=, with PRESENT or a literal. For other tests of labels, use [MatchConditions].
 func Label(key string, values ...string) Option {
@@ -116,8 +116,8 @@ func FailurePolicy(policy admissionregistrationv1.FailurePolicyType) Option {
 	return func(h *Hook) { h.settings.failure = policy }
 }
 
-// TimeoutSeconds sets how long the API server waits for an answer, from 1 to 30; the handler's context ends at that time.
-// Default: [DefaultTimeoutSeconds]. kopf always uses 30 seconds.
+// TimeoutSeconds sets the time for which the API server waits for an answer, from 1 to 30. The handler's context ends
+// at that time. Default: [DefaultTimeoutSeconds]. kopf always uses 30 seconds.
 func TimeoutSeconds(seconds int32) Option {
 	return func(h *Hook) {
 		h.settings.timeout = seconds

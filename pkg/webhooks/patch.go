@@ -46,9 +46,10 @@ func decodeJSON(text []byte) (value any, err error) {
 	return value, err
 }
 
-// isUnchanged reports whether a handler left its object unchanged. Most validating handlers do, so the strict comparison runs
-// first: it is much faster than the semantic one, which also treats different notations of a quantity or a time as equal. The
-// semantic comparison panics on changed values with unexported fields; isUnchanged treats such an object as changed.
+// isUnchanged reports whether a handler left its object unchanged. Most validating handlers do, so the strict
+// comparison runs first. It is much faster than the semantic one, which also treats different notations of a quantity
+// or a time as equal. The semantic comparison panics on changed values with unexported fields. isUnchanged treats
+// such an object as changed.
 func isUnchanged(before runtime.Object, after client.Object) (unchanged bool) {
 	was, untyped := before.(*unstructured.Unstructured)
 	if is, ok := after.(*unstructured.Unstructured); ok && untyped {
@@ -119,14 +120,14 @@ func mergeList(raw, before, after []any) []any {
 	for j := range after {
 		origin[j] = -1
 	}
-	// Most lists change in one place: skip the equal elements at both ends.
+	// Most lists change in one place, so skip the equal elements at both ends.
 	for j := 0; j < min(len(before), len(after)) && diff.Equal(before[j], after[j]); j++ {
 		origin[j], used[j] = j, true
 	}
 	for i, j := len(before)-1, len(after)-1; i >= 0 && j >= 0 && !used[i] && origin[j] < 0 && diff.Equal(before[i], after[j]); i, j = i-1, j-1 {
 		origin[j], used[i] = i, true
 	}
-	// Users control the length of lists: an index by key avoids quadratic time.
+	// Users control the length of lists, so an index by key avoids quadratic time.
 	matchBy := func(keyOf func(any) (string, bool)) {
 		positions := map[string][]int{}
 		for i, element := range before {

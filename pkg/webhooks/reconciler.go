@@ -25,8 +25,9 @@ type caProvider interface {
 	rotate(ctx context.Context, published []byte) (time.Duration, error)
 }
 
-// configurationReconciler keeps webhook configurations and certificates in their desired state. It runs in the leader, so that
-// replicas of two versions do not overwrite each other's entries; without leader election, it runs in all replicas.
+// configurationReconciler keeps webhook configurations and certificates in their desired state. It runs in the
+// leader, so that replicas of two versions do not overwrite each other's entries. Without leader election, it runs in
+// all replicas.
 type configurationReconciler struct {
 	mgr           manager.Manager
 	options       Options

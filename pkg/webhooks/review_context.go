@@ -42,12 +42,12 @@ func reviewContextFrom(ctx context.Context) *reviewContext {
 // newHTTPHandler serves an endpoint.
 //
 // The logger of controller-runtime gets the values of the review only at verbosity 5 and above, because building them takes
-// longer than most handlers. The response has no Content-Type: API servers decode it as JSON in any case, and detecting the
-// type takes ten times as long as writing the response.
+// longer than most handlers. The response has no Content-Type. API servers decode it as JSON in any case, and
+// detecting the type takes ten times as long as writing the response.
 //
-// While the server drains, responses close their connections. Removing a pod from the endpoints of a Service only affects new
-// connections: API servers would keep using existing ones until the server closes them, possibly with an unanswered review.
-// Over HTTP/2, Go translates the Connection header into GOAWAY.
+// While the server drains, responses close their connections. Removing a pod from the endpoints of a Service affects
+// only new connections. API servers would use existing connections until the server closes them, possibly with an
+// unanswered review. Over HTTP/2, Go translates the Connection header into GOAWAY.
 func newHTTPHandler(e *endpoint, logger logr.Logger, readTimeout time.Duration, draining func() bool) http.Handler {
 	hook := &admission.Webhook{Handler: e, LogConstructor: func(_ logr.Logger, req *admission.Request) logr.Logger {
 		if !logger.V(5).Enabled() {

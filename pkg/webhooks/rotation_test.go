@@ -41,7 +41,7 @@ func TestRotation_Steps(t *testing.T) {
 	g.Expect(first.NotAfter()).To(BeTemporally("~", now.Add(90*time.Minute), 2*time.Minute))
 	g.Expect(step(true, false)).To(BeNumerically("~", time.Hour, time.Minute), "want the time until the renewal")
 
-	// Certificates use the real clock, so the next certificate must live longer than the skipped time.
+	// Certificates use the real clock, so the next certificate must be valid for longer than the skipped time.
 	r = webhooks.NewRotation(10*time.Hour, time.Minute, hosts)
 	now = first.NotAfter().Add(-30 * time.Minute)
 	step(true, true)

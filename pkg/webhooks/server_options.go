@@ -30,8 +30,9 @@ type Options struct {
 	Exit Exit
 	// Annotations are added to managed configurations, such as cert-manager's "cert-manager.io/inject-ca-from".
 	Annotations map[string]string
-	// FieldOwner is the owner of the written fields in the configurations. Default: "kopf-webhooks". Two servers with the same
-	// Name need different owners; within one manager, [Server.SetupWithManager] returns an error if they are equal.
+	// FieldOwner is the owner of the written fields in the configurations. Default: "kopf-webhooks". Two servers with
+	// the same Name need different owners. Within one manager, [Server.SetupWithManager] returns an error if the
+	// owners are equal.
 	FieldOwner string
 
 	// ClientConfig is the address of the operator for API servers: a Service, or a URL for an operator or a tunnel outside of
@@ -46,14 +47,14 @@ type Options struct {
 	// Namespace is the operator's own namespace, which contains the Secret of SelfManaged certificates. Default: the namespace
 	// of its pod.
 	Namespace string
-	// Namespaces limits all hooks to objects in these namespaces; the [Namespaces] of a hook override it. Default: all
-	// namespaces except kube-system and the operator's own. With a URL, the pods of an operator outside of the cluster are not
-	// in Namespace, so Namespace is not excluded.
+	// Namespaces limits all hooks to objects in these namespaces. The [Namespaces] of a hook override it. Default:
+	// all namespaces except kube-system and the operator's own. With a URL, the pods of an operator outside of the
+	// cluster are not in Namespace, so Namespace is not excluded.
 	Namespaces []string
 
 	// Drain is the time for which the server still answers requests after shutdown begins and the readiness check
 	// fails. It must be shorter than the manager's GracefulShutdownTimeout, which also includes the shutdown of all
-	// other runnables; at most 20 seconds are allowed. Default: zero if ClientConfig has a URL; otherwise
+	// other runnables. At most 20 seconds are allowed. Default: zero if ClientConfig has a URL; otherwise
 	// [DefaultDrain] with a Service or in a pod, and zero elsewhere. A negative value means zero.
 	Drain time.Duration
 

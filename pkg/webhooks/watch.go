@@ -21,8 +21,8 @@ import (
 const startupPeriod = time.Minute
 
 // watchObject calls changed for each event of one object until the context ends. Its requests are limited to that object, so it
-// caches only this object and needs no wider permissions. It returns an error if the watch is forbidden at startup; it logs and
-// retries all other failures.
+// caches only this object and needs no wider permissions. It returns an error if the watch is forbidden at startup.
+// It logs and retries all other failures.
 func watchObject(ctx context.Context, mgr manager.Manager, obj client.Object, changed func(client.Object)) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -10,7 +10,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
 )
 
-// A Matcher tests the value of a label, an annotation or a field. Only this package implements it; use [Match] for a test of your own.
+// A Matcher tests the value of a label, an annotation or a field. Only this package implements it. Use [Match] for a
+// custom test.
 type Matcher interface {
 	// Form returns the matcher in the form that package kopf evaluates. Only package kopf calls it.
 	Form() match.Matcher

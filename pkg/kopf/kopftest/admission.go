@@ -31,8 +31,8 @@ type Admission[T client.Object] struct {
 // objects.
 //
 // The functions change other parts of the request, such as the operation, the user or the dry run. Admit copies their changes to the Review of
-// the request. To test a deletion, set Operation to Delete; obj is then the deleted object. The client of the request is nil unless a function
-// sets it:
+// the request. To test a deletion, set Operation to Delete. obj is then the deleted object. The client of the request
+// is nil unless a function sets it:
 //
 //	got := kopftest.Admit(t, sized, db, nil, func(call *webhooks.Call) { call.Client = kopftest.Memory(t).Client })
 //	if !apierrors.IsInvalid(got.Err) { ... }

@@ -17,8 +17,8 @@ type Scenario struct {
 	Given Given
 	// Operator declares the operator. The test kit calls it for each start of the operator.
 	Operator func() []kopf.Option
-	// Setup replaces Operator for an operator with a setup function of its own, such as that of main.go. It is called for each start of the
-	// operator.
+	// Setup replaces Operator for an operator with its own setup function, such as that of main.go. It is called for
+	// each start of the operator.
 	Setup func(mgr manager.Manager) error
 	// Steps are the changes made by users. Before each step and after the last one, the test kit waits until the operator is quiet.
 	Steps []func(t testing.TB, c *Cluster)

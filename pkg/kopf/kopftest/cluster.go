@@ -29,7 +29,7 @@ type Cluster struct {
 	Client client.Client
 	// Config connects to the server with all permissions.
 	Config *rest.Config
-	// Scheme knows the Go types of the objects.
+	// Scheme contains the Go types of the objects.
 	Scheme *runtime.Scheme
 	// Namespace restricts the operators of this cluster to one namespace. An empty value means all namespaces. See
 	// [Cluster.ForTest].

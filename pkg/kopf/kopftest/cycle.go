@@ -25,7 +25,7 @@ type Given struct {
 	Objects []client.Object
 	// Faults apply to requests of the operator.
 	Faults []Fault
-	// Scheme knows the Go types. Default: the scheme of client-go with the built-in kinds.
+	// Scheme contains the Go types. Default: the scheme of client-go with the built-in kinds.
 	Scheme *runtime.Scheme
 	// CRDs are files and directories with CustomResourceDefinitions: see [CRDs].
 	CRDs []string
@@ -149,8 +149,8 @@ func (r *Report) Get(t testing.TB, obj client.Object) bool {
 	return false
 }
 
-// Record returns the stored progress of a handler of an object. It returns nil if there is no record: the handler was not called, or all
-// handlers have finished.
+// Record returns the stored progress of a handler of an object. It returns nil if the handler was not called, or if
+// all handlers have finished.
 func (r *Report) Record(t testing.TB, obj client.Object, id string) *progress.Record {
 	t.Helper()
 	if !r.Get(t, obj) {

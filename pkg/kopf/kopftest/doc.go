@@ -51,8 +51,9 @@
 //
 // # Caveats
 //
-// Tests of package testing pass their *testing.T; tests of Ginkgo pass GinkgoTB(). [Cycle], [Check], [Explore] and [Walk] need a
-// *testing.T, because bubbles do. A failed precondition ends the test with a message that starts with "kopftest:".
+// Tests of package testing pass their *testing.T. Tests of Ginkgo pass GinkgoTB(). [Cycle], [Check], [Explore] and
+// [Walk] need a *testing.T, because bubbles do. A failed precondition ends the test with a message that starts with
+// "kopftest:".
 //
 // [Check] and [Explore] crash the operator at its writes, not between two statements of a handler. A handler that ignores its context cannot be
 // stopped. The test then ends with a panic that names the handler.

@@ -31,8 +31,8 @@ import (
 //   - bin/controlplane and bin/k8s/<version>, in the directory of the test and in its parent directories;
 //   - the directory of setup-envtest.
 //
-// It fails the test if the binaries are missing; it never downloads them. The start timeout is one minute. KUBEBUILDER_CONTROLPLANE_START_TIMEOUT
-// overrides it. Environment ignores USE_EXISTING_CLUSTER.
+// It fails the test if the binaries are missing, and never downloads them. The start timeout is one minute.
+// KUBEBUILDER_CONTROLPLANE_START_TIMEOUT overrides it. Environment ignores USE_EXISTING_CLUSTER.
 func Environment(t testing.TB, opts ...ClusterOption) *Cluster {
 	t.Helper()
 	c, stop, err := start(opts)

@@ -39,7 +39,7 @@ func ExampleInvoke() {
 	_ = test // called by go test in a real test
 }
 
-// Handlers that share a cluster see each other's objects.
+// Handlers that share a cluster can read each other's objects.
 func ExampleWithCluster() {
 	test := func(t *testing.T) {
 		cluster := kopftest.Memory(t)

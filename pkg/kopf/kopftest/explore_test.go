@@ -67,8 +67,8 @@ func TestExplore_FindsHandlersThatTrustStaleLists(t *testing.T) {
 	g.Expect(plans).NotTo(ContainElement("crash-after@1"))
 }
 
-// After a restart with a stale first list, the operator sees the object exist and then sees its deletion. It cannot
-// know that the handler was already called.
+// After a restart with a stale first list, the operator observes the object and then its deletion. It cannot detect
+// that the handler was already called.
 func TestExplore_AcceptsRepeatedCallsOfOptionalDeleteHandlers(t *testing.T) {
 	g := NewWithT(t)
 	stale := false

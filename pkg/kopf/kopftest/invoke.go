@@ -32,7 +32,7 @@ type Invocation[T client.Object] struct {
 	// RequeueAfter is the delay that a reconcile handler requests before its next call, or 0.
 	RequeueAfter time.Duration
 	// Object is the object after the call, as an operator would patch it. If the handler replaces the object of the request with another copy,
-	// Object is that copy. Invoke ignores a different object; an operator rejects it.
+	// Object is that copy. Invoke ignores a different object, but an operator rejects it.
 	Object T
 	// Changes are the differences between the given object and Object.
 	Changes diff.Diff
@@ -114,7 +114,8 @@ func WithObjects(objs ...client.Object) InvokeOption {
 	return func(c *call) { c.others = append(c.others, objs...) }
 }
 
-// WithScheme sets the scheme of the request's client. Default: the scheme of client-go, which knows the built-in kinds.
+// WithScheme sets the scheme of the request's client. Default: the scheme of client-go, which contains the built-in
+// kinds.
 func WithScheme(scheme *runtime.Scheme) InvokeOption { return func(c *call) { c.scheme = scheme } }
 
 // Context returns a context with empty memos, as handlers receive it. A test can store memos before a call and load them after it:

@@ -27,13 +27,14 @@ type clusterOptions struct {
 	crds    []string
 }
 
-// Types sets the scheme with the Go types. Default: the scheme of client-go, which knows the built-in kinds.
+// Types sets the scheme with the Go types. Default: the scheme of client-go, which contains the built-in kinds.
 func Types(scheme *runtime.Scheme) ClusterOption {
 	return func(o *clusterOptions) { o.scheme = scheme }
 }
 
-// CRDs adds files and directories with CustomResourceDefinitions. [Environment] installs them in the API server. A cluster in memory takes plural names, scopes,
-// subresources and schemas from them; without them, it derives these from the Go types.
+// CRDs adds files and directories with CustomResourceDefinitions. [Environment] installs them in the API server. A
+// cluster in memory takes plural names, scopes, subresources and schemas from them. Without CRDs, it derives names,
+// scopes and subresources from the Go types.
 func CRDs(paths ...string) ClusterOption {
 	return func(o *clusterOptions) { o.crds = append(o.crds, paths...) }
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 )
 
-// An Operator is an operator that runs in the process of the test, with a manager of its own.
+// An Operator is an operator that runs in the process of the test, with its own manager.
 type Operator struct {
 	cluster          *Cluster
 	connection       *connection
@@ -41,16 +41,17 @@ type Operator struct {
 // if the operator ends early. Declare new resources for each operator.
 //
 // On an [Environment], the API server calls the admission handlers of the operator for objects in the namespace of the cluster and for cluster-scoped
-// objects. [Operator.RunUntilQuiet] waits until they are registered. Options in [kopf.WithWebhooks] are validated but not used. In
-// memory, admission handlers are not called; use [Admit].
+// objects. [Operator.RunUntilQuiet] waits until they are registered. Options in [kopf.WithWebhooks] are validated but
+// not used. In memory, admission handlers are not called. Use [Admit] instead.
 func (c *Cluster) Run(t testing.TB, opts ...kopf.Option) *Operator {
 	t.Helper()
 	return c.RunManager(t, func(mgr manager.Manager) error { return kopf.SetupWithManager(mgr, opts...) })
 }
 
-// RunManager is [Cluster.Run] for an operator with a setup function of its own, such as that of main.go. The functions change the options of the
-// manager, for example Cache.ByObject. If a function sets WebhookServer, the options of [kopf.WithWebhooks] apply to the admission handlers. Set
-// WebhookServer for webhooks that package webhooks or controller-runtime sets up.
+// RunManager is [Cluster.Run] for an operator with its own setup function, such as that of main.go. The functions
+// change the options of the manager, for example Cache.ByObject. If a function sets WebhookServer, the options of
+// [kopf.WithWebhooks] apply to the admission handlers. Set WebhookServer for webhooks that package webhooks or
+// controller-runtime sets up.
 func (c *Cluster) RunManager(t testing.TB, setup func(manager.Manager) error, change ...func(*manager.Options)) *Operator {
 	t.Helper()
 	o := c.operator(nil)

@@ -40,7 +40,7 @@ type runOptions struct {
 	collectGarbage     bool                            // whether snapshots omit objects whose owners do not exist
 }
 
-// runScenario runs a scenario in a bubble of its own.
+// runScenario runs a scenario in a new bubble.
 func runScenario(t *testing.T, setup func() Scenario, options runOptions) *scenarioRun {
 	t.Helper()
 	out := &scenarioRun{run: &explore.Run{}}

@@ -145,8 +145,8 @@ func isAdmissionSetup(w Write) bool {
 	return false
 }
 
-// webhookSlots assigns a number to each running manager. A manager takes the number, and thus the webhook configurations, of a manager that has
-// ended or crashed.
+// webhookSlots assigns a number to each running manager. A manager takes the number of a manager that has ended or
+// crashed, and therefore also its webhook configurations.
 type webhookSlots struct {
 	mu    sync.Mutex
 	taken []bool

@@ -1,11 +1,13 @@
 // Package v1 contains the API types of peering objects: ClusterKopfPeering, and KopfPeering for a single namespace.
 // They are the types of kopf, so operators in Python and in Go share the same objects.
 //
-// Users create the objects once. Operators write their records into the status and read the records of their peers; package
-// peering implements this. The schema keeps unknown fields, so records of any shape are stored unchanged.
+// Users create the objects once. Operators write their records into the status and read the records of their peers.
+// Package peering implements this protocol. The schema keeps unknown fields, so records of any shape are stored
+// unchanged.
 //
-// The CustomResourceDefinitions are in config/crd; those of kopf work as well. They have no status subresource, but objects with one
-// are supported. Older operators use the same kinds in the group zalando.org, for which this package has no Go types.
+// The CustomResourceDefinitions are in config/crd. The CustomResourceDefinitions of kopf work as well. They have no
+// status subresource, but objects with one are supported. Older operators use the same kinds in the group
+// zalando.org, for which this package has no Go types.
 //
 // +kubebuilder:object:generate=true
 // +groupName=kopf.dev
