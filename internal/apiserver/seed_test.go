@@ -50,10 +50,10 @@ func TestAdd_KeepsFields(t *testing.T) {
 	}
 	cog := unstructured.Unstructured{Object: s.Objects(example.WithKind("Cog"))[0]}
 	if cog.GetUID() == "" || cog.GetResourceVersion() != "41" || cog.GetGeneration() != 1 || time.Since(cog.GetCreationTimestamp().Time) > time.Minute {
-		t.Errorf("metadata set by Add: %v", cog)
+		t.Errorf("object after Add = %v, want a uid, the resourceVersion 41, the generation 1 and the current time", cog)
 	}
 	if all := s.All(); len(all) != 2 || all[0]["kind"] != "Cog" {
-		t.Errorf("all: %v", all)
+		t.Errorf("All returned %v, want the Cog and one other object", all)
 	}
 }
 
@@ -89,7 +89,7 @@ func TestAdd_Rejects(t *testing.T) {
 		must(t, s.Add(object("Widget", named("ns", "old"))))
 		err := s.Add(append(objs, object("Widget", named("ns", "good")))...)
 		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v: got error %v", objs, err)
+			t.Errorf("error of Add(%v) = %v, want %q", objs, err, want)
 		}
 		if len(s.All()) != 1 {
 			t.Errorf("Add returned an error but added objects: %v", err)
@@ -113,7 +113,7 @@ func TestFromScheme(t *testing.T) {
 		},
 	} {
 		if diff := cmp.Diff(want, got[id], cmp.AllowUnexported(apiserver.Resource{})); diff != "" {
-			t.Errorf("%s: %s", id, diff)
+			t.Errorf("resource of %s differs (-want +got):\n%s", id, diff)
 		}
 	}
 }

@@ -45,7 +45,7 @@ func BenchmarkBuildAndEncode(b *testing.B) {
 	for b.Loop() {
 		text, err := essence.Encode(build(content, cleaners()...))
 		if err != nil || !bytes.Equal(text, stored) {
-			b.Fatal("the essence has changed: ", err)
+			b.Fatal("the encoded essence differs from the stored one: ", err)
 		}
 	}
 }

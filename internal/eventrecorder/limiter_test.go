@@ -92,7 +92,7 @@ func TestLimiter_AnyHour(t *testing.T) {
 			}
 		}
 		if len(times) < 8*12 {
-			t.Errorf("got only %d Events in eight hours", len(times))
+			t.Errorf("got %d Events in eight hours, want at least 96", len(times))
 		}
 	})
 }
@@ -113,7 +113,7 @@ func TestLimiter_SeriesDoesNotUseBudget(t *testing.T) {
 		}
 		expect(t, "POST-08 with series", counted, 600)
 		if written > 12+10*12 {
-			t.Errorf("without series: %d Events in ten hours", written)
+			t.Errorf("got %d written Events in ten hours, want at most 132", written)
 		}
 		expect(t, "different Events", first(allowed(&counting, "a", 100, false)), 12)
 
@@ -138,7 +138,7 @@ func TestLimiter_Sweep(t *testing.T) {
 		}
 		// The budget after one Event is complete again after five minutes.
 		if n := q.Len(); n > 1000 {
-			t.Errorf("%d objects have a budget", n)
+			t.Errorf("%d objects have a budget, want at most 1000", n)
 		}
 		q.Forget("9999")
 		q.Forget("none")

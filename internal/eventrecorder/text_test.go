@@ -19,7 +19,7 @@ func TestNoteWithDropped(t *testing.T) {
 		strings.Repeat("x", 1025): strings.Repeat("x", 510) + "..." + strings.Repeat("x", 511),
 	} {
 		if got := eventrecorder.NoteWithDropped(text, 0); got != shown {
-			t.Errorf("POST-06 %q is shown as %q", text, got)
+			t.Errorf("POST-06 note of %q = %q, want %q", text, got, shown)
 		}
 	}
 	for _, unit := range []string{"x", "é", "€", "🙂", "a€"} {
@@ -27,7 +27,7 @@ func TestNoteWithDropped(t *testing.T) {
 			for _, dropped := range []int{0, 7, 123456} {
 				got := eventrecorder.NoteWithDropped(strings.Repeat("-", n)+strings.Repeat(unit, 1500), dropped)
 				if len(got) > maxNoteBytes || len(got) < maxNoteBytes-8 || !utf8.ValidString(got) {
-					t.Errorf("POST-06 %d dashes and many %s: %d bytes, valid: %v", n, unit, len(got), utf8.ValidString(got))
+					t.Errorf("POST-06 note of %d dashes and many %s has %d bytes (valid: %v), want a valid note of nearly the maximum length", n, unit, len(got), utf8.ValidString(got))
 				}
 			}
 		}
@@ -40,13 +40,13 @@ func TestNoteWithDropped(t *testing.T) {
 			err = json.Unmarshal(data, &posted)
 		}
 		if err != nil || len(posted) > maxNoteBytes || !strings.Contains(posted, "\uFFFD") {
-			t.Errorf("POST-06 %s: %d bytes, %v", name, len(posted), err)
+			t.Errorf("POST-06 note with %s has %d bytes and the error %v, want a valid note within the limit", name, len(posted), err)
 		}
 	}
 	if got := eventrecorder.NoteWithDropped("it failed", 12); got != "it failed (before this, 12 more were not posted: there are too many about this object)" {
 		t.Error(got)
 	}
 	if got := eventrecorder.TruncateReason(strings.Repeat("R", 500)); len(got) != 128 {
-		t.Errorf("a reason has %d bytes", len(got))
+		t.Errorf("truncated reason has %d bytes, want 128", len(got))
 	}
 }

@@ -38,6 +38,6 @@ func TestGenerator_StaysWithinBounds(t *testing.T) {
 		}
 	}
 	if len(seen) != 3 {
-		t.Errorf("the numbers were %v", seen)
+		t.Errorf("got the numbers %v, want three different ones", seen)
 	}
 }

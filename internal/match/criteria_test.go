@@ -56,7 +56,7 @@ func TestMatchCause(t *testing.T) {
 					t.Errorf("MatchCause = %t (%s), want %t", got, why, want)
 				}
 				if (why == "") != got {
-					t.Errorf("MatchCause = %t with the explanation %q", got, why)
+					t.Errorf("MatchCause = %t with the explanation %q, want one only for a mismatch", got, why)
 				}
 			})
 		}

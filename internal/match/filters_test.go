@@ -165,7 +165,7 @@ func TestMatchObject(t *testing.T) {
 				t.Errorf("MatchObject = %t (%s), want %t", got, why, test.want)
 			}
 			if (why == "") != got {
-				t.Errorf("MatchObject = %t with the explanation %q", got, why)
+				t.Errorf("MatchObject = %t with the explanation %q, want one only for a mismatch", got, why)
 			}
 		})
 	}
@@ -196,7 +196,7 @@ func TestMatchObject_StopsAtFirstMismatch(t *testing.T) {
 			if ok != (failing == "none") || !ok && !strings.Contains(why, map[string]string{
 				"label": `metadata.labels["a"]`, "annotation": `metadata.annotations["a"]`, "field": "field spec",
 			}[failing]) {
-				t.Errorf("MatchObject = %t, %q", ok, why)
+				t.Errorf("MatchObject = %t with the explanation %q, want an explanation with the failing filter %s", ok, why, failing)
 			}
 		})
 	}
@@ -263,7 +263,7 @@ func TestMatchCause_Fields(t *testing.T) {
 				t.Errorf("MatchCause = %t (%s), want %t", got, why, test.want)
 			}
 			if (why == "") != got {
-				t.Errorf("MatchCause = %t with the explanation %q", got, why)
+				t.Errorf("MatchCause = %t with the explanation %q, want one only for a mismatch", got, why)
 			}
 		})
 	}

@@ -14,10 +14,10 @@ func TestDiffAnnotations(t *testing.T) {
 		before, after map[string]string
 		want          patch.MergePatch
 	}{
-		"equal":   {map[string]string{"a": "1"}, map[string]string{"a": "1"}, patch.MergePatch{}},
-		"added":   {nil, map[string]string{"a": "1"}, annotations("a", "1")},
-		"changed": {map[string]string{"a": "1", "b": "2"}, map[string]string{"a": "3", "b": "2"}, annotations("a", "3")},
-		"removed": {map[string]string{"a": "1", "b": "2"}, map[string]string{"b": "2"}, annotations("a", nil)},
+		"equal annotations":    {map[string]string{"a": "1"}, map[string]string{"a": "1"}, patch.MergePatch{}},
+		"an added annotation":  {nil, map[string]string{"a": "1"}, annotations("a", "1")},
+		"a changed annotation": {map[string]string{"a": "1", "b": "2"}, map[string]string{"a": "3", "b": "2"}, annotations("a", "3")},
+		"a removed annotation": {map[string]string{"a": "1", "b": "2"}, map[string]string{"b": "2"}, annotations("a", nil)},
 		// A null for the whole map would also remove annotations of other clients.
 		"all removed": {map[string]string{"a": "1", "b": "2"}, nil, patch.MergePatch{"metadata": map[string]any{"annotations": map[string]any{"a": nil, "b": nil}}}},
 		"empty value": {nil, map[string]string{"a": ""}, annotations("a", "")},

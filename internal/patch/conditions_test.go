@@ -37,7 +37,7 @@ func TestAreConditionLists(t *testing.T) {
 	got := MergePatch(health(wanted)).Rebase(health(old), health(current))
 	want := MergePatch(health(list(condition("Ours", "True"), condition("Theirs", "True"), condition("New", "True"))))
 	if len(Diff(got, want)) > 0 {
-		t.Errorf("B-60 conditions at another path: %v", got)
+		t.Errorf("B-60 conditions at another path = %v, want %v", got, want)
 	}
 }
 

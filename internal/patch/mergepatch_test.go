@@ -16,10 +16,10 @@ func TestDiff(t *testing.T) {
 		before, after m
 		want          MergePatch
 	}{
-		{"equal", m{"a": int64(1), "b": m{"c": "d"}}, m{"a": 1.0, "b": m{"c": "d"}}, MergePatch{}},
-		{"added", m{}, m{"a": int64(1)}, MergePatch{"a": int64(1)}},
+		{"equal documents", m{"a": int64(1), "b": m{"c": "d"}}, m{"a": 1.0, "b": m{"c": "d"}}, MergePatch{}},
+		{"an added field", m{}, m{"a": int64(1)}, MergePatch{"a": int64(1)}},
 		{"a changed nested field", m{"a": m{"b": "x", "c": "y"}}, m{"a": m{"b": "z", "c": "y"}}, MergePatch{"a": m{"b": "z"}}},
-		{"removed", m{"a": m{"b": "x", "c": "y"}}, m{"a": m{"c": "y"}}, MergePatch{"a": m{"b": nil}}},
+		{"a removed nested field", m{"a": m{"b": "x", "c": "y"}}, m{"a": m{"c": "y"}}, MergePatch{"a": m{"b": nil}}},
 		{"a map removed", m{"a": m{"b": "x"}}, m{}, MergePatch{"a": nil}},
 		{"a map becomes a value", m{"a": m{"b": "x"}}, m{"a": "x"}, MergePatch{"a": "x"}},
 		{"a list is replaced as a whole", m{"a": []any{"x"}}, m{"a": []any{"x", "y"}}, MergePatch{"a": []any{"x", "y"}}},

@@ -167,7 +167,7 @@ func TestWatch_Healthy(t *testing.T) {
 		minutes(30)
 		s.expect(t, "an idle kind without heartbeats")
 		if n := len(s.requests()); n != 30 {
-			t.Errorf("%d requests in 30 minutes: %v", n, s.requests())
+			t.Errorf("got %d requests in 30 minutes, want 30: %v", n, s.requests())
 		}
 		for range 10 {
 			minutes(1)
@@ -219,7 +219,7 @@ func TestWatch_SilentWhileObjectsChange(t *testing.T) {
 		minutes(20)
 		s.expect(t, "later", watchcheck.Silent)
 		if age := s.Problems()[0].Age; age < 20*time.Minute {
-			t.Errorf("age of the problem: %s", age)
+			t.Errorf("age of the problem = %s, want at least 20m", age)
 		}
 		s.stream.receive(version)
 		minutes(1)

@@ -50,7 +50,7 @@ func TestSummarize_NonStandardStatus(t *testing.T) {
 	s := setOf(t, parse(`{"status": {"conditions": [{"type": "A", "status": "Perhaps"}]}}`))
 	s.Summarize(conditions.Root{Type: "Fine", Of: []string{"A"}})
 	if c, _ := s.Get("Fine"); c.Status != metav1.ConditionUnknown || c.Reason != conditions.ReasonUnspecified {
-		t.Errorf("got %v", c)
+		t.Errorf("got %v, want Unknown with the reason Unspecified", c)
 	}
 }
 

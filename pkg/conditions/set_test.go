@@ -168,7 +168,7 @@ func TestFor_NullValues(t *testing.T) {
 		equal(t, "unchanged object", text(t, obj), text(t, parse(in)))
 		s.True("Ready", "Up", "")
 		if got := s.List(); len(got) != 1 || !conditions.Is(obj, "Ready", metav1.ConditionTrue) {
-			t.Errorf("%s: %v", in, got)
+			t.Errorf("%s: got the conditions %v, want only Ready=True", in, got)
 		}
 	}
 	nothing := &unstructured.Unstructured{}

@@ -128,12 +128,12 @@ func TestGroup_QueuedTimers(t *testing.T) {
 		act  func(*supervisorTest)
 		want []time.Duration
 	}{
-		{"waits", func(*supervisorTest) {}, seconds(10, 20, 30)},
-		{"stopped", func(s *supervisorTest) { s.Stop(daemons.Key{UID: "1", ID: key.ID}, daemons.ErrFilteredOut) }, seconds(10, 20)},
+		{"queued timers run one by one", func(*supervisorTest) {}, seconds(10, 20, 30)},
+		{"a stopped timer leaves the queue", func(s *supervisorTest) { s.Stop(daemons.Key{UID: "1", ID: key.ID}, daemons.ErrFilteredOut) }, seconds(10, 20)},
 		{"TIM-05 a touch restarts the idle time", func(s *supervisorTest) { s.Touch("1") }, seconds(10, 20, 30)},
 		{"TIM-05 a touch of the only queued timer", func(s *supervisorTest) { s.Stop(daemons.Key{UID: "2", ID: key.ID}, nil); s.Touch("1") }, seconds(10, 25)},
 		{"another timer frees its slot", func(s *supervisorTest) { s.Forget("0"); advance(5 * time.Second) }, seconds(10, 20, 30)},
-		{"paused", func(s *supervisorTest) { s.Pause(); advance(100 * time.Second); s.Resume() }, seconds(10, 115, 125, 135)},
+		{"a pause stops the running timer", func(s *supervisorTest) { s.Pause(); advance(100 * time.Second); s.Resume() }, seconds(10, 115, 125, 135)},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			runTest(t, daemons.Options{}, func(s *supervisorTest) {

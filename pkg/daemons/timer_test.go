@@ -218,7 +218,7 @@ func TestTimer_RetriesInvalidSchedule(t *testing.T) {
 				s.Touch(key.UID)
 				s.equal("invocations", s.callTimes(), test.calls)
 				if asked > 400 {
-					t.Errorf("got %d calls of the schedule", asked)
+					t.Errorf("got %d calls of the schedule, want at most 400", asked)
 				}
 				logged := s.findLog("Timer schedule returned an invalid time")
 				if len(logged) != 1 || !strings.Contains(logged[0], test.text) {

@@ -106,11 +106,11 @@ func TestEqual_IntegerTypes(t *testing.T) {
 	for _, a := range ones {
 		for _, b := range ones {
 			if !diff.Equal(a, b) {
-				t.Errorf("%T(%v) and %T(%v) are not equal", a, a, b, b)
+				t.Errorf("Equal(%T(%v), %T(%v)) = false, want true", a, a, b, b)
 			}
 		}
 		if diff.Equal(a, 2) {
-			t.Errorf("%T(%v) equals 2", a, a)
+			t.Errorf("Equal(%T(%v), 2) = true, want false", a, a)
 		}
 	}
 }

@@ -85,7 +85,7 @@ func FuzzOf(f *testing.F) {
 			t.Fatalf("Equal() = %v, but Of() = %v", equal, items)
 		}
 		if diff.Equal(oldValue, newValue) != diff.Equal(newValue, oldValue) {
-			t.Fatal("Equal() depends on the order")
+			t.Fatal("Equal() returns different results for (a, b) and (b, a)")
 		}
 		if got := diff.Of(newValue, oldValue); len(got) != len(items) {
 			t.Fatalf("the reverse diff of\n%v\nhas a different number of items:\n%v", items, got)

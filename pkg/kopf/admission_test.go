@@ -98,7 +98,7 @@ func TestCheckDeclaration_AdmissionHandlers(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			err := kopf.New(newWebhookManager(t), test.given...).CheckDeclaration()
 			if err == nil {
-				t.Fatal("no error")
+				t.Fatal("CheckDeclaration returned no error")
 			}
 			lines := strings.Split(err.Error(), "\n")
 			if len(lines) != 2 || lines[0] != "the operator cannot start:" {
@@ -108,7 +108,7 @@ func TestCheckDeclaration_AdmissionHandlers(t *testing.T) {
 			for _, word := range test.words {
 				i := strings.Index(rest, word)
 				if i < 0 {
-					t.Fatalf("%q is missing in: %s", word, lines[1])
+					t.Fatalf("want %q in the error, got: %s", word, lines[1])
 				}
 				rest = rest[i:]
 			}
@@ -141,7 +141,7 @@ func TestCheckDeclaration_AdmissionHandlers(t *testing.T) {
 func TestCheckDeclaration_AllErrorsOfAdmissionHandlers(t *testing.T) {
 	err := kopf.New(newWebhookManager(t), validate(webhooks.TimeoutSeconds(31), webhooks.Operations()).Mutate("", nil).OnCreate("c", nil)).CheckDeclaration()
 	if err == nil {
-		t.Fatal("no error")
+		t.Fatal("CheckDeclaration returned no error")
 	}
 	equal(t, "errors", err.Error(), `the operator cannot start:
 setting up the admission handlers: Thing: Validate("h"): TimeoutSeconds must be from 1 to 30, got 31

@@ -141,7 +141,7 @@ func TestCheckDeclaration_DaemonsAndTimers(t *testing.T) {
 func TestCheckDeclaration_AllErrorsOfATimer(t *testing.T) {
 	err := kopf.New(newManager(), timer(0, kopf.Sharp(), kopf.Jitter(2), kopf.MaxParallel(0), kopf.Restart(daemons.RestartAlways))).CheckDeclaration()
 	if err == nil {
-		t.Fatal("no error")
+		t.Fatal("CheckDeclaration returned no error")
 	}
 	equal(t, "errors", err.Error(), `the operator cannot start:
 Thing: Timer("h"): Jitter must be a fraction from 0 to 1, got 2

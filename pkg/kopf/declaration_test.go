@@ -319,7 +319,7 @@ func wantErrorOf(t *testing.T, given []kopf.Option, words []string) {
 	op := kopf.New(newManager(), given...)
 	err := op.CheckDeclaration()
 	if err == nil {
-		t.Fatal("got no error")
+		t.Fatal("CheckDeclaration returned no error")
 	}
 	lines := strings.Split(err.Error(), "\n")
 	if len(lines) != 2 || lines[0] != "the operator cannot start:" {
@@ -347,7 +347,7 @@ func wantValid(t *testing.T, given kopf.Option) {
 		t.Error(err)
 	}
 	if err := op.CheckDeclaration(); err != nil {
-		t.Errorf("second check: %s", err)
+		t.Errorf("error of the second check = %v, want none", err)
 	}
 }
 

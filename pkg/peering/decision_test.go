@@ -58,8 +58,8 @@ func TestDecide(t *testing.T) {
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			var sightings peering.Observations
-			peers, _ := sightings.Observe(test.status, now)
+			var observations peering.Observations
+			peers, _ := observations.Observe(test.status, now)
 			got := peering.Self{Identity: "self", Priority: test.priority}.Decide(peers, now)
 			want := []string{"[" + test.higher + "]", "[" + test.same + "]", "[" + test.lower + "]", "[" + test.dead + "]"}
 			if diff := cmp.Diff(want, []string{names(got.Higher), names(got.Same), names(got.Lower), names(got.Dead)}); diff != "" {
@@ -75,8 +75,8 @@ func TestDecide(t *testing.T) {
 // PEER-34: Recheck is the deadline of the first blocking peer.
 func TestDecide_Recheck(t *testing.T) {
 	now := time.Now()
-	var sightings peering.Observations
-	peers, _ := sightings.Observe(map[string]any{
+	var observations peering.Observations
+	peers, _ := observations.Observe(map[string]any{
 		"low": record(-1, time.Second, now), "late": record(2, time.Hour, now),
 		"first": record(1, 20*time.Second, now), "equal": record(0, 30*time.Second, now),
 	}, now)
@@ -90,10 +90,10 @@ func TestPeer_AliveWithSkewedClock(t *testing.T) {
 	for _, skew := range []time.Duration{-10 * time.Minute, -5 * time.Minute, -61 * time.Second, 0, time.Minute, 10 * time.Minute} {
 		t.Run(skew.String(), func(t *testing.T) {
 			began := time.Now()
-			var sightings peering.Observations
+			var observations peering.Observations
 			at := func(now time.Duration, seen time.Duration) peering.Decision {
 				status := map[string]any{"a": record(1, time.Minute, began.Add(seen+skew))}
-				peers, _ := sightings.Observe(status, began.Add(now))
+				peers, _ := observations.Observe(status, began.Add(now))
 				return peering.Self{Identity: "self"}.Decide(peers, began.Add(now))
 			}
 			step := 50 * time.Second
@@ -122,8 +122,8 @@ func TestPeer_OldRecordIsDead(t *testing.T) {
 	for age, dead := range map[time.Duration]bool{
 		time.Minute: false, 10 * time.Minute: false, 11*time.Minute - time.Second: false, 11 * time.Minute: true, 24 * time.Hour: true,
 	} {
-		var sightings peering.Observations
-		peers, _ := sightings.Observe(map[string]any{"a": record(1, time.Minute, now.Add(-age))}, now)
+		var observations peering.Observations
+		peers, _ := observations.Observe(map[string]any{"a": record(1, time.Minute, now.Add(-age))}, now)
 		if got := peers[0].Dead(now); got != dead {
 			t.Errorf("record first observed %s after its write: dead = %t, want %t", age, got, dead)
 		}
@@ -133,10 +133,10 @@ func TestPeer_OldRecordIsDead(t *testing.T) {
 // A record without lastseen expires one lifetime after its first observation.
 func TestPeer_RecordWithoutLastSeen(t *testing.T) {
 	now := time.Now()
-	var sightings peering.Observations
+	var observations peering.Observations
 	status := map[string]any{"a": map[string]any{"priority": int64(1)}}
-	sightings.Observe(status, now)
-	peers, _ := sightings.Observe(status, now.Add(time.Minute))
+	observations.Observe(status, now)
+	peers, _ := observations.Observe(status, now.Add(time.Minute))
 	if !peers[0].Dead(now.Add(time.Minute)) || peers[0].Dead(now.Add(time.Minute-1)) {
 		t.Error("the peer must be dead after one minute")
 	}
@@ -145,15 +145,15 @@ func TestPeer_RecordWithoutLastSeen(t *testing.T) {
 // A change of a record keeps its peer alive. Changes of other records do not.
 func TestObservations_ChangeKeepsPeerAlive(t *testing.T) {
 	now := time.Now()
-	var sightings peering.Observations
-	sightings.Observe(map[string]any{"a": map[string]any{"x": int64(1)}, "b": map[string]any{"x": int64(1)}}, now)
-	peers, _ := sightings.Observe(map[string]any{"a": map[string]any{"x": int64(2)}, "b": map[string]any{"x": int64(1)}}, now.Add(time.Second))
+	var observations peering.Observations
+	observations.Observe(map[string]any{"a": map[string]any{"x": int64(1)}, "b": map[string]any{"x": int64(1)}}, now)
+	peers, _ := observations.Observe(map[string]any{"a": map[string]any{"x": int64(2)}, "b": map[string]any{"x": int64(1)}}, now.Add(time.Second))
 	if got := []time.Duration{peers[0].Since.Sub(now), peers[1].Since.Sub(now)}; !slices.Equal(got, []time.Duration{time.Second, 0}) {
-		t.Errorf("unexpected result %v", got)
+		t.Errorf("times of the last changes = %v, want 1s and 0s", got)
 	}
 	// A record that is created again counts as new.
-	sightings.Observe(map[string]any{}, now.Add(2*time.Second))
-	peers, _ = sightings.Observe(map[string]any{"b": map[string]any{"x": int64(1)}}, now.Add(3*time.Second))
+	observations.Observe(map[string]any{}, now.Add(2*time.Second))
+	peers, _ = observations.Observe(map[string]any{"b": map[string]any{"x": int64(1)}}, now.Add(3*time.Second))
 	if got := peers[0].Since.Sub(now); got != 3*time.Second {
 		t.Errorf("the recreated record was observed after %s, want 3s", got)
 	}
@@ -169,8 +169,8 @@ func TestDecide_Election(t *testing.T) {
 	}
 	outcome := func(status map[string]any) (working []string) {
 		for identity := range status {
-			var sightings peering.Observations
-			peers, _ := sightings.Observe(status, now)
+			var observations peering.Observations
+			peers, _ := observations.Observe(status, now)
 			self := peering.Self{Identity: identity}
 			for _, p := range peers {
 				if p.Identity == identity {

@@ -245,7 +245,7 @@ func TestPause_IsReported(t *testing.T) {
 		s.putRecord(defaultKey, "d", kopfRecord(0, time.Hour))
 		s.wait(time.Minute)
 		if events := a.takeEvents(); len(events) != 1 || !strings.HasPrefix(events[0], `Warning Paused a: "d"`) {
-			s.Errorf("unexpected events %v", events)
+			s.Errorf("got the events %v, want one warning about a pause for d", events)
 		}
 		s.equal("log lines", []int{a.logged(`"Paused"`), a.logged(`"Resumed"`)}, "[2 1]")
 	})
@@ -279,7 +279,7 @@ func TestPause_LongMessage(t *testing.T) {
 		a := s.start(Options{Identity: "a"})
 		events := a.takeEvents()
 		if len(events) != 1 || len(events[0]) > 1024 || strings.Contains(events[0], "\uFFFD") {
-			s.Errorf("unexpected events %.2000v", events)
+			s.Errorf("got the events %.2000v, want one event of at most 1024 valid bytes", events)
 		}
 	})
 }

@@ -53,7 +53,7 @@ func TestPause_RecheckAtDeadline(t *testing.T) {
 		patches := s.takePatches()
 		s.equal("writes", len(patches), 2)
 		if !strings.Contains(patches[0].body, `"a":{"priority"`) || !strings.Contains(patches[1].body, `{"low":null,"short":null}`) {
-			s.Errorf("unexpected patches %v", patches)
+			s.Errorf("got the patches %v, want a renewal and the removal of two records", patches)
 		}
 		s.wait(20 * time.Minute)
 		s.expect(a, false, "")
@@ -216,7 +216,7 @@ func TestDiscovery_KeepsRecords(t *testing.T) {
 		s.wait(time.Minute)
 		for _, p := range s.takePatches() {
 			if strings.Contains(p.body, "null") {
-				s.Errorf("unexpected patch %s", p.body)
+				s.Errorf("got the patch %s, want no removal of records", p.body)
 			}
 		}
 		s.equal("transitions", len(a.transitions), 2) // both transitions occur at startup
@@ -398,7 +398,7 @@ func TestSubscribe_Order(t *testing.T) {
 			got = append(got, tr.Paused)
 		}
 		if !slices.Equal(got, want) {
-			s.Errorf("got transitions %v", got)
+			s.Errorf("got transitions %v, want %v", got, want)
 		}
 	})
 }

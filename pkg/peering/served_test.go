@@ -26,7 +26,7 @@ func TestStatusSubresource_Changes(t *testing.T) {
 				s.equal("transitions", len(a.transitions), 1)
 				for _, tr := range b.transitions {
 					if !tr.Paused {
-						s.Errorf("unexpected transition %+v", tr)
+						s.Errorf("got the transition %+v, want only pauses", tr)
 					}
 				}
 			})

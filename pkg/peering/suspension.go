@@ -23,7 +23,7 @@ func (p *Peering) readClocks() clockReading {
 	return clockReading{monotonic: time.Now(), wall: p.wallClock()}
 }
 
-// age returns the elapsed time of the wall clock, which peers use.
+// age returns the elapsed time, including the time of a suspension.
 func (i clockReading) age(now clockReading) time.Duration {
 	return max(now.monotonic.Sub(i.monotonic), now.wall.Sub(i.wall))
 }

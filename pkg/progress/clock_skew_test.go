@@ -70,7 +70,7 @@ func TestBegin_ExtremeClockSkew(t *testing.T) {
 	then := time.Date(9998, 12, 31, 0, 0, 0, 0, time.UTC)
 	state := newState(t, objectWith(t, map[string]progress.Record{"a": {Started: then, Delayed: then.Add(time.Minute), Purpose: "create", Retries: 1}}), "create", "a")
 	if delay, left := state.Delay(t0); delay != time.Minute || !left {
-		t.Errorf("delay = %s, %t", delay, left)
+		t.Errorf("delay = %s, %t, want 1m0s, true", delay, left)
 	}
 }
 
@@ -87,7 +87,7 @@ func TestAdopt_ClockSkew(t *testing.T) {
 	}
 	delay, left := state.DelayBelow("p", t0)
 	if delay != time.Hour || !left {
-		t.Errorf("delay = %s, %t", delay, left)
+		t.Errorf("delay = %s, %t, want 1h0m0s, true", delay, left)
 	}
 }
 

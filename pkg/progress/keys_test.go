@@ -136,7 +136,7 @@ func TestAnnotationsV2_Keys(t *testing.T) {
 
 	key, err := s.(progress.KeyChecker).Key(id)
 	if key != v2 || err != nil {
-		t.Errorf("KEY-16: Key = %q, %v", key, err)
+		t.Errorf("KEY-16: Key = %q, %v, want %q", key, err, v2)
 	}
 	equal(t, "KEY-16 keys of a short id", keysStoredBy(t, s, "fn"), keysStoredBy(t, store, "fn"))
 	equal(t, "KEY-16 KEY-20 keys with a custom prefix", keysStoredBy(t, progress.AnnotationsV2(ownPrefix), repeat("x", 40)),
@@ -165,7 +165,7 @@ func TestAnnotationBaselineV2_Keys(t *testing.T) {
 	equal(t, "KEY-16 value of the newer key", obj.Annotations[v2], `{"v":2}`+"\n")
 	equal(t, "KEY-16 value of the older key", obj.Annotations[v1], `{"v":1}`)
 	if err := baseline.(progress.Checker).Check(); err != nil {
-		t.Errorf("KEY-16: Check = %v", err)
+		t.Errorf("KEY-16: Check = %v, want no error", err)
 	}
 	essence := essenceOf(v2, "{}", "a", "b")
 	baseline.Clear(essence)
@@ -215,7 +215,7 @@ func TestKeyChecker(t *testing.T) {
 func TestSmart_Key(t *testing.T) {
 	checker := progress.Smart().(progress.KeyChecker)
 	if key, err := checker.Key("fn/a"); key != kopfPrefix+"/fn.a" || err != nil {
-		t.Errorf("Key = %q, %v", key, err)
+		t.Errorf("Key = %q, %v, want %q", key, err, kopfPrefix+"/fn.a")
 	}
 	if _, err := checker.Key("a:b"); err == nil {
 		t.Error("B-21: got no error for an invalid id")

@@ -57,7 +57,7 @@ func TestMulti_ReadsFirstStoreWithRecord(t *testing.T) {
 			}
 			equal(t, "retries", got, test.want)
 			if (err == nil) != (test.unreadable == nil) {
-				t.Errorf("error = %v", err)
+				t.Errorf("error = %v, want an error: %t", err, test.unreadable != nil)
 			}
 			for _, part := range test.unreadable {
 				if !strings.Contains(fmt.Sprint(err), part) {

@@ -30,7 +30,7 @@ func TestPurgeStale_KeepsOnlyDelays(t *testing.T) {
 	ids := []string{"succeeded", "failed", "fresh", "overdue", "delayed"}
 	state, err := progress.Load(store, obj, ids)
 	if err != nil || !state.HasStale(at) {
-		t.Fatalf("HasStale = %v, error = %v", state.HasStale(at), err)
+		t.Fatalf("HasStale = %v, error = %v, want true and no error", state.HasStale(at), err)
 	}
 	if err := state.PurgeStale(store, obj, at); err != nil {
 		t.Fatal(err)

@@ -244,7 +244,7 @@ func TestStatus_CheckField(t *testing.T) {
 			for _, it := range []any{progress.Status(test.field), progress.StatusBaseline(test.field)} {
 				err := it.(progress.Checker).Check()
 				if (err == nil) != test.fine || err != nil && !strings.Contains(err.Error(), `"`+test.field+`"`) {
-					t.Errorf("%T: Check = %v", it, err)
+					t.Errorf("Check of %T = %v, want an error: %t", it, err, !test.fine)
 				}
 			}
 		})

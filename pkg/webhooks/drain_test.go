@@ -70,11 +70,11 @@ func TestDrain_Defaults(t *testing.T) {
 		options     webhooks.Options
 		in, outside time.Duration
 	}{
-		"by default":             {webhooks.Options{}, webhooks.DefaultDrain, 0},
-		"with a Service":         {webhooks.Options{ClientConfig: service}, webhooks.DefaultDrain, webhooks.DefaultDrain},
-		"with a URL":             {webhooks.Options{ClientConfig: url}, 0, 0},
-		"with a custom duration": {webhooks.Options{ClientConfig: url, Drain: time.Second}, time.Second, time.Second},
-		"never":                  {webhooks.Options{ClientConfig: service, Drain: -1}, 0, 0},
+		"by default":               {webhooks.Options{}, webhooks.DefaultDrain, 0},
+		"with a Service":           {webhooks.Options{ClientConfig: service}, webhooks.DefaultDrain, webhooks.DefaultDrain},
+		"with a URL":               {webhooks.Options{ClientConfig: url}, 0, 0},
+		"with a custom duration":   {webhooks.Options{ClientConfig: url, Drain: time.Second}, time.Second, time.Second},
+		"with a negative duration": {webhooks.Options{ClientConfig: service, Drain: -1}, 0, 0},
 	} {
 		g := NewWithT(t)
 		g.Expect(webhooks.DrainOf(c.options, pod)).To(Equal(c.in), name)

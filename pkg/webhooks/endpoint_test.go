@@ -34,8 +34,8 @@ func TestHandler_Errors(t *testing.T) {
 		message string
 		causes  int
 	}{
-		"denied":                                {deny, 409, "Conflict", "no", 0},
-		"wrapped":                               {fmt.Errorf("here: %w", deny), 409, "Conflict", "no", 0},
+		"a denial":                              {deny, 409, "Conflict", "no", 0},
+		"a wrapped denial":                      {fmt.Errorf("here: %w", deny), 409, "Conflict", "no", 0},
 		"no code":                               {webhooks.Deny(0, "", "no"), 403, "Forbidden", "no", 0},
 		"a success code":                        {webhooks.Deny(200, "", "no"), 403, "Forbidden", "no", 0},
 		"no message":                            {webhooks.Deny(422, "Odd", ""), 422, "Odd", "", 0},

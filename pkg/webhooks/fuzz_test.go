@@ -45,10 +45,10 @@ func FuzzReview(f *testing.F) {
 			handler.ServeHTTP(w, r)
 			var got admissionv1.AdmissionReview
 			if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || got.Response == nil || !slices.Contains(known, w.Code) {
-				t.Fatalf("status code %d, body %s: %v", w.Code, w.Body, err)
+				t.Fatalf("status code %d, body %s, error %v, want a review with a known status", w.Code, w.Body, err)
 			}
 			if patch := got.Response.Patch; patch != nil && (!got.Response.Allowed || path == "/v" || !json.Valid(patch)) {
-				t.Fatalf("path %s: unexpected response %s", path, w.Body)
+				t.Fatalf("path %s: response %s, want a valid patch only if a mutating handler allows the request", path, w.Body)
 			}
 			if w.Code != http.StatusOK && got.Response.Allowed {
 				t.Fatalf("status code %d for an allowed review: %s", w.Code, w.Body)

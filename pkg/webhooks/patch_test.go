@@ -42,27 +42,27 @@ func applyPatch(tb testing.TB, raw, before, after string) (ops, result string) {
 // ADM-14, PATCH-11: before and after have only the fields of the Go type. raw is the whole object.
 func TestComputePatch(t *testing.T) {
 	for name, c := range map[string]struct{ raw, before, after, want, ops string }{
-		"nothing":                          {`{"a":1,"x":2}`, `{"a":1,"b":{}}`, `{"a":1,"b":{}}`, `{"a":1,"x":2}`, ``},
-		"a value":                          {`{"a":1,"x":2}`, `{"a":1}`, `{"a":3}`, `{"a":3,"x":2}`, `[{"op":"replace","path":"/a","value":3}]`},
-		"added":                            {`{"x":2}`, `{}`, `{"a":3}`, `{"a":3,"x":2}`, `[{"op":"add","path":"/a","value":3}]`},
-		"removed":                          {`{"a":1,"x":2}`, `{"a":1}`, `{}`, `{"x":2}`, `[{"op":"remove","path":"/a"}]`},
-		"an absent field decoded as empty": {`{"x":2}`, `{"s":{"size":0}}`, `{"s":{"size":0,"c":"r"}}`, `{"x":2,"s":{"size":0,"c":"r"}}`, ``},
-		"an absent field decoded as zero":  {`{"s":{"x":1}}`, `{"s":{"size":0}}`, `{"s":{"size":4}}`, `{"s":{"x":1,"size":4}}`, ``},
-		"an omitted empty field":           {`{"a":"","x":1}`, `{}`, `{"a":"v"}`, `{"a":"v","x":1}`, ``},
-		"a null":                           {`{"a":null}`, `{}`, `{"a":1}`, `{"a":1}`, ``},
-		"a null is kept":                   {`{"a":null,"b":1}`, `{"b":1}`, `{"b":2}`, `{"a":null,"b":2}`, ``},
-		"keys with special characters":     {`{"a/b~c":{"x":1}}`, `{"a/b~c":{}}`, `{"a/b~c":{"y":1}}`, `{"a/b~c":{"x":1,"y":1}}`, ``},
-		"an empty key":                     {`{"":1}`, `{"":1}`, `{"":2}`, `{"":2}`, ``},
-		"big numbers":                      {`{"a":9007199254740993,"b":1}`, `{"a":9007199254740993,"b":1}`, `{"a":9007199254740993,"b":9007199254740995}`, `{"a":9007199254740993,"b":9007199254740995}`, ``},
-		"another type of value":            {`{"a":{"x":1}}`, `{"a":{}}`, `{"a":[1]}`, `{"a":[1]}`, ``},
-		"appended":                         {`{"l":[{"n":1,"x":1}]}`, `{"l":[{"n":1}]}`, `{"l":[{"n":1},{"n":2}]}`, `{"l":[{"n":1,"x":1},{"n":2}]}`, `[{"op":"add","path":"/l/1","value":{"n":2}}]`},
-		"an item inserted at the front":    {`{"l":[{"n":1,"x":1}]}`, `{"l":[{"n":1}]}`, `{"l":[{"n":2},{"n":1}]}`, `{"l":[{"n":2},{"n":1,"x":1}]}`, `[{"op":"add","path":"/l/0","value":{"n":2}}]`},
-		"an item removed from the middle":  {`{"l":[{"n":1,"x":1},{"n":2,"x":2},{"n":3,"x":3}]}`, `{"l":[{"n":1},{"n":2},{"n":3}]}`, `{"l":[{"n":1},{"n":3}]}`, `{"l":[{"n":1,"x":1},{"n":3,"x":3}]}`, `[{"op":"remove","path":"/l/1"}]`},
-		"an item changed in place":         {`{"l":[{"n":1,"x":1}]}`, `{"l":[{"n":1}]}`, `{"l":[{"n":5}]}`, `{"l":[{"n":5,"x":1}]}`, `[{"op":"replace","path":"/l/0/n","value":5}]`},
+		"no change":                                   {`{"a":1,"x":2}`, `{"a":1,"b":{}}`, `{"a":1,"b":{}}`, `{"a":1,"x":2}`, ``},
+		"a value":                                     {`{"a":1,"x":2}`, `{"a":1}`, `{"a":3}`, `{"a":3,"x":2}`, `[{"op":"replace","path":"/a","value":3}]`},
+		"an added field":                              {`{"x":2}`, `{}`, `{"a":3}`, `{"a":3,"x":2}`, `[{"op":"add","path":"/a","value":3}]`},
+		"a removed field":                             {`{"a":1,"x":2}`, `{"a":1}`, `{}`, `{"x":2}`, `[{"op":"remove","path":"/a"}]`},
+		"an absent field decoded as empty":            {`{"x":2}`, `{"s":{"size":0}}`, `{"s":{"size":0,"c":"r"}}`, `{"x":2,"s":{"size":0,"c":"r"}}`, ``},
+		"an absent field decoded as zero":             {`{"s":{"x":1}}`, `{"s":{"size":0}}`, `{"s":{"size":4}}`, `{"s":{"x":1,"size":4}}`, ``},
+		"an omitted empty field":                      {`{"a":"","x":1}`, `{}`, `{"a":"v"}`, `{"a":"v","x":1}`, ``},
+		"a null":                                      {`{"a":null}`, `{}`, `{"a":1}`, `{"a":1}`, ``},
+		"a null is kept":                              {`{"a":null,"b":1}`, `{"b":1}`, `{"b":2}`, `{"a":null,"b":2}`, ``},
+		"keys with special characters":                {`{"a/b~c":{"x":1}}`, `{"a/b~c":{}}`, `{"a/b~c":{"y":1}}`, `{"a/b~c":{"x":1,"y":1}}`, ``},
+		"an empty key":                                {`{"":1}`, `{"":1}`, `{"":2}`, `{"":2}`, ``},
+		"big numbers":                                 {`{"a":9007199254740993,"b":1}`, `{"a":9007199254740993,"b":1}`, `{"a":9007199254740993,"b":9007199254740995}`, `{"a":9007199254740993,"b":9007199254740995}`, ``},
+		"another type of value":                       {`{"a":{"x":1}}`, `{"a":{}}`, `{"a":[1]}`, `{"a":[1]}`, ``},
+		"an appended item":                            {`{"l":[{"n":1,"x":1}]}`, `{"l":[{"n":1}]}`, `{"l":[{"n":1},{"n":2}]}`, `{"l":[{"n":1,"x":1},{"n":2}]}`, `[{"op":"add","path":"/l/1","value":{"n":2}}]`},
+		"an item inserted at the front":               {`{"l":[{"n":1,"x":1}]}`, `{"l":[{"n":1}]}`, `{"l":[{"n":2},{"n":1}]}`, `{"l":[{"n":2},{"n":1,"x":1}]}`, `[{"op":"add","path":"/l/0","value":{"n":2}}]`},
+		"an item removed from the middle":             {`{"l":[{"n":1,"x":1},{"n":2,"x":2},{"n":3,"x":3}]}`, `{"l":[{"n":1},{"n":2},{"n":3}]}`, `{"l":[{"n":1},{"n":3}]}`, `{"l":[{"n":1,"x":1},{"n":3,"x":3}]}`, `[{"op":"remove","path":"/l/1"}]`},
+		"an item changed in place":                    {`{"l":[{"n":1,"x":1}]}`, `{"l":[{"n":1}]}`, `{"l":[{"n":5}]}`, `{"l":[{"n":5,"x":1}]}`, `[{"op":"replace","path":"/l/0/n","value":5}]`},
 		"items changed and moved, matched by name":    {`{"l":[{"name":"a","x":1},{"name":"b","x":2}]}`, `{"l":[{"name":"a"},{"name":"b"}]}`, `{"l":[{"name":"c"},{"name":"b","y":1}]}`, `{"l":[{"name":"c"},{"name":"b","x":2,"y":1}]}`, ``},
 		"a list of which the Go type has only a part": {`{"l":[1,2,3]}`, `{"l":[1]}`, `{"l":[1,4]}`, `{"l":[1,4]}`, ``},
-		"an absent list": {`{}`, `{"l":null}`, `{"l":["a"]}`, `{"l":["a"]}`, ``},
-		"emptied":        {`{"l":[1,2]}`, `{"l":[1,2]}`, `{"l":[]}`, `{"l":[]}`, ``},
+		"an absent list":                              {`{}`, `{"l":null}`, `{"l":["a"]}`, `{"l":["a"]}`, ``},
+		"an emptied list":                             {`{"l":[1,2]}`, `{"l":[1,2]}`, `{"l":[]}`, `{"l":[]}`, ``},
 	} {
 		ops, result := applyPatch(t, c.raw, c.before, c.after)
 		g := NewWithT(t)
@@ -96,7 +96,7 @@ func TestComputePatch_LongLists(t *testing.T) {
 			list(func(i int) string { return fmt.Sprintf(`{"name":"e%d","x":%d}`, n-1-i, n-1-i) }),
 		},
 		"all items replaced": {list(strconv.Itoa), list(strconv.Itoa)},
-		"emptied":            {`{"l":[]}`, `{"l":[]}`},
+		"an emptied list":    {`{"l":[]}`, `{"l":[]}`},
 	} {
 		ops, result := applyPatch(t, raw, list(named), c.after)
 		g.Expect(len(ops)).To(BeNumerically("<", len(c.want)+100), name)

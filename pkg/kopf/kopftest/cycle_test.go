@@ -56,13 +56,13 @@ func TestCycle_Faults(t *testing.T) {
 		requests []string
 		errs     int
 	}{
-		"none":       {kopftest.Fault{Resource: "nothing"}, []string{"patch configmaps/orders"}, 0},
-		"a fault":    {kopftest.Fault{Verb: "patch", Code: 500}, []string{"patch configmaps/orders (500)", "patch configmaps/orders"}, 1},
-		"two faults": {kopftest.Fault{Verb: "patch", Code: 503, Times: 2}, []string{"patch configmaps/orders (503)", "patch configmaps/orders (503)", "patch configmaps/orders"}, 2},
+		"no matching request": {kopftest.Fault{Resource: "nothing"}, []string{"patch configmaps/orders"}, 0},
+		"a fault":             {kopftest.Fault{Verb: "patch", Code: 500}, []string{"patch configmaps/orders (500)", "patch configmaps/orders"}, 1},
+		"two faults":          {kopftest.Fault{Verb: "patch", Code: 503, Times: 2}, []string{"patch configmaps/orders (503)", "patch configmaps/orders (503)", "patch configmaps/orders"}, 2},
 		"a lost response": {
 			kopftest.Fault{Verb: "patch", Resource: "configmaps", Subresource: "-", Lost: true}, []string{"patch configmaps/orders", "patch configmaps/orders (409)"}, 1,
 		},
-		"later": {kopftest.Fault{Verb: "patch", Skip: 5, Code: 500}, []string{"patch configmaps/orders"}, 0},
+		"fewer requests than Skip": {kopftest.Fault{Verb: "patch", Skip: 5, Code: 500}, []string{"patch configmaps/orders"}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

@@ -29,7 +29,7 @@ func TestFault_ReasonsOfARealServer(t *testing.T) {
 			Faults: []kopftest.Fault{{Verb: "create", Resource: "secrets", Code: code, Times: -1}},
 		}, secretCreator())
 		if len(report.Calls) == 0 || !is(report.Calls[0].Err) {
-			t.Errorf("status code %d: report = %v, calls = %v", code, report, report.Calls)
+			t.Errorf("status code %d: calls = %v of the report %v, want an error with the reason of the code", code, report.Calls, report)
 		}
 	}
 }
