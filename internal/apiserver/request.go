@@ -26,7 +26,7 @@ type request struct {
 	media   string // media type of the body
 	view    view
 	watches bool
-	dryRun  bool   // the server validates the request and stores nothing
+	dryRun  bool   // whether the server validates the request without storing anything
 	manager string // field manager
 	force   bool
 	replica *Replica // the replica that received the request; may be nil

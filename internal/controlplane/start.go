@@ -37,7 +37,7 @@ const (
 type Options struct {
 	// CRDPaths are files and directories with CRDs to install. All must exist.
 	CRDPaths []string
-	// CRDs are installed in addition to CRDPaths. They are not modified.
+	// CRDs are installed in addition to CRDPaths. Start does not modify them.
 	CRDs []*apiextensionsv1.CustomResourceDefinition
 	// Audit records all write requests with their bodies, for [ControlPlane.AuditSinceStart].
 	Audit bool
@@ -169,7 +169,7 @@ func (cp *ControlPlane) run(assets string, opts Options) error {
 	return err
 }
 
-// launch starts etcd and kube-apiserver. They log to files, for error messages.
+// launch starts etcd and kube-apiserver. The servers log to files, for error messages.
 func (cp *ControlPlane) launch(assets string, opts Options) error {
 	timeout, err := serverStartTimeout()
 	if err != nil {

@@ -5,6 +5,6 @@
 // The engine posts at most 28 Events about an object in any hour. Events that the recorder only counts are not included. The note of the next posted
 // Event contains the number of dropped Events.
 //
-// Events are best effort. They are lost if the API server rejects them or the process ends. The recorders log
+// Events are best effort. An Event is lost if the API server rejects it or the process ends. The recorders log
 // failures.
 package eventrecorder

@@ -8,9 +8,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Each object has a token bucket: a burst, and one more Event in each interval. This allows 28 Events in any hour.
-// Two Events cause at most three writes, because the recorder also writes the counts and the ends of series. Together
-// with two refreshes of series per hour, these are less than 60 writes.
+// Each object has a token bucket: a burst, and one more Event in each interval. The bucket allows 28 Events in any
+// hour. Two Events cause at most three writes, because the recorder also writes the counts and the ends of series.
+// Together with two refreshes of series per hour, these are less than 60 writes.
 const (
 	maxBurst       = 16
 	refillInterval = 5 * time.Minute

@@ -175,7 +175,8 @@ func identity(item any, keys []string) string {
 	return string(text)
 }
 
-// bounds returns the bounds of a number. They are close to each other, because handlers may create that number of objects.
+// bounds returns the bounds of a number. The bounds are close to each other, because handlers may create that number
+// of objects.
 func bounds(schema *apiextensionsv1.JSONSchemaProps) (low, high float64) {
 	low, high = 0, 5
 	if schema.Minimum != nil {

@@ -19,7 +19,7 @@ const maxHold = 20 * time.Second
 type stream struct {
 	injector *Injector
 	name     string
-	initial  bool // the initial list is not complete yet
+	initial  bool // whether the initial list is not complete yet
 	body     io.ReadCloser
 	lines    chan []byte // channel that is closed at the end of the body
 	closed   chan struct{}

@@ -5,8 +5,8 @@
 //		ok, why = criteria.MatchCause(cause, input) // the reason and the change of the field
 //	}
 //
-// For a handler that does not match, both functions return an explanation, which the engine logs at V(4). The functions have no side
-// effects. They do not recover panics of tests that users provide.
+// For a handler that does not match, both functions return an explanation, which the engine logs at V(4). The
+// functions have no side effects, and do not recover panics of tests that users provide.
 //
 // [Matcher] is the inspectable form of the matchers of package filter, for the validation of declarations.
 package match

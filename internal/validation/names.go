@@ -88,7 +88,7 @@ func Selector(selector *metav1.LabelSelector) error {
 // nameFormat is a rule for names.
 type nameFormat struct {
 	max        int    // maximum length in bytes
-	upper      bool   // upper-case letters are allowed
+	upper      bool   // whether upper-case letters are allowed
 	separators string // additional characters that are not allowed at the ends
 	allowed    string // the allowed characters, for the explanation
 }

@@ -33,7 +33,7 @@ type supervisorTest struct {
 	*daemons.Supervisor
 	start  time.Time
 	kind   string // unique label, because all tests share the metrics
-	cancel func() // cancels the context of the supervisor
+	cancel func() // function that cancels the context of the supervisor
 	done   chan error
 
 	mu        sync.Mutex

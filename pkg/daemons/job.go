@@ -50,7 +50,7 @@ type job struct {
 	lastInvocation time.Time       // Timer.Last; zero after the first invocation of a timer has started
 	restarts       int             // number of consecutive quick restarts of a daemon
 
-	retrySchedule bool  // the schedule of the timer must be called again
+	retrySchedule bool  // whether the schedule of the timer must be called again
 	next          *Task // the task that starts after the stopping run has ended
 
 	due     time.Time
@@ -69,9 +69,9 @@ type run struct {
 	stoppedAt  time.Time
 	abandonAt  time.Time // time when the supervisor abandons the run; zero if no limit is set before the object is deleted
 	nextReport time.Time // time of the next warning
-	unstopped  bool      // the supervisor has logged a warning
+	unstopped  bool      // whether the supervisor has logged a warning
 	abandoned  bool
-	forgotten  bool // the supervisor no longer calls OnEnd for the run
+	forgotten  bool // whether the supervisor no longer calls OnEnd for the run
 }
 
 // A phase is the state of a job.

@@ -316,7 +316,7 @@ func TestStart_Twice(t *testing.T) {
 	}
 }
 
-// Tasks can be added before Start. They run after Start.
+// Tasks that are added before Start run after Start.
 func TestEnsure_BeforeStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := daemons.New(daemons.Options{})

@@ -52,7 +52,7 @@ type Supervisor struct {
 	schedule     queue    // due times of attempts, invocations and checks of stopping runs
 	awaitedRuns  int      // number of runs that have neither ended nor been abandoned
 	paused       pause    // pause that prevents starts
-	shuttingDown bool     // shutDown was called
+	shuttingDown bool     // whether shutDown was called
 	deferred     []func() // functions to call after unlocking
 	logged       map[loggedMessage]bool
 }

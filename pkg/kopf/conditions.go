@@ -181,7 +181,8 @@ func WhenCondition(conditionType string, status metav1.ConditionStatus) HandlerO
 // operators. [Request.Field] returns the old and the new status as strings, or nil for a missing condition. The handler has progress, so a
 // transition is handled even if the operator restarts. The operator does not call the handler for a transition that is undone before it is handled.
 //
-// The status of the condition becomes part of the last-handled configuration. Its transitions do not trigger update handlers.
+// The status of the condition becomes part of the last-handled configuration. Transitions of the condition do not
+// trigger update handlers.
 func (r *Resource[T]) OnCondition(id, conditionType string, fn Handler[T], opts ...HandlerOption) *Resource[T] {
 	h := r.newHandler("OnCondition", id, fn)
 	h.AnyReason = true

@@ -1,5 +1,6 @@
 // Package kopf adds the handlers of kopf, the Kubernetes Operator Pythonic Framework, to operators that are built on controller-runtime.
-// A handler is a function for one kind of change to an object: created, updated, deleted or resumed. Its progress is stored on the object.
+// A handler is a function for one kind of change to an object: created, updated, deleted or resumed. The progress of
+// a handler is stored on the object.
 //
 //	databases := kopf.For(&v1.Database{}).
 //		OnCreate("provision", provision, kopf.Retries(10), kopf.Backoff(30*time.Second)).

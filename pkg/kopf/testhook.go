@@ -23,7 +23,8 @@ type testRequest interface {
 func (r *Request[T]) attach(call *invoke.Request) { r.call, r.current = call, r.Object }
 
 // finish passes the results of the handler to the call of the engine and returns the error of the attempt. In the joined error, errors of the
-// request come first, such as an invalid condition. They are permanent, even if the error of the handler is temporary.
+// request come first, such as an invalid condition. Errors of the request are permanent, even if the error of the
+// handler is temporary.
 func (r *Request[T]) finish(err error) error {
 	r.applyConditions(err)
 	r.call.Object = r.Object // the handler may have replaced the pointer

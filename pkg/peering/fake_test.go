@@ -27,12 +27,12 @@ type fakeServer struct {
 	objects               map[string]*unstructured.Unstructured
 	version               int
 	watchers              []*fakeWatcher
-	unresponsive          bool // the server does not respond to patches and discovery
+	unresponsive          bool // whether the server does not respond to patches and discovery
 	patches               []fakePatch
 	discoveryRequests     int                      // number of discovery requests
-	dropsUnknownFields    bool                     // the server removes unknown fields from a status
-	hasStatus             bool                     // the status is a subresource
-	reportsOldSubresource bool                     // discovery reports the opposite of hasStatus
+	dropsUnknownFields    bool                     // whether the server removes unknown fields from a status
+	hasStatus             bool                     // whether the status is a subresource
+	reportsOldSubresource bool                     // whether discovery reports the opposite of hasStatus
 	discoveryDelay        map[string]time.Duration // delay of discovery, by group
 	beforePatch           func(body string)        // function called with the lock before each patch
 	fail                  func(verb string) error  // error of the verb kind, list, watch or patch

@@ -30,8 +30,8 @@ type member struct {
 	log      logr.Logger
 
 	object       *unstructured.Unstructured // latest observed version; nil if the object does not exist
-	listed       bool                       // the watch has reported the object; a response to a write is not enough
-	isAbsent     bool                       // the object is known not to exist
+	listed       bool                       // whether the watch has reported the object; a response to a write is not enough
+	isAbsent     bool                       // whether the object is known not to exist
 	observations Observations
 	decision     Decision
 

@@ -14,8 +14,8 @@ type location struct{ group, namespace string }
 
 // status is the last known status of one location.
 type status struct {
-	observed bool                       // records were read at least once
-	served   bool                       // the API server serves the kind
+	observed bool                       // whether records were read at least once
+	served   bool                       // whether the API server serves the kind
 	object   *unstructured.Unstructured // latest observed version; nil if the object does not exist
 	decision Decision
 	message  string // description of the decision

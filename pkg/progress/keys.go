@@ -34,7 +34,7 @@ const (
 // annotationKeys computes the annotation keys for one prefix.
 type annotationKeys struct {
 	prefix string
-	v2     bool // use only the keys of the newer generation
+	v2     bool // whether only the keys of the newer generation are used
 }
 
 func keysOf(prefix string) annotationKeys {

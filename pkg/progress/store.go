@@ -37,8 +37,8 @@ type Checker interface {
 // An AnnotationUser is a [Store] or a [Baseline] that usually changes only annotations. Package kopf then copies and compares only the
 // metadata of the object, which is faster.
 type AnnotationUser interface {
-	// UsesOnlyAnnotations reports whether the methods read only the metadata of this object and change only its annotations. They may then
-	// be called with a PartialObjectMetadata instead of the object.
+	// UsesOnlyAnnotations reports whether the methods read only the metadata of this object and change only its
+	// annotations. The methods may then be called with a PartialObjectMetadata instead of the object.
 	UsesOnlyAnnotations(obj client.Object) bool
 }
 

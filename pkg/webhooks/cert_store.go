@@ -23,7 +23,7 @@ type certStore struct {
 	client   client.Client // client without a cache
 	key      client.ObjectKey
 	now      func() time.Time
-	onChange func() // observe calls it after each event of the Secret
+	onChange func() // function that observe calls after each event of the Secret
 
 	current atomic.Pointer[tls.Certificate]
 

@@ -75,8 +75,8 @@ func (f *clientErrors) collect(err error) {
 	case *field.Error:
 		f.fields = append(f.fields, e)
 	case *apierrors.StatusError:
-		// Errors of an API client have the same type. They reveal the permissions and writes of the operator, so only an
-		// Invalid error for the reviewed object is returned to the user.
+		// Errors of an API client have the same type. Such errors reveal the permissions and writes of the operator,
+		// so the server returns only an Invalid error for the reviewed object to the user.
 		if f.invalid == nil && apierrors.IsInvalid(e) && f.describesObject(e.ErrStatus.Details) {
 			f.invalid = &e.ErrStatus
 		}

@@ -22,11 +22,11 @@ type reviewContext struct {
 	http.ResponseWriter
 	request  *http.Request
 	log      logr.Logger // logger that all requests share
-	accepted bool        // the endpoint processes the review, so an error status must be part of the review
+	accepted bool        // whether the endpoint processes the review; an error status must then be part of the review
 	written  bool
 
 	mu     sync.Mutex
-	closed bool // the request is finished, and the writer must not be used
+	closed bool // whether the request is finished; the writer must not be used afterwards
 }
 
 type reviewContextKey struct{}

@@ -53,7 +53,7 @@ type certBundle struct {
 	next         *keyPair            // the successor of serving; nil outside of a rotation
 	trusted      []*x509.Certificate // the CAs that API servers must trust
 	trustedSince time.Time           // first time at which the configurations contained the CA of next; zero before that
-	forceRenewal bool                // a rotation must start early, because the Secret was lost
+	forceRenewal bool                // whether a rotation must start early, because the Secret was lost
 	version      string              // resourceVersion of the Secret
 }
 

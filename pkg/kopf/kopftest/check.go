@@ -126,7 +126,7 @@ func (d *differences) summaries() (lines []string) {
 // An injection is one fault at one point of a scenario. The zero value is a run without faults.
 type injection struct {
 	write  int    // number of the write, from 1; 0 for a shutdown
-	what   string // one of the constants below
+	what   string // kind of the fault: one of the constants below
 	call   int    // number of the handler call during which the operator is shut down, from 1; 0 for a fault of a write
 	target string // description of the write or the call, for messages
 }

@@ -17,8 +17,8 @@ func WithPairs() ExploreOption {
 	return func(o *explore.Options) { o.Pairs = true }
 }
 
-// WithMaxPlans limits the number of plans that are run. They are spread evenly over all plans and are the same in each run of the test. The
-// environment variable KOPFTEST_ALL=1 removes the limit.
+// WithMaxPlans limits the number of plans that are run. The selected plans are spread evenly over all plans and are
+// the same in each run of the test. The environment variable KOPFTEST_ALL=1 removes the limit.
 func WithMaxPlans(plans int) ExploreOption {
 	return func(o *explore.Options) { o.Sample = plans }
 }

@@ -66,14 +66,14 @@ type call struct {
 	reason     kopf.Reason
 	old        client.Object
 	path       []string
-	changes    bool // the handler receives the changes
+	changes    bool // whether the handler receives the changes
 	event      watch.EventType
 	attempt    progress.Attempt
 	policy     progress.Policy
 	id         string
 	ctx        context.Context
 	cluster    *Cluster
-	made       bool        // the cluster was created for this call
+	made       bool        // whether the cluster was created for this call
 	connection *connection // connection of the client of the request
 	client     client.Client
 	scheme     *runtime.Scheme

@@ -183,8 +183,8 @@ func inProgress(obj client.Object) (ids []string) {
 	})
 }
 
-// annotationNames returns the names of the annotations with the progress of a handler, without their prefix. They differ from the id if it is
-// long or contains slashes.
+// annotationNames returns the names of the annotations with the progress of a handler, without their prefix. The
+// names differ from the id if the id is long or contains slashes.
 func annotationNames(obj client.Object, id string) (names []string) {
 	without := obj.DeepCopyObject().(client.Object)
 	if err := progress.Annotations("").Purge(without, id); err != nil {

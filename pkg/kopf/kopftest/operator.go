@@ -32,7 +32,7 @@ type Operator struct {
 	ended            chan struct{}
 	err              error // error of the manager, after it has ended
 
-	virtual     bool // the operator runs in a bubble of testing/synctest
+	virtual     bool // whether the operator runs in a bubble of testing/synctest
 	stopping    atomic.Bool
 	unstoppable string // message about a handler that did not end with its context
 }

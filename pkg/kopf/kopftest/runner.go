@@ -34,7 +34,7 @@ type scenarioRun struct {
 type runOptions struct {
 	plan               explore.Plan
 	when               string                          // phrase that describes the plan in messages
-	wrap               func() explore.TransportWrapper // wraps the transport of each operator instance; may be nil
+	wrap               func() explore.TransportWrapper // wrapper of the transport of each operator instance; may be nil
 	checkIdle          bool                            // whether the run records the writes in the hour after the last step
 	waitBeforeSnapshot bool                            // whether daemons and timers get time before each snapshot
 	collectGarbage     bool                            // whether snapshots omit objects whose owners do not exist
@@ -68,7 +68,7 @@ type scenarioRunner struct {
 	instances []*Operator
 	started   chan struct{} // channel that is closed when the next operator has started, or when no further operator starts
 	lifecycle chan struct{} // semaphore for ending and starting operators
-	stopped   bool          // the runner starts no further operator; guarded by lifecycle
+	stopped   bool          // whether the runner starts no further operator; guarded by lifecycle
 }
 
 func newScenarioRunner(t *testing.T, scenario Scenario, options runOptions, out *scenarioRun) *scenarioRunner {

@@ -34,7 +34,7 @@ type Call struct {
 	// Err is the error that the handler returned. For a handler that panicked, it contains the panic.
 	Err error
 
-	engine       *engine.Engine // nil for calls outside of a reconcile, such as daemons
+	engine       *engine.Engine // engine of the reconcile; nil for other calls, such as daemons
 	began, ended int64          // versions of the server in memory; zero if unknown
 	changed      string         // the diff of the call, in JSON
 }
@@ -51,9 +51,9 @@ func (c Call) inBackground() bool {
 
 // A tracker records the handler calls and the reconciles of one operator. It is safe for concurrent use.
 type tracker struct {
-	onCall    func(Call)   // the tracker calls it before each handler call; may be nil
-	version   func() int64 // returns the version of the server in memory; may be nil
-	onRunaway func()       // the tracker calls it when it counts more than maxReconcilesPerSecond for an object; may be nil
+	onCall    func(Call)   // function that is called before each handler call; may be nil
+	version   func() int64 // function that returns the version of the server in memory; may be nil
+	onRunaway func()       // function that is called when an object exceeds maxReconcilesPerSecond; may be nil
 
 	mu              sync.Mutex
 	calls           []Call

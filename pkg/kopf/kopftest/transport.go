@@ -25,9 +25,9 @@ type connection struct {
 	closed       bool
 	onDisconnect func()
 
-	injector *explore.Injector        // injects the faults of a plan; may be nil
-	wrap     explore.TransportWrapper // wraps the transports of the connection; may be nil
-	replica  *apiserver.Replica       // answers in place of the server; may be nil
+	injector *explore.Injector        // injector of the faults of a plan; may be nil
+	wrap     explore.TransportWrapper // wrapper of the transports of the connection; may be nil
+	replica  *apiserver.Replica       // replica that answers in place of the server; may be nil
 }
 
 // A faultTransport sends the requests of one HTTP client over a connection.

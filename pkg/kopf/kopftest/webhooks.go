@@ -88,7 +88,8 @@ func (s *admissionManager) name(operator int64) string {
 // prefix starts the names of all objects for serving admission handlers.
 const prefix = "kopftest-"
 
-// remove deletes the webhook configurations that a crash has left. They would reject requests of later tests.
+// remove deletes the webhook configurations that a crash has left. Such configurations would reject requests of later
+// tests.
 func (s *admissionManager) remove(t testing.TB) {
 	t.Helper()
 	for n := range s.operators.Load() {
@@ -123,7 +124,8 @@ func (s *admissionManager) pendingWork(ctx context.Context) (string, error) {
 
 func (s *admissionManager) url() string { return fmt.Sprintf("https://%s:%d", loopback, s.port) }
 
-// configurations returns the webhook configurations of an operator, with only their kind and name. They are unstructured because the scheme of the test may lack their types.
+// configurations returns the webhook configurations of an operator, with only their kind and name. The objects are
+// unstructured, because the scheme of the test may lack their types.
 func (s *admissionManager) configurations(operator int64) (both []*unstructured.Unstructured) {
 	for _, kind := range []string{"ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"} {
 		obj := &unstructured.Unstructured{}

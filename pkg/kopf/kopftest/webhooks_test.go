@@ -76,7 +76,7 @@ func TestEnvironment_CallsAdmissionHandlers(t *testing.T) {
 	g.Expect(cluster.Client.Create(t.Context(), elsewhere, client.DryRunAll)).To(Succeed(), "want no calls for other namespaces")
 
 	operator.Crash(t)
-	g.Expect(asked()).NotTo(Succeed(), "nobody answers")
+	g.Expect(asked()).NotTo(Succeed(), "want an error, because no operator runs")
 	another := cluster.Run(t, admissionHandlers()...)
 	g.Eventually(asked).Should(MatchError(ContainSubstring("it has no color")))
 	beside := cluster.Run(t, noSecrets())
@@ -127,7 +127,7 @@ func TestEnvironment_AdmissionOfSeveralOperators(t *testing.T) {
 		g.Eventually(func() error { return tryCreate(t, cluster, &corev1.Secret{}) }).Should(MatchError(ContainSubstring("no secrets")))
 		operator.RunUntilQuiet(t)
 		operator.Crash(t)
-		g.Expect(tryCreate(t, cluster, &corev1.Secret{})).NotTo(Succeed(), "nobody answers")
+		g.Expect(tryCreate(t, cluster, &corev1.Secret{})).NotTo(Succeed(), "want an error, because no operator runs")
 	})
 	g := NewWithT(t)
 	g.SetDefaultEventuallyTimeout(20 * time.Second)

@@ -5,8 +5,8 @@
 // Package peering implements this protocol. The schema keeps unknown fields, so records of any shape are stored
 // unchanged.
 //
-// The CustomResourceDefinitions are in config/crd. The CustomResourceDefinitions of kopf work as well. They have no
-// status subresource, but objects with one are supported. Older operators use the same kinds in the group
+// The CustomResourceDefinitions are in config/crd. The CustomResourceDefinitions of kopf work as well. The kinds have
+// no status subresource, but objects with one are supported. Older operators use the same kinds in the group
 // zalando.org, for which this package has no Go types.
 //
 // +kubebuilder:object:generate=true
