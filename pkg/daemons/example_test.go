@@ -15,11 +15,11 @@ import (
 
 // The reconciler runs a daemon for each object and removes the finalizer when the daemon has ended.
 func ExampleSupervisor_daemon() {
-	obj := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{UID: "0001", Finalizers: []string{"example.com/watch"}}} // as stored on the API server
+	obj := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{UID: "0001", Finalizers: []string{"example.com/watch"}}} // the object on the API server
 
 	ended := make(chan daemons.Key, 1)
 	supervisor := daemons.New(daemons.Options{
-		OnEnd: func(key daemons.Key) { ended <- key }, // in an operator: enqueue the object with source.Channel
+		OnEnd: func(key daemons.Key) { ended <- key }, // an operator enqueues the object with source.Channel
 	})
 
 	watching := make(chan struct{})
@@ -50,7 +50,7 @@ func ExampleSupervisor_daemon() {
 
 	ctx, cancel := context.WithCancel(context.Background())
 	stopped := make(chan error)
-	go func() { stopped <- supervisor.Start(ctx) }() // in an operator: mgr.Add(supervisor)
+	go func() { stopped <- supervisor.Start(ctx) }() // an operator calls mgr.Add(supervisor)
 
 	happens := func() {
 		if _, err := reconciler.Reconcile(ctx, reconcile.Request{}); err != nil {
@@ -59,7 +59,7 @@ func ExampleSupervisor_daemon() {
 	}
 	happens()
 	<-watching
-	happens() // no effect: the daemon already runs
+	happens() // this has no effect, because the daemon already runs
 
 	obj.DeletionTimestamp = new(metav1.Now())
 	happens()

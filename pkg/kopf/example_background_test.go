@@ -91,8 +91,8 @@ func ExampleSharp() {
 
 func ExampleIdle() {
 	kopf.For(&Database{}).
-		Timer("compact", 0, announce, kopf.Idle(10*time.Minute)).         // once, after ten minutes without a change
-		Timer("rescale", time.Minute, announce, kopf.Idle(5*time.Minute)) // every minute, but not within five minutes of a change
+		Timer("compact", 0, announce, kopf.Idle(10*time.Minute)).         // one call after ten minutes without a change
+		Timer("rescale", time.Minute, announce, kopf.Idle(5*time.Minute)) // a call every minute, but not within five minutes of a change
 }
 
 // nightly is a schedule for each midnight. The schedules of github.com/robfig/cron/v3 also implement the interface:
@@ -129,7 +129,7 @@ func ExampleCancelOnDelete() {
 func ExampleRequest_Latest() {
 	kopf.For(&Database{}).
 		Daemon("follow", func(ctx context.Context, req *DatabaseRequest) error {
-			size := req.Object.Spec.Size // at the start of the daemon
+			size := req.Object.Spec.Size // the size at the start of the daemon
 			for ctx.Err() == nil {
 				if now := req.Latest().Spec.Size; now != size {
 					log.FromContext(ctx).Info("Resized", "from", size, "to", now)

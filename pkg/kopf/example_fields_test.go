@@ -11,7 +11,7 @@ import (
 
 func ExampleResource_OnField() {
 	resize := func(ctx context.Context, req *DatabaseRequest) error {
-		before, after := req.Field() // JSON values; nil: the field is absent
+		before, after := req.Field() // both are JSON values, or nil for an absent field
 		log.FromContext(ctx).Info("The size", "before", before, "after", after)
 		return nil
 	}
@@ -52,7 +52,7 @@ func ExampleRequest_Field() {
 			if before, after := req.Field(); before == nil || after == nil {
 				return nil // the field was added or removed
 			}
-			for _, item := range req.Diff { // paths relative to the field
+			for _, item := range req.Diff { // the paths are relative to the field
 				_ = item
 			}
 			return nil

@@ -23,7 +23,7 @@ func ExampleAnnotation() {
 
 func ExampleOwnedBy() {
 	kopf.For(&corev1.Pod{}).
-		OnCreate("count", count, kopf.OwnedBy(&appsv1.ReplicaSet{}), kopf.OwnedBy(&appsv1.StatefulSet{})) // any of these owners
+		OnCreate("count", count, kopf.OwnedBy(&appsv1.ReplicaSet{}), kopf.OwnedBy(&appsv1.StatefulSet{})) // one of these owners is sufficient
 }
 
 func ExampleResource_When() {

@@ -56,14 +56,14 @@ func ExampleMemo() {
 		OnDelete("drop", func(ctx context.Context, req *DatabaseRequest) error {
 			connection, ok := connections.Load(ctx)
 			if !ok {
-				connection = cloud // first use in this process
+				connection = cloud // no handler of this process has stored a connection yet
 			}
 			return connection.Drop(ctx, req.Object.Name)
 		})
 }
 
 func ExampleNewMemo() {
-	var seen = kopf.NewMemo[int]("how often it was seen")
+	var seen = kopf.NewMemo[int]("number of observations")
 
 	kopf.For(&corev1.Pod{}).
 		OnEvent("count", func(ctx context.Context, _ *PodRequest) error {

@@ -37,7 +37,7 @@ func SetupDatabases(mgr ctrl.Manager) error {
 
 func Example_kubebuilder() {
 	if err := SetupDatabases(mgr); err != nil {
-		panic(err) // in main: log the error and exit
+		panic(err) // func main logs the error and exits
 	}
 }
 
@@ -128,7 +128,7 @@ func ExampleWithLifecycle() {
 func ExampleWithCheckpoint() {
 	databases := kopf.For(&Database{}).OnCreate("provision", provision).OnCreate("announce", announce)
 
-	_ = mgr.Add(kopf.New(mgr, databases, kopf.WithCheckpoint(0))) // a write after every handler
+	_ = mgr.Add(kopf.New(mgr, databases, kopf.WithCheckpoint(0))) // the operator writes after every handler
 }
 
 func ExampleWithReconcilerWrapper() {

@@ -25,7 +25,7 @@ func ExampleTimeout() {
 func ExampleAttemptTimeout() {
 	kopf.For(&Database{}).
 		OnCreate("provision", func(ctx context.Context, req *DatabaseRequest) error {
-			_, err := cloud.Ensure(ctx, req.Object.Name, req.Object.Spec.Size) // ends with the context
+			_, err := cloud.Ensure(ctx, req.Object.Name, req.Object.Spec.Size) // the call ends with the context
 			return err
 		}, kopf.AttemptTimeout(30*time.Second))
 }
@@ -59,9 +59,9 @@ func ExampleRequest_attempt() {
 
 func ExampleErrorMode() {
 	kopf.For(&Database{}).
-		OnCreate("provision", provision, kopf.ErrorMode(progress.ErrorsTemporary)). // default: retried after the backoff
-		OnUpdate("announce", announce, kopf.ErrorMode(progress.ErrorsIgnored)).     // logged, then finished successfully
-		OnDelete("drop", drop, kopf.ErrorMode(progress.ErrorsPermanent))            // logged, then failed
+		OnCreate("provision", provision, kopf.ErrorMode(progress.ErrorsTemporary)). // the default: the handler is retried after the backoff
+		OnUpdate("announce", announce, kopf.ErrorMode(progress.ErrorsIgnored)).     // the error is logged, and the handler succeeds
+		OnDelete("drop", drop, kopf.ErrorMode(progress.ErrorsPermanent))            // the error is logged, and the handler fails
 }
 
 func ExampleAfter() {

@@ -16,7 +16,7 @@ import (
 func ExampleHandler() {
 	var greet kopf.Handler[*Database] = func(ctx context.Context, req *DatabaseRequest) error {
 		log.FromContext(ctx).Info("Hello") // the logger includes the kind, name, handler, reason and attempt
-		return nil                         // success: not called again for this cause
+		return nil                         // the handler has succeeded and is not called again for this cause
 	}
 	kopf.For(&Database{}).OnCreate("greet", greet)
 }
@@ -32,7 +32,7 @@ func ExampleWithMaxConcurrentReconciles() {
 func ExampleWithResults() {
 	kopf.For(&Database{}, kopf.WithResults("status.results")).
 		OnCreate("provision", func(_ context.Context, req *DatabaseRequest) error {
-			req.SetResult("10.0.0.1") // in status.results.provision
+			req.SetResult("10.0.0.1") // the result is stored in status.results.provision
 			return nil
 		})
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 )
 
-// The code of the README. A test compares both.
+// This file contains the code of the README. A test compares both.
 
 type metadata = metav1.PartialObjectMetadata
 

@@ -51,13 +51,13 @@ func ExampleResource_OnReconcile() {
 
 func ExampleInterval() {
 	kopf.For(&Database{}).
-		OnReconcile("check", announce, kopf.Interval(time.Minute)) // after each success, unless another event calls it earlier
+		OnReconcile("check", announce, kopf.Interval(time.Minute)) // the interval starts after each success; an event can trigger the handler earlier
 }
 
 func ExampleResource_Owns() {
 	kopf.For(&Database{}).
 		OnReconcile("service", announce).
-		Owns(&appsv1.Deployment{}, predicate.GenerationChangedPredicate{}). // ignores status changes
+		Owns(&appsv1.Deployment{}, predicate.GenerationChangedPredicate{}). // the predicate ignores status changes
 		Owns(&corev1.Secret{})
 }
 

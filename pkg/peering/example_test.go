@@ -56,7 +56,7 @@ func setUp(mgr manager.Manager, options peering.Options) error {
 
 // Other code than reconcilers can run only while no peer has precedence.
 func ExamplePeering_Changed() {
-	var p *peering.Peering // from peering.New
+	var p *peering.Peering // the result of peering.New
 	loop := func(ctx context.Context) error {
 		for {
 			changed := p.Changed() // call Changed before Paused to receive each change
