@@ -170,7 +170,7 @@ func ExampleSelfManaged() {
 		Name:           "databases-of-jane.example.com",
 		Configurations: webhooks.Managed,
 		Exit:           webhooks.RemoveOnExit,
-		Namespace:      "jane", // the namespace of the Secret
+		Namespace:      "jane", // contains the Secret
 		Certificates:   webhooks.SelfManaged{Lifetime: 24 * time.Hour},
 		ClientConfig: admissionregistrationv1.WebhookClientConfig{
 			URL: new("https://host.k3d.internal:9443"),
