@@ -13,7 +13,7 @@ import (
 type Store[W any] struct {
 	mu      sync.Mutex
 	states  map[types.UID]*State[W]
-	current map[types.NamespacedName]client.Object // the last observed states of existing objects
+	current map[types.NamespacedName]client.Object   // the last observed states of existing objects
 	deleted map[types.NamespacedName][]client.Object // tombstones
 	queued  map[types.NamespacedName]time.Time       // when the key was queued
 	dirty   map[types.NamespacedName][]string        // the resource versions that made the key dirty
