@@ -7,7 +7,7 @@
 // Package kopf declares a [Kind] and its [Settings]; the controller calls [Engine.Reconcile] with keys. A reconcile takes an object through these
 // phases; see [Engine.Reconcile] in engine.go:
 //
-//	observe   read the object from the cache; wait if the cache is older than our own last write
+//	observe   take the object as the informer has delivered it; wait if it is older than our own last write
 //	cause     compare the last-handled configuration with the present essence (package cause)
 //	plan      select the handlers, and those of them that are due (package plan)
 //	invoke    call the handlers one after the other (package invoke)
@@ -22,6 +22,37 @@
 //
 // Daemons and timers run in goroutines of their own and write their own changes. Their changes of the essence are registered in the state of the
 // object, so that the worker does not take them for updates.
+//
+// # Example
+//
+// The last-handled configuration of a Database has the size 1, and a user sets the size 2. The OnUpdate handlers are "resize" and "notify".
+//
+//	observe   the object with size 2
+//	cause     Reason: update, Old: {spec: {size: 1}}, New: {spec: {size: 2}}, Diff: spec.size 1 -> 2
+//	plan      Next: resize, notify
+//	invoke    resize returns a temporary error: its outcome has a delay of a minute. notify succeeds and sets the phase in the status
+//	commit    the first request writes the phase; the second one writes a record for each handler, and the pin {spec: {size: 2}}
+//	schedule  a minute, for resize
+//
+// The events of the two requests enqueue the object: its cause is still the update, no handler is due, and nothing is written. After a minute, the plan
+// contains only resize, because the record of notify is final. When resize succeeds, all handlers have finished. The transaction removes the records
+// and the pin, and it stores {spec: {size: 2}} as the last-handled configuration. The engine skips the event of this write.
+//
+// # Reading the code
+//
+// These files handle the example, in this order:
+//
+//	engine.go, reconciliation.go           the phases, and the values that they pass on
+//	observe.go                             own writes and the cache
+//	detect.go, cause/detect.go             the comparison with the last-handled configuration
+//	plan.go, plan/plan.go                  the due handlers
+//	invoke.go, changes.go                  one attempt, and the changes that it has made
+//	commit.go, commit/build.go             the transaction and its requests
+//
+// The other files contain features that this path passes without effect, one in each file: daemons and timers (background*.go), reconcile handlers,
+// sub-handlers, conditions, Events, deleted objects, Flush, pauses, the first listing (promote.go), caches that are older than the process (epoch.go),
+// rejected changes of handlers (rejected.go) and rejected progress (overlay.go), dropped fields, handlers that cause their own updates
+// (clientwrites.go), and pending writes of an earlier reconcile (concurrent.go).
 //
 // # Guarantees
 //
