@@ -22,6 +22,11 @@ func (e *Engine) handleDeleted(ctx context.Context, key types.NamespacedName) (w
 		t := &tombstone{known: e.states.GetOrCreate(last.GetUID()), memos: e.states.Memos(last.GetUID())}
 		e.states.Forget(last.GetUID())
 		e.supervisor.Forget(last.GetUID()) // a daemon may have been started after the deletion
+		if e.states.Observed(key) == nil {
+			for _, id := range e.ReconcileHandlers.IDs() {
+				e.tracker.replace(trackReader{key, id}, nil)
+			}
+		}
 		t.last = last.DeepCopyObject().(client.Object)
 		e.identify(t.last)
 		if e.isVanished(t) {

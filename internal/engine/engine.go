@@ -8,7 +8,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -41,6 +40,7 @@ type Engine struct {
 
 	supervisor    *daemons.Supervisor
 	enqueuer      enqueuer
+	tracker       tracker
 	promoter      promoter
 	tombstones    tombstones
 	epoch         *epoch // nil if every state of the cache is trusted
@@ -88,16 +88,14 @@ func (e *Engine) EventHandler(predicates ...predicate.Predicate) handler.EventHa
 	return e.states.EventHandler(observer{e}, predicates...)
 }
 
-// OwnedEventHandler returns the event handler for the informer of a kind whose objects belong to objects of this kind.
-func (e *Engine) OwnedEventHandler(of func(client.Object) []types.NamespacedName, predicates ...predicate.Predicate) handler.EventHandler {
-	return e.states.EnqueueOwners(of, predicates...)
-}
-
 // Memos returns the values that handlers store for an object. For an unknown object, they are empty and not kept.
 func (e *Engine) Memos(uid types.UID) *objectstate.Memos { return e.states.Memos(uid) }
 
 // Close marks the operator as ended. Daemons and timers that have not stopped in time can write nothing any more.
-func (e *Engine) Close() { e.ended.Store(true) }
+func (e *Engine) Close() {
+	e.ended.Store(true)
+	e.stopTracking()
+}
 
 // Reconcile handles the object of a key. The cause follows from the state of the object, and the due handlers follow from its records. The request
 // contains neither.

@@ -7,6 +7,7 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/fencing"
@@ -54,6 +55,8 @@ type Settings struct {
 	Client    client.Client
 	Cache     client.Reader
 	APIReader client.Reader
+	// Informers returns the informers of the cache, for objects that handlers track. It is optional.
+	Informers cache.Informers
 	// Log is the logger outside of reconciles.
 	Log logr.Logger
 	// Pause reports where the operator is paused. It is optional.

@@ -27,7 +27,6 @@ func (e *Engine) observe(ctx context.Context, key types.NamespacedName) (*reconc
 		return nil, err
 	}
 	if obj == nil {
-		e.states.ClearRelatedChanges(key) // owned objects are deleted after their owner
 		return nil, nil
 	}
 	r := &reconciliation{known: e.states.GetOrCreate(obj.GetUID()), pauses: e.pauses.Load(), suspensions: suspensions, afterEpoch: afterEpoch}

@@ -7,10 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
@@ -34,12 +32,9 @@ func TestEngine_ReconcilesOwnersOfDeletedObjects(t *testing.T) {
 		Client: fakeClient, Cache: fakeClient, APIReader: fakeClient, Store: progress.Smart(), Baseline: progress.AnnotationBaseline(""), Finalizer: "example.com/finalizer",
 	}, kind)
 	owner := types.NamespacedName{Namespace: "ns", Name: "owner"}
-	owned := e.OwnedEventHandler(func(client.Object) []types.NamespacedName { return []types.NamespacedName{owner} })
-	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
-	defer queue.ShutDown()
 	deleteOwned := func() {
 		t.Helper()
-		owned.Delete(t.Context(), event.DeleteEvent{Object: &corev1.ConfigMap{}}, queue)
+		e.Trigger(owner)
 		if _, err := e.Reconcile(t.Context(), reconcile.Request{NamespacedName: owner}); err != nil {
 			t.Fatal(err)
 		}

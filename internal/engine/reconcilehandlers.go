@@ -43,6 +43,7 @@ func (e *Engine) callReconcileHandlers(ctx context.Context, r *reconciliation) {
 		handler, _ := e.ReconcileHandlers.Get(id)
 		if !plan.MatchObject(log.FromContext(ctx), id, handler, view, match.Input{Object: r.content}) {
 			delete(r.known.Worker.ReconcileHandlers, id)
+			e.tracker.replace(trackReader{client.ObjectKeyFromObject(r.before), id}, nil)
 			continue
 		}
 		r.hasReconcileHandlers = true
@@ -90,12 +91,13 @@ func (e *Engine) callReconcileHandler(ctx context.Context, r *reconciliation, id
 	view := e.causeView(r)
 	view.Reason, view.Old, view.Diff = reasonReconcile, nil, nil
 	var again time.Duration
+	var tracked *tracking
 	handlerCtx, cancel := e.cancelOnDelete(ctx, r, h)
 	defer cancel()
 	s.outcome = invoke.HandlerAttempt{
 		Kind: e.Name, ID: id, Handler: h, View: view, Record: st.record, QuietSuccess: true,
 		Prepare: func(req *invoke.Request) {
-			req.Flush = e.newFlush(r, req)
+			req.Flush, tracked = e.newFlush(r, req), e.newTracking(r, req)
 			s.base = r.current
 		},
 		Accept: func(req *invoke.Request, failed error) error {
@@ -110,6 +112,7 @@ func (e *Engine) callReconcileHandler(ctx context.Context, r *reconciliation, id
 			return nil
 		},
 	}.Run(handlerCtx)
+	tracked.end(s.outcome.Success)
 	if len(s.doc) > 0 {
 		r.handlerPatches = append(r.handlerPatches, s)
 	}

@@ -95,6 +95,8 @@ type Request struct {
 	WrapClient func(client.Client) client.Client
 	// Latest returns a copy of the newest known state of the object. It is optional.
 	Latest func() client.Object
+	// Track reads an object whose later changes trigger the handler. It is nil for handlers that changes of other objects do not trigger.
+	Track func(ctx context.Context, obj client.Object) error
 	// Notify posts an Event about the object.
 	Notify func(eventType, reason, action, note string, args ...any)
 

@@ -30,17 +30,6 @@ func (s *Store[W]) markDirty(key types.NamespacedName, version string) {
 	s.dirty[key] = append(s.dirty[key], version)
 }
 
-// ClearRelatedChanges removes the marks of [Store.MarkRelatedChange] for a key whose object does not exist. Such marks remain if owned objects are
-// deleted after their owner. ClearRelatedChanges keeps the mark of a new object with this key.
-func (s *Store[W]) ClearRelatedChanges(key types.NamespacedName) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	versions := slices.DeleteFunc(s.dirty[key], func(version string) bool { return version == relatedChange })
-	if s.dirty[key] = versions; len(versions) == 0 {
-		delete(s.dirty, key)
-	}
-}
-
 // TakeForeignChange reports whether key was marked as dirty since the last call by anything but the writes of this process: a change by another client,
 // or a change of a related object. It clears the marks up to the given version of the object. Marks of newer versions remain for the next call.
 // With an empty version, it clears all marks.

@@ -3,7 +3,6 @@ package objectstate
 import (
 	"context"
 
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -78,38 +77,6 @@ func (s *Store[W]) EventHandler(observer Observer, predicates ...predicate.Predi
 			s.MarkDeleted(last)
 			s.recordEvent(e.Object, eventDeleted)
 			s.enqueue(q, e.Object) // regardless of the predicates, because the worker must remove the state of the object
-		},
-	}
-}
-
-// EnqueueOwners returns a handler for the events of another kind. It enqueues the keys that ownersOf returns for an object, and marks them dirty. For
-// an update, it enqueues the owners of the old and of the new object. It ignores the first listing, because the owners are also listed.
-func (s *Store[W]) EnqueueOwners(ownersOf func(client.Object) []types.NamespacedName, predicates ...predicate.Predicate) handler.EventHandler {
-	accepts := predicate.And(predicates...)
-	enqueue := func(q queue, objs ...client.Object) {
-		for _, obj := range objs {
-			for _, key := range ownersOf(obj) {
-				s.MarkRelatedChange(key)
-				s.MarkQueued(key)
-				q.Add(reconcile.Request{NamespacedName: key})
-			}
-		}
-	}
-	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) {
-			if accepts.Create(e) && !e.IsInInitialList {
-				enqueue(q, e.Object)
-			}
-		},
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
-			if accepts.Update(e) && e.ObjectOld.GetResourceVersion() != e.ObjectNew.GetResourceVersion() {
-				enqueue(q, e.ObjectOld, e.ObjectNew)
-			}
-		},
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) {
-			if accepts.Delete(e) {
-				enqueue(q, e.Object)
-			}
 		},
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 )
 
@@ -82,21 +81,4 @@ func explainNotServed(served []servedKind, gvk schema.GroupVersionKind) error {
 		return fmt.Errorf("%s: correct the group, version or kind, or install the CustomResourceDefinition of the kind", prefix)
 	}
 	return fmt.Errorf("the API server does not serve %s: install its CustomResourceDefinition first", gv)
-}
-
-// checkOwned returns an error for an owned kind that the operator cannot watch, because its cache would never sync.
-func checkOwned(client discovery.DiscoveryInterface, kind *engine.Kind, namespaced bool, c ownedKind) error {
-	verbs, _, childNamespaced, err := discoverKind(client, c.gvk)
-	switch {
-	case err != nil:
-		return fmt.Errorf("%s: discovering the owned kind %s: %w", kind.GVK.Kind, c.gvk.Kind, err)
-	case verbs == nil:
-		return fmt.Errorf("%s: Owns(%s): %w", kind.GVK.Kind, c.gvk.Kind, errNotServed(client, c.gvk))
-	case !slices.Contains(verbs, "list") || !slices.Contains(verbs, "watch"):
-		return fmt.Errorf("%s: Owns(%s): the API server does not support list and watch for the kind, only %s: remove the Owns",
-			kind.GVK.Kind, c.gvk.Kind, strings.Join(verbs, ", "))
-	case namespaced && !childNamespaced:
-		return fmt.Errorf("%s: Owns(%s): a cluster-scoped object cannot have an owner in a namespace: remove the Owns", kind.GVK.Kind, c.gvk.Kind)
-	}
-	return nil
 }

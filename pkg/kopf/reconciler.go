@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -53,9 +54,9 @@ func FromReconciler[T client.Object](r reconcile.Reconciler) Handler[T] {
 	}
 }
 
-// ownerKeys returns a function that maps an object to the keys of its owners of the kind, according to its owner references.
-func ownerKeys(kind *engine.Kind, namespaced bool) func(client.Object) []client.ObjectKey {
-	return func(obj client.Object) (keys []client.ObjectKey) {
+// ownerRequests returns a function that maps an object to its owners of the kind, according to its owner references.
+func ownerRequests(kind *engine.Kind, namespaced bool) handler.MapFunc {
+	return func(_ context.Context, obj client.Object) (requests []reconcile.Request) {
 		for _, ref := range obj.GetOwnerReferences() {
 			if ref.Kind != kind.GVK.Kind || groupOf(ref.APIVersion) != kind.GVK.Group {
 				continue
@@ -64,8 +65,8 @@ func ownerKeys(kind *engine.Kind, namespaced bool) func(client.Object) []client.
 			if namespaced {
 				key.Namespace = obj.GetNamespace()
 			}
-			keys = append(keys, key)
+			requests = append(requests, reconcile.Request{NamespacedName: key})
 		}
-		return keys
+		return requests
 	}
 }

@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
 	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
@@ -27,7 +27,8 @@ type sharedResource[T client.Object] struct {
 	obj      T
 	handlers []*typedHandler[T]
 	indexes  []typedIndex[T]
-	owned    []ownedKind
+	related  []relatedKind
+	triggers []source.Source
 	hooks    []hookBuilder
 	resourceOptions
 }
@@ -39,13 +40,6 @@ type typedHandler[T client.Object] struct {
 	when []func(*Request[T]) bool
 	// changed reports whether a cause is relevant for the handler. If it is nil, every cause is relevant.
 	changed func(*Request[T]) bool
-}
-
-// An ownedKind is a kind whose changes trigger the OnReconcile handlers of the owners.
-type ownedKind struct {
-	obj        client.Object
-	gvk        schema.GroupVersionKind // kind of obj, after register
-	predicates []predicate.Predicate
 }
 
 // resourceOptions contains the values that the options of For set.
@@ -140,8 +134,8 @@ func (r *Resource[T]) OnEvent(id string, fn Handler[T], opts ...HandlerOption) *
 }
 
 // OnReconcile adds a reconcile handler, which makes the actual state match the desired state, as a reconciler of controller-runtime does. The
-// operator calls it when it starts, when the object or an owned object (see [Resource.Owns]) has changed, and after the [Interval] of the
-// handler. It also calls the handler for objects that are being deleted. The handler's own changes to Request.Object do not trigger it.
+// operator calls it when it starts, when the object or a related object (see [Resource.Owns], [Resource.Watches] and [Request.Track]) has
+// changed, and after the [Interval] of the handler. It also calls the handler for objects that are being deleted. The handler's own changes to Request.Object do not trigger it.
 //
 // Reconcile handlers have no progress on the object. After an error, the operator calls the handler again with a backoff, by default
 // from 100 milliseconds to 2 minutes.
@@ -149,13 +143,6 @@ func (r *Resource[T]) OnReconcile(id string, fn Handler[T], opts ...HandlerOptio
 	h := r.newHandler("OnReconcile", id, fn)
 	h.handlerKind = reconcileHandler
 	return r.addHandler(h, opts)
-}
-
-// Owns makes changes and deletions of owned objects trigger the [Resource.OnReconcile] handlers of the owner. It uses all owner references,
-// including references that do not have controller: true. With predicates, an event must pass all of them.
-func (r *Resource[T]) Owns(obj client.Object, predicates ...predicate.Predicate) *Resource[T] {
-	r.owned = append(r.owned, ownedKind{obj: obj, predicates: predicates})
-	return r
 }
 
 // When returns a view of the resource with a filter. Handlers that are added to the view belong to the resource and match only if the function

@@ -67,7 +67,7 @@ func (o *Operator) runControllers(ctx context.Context, kinds []engine.Kind, reso
 	}
 	defer release()
 	settings := o.settings
-	settings.Client, settings.Cache, settings.APIReader = o.mgr.GetClient(), o.mgr.GetCache(), o.mgr.GetAPIReader()
+	settings.Client, settings.Cache, settings.APIReader, settings.Informers = o.mgr.GetClient(), o.mgr.GetCache(), o.mgr.GetAPIReader(), o.mgr.GetCache()
 	recorder, err := o.newRecorder(&settings)
 	if err != nil {
 		return err
@@ -172,8 +172,8 @@ func (o *Operator) discover(ctx context.Context, kinds []engine.Kind, resources 
 				go o.warnAboutFields(ctx, client, kinds[i].GVK, declarations)
 			}
 		}
-		for _, c := range resources[i].ownedKinds() {
-			errs = append(errs, checkOwned(client, &kinds[i], isNamespaced, c))
+		for _, c := range resources[i].relatedKinds() {
+			errs = append(errs, c.checkServed(client, &kinds[i], isNamespaced))
 		}
 		kinds[i].HasStatus = hasStatus
 		namespaced = append(namespaced, isNamespaced)
@@ -220,8 +220,11 @@ func (o *Operator) newController(ctx context.Context, e *engine.Engine, r resour
 		o.markSynced()
 	})
 	sources := []source.Source{watched, &gateSource{g, o.markSynced}, e.Promoter(options.MaxConcurrentReconciles), e.BackgroundSource()}
-	for _, c := range r.ownedKinds() {
-		sources = append(sources, source.Kind(o.mgr.GetCache(), c.obj, e.OwnedEventHandler(ownerKeys(&e.Kind, namespaced), c.predicates...)))
+	for _, c := range r.relatedKinds() {
+		sources = append(sources, c.source(o, e, namespaced))
+	}
+	for _, src := range r.triggerSources() {
+		sources = append(sources, e.Triggered(src))
 	}
 	for _, src := range sources {
 		if err := c.Watch(src); err != nil {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
@@ -23,7 +24,8 @@ type resource interface {
 	// kind returns the kind for the engine, and all errors of the declaration, joined.
 	kind(scheme *runtime.Scheme, store progress.Store, c client.Client) (engine.Kind, error)
 	options() *resourceOptions
-	ownedKinds() []ownedKind
+	relatedKinds() []relatedKind
+	triggerSources() []source.Source
 	buildHooks(o *Operator) []webhooks.Hook
 	hasOnlyAdmission() bool
 	handlersWithUncheckedFields() []*declaration
@@ -31,9 +33,10 @@ type resource interface {
 	controllerName(scheme *runtime.Scheme) string
 }
 
-func (r *Resource[T]) options() *resourceOptions { return &r.resourceOptions }
-func (r *Resource[T]) ownedKinds() []ownedKind   { return r.owned }
-func (r *Resource[T]) identity() any             { return r.sharedResource }
+func (r *Resource[T]) options() *resourceOptions       { return &r.resourceOptions }
+func (r *Resource[T]) relatedKinds() []relatedKind     { return r.related }
+func (r *Resource[T]) triggerSources() []source.Source { return r.triggers }
+func (r *Resource[T]) identity() any                   { return r.sharedResource }
 
 func (r *Resource[T]) controllerName(scheme *runtime.Scheme) string {
 	if r.name != "" {
@@ -179,25 +182,7 @@ func (r *Resource[T]) register(kind *engine.Kind, scheme *runtime.Scheme, store 
 	if r.hasOnlyAdmission() {
 		errs = append(errs, r.checkUnusedOptions()...)
 	}
-	if len(r.owned) > 0 && len(kind.ReconcileHandlers.IDs()) == 0 {
-		errs = append(errs, errors.New("Owns has no effect without an OnReconcile handler: add one or remove Owns"))
-	}
-	for i, c := range r.owned {
-		if isNil(c.obj) {
-			errs = append(errs, errors.New("Owns(nil): pass an empty object of the owned kind, such as &appsv1.Deployment{}"))
-			continue
-		}
-		gvk, err := apiutil.GVKForObject(c.obj, scheme)
-		if err != nil || gvk.Empty() {
-			errs = append(errs, fmt.Errorf("Owns(%T): the manager's scheme does not know the kind: "+
-				"add its AddToScheme to the scheme, or set the kind of an unstructured object: %w", c.obj, orNoKind(err)))
-			continue
-		}
-		r.owned[i].gvk = gvk
-		if slices.Contains(c.predicates, nil) {
-			errs = append(errs, fmt.Errorf("Owns(%T) has a nil predicate: remove it", c.obj))
-		}
-	}
+	errs = append(errs, r.checkRelated(kind, scheme)...)
 	return append(errs, checkAfter(kind)...)
 }
 

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 	"github.com/kopf-runtime/kopf-runtime/internal/validation"
@@ -19,7 +18,7 @@ import (
 
 const defaultWatchCheck = time.Minute
 
-// WithWatchCheck sets the interval at which the operator checks whether the watches of its kinds and owned kinds deliver changes. 0 disables
+// WithWatchCheck sets the interval at which the operator checks whether the watches of its kinds and related kinds deliver changes. 0 disables
 // the check. Each check sends one small request for each watch. There is one watch for each kind, or one for each kind and namespace if the
 // manager's cache has DefaultNamespaces. Default: one minute.
 //
@@ -67,13 +66,9 @@ func (o *Operator) watchCheckers(engines []*engine.Engine, resources []resource)
 		add(e.Name, e.GVK, e.New())
 	}
 	for _, r := range resources {
-		for _, owned := range r.ownedKinds() {
-			gvk, err := apiutil.GVKForObject(owned.obj, o.mgr.GetScheme())
-			if err != nil {
-				return nil, fmt.Errorf("checking the watches: %w", err)
-			}
-			if !checked[gvk] {
-				add(strings.ToLower(gvk.Kind), gvk, owned.obj)
+		for _, c := range r.relatedKinds() {
+			if !checked[c.gvk] {
+				add(strings.ToLower(c.gvk.Kind), c.gvk, c.watched())
 			}
 		}
 	}

@@ -1,0 +1,227 @@
+package kopf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/engine"
+	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
+)
+
+// A relatedKind is a kind whose changes trigger OnReconcile handlers.
+type relatedKind struct {
+	method     string // Owns, Watches or WatchesMetadata
+	obj        client.Object
+	gvk        schema.GroupVersionKind // kind of obj, after check
+	mapFunc    handler.MapFunc         // nil for Owns
+	predicates []predicate.Predicate
+}
+
+// Owns makes changes and deletions of owned objects trigger the [Resource.OnReconcile] handlers of the owner. It uses all owner references,
+// including references that do not have controller: true. With predicates, an event must pass all of them.
+func (r *Resource[T]) Owns(obj client.Object, predicates ...predicate.Predicate) *Resource[T] {
+	r.related = append(r.related, relatedKind{method: "Owns", obj: obj, predicates: predicates})
+	return r
+}
+
+// Watches makes changes and deletions of objects of another kind trigger the [Resource.OnReconcile] handlers of the objects that mapFunc
+// returns. With predicates, an event must pass all of them.
+//
+// For an update, the operator calls mapFunc for the old and for the new object. mapFunc must return quickly and must not change the object,
+// because the object is shared with the cache. If mapFunc panics, the operator logs the panic and triggers no handlers. The operator ignores
+// requests for objects that do not exist.
+//
+// The operator does not call mapFunc for the objects that exist when it starts, because it then calls all OnReconcile handlers. To react to
+// objects that a handler reads by name, [Request.Track] is simpler.
+func (r *Resource[T]) Watches(obj client.Object, mapFunc handler.MapFunc, predicates ...predicate.Predicate) *Resource[T] {
+	return r.watches("Watches", obj, mapFunc, predicates)
+}
+
+// WatchesMetadata is like [Resource.Watches], but the operator watches and caches only the metadata of the objects. mapFunc receives objects
+// of type *metav1.PartialObjectMetadata.
+func (r *Resource[T]) WatchesMetadata(obj client.Object, mapFunc handler.MapFunc, predicates ...predicate.Predicate) *Resource[T] {
+	return r.watches("WatchesMetadata", obj, mapFunc, predicates)
+}
+
+func (r *Resource[T]) watches(method string, obj client.Object, mapFunc handler.MapFunc, predicates []predicate.Predicate) *Resource[T] {
+	if mapFunc == nil {
+		r.errs = append(r.errs, fmt.Errorf("%s(%T, nil): pass a function that returns the objects to handle, or use Owns", method, obj))
+		return r
+	}
+	r.related = append(r.related, relatedKind{method: method, obj: obj, mapFunc: mapFunc, predicates: predicates})
+	return r
+}
+
+// TriggerFrom makes the requests of a source trigger the [Resource.OnReconcile] handlers of the requested objects. The operator starts the
+// source together with the controller of the kind. It ignores requests for objects that do not exist.
+//
+// To trigger single objects, for example from an HTTP handler, [Operator.Enqueue] is simpler.
+func (r *Resource[T]) TriggerFrom(src source.Source) *Resource[T] {
+	if src == nil {
+		r.errs = append(r.errs, errors.New("TriggerFrom(nil): pass a source, such as source.Channel(...)"))
+		return r
+	}
+	r.triggers = append(r.triggers, src)
+	return r
+}
+
+// Enqueue triggers the [Resource.OnReconcile] handlers of an object, as a change of the object would. Only the kind, the namespace and the
+// name of obj count. Enqueue returns an error if the operator is not running, for example because another replica is the leader, if it has no
+// OnReconcile handlers for the kind, or if the object does not exist. Enqueue is safe for concurrent use.
+func (o *Operator) Enqueue(obj client.Object) error {
+	gvk, err := apiutil.GVKForObject(obj, o.mgr.GetScheme())
+	if err != nil {
+		return fmt.Errorf("enqueueing an object: %w", err)
+	}
+	o.mu.Lock()
+	engines := o.engines
+	o.mu.Unlock()
+	if len(engines) == 0 {
+		return fmt.Errorf("enqueueing a %s: the operator is not running", gvk.Kind)
+	}
+	key := client.ObjectKeyFromObject(obj)
+	served, known := false, false
+	for _, e := range engines {
+		if e.GVK == gvk && len(e.ReconcileHandlers.IDs()) > 0 {
+			served, known = true, e.Trigger(key) || known
+		}
+	}
+	switch {
+	case !served:
+		return fmt.Errorf("enqueueing a %s: the operator has no OnReconcile handler for %s", gvk.Kind, gvk)
+	case !known:
+		return fmt.Errorf("enqueueing a %s: the operator has not observed the object %s", gvk.Kind, key)
+	}
+	return nil
+}
+
+// Track reads an object into obj, which must have a name, and a namespace if its kind is namespaced. Each later change of that object triggers this
+// handler, including its deletion, and its creation if Track returns a NotFound error. Track reads from the cache of the manager. The
+// first call for a kind starts a watch for the kind, so the operator needs the permissions to list and watch it.
+//
+// The handler tracks the objects of its last successful attempt. Only OnReconcile handlers can track objects. In a test without an operator,
+// Track only reads the object with Client.
+func (r *Request[T]) Track(ctx context.Context, obj client.Object) error {
+	switch {
+	case r.call != nil && r.call.Track != nil:
+		return r.call.Track(ctx, obj)
+	case r.Reason == reasonReconcile || r.call == nil:
+		return r.Client.Get(ctx, client.ObjectKeyFromObject(obj), obj)
+	}
+	return Permanent(fmt.Errorf("the handler %q cannot track objects: use an OnReconcile handler, which changes of other objects trigger", r.Handler))
+}
+
+// reasonReconcile is the Reason of OnReconcile handlers.
+const reasonReconcile Reason = "reconcile"
+
+// checkRelated returns the errors of the related kinds, and resolves the kinds.
+func (r *sharedResource[T]) checkRelated(kind *engine.Kind, scheme *runtime.Scheme) (errs []error) {
+	for i, c := range r.related {
+		switch gvk, err := gvkOf(c.obj, scheme); {
+		case isNil(c.obj):
+			errs = append(errs, fmt.Errorf("%s(nil): pass an empty object of the kind, such as &appsv1.Deployment{}", c.method))
+		case err != nil:
+			errs = append(errs, fmt.Errorf("%s(%T): the manager's scheme does not know the kind: "+
+				"add its AddToScheme to the scheme, or set the kind of an unstructured object: %w", c.method, c.obj, err))
+		case len(kind.ReconcileHandlers.IDs()) == 0:
+			errs = append(errs, fmt.Errorf("%s has no effect without an OnReconcile handler: add one or remove %[1]s", c.method))
+		case slices.Contains(c.predicates, nil):
+			errs = append(errs, fmt.Errorf("%s(%T) has a nil predicate: remove it", c.method, c.obj))
+		default:
+			r.related[i].gvk = gvk
+		}
+	}
+	if len(r.triggers) > 0 && len(kind.ReconcileHandlers.IDs()) == 0 {
+		errs = append(errs, errors.New("TriggerFrom has no effect without an OnReconcile handler: add one or remove TriggerFrom"))
+	}
+	return errs
+}
+
+func gvkOf(obj client.Object, scheme *runtime.Scheme) (schema.GroupVersionKind, error) {
+	if isNil(obj) {
+		return schema.GroupVersionKind{}, nil
+	}
+	gvk, err := apiutil.GVKForObject(obj, scheme)
+	if err != nil || gvk.Empty() {
+		return gvk, orNoKind(err)
+	}
+	return gvk, nil
+}
+
+// watched returns the object for the informer of the kind.
+func (c *relatedKind) watched() client.Object {
+	if c.method != "WatchesMetadata" {
+		return c.obj
+	}
+	obj := &metav1.PartialObjectMetadata{}
+	obj.SetGroupVersionKind(c.gvk)
+	return obj
+}
+
+// source returns a source that triggers the handlers of an engine when an object of the kind has changed.
+func (c *relatedKind) source(o *Operator, e *engine.Engine, namespaced bool) source.Source {
+	mapFunc := c.safeMapFunc(e.Name)
+	if c.mapFunc == nil {
+		mapFunc = ownerRequests(&e.Kind, namespaced)
+	}
+	predicates := append([]predicate.Predicate{changes{}}, c.predicates...)
+	return e.Triggered(source.Kind(o.mgr.GetCache(), c.watched(), handler.EnqueueRequestsFromMapFunc(mapFunc), predicates...))
+}
+
+// safeMapFunc returns the map function of the user. It recovers from panics, which would end the process.
+func (c *relatedKind) safeMapFunc(controller string) handler.MapFunc {
+	return func(ctx context.Context, obj client.Object) (requests []reconcile.Request) {
+		defer func() {
+			if value := recover(); value != nil {
+				metrics.HandlerPanics.WithLabelValues(controller, c.method).Inc()
+				log.FromContext(ctx).Error(fmt.Errorf("panic: %v", value), "The map function of a related kind panicked; no handler is triggered", "controller", controller,
+					"kind", c.gvk.Kind, "object", client.ObjectKeyFromObject(obj), "stack", string(debug.Stack()))
+				requests = nil
+			}
+		}()
+		return c.mapFunc(ctx, obj)
+	}
+}
+
+// changes is a predicate that accepts changes of objects. It rejects the first listing, because all objects are handled then, and events without
+// a change.
+type changes struct{ predicate.Funcs }
+
+func (changes) Create(e event.CreateEvent) bool { return !e.IsInInitialList }
+func (changes) Update(e event.UpdateEvent) bool {
+	return e.ObjectOld.GetResourceVersion() != e.ObjectNew.GetResourceVersion()
+}
+
+// checkServed returns an error for a related kind that the operator cannot watch, because its cache would never sync.
+func (c *relatedKind) checkServed(client discovery.DiscoveryInterface, kind *engine.Kind, namespaced bool) error {
+	verbs, _, relatedNamespaced, err := discoverKind(client, c.gvk)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%s: discovering the related kind %s: %w", kind.GVK.Kind, c.gvk.Kind, err)
+	case verbs == nil:
+		return fmt.Errorf("%s: %s(%s): %w", kind.GVK.Kind, c.method, c.gvk.Kind, errNotServed(client, c.gvk))
+	case !slices.Contains(verbs, "list") || !slices.Contains(verbs, "watch"):
+		return fmt.Errorf("%s: %s(%s): the API server does not support list and watch for the kind, only %s: remove the %[2]s",
+			kind.GVK.Kind, c.method, c.gvk.Kind, strings.Join(verbs, ", "))
+	case c.mapFunc == nil && namespaced && !relatedNamespaced:
+		return fmt.Errorf("%s: Owns(%s): a cluster-scoped object cannot have an owner in a namespace: remove the Owns", kind.GVK.Kind, c.gvk.Kind)
+	}
+	return nil
+}
