@@ -60,7 +60,8 @@ func digestOf(baseline []byte) string {
 	return essence.Digest(baseline)
 }
 
-// applyPin makes the cause continue a cycle with the pinned state.
+// applyPin makes the cause continue a cycle with the pinned state. A pin is stale if the baseline has changed since, or if the object has no records for
+// the reason.
 func (d *Detector) applyPin(c *Cause, in Input, baseline []byte) {
 	if in.Pin == nil {
 		return
@@ -88,15 +89,15 @@ func (d *Detector) applyPin(c *Cause, in Input, baseline []byte) {
 	c.WasReversed, c.Seen = p.Turned, p.Seen
 	isUndone := c.Old != nil && diff.Equal(c.Old, c.Live)
 	switch {
-	case hasBegun && p.Digest == essence.DigestOf(c.Live):
+	case hasBegun && p.Digest == essence.DigestOf(c.Live): // the cycle continues, and the object was not edited
 		c.StalePin = false
-	case isUndone && hasBegun:
+	case isUndone && hasBegun: // the change was undone before the end of the cycle
 		if p.Ahead || p.Turned || p.Seen != nil || keepsProgress && in.Progress.HasAttempts(string(reason)) {
 			d.reverse(c, p.Snapshot) // otherwise no handler has seen the change
 		}
-	case isUndone:
+	case isUndone: // the change was undone after the end of the cycle, but a handler has seen it
 		d.reverse(c, *p.Seen)
-	case hasBegun:
+	case hasBegun: // the object was edited: the cycle continues with the pinned essence
 		c.StalePin = false
 		if c.New = d.essenceOf(p.Snapshot); c.New == nil {
 			c.New, c.PinnedDigest = c.Live, p.Digest

@@ -30,7 +30,7 @@ func (e *Engine) writeOutcomes(ctx context.Context, r *reconciliation) error {
 		e.flushEvents(r)
 		return nil
 	}
-	r.callsDone = true
+	r.runEnded = true
 	r.waitsForBackground = r.cause.Reason == cause.Delete && e.supervisor.Busy(r.before.GetUID())
 	if r.cause.Reason == cause.Resume && r.hasNothingToWrite() {
 		r.known.Worker.Handled = true
@@ -48,8 +48,8 @@ func (e *Engine) writeOutcomes(ctx context.Context, r *reconciliation) error {
 	return nil
 }
 
-// write sends all changes since the last write: those of handlers and those of the framework. It returns the object after the write; nil if the object no
-// longer exists. If the write fails, the next reconcile begins with it.
+// write sends all changes since the last write: those of handlers and those of the framework. It sends nothing if the object has all of them already. It
+// returns the object after the write; nil if the object no longer exists. If the write fails, the next reconcile begins with it.
 func (e *Engine) write(ctx context.Context, r *reconciliation) (client.Object, error) {
 	wasOverlaid := r.known.Worker.Overlay != nil
 	if r.isolation != nil {
@@ -84,7 +84,7 @@ func (e *Engine) write(ctx context.Context, r *reconciliation) (client.Object, e
 		r.dropFields(ctx, concurrent.Fields)
 		return e.write(ctx, r)
 	case errors.Is(err, patch.ErrGone):
-		r.known.Worker.PendingWrite, r.known.Worker.FoundDeleted, r.stopped = nil, true, true
+		r.known.Worker.PendingWrite, r.known.Worker.FoundDeleted, r.aborted = nil, true, true
 		e.flushEvents(r)
 		return nil, nil
 	case isRejected(err) && len(r.revertPatch) > 0:

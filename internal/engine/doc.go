@@ -14,8 +14,8 @@
 //	commit    write outcomes, records and changes in as few requests as possible (package commit)
 //	schedule  compute when the next handler is due (package plan)
 //
-// If handlers have worked for the checkpoint interval, the engine commits between two handlers. The status is written before the other fields, unless
-// it contains records. The events of these writes enqueue the object again; that reconcile finds nothing to do until the next handler is due.
+// If handlers have worked for the checkpoint interval (100 milliseconds by default), the engine commits between two handlers. The status is written
+// before the other fields, unless it contains records. If the status is part of the essence, the pin is written in a request before it. The events of these writes enqueue the object again; that reconcile finds nothing to do until the next handler is due.
 //
 // Event handlers and the handlers of deleted objects are called before these phases. During a pause, only event handlers are called. Index handlers are
 // called in the goroutine of the informer, before the object is reconciled.
@@ -25,7 +25,8 @@
 //
 // # Example
 //
-// The last-handled configuration of a Database has the size 1, and a user sets the size 2. The OnUpdate handlers are "resize" and "notify".
+// The last-handled configuration of a Database has the size 1, and a user sets the size 2. The OnUpdate handlers are "resize" and "notify", and both return
+// within the checkpoint interval.
 //
 //	observe   the object with size 2
 //	cause     Reason: update, Old: {spec: {size: 1}}, New: {spec: {size: 2}}, Diff: spec.size 1 -> 2
@@ -34,9 +35,11 @@
 //	commit    the first request writes the phase; the second one writes a record for each handler, and the pin {spec: {size: 2}}
 //	schedule  a minute, for resize
 //
-// The events of the two requests enqueue the object: its cause is still the update, no handler is due, and nothing is written. After a minute, the plan
+// The events of the two requests enqueue the object. If the cache lacks the second request, the reconcile ends and waits for it. Otherwise, the cause is
+// still the update, because the object has the pin and records for an update. No handler is due, and nothing is written. After a minute, the plan
 // contains only resize, because the record of notify is final. When resize succeeds, all handlers have finished. The transaction removes the records
-// and the pin, and it stores {spec: {size: 2}} as the last-handled configuration. The engine skips the event of this write.
+// and the pin, and it stores {spec: {size: 2}} as the last-handled configuration. The engine posts an Event about the recovery of resize, and it skips the
+// event of its own write.
 //
 // # Reading the code
 //
@@ -45,9 +48,13 @@
 //	engine.go, reconciliation.go           the phases, and the values that they pass on
 //	observe.go                             own writes and the cache
 //	detect.go, cause/detect.go             the comparison with the last-handled configuration
-//	plan.go, plan/plan.go                  the due handlers
+//	plan.go, plan/plan.go                  the due handlers, in the order of package progress
 //	invoke.go, changes.go                  one attempt, and the changes that it has made
-//	commit.go, commit/build.go             the transaction and its requests
+//	commit.go, commit/build.go             the transaction
+//	patch/writer.go                        the order and the preconditions of its requests
+//
+// cause/pin.go contains the rules for the pin, plan/match.go those for filters, plan/schedule.go the next reconcile, invoke/attempt.go and
+// invoke/view.go the call of a handler, and pkg/progress the records and the retry policy.
 //
 // The other files contain features that this path passes without effect, one in each file: daemons and timers (background*.go), reconcile handlers,
 // sub-handlers, conditions, Events, deleted objects, Flush, pauses, the first listing (promote.go), caches that are older than the process (epoch.go),

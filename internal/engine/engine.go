@@ -129,16 +129,16 @@ func (e *Engine) reconcile(ctx context.Context, req reconcile.Request) (none rec
 	}
 	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithValues("uid", string(r.before.GetUID())))
 	ctx = objectstate.ContextWithMemos(ctx, e.states.Memos(r.before.GetUID()))
-	if wait, err := e.awaitFreshCache(ctx, r); wait > 0 || err != nil {
+	if wait, err := e.awaitFreshCache(ctx, r); wait > 0 || err != nil { // has an effect after our own writes
 		return requeue(wait), err
 	}
 	if err := e.evaluate(ctx, r); err != nil {
 		return none, err
 	}
-	if wait, err := e.verifyAgainstEpoch(ctx, r); wait > 0 || err != nil {
+	if wait, err := e.verifyAgainstEpoch(ctx, r); wait > 0 || err != nil { // has an effect shortly after the start of the process
 		return requeue(wait), err
 	}
-	if wait, err := e.ensureFinalizer(ctx, r); wait > 0 || err != nil {
+	if wait, err := e.ensureFinalizer(ctx, r); wait > 0 || err != nil { // for delete handlers, daemons and timers
 		return requeue(wait), err
 	}
 	e.startBackground(ctx, r)

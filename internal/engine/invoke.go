@@ -25,7 +25,7 @@ func (e *Engine) run(ctx context.Context, r *reconciliation) error {
 			if err := e.checkpoint(ctx, r); err != nil {
 				return err
 			}
-			if r.stopped || r.writeErr != nil || hasEnded(ctx) || e.stopIfPaused(r) {
+			if r.aborted || r.writeErr != nil || hasEnded(ctx) || e.stopIfPaused(r) {
 				return r.writeErr
 			}
 			handler, _ := e.Handlers.Get(id)
@@ -55,7 +55,8 @@ func (r *reconciliation) logPlan(ctx context.Context) {
 	logger.Info("Handling", "reason", r.cause.Reason, "handlers", r.plan.Next, "changed", changed)
 }
 
-// callHandler makes one attempt of a handler, and records its outcome and its changes.
+// callHandler makes one attempt of a handler, and records its outcome and its changes. The changes of a failed attempt are written, too, and the
+// handlers that follow see them.
 func (e *Engine) callHandler(ctx context.Context, r *reconciliation, id string, h invoke.Handler) {
 	s := &handlerPatch{id: id, policy: h.Policy, before: r.state.Record(id), open: true}
 	if s.before.WaitsForSubs() {
@@ -158,7 +159,7 @@ func (e *Engine) checkpoint(ctx context.Context, r *reconciliation) error {
 	if r.writeErr != nil {
 		return r.writeErr
 	}
-	if !r.unsaved || r.workTime < e.Checkpoint || r.stopped || r.gone {
+	if !r.unsaved || r.workTime < e.Checkpoint || r.aborted || r.gone {
 		return nil
 	}
 	written, err := e.write(ctx, r)
@@ -167,7 +168,7 @@ func (e *Engine) checkpoint(ctx context.Context, r *reconciliation) error {
 	}
 	if written == nil || written.GetDeletionTimestamp() != nil && !r.cause.Facts.Deleting {
 		log.FromContext(ctx).V(1).Info("The object was deleted during the reconcile; skipping the remaining handlers")
-		r.stopped = true
+		r.aborted = true
 	}
 	return nil
 }
@@ -182,7 +183,7 @@ func (e *Engine) cancelOnDelete(ctx context.Context, r *reconciliation, h invoke
 	end := e.states.OnDeletion(r.before.GetUID(), func() { cancel(daemons.ErrDeleted) })
 	return ctx, func() {
 		end()
-		r.stopped = r.stopped || errors.Is(context.Cause(ctx), daemons.ErrDeleted)
+		r.aborted = r.aborted || errors.Is(context.Cause(ctx), daemons.ErrDeleted)
 		cancel(nil)
 	}
 }

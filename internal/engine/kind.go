@@ -73,9 +73,10 @@ type Settings struct {
 	Store    progress.Store
 	Baseline progress.Baseline
 	// Pin stores the essence with which a cycle has begun.
-	Pin        progress.Baseline
-	Finalizer  string
-	Lifecycle  progress.Lifecycle
+	Pin       progress.Baseline
+	Finalizer string
+	Lifecycle progress.Lifecycle
+	// Checkpoint is the working time of handlers after which the engine writes their outcomes before it calls the next handler.
 	Checkpoint time.Duration
 }
 

@@ -151,8 +151,8 @@ func (e *Engine) expectOwnEvent(r *reconciliation, result reconcile.Result) {
 		len(e.ReconcileHandlers.IDs())+len(e.BackgroundHandlers.IDs()) > 0 {
 		return
 	}
-	if r.cause.OutdatedBaseline || r.cause.StalePin || e.Pin.Fetch(r.before) != nil || r.state.HasStale(now()) {
-		return // the next reconcile must remove or store something
+	if r.cause.OutdatedBaseline || r.cause.StalePin || e.Pin.Fetch(r.before) != nil {
+		return // the next reconcile must remove or store something; the write has removed all records
 	}
 	// Other clients may have changed the object between the read and the write.
 	stored := e.Baseline.Fetch(r.before)

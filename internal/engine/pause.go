@@ -59,10 +59,10 @@ func (e *Engine) deferIfPaused(ctx context.Context, key types.NamespacedName) bo
 // stopIfPaused ends the calls of the reconcile if the operator was paused in the meantime. The outcomes are still written.
 func (e *Engine) stopIfPaused(r *reconciliation) bool {
 	if e.paused(r.before.GetNamespace()) {
-		r.stopped = true
+		r.aborted = true
 		e.enqueue(r.before.GetUID()) // the key is deferred until the end of the pause
 	}
-	return r.stopped
+	return r.aborted
 }
 
 // PauseChanged must be called when a pause has begun or ended in a namespace; "" means all namespaces. It stops and restarts daemons and timers. At the

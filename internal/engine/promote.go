@@ -18,8 +18,8 @@ import (
 // The priorities in the queue. Changes by users have priority 0, objects of the first listing have [handler.LowPriority].
 const (
 	promoted  = 1
-	triggered = -1 // by related objects
-	retrying  = handler.LowPriority / 2
+	triggered = -1                      // by related objects
+	retrying  = handler.LowPriority / 2 // after a delay
 )
 
 const (

@@ -29,7 +29,7 @@ type reconcileHandlerState struct {
 // callReconcileHandlers calls the reconcile handlers if the object or a related object has changed, or if their time has come. Their changes are written
 // at the end of the reconcile.
 func (e *Engine) callReconcileHandlers(ctx context.Context, r *reconciliation) {
-	if len(e.ReconcileHandlers.IDs()) == 0 || r.stopped || r.writeErr != nil || hasEnded(ctx) {
+	if len(e.ReconcileHandlers.IDs()) == 0 || r.aborted || r.writeErr != nil || hasEnded(ctx) {
 		return
 	}
 	if e.states.TakeForeignChange(client.ObjectKeyFromObject(r.before), r.known, r.before.GetResourceVersion()) {

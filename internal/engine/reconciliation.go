@@ -58,7 +58,7 @@ type reconciliation struct {
 	edited               bool          // changes of handlers were written in this reconcile
 	workTime             time.Duration // the time in handlers since the last write
 	unsaved              bool          // handlers were called since the last write
-	stopped              bool          // no other handler is called in this reconcile
+	aborted              bool          // a deletion, a pause or a rejection has ended the calls of handlers early
 	writeErr             error         // the error of a write between handlers
 	hasReconcileHandlers bool          // the filters of a reconcile handler accept the object
 
@@ -69,7 +69,7 @@ type reconciliation struct {
 	reportRejected   bool     // the API server has rejected the conditions
 
 	// Committed.
-	callsDone          bool             // no other handler is called in this reconcile
+	runEnded           bool             // all calls of cause handlers have been made: the next write is the last one
 	waitsForBackground bool             // the object is being deleted, and its daemons and timers have not stopped
 	isolation          *isolation       // the patches are being written one by one; nil if they are not
 	revertPatch        patch.MergePatch // reverts what was written of rejected patches
@@ -102,7 +102,7 @@ type handlerPatch struct {
 
 // isFinished reports whether the cause is over: all handlers have finished, and the daemons and timers of a deleted object have stopped.
 func (r *reconciliation) isFinished() bool {
-	return r.callsDone && !r.waitsForBackground && r.cause.Reason.HasHandlers() && r.state.Done()
+	return r.runEnded && !r.waitsForBackground && r.cause.Reason.HasHandlers() && r.state.Done()
 }
 
 // subject is the input of the filters of cause handlers.

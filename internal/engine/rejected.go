@@ -32,7 +32,7 @@ func isRejected(err error) bool {
 // thereby written; the next write stores the records and reverts what was written of the rejected ones.
 func (e *Engine) isolateRejected(ctx context.Context, r *reconciliation, refusal error) error {
 	change := r.change
-	r.change, r.stopped = nil, true
+	r.change, r.aborted = nil, true
 	r.isolation = &isolation{seen: r.before, partly: change.FirstResponse() != nil}
 	if err := e.resumeFrom(r, change); err != nil {
 		return err
@@ -125,7 +125,7 @@ func (e *Engine) startRevert(r *reconciliation) error {
 
 // abandonRevert gives up a revert that the API server rejects.
 func (e *Engine) abandonRevert(ctx context.Context, r *reconciliation, refusal error) error {
-	log.FromContext(ctx).V(1).Info("What was refused is not taken back", "error", refusal.Error())
+	log.FromContext(ctx).V(1).Info("Failed to revert the rejected change", "error", refusal.Error())
 	change := r.change
 	r.revertPatch, r.change = nil, nil
 	r.dropConditionReport()
@@ -181,7 +181,7 @@ func (e *Engine) discardPatch(ctx context.Context, r *reconciliation, s *handler
 		r.state.RecordOutcome(s.id, s.outcome, now())
 	}
 	logger.Error(refusal, "The API server rejects the changes of the handler: the attempt has failed",
-		"attempt", s.before.Retries, "forGood", s.outcome.Final, "retryAfter", s.outcome.Delay.String())
+		"attempt", s.before.Retries, "permanent", s.outcome.Final, "retryAfter", s.outcome.Delay.String())
 }
 
 // rejectedOutcome returns the outcome of an attempt whose patch was rejected while its sub-handlers were called.

@@ -29,7 +29,7 @@ func (e *Engine) callSubHandlers(ctx context.Context, r *reconciliation, parent 
 		if err := e.checkpoint(ctx, r); err != nil {
 			r.writeErr = err
 		}
-		if r.stopped || r.writeErr != nil || hasEnded(ctx) || e.stopIfPaused(r) {
+		if r.aborted || r.writeErr != nil || hasEnded(ctx) || e.stopIfPaused(r) {
 			return progress.Outcome{Waiting: true} // the next reconcile continues
 		}
 		e.callHandler(ctx, r, id, handlers[id])
