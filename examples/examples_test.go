@@ -42,6 +42,7 @@ var walkthroughs = map[string]func(*example){
 	"16-indexing":    indexing,
 	"17-admission":   admission,
 	"18-conditions":  statusConditions,
+	"21-related":     related,
 	"99-all-at-once": allAtOnce,
 	"kubebuilder":    kubebuilder,
 }

@@ -2,14 +2,22 @@ package kopf_test
 
 import (
 	"context"
+	"crypto/subtle"
+	"net/http"
+	"os"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 )
@@ -54,6 +62,66 @@ func ExampleInterval() {
 		OnReconcile("check", announce, kopf.Interval(time.Minute)) // the interval starts after each success; an event can trigger the handler earlier
 }
 
+func ExampleRequest_Track() {
+	kopf.For(&Database{}).
+		OnReconcile("configure", func(ctx context.Context, req *DatabaseRequest) error {
+			config := &corev1.ConfigMap{}
+			config.Namespace, config.Name = req.Object.Namespace, req.Object.Name+"-config"
+			if err := req.Track(ctx, config); client.IgnoreNotFound(err) != nil {
+				return err
+			}
+			return cloud.Configure(ctx, req.Object.Name, config.Data)
+		})
+}
+
+func ExampleResource_Watches() {
+	kopf.For(&Database{}).
+		OnReconcile("place", announce).
+		Watches(&corev1.Node{}, func(ctx context.Context, node client.Object) (requests []reconcile.Request) {
+			for _, key := range cloud.DatabasesOn(ctx, node.GetName()) {
+				requests = append(requests, reconcile.Request{NamespacedName: key})
+			}
+			return requests
+		})
+}
+
+func ExampleResource_WatchesMetadata() {
+	kopf.For(&Database{}).
+		OnReconcile("count", announce).
+		// Each Secret with the label belongs to the database of that name. The cache contains only the metadata of the Secrets.
+		WatchesMetadata(&corev1.Secret{}, func(_ context.Context, secret client.Object) []reconcile.Request {
+			name := secret.GetLabels()["example.com/database"]
+			return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: secret.GetNamespace(), Name: name}}}
+		})
+}
+
+func ExampleResource_TriggerFrom() {
+	changed := make(chan event.GenericEvent) // another part of the program sends objects with a name and a namespace
+	kopf.For(&Database{}).
+		OnReconcile("sync", announce).
+		TriggerFrom(source.Channel(changed, &handler.EnqueueRequestForObject{}))
+}
+
+func ExampleOperator_Enqueue() {
+	operator := kopf.New(mgr, kopf.For(&Database{}).OnReconcile("sync", announce))
+	token, err := os.ReadFile("/etc/databases/token")
+	if err != nil || len(token) == 0 {
+		panic("the token is missing") // without a token, every client could call the endpoint
+	}
+	// The cloud calls this endpoint when a database has changed there.
+	http.HandleFunc("POST /databases/{namespace}/{name}", func(w http.ResponseWriter, r *http.Request) {
+		if subtle.ConstantTimeCompare([]byte(r.Header.Get("Authorization")), append([]byte("Bearer "), token...)) != 1 {
+			http.Error(w, "wrong token", http.StatusUnauthorized)
+			return
+		}
+		database := &Database{}
+		database.Namespace, database.Name = r.PathValue("namespace"), r.PathValue("name")
+		if err := operator.Enqueue(database); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		}
+	})
+}
+
 func ExampleResource_Owns() {
 	kopf.For(&Database{}).
 		OnReconcile("service", announce).
@@ -84,3 +152,6 @@ func ExampleRequest_Eventf() {
 			return nil
 		}, kopf.Field("spec.size"))
 }
+
+func (fakeCloud) Configure(context.Context, string, map[string]string) error { return nil }
+func (fakeCloud) DatabasesOn(context.Context, string) []types.NamespacedName { return nil }
