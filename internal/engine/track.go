@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
+	"github.com/kopf-runtime/kopf-runtime/internal/rbac"
 )
 
 // trackTimeout limits the time until the cache contains the objects of a tracked kind.
@@ -137,11 +138,16 @@ func (e *Engine) startWatch(ctx context.Context, kind trackedKind, obj client.Ob
 	if e.Informers == nil {
 		return nil, nil, fmt.Errorf("tracking a %s: the engine has no informers", kind.Kind)
 	}
+	mapping, err := e.Client.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
+	if err != nil {
+		return nil, nil, fmt.Errorf("tracking a %s: %w", kind.Kind, err)
+	}
 	ctx, cancel := context.WithTimeout(ctx, trackTimeout)
 	defer cancel()
 	informer, err := e.Informers.GetInformer(ctx, obj)
 	if err != nil {
-		return nil, nil, fmt.Errorf("tracking a %s: the cache has not synced; the operator needs the permissions to list and watch the kind: %w", kind.Kind, err)
+		rule := rbac.Rule{Group: kind.Group, Resources: []string{mapping.Resource.Resource}, Verbs: []string{"list", "watch"}}
+		return nil, nil, rbac.WithMissingRules(fmt.Errorf("tracking a %s: the cache has not listed the kind; if the log has an error of the watch, check the permissions: %w", kind.Kind, err), rule)
 	}
 	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(obj any, initial bool) {
