@@ -50,7 +50,7 @@ func allAtOnce(e *example) {
 	}
 
 	orders.owned(corev1.SchemeGroupVersion.String(), "Secret", "orders-password").create()
-	e.waitForLog(`A secret of a cluster`)
+	e.waitForLog(`Secret changed`)
 	e.waitForLog(`Billing`, `"nodes": 2`)
 	e.run(`kubectl patch cluster orders --type=merge -p '{"metadata":{"annotations":{"example.com/greet":""}},"spec":{"version":"17","nodes":3,"users":["alice","root"]}}'`)
 	e.waitForLog(`Handled`, `"reason": "update"`, `"succeeded": 4`)

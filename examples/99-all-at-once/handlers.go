@@ -50,7 +50,7 @@ func users(_ context.Context, req *Request) error {
 				req.Object.Status.Users = map[string]bool{}
 			}
 			req.Object.Status.Users[user] = true
-			log.FromContext(ctx).Info("A user may log in", "user", user)
+			log.FromContext(ctx).Info("User access granted", "user", user)
 			return nil
 		}, kopf.Retries(3))
 	}
@@ -107,7 +107,7 @@ func addressBook(ctx context.Context, req *Request) error {
 		return controllerutil.SetControllerReference(req.Object, book, req.Client.Scheme())
 	})
 	if done != controllerutil.OperationResultNone {
-		log.FromContext(ctx).Info("The address book is written", "config map", done)
+		log.FromContext(ctx).Info("Address book written", "operation", done)
 	}
 	return err
 }
@@ -126,6 +126,6 @@ func observe(ctx context.Context, req *Request) error {
 }
 
 func notice(ctx context.Context, req *kopf.Request[*Metadata]) error {
-	log.FromContext(ctx).Info("A secret of a cluster", "event", req.Event)
+	log.FromContext(ctx).Info("Secret changed", "event", req.Event)
 	return nil
 }

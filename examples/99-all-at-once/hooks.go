@@ -16,13 +16,13 @@ var began = kopf.NewMemo[time.Time]("began")
 
 func open(ctx context.Context) error {
 	began.Store(ctx, time.Now())
-	log.FromContext(ctx).Info("Open")
+	log.FromContext(ctx).Info("Operator started")
 	return nil
 }
 
 func closeAll(ctx context.Context) error {
 	since, _ := began.Load(ctx)
-	log.FromContext(ctx).Info("Closed", "after", time.Since(since).String())
+	log.FromContext(ctx).Info("Operator stopped", "uptime", time.Since(since).String())
 	return nil
 }
 
@@ -32,7 +32,7 @@ func logSlowHandlers(next kopf.Handler[*v1.Cluster]) kopf.Handler[*v1.Cluster] {
 		start := time.Now()
 		err := next(ctx, req)
 		if took := time.Since(start); took > time.Second {
-			log.FromContext(ctx).Info("A slow handler", "took", took.String())
+			log.FromContext(ctx).Info("Handler was slow", "duration", took.String())
 		}
 		return err
 	}
@@ -44,7 +44,7 @@ func logSlowReconciles(next reconcile.Reconciler) reconcile.Reconciler {
 		start := time.Now()
 		result, err := next.Reconcile(ctx, req)
 		if took := time.Since(start); took > 5*time.Second {
-			log.FromContext(ctx).Info("A slow cycle", "took", took.String())
+			log.FromContext(ctx).Info("Reconcile was slow", "duration", took.String())
 		}
 		return result, err
 	})
