@@ -53,7 +53,7 @@ func TestDetect_TruthTable(t *testing.T) {
 			seen[row.row]++
 			t.Run(fmt.Sprintf("%s %+v", row.row, f), func(t *testing.T) {
 				if got := f.Reason(); got != row.want {
-					t.Errorf("Detect = %q, want %q", got, row.want)
+					t.Errorf("Reason = %q, want %q", got, row.want)
 				}
 			})
 			break
@@ -63,7 +63,7 @@ func TestDetect_TruthTable(t *testing.T) {
 		"CAUSE-01": 32, "CAUSE-02": 8, "CAUSE-03": 8, "CAUSE-04": 8, "CAUSE-05": 2, "CAUSE-06": 2, "CAUSE-07": 4,
 	} {
 		if seen[row] != want {
-			t.Errorf("%s: %d combinations were checked, want %d", row, seen[row], want)
+			t.Errorf("%s: checked combinations = %d, want %d", row, seen[row], want)
 		}
 	}
 }
@@ -74,7 +74,7 @@ func TestDetect_Examples(t *testing.T) {
 		facts cause.Facts
 		want  cause.Reason
 	}{
-		{"CAUSE-04 new, seen in a listing", cause.Facts{Initial: true}, cause.Create},
+		{"CAUSE-04 new, in the initial list", cause.Facts{Initial: true}, cause.Create},
 		{"CAUSE-14 edited while being created", cause.Facts{Changed: true}, cause.Create},
 		{"CAUSE-15 edited while being updated", cause.Facts{HasBaseline: true, Changed: true, HasFinalizer: true}, cause.Update},
 		{"CAUSE-17 an update that was reverted", cause.Facts{HasBaseline: true}, cause.Noop},
@@ -85,18 +85,18 @@ func TestDetect_Examples(t *testing.T) {
 		{"CAUSE-23 changed while the operator was down", cause.Facts{HasBaseline: true, Changed: true, Initial: true}, cause.Update},
 		{"CAUSE-28 the baseline was removed by a user", cause.Facts{HasFinalizer: true, Initial: true}, cause.Create},
 		{"FIN-05 deleted before the finalizer was added", cause.Facts{Deleting: true}, cause.Free},
-		{"FIN-14 with finalizers of other controllers only", cause.Facts{Deleting: true, HasBaseline: true, Changed: true}, cause.Free},
-		{"FIN-09 gone, whatever it has", cause.Facts{Gone: true, Deleting: true, HasFinalizer: true, HasBaseline: true}, cause.Gone},
+		{"FIN-14 deleted with finalizers of other controllers only", cause.Facts{Deleting: true, HasBaseline: true, Changed: true}, cause.Free},
+		{"FIN-09 the object is gone: other facts are ignored", cause.Facts{Gone: true, Deleting: true, HasFinalizer: true, HasBaseline: true}, cause.Gone},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if got := test.facts.Reason(); got != test.want {
-				t.Errorf("Detect = %q, want %q", got, test.want)
+				t.Errorf("Reason = %q, want %q", got, test.want)
 			}
 		})
 	}
 }
 
-// CAUSE-27: the causes that can follow an unfinished one, with what has happened in between.
+// CAUSE-27: a change of an object during a cycle leads to another cause.
 func TestSupersedings(t *testing.T) {
 	creating := cause.Facts{HasFinalizer: true}
 	updating := cause.Facts{HasFinalizer: true, HasBaseline: true, Changed: true}
@@ -122,11 +122,11 @@ func TestSupersedings(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			facts := test.facts
 			if got := facts.Reason(); got != test.from {
-				t.Errorf("Detect = %q before, want %q", got, test.from)
+				t.Errorf("Reason before the change = %q, want %q", got, test.from)
 			}
 			test.happens(&facts)
 			if got := facts.Reason(); got != test.to {
-				t.Errorf("Detect = %q afterwards, want %q", got, test.to)
+				t.Errorf("Reason after the change = %q, want %q", got, test.to)
 			}
 		})
 	}
@@ -145,13 +145,13 @@ func TestHasHandlers(t *testing.T) {
 	}
 }
 
-// The values are stored in records.
+// The engine stores the reasons in records.
 func TestReasons_EqualThoseOfKopf(t *testing.T) {
 	for reason, want := range map[cause.Reason]string{
 		cause.Create: "create", cause.Update: "update", cause.Delete: "delete", cause.Resume: "resume",
 	} {
 		if string(reason) != want {
-			t.Errorf("PROG-30: the reason is %q, want %q", reason, want)
+			t.Errorf("PROG-30: reason = %q, want %q", reason, want)
 		}
 	}
 }

@@ -23,32 +23,32 @@ func TestDetect_ComparesWithBaseline(t *testing.T) {
 			want: cause.Cause{Reason: cause.Create, Diff: added(sized(1))},
 		},
 		{
-			name: "CAUSE-04 no baseline, seen in a listing",
+			name: "CAUSE-04 no baseline, in the initial list",
 			in:   cause.Input{Content: sized(1), Facts: cause.Facts{Initial: true}},
 			want: cause.Cause{Reason: cause.Create, Facts: cause.Facts{Initial: true}, Diff: added(sized(1))},
 		},
 		{
-			name: "CAUSE-04 facts that Detect computes are ignored: no baseline",
+			name: "CAUSE-04 Detect overwrites HasBaseline and Changed from the input: no baseline",
 			in:   cause.Input{Content: sized(1), Facts: cause.Facts{HasBaseline: true, Changed: true}},
 			want: cause.Cause{Reason: cause.Create, Diff: added(sized(1))},
 		},
 		{
-			name: "CAUSE-06 the baseline is the essence",
+			name: "CAUSE-06 the baseline equals the essence",
 			in:   cause.Input{Content: sized(1), Baseline: text(sized(1))},
 			want: cause.Cause{Reason: cause.Noop, Facts: cause.Facts{HasBaseline: true}, Old: sized(1), Unchanged: true},
 		},
 		{
-			name: "CAUSE-06 facts that Detect computes are ignored: the baseline is the essence",
+			name: "CAUSE-06 Detect overwrites Changed from the input: the baseline equals the essence",
 			in:   cause.Input{Content: sized(1), Baseline: text(sized(1)), Facts: cause.Facts{Changed: true}},
 			want: cause.Cause{Reason: cause.Noop, Facts: cause.Facts{HasBaseline: true}, Old: sized(1), Unchanged: true},
 		},
 		{
-			name: "CAUSE-05 the baseline is the essence, seen in a listing",
+			name: "CAUSE-05 the baseline equals the essence, in the initial list",
 			in:   cause.Input{Content: sized(1), Baseline: text(sized(1)), Facts: cause.Facts{Initial: true}},
 			want: cause.Cause{Reason: cause.Resume, Facts: cause.Facts{HasBaseline: true, Initial: true}, Old: sized(1), Unchanged: true},
 		},
 		{
-			name: "ESS-23 ESS-24 the baseline is equal by value, but not in its text",
+			name: "ESS-23 ESS-24 the baseline equals the essence, but its text differs",
 			in:   cause.Input{Content: sized(1), Baseline: []byte(`{ "spec": {"size": 1.0, "absent": null} }`)},
 			want: cause.Cause{
 				Reason: cause.Noop, Facts: cause.Facts{HasBaseline: true}, Old: m{"spec": m{"size": float64(1), "absent": nil}},
@@ -60,7 +60,7 @@ func TestDetect_ComparesWithBaseline(t *testing.T) {
 			want: cause.Cause{Reason: cause.Update, Facts: cause.Facts{HasBaseline: true, Changed: true}, Old: sized(1), Diff: changed(1, 2)},
 		},
 		{
-			name: "CAUSE-23 the baseline differs, seen in a listing",
+			name: "CAUSE-23 the baseline differs, in the initial list",
 			in:   cause.Input{Content: sized(2), Baseline: text(sized(1)), Facts: cause.Facts{Initial: true}},
 			want: cause.Cause{
 				Reason: cause.Update, Facts: cause.Facts{HasBaseline: true, Changed: true, Initial: true}, Old: sized(1), Diff: changed(1, 2),
@@ -72,17 +72,17 @@ func TestDetect_ComparesWithBaseline(t *testing.T) {
 			want: cause.Cause{Reason: cause.Noop, Facts: cause.Facts{HasBaseline: true}, Old: sized(1)},
 		},
 		{
-			name: "B-31 only the digest of the essence is stored, seen in a listing",
+			name: "B-31 only the digest of the essence is stored, in the initial list",
 			in:   cause.Input{Content: sized(1), Baseline: digestText(sized(1)), Facts: cause.Facts{Initial: true}},
 			want: cause.Cause{Reason: cause.Resume, Facts: cause.Facts{HasBaseline: true, Initial: true}, Old: sized(1)},
 		},
 		{
-			name: "B-31 only the digest of another essence is stored: the old state and the diff are unknown",
+			name: "B-31 only the digest of another essence is stored: the old essence and the diff are unknown",
 			in:   cause.Input{Content: sized(2), Baseline: digestText(sized(1))},
 			want: cause.Cause{Reason: cause.Update, Facts: cause.Facts{HasBaseline: true, Changed: true}},
 		},
 		{
-			name: "B-31 a field with the name of the digest beside others is no digest",
+			name: "B-31 a document with the digest key and other fields is not treated as a digest",
 			in:   cause.Input{Content: sized(1), Baseline: text(m{essence.DigestDocumentKey: essence.DigestOf(sized(1)), "spec": m{"size": int64(1)}})},
 			want: cause.Cause{
 				Reason: cause.Update, Facts: cause.Facts{HasBaseline: true, Changed: true},
@@ -91,12 +91,12 @@ func TestDetect_ComparesWithBaseline(t *testing.T) {
 			},
 		},
 		{
-			name: "B-30 an unreadable baseline is absent",
+			name: "B-30 an unreadable baseline is treated as absent",
 			in:   cause.Input{Content: sized(1), Baseline: []byte(`{`)},
 			want: cause.Cause{Reason: cause.Create, Diff: added(sized(1))},
 		},
 		{
-			name: "B-30 ESS-12 a baseline of null is absent",
+			name: "B-30 ESS-12 a baseline of null is treated as absent",
 			in:   cause.Input{Content: sized(1), Baseline: []byte(`null`)},
 			want: cause.Cause{Reason: cause.Create, Diff: added(sized(1))},
 		},
@@ -126,7 +126,7 @@ func TestDetect_ComparesWithBaseline(t *testing.T) {
 			want: cause.Cause{Reason: cause.Free, Facts: cause.Facts{HasBaseline: true, Changed: true, Deleting: true}, Old: sized(1)},
 		},
 		{
-			name: "CAUSE-01 gone: no diff",
+			name: "CAUSE-01 the object is gone: no diff",
 			in:   cause.Input{Content: sized(1), Facts: cause.Facts{Gone: true}},
 			want: cause.Cause{Reason: cause.Gone, Facts: cause.Facts{Gone: true}},
 		},
@@ -152,20 +152,21 @@ func TestDetect_ReportsUnreadableState(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		in      cause.Input
-		warning string // empty: none
+		warning string // expected warning; empty for no warning
 	}{
-		{"B-30 a baseline", cause.Input{Baseline: []byte(`{`)}, "the last handled configuration is unreadable"},
-		{"B-30 a pin", cause.Input{Pin: []byte(`{`)}, "the pinned configuration is unreadable"},
+		{"B-30 an unreadable baseline", cause.Input{Baseline: []byte(`{`)}, "the last handled configuration is unreadable"},
+		{"B-30 an unreadable pin", cause.Input{Pin: []byte(`{`)}, "the pinned configuration is unreadable"},
 		{"B-30 a readable baseline and pin", cause.Input{Baseline: text(sized(1)), Pin: pinText(cause.Pin{}, nil)}, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var lines []string
 			d := untyped()
 			d.Name = t.Name()
-			d.Retype = func(m) (m, error) { return m{}, nil } // a Go type accepts everything
+			d.Retype = func(m) (m, error) { return m{}, nil } // Retype never fails here, so each warning comes from decoding
 			test.in.Content, test.in.Progress, test.in.Log = object(sized(2)), records{}, logTo(&lines)
-			if got := d.Detect(test.in); got.HasBaseline != (test.in.Baseline != nil && test.warning == "") {
-				t.Errorf("HasBaseline = %t", got.HasBaseline)
+			hasBaseline := test.in.Baseline != nil && test.warning == ""
+			if got := d.Detect(test.in); got.HasBaseline != hasBaseline {
+				t.Errorf("HasBaseline = %t, want %t", got.HasBaseline, hasBaseline)
 			}
 			want := 0
 			if test.warning != "" {
@@ -175,13 +176,13 @@ func TestDetect_ReportsUnreadableState(t *testing.T) {
 				t.Errorf("got %d log lines, want %d with %q:\n%s", len(lines), want, test.warning, strings.Join(lines, "\n"))
 			}
 			if got := unreadable(t, d.Name); got != float64(want) {
-				t.Errorf("the metric is %v, want %d", got, want)
+				t.Errorf("count of unreadable values = %v, want %d", got, want)
 			}
 		})
 	}
 }
 
-// A baseline is compared in the form of the Go type of the kind.
+// Detect converts the baseline to the Go type of the kind before it compares it with the essence.
 func TestDetect_RetypesBaseline(t *testing.T) {
 	// The type has a new field with a default, and lacks the field "old".
 	retype := func(stored m) (m, error) {
@@ -195,21 +196,21 @@ func TestDetect_RetypesBaseline(t *testing.T) {
 	for _, test := range []struct {
 		name     string
 		baseline m
-		untyped  bool // the essence may have fields that the type lacks
-		own      bool // this process has stored the baseline
+		untyped  bool // whether essences may have fields that the type lacks
+		own      bool // whether this process has stored the baseline
 		want     cause.Reason
 		old      m
 		hasText  bool
 	}{
-		{name: "B-32 an operator with an older type has stored it", baseline: sized(1), want: cause.Noop, old: live},
-		{name: "B-32 a field that the type lacks", baseline: m{"spec": m{"size": int64(1), "old": "x"}}, want: cause.Noop, old: live},
+		{name: "B-32 baseline stored by an operator with an older version of the Go type", baseline: sized(1), want: cause.Noop, old: live},
+		{name: "B-32 baseline with a field that the Go type lacks", baseline: m{"spec": m{"size": int64(1), "old": "x"}}, want: cause.Noop, old: live},
 		{
-			name: "B-32 a change of another field", baseline: sized(2), want: cause.Update,
+			name: "B-32 baseline with another size", baseline: sized(2), want: cause.Update,
 			old: m{"spec": m{"size": int64(2), "mode": "auto"}},
 		},
-		{name: "B-32 it does not fit the type", baseline: m{"spec": "x"}, want: cause.Update, old: m{"spec": "x"}},
-		{name: "B-32 this process has stored it", baseline: sized(1), own: true, want: cause.Update, old: sized(1), hasText: true},
-		{name: "B-32 this process has stored it with fields that the type lacks", baseline: sized(1), own: true, untyped: true, want: cause.Noop, old: live},
+		{name: "B-32 baseline that cannot be converted to the Go type", baseline: m{"spec": "x"}, want: cause.Update, old: m{"spec": "x"}},
+		{name: "B-32 baseline stored by this process", baseline: sized(1), own: true, want: cause.Update, old: sized(1), hasText: true},
+		{name: "B-32 baseline stored by this process, essences may have fields that the type lacks", baseline: sized(1), own: true, untyped: true, want: cause.Noop, old: live},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var lines []string
@@ -230,17 +231,17 @@ func TestDetect_RetypesBaseline(t *testing.T) {
 				t.Error("StoredTextOf returns a text for an essence that was not decoded")
 			}
 			if _, err := retype(test.baseline); (err != nil) != (len(lines) == 1 && strings.Contains(lines[0], `"level"=1`)) {
-				t.Errorf("the error of Retype is %v, but the log is %q", err, lines)
+				t.Errorf("error of Retype = %v, log = %q; want one line at level 1 if and only if Retype fails", err, lines)
 			}
 		})
 	}
 }
 
-// A digest is neither retyped nor kept as the text of an essence.
+// Detect does not convert a digest to the Go type, and does not keep it as the text of an essence.
 func TestDetect_DoesNotRetypeDigest(t *testing.T) {
 	baseline := digestText(sized(1))
 	for name, history := range map[string]cause.BaselineHistory{
-		"B-31 this process has stored it": cause.BaselineHistory{}.With(baseline, nil), "B-31 another process has stored it": {},
+		"B-31 digest stored by this process": cause.BaselineHistory{}.With(baseline, nil), "B-31 digest stored by another process": {},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := untyped()
@@ -256,7 +257,7 @@ func TestDetect_DoesNotRetypeDigest(t *testing.T) {
 	}
 }
 
-// Fields that the detector adds and removes apply to both sides.
+// Detect compares the configured status fields and conditions in the baseline and in the object.
 func TestDetect_BuildsEssence(t *testing.T) {
 	d := untyped()
 	d.Essence = essence.Builder{Fields: [][]string{{"status", "phase"}}, Conditions: []string{"Ready"}}
@@ -272,8 +273,8 @@ func TestDetect_BuildsEssence(t *testing.T) {
 	})
 }
 
-// An essence is compared first and stored later, so it is encoded only once.
-func TestEncode_KeepsLastResult(t *testing.T) {
+// The engine compares an essence first and stores it later, so EncodeEssence keeps the text.
+func TestEncodeEssence_KeepsLastResult(t *testing.T) {
 	c := detect(cause.Input{Content: object(sized(1))})
 	first, err := c.EncodeEssence(c.New)
 	if err != nil {
@@ -282,39 +283,39 @@ func TestEncode_KeepsLastResult(t *testing.T) {
 	equal(t, "text", string(first), string(text(sized(1))))
 	again, err := c.EncodeEssence(c.New)
 	if err != nil || &first[0] != &again[0] {
-		t.Errorf("the second call encodes again: %v", err)
+		t.Errorf("EncodeEssence encodes the same essence again or fails: error = %v", err)
 	}
 	other, err := c.EncodeEssence(sized(2))
 	if err != nil || string(other) != string(text(sized(2))) {
-		t.Errorf("Encode = %s, %v for another essence", other, err)
+		t.Errorf("EncodeEssence = %s, %v for another essence", other, err)
 	}
 	back, err := c.EncodeEssence(c.New)
 	if err != nil || string(back) != string(first) {
-		t.Errorf("Encode = %s, %v for the first essence after another one", back, err)
+		t.Errorf("EncodeEssence = %s, %v for the first essence after another one", back, err)
 	}
 }
 
-func TestEncode_KeepsEarlierResultAfterError(t *testing.T) {
+func TestEncodeEssence_KeepsEarlierResultAfterError(t *testing.T) {
 	c := detect(cause.Input{Content: object(sized(1))})
 	first, err := c.EncodeEssence(c.New)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got, err := c.EncodeEssence(m{"spec": func() {}}); err == nil || got != nil {
-		t.Errorf("Encode = %s, %v for an essence without a JSON form; want an error", got, err)
+		t.Errorf("EncodeEssence = %s, %v for an essence without a JSON form; want an error", got, err)
 	}
 	if again, err := c.EncodeEssence(c.New); err != nil || &first[0] != &again[0] {
-		t.Errorf("Encode = %s, %v after the error; want the earlier result", again, err)
+		t.Errorf("EncodeEssence = %s, %v after the error; want the earlier result", again, err)
 	}
 }
 
-// Detect encodes an essence for the comparison with a baseline. Encode returns this text.
-func TestEncode_ReturnsTextOfComparison(t *testing.T) {
+// EncodeEssence returns the text that Detect has already encoded.
+func TestEncodeEssence_ReturnsTextOfComparison(t *testing.T) {
 	c := detect(cause.Input{Content: object(sized(2)), Baseline: text(sized(1))})
 	c.New["later"] = "x" // a change shows whether the essence is encoded again
 	got, err := c.EncodeEssence(c.New)
 	if err != nil || string(got) != string(text(sized(2))) {
-		t.Errorf("Encode = %s, %v; want the text of the comparison", got, err)
+		t.Errorf("EncodeEssence = %s, %v; want the text that Detect has encoded", got, err)
 	}
 }
 
@@ -324,7 +325,7 @@ func TestAfterWrite(t *testing.T) {
 		before, want cause.Cause
 	}{
 		{
-			name:   "B-13 changes of handlers belong to the old and to the new essence",
+			name:   "B-13 changes made by handlers are added to the old and the new essence",
 			before: cause.Cause{Reason: cause.Update, Old: tagged(1, "a"), New: tagged(2, "a"), Live: tagged(2, "a")},
 			want:   cause.Cause{Reason: cause.Update, Old: tagged(1, "a", "own"), New: tagged(2, "a", "own"), Live: tagged(2, "a")},
 		},

@@ -77,7 +77,7 @@ func TestDetect_MergesEdits(t *testing.T) {
 			equal(t, "cause", got, test.want)
 			for _, item := range got.Diff {
 				if strings.Join(item.Path, ".") == "spec.own" {
-					t.Errorf("the diff contains the edit: %v", got.Diff)
+					t.Errorf("Diff = %v, want a diff without spec.own", got.Diff)
 				}
 			}
 		})
@@ -239,7 +239,7 @@ func TestMergeOwn_IgnoresConditionsElsewhere(t *testing.T) {
 	equal(t, "B-62 a condition is stored: difference", differs, false)
 }
 
-// Essences without changes remain the same map: their encoded form is known.
+// MergeOwn returns the same map for an essence without changes, so that its encoded form can be reused.
 func TestMergeOwn_KeepsUnchangedEssence(t *testing.T) {
 	c := detect(cause.Input{Content: object(sized(1))})
 	first, err := c.EncodeEssence(c.New)
@@ -248,7 +248,7 @@ func TestMergeOwn_KeepsUnchangedEssence(t *testing.T) {
 	}
 	again, err := c.EncodeEssence(untyped().MergeOwn(object(sized(1)), c.New, patch.MergePatch{}))
 	if err != nil || &first[0] != &again[0] {
-		t.Errorf("B-13: the essence is encoded again after an empty patch: %v", err)
+		t.Errorf("B-13: EncodeEssence encodes again after an empty patch or fails: error = %v", err)
 	}
 }
 
@@ -334,10 +334,10 @@ func TestMergeStored(t *testing.T) {
 			got, differs := d.MergeStored(test.cause, test.content, test.sent, logTo(&lines))
 			equal(t, "cause", got, want)
 			if differs != (test.new != nil) {
-				t.Errorf("MergeStored reports %t for a difference, want %t", differs, test.new != nil)
+				t.Errorf("MergeStored returns differs = %t, want %t", differs, test.new != nil)
 			}
 			if logged := strings.Join(lines, "\n"); (test.warning == "") != (len(lines) == 0) || !strings.Contains(logged, test.warning) {
-				t.Errorf("the log does not contain only %q:\n%s", test.warning, logged)
+				t.Errorf("log does not consist of a line with %q:\n%s", test.warning, logged)
 			}
 		})
 	}

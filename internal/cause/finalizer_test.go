@@ -41,7 +41,7 @@ func TestDecideFinalizer(t *testing.T) {
 	}
 }
 
-// The finalizer is not added and removed in turns.
+// DecideFinalizer keeps the finalizer as it is after each addition or removal.
 func TestDecideFinalizer_IsStable(t *testing.T) {
 	for _, facts := range allFacts() {
 		for _, needed := range []bool{false, true} {
@@ -55,7 +55,7 @@ func TestDecideFinalizer_IsStable(t *testing.T) {
 				continue
 			}
 			if got := cause.DecideFinalizer(after, needed); got != cause.KeepFinalizer {
-				t.Errorf("FIN-03 FIN-04: DecideFinalizer(%+v, %t) = %q after the action", after, needed, got)
+				t.Errorf("FIN-03 FIN-04: DecideFinalizer(%+v, %t) = %q after the action, want no action", after, needed, got)
 			}
 		}
 	}

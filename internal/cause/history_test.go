@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/cause"
-	"github.com/kopf-runtime/kopf-runtime/internal/essence"
 )
 
 // stored returns the history after this process has stored the baselines of sizes in turn.
@@ -38,7 +37,7 @@ func TestDetect_RecognizesRestoredBaseline(t *testing.T) {
 		live    int
 		history cause.BaselineHistory
 		want    cause.Cause // the stored baseline is that of size 1
-		message string      // a part of the only log line; empty: none
+		message string      // part of the only log line; empty for no log line
 	}{
 		{
 			name: "ESS-21 restored with the object: an update from the last baseline", live: 1,
@@ -98,7 +97,7 @@ func TestDetect_RecognizesRestoredBaseline(t *testing.T) {
 			})
 			equal(t, "cause", got, test.want)
 			if logged := strings.Join(lines, "\n"); (test.message == "") != (len(lines) == 0) || !strings.Contains(logged, test.message) {
-				t.Errorf("the log does not contain only %q:\n%s", test.message, logged)
+				t.Errorf("log does not consist of a line with %q:\n%s", test.message, logged)
 			}
 		})
 	}
@@ -207,7 +206,7 @@ func TestHistory_With(t *testing.T) {
 	})
 }
 
-// A digest in place of a baseline is recognized, too.
+// Detect also recognizes a restored baseline if only the digest of the last baseline is stored.
 func TestDetect_RestoredBaselineWithDigest(t *testing.T) {
 	last := digestText(sized(2))
 	h := stored(1).With(last, text(sized(1)))
@@ -218,6 +217,6 @@ func TestDetect_RestoredBaselineWithDigest(t *testing.T) {
 		OutdatedBaseline: true, RestoredBaseline: true, Reset: cause.RestartAllCauses,
 	})
 	if got.IsOldKnown() {
-		t.Error("IsOldKnown = true for " + essence.DigestOf(sized(2)))
+		t.Error("IsOldKnown = true, want false, because only a digest is stored")
 	}
 }

@@ -14,7 +14,7 @@ var (
 	hasChange   = cause.Facts{HasBaseline: true, Changed: true}
 )
 
-// A cycle continues with the essence with which it began.
+// A cycle continues with the essence that the object had when the cycle began.
 func TestDetect_ContinuesPinnedCycle(t *testing.T) {
 	for _, test := range []struct {
 		name     string
@@ -23,7 +23,7 @@ func TestDetect_ContinuesPinnedCycle(t *testing.T) {
 		pin      cause.Pin
 		records  records
 		facts    cause.Facts
-		want     cause.Cause // Live is live
+		want     cause.Cause // Live is the essence of the object
 		pinned   bool
 	}{
 		{
@@ -121,7 +121,7 @@ func TestDetect_ContinuesPinnedCycle(t *testing.T) {
 	}
 }
 
-// A pin that does not belong to a running cycle is not used.
+// Detect ignores a pin that does not belong to a running cycle.
 func TestDetect_IgnoresStalePin(t *testing.T) {
 	pin := cause.Pin{Snapshot: snapshot(sized(2))}
 	updated := cause.Cause{Reason: cause.Update, Facts: hasChange, Old: sized(1), New: sized(3), Live: sized(3), Diff: changed(1, 3), StalePin: true}
@@ -134,17 +134,17 @@ func TestDetect_IgnoresStalePin(t *testing.T) {
 		records records
 		want    cause.Cause
 	}{
-		{"B-01 of another baseline", cause.Facts{}, pinText(pin, text(sized(7))), attempted(cause.Update), updated},
-		{"B-01 of an object without a baseline", cause.Facts{}, pinText(pin, nil), attempted(cause.Update), updated},
-		{"B-01 without records", cause.Facts{}, pinText(pin, text(sized(1))), records{}, updated},
-		{"B-01 with records of another cause", cause.Facts{}, pinText(pin, text(sized(1))), attempted(cause.Create), updated},
-		{"B-01 CAUSE-18 being deleted", cause.Facts{Deleting: true, HasFinalizer: true}, pinText(pin, text(sized(1))), attempted(cause.Update), deleted},
+		{"B-01 pin for another baseline", cause.Facts{}, pinText(pin, text(sized(7))), attempted(cause.Update), updated},
+		{"B-01 pin for an object without a baseline", cause.Facts{}, pinText(pin, nil), attempted(cause.Update), updated},
+		{"B-01 object without records", cause.Facts{}, pinText(pin, text(sized(1))), records{}, updated},
+		{"B-01 object with records of another cause", cause.Facts{}, pinText(pin, text(sized(1))), attempted(cause.Create), updated},
+		{"B-01 CAUSE-18 object that is being deleted", cause.Facts{Deleting: true, HasFinalizer: true}, pinText(pin, text(sized(1))), attempted(cause.Update), deleted},
 		{
-			"B-01 being deleted, stored before the records", cause.Facts{Deleting: true, HasFinalizer: true},
+			"B-01 object that is being deleted, pin stored before the records", cause.Facts{Deleting: true, HasFinalizer: true},
 			pinText(cause.Pin{Snapshot: snapshot(sized(2)), Ahead: true}, text(sized(1))), records{}, deleted,
 		},
-		{"B-30 unreadable", cause.Facts{}, []byte(`{`), attempted(cause.Update), updated},
-		{"B-30 null", cause.Facts{}, []byte(`null`), attempted(cause.Update), updated},
+		{"B-30 unreadable pin", cause.Facts{}, []byte(`{`), attempted(cause.Update), updated},
+		{"B-30 pin of null", cause.Facts{}, []byte(`null`), attempted(cause.Update), updated},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got := detect(cause.Input{Facts: test.facts, Content: object(sized(3)), Baseline: text(sized(1)), Pin: test.pin, Progress: test.records})
@@ -184,7 +184,7 @@ func TestDetect_ReversesUndoneChange(t *testing.T) {
 	}{
 		{name: "CAUSE-17 no handler was called", pin: cause.Pin{Snapshot: snapshot(sized(2))}, records: waiting(cause.Update), want: noop},
 		{
-			name: "CAUSE-17 no handler was called, seen in a listing", facts: cause.Facts{Initial: true},
+			name: "CAUSE-17 no handler was called, in the initial list", facts: cause.Facts{Initial: true},
 			pin: cause.Pin{Snapshot: snapshot(sized(2))}, records: waiting(cause.Update), want: resumed,
 		},
 		{name: "B-02 handlers were called", pin: cause.Pin{Snapshot: snapshot(sized(2))}, records: attempted(cause.Update), want: reversed},
@@ -213,7 +213,7 @@ func TestDetect_ReversesUndoneChange(t *testing.T) {
 			pin: cause.Pin{Snapshot: snapshot(sized(2))}, records: attempted(cause.Update), want: sinceDigest,
 		},
 		{
-			name: "B-01 the pin is the essence", pin: cause.Pin{Snapshot: snapshot(sized(1)), Turned: true}, records: attempted(cause.Update),
+			name: "B-01 the pin equals the essence", pin: cause.Pin{Snapshot: snapshot(sized(1)), Turned: true}, records: attempted(cause.Update),
 			want: cause.Cause{Reason: cause.Noop, Facts: hasBaseline, Old: sized(1), Unchanged: true, WasReversed: true},
 		},
 	} {
@@ -249,7 +249,7 @@ func TestDetect_BeginsNextCycleAfterSeenState(t *testing.T) {
 	}
 }
 
-// The essence in a pin has the form of the Go type, if it fits.
+// Detect converts the essence in a pin to the Go type, if possible.
 func TestDetect_RetypesPin(t *testing.T) {
 	d := untyped()
 	d.Retype = func(stored m) (m, error) {
@@ -263,7 +263,7 @@ func TestDetect_RetypesPin(t *testing.T) {
 		pinned, want m
 	}{
 		{"B-32 a field with a default is added", sized(1), m{"spec": m{"size": int64(1), "mode": "auto"}}},
-		{"B-32 an essence that does not fit the type is used unchanged", sized(0), sized(0)},
+		{"B-32 an essence that cannot be converted to the Go type is used unchanged", sized(0), sized(0)},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got := d.Detect(cause.Input{
@@ -271,7 +271,7 @@ func TestDetect_RetypesPin(t *testing.T) {
 				Progress: waiting(cause.Create),
 			})
 			equal(t, "new", got.New, test.want)
-			equal(t, "seen", got.Seen, new(snapshot(sized(5)))) // it is stored again, and remains as it is
+			equal(t, "seen", got.Seen, new(snapshot(sized(5)))) // Detect does not convert the seen state
 		})
 	}
 }
@@ -285,13 +285,13 @@ func TestPin_Encode(t *testing.T) {
 		baseline []byte
 		want     string
 	}{
-		{"B-01 without a baseline", cause.Pin{Snapshot: cause.Snapshot{Digest: "d", Essence: []byte(`{"a":1}`)}}, nil, `{"digest":"d","essence":{"a":1}}`},
+		{"B-01 object without a baseline", cause.Pin{Snapshot: cause.Snapshot{Digest: "d", Essence: []byte(`{"a":1}`)}}, nil, `{"digest":"d","essence":{"a":1}}`},
 		{
-			"B-01 with a baseline", cause.Pin{Since: "ignored", Snapshot: cause.Snapshot{Digest: "d"}, Turned: true, Ahead: true}, baseline,
+			"B-01 object with a baseline", cause.Pin{Since: "ignored", Snapshot: cause.Snapshot{Digest: "d"}, Turned: true, Ahead: true}, baseline,
 			`{"since":"` + essence.Digest(baseline) + `","digest":"d","turned":true,"ahead":true}`,
 		},
 		{
-			"B-02 with a state that a handler has seen", cause.Pin{Seen: &cause.Snapshot{Digest: "s", Essence: []byte(`{}`)}}, nil,
+			"B-02 pin with a state that a handler has seen", cause.Pin{Seen: &cause.Snapshot{Digest: "s", Essence: []byte(`{}`)}}, nil,
 			`{"seen":{"digest":"s","essence":{}}}`,
 		},
 	} {
@@ -303,7 +303,7 @@ func TestPin_Encode(t *testing.T) {
 		})
 	}
 	if _, err := (cause.Pin{Snapshot: cause.Snapshot{Essence: []byte(`{`)}}).Encode(nil); err == nil {
-		t.Error("Encode returns no error for an essence that is no JSON")
+		t.Error("Encode returns no error for an essence that is not JSON")
 	}
 }
 
