@@ -177,8 +177,8 @@ func testList(t *testing.T, k8s client.Client, config *rest.Config) {
 	// The table has a summary line.
 	table := mustRun(t, "objects", "list", kind)
 	for _, part := range []string{
-		"announce: due (create, attempts 3) no answer", "renamed: succeeded", "change: waiting for ",
-		"9 objects: 3 create, 2 update, 1 delete, 2 nothing, 1 unknown; 2 with unfinished handlers, 0 with records of unknown ones",
+		"announce: due (create, attempts 3) no answer", "renamed: succeeded", "change: waiting, due in ",
+		"9 objects; causes: 3 create, 2 update, 1 delete, 2 none, 1 unknown; 2 objects with unfinished handlers, 0 with records of unknown handlers",
 	} {
 		if !strings.Contains(table, part) {
 			t.Errorf("the table does not contain %q:\n%s", part, table)

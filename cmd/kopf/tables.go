@@ -36,20 +36,22 @@ func findingRows(findings []finding, now time.Time) [][]string {
 		rows = append(rows, []string{f.Namespace, f.Name, finalizer, cause,
 			orNone(handlers), orNone(f.Unknown), orNone(f.Problems)})
 	}
-	sum := fmt.Sprintf("%d objects: %d create, %d update, %d delete, %d nothing", len(findings),
-		causes["create"], causes["update"], causes["delete"], causes["none"])
-	if n := causes["unknown"]; n > 0 {
-		sum += fmt.Sprintf(", %d unknown", n)
-	}
-	return append(rows, nil, []string{sum + fmt.Sprintf("; %d with unfinished handlers, %d with records of unknown ones", unfinished, unknown)})
+	summary := fmt.Sprintf("%d objects; causes: %d create, %d update, %d delete, %d none, %d unknown; "+
+		"%d objects with unfinished handlers, %d with records of unknown handlers", len(findings),
+		causes["create"], causes["update"], causes["delete"], causes["none"], causes["unknown"], unfinished, unknown)
+	return append(rows, nil, []string{summary})
 }
 
 func (h handlerRecord) text(now time.Time) string {
-	text := h.ID + ": " + h.State
+	state := h.State
 	if due, err := time.Parse(time.RFC3339, h.Due); err == nil {
-		text += " for " + due.Sub(now).Round(time.Second).String()
+		if delay := due.Sub(now).Round(time.Second); delay > 0 {
+			state += ", due in " + delay.String()
+		} else {
+			state = "due"
+		}
 	}
-	text += fmt.Sprintf(" (%s, attempts %d)", h.Cause, h.Attempts)
+	text := fmt.Sprintf("%s: %s (%s, attempts %d)", h.ID, state, h.Cause, h.Attempts)
 	if h.Message != "" {
 		text += " " + h.Message
 	}

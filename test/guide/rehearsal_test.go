@@ -51,9 +51,9 @@ func TestTakingOver(t *testing.T) {
 			shown = s.Text
 		}
 	}
-	seconds := regexp.MustCompile(`for \d+s`)
+	seconds := regexp.MustCompile(`due in \d+s`)
 	words := func(text string) []string {
-		return strings.Split(regexp.MustCompile(` +`).ReplaceAllString(seconds.ReplaceAllString(strings.TrimSpace(text), "for a while"), " "), "\n")
+		return strings.Split(regexp.MustCompile(` +`).ReplaceAllString(seconds.ReplaceAllString(strings.TrimSpace(text), "due in a while"), " "), "\n")
 	}
 	g.Expect(words(tool(command))).To(Equal(words(shown)))
 
@@ -85,7 +85,7 @@ func TestTakingOver(t *testing.T) {
 		"resize of photos for update, attempt 3",
 	}))
 	g.Eventually(func() string { return tool("kopf objects list databases.example.com -A") }).
-		Should(ContainSubstring("3 objects: 0 create, 0 update, 0 delete, 3 nothing; 0 with unfinished handlers"))
+		Should(ContainSubstring("3 objects; causes: 0 create, 0 update, 0 delete, 3 none, 0 unknown; 0 objects with unfinished handlers"))
 }
 
 // pythonDatabases returns the objects of the page, with a short delay.
