@@ -18,39 +18,39 @@ func TestRecentApplies_AreBounded(t *testing.T) {
 		return obj
 	}
 	o := Of(nil, fake.NewClientBuilder().Build(), FieldOwner("one"))
-	remembered := func(o *Owner, n int, hash, version string) bool {
+	isRecorded := func(o *Owner, n int, hash, version string) bool {
 		return o.lastAnswer(state(o, n, hash, ""), state(o, n, "", version)) != nil
 	}
 	o.recordApply(state(o, 0, "a", "10"))
-	if !remembered(o, 0, "a", "9") {
-		t.Error("the apply was not recorded")
+	if !isRecorded(o, 0, "a", "9") {
+		t.Error("apply is recorded = false, want true")
 	}
 	o.recordApply(state(o, 0, "b", "8"))
-	if remembered(o, 0, "b", "7") || !remembered(o, 0, "a", "7") {
-		t.Error("a late response replaced a newer one")
+	if late, newer := isRecorded(o, 0, "b", "7"), isRecorded(o, 0, "a", "7"); late || !newer {
+		t.Errorf("late response is recorded = %t, newer response is recorded = %t, want false and true", late, newer)
 	}
 	for what, other := range map[string]*Owner{
 		"another field owner": Of(nil, o.client, FieldOwner("two")),
 		"another server":      Of(nil, fake.NewClientBuilder().Build(), FieldOwner("one")),
 	} {
-		if remembered(other, 0, "a", "9") {
-			t.Error(what)
+		if isRecorded(other, 0, "a", "9") {
+			t.Errorf("apply is recorded for %s = true, want false", what)
 		}
 	}
-	if remembered(o, 0, "a", "?") || remembered(o, 0, "a", "9") {
-		t.Error("a version that cannot be compared counts as older")
+	if first, second := isRecorded(o, 0, "a", "?"), isRecorded(o, 0, "a", "9"); first || second {
+		t.Errorf("apply is recorded for a live object with an invalid version = %t, and later = %t, want false and false", first, second)
 	}
 	for n := range maxRecent + 10 {
 		o.recordApply(state(o, n, "a", "10"))
 	}
 	if len(recent.entries) != maxRecent || recent.order.Len() != maxRecent {
-		t.Errorf("recorded applies = %d entries and %d in order, want the limit", len(recent.entries), recent.order.Len())
+		t.Errorf("len(entries) = %d, order.Len() = %d, want %d", len(recent.entries), recent.order.Len(), maxRecent)
 	}
-	if remembered(o, 0, "a", "9") || !remembered(o, maxRecent, "a", "9") {
-		t.Error("the oldest applies must be removed first")
+	if oldest, newer := isRecorded(o, 0, "a", "9"), isRecorded(o, maxRecent, "a", "9"); oldest || !newer {
+		t.Errorf("oldest apply is recorded = %t, newer apply is recorded = %t, want false and true", oldest, newer)
 	}
 	before := recent.order.Len()
-	if remembered(o, maxRecent, "a", "10") || recent.order.Len() != before-1 {
-		t.Error("the apply must be removed when the cache contains it")
+	if recorded := isRecorded(o, maxRecent, "a", "10"); recorded || recent.order.Len() != before-1 {
+		t.Errorf("apply that the cache contains is recorded = %t, order.Len() = %d, want false and %d", recorded, recent.order.Len(), before-1)
 	}
 }
