@@ -11,12 +11,12 @@ import (
 //
 // Equivalent in kopf: settings.persistence.progress_storage.
 type Store interface {
-	// Fetch returns the record of an id, or nil if there is none. An error reports a stored value that cannot be
-	// decoded. Callers treat the record as absent.
+	// Fetch returns the record of the handler with this id, or nil if the object has no such record. Fetch also
+	// returns an error if a stored value cannot be decoded. Callers treat such a value as absent.
 	Fetch(obj client.Object, id string) (*Record, error)
-	// Store writes the record of an id to the object.
+	// Store writes the record of the handler with this id to the object.
 	Store(obj client.Object, id string, record Record) error
-	// Purge removes all values of an id from the object.
+	// Purge removes all values of the handler with this id from the object.
 	Purge(obj client.Object, id string) error
 	// Clear removes the values of the store from the JSON form of an object, so that change detection ignores them.
 	Clear(essence map[string]any)
@@ -53,9 +53,10 @@ func UsesOnlyAnnotations(store any, obj client.Object) bool {
 // Equivalent in kopf: AnnotationsProgressStorage.
 func Annotations(prefix string) Store { return annotationStore{keysOf(prefix)} }
 
-// AnnotationsV2 is [Annotations] without the second key of long ids, which older versions of kopf need. It does not
-// write, read or purge such keys. Use it only for operators that never ran with such a version. Otherwise, a record
-// under an older key counts again as soon as [Annotations] or kopf reads it.
+// AnnotationsV2 is like [Annotations], but stores a long id under one key only. [Annotations] also writes a second key in
+// the format that older versions of kopf read. AnnotationsV2 does not write, read or purge the second key. Use it only for
+// operators that never ran with such a version. Otherwise, a stale record under the second key remains on the object, and
+// [Annotations] or kopf may use it later.
 //
 // Equivalent in kopf: AnnotationsProgressStorage(v1=False).
 func AnnotationsV2(prefix string) Store { return annotationStore{keysOf(prefix).withoutV1()} }
@@ -129,7 +130,8 @@ func (s smartStore) Purge(obj client.Object, id string) error {
 	return errors.Join(s.annotations.Purge(obj, id), s.legacy.Purge(obj, id))
 }
 
-// UsesOnlyAnnotations implements [AnnotationUser]. Objects with records in the status are copied as a whole.
+// UsesOnlyAnnotations implements [AnnotationUser]. It returns false if the status contains records, because the engine
+// must then copy the whole object.
 func (s smartStore) UsesOnlyAnnotations(obj client.Object) bool {
 	value, err := s.legacy.field.read(obj)
 	return value == nil && err == nil && s.annotations.UsesOnlyAnnotations(obj)

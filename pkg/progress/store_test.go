@@ -41,11 +41,11 @@ func TestAnnotations_FetchReadsFirstKeyWithValue(t *testing.T) {
 		{"KEY-11 both keys", []string{v1, one, v2, two}, 2},
 		{"KEY-11 only the newer key", []string{v2, two}, 2},
 		{"KEY-11 MIG-06 only the older key", []string{v1, one}, 1},
-		{"KEY-11 the newer is null", []string{v1, one, v2, "null"}, 1},
-		{"KEY-11 the newer is null, with spaces", []string{v1, one, v2, " null\n"}, 1},
-		{"KEY-11 the older is null", []string{v1, "null", v2, two}, 2},
-		{"KEY-11 both are null", []string{v1, "null", v2, "null"}, -1},
-		{"KEY-11 none", nil, -1},
+		{"KEY-11 the value of the newer key is null", []string{v1, one, v2, "null"}, 1},
+		{"KEY-11 the value of the newer key is null with spaces", []string{v1, one, v2, " null\n"}, 1},
+		{"KEY-11 the value of the older key is null", []string{v1, "null", v2, two}, 2},
+		{"KEY-11 the values of both keys are null", []string{v1, "null", v2, "null"}, -1},
+		{"KEY-11 no key", nil, -1},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got := -1
@@ -86,7 +86,7 @@ func TestAnnotations_UnreadableRecords(t *testing.T) {
 			name: "B-30 not an object", id: "a", annotations: []string{kopfPrefix + "/a", "[]"}, place: kopfPrefix + "/a",
 		},
 		{
-			name: "B-30 KEY-11 the newer is unreadable, and the older is used", id: long,
+			name: "B-30 KEY-11 the value of the newer key is unreadable: the older key is used", id: long,
 			annotations: []string{kopfPrefix + "/" + long, "{", kopfPrefix + "/" + repeat("a", 39) + "-L2I79Q", `{"retries":1}`},
 			place:       kopfPrefix + "/" + long, want: &progress.Record{Retries: 1},
 		},
@@ -248,7 +248,7 @@ func TestAnnotations_Clear(t *testing.T) {
 			essence: map[string]any{"spec": map[string]any{"a": "b"}}, want: map[string]any{"spec": map[string]any{"a": "b"}},
 		},
 		{
-			name: "ESS-06 another type", store: progress.Annotations(""),
+			name: "ESS-06 metadata that is not a map is kept", store: progress.Annotations(""),
 			essence: map[string]any{"metadata": "x"}, want: map[string]any{"metadata": "x"},
 		},
 	} {

@@ -145,7 +145,7 @@ func (w *walk) given(given Given) Given {
 	return given
 }
 
-// run compares each step with a creation, and returns the first difference.
+// run compares the state after each step with the state after creating an object with the same spec. It returns the first difference.
 func (w *walk) run(t *testing.T, setup func() Scenario) string {
 	t.Helper()
 	objects := w.objects(t, setup())
@@ -168,7 +168,7 @@ func (w *walk) run(t *testing.T, setup func() Scenario) string {
 			return fmt.Sprintf("after the creation: %s%s", creation.Problem, describe(objects[i:], 0))
 		}
 		if _, differs := creation.QuietStates[1].Compare(walkRun.QuietStates[i+1]); differs != "" {
-			return fmt.Sprintf("in step %d of the walk, the state differs from a creation with the same spec: %s%s", i+1, differs, describe(objects, i))
+			return fmt.Sprintf("in step %d of the walk, the state differs from the state after creating an object with the same spec: %s%s", i+1, differs, describe(objects, i))
 		}
 	}
 	if walkRun.Problem != "" {

@@ -119,9 +119,9 @@ func TestWalk_FindsDependenciesOnEarlierSpecs(t *testing.T) {
 	}{
 		"a child of the previous mode remains": {
 			func(r *kopf.Resource[box]) { r.On("child", both, leftover) },
-			"the state differs from a creation with the same spec: unexpected object ConfigMap default/",
+			"the state differs from the state after creating an object with the same spec: unexpected object ConfigMap default/",
 		},
-		"a missing update handler": {
+		"an update handler is missing": {
 			func(r *kopf.Resource[box]) { r.OnCreate("child", applyChild) },
 			"ConfigMap default/child differs",
 		},
