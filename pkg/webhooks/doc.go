@@ -18,12 +18,13 @@
 // a handler, one kind and its options into a [Hook]. A [Server] serves hooks of any kinds on the manager's webhook
 // server. [For] is the short form for one kind. Each hook has its own path and one entry in a webhook configuration.
 //
-// The server decodes each admission review into the Go type of the hook and calls the handler. The changes that a
-// mutating handler makes to the object are returned as a JSON patch.
+// The server decodes each admission review into the Go type of the hook and calls the handler. It returns the
+// changes that a mutating handler makes to the object as a JSON patch.
 //
 // With [Managed] configurations, the leader writes the webhook configurations by server-side apply, as soon as its own
-// webhook server answers. The leader writes them again when another client changes its entries, when a CRD is created, and when
-// the CAs change. With [SelfManaged] certificates, the leader also maintains a Secret, which all replicas watch.
+// webhook server answers. The leader writes them again when another client changes the entries of the operator, when a
+// CRD is created, and when the CAs change. With [SelfManaged] certificates, the leader also maintains a Secret, which all
+// replicas watch.
 //
 // # Guarantees
 //
@@ -32,31 +33,32 @@
 //   - A patch contains only the changes of the handler, even if the Go type lacks fields of the object. Numbers are not rounded.
 //   - The server logs the details of unexpected handler errors, and does not return them to the client.
 //   - The server does not change entries of other field owners in the configurations, and creates no empty configuration.
-//   - With [SelfManaged] certificates, API servers trust a new CA before its certificate is used, and an old CA until it expires. Rotation
-//     therefore fails no request, even after the Secret is deleted.
+//   - With [SelfManaged] certificates, the API servers trust a new CA before the webhook server uses a certificate signed by it. They
+//     trust an old CA until it expires. Therefore, no request fails because of a rotation, even after the Secret is deleted.
 //   - With [Files], CAs that are removed from the file are trusted for 5 more minutes. The program that writes the files must
 //     add a new CA before it replaces the certificate.
 //
 // # Assumptions
 //
-// The manager's webhook server is the one of controller-runtime. Handlers are fast, because the API server and the user wait for them.
-// Handlers with side effects declare [SideEffects] and check DryRun. The clocks of the replicas differ by less than
-// [SelfManaged].PropagationDelay.
+// The manager uses the default webhook server of controller-runtime (webhook.NewServer), not a custom implementation.
+// Handlers are fast, because the API server and the user wait for them. Handlers with side effects declare [SideEffects]
+// and check DryRun. The clocks of the replicas differ by less than [SelfManaged].PropagationDelay.
 //
 // # Caveats
 //
-// The API server applies operations, namespace selectors and CEL expressions. The path of a hook does not check them again.
-// If hooks of several kinds have the same id, their paths and names include the kind, so adding a second such hook
-// renames the first. With managed configurations and without leader election, replicas of two versions overwrite each other's entries.
-// Objects that are created within 2 seconds after their CRD are not reviewed, unless the hook has a [Plural].
+// The API server applies operations, namespace selectors and CEL expressions. The webhook server does not check them
+// again when it receives a request on the path of a hook. If hooks of several kinds have the same id, their paths and
+// names include the kind, so adding a second such hook renames the first. With managed configurations and without leader
+// election, replicas of two versions overwrite each other's entries. Objects that are created within 2 seconds after their CRD are not reviewed, unless the hook has a [Plural].
 //
 // # Errors
 //
 // [Server.Check] returns all errors in options and hooks. [Server.SetupWithManager] also returns conflicts between two servers of
-// one manager. If permissions are missing at startup, the manager stops with an error that names the missing rule. The server logs and retries later failures to
-// write configurations or certificates. The server answers malformed reviews, and reviews of another kind, with an
-// HTTP error, so that the failure policy applies.
+// one manager. If permissions are missing at startup, the manager stops with an error that names the missing rule. If a write of
+// configurations or certificates fails after startup, the server logs the error and retries the write. The server answers
+// malformed reviews, and reviews of another kind, with an HTTP error, so that the failure policy applies.
 //
-// The controller-runtime metrics controller_runtime_webhook_requests_total and controller_runtime_webhook_latency_seconds
-// count requests by path, and controller_runtime_webhook_panics_total counts panics.
+// The controller-runtime metric controller_runtime_webhook_requests_total counts requests by path, and
+// controller_runtime_webhook_latency_seconds measures their latency by path. controller_runtime_webhook_panics_total
+// counts panics.
 package webhooks

@@ -12,16 +12,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
 
-// reviewReadTimeout limits the time in which a client must send its review. API servers wait 30 seconds at most.
+// reviewReadTimeout is the time within which a client must send its review. API servers wait at most 30 seconds for a response.
 const reviewReadTimeout = 30 * time.Second
 
-// reviewContext is the response writer of one HTTP request. It answers reviews that no handler can process with an HTTP error.
-// API servers treat such an error as a failed call and apply the failure policy. Without the error, controller-runtime would answer
-// 200, and the API server would deny the request.
+// reviewContext is the response writer of one HTTP request. If no handler can process the review, reviewContext sets an HTTP error
+// status, so that the API server applies the failure policy. controller-runtime would set the status 200, and the API server would
+// deny the request.
 type reviewContext struct {
 	http.ResponseWriter
 	request  *http.Request
-	log      logr.Logger // logger that all requests share
+	log      logr.Logger // logger without the values of the review
 	accepted bool        // whether the endpoint processes the review; an error status must then be part of the review
 	written  bool
 
@@ -39,11 +39,10 @@ func reviewContextFrom(ctx context.Context) *reviewContext {
 	return &reviewContext{}
 }
 
-// newHTTPHandler serves an endpoint.
+// newHTTPHandler returns the HTTP handler of an endpoint.
 //
-// The logger of controller-runtime gets the values of the review only at verbosity 5 and above, because building them takes
-// longer than most handlers. The response has no Content-Type. API servers decode it as JSON in any case, and
-// detecting the type takes ten times as long as writing the response.
+// controller-runtime logs the values of the review only at verbosity 5 and above, because creating a logger with these values takes
+// longer than most handlers.
 //
 // While the server drains, responses close their connections. Removing a pod from the endpoints of a Service affects
 // only new connections. API servers would use existing connections until the server closes them, possibly with an
@@ -71,8 +70,8 @@ func (x *reviewContext) logger(req *admission.Request, handler string) logr.Logg
 	return admission.DefaultLogConstructor(x.log, req).WithValues("handler", handler, "operation", req.Operation)
 }
 
-// abortRead stops reading a review that does not arrive in time. A read deadline at the start would have the same effect,
-// but would cost each HTTP/2 request a round trip through the loop of its connection.
+// abortRead stops reading the request, because the review did not arrive in time. For HTTP/2, a read deadline at the start of each
+// request would be slower, because each one sends a message to the goroutine of the connection.
 func (x *reviewContext) abortRead() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
