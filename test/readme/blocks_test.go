@@ -17,7 +17,7 @@ type blockTest struct {
 }
 
 var blockTests = []blockTest{
-	{"README.md", "sh", "make demo", "hack/example TestDemo", ""}, // the other tests of the folder run make example
+	{"README.md", "sh", "make demo", "hack/example TestDemo", ""}, // TestDemo runs only `make demo`; other tests in the folder run `make example`
 	{"docs/admission.md", "yaml", "", "test/guide TestManifestsOfAdmission", ""},
 	{"docs/coming-from-kopf.md", "python", "", "", "Python code of kopf; its Go counterpart is compiled"},
 	{"docs/coming-from-kopf.md", "sh", "", "test/guide TestTakingOver", ""},
@@ -36,8 +36,8 @@ var blockTests = []blockTest{
 	{"docs/troubleshooting.md", "sh", "", "test/guide TestTroubleshooting_ThreeQuestions", ""},
 }
 
-// Each block must have a test that executes it, or a reason. TestDocs_GoCodeIsCompiled checks Go code. The tests of
-// commands check their output.
+// Each block must have a test that executes it, or a reason. TestDocs_GoCodeIsCompiled checks Go code. Tests of
+// shell blocks also check the output of the commands.
 func TestDocs_BlocksHaveTests(t *testing.T) {
 	used := map[blockTest]bool{}
 	for _, path := range pages(t) {

@@ -51,7 +51,7 @@ func TestTimerEdits_OfLargeObjectsAreNoUpdates(t *testing.T) {
 	widgets := kopf.For(&v1.Widget{}).
 		OnUpdate("u", func(_ context.Context, req *kopf.Request[widget]) error {
 			updates.Add(1)
-			t.Logf("update: old known: %t, %d items, old labels %v", req.OldKnown(), len(req.Diff), req.Old)
+			t.Logf("update: OldKnown = %t, len(Diff) = %d, Old = %v", req.OldKnown(), len(req.Diff), req.Old)
 			return nil
 		}).
 		Timer("t", time.Hour, func(_ context.Context, req *kopf.Request[widget]) error {
@@ -67,12 +67,12 @@ func TestTimerEdits_OfLargeObjectsAreNoUpdates(t *testing.T) {
 	})
 }
 
-// TIM-06: two timers that edit the essence at the same time do not restart each other's idle time.
+// TIM-06: two timers that edit the essence at the same time do not reset the idle time of a third timer.
 func TestIdle_IsNotResetByTwoTimers(t *testing.T) {
 	var idle atomic.Int64
 	edit := func(label string) kopf.Handler[widget] {
 		return func(_ context.Context, req *kopf.Request[widget]) error {
-			wait(100 * time.Millisecond) // wait until both timers edit
+			wait(100 * time.Millisecond) // the delay lets both timers run at the same time, before either edits
 			if req.Object.Labels == nil {
 				req.Object.Labels = map[string]string{}
 			}
@@ -90,13 +90,13 @@ func TestIdle_IsNotResetByTwoTimers(t *testing.T) {
 	play(t, widgets, func(t *testing.T, _ *scene) {
 		wait(time.Minute)
 		if idle.Load() == 0 {
-			t.Error("calls of the idle timer = 0, want at least 1")
+			t.Error("attempts of the idle timer = 0, want at least 1")
 		}
 	})
 }
 
-// B-41: a change by a user restarts a failed timer. In the test, the response to an edit by a timer is lost, and the worker observes this edit before
-// the retry.
+// B-41: a change by a user restarts a failed timer. The test drops the response to the patch of a timer, so that the engine observes the edit
+// before it retries the patch.
 func TestUserChanges_RestartTimersAfterALostResponse(t *testing.T) {
 	var failing atomic.Int64
 	loss := &losing{}
@@ -115,12 +115,12 @@ func TestUserChanges_RestartTimersAfterALostResponse(t *testing.T) {
 	playOn(t, alter, &v1.Widget{Spec: v1.WidgetSpec{Size: 1}}, widgets, func(t *testing.T, s *scene) {
 		wait(30 * time.Second)
 		if loss.lost.Load() != 1 || failing.Load() != 1 {
-			t.Fatalf("lost responses = %d, failed calls = %d, want 1 and 1", loss.lost.Load(), failing.Load())
+			t.Fatalf("lost responses = %d, failed attempts = %d, want 1 and 1", loss.lost.Load(), failing.Load())
 		}
 		s.patch(t, `{"spec":{"size":2}}`)
 		wait(30 * time.Second)
 		if failing.Load() != 2 {
-			t.Errorf("B-41: calls of the failed timer after a change = %d, want 1", failing.Load()-1)
+			t.Errorf("B-41: attempts of the failed timer after a change = %d, want 1", failing.Load()-1)
 		}
 	})
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// watch passes a watch with delayed events. It may end the watch early.
+// watch sends a watch request and delays the events of the response. It may end the watch early.
 func (l *link) watch(r *http.Request) (*http.Response, error) {
 	response, err := l.next.RoundTrip(r)
 	if err != nil || response.StatusCode != http.StatusOK {
