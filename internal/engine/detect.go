@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"encoding/json"
+	"errors"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -34,6 +35,12 @@ func (e *Engine) newDetector() *cause.Detector {
 func (e *Engine) detect(ctx context.Context, r *reconciliation) {
 	logger := log.FromContext(ctx)
 	state, err := progress.Load(e.Store, r.before, e.Handlers.IDs())
+	for _, id := range e.Handlers.IDs() {
+		handler, _ := e.Handlers.Get(id)
+		for _, earlier := range handler.EarlierIDs {
+			err = errors.Join(err, state.Rename(e.Store, r.before, id, earlier))
+		}
+	}
 	if err != nil {
 		metrics.UnreadableState.WithLabelValues(e.Name).Inc()
 		logger.Info("Warning: stored progress is unreadable and taken as absent", "error", err.Error())

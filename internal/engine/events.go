@@ -1,13 +1,18 @@
 package engine
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/eventrecorder"
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
@@ -83,50 +88,69 @@ func (e *Engine) postEvents(obj client.Object, id string, before progress.Record
 	}
 }
 
-// notifierFor returns the function with which handlers post Events about an object.
-func (e *Engine) notifierFor(obj client.Object) func(eventType, reason, action, note string, args ...any) {
-	return func(eventType, reason, action, note string, args ...any) {
-		if why := unpostable(eventType, reason, action); why != "" {
-			e.logOf(obj).Info("Warning: an Event is not posted: "+why, "type", eventType, "reason", reason, "action", action)
+// notifierFor returns the function with which handlers of an object post Events about the object, or about another one.
+func (e *Engine) notifierFor(obj client.Object) func(about client.Object, eventType, reason, action, note string, args ...any) {
+	return func(about client.Object, eventType, reason, action, note string, args ...any) {
+		gvk, related, err := e.GVK, runtime.Object(nil), checkEvent(eventType, reason, action)
+		if about != nil && err == nil {
+			gvk, err = apiutil.GVKForObject(about, e.Client.Scheme())
+			related = referenceTo(obj, e.GVK)
+			if err == nil && about.GetUID() == "" {
+				err = fmt.Errorf("the %s %s has no uid: read the object first", gvk.Kind, client.ObjectKeyFromObject(about))
+			}
+		}
+		if err != nil {
+			e.logOf(obj).Info("Warning: an Event is not posted: "+err.Error(), "type", eventType, "reason", reason, "action", action)
 			return
 		}
-		e.post(obj, false, eventType, reason, action, fmt.Sprintf(note, args...))
+		e.postAbout(obj, referenceTo(cmp.Or(about, obj), gvk), related, false, eventType, reason, action, fmt.Sprintf(note, args...))
 	}
 }
 
-// unpostable returns the reason why the API server would reject an Event.
-func unpostable(eventType, reason, action string) string {
+// referenceTo returns the reference to an object for an Event.
+func referenceTo(obj client.Object, gvk schema.GroupVersionKind) *metav1.PartialObjectMetadata {
+	reference := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+		Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: obj.GetUID(), ResourceVersion: obj.GetResourceVersion(),
+	}}
+	reference.SetGroupVersionKind(gvk)
+	return reference
+}
+
+// checkEvent returns an error if the API server would reject an Event.
+func checkEvent(eventType, reason, action string) error {
 	switch {
 	case eventType != corev1.EventTypeNormal && eventType != corev1.EventTypeWarning:
-		return "its type has to be Normal or Warning"
+		return errors.New("its type has to be Normal or Warning")
 	case reason == "":
-		return "it has no reason: say why in one word, such as Resized"
+		return errors.New("it has no reason: say why in one word, such as Resized")
 	case action == "":
-		return "it has no action: say what was done in one word, such as Resize"
+		return errors.New("it has no action: say what was done in one word, such as Resize")
 	}
-	return ""
+	return nil
 }
 
-// post posts an Event, unless there are too many about the object. Urgent Events have a larger limit. There are no Events about Events, because each
-// would cause another one.
+// post posts an Event about an object of the kind.
 func (e *Engine) post(obj client.Object, urgent bool, eventType, reason, action, note string) {
-	if e.Recorder == nil || e.GVK.Kind == "Event" && (e.GVK.Group == corev1.GroupName || e.GVK.Group == eventsv1.GroupName) {
+	e.postAbout(obj, referenceTo(obj, e.GVK), nil, urgent, eventType, reason, action, note)
+}
+
+// postAbout posts an Event, unless there are too many about an object. Urgent Events have a larger limit. There are no Events about Events, because each
+// would cause another one. related is the handled object if the Event is about another one.
+func (e *Engine) postAbout(obj client.Object, regarding *metav1.PartialObjectMetadata, related runtime.Object, urgent bool, eventType, reason, action, note string) {
+	gvk := regarding.GroupVersionKind()
+	if e.Recorder == nil || gvk.Kind == "Event" && (gvk.Group == corev1.GroupName || gvk.Group == eventsv1.GroupName) {
 		return
 	}
 	reason, action = eventrecorder.TruncateReason(reason), eventrecorder.TruncateReason(action)
-	unsaid, ok := e.eventLimiter.Allow(obj.GetUID(), eventrecorder.SeriesKey{
-		Type: eventType, Reason: reason, Action: action, ResourceVersion: obj.GetResourceVersion(),
+	unsaid, ok := e.eventLimiter.Allow(regarding.GetUID(), eventrecorder.SeriesKey{
+		Type: eventType, Reason: reason, Action: action, ResourceVersion: regarding.GetResourceVersion(),
 	}, urgent)
 	if !ok {
 		metrics.UnpostedEvents.WithLabelValues(e.Name).Inc()
 		e.logOf(obj).V(1).Info("An Event is not posted: there are too many about the object", "type", eventType, "reason", reason, "action", action, "note", note)
 		return
 	}
-	about := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
-		Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: obj.GetUID(), ResourceVersion: obj.GetResourceVersion(),
-	}}
-	about.SetGroupVersionKind(e.GVK)
-	e.Recorder.Eventf(about, nil, eventType, reason, action, "%s", eventrecorder.NoteWithDropped(note, unsaid))
+	e.Recorder.Eventf(regarding, related, eventType, reason, action, "%s", eventrecorder.NoteWithDropped(note, unsaid))
 }
 
 // logOf returns the logger for an object outside of reconciles.

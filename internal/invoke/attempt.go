@@ -93,33 +93,34 @@ func Attempt(ctx context.Context, call Invocation) progress.Outcome {
 	}
 	call.Warnings.WarnMissingUnit(logger, outcome)
 	took := time.Since(start)
-	logOutcome(logger.WithValues("took", took.Round(time.Microsecond).String()), outcome, call.QuietSuccess)
+	logOutcome(logger, outcome, took, call.QuietSuccess)
 	recordMetrics(call, outcome, took)
 	return outcome
 }
 
 // logOutcome logs unexpected errors and panics on error level, so that the logger adds a stack. Temporary, permanent and ignored
 // errors are logged on info level without a stack.
-func logOutcome(logger logr.Logger, outcome progress.Outcome, quiet bool) {
+func logOutcome(logger logr.Logger, outcome progress.Outcome, took time.Duration, quiet bool) {
+	duration := took.Round(time.Microsecond).String()
 	logFailure := func(message string) {
 		switch panicked, ok := errors.AsType[*progress.PanicError](outcome.Err); {
 		case ok:
-			logger.Error(outcome.Err, message, "stack", trimStack(panicked.Stack))
+			logger.Error(outcome.Err, message, "took", duration, "stack", trimStack(panicked.Stack))
 		case progress.Expected(outcome.Err) || outcome.Success:
-			logger.Info(message, "error", outcome.Err.Error())
+			logger.Info(message, "took", duration, "error", outcome.Err.Error())
 		default:
-			logger.Error(outcome.Err, message)
+			logger.Error(outcome.Err, message, "took", duration)
 		}
 	}
 	switch {
 	case outcome.Interrupted:
-		logger.Info("Handler interrupted; its attempt does not count", "error", outcome.Err.Error())
+		logger.Info("Handler interrupted; its attempt does not count", "took", duration, "error", outcome.Err.Error())
 	case outcome.Waiting:
-		logger.V(1).Info("Handler waits for its sub-handlers", "again", outcome.Delay.String())
+		logger.V(1).Info("Handler waits for its sub-handlers", "took", duration, "again", outcome.Delay.String())
 	case outcome.Success && outcome.Err == nil && quiet:
-		logger.V(1).Info("Handler succeeded")
+		logger.V(1).Info("Handler succeeded", "took", duration)
 	case outcome.Success && outcome.Err == nil:
-		logger.Info("Handler succeeded")
+		logger.Info("Handler succeeded", "took", duration)
 	case outcome.Success:
 		logFailure("Handler failed; the error is ignored")
 	case outcome.Final:

@@ -21,6 +21,8 @@ type Handler struct {
 	When []func(*Request) bool
 	// Changed reports whether a cause contains a change that the handler handles. It is optional.
 	Changed func(*Request) bool
+	// EarlierIDs are ids under which the progress of the handler may be stored.
+	EarlierIDs []string
 	// After are the ids of the handlers that must succeed before the handler is called.
 	After  []string
 	Policy progress.Policy
@@ -97,8 +99,8 @@ type Request struct {
 	Latest func() client.Object
 	// Track reads an object whose later changes trigger the handler. It is nil for handlers that changes of other objects do not trigger.
 	Track func(ctx context.Context, obj client.Object) error
-	// Notify posts an Event about the object.
-	Notify func(eventType, reason, action, note string, args ...any)
+	// Notify posts an Event about another object, or about Object if about is nil.
+	Notify func(about client.Object, eventType, reason, action, note string, args ...any)
 
 	// Result is set by the handler; nil if there is none.
 	Result any

@@ -27,7 +27,7 @@ type View struct {
 	Before, After    map[string]any
 	ConditionOptions []conditions.Option
 	Latest           func() client.Object
-	Notify           func(eventType, reason, action, note string, args ...any)
+	Notify           func(about client.Object, eventType, reason, action, note string, args ...any)
 
 	predicateRequest *Request
 }

@@ -62,7 +62,7 @@ func TestNewRequest(t *testing.T) {
 		Object: widget(1), Reason: "update", Event: "MODIFIED", OldUnknown: true,
 		ConditionOptions: []conditions.Option{nil},
 		Latest:           func() client.Object { return widget(5) },
-		Notify:           func(_, reason, _, _ string, _ ...any) { notified = append(notified, reason) },
+		Notify:           func(_ client.Object, _, reason, _, _ string, _ ...any) { notified = append(notified, reason) },
 	}
 	attempt := progress.Attempt{Number: 2, Started: time.Unix(1, 0), Last: "boom"}
 	req := view.NewRequest("fn", invoke.Handler{Criteria: match.Criteria{Reasons: []string{"update"}}}, attempt)
@@ -74,7 +74,7 @@ func TestNewRequest(t *testing.T) {
 	equal(t, "ReceivesDiff", req.ReceivesDiff, true)
 	equal(t, "number of condition options", len(req.ConditionOptions), 1)
 	equal(t, "latest object", req.Latest(), client.Object(widget(5)))
-	req.Notify("Normal", "Done", "", "")
+	req.Notify(nil, "Normal", "Done", "", "")
 	equal(t, "reasons of Events", notified, []string{"Done"})
 	if req.Old != nil || req.Handled != nil {
 		t.Errorf("Old = %v, Handled = %v, want neither", req.Old, req.Handled)

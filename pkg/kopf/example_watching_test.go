@@ -74,6 +74,24 @@ func ExampleRequest_Track() {
 		})
 }
 
+func ExampleRequest_EventAbout() {
+	kopf.For(&Database{}).
+		OnDelete("release", func(ctx context.Context, req *DatabaseRequest) error {
+			volume := &corev1.PersistentVolumeClaim{}
+			key := client.ObjectKey{Namespace: req.Object.Namespace, Name: req.Object.Name}
+			if err := req.Client.Get(ctx, key, volume); err != nil {
+				return client.IgnoreNotFound(err)
+			}
+			req.EventAbout(volume, "Normal", "Unused", "Release", "the database %s is being deleted; the volume is kept", req.Object.Name)
+			return nil
+		})
+}
+
+func ExampleRenamedFrom() {
+	kopf.For(&Database{}).
+		OnCreate("provision", provision, kopf.RenamedFrom("create")) // an earlier version of the operator had the id "create"
+}
+
 func ExampleResource_Watches() {
 	kopf.For(&Database{}).
 		OnReconcile("place", announce).

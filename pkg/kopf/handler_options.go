@@ -130,6 +130,22 @@ func After(ids ...string) HandlerOption {
 	}
 }
 
+// RenamedFrom makes a cause handler continue with the progress that is stored under earlier ids, for a handler whose id has changed. Its
+// sub-handlers continue, too. Without the option, a handler with a changed id starts again for the objects of unfinished cycles. An id of a
+// handler with a [Field] ends with the path of the field. Results in the status keep the earlier id.
+//
+// Remove the option when no cycle that began under the earlier id is unfinished.
+func RenamedFrom(ids ...string) HandlerOption {
+	return func(d *declaration) {
+		d.requireKind("RenamedFrom", causeHandler)
+		if len(ids) == 0 || slices.Contains(ids, "") {
+			d.addErrorf("RenamedFrom has no ids, or an empty one: pass the earlier ids or remove the option")
+			return
+		}
+		d.EarlierIDs = append(d.EarlierIDs, ids...)
+	}
+}
+
 // Interval sets the time from a success or a permanent failure of an OnReconcile handler to its next call, unless a change triggers the
 // handler earlier. Default: only changes trigger the handler. For timers, see [Resource.Timer].
 //

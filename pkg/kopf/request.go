@@ -121,7 +121,17 @@ func (r *Request[T]) OldKnown() bool { return r.call == nil || r.call.OldKnown }
 // Equivalent in kopf: kopf.event, kopf.info, kopf.warn.
 func (r *Request[T]) Eventf(eventType, reason, action, note string, args ...any) {
 	if r.call != nil && r.call.Notify != nil {
-		r.call.Notify(eventType, reason, action, note, args...)
+		r.call.Notify(nil, eventType, reason, action, note, args...)
+	}
+}
+
+// EventAbout is like [Request.Eventf], but it posts the Event about another object, such as a child. The Event names Object as related. The
+// other object must have its uid, so it must have been read from the API server or created. Each object has a quota of its own.
+//
+// Equivalent in kopf: kopf.event with another object.
+func (r *Request[T]) EventAbout(obj client.Object, eventType, reason, action, note string, args ...any) {
+	if r.call != nil && r.call.Notify != nil {
+		r.call.Notify(obj, eventType, reason, action, note, args...)
 	}
 }
 

@@ -183,7 +183,7 @@ func (r *Resource[T]) register(kind *engine.Kind, scheme *runtime.Scheme, store 
 		errs = append(errs, r.checkUnusedOptions()...)
 	}
 	errs = append(errs, r.checkRelated(kind, scheme)...)
-	return append(errs, checkAfter(kind)...)
+	return slices.Concat(errs, checkAfter(kind), checkEarlierIDs(kind))
 }
 
 // addCauseHandler adds a cause handler to the kind. It returns an error if the store rejects the id, or if two ids have the same key.
@@ -384,4 +384,22 @@ func orNoKind(err error) error {
 		return errors.New("the object has no kind")
 	}
 	return err
+}
+
+// checkEarlierIDs returns an error for each id of RenamedFrom that belongs to another handler.
+func checkEarlierIDs(kind *engine.Kind) (errs []error) {
+	renamed := map[string]string{}
+	for _, id := range kind.Handlers.IDs() {
+		handler, _ := kind.Handlers.Get(id)
+		for _, earlier := range handler.EarlierIDs {
+			if _, used := kind.Handlers.Get(earlier); used {
+				errs = append(errs, fmt.Errorf("handler %q: RenamedFrom(%q) is the id of a handler: pass an id that is not used any more", id, earlier))
+			}
+			if other, twice := renamed[earlier]; twice {
+				errs = append(errs, fmt.Errorf("handlers %q and %q: RenamedFrom(%q) is given twice: only one handler can continue", other, id, earlier))
+			}
+			renamed[earlier] = id
+		}
+	}
+	return errs
 }

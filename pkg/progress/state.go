@@ -23,7 +23,8 @@ type handler struct {
 	stored bool // whether the object has a value for the id, readable or not
 	active bool // whether the handler is selected for the cause
 
-	discarded bool // whether the stored record is obsolete
+	discarded bool   // whether the stored record is obsolete
+	earlier   string // the id under which the record is stored, if the handler was renamed
 }
 
 // A Summary counts the selected handlers of a state by result.
@@ -54,6 +55,34 @@ func (s *State) load(store Store, obj client.Object, parent, id string) error {
 		h.record = *record
 	}
 	s.handlers = append(s.handlers, h)
+	return err
+}
+
+// Rename makes a handler continue with the record of an earlier id, unless the object has a record of its present id.
+// Its sub-handlers continue, too. Save stores the records under the present ids, and removes those of the earlier ids.
+func (s *State) Rename(store Store, obj client.Object, id, earlier string) error {
+	if h := s.find(id); h == nil || h.stored {
+		return nil
+	}
+	record, err := store.Fetch(obj, earlier)
+	if record == nil {
+		return err
+	}
+	var subs []handler
+	for i, sub := range record.Subrefs {
+		renamed := handler{id: id + strings.TrimPrefix(sub, earlier), parent: id, earlier: sub}
+		stored, subErr := store.Fetch(obj, sub)
+		if stored != nil {
+			renamed.record, renamed.stored = *stored, true
+		}
+		err = errors.Join(err, subErr)
+		subs = append(subs, renamed)
+		record.Subrefs = slices.Clone(record.Subrefs)
+		record.Subrefs[i] = renamed.id
+	}
+	h := s.find(id)
+	h.record, h.stored, h.earlier = *record, true, earlier
+	s.handlers = append(s.handlers, subs...)
 	return err
 }
 
@@ -287,8 +316,11 @@ func (s *State) Save(store Store, obj client.Object) error {
 		h := &s.handlers[i]
 		// A sub-handler may be declared in a later attempt, so its record stays as long as that of its parent.
 		switch other := h.record.Purpose != "" && h.record.Purpose != s.cause && h.parent == ""; {
-		case h.active:
+		case h.active, h.stored && h.earlier != "" && !other: // the sub-handlers of a renamed handler are not active yet
 			errs = append(errs, store.Store(obj, h.id, h.record))
+			if h.earlier != "" {
+				errs = append(errs, store.Purge(obj, h.earlier))
+			}
 			h.stored = true
 		case h.stored && other:
 			errs = append(errs, purge(store, obj, *h))
@@ -384,6 +416,9 @@ func (s *State) purge(store Store, obj client.Object, match func(handler) bool) 
 
 func purge(store Store, obj client.Object, h handler) error {
 	errs := []error{store.Purge(obj, h.id)}
+	if h.earlier != "" {
+		errs = append(errs, store.Purge(obj, h.earlier))
+	}
 	for _, id := range h.record.Subrefs {
 		errs = append(errs, store.Purge(obj, id))
 	}

@@ -236,7 +236,7 @@ func (inv *Invocation[T]) newEngineCall(t testing.TB, req *kopf.Request[T]) *inv
 	engineCall := &invoke.Request{
 		ID: c.id, Object: req.Object, OldKnown: true, Reason: string(c.reason), Event: string(c.event), Attempt: c.attempt,
 		ReceivesDiff: c.changes,
-		Notify: func(eventType, reason, action, note string, args ...any) {
+		Notify: func(_ client.Object, eventType, reason, action, note string, args ...any) {
 			inv.Events = append(inv.Events, Event{eventType, reason, action, fmt.Sprintf(note, args...)})
 		},
 		Flush: func(context.Context) error {
