@@ -31,12 +31,12 @@ func TestCheckDeclaration_Contradictions(t *testing.T) {
 		words []string
 	}{
 		"two statuses of WhenCondition":      {[]kopf.Option{pods().OnCreate("h", noopFor[*corev1.Pod], kopf.WhenCondition("Ready", metav1.ConditionTrue), kopf.WhenCondition("Ready", metav1.ConditionFalse))}, []string{`OnCreate("h"): WhenCondition can never match`, "cannot be both True and False"}},
-		"After a handler for another reason": {[]kopf.Option{onCreate(kopf.After("d")).OnDelete("d", noop)}, []string{`Thing: handler "h": After("d") has no effect, because no cause matches both (create and delete): remove it`}},
-		"an update after a creation":         {[]kopf.Option{onUpdate(kopf.After("c")).OnCreate("c", noop)}, []string{"no cause matches both (update and create)"}},
-		"a creation after resuming":          {[]kopf.Option{onCreate(kopf.After("r")).OnResume("r", noop)}, []string{"no cause matches both (create and resume)"}},
+		"After a handler for another reason": {[]kopf.Option{onCreate(kopf.After("d")).OnDelete("d", noop)}, []string{`Thing: handler "h": After("d") has no effect, because no cause matches both handlers (create and delete): remove it`}},
+		"an update after a creation":         {[]kopf.Option{onUpdate(kopf.After("c")).OnCreate("c", noop)}, []string{"no cause matches both handlers (update and create)"}},
+		"a creation after resuming":          {[]kopf.Option{onCreate(kopf.After("r")).OnResume("r", noop)}, []string{"no cause matches both handlers (create and resume)"}},
 		"Owns(nil)":                          {[]kopf.Option{onReconcile().Owns(nil)}, []string{"Thing: Owns(nil): pass an empty object"}},
 		"Owns a nil pointer":                 {[]kopf.Option{onReconcile().Owns((*corev1.Pod)(nil))}, []string{"Thing: Owns(nil): pass an empty object"}},
-		"Owns an unknown kind":               {[]kopf.Option{onReconcile().Owns(&unstructured.Unstructured{})}, []string{"Thing: Owns(*unstructured.Unstructured)", "set the kind"}},
+		"Owns an unknown kind":               {[]kopf.Option{onReconcile().Owns(&unstructured.Unstructured{})}, []string{"Thing: Owns(*unstructured.Unstructured)", "set apiVersion and kind"}},
 		"Owns with a nil predicate":          {[]kopf.Option{onReconcile().Owns(&corev1.Pod{}, nil)}, []string{"Thing: Owns(*v1.Pod) has a nil predicate: remove it"}},
 		"a nil pointer as the schedule":      {[]kopf.Option{timer(0, kopf.Idle(s), kopf.Schedule(noSchedule))}, []string{`Timer("h"): Schedule is nil`}},
 		"a contradiction within All":         {[]kopf.Option{onCreate(kopf.Label("a", filter.All(filter.Equal("a"), filter.Equal("b"))))}, []string{`Label("a") can never match: Equal(a) and Equal(b) exclude each other`}},

@@ -19,13 +19,13 @@ func ExampleWithPeering() {
 	_ = kopf.SetupWithManager(mgr, databases, kopf.WithPeering(peers))
 }
 
-// An operator for some namespaces lists them in the options of its manager and of its peering.
+// An operator for some namespaces passes them to the cache of its manager and to its peering.
 func ExampleWithPeering_namespaces() {
 	var peers peering.Options
 	peers.BindFlags(flag.CommandLine)
 	flag.Parse()
 
-	var watched cache.Options // nothing in it: the cluster
+	var watched cache.Options // Empty options watch all namespaces.
 	for _, namespace := range peers.Namespaces {
 		if watched.DefaultNamespaces == nil {
 			watched.DefaultNamespaces = map[string]cache.Config{}
@@ -39,8 +39,8 @@ func ExampleWithPeering_namespaces() {
 	_ = kopf.SetupWithManager(mgr, kopf.For(&Database{}).OnCreate("provision", provision), kopf.WithPeering(peers))
 }
 
-// Replicas with leader election can share an identity. A new leader then does not wait until the previous record
-// expires.
+// Replicas with leader election can share an identity. A new leader then does not wait until the
+// peering entry of the previous leader expires.
 func ExampleWithPeering_replicas() {
 	databases := kopf.For(&Database{}).OnCreate("provision", provision)
 	_ = kopf.SetupWithManager(mgr, databases, kopf.WithPeering(peering.Options{Identity: "databases-operator"}))

@@ -138,8 +138,8 @@ func (r *sharedResource[T]) checkRelated(kind *engine.Kind, scheme *runtime.Sche
 		case isNil(c.obj):
 			errs = append(errs, fmt.Errorf("%s(nil): pass an empty object of the kind, such as &appsv1.Deployment{}", c.method))
 		case err != nil:
-			errs = append(errs, fmt.Errorf("%s(%T): the manager's scheme does not know the kind: "+
-				"add its AddToScheme to the scheme, or set the kind of an unstructured object: %w", c.method, c.obj, err))
+			errs = append(errs, fmt.Errorf("%s(%T): the kind is not registered in the manager's scheme: "+
+				"call AddToScheme of its API package, or set apiVersion and kind of an unstructured object: %w", c.method, c.obj, err))
 		case len(kind.ReconcileHandlers.IDs()) == 0:
 			errs = append(errs, fmt.Errorf("%s has no effect without an OnReconcile handler: add one or remove %[1]s", c.method))
 		case slices.Contains(c.predicates, nil):
@@ -200,8 +200,8 @@ func (c *relatedKind) safeMapFunc(controller string) handler.MapFunc {
 	}
 }
 
-// changes is a predicate that accepts changes of objects. It rejects the first listing, because all objects are handled then, and events without
-// a change.
+// changes is a predicate that accepts changes of objects. It rejects the initial list, because the engine then handles all objects. It also rejects
+// events without a change.
 type changes struct{ predicate.Funcs }
 
 func (changes) Create(e event.CreateEvent) bool { return !e.IsInInitialList }

@@ -363,7 +363,7 @@ func TestRelated_ReportsMistakes(t *testing.T) {
 		"with a nil predicate":   {kopf.For(&corev1.ConfigMap{}).OnReconcile("apply", apply).Watches(&corev1.Secret{}, usersOf, nil), "nil predicate"},
 		"with a nil source":      {kopf.For(&corev1.ConfigMap{}).OnReconcile("apply", apply).TriggerFrom(nil), "TriggerFrom(nil)"},
 		"with an unknown kind": {
-			kopf.For(&corev1.ConfigMap{}).OnReconcile("apply", apply).Watches(&metav1.PartialObjectMetadata{}, usersOf), "does not know the kind",
+			kopf.For(&corev1.ConfigMap{}).OnReconcile("apply", apply).Watches(&metav1.PartialObjectMetadata{}, usersOf), "kind is not registered in the manager's scheme",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -110,8 +110,8 @@ func (r *Resource[T]) kind(scheme *runtime.Scheme, store progress.Store, c clien
 	}
 	gvk, err := apiutil.GVKForObject(r.obj, scheme)
 	if err != nil || gvk.Empty() {
-		return engine.Kind{}, fmt.Errorf("%T: the manager's scheme does not know the kind: "+
-			"add its AddToScheme to the scheme, or set the kind of an unstructured object: %w", r.obj, orNoKind(err))
+		return engine.Kind{}, fmt.Errorf("%T: the kind is not registered in the manager's scheme: "+
+			"call AddToScheme of its API package, or set apiVersion and kind of an unstructured object: %w", r.obj, orNoKind(err))
 	}
 	kind := engine.Kind{
 		GVK: gvk, Results: strings.Split(r.results, "."),
@@ -199,7 +199,7 @@ func addCauseHandler[T client.Object](kind *engine.Kind, store progress.Store, h
 	return kind.Handlers.Add(id, key, h.forEngine(c))
 }
 
-// forEngine returns the handler in the form of the engine.
+// forEngine converts the handler to an invoke.Handler.
 func (h *typedHandler[T]) forEngine(c client.Client) invoke.Handler {
 	handler := h.Handler
 	handler.Do, handler.Warnings = h.fn.forEngine(c), &invoke.Warnings{}
@@ -215,7 +215,7 @@ func (h *typedHandler[T]) forEngine(c client.Client) invoke.Handler {
 	return handler
 }
 
-// adaptPredicate returns a predicate in the form that the engine evaluates.
+// adaptPredicate converts a predicate of the user to a predicate of the engine.
 func adaptPredicate[T client.Object](predicate func(*Request[T]) bool, c client.Client) func(*invoke.Request) bool {
 	return func(call *invoke.Request) bool {
 		req, err := newRequest[T](call)
@@ -250,8 +250,8 @@ func (h *typedHandler[T]) check(obj T, scheme *runtime.Scheme) (errs []error) {
 	for _, owner := range h.owners {
 		gvk, err := apiutil.GVKForObject(owner, scheme)
 		if err != nil || gvk.Empty() {
-			errs = append(errs, fmt.Errorf("OwnedBy(%T): the manager's scheme does not know the kind: "+
-				"add its AddToScheme to the scheme: %w", owner, orNoKind(err)))
+			errs = append(errs, fmt.Errorf("OwnedBy(%T): the kind is not registered in the manager's scheme: "+
+				"call AddToScheme of its API package: %w", owner, orNoKind(err)))
 			continue
 		}
 		h.Owners = append(h.Owners, gvk.GroupKind())
@@ -259,8 +259,8 @@ func (h *typedHandler[T]) check(obj T, scheme *runtime.Scheme) (errs []error) {
 	return errs
 }
 
-// checkField returns errors if the field of the handler does not exist, or if the handler compares it with a value that it cannot have. The
-// source is the name of the Go type or the schema in the errors.
+// checkField returns errors if the field of the handler does not exist, or if the handler compares it with a value that it cannot have.
+// source describes the Go type or the schema in error messages.
 func (d *declaration) checkField(root fieldType, source string) (errs []error) {
 	field, unknown, suggestion := lookUpField(root, d.Criteria.Field.Path)
 	if unknown != "" {
@@ -307,7 +307,7 @@ func (r *Resource[T]) watchedFields() (paths [][]string) {
 	return paths
 }
 
-// checkAfter resolves the ids of After. It returns errors for unknown ids, for handlers that never match together, and for cycles.
+// checkAfter resolves the ids of After. It returns errors for unknown ids, for dependencies on handlers of other causes, and for cycles.
 func checkAfter(kind *engine.Kind) (errs []error) {
 	dependencies := map[string][]string{}
 	for _, id := range kind.Handlers.IDs() {
@@ -330,7 +330,7 @@ func checkAfter(kind *engine.Kind) (errs []error) {
 		}
 		for _, dependency := range handler.After {
 			if other, ok := kind.Handlers.Get(dependency); ok && !shareCause(handler, other) {
-				errs = append(errs, fmt.Errorf("handler %q: After(%q) has no effect, because no cause matches both (%s and %s): remove it",
+				errs = append(errs, fmt.Errorf("handler %q: After(%q) has no effect, because no cause matches both handlers (%s and %s): remove it",
 					id, dependency, strings.Join(handler.Reasons, ", "), strings.Join(other.Reasons, ", ")))
 			}
 		}
@@ -358,8 +358,7 @@ func shareCause(a, b invoke.Handler) bool {
 	return matches(a, ReasonResume) && matches(b, ReasonUpdate, ReasonDelete) || matches(b, ReasonResume) && matches(a, ReasonUpdate, ReasonDelete)
 }
 
-// findCycle follows the dependencies of a handler and returns the first cycle, or nil. The path contains the handlers that were followed so
-// far.
+// findCycle returns the first cycle in the dependencies of a handler, or nil. path contains the handlers that lead to this handler.
 func findCycle(dependencies map[string][]string, id string, path []string) []string {
 	if i := slices.Index(path, id); i >= 0 {
 		return path[i:]
