@@ -112,12 +112,13 @@ func (o *Operator) Enqueue(obj client.Object) error {
 	return nil
 }
 
-// Track reads an object into obj, which must have a name, and a namespace if its kind is namespaced. Each later change of that object triggers this
-// handler, including its deletion, and its creation if Track returns a NotFound error. Track reads from the cache of the manager. The
-// first call for a kind starts a watch for the kind, so the operator needs the permissions to list and watch it.
+// Track reads an object into obj, which must have a name, and a namespace if its kind is namespaced. Each later change of that object triggers the
+// [Resource.OnReconcile] handlers of Object, including its deletion, and its creation if Track returns a NotFound error. Track reads from the
+// cache of the manager. The first call for a kind starts a watch for the kind, so the operator needs the permissions to list and watch it. Track
+// fails if the cache has not listed the kind after 10 seconds.
 //
-// The handler tracks the objects of its last successful attempt. Only OnReconcile handlers can track objects. In a test without an operator,
-// Track only reads the object with Client.
+// The handler tracks the objects of its last successful attempt, and those of the failed attempts since then. Only OnReconcile handlers can track
+// objects. In a test without an operator, Track only reads the object with Client. Track is safe for concurrent use.
 func (r *Request[T]) Track(ctx context.Context, obj client.Object) error {
 	switch {
 	case r.call != nil && r.call.Track != nil:
