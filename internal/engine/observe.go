@@ -37,11 +37,13 @@ func (e *Engine) observe(ctx context.Context, key types.NamespacedName) (*reconc
 	return r, r.setBase(obj)
 }
 
-// observedObject returns the object that the informer has delivered last, without the copy that a read from the cache would make. It reads the object from the
-// cache if the informer has not delivered it yet. The fields of the result are shared with the cache and must not be changed.
+// observedObject returns the object that the informer has delivered last, without the copy that a read from the cache would make. The fields of the result are
+// shared with the cache and must not be changed. The informer delivers an object after the cache has stored it, so observedObject reads the object from
+// the cache if it was not delivered yet, or if the delivered one is older than the epoch: the check that the cache has reached the epoch is not about
+// delivered objects.
 func (e *Engine) observedObject(ctx context.Context, key types.NamespacedName) (client.Object, error) {
 	shared := e.states.Observed(key)
-	if shared == nil {
+	if shared == nil || e.epoch != nil && e.epoch.isOlder(shared) {
 		return e.readObject(ctx, e.Cache, key)
 	}
 	if _, untyped := shared.(*unstructured.Unstructured); untyped {
