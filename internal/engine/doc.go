@@ -15,7 +15,8 @@
 //	schedule  compute when the next handler is due (package plan)
 //
 // If handlers have worked for the checkpoint interval (100 milliseconds by default), the engine commits between two handlers. The status is written
-// before the other fields, unless it contains records. If the status is part of the essence, the pin is written in a request before it. The events of these writes enqueue the object again; that reconcile finds nothing to do until the next handler is due.
+// before the other fields, unless it contains records. If the status is part of the essence, the pin is written in a request before it. The events of
+// these writes enqueue the object again. That reconcile finds nothing to do until the next handler is due.
 //
 // Event handlers and the handlers of deleted objects are called before these phases. During a pause, only event handlers are called. Index handlers are
 // called in the goroutine of the informer, before the object is reconciled.

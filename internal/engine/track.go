@@ -178,9 +178,7 @@ func (e *Engine) triggerReaders(kind trackedKind, obj any) {
 		return
 	}
 	for _, reader := range e.tracker.readersOf(trackedObject{kind.GroupKind(), client.ObjectKeyFromObject(changed)}) {
-		if !e.Trigger(reader.key) {
-			e.tracker.replace(reader, nil) // the object is deleted
-		}
+		e.Trigger(reader.key)
 	}
 }
 
