@@ -3,15 +3,22 @@
 //
 //	go run . -out ../../bin/controlplane
 //	go run . -out ../../bin/controlplane kube-controller-manager
+//	go run . -kubernetes 1.35 -out ../../bin/controlplane-1.35
+//
+// With -kubernetes, it builds the programs of another release of Kubernetes in a module that it generates in the output directory. The checksum database of Go
+// then verifies the modules.
 //
 // It does nothing if binaries of these versions exist, or if KUBEBUILDER_ASSETS names another directory.
 package main
 
 import (
 	"bufio"
+	"cmp"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -28,27 +35,38 @@ type target struct {
 	module string // module with the version of the program
 	flags  string // linker flags, with %s for the version
 	extra  bool   // built only if an argument names it
+	dir    string // directory of the module that requires the program; empty for this one
 }
 
 var targets = []target{
-	{"etcd", "go.etcd.io/etcd/server/v3", "go.etcd.io/etcd/server/v3", "", false},
-	{"kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver", "k8s.io/kubernetes", kubernetesFlags, false},
-	{"kubectl", "k8s.io/kubernetes/cmd/kubectl", "k8s.io/kubernetes", kubernetesFlags, false},
-	{"kube-controller-manager", "k8s.io/kubernetes/cmd/kube-controller-manager", "k8s.io/kubernetes", kubernetesFlags, true},
+	{"etcd", "go.etcd.io/etcd/server/v3", "go.etcd.io/etcd/server/v3", "", false, ""},
+	{"kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver", "k8s.io/kubernetes", kubernetesFlags, false, ""},
+	{"kubectl", "k8s.io/kubernetes/cmd/kubectl", "k8s.io/kubernetes", kubernetesFlags, false, ""},
+	{"kube-controller-manager", "k8s.io/kubernetes/cmd/kube-controller-manager", "k8s.io/kubernetes", kubernetesFlags, true, ""},
 }
+
+const kubernetesModule = "k8s.io/kubernetes"
 
 const kubernetesFlags = "-X k8s.io/component-base/version.gitVersion=%s"
 
 func main() {
 	out := flag.String("out", filepath.Join("..", "..", "bin", "controlplane"), "directory for the binaries")
+	kubernetes := flag.String("kubernetes", "", "minor `release` of Kubernetes, such as 1.35 (default: that of go.mod)")
 	flag.Parse()
-	if err := run(*out, flag.Args()); err != nil {
+	if err := run(*out, *kubernetes, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "controlplane:", err)
 		os.Exit(1)
 	}
 }
 
-func run(out string, names []string) error {
+// releases are the patch releases of the tested minor releases of Kubernetes.
+var releases = map[string]string{"1.34": "v1.34.9", "1.35": "v1.35.6", "1.36": "v1.36.4", "1.37": "v1.37.2"}
+
+func run(out, kubernetes string, names []string) error {
+	release, known := releases[kubernetes]
+	if kubernetes != "" && !known {
+		return fmt.Errorf("unknown release %q: use one of %s", kubernetes, strings.Join(slices.Sorted(maps.Keys(releases)), ", "))
+	}
 	wanted, err := selectTargets(names)
 	if err != nil {
 		return err
@@ -61,6 +79,17 @@ func run(out string, names []string) error {
 	}
 	if err := os.MkdirAll(out, 0o755); err != nil {
 		return err
+	}
+	if release != "" {
+		module := filepath.Join(out, "module")
+		if err := generateModule(module, release); err != nil {
+			return fmt.Errorf("a module for Kubernetes %s: %w", release, err)
+		}
+		for i := range wanted {
+			if wanted[i].module == kubernetesModule {
+				wanted[i].dir = module
+			}
+		}
 	}
 	for _, t := range wanted {
 		if err := ensure(out, t); err != nil {
@@ -100,7 +129,7 @@ func checkAssets(dir string, wanted []target) error {
 // ensure builds a program unless a binary of its version exists. It writes the version to a file after the build, so that it repeats an
 // interrupted build.
 func ensure(out string, t target) error {
-	version, err := goOutput("list", "-m", "-f", "{{.Version}}", t.module)
+	version, err := goOutput(t.dir, "list", "-m", "-f", "{{.Version}}", t.module)
 	if err != nil {
 		return err
 	}
@@ -124,7 +153,7 @@ func build(binary, version string, t target) error {
 	fmt.Printf("control plane: building %s %s from its Go modules on %d cores "+
 		"(up to 4 minutes on two cores with an empty cache)\n",
 		t.name, version, runtime.NumCPU())
-	deps, err := goOutput("list", "-deps", t.pkg)
+	deps, err := goOutput(t.dir, "list", "-deps", t.pkg)
 	if err != nil {
 		return err
 	}
@@ -134,8 +163,8 @@ func build(binary, version string, t target) error {
 	if t.flags != "" {
 		flags += " " + fmt.Sprintf(t.flags, version)
 	}
-	cmd := exec.Command("go", "build", "-v", "-trimpath", "-ldflags", flags, "-o", binary, t.pkg)
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	cmd := goCommand(t.dir, "build", "-v", "-trimpath", "-ldflags", flags, "-o", binary, t.pkg)
+	cmd.Env = append(cmd.Env, "CGO_ENABLED=0")
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		return err
@@ -170,10 +199,79 @@ func build(binary, version string, t target) error {
 	return nil
 }
 
-func goOutput(args ...string) (string, error) {
-	out, err := exec.Command("go", args...).Output()
+// goCommand returns a command of Go in the directory of a module. In a generated module, the command completes go.mod and go.sum.
+func goCommand(dir string, args ...string) *exec.Cmd {
+	cmd := exec.Command("go", args...)
+	cmd.Dir, cmd.Env = dir, os.Environ()
+	if dir != "" {
+		cmd.Env = append(cmd.Env, "GOFLAGS=-mod=mod", "GOWORK=off")
+	}
+	return cmd
+}
+
+func goOutput(dir string, args ...string) (string, error) {
+	out, err := goCommand(dir, args...).Output()
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
 		return "", fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, exit.Stderr)
 	}
 	return strings.TrimSpace(string(out)), err
+}
+
+// generateModule writes a module that requires a release of Kubernetes, unless it exists. Kubernetes replaces its staging modules by directories of its repository, which
+// do not exist in the module cache, so the module replaces them by their published versions.
+func generateModule(dir, release string) error {
+	file := filepath.Join(dir, "go.mod")
+	if text, err := os.ReadFile(file); err == nil && strings.Contains(string(text), kubernetesModule+" "+release) {
+		return nil
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	var downloaded struct{ GoMod string }
+	if err := goJSON(&downloaded, "mod", "download", "-json", kubernetesModule+"@"+release); err != nil {
+		return err
+	}
+	var kubernetes struct {
+		Go      string
+		Replace []struct{ Old, New struct{ Path string } }
+	}
+	if err := goJSON(&kubernetes, "mod", "edit", "-json", downloaded.GoMod); err != nil {
+		return err
+	}
+	staging := "v0" + strings.TrimPrefix(release, "v1")
+	lines := []string{"module controlplane", "go " + cmp.Or(kubernetes.Go, "1.24.0"), "require " + kubernetesModule + " " + release}
+	for _, r := range kubernetes.Replace {
+		if strings.HasPrefix(r.New.Path, "./staging/") {
+			lines = append(lines, fmt.Sprintf("replace %s => %s %s", r.Old.Path, r.Old.Path, published(r.Old.Path, staging)))
+		}
+	}
+	return os.WriteFile(file, []byte(strings.Join(lines, "\n")+"\n"), 0o644)
+}
+
+// published returns a version of a staging module, or if it is not published, the latest one of the same minor release. The build reports modules that it needs and
+// that are not published at all.
+func published(module, version string) string {
+	if _, err := goOutput("", "mod", "download", module+"@"+version); err == nil {
+		return version
+	}
+	versions, err := goOutput("", "list", "-m", "-versions", module)
+	if err != nil {
+		return version
+	}
+	minor, found := version[:strings.LastIndex(version, ".")+1], version
+	for one := range strings.FieldsSeq(versions) { // in ascending order
+		if strings.HasPrefix(one, minor) && !strings.Contains(one, "-") {
+			found = one
+		}
+	}
+	fmt.Printf("control plane: %s %s is not published, using %s\n", module, version, found)
+	return found
+}
+
+func goJSON(into any, args ...string) error {
+	text, err := goOutput("", args...)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal([]byte(text), into)
 }

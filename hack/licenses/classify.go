@@ -30,8 +30,7 @@ func (m module) licenses() (names []string, err error) {
 		return nil, err
 	}
 	for _, entry := range entries {
-		name := strings.ToLower(entry.Name())
-		if entry.IsDir() || !strings.HasPrefix(name, "licen") && !strings.HasPrefix(name, "copying") {
+		if entry.IsDir() || !isLicense(entry.Name()) {
 			continue
 		}
 		text, err := os.ReadFile(filepath.Join(m.folder, entry.Name()))
@@ -42,6 +41,11 @@ func (m module) licenses() (names []string, err error) {
 	}
 	slices.Sort(names)
 	return slices.Compact(names), nil
+}
+
+func isLicense(name string) bool {
+	name = strings.ToLower(name)
+	return strings.HasPrefix(name, "licen") || strings.HasPrefix(name, "copying")
 }
 
 // classify returns the licenses in a text.

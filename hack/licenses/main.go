@@ -5,10 +5,15 @@
 //	cd examples/15-timers && go run ../../hack/licenses
 //
 // It ignores tools, because programs that use the library do not contain them.
+//
+// With -texts, it also writes the texts of the licenses of a program to a file, for the archives of a release:
+//
+//	go run ./hack/licenses -texts THIRD-PARTY-LICENSES ./cmd/kopf
 package main
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -20,7 +25,13 @@ import (
 var allowed = []string{"Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "MIT"}
 
 func main() {
-	if err := run(); err != nil {
+	file := flag.String("texts", "", "write the texts of the licenses of the program in the argument to this `file`")
+	flag.Parse()
+	err := run()
+	if err == nil && *file != "" {
+		err = writeTexts(*file, flag.Arg(0))
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "licenses:", err)
 		os.Exit(1)
 	}
