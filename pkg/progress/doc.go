@@ -35,10 +35,13 @@
 //	AnnotationsV2               like Annotations, but without the keys for older versions of kopf
 //	Status, StatusBaseline      fields of the object, which its Go type and its schema must have
 //	Multi, MultiBaseline        several stores or baselines at the same time, for a migration
+//	InMemory                    the memory of the process
+//	WithHistory, ByHandler      a store with the last finished handlers; different stores for different handlers
 //	IgnoringFields              a baseline that ignores some fields
 //
 // You can also use any other type with the methods of [Store] or [Baseline]. A type may also implement [Checker],
-// [KeyChecker], [FieldUser] or [Sweeper]. A type that embeds the interface Store or Baseline hides these methods.
+// [KeyChecker], [FieldUser] or [Sweeper]. A type that embeds the interface Store or Baseline hides these methods. A [Remote], such as
+// [SideObjects], keeps all of this outside of the object.
 //
 // # Guarantees
 //

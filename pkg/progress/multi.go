@@ -75,6 +75,15 @@ func (m multiStore) Purge(obj client.Object, id string) error {
 	return errors.Join(errs...)
 }
 
+// Archive implements [Archiver] for the stores that support it.
+func (m multiStore) Archive(obj client.Object, id string, record Record) error {
+	var errs []error
+	for _, store := range m {
+		errs = append(errs, archive(store, obj, id, record))
+	}
+	return errors.Join(errs...)
+}
+
 // UsesOnlyAnnotations implements [AnnotationUser].
 func (m multiStore) UsesOnlyAnnotations(obj client.Object) bool { return allUseOnlyAnnotations(m, obj) }
 

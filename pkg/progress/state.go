@@ -331,9 +331,16 @@ func (s *State) Save(store Store, obj client.Object) error {
 	return errors.Join(errs...)
 }
 
-// Purge removes all records from the object. Call it when the cause is finished.
+// Purge removes all records from the object. Call it when the cause is finished. If the store is an [Archiver], Purge archives the records of the
+// finished handlers.
 func (s *State) Purge(store Store, obj client.Object) error {
-	return s.purge(store, obj, func(handler) bool { return true })
+	var errs []error
+	for _, h := range s.handlers {
+		if h.active && h.record.Finished() {
+			errs = append(errs, archive(store, obj, h.id, h.record))
+		}
+	}
+	return errors.Join(append(errs, s.purge(store, obj, func(handler) bool { return true }))...)
 }
 
 // Restart resets the finished handlers of a cause and their sub-handlers, because their effect must be undone or

@@ -1,0 +1,134 @@
+package progress
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// HistoryAnnotation is the annotation of [WithHistory].
+const HistoryAnnotation = "kopf-runtime.dev/history"
+
+const (
+	maxHistory        = 100
+	maxHistoryMessage = 256
+)
+
+// An Archiver is a [Store] that keeps records of finished handlers.
+type Archiver interface {
+	// Archive is called once for each finished handler, at the end of its cause, before its record is purged.
+	Archive(obj client.Object, id string, record Record) error
+}
+
+func archive(store Store, obj client.Object, id string, record Record) error {
+	if archiver, ok := store.(Archiver); ok {
+		return archiver.Archive(obj, id, record)
+	}
+	return nil
+}
+
+// WithHistory returns a store that also keeps the last finished handlers of each object, at most the given number, in the annotation
+// [HistoryAnnotation]. The operator writes it together with the end of a cycle, so it needs no further request. The number is from 1 to 100; messages are
+// cut at 256 bytes. Two operators for the same objects share the history. Read it with [History].
+//
+// kopf has no equivalent.
+func WithHistory(store Store, handlers int) Store {
+	return historyStore{multiStore: multiStore{store}, limit: handlers}
+}
+
+// A HistoryEntry is a finished handler in the history of an object.
+type HistoryEntry struct {
+	// Handler is the id of the handler.
+	Handler string
+	Record
+}
+
+// History returns the finished handlers of [WithHistory], the last one at the end. It returns an error if the annotation cannot be decoded.
+func History(obj client.Object) ([]HistoryEntry, error) {
+	text, found := obj.GetAnnotations()[HistoryAnnotation]
+	if !found {
+		return nil, nil
+	}
+	var documents []json.RawMessage
+	if err := json.Unmarshal([]byte(text), &documents); err != nil {
+		return nil, &UnreadableError{Place: "annotation " + HistoryAnnotation, Err: err}
+	}
+	entries := make([]HistoryEntry, 0, len(documents))
+	for _, document := range documents {
+		entry, err := decodeEntry(document)
+		if err != nil {
+			return nil, &UnreadableError{Place: "annotation " + HistoryAnnotation, Err: err}
+		}
+		entries = append(entries, entry)
+	}
+	return entries, nil
+}
+
+func decodeEntry(document json.RawMessage) (HistoryEntry, error) {
+	var id struct{ Handler string }
+	if err := json.Unmarshal(document, &id); err != nil {
+		return HistoryEntry{}, err
+	}
+	record, err := decodeRecord(document)
+	if record == nil || err != nil {
+		return HistoryEntry{}, errors.Join(errors.New("an entry is not a record"), err)
+	}
+	return HistoryEntry{Handler: id.Handler, Record: *record}, nil
+}
+
+type historyStore struct {
+	multiStore
+	limit int
+}
+
+// Check implements [Checker].
+func (s historyStore) Check() error {
+	if s.limit < 1 || s.limit > maxHistory {
+		return fmt.Errorf("WithHistory(%d): the number of handlers must be from 1 to %d", s.limit, maxHistory)
+	}
+	return checkMembers("WithHistory", s.multiStore)
+}
+
+// Archive implements [Archiver].
+func (s historyStore) Archive(obj client.Object, id string, record Record) error {
+	documents := []json.RawMessage{}
+	if text, found := obj.GetAnnotations()[HistoryAnnotation]; found && json.Unmarshal([]byte(text), &documents) != nil {
+		documents = nil // an unreadable history is replaced
+	}
+	documents = slices.DeleteFunc(documents, func(document json.RawMessage) bool {
+		_, err := decodeEntry(document)
+		return err != nil
+	})
+	record.Message, record.Subrefs = truncate(record.Message, maxHistoryMessage), nil
+	text, err := record.MarshalJSON()
+	if err != nil {
+		return err
+	}
+	fields := map[string]any{}
+	if err := json.Unmarshal(text, &fields); err != nil {
+		return err
+	}
+	fields["handler"] = id
+	document, err := EncodeJSON(fields)
+	if err != nil {
+		return err
+	}
+	documents = append(documents, document)
+	all, err := EncodeJSON(documents[max(0, len(documents)-s.limit):])
+	if err != nil {
+		return err
+	}
+	annotations := cloneAnnotations(obj.GetAnnotations())
+	annotations[HistoryAnnotation] = string(all)
+	obj.SetAnnotations(annotations)
+	return nil
+}
+
+// Clear implements [Store].
+func (s historyStore) Clear(essence map[string]any) {
+	s.multiStore.Clear(essence)
+	clearAnnotations(essence, func(key string) bool { return key == HistoryAnnotation })
+}
