@@ -157,8 +157,8 @@ func (o *Owner) setName(c child, name string) {
 	}
 }
 
-// AdjustNamespace sets the namespace of the owner on children without one. It does not change children of
-// cluster-scoped kinds. A cluster-scoped owner does not set a namespace. Equivalent in kopf: adjust_namespace.
+// AdjustNamespace sets the namespace of the owner on children without one. It removes the namespace from
+// children of cluster-scoped kinds. A cluster-scoped owner does not set a namespace. Equivalent in kopf: adjust_namespace.
 func (o *Owner) AdjustNamespace(children ...client.Object) error {
 	resolved, err := o.resolve(children)
 	if err != nil {
@@ -175,7 +175,10 @@ func (o *Owner) namespaceFor(c child) string {
 	if o.namespace != nil {
 		namespace = *o.namespace
 	}
-	if c.scope == clusterWide || namespace == "" || c.GetNamespace() != "" && !o.force {
+	if c.scope == clusterWide {
+		return "" // the API server ignores it
+	}
+	if namespace == "" || c.GetNamespace() != "" && !o.force {
 		return c.GetNamespace()
 	}
 	return namespace
@@ -195,7 +198,7 @@ func (o *Owner) Label(children ...client.Object) error {
 }
 
 func (o *Owner) label(c child) {
-	labels := o.obj.GetLabels()
+	labels := withoutSetLabels(o.obj.GetLabels())
 	if o.labels != nil {
 		labels = o.labels
 	}

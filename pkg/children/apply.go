@@ -78,7 +78,7 @@ func checkNames(children []child) error {
 	var errs []error
 	seen := map[string]bool{}
 	for _, c := range children {
-		key := c.gvk.GroupKind().String() + " " + c.GetNamespace() + "/" + c.GetName()
+		key := keyOf(c)
 		switch {
 		case c.GetName() == "":
 			errs = append(errs, fmt.Errorf("children: %s has no name: use Name or the option Strict", c))
@@ -192,15 +192,20 @@ func (o *Owner) checkLive(live client.Object) (client.Object, error) {
 	foreign := other != nil && other.UID != o.obj.GetUID()
 	switch {
 	case live.GetDeletionTimestamp() != nil:
-		return nil, errors.New("the object is being deleted: retry after its deletion")
+		return nil, errDeleting
 	case hasReference(live, o.obj.GetUID()):
 	case foreign && (o.controller || !o.takeOver):
 		return nil, &controllerutil.AlreadyOwnedError{Object: live, Owner: *other}
 	case !o.takeOver:
 		return nil, fmt.Errorf("the object exists and does not belong to %q: delete it, use another name, or use TakeOver", o.obj.GetName())
 	}
+	if err := o.checkClaim(live); err != nil {
+		return nil, err
+	}
 	return live, nil
 }
+
+var errDeleting = errors.New("the object is being deleted: retry after its deletion")
 
 // newObject returns an empty object of the kind of the child.
 func (c child) newObject() client.Object {

@@ -10,7 +10,8 @@
 // [Of] creates an [Owner] with options. [Owner.Adopt] changes children in memory. It sets the owner reference, a name
 // or a name prefix, the namespace, and the labels, including the labels of pod templates. Other methods set only one
 // of these. [Owner.Apply] adopts children and applies them to the API server. [Owner.Create] adopts children and
-// creates the missing ones. [Name] returns deterministic names.
+// creates the missing ones. [Owner.Set] returns a [Set], a named group of children. A Set also deletes children that are
+// no longer wanted, applies children in order, and reports their readiness. [Name] returns deterministic names.
 //
 // # Guarantees
 //
@@ -19,6 +20,7 @@
 //   - A child of another owner is never taken over. An existing object without an owner is taken over only with
 //     [TakeOver].
 //   - Apply reads each child once, from the cache if the client has one, and writes only if something differs. For a missing child, it also sends a dry run to the API server.
+//   - A set deletes only objects that it has applied itself: they have the labels of the set and a reference to the owner.
 //   - Apply keeps fields of other field managers, resets changes to its own fields, and removes fields that the child no longer sets.
 //
 // # Requirements

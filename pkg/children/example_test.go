@@ -2,6 +2,7 @@ package children_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -30,6 +31,34 @@ func ExampleOwner_Apply() {
 		return conditions.Write(ctx, c, db, func(s *conditions.Set) {
 			s.MirrorFrom(results[1].Object, "Available")
 		})
+	}
+	_ = reconcile
+}
+
+// A Set also deletes the children that are no longer in the list.
+func ExampleSet_Apply() {
+	reconcile := func(ctx context.Context, c client.Client, db client.Object, replicas []string) error {
+		var wanted []client.Object
+		for _, replica := range replicas {
+			wanted = append(wanted, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: children.Name(db, replica)}})
+		}
+		set := children.Of(db, c, children.FieldOwner("database-operator")).Set("replicas", &corev1.ConfigMap{})
+		result, err := set.Apply(ctx, wanted...)
+		return errors.Join(err, conditions.Write(ctx, c, db, func(s *conditions.Set) {
+			s.Set(result.Condition("ReplicasReady"))
+		}))
+	}
+	_ = reconcile
+}
+
+// The Service is created when the Deployment is ready.
+func ExampleSet_ApplyInOrder() {
+	reconcile := func(ctx context.Context, c client.Client, db client.Object) error {
+		deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: children.Name(db, "server")}}
+		service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: children.Name(db, "primary")}}
+		set := children.Of(db, c, children.FieldOwner("database-operator")).Set("serving", &appsv1.Deployment{}, &corev1.Service{})
+		_, err := set.ApplyInOrder(ctx, deployment, service)
+		return err
 	}
 	_ = reconcile
 }

@@ -15,6 +15,7 @@ import (
 type Owner struct {
 	obj    client.Object
 	client client.Client
+	set    string // name of the set that uses the owner; empty without a set
 	options
 }
 

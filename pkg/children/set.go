@@ -1,0 +1,378 @@
+package children
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/rbac"
+	"github.com/kopf-runtime/kopf-runtime/internal/validation"
+)
+
+// Labels of the children of sets. The owner is identified by its uid, because its name can be too long for a label.
+const (
+	setLabel      = "kopf-runtime.dev/set"
+	setOwnerLabel = "kopf-runtime.dev/set-owner"
+)
+
+const maxPruneAttempts = 3
+
+// A Set is a named group of children that is kept equal to a list: [Set.Apply] applies the children of the list and
+// deletes the other children of the group. The child's labels "kopf-runtime.dev/set" and "kopf-runtime.dev/set-owner"
+// and its owner reference identify the group, so a Set needs no memory and works after a restart.
+type Set struct {
+	owner *Owner
+	name  string
+	kinds []client.Object
+}
+
+// Set returns a group of children. The name must be unique among the groups of the owner and valid as a label value. The
+// objects select the kinds that the group can contain, and can be empty, such as &corev1.Service{}. Keep a kind that the
+// list no longer contains until all its children are deleted, because [Set.Apply] searches only these kinds.
+func (o *Owner) Set(name string, kinds ...client.Object) *Set {
+	owner := *o
+	owner.set = name
+	return &Set{owner: &owner, name: name, kinds: kinds}
+}
+
+// Apply applies the children as [Owner.Apply] does, and then deletes the children of the group that are not in the list.
+// Without children, it deletes the whole group. If a child cannot be applied, Apply continues with the other children,
+// and deletes nothing.
+//
+// Apply deletes only objects with both labels of the group and with a reference to the owner. If an object has the labels
+// but no reference to the owner, Apply deletes nothing and returns an error. A deletion fails if another client has
+// changed the object in a way that Apply has not seen. Dependents of deleted children are deleted in the background.
+//
+// Apply refuses children that belong to another set, unless [TakeOver] is set. The result is valid even if Apply returns
+// an error.
+//
+// Apply needs the permissions to list and delete the kinds of the group, in addition to those of [Owner.Apply]. It lists
+// them in the namespace of the owner; for an owner without a namespace, in all namespaces.
+func (s *Set) Apply(ctx context.Context, children ...client.Object) (SetResult, error) {
+	return s.apply(ctx, children, false)
+}
+
+// ApplyInOrder is like [Set.Apply], but it applies each child only after all earlier children are [Ready]. Until then, later
+// children are not changed, and no child is deleted. To continue, call ApplyInOrder again when a child changes; see
+// Owns in package kopf.
+func (s *Set) ApplyInOrder(ctx context.Context, children ...client.Object) (SetResult, error) {
+	return s.apply(ctx, children, true)
+}
+
+func (s *Set) apply(ctx context.Context, objects []client.Object, inOrder bool) (SetResult, error) {
+	wanted, existing, err := s.prepare(ctx, objects)
+	if err != nil {
+		err = rbac.Explain(err)
+		return SetResult{err: err}, err
+	}
+	result := SetResult{}
+	for _, c := range wanted {
+		child := SetChild{Name: c.String(), State: Waiting, Result: Result{Operation: controllerutil.OperationResultNone}}
+		if !inOrder || result.Ready() {
+			child = s.applyChild(ctx, c)
+		}
+		result.Children = append(result.Children, child)
+	}
+	complete := !slices.ContainsFunc(result.Children, func(c SetChild) bool { return c.Err != nil || c.State == Waiting })
+	if complete {
+		obsolete, err := s.obsolete(wanted, existing)
+		if err != nil {
+			result.err = err
+		}
+		for _, c := range obsolete {
+			result.Pruned = append(result.Pruned, s.prune(ctx, c))
+		}
+	}
+	return result, result.errors()
+}
+
+// prepare validates the set and its children, and lists the existing children.
+func (s *Set) prepare(ctx context.Context, objects []client.Object) (wanted, existing []child, err error) {
+	if s.owner.fieldOwner == "" {
+		return nil, nil, fmt.Errorf("children: set %q requires the option FieldOwner: set it to the name of the operator", s.name)
+	}
+	if err := validation.LabelValue(s.name); err != nil || s.name == "" {
+		return nil, nil, fmt.Errorf("children: the name of set %q is not a valid label value: use a short name such as \"storage\"", s.name)
+	}
+	if err := s.owner.check(); err != nil {
+		return nil, nil, err
+	}
+	kinds, err := s.resolveKinds()
+	if err != nil {
+		return nil, nil, err
+	}
+	if wanted, err = s.owner.adopt(objects); err != nil {
+		return nil, nil, err
+	}
+	if err := checkNames(wanted); err != nil {
+		return nil, nil, err
+	}
+	for _, c := range wanted {
+		if !slices.ContainsFunc(kinds, func(kind child) bool { return kind.gvk.GroupKind() == c.gvk.GroupKind() }) {
+			err = errors.Join(err, fmt.Errorf("children: %s is not of a kind of set %q: pass an empty %T to Set", c, s.name, c.Object))
+		}
+		labels := map[string]string{setLabel: s.name, setOwnerLabel: string(s.owner.obj.GetUID())}
+		for key, value := range c.GetLabels() {
+			if labels[key] == "" {
+				labels[key] = value
+			}
+		}
+		c.SetLabels(labels)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, kind := range kinds {
+		objects, err := s.list(ctx, kind)
+		if err != nil {
+			return nil, nil, fmt.Errorf("children: listing the children of kind %s in set %q: %w", kind.gvk.Kind, s.name, err)
+		}
+		existing = append(existing, objects...)
+	}
+	return wanted, existing, nil
+}
+
+func (s *Set) resolveKinds() (kinds []child, err error) {
+	if len(s.kinds) == 0 {
+		return nil, fmt.Errorf("children: set %q has no kinds: pass an empty object of each kind, such as &corev1.Service{}", s.name)
+	}
+	for _, obj := range s.kinds {
+		if isNil(obj) {
+			return nil, fmt.Errorf("children: set %q has a nil kind: pass an empty object, such as &corev1.Service{}", s.name)
+		}
+		gvk, err := s.owner.kindOf(obj)
+		if err != nil {
+			return nil, fmt.Errorf("children: set %q: %w", s.name, err)
+		}
+		kinds = append(kinds, child{Object: obj, gvk: gvk})
+	}
+	return kinds, nil
+}
+
+// list returns the existing objects of a kind with the labels of the set.
+func (s *Set) list(ctx context.Context, kind child) (out []child, err error) {
+	list, err := s.newList(kind)
+	if err != nil {
+		return nil, err
+	}
+	var reader client.Reader = s.owner.client
+	if s.owner.reader != nil {
+		reader = s.owner.reader
+	}
+	labels := client.MatchingLabels{setLabel: s.name, setOwnerLabel: string(s.owner.obj.GetUID())}
+	err = reader.List(ctx, list, client.InNamespace(s.owner.obj.GetNamespace()), labels)
+	if meta.IsNoMatchError(err) {
+		return nil, nil // the API server does not serve the kind, so no object exists
+	}
+	if err != nil {
+		return nil, err
+	}
+	items, err := meta.ExtractList(list)
+	if err != nil {
+		return nil, err
+	}
+	for _, item := range items {
+		obj, ok := item.(client.Object)
+		if !ok {
+			return nil, fmt.Errorf("the list contains %T, which is not a client.Object", item)
+		}
+		out = append(out, child{Object: obj, gvk: kind.gvk})
+	}
+	return out, nil
+}
+
+// newList returns an empty list with the Go type that fits the kind's object, because the cache has separate informers
+// for typed objects, unstructured objects and metadata.
+func (s *Set) newList(kind child) (client.ObjectList, error) {
+	gvk := kind.gvk.GroupVersion().WithKind(kind.gvk.Kind + "List")
+	switch kind.Object.(type) {
+	case *unstructured.Unstructured:
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(gvk)
+		return list, nil
+	case *metav1.PartialObjectMetadata:
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(gvk)
+		return list, nil
+	}
+	obj, err := s.owner.client.Scheme().New(gvk)
+	if err != nil {
+		return nil, err
+	}
+	list, ok := obj.(client.ObjectList)
+	if !ok {
+		return nil, fmt.Errorf("%T is not a client.ObjectList", obj)
+	}
+	return list, nil
+}
+
+// obsolete returns the existing children that are not wanted, in reverse order of the kinds.
+func (s *Set) obsolete(wanted, existing []child) (out []child, err error) {
+	keep := map[string]bool{}
+	for _, c := range wanted {
+		keep[keyOf(c)] = true
+	}
+	for _, c := range slices.Backward(existing) {
+		if keep[keyOf(c)] {
+			continue
+		}
+		if !hasReference(c, s.owner.obj.GetUID()) {
+			err = errors.Join(err, fmt.Errorf("children: %s has the labels of set %q but no reference to the owner, so nothing is deleted: "+
+				"remove the label %s from the object, or restore the owner reference", c, s.name, setLabel))
+		}
+		out = append(out, c)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func keyOf(c child) string {
+	return c.gvk.GroupKind().String() + " " + c.GetNamespace() + "/" + c.GetName()
+}
+
+func (s *Set) applyChild(ctx context.Context, c child) SetChild {
+	out := SetChild{Name: c.String()}
+	var err error
+	if out.Result, err = s.owner.applyOne(ctx, c); err == nil {
+		out.State, out.Message, err = stateOf(out.Object, c.gvk)
+	}
+	if err != nil {
+		out.fail(err)
+		if errors.Is(err, errDeleting) {
+			out.State = Deleting
+		}
+	}
+	return out
+}
+
+// prune deletes a child. The preconditions protect an object that differs from the listed one.
+func (s *Set) prune(ctx context.Context, c child) SetChild {
+	out := SetChild{Name: c.String(), State: Deleting, Result: Result{Object: c.Object, Operation: controllerutil.OperationResultNone}}
+	var err error
+	for range maxPruneAttempts {
+		if c.GetDeletionTimestamp() != nil {
+			break
+		}
+		if others := s.otherReferences(c); len(others) > 0 {
+			if err = s.release(ctx, c, others); err == nil {
+				out.State, out.Operation, out.Message = Deleted, operationReleased, "other owners keep the object"
+				return out
+			}
+		} else {
+			uid, version := c.GetUID(), c.GetResourceVersion()
+			err = s.owner.client.Delete(ctx, c.Object, client.PropagationPolicy(metav1.DeletePropagationBackground),
+				client.Preconditions{UID: &uid, ResourceVersion: &version})
+		}
+		if err == nil {
+			out.Operation = operationDeleted
+			if len(c.GetFinalizers()) == 0 && c.gvk.GroupKind() != (schema.GroupKind{Kind: "Pod"}) {
+				out.State = Deleted
+			}
+			return out
+		}
+		if !apierrors.IsConflict(err) {
+			break
+		}
+		var live child
+		if live, err = s.refresh(ctx, c); err != nil {
+			break
+		}
+		if !s.contains(live) { // another client has released it in the meantime
+			out.State = Deleted
+			return out
+		}
+		c, out.Object = live, live.Object
+	}
+	switch {
+	case apierrors.IsNotFound(err):
+		out.State = Deleted
+	case err != nil:
+		out.fail(err)
+	case len(c.GetFinalizers()) > 0:
+		out.Message = "waiting for the finalizers " + strings.Join(c.GetFinalizers(), ", ")
+	}
+	return out
+}
+
+// otherReferences returns the references of a child to other owners.
+func (s *Set) otherReferences(c child) []metav1.OwnerReference {
+	return slices.DeleteFunc(slices.Clone(c.GetOwnerReferences()), func(ref metav1.OwnerReference) bool { return ref.UID == s.owner.obj.GetUID() })
+}
+
+// release removes the reference to the owner and the labels of the set from a child that has other owners.
+func (s *Set) release(ctx context.Context, c child, others []metav1.OwnerReference) error {
+	text, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": c.GetUID(), "resourceVersion": c.GetResourceVersion(), "ownerReferences": others, "labels": map[string]any{setLabel: nil, setOwnerLabel: nil},
+	}})
+	if err != nil {
+		return err
+	}
+	obj := c.newObject()
+	obj.SetNamespace(c.GetNamespace())
+	obj.SetName(c.GetName())
+	var opts []client.PatchOption
+	if s.owner.fieldOwner != "" {
+		opts = append(opts, client.FieldOwner(s.owner.fieldOwner))
+	}
+	return s.owner.client.Patch(ctx, obj, client.RawPatch(types.MergePatchType, text), opts...)
+}
+
+// refresh reads a child from the API server, see dryRunRead.
+func (s *Set) refresh(ctx context.Context, c child) (child, error) {
+	live := c.newObject()
+	live.SetNamespace(c.GetNamespace())
+	live.SetName(c.GetName())
+	err := s.owner.client.Patch(ctx, live, client.RawPatch(types.MergePatchType, []byte("{}")), client.DryRunAll)
+	return child{Object: live, gvk: c.gvk}, err
+}
+
+// contains reports whether an object belongs to the set.
+func (s *Set) contains(c child) bool {
+	labels := c.GetLabels()
+	return labels[setLabel] == s.name && labels[setOwnerLabel] == string(s.owner.obj.GetUID()) && hasReference(c, s.owner.obj.GetUID())
+}
+
+// checkClaim returns an error if a live object belongs to another set. A set whose owner is no longer an owner of the
+// object has no claim.
+func (o *Owner) checkClaim(live client.Object) error {
+	labels := live.GetLabels()
+	claim, uid := labels[setLabel], types.UID(labels[setOwnerLabel])
+	if claim == "" || claim == o.set && uid == o.obj.GetUID() || !hasReference(live, uid) || o.takeOver {
+		return nil
+	}
+	owner := "another owner"
+	for _, ref := range live.GetOwnerReferences() {
+		if ref.UID == uid {
+			owner = fmt.Sprintf("%s %q", ref.Kind, ref.Name)
+		}
+	}
+	return fmt.Errorf("the object belongs to set %q of %s: use another name, remove it from that set, or use TakeOver", claim, owner)
+}
+
+// withoutSetLabels returns the labels of an owner without those that place the owner in a set of its own owner.
+func withoutSetLabels(labels map[string]string) map[string]string {
+	if labels[setLabel] == "" && labels[setOwnerLabel] == "" {
+		return labels
+	}
+	out := map[string]string{}
+	for key, value := range labels {
+		if key != setLabel && key != setOwnerLabel {
+			out[key] = value
+		}
+	}
+	return out
+}
