@@ -42,6 +42,7 @@ func (f Files) check(o Options) error {
 
 // Defaults of [SelfManaged].
 const (
+	DefaultSecretName       = "webhook-certificates"
 	DefaultLifetime         = 365 * 24 * time.Hour
 	DefaultPropagationDelay = time.Minute
 )
@@ -56,7 +57,7 @@ const maxTrustedCAs = 50
 // PropagationDelay, all replicas use the new certificate. The old CA is trusted until it expires, so that replicas that still
 // use the old certificate are trusted as well.
 type SelfManaged struct {
-	// SecretName is the name of the Secret in the operator's namespace. Default: "webhook-certificates".
+	// SecretName is the name of the Secret in the operator's namespace. Default: [DefaultSecretName].
 	SecretName string
 	// Hosts are additional names and addresses for the certificate. The names of the Service or the URL are always included.
 	Hosts []string
@@ -74,7 +75,7 @@ type SelfManaged struct {
 
 func (c SelfManaged) withDefaults() SelfManaged {
 	if c.SecretName == "" {
-		c.SecretName = "webhook-certificates"
+		c.SecretName = DefaultSecretName
 	}
 	if c.Lifetime == 0 {
 		c.Lifetime = DefaultLifetime

@@ -68,6 +68,9 @@ func (e *endpoint) Handle(ctx context.Context, review admission.Request) admissi
 	before := object.DeepCopyObject()
 	var patches []jsonpatch.Operation
 	err = recoverPanics(func() error {
+		if !e.matchesFilters(object, old, call) {
+			return nil
+		}
 		after, err := e.handle(ctx, object, old, call)
 		if err == nil {
 			patches, err = e.buildPatch(ctx, call, before, after)

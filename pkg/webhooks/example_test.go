@@ -124,6 +124,17 @@ func ExampleMatchConditions() {
 	// Output: <nil>
 }
 
+// The server evaluates these options, and allows other requests.
+func ExampleWhen() {
+	hook := webhooks.Validating(&appsv1.Deployment{}, "replicas", checkReplicas,
+		webhooks.FieldChanged("spec.replicas"),
+		webhooks.NoAnnotation("example.com/unchecked"),
+		webhooks.When(func(req *deploymentRequest) bool { return req.User.Username != "admin" }),
+	)
+	fmt.Println(hook.Check())
+	// Output: <nil>
+}
+
 // A handler with side effects declares them and checks DryRun.
 func ExampleSideEffects() {
 	reserve := func(_ context.Context, req *deploymentRequest) error {

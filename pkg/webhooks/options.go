@@ -11,7 +11,7 @@ import (
 const DefaultTimeoutSeconds = 10
 
 // Option configures one handler. Most options become part of the webhook configuration, so the API server evaluates them and
-// calls only matching handlers.
+// calls only matching handlers. The server evaluates [Annotation], [Field], [FieldChanged] and [When].
 type Option func(*Hook)
 
 type settings struct {
@@ -21,6 +21,7 @@ type settings struct {
 	plural        string
 	labels        []metav1.LabelSelectorRequirement
 	conditions    []admissionregistrationv1.MatchCondition
+	filters       []requestFilter
 	sideEffects   admissionregistrationv1.SideEffectClass
 	failure       admissionregistrationv1.FailurePolicyType
 	timeout       int32
@@ -94,7 +95,7 @@ func NoLabel(key string) Option {
 // MatchConditions adds CEL expressions that must all be true for the handler to be called, such as {Name: "big", Expression:
 // "object.spec.size > 10"}. The API server evaluates them without a call.
 //
-// kopf has no equivalent. CEL can express many uses of field=, value=, annotations= and when=.
+// kopf has no equivalent. CEL can express many uses of [Annotation], [Field] and [When], and saves the request.
 func MatchConditions(conditions ...admissionregistrationv1.MatchCondition) Option {
 	return func(h *Hook) { h.settings.conditions = append(h.settings.conditions, conditions...) }
 }

@@ -244,32 +244,41 @@ func TestServer_Selection(t *testing.T) {
 		"gold CREATE  Widget", "big CREATE  Widget", "mutated CREATE  Widget"))
 	called.reset()
 
+	awaitCached(ctx, g, obj)
 	g.Expect(k8s.Status().Patch(ctx, obj, client.RawPatch("application/merge-patch+json", []byte(`{"status":{"size":1}}`)))).To(Succeed())
 	g.Expect(called.all()).To(ConsistOf("status UPDATE status Widget", "any UPDATE status Widget"))
 	called.reset()
 
+	awaitCached(ctx, g, obj)
 	scale := &autoscalingv1.Scale{Spec: autoscalingv1.ScaleSpec{Replicas: 3}}
 	g.Expect(k8s.SubResource("scale").Update(ctx, obj, client.WithSubResourceBody(scale))).To(Succeed())
 	g.Expect(called.all()).To(ConsistOf("scale UPDATE scale Scale", "any UPDATE scale Scale"))
 	called.reset()
 
-	// The API server first patches its cached object and calls the webhooks for it. If the cache is outdated, the API
-	// server calls them again for the stored object.
-	g.Eventually(func(g Gomega) {
-		cached := loose()
-		g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(obj), cached, &client.GetOptions{Raw: &metav1.GetOptions{ResourceVersion: "0"}})).To(Succeed())
-		g.Expect(cached.Object["spec"]).To(HaveKeyWithValue("size", BeEquivalentTo(3)))
-	}).Should(Succeed())
+	awaitCached(ctx, g, obj)
 	// The patch removes the label. The API server calls because of the old object, but no handler matches the new
 	// object.
 	g.Expect(k8s.Patch(ctx, obj, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":null}}`)))).To(Succeed())
 	g.Expect(called.all()).To(ConsistOf("plain UPDATE  Widget", "any UPDATE  Widget", "unlabelled UPDATE  Widget", "mutated UPDATE  Widget"))
 	called.reset()
 
+	awaitCached(ctx, g, obj)
 	c, w := clientWithWarnings(t)
 	g.Expect(c.Delete(ctx, obj)).To(Succeed(), "want success, because changes of a deleted object are discarded")
 	g.Expect(called.all()).To(ConsistOf("plain DELETE  Widget", "any DELETE  Widget", "unlabelled DELETE  Widget", "gone DELETE  Widget"))
 	g.Expect(w.all()).To(ConsistOf(ContainSubstring("the object is being deleted")))
+}
+
+// awaitCached waits until the API server's cache contains the stored version of the object. The API server first changes
+// its cached object and calls the webhooks for it. If the cache is outdated, it calls them again for the stored object.
+func awaitCached(ctx context.Context, g Gomega, obj client.Object) {
+	stored := loose()
+	g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(obj), stored)).To(Succeed())
+	cached := loose()
+	g.Eventually(func() (string, error) {
+		err := k8s.Get(ctx, client.ObjectKeyFromObject(obj), cached, &client.GetOptions{Raw: &metav1.GetOptions{ResourceVersion: "0"}})
+		return cached.GetResourceVersion(), err
+	}).Should(Equal(stored.GetResourceVersion()))
 }
 
 // A patch that makes the object too large fails only its own request.
