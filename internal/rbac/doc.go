@@ -1,4 +1,6 @@
-// Package rbac finds the missing RBAC rule when the API server rejects a request as forbidden.
+// Package rbac describes the permissions that an operator needs, and finds those that are missing.
 //
-//	err = rbac.Explain(err) // ...: add an RBAC rule with apiGroups: [example.com], resources: [databases/status], verbs: [patch] ...
+//	missing, err := rbac.Review(ctx, client, needs) // asks the API server
+//	err = rbac.WriteRoles(w, options, needs)        // as roles in YAML
+//	err = rbac.Explain(err)                         // ...: add an RBAC rule with apiGroups: [example.com], resources: [databases/status] ...
 package rbac

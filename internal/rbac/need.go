@@ -1,0 +1,154 @@
+package rbac
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+)
+
+// Level is how important a permission is.
+type Level int
+
+const (
+	// Optional permissions make the operator faster or more precise.
+	Optional Level = iota
+	// Needed permissions are needed for a feature, or for some objects.
+	Needed
+	// Required permissions are needed from the start.
+	Required
+)
+
+// A Need is a permission that an operator needs for one resource.
+type Need struct {
+	Group     string // empty for the core group
+	Resource  string // with the subresource, such as "databases/status"; "*" for all
+	Name      string // of the only object; empty for all objects
+	Namespace string // empty for the cluster
+	Verbs     []string
+	Level     Level
+	Reason    string // what the operator needs it for
+}
+
+// String returns a description in one line.
+func (n Need) String() string {
+	resource, where := n.QualifiedResource(), "in the cluster"
+	if n.Name != "" {
+		resource += " named " + n.Name
+	}
+	if n.Namespace != "" {
+		where = "in the namespace " + n.Namespace
+	}
+	return fmt.Sprintf("%s %s %s", strings.Join(n.Verbs, ", "), resource, where)
+}
+
+// QualifiedResource returns the resource in the form of kubectl: "databases.example.com/status".
+func (n Need) QualifiedResource() string {
+	resource, subresource, hasSub := strings.Cut(n.Resource, "/")
+	if n.Group != "" {
+		resource += "." + n.Group
+	}
+	if hasSub {
+		resource += "/" + subresource
+	}
+	return resource
+}
+
+// Rule returns the rule that grants the permission.
+func (n Need) Rule() rbacv1.PolicyRule {
+	rule := rbacv1.PolicyRule{APIGroups: []string{n.Group}, Resources: []string{n.Resource}, Verbs: n.Verbs}
+	if n.Name != "" {
+		rule.ResourceNames = []string{n.Name}
+	}
+	return rule
+}
+
+// verbOrder is the order of verbs in rules.
+var verbOrder = []string{"get", "list", "watch", "create", "update", "patch", "delete"}
+
+func compareVerbs(a, b string) int {
+	at := func(verb string) int {
+		if i := slices.Index(verbOrder, verb); i >= 0 {
+			return i
+		}
+		return len(verbOrder)
+	}
+	return cmp.Or(cmp.Compare(at(a), at(b)), cmp.Compare(a, b))
+}
+
+// Merge returns one permission for each resource, with the verbs and reasons of all, sorted. The levels are lost.
+func Merge(needs []Need) []Need {
+	needs = slices.Clone(needs)
+	for i := range needs {
+		needs[i].Level = Optional
+	}
+	return MergeLevels(needs)
+}
+
+// MergeLevels returns one permission for each resource and level, with the reasons of all, sorted. Each verb is in the permission of its highest level.
+func MergeLevels(needs []Need) (merged []Need) {
+	for _, n := range needs {
+		i := slices.IndexFunc(merged, func(other Need) bool { return other.isFor(n) && other.Level == n.Level })
+		if i < 0 {
+			reasons := n.Reason
+			n.Verbs, n.Reason = slices.Clone(n.Verbs), ""
+			merged = append(merged, n)
+			i, n.Reason = len(merged)-1, reasons
+		}
+		m := &merged[i]
+		m.Verbs = append(m.Verbs, n.Verbs...)
+		slices.SortFunc(m.Verbs, compareVerbs)
+		m.Verbs = slices.Compact(m.Verbs)
+		m.addReasons(n.Reason)
+	}
+	for i := range merged {
+		merged[i].Verbs = slices.DeleteFunc(merged[i].Verbs, func(verb string) bool {
+			return slices.ContainsFunc(merged, func(other Need) bool {
+				return other.isFor(merged[i]) && other.Level > merged[i].Level && slices.Contains(other.Verbs, verb)
+			})
+		})
+	}
+	merged = slices.DeleteFunc(merged, func(n Need) bool { return len(n.Verbs) == 0 })
+	slices.SortStableFunc(merged, func(a, b Need) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Group, b.Group), cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.Name, b.Name))
+	})
+	return merged
+}
+
+// isFor reports whether two permissions are for the same resource.
+func (n Need) isFor(other Need) bool {
+	return other.Group == n.Group && other.Resource == n.Resource && other.Name == n.Name && other.Namespace == n.Namespace
+}
+
+const reasonSeparator = "; "
+
+// addReasons adds reasons that are new.
+func (n *Need) addReasons(text string) {
+	all := strings.Split(n.Reason, reasonSeparator)
+	for reason := range strings.SplitSeq(text, reasonSeparator) {
+		if !slices.Contains(all, reason) {
+			all = append(all, reason)
+		}
+	}
+	n.Reason = strings.Join(slices.DeleteFunc(all, func(reason string) bool { return reason == "" }), reasonSeparator)
+}
+
+// Missing returns the verbs of a permission that the rules do not grant.
+func Missing(rules []rbacv1.PolicyRule, n Need) (verbs []string) {
+	for _, verb := range n.Verbs {
+		if !slices.ContainsFunc(rules, func(r rbacv1.PolicyRule) bool { return grants(r, n, verb) }) {
+			verbs = append(verbs, verb)
+		}
+	}
+	return verbs
+}
+
+func grants(r rbacv1.PolicyRule, n Need, verb string) bool {
+	hasOne := func(all []string, one string) bool { return slices.Contains(all, "*") || slices.Contains(all, one) }
+	_, sub, hasSub := strings.Cut(n.Resource, "/")
+	return hasOne(r.Verbs, verb) && hasOne(r.APIGroups, n.Group) &&
+		(hasOne(r.Resources, n.Resource) || hasSub && slices.Contains(r.Resources, "*/"+sub)) &&
+		(len(r.ResourceNames) == 0 || n.Name != "" && slices.Contains(r.ResourceNames, n.Name))
+}
