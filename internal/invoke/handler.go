@@ -21,6 +21,8 @@ type Handler struct {
 	When []func(*Request) bool
 	// Changed reports whether a cause contains a change that the handler handles. It is optional.
 	Changed func(*Request) bool
+	// Store contains the records of the handler. If it is nil, the store of the operator does.
+	Store progress.Store
 	// EarlierIDs are ids under which the progress of the handler may be stored.
 	EarlierIDs []string
 	// After are the ids of the handlers that must succeed before the handler is called.
@@ -30,6 +32,8 @@ type Handler struct {
 	MetricLabel string
 	// Interval is the time between calls of a reconcile handler. If it is 0, the handler is called only after changes.
 	Interval time.Duration
+	// WritesChanges writes the changes and the result of an event handler.
+	WritesChanges bool
 	// CancelOnDelete cancels the context of an attempt when the object is being deleted.
 	CancelOnDelete bool
 	// ConditionType is the type of the condition that reports the progress of the handler; empty if there is none.
@@ -106,6 +110,10 @@ type Request struct {
 	Result any
 	// SubHandlers are set by the handler. The engine calls them after the handler has returned.
 	SubHandlers []SubHandler
+	// FinishedSubs are the ids of the sub-handlers that have finished before this call.
+	FinishedSubs []string
+	// AwaitsSubs is set by a handler that must be called again when its sub-handlers have finished.
+	AwaitsSubs bool
 	// RequeueAfter is set by a reconcile handler that must be called again.
 	RequeueAfter time.Duration
 }

@@ -19,6 +19,9 @@ const (
 	eventDeleted  = "DELETED"
 )
 
+// IsDeletion reports whether the object was deleted.
+func (e Event) IsDeletion() bool { return e.Type == eventDeleted }
+
 // recordEvent records an event if [Options.RecordEvents] is set.
 func (s *Store[W]) recordEvent(obj client.Object, eventType string) {
 	if !s.options.RecordEvents {

@@ -108,7 +108,7 @@ func (c *Checker) Run(ctx context.Context) {
 	defer metrics.WatchProblems.DeletePartialMatch(map[string]string{"kind": c.Kind})
 	tick := time.NewTicker(c.Interval)
 	defer tick.Stop()
-	var watches map[string]informer
+	var checked cache.Informer
 	kind := changesProbe
 	for {
 		c.updateMetric()
@@ -117,27 +117,39 @@ func (c *Checker) Run(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		if watches == nil {
-			watches = c.findInformers(ctx)
+		if checked == nil {
+			checked = c.findInformer(ctx)
 		}
-		c.probeAll(ctx, kind, watches)
+		if checked != nil {
+			watches := informersByNamespace(checked) // the namespaces may change
+			c.forgetOthers(watches)
+			c.probeAll(ctx, kind, watches)
+		}
 		kind = changesProbe + streamProbe - kind // alternate between the two probes
 	}
 }
 
-// findInformers returns the informers by namespace. It returns nil if the cache does not have them yet.
-func (c *Checker) findInformers(ctx context.Context) map[string]informer {
+// findInformer returns the informer. It returns nil if the cache does not have it yet.
+func (c *Checker) findInformer(ctx context.Context) cache.Informer {
 	i, err := c.Informer(ctx)
 	if err != nil {
 		c.Log.V(1).Info("The informer to check is not available yet", "kind", c.Kind, "error", err.Error())
 		return nil
 	}
-	watches := informersByNamespace(i)
-	if len(watches) == 0 {
-		c.Log.V(1).Info("The watch is not checked: the cache hides the resource version of its informer", "kind", c.Kind)
-		return map[string]informer{}
+	if len(informersByNamespace(i)) == 0 {
+		c.Log.V(1).Info("The watch is not checked: there are no namespaces, or the cache hides the resource version of its informer", "kind", c.Kind)
 	}
-	return watches
+	return i
+}
+
+// forgetOthers removes the states of namespaces that the cache no longer contains.
+func (c *Checker) forgetOthers(watches map[string]informer) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	maps.DeleteFunc(c.states, func(namespace string, _ *watchState) bool {
+		_, found := watches[namespace]
+		return !found
+	})
 }
 
 func (c *Checker) probeAll(ctx context.Context, kind probeType, watches map[string]informer) {

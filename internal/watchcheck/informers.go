@@ -2,7 +2,9 @@ package watchcheck
 
 import (
 	"reflect"
+	"slices"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 )
 
@@ -15,6 +17,17 @@ const clusterScope = "_cluster-scope"
 // informersByNamespace returns the client-go informers of an informer of controller-runtime, by namespace. If the informer hides them, it returns none. A
 // cache for some namespaces has one informer per namespace in an unexported field. controller-runtime provides no other access to them.
 func informersByNamespace(i cache.Informer) map[string]informer {
+	if several, ok := i.(interface {
+		ByNamespace() map[string]cache.Informer
+	}); ok {
+		found := map[string]informer{}
+		for namespace, one := range several.ByNamespace() {
+			for _, informer := range informersByNamespace(one) { // there is one
+				found[namespace] = informer
+			}
+		}
+		return found
+	}
 	if single, ok := i.(informer); ok {
 		return map[string]informer{"": single}
 	}
@@ -45,4 +58,44 @@ func informersByNamespace(i cache.Informer) map[string]informer {
 		found[namespace] = single
 	}
 	return found
+}
+
+// CacheNamespaces returns the namespaces to which a cache of controller-runtime is restricted for a kind. It returns none if the cache is not restricted, or
+// if they are unknown. They are in unexported fields, and controller-runtime provides no other access to them. It creates no informer.
+func CacheNamespaces(c cache.Cache, gvk schema.GroupVersionKind) (namespaces []string) {
+	one := structOf(reflect.ValueOf(c))
+	if one.Kind() != reflect.Struct {
+		return nil
+	}
+	if byKind := one.FieldByName("caches"); byKind.Kind() == reflect.Map && byKind.Type().Key() == reflect.TypeFor[schema.GroupVersionKind]() {
+		if found := byKind.MapIndex(reflect.ValueOf(gvk)); found.IsValid() {
+			one = structOf(found)
+		} else {
+			one = structOf(one.FieldByName("defaultCache"))
+		}
+	}
+	if one.Kind() != reflect.Struct {
+		return nil
+	}
+	byNamespace := one.FieldByName("namespaceToCache")
+	if byNamespace.Kind() != reflect.Map || byNamespace.Type().Key().Kind() != reflect.String {
+		return nil
+	}
+	for _, key := range byNamespace.MapKeys() {
+		namespace := key.String()
+		if namespace == cache.AllNamespaces {
+			return nil
+		}
+		namespaces = append(namespaces, namespace)
+	}
+	slices.Sort(namespaces)
+	return namespaces
+}
+
+// structOf returns the struct to which interfaces and pointers lead.
+func structOf(v reflect.Value) reflect.Value {
+	for v.Kind() == reflect.Interface || v.Kind() == reflect.Pointer {
+		v = v.Elem()
+	}
+	return v
 }

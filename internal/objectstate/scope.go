@@ -1,0 +1,52 @@
+package objectstate
+
+import (
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// IsKnown reports whether the store has a state of an object.
+func (s *Store[W]) IsKnown(uid types.UID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, known := s.states[uid]
+	return known
+}
+
+// Keys returns the keys that match accepts and that have an object, a tombstone, or an event.
+func (s *Store[W]) Keys(match func(types.NamespacedName) bool) []types.NamespacedName {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	found := map[types.NamespacedName]bool{}
+	collect(found, s.current, match)
+	collect(found, s.deleted, match)
+	collect(found, s.events, match)
+	return slices.Collect(maps.Keys(found))
+}
+
+func collect[V any](into map[types.NamespacedName]bool, from map[types.NamespacedName]V, match func(types.NamespacedName) bool) {
+	for key := range from {
+		if match(key) {
+			into[key] = true
+		}
+	}
+}
+
+// ForgetKey removes all that the store knows of a key, and the states of its objects.
+func (s *Store[W]) ForgetKey(key types.NamespacedName) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if obj := s.current[key]; obj != nil {
+		delete(s.states, obj.GetUID())
+	}
+	for _, obj := range s.deleted[key] {
+		delete(s.states, obj.GetUID())
+	}
+	delete(s.current, key)
+	delete(s.deleted, key)
+	delete(s.queued, key)
+	delete(s.dirty, key)
+	delete(s.events, key)
+}

@@ -1,0 +1,560 @@
+package watching
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+)
+
+// syncPoll is the interval of the checks whether informers have synced.
+const syncPoll = 20 * time.Millisecond
+
+// A NamespacedCache caches the objects of some namespaces. Namespaces can be added and removed while it runs. Cluster-scoped objects are cached for the cluster.
+// The cache of controller-runtime cannot change its namespaces.
+//
+// An informer whose objects may not be listed does not block the others: the cache counts as synced without it.
+type NamespacedCache struct {
+	config  *rest.Config
+	options cache.Options
+	cluster cache.Cache // for cluster-scoped objects
+	// changing is held while namespaces, informers or event handlers change. It is a channel, because a change may wait for the API server.
+	changing chan struct{}
+
+	mu        sync.RWMutex // is never held during a wait
+	running   context.Context
+	closed    bool
+	parts     map[string]*part // by namespace
+	informers map[informerKey]*namespacedInformer
+	indexed   []indexedField
+	group     sync.WaitGroup
+}
+
+// A part is the cache of one namespace.
+type part struct {
+	cache.Cache
+	removed context.Context // ends when the part is removed
+	remove  context.CancelFunc
+	ended   chan struct{}
+}
+
+// A deniableInformer records why its objects may not be listed.
+type deniableInformer struct {
+	toolscache.SharedIndexInformer
+	err atomic.Pointer[error]
+}
+
+// SetWatchErrorHandlerWithContext implements [toolscache.SharedInformer].
+func (i *deniableInformer) SetWatchErrorHandlerWithContext(handle toolscache.WatchErrorHandlerWithContext) error {
+	return i.SharedIndexInformer.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *toolscache.Reflector, err error) {
+		if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
+			i.err.Store(&err)
+		}
+		handle(ctx, r, err)
+	})
+}
+
+// denied returns why the objects of an informer may not be listed; nil if they were, or if that is not known.
+func denied(i cache.Informer) error {
+	one, ok := i.(*deniableInformer)
+	if !ok || one.HasSynced() {
+		return nil
+	}
+	if err := one.err.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// informerKey identifies an informer: a kind may be cached as a Go type, as unstructured objects, and as metadata.
+type informerKey struct {
+	schema.GroupVersionKind
+	form reflect.Type
+}
+
+// An indexedField is indexed by IndexField.
+type indexedField struct {
+	obj     client.Object
+	name    string
+	extract client.IndexerFunc
+}
+
+var _ cache.Cache = &NamespacedCache{}
+
+// NewNamespacedCache returns a cache without namespaces. The options need a scheme and a mapper. It ignores namespaces in the options.
+func NewNamespacedCache(config *rest.Config, options cache.Options) (*NamespacedCache, error) {
+	options.DefaultNamespaces = nil
+	options.ByObject = maps.Clone(options.ByObject)
+	for obj, byObject := range options.ByObject {
+		byObject.Namespaces = nil
+		options.ByObject[obj] = byObject
+	}
+	cluster, err := cache.New(config, options)
+	if err != nil {
+		return nil, err
+	}
+	return &NamespacedCache{
+		config: config, options: options, cluster: cluster, changing: make(chan struct{}, 1), parts: map[string]*part{}, informers: map[informerKey]*namespacedInformer{},
+	}, nil
+}
+
+// Add adds a namespace. It does not wait until its objects are listed, see [NamespacedCache.WaitForNamespace].
+func (c *NamespacedCache) Add(ctx context.Context, namespace string) error {
+	defer c.change()()
+	if c.part(namespace) != nil {
+		return nil
+	}
+	p, err := c.newPart(ctx, namespace)
+	if err != nil {
+		return fmt.Errorf("caching namespace %q: %w", namespace, err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.parts[namespace] = p
+	if c.running != nil {
+		c.start(p)
+	}
+	return nil
+}
+
+// newPart returns the cache of a namespace, with all informers and event handlers. It is not started.
+func (c *NamespacedCache) newPart(ctx context.Context, namespace string) (*part, error) {
+	p := &part{ended: make(chan struct{})}
+	p.removed, p.remove = context.WithCancel(context.Background())
+	options, newInformer := c.options, c.options.NewInformer
+	if newInformer == nil {
+		newInformer = toolscache.NewSharedIndexInformer
+	}
+	options.NewInformer = func(lw toolscache.ListerWatcher, obj runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
+		return &deniableInformer{SharedIndexInformer: newInformer(lw, obj, resync, indexers)}
+	}
+	if options.DefaultWatchErrorHandler == nil { // without one, controller-runtime would not set the handler of the informer
+		options.DefaultWatchErrorHandler = toolscache.DefaultWatchErrorHandler
+	}
+	// With this selector, a cache sends its requests to the namespace. With DefaultNamespaces, it would wrap each informer, and the wrappers of informers that never
+	// sync have goroutines that never end.
+	inNamespace := fields.OneTermEqualSelector("metadata.namespace", namespace)
+	options.DefaultFieldSelector = bothFields(options.DefaultFieldSelector, inNamespace)
+	options.ByObject = maps.Clone(options.ByObject)
+	for obj, byObject := range options.ByObject {
+		if byObject.Field == nil {
+			byObject.Field = c.options.DefaultFieldSelector
+		}
+		byObject.Field = bothFields(byObject.Field, inNamespace)
+		options.ByObject[obj] = byObject
+	}
+	var err error
+	if p.Cache, err = cache.New(c.config, options); err != nil {
+		return nil, err
+	}
+	for _, f := range c.indexed {
+		if c.isNamespaced(f.obj) {
+			err = errors.Join(err, p.IndexField(ctx, f.obj, f.name, f.extract))
+		}
+	}
+	for _, i := range c.informers {
+		err = errors.Join(err, i.addPart(ctx, namespace, p))
+	}
+	if err != nil {
+		for _, i := range c.informers {
+			i.removePart(namespace)
+		}
+	}
+	return p, err
+}
+
+func bothFields(one, other fields.Selector) fields.Selector {
+	if one == nil {
+		return other
+	}
+	return fields.AndSelectors(one, other)
+}
+
+// start starts a part. It is called with the lock.
+func (c *NamespacedCache) start(p *part) {
+	ctx, stop := context.WithCancel(c.running)
+	context.AfterFunc(p.removed, stop)
+	c.group.Go(func() {
+		defer close(p.ended)
+		defer p.remove()
+		_ = p.Start(ctx) // it returns no errors but those of a second start
+	})
+}
+
+// Remove removes a namespace. When it returns, the event handlers are no longer called for its objects. They receive no deletions.
+func (c *NamespacedCache) Remove(namespace string) {
+	p, isRunning := c.detach(namespace)
+	if p == nil {
+		return
+	}
+	if p.remove(); isRunning {
+		<-p.ended // without holding c.changing: an event handler may be waiting for it
+	}
+}
+
+// detach removes a part from the cache, and returns it.
+func (c *NamespacedCache) detach(namespace string) (p *part, isRunning bool) {
+	defer c.change()()
+	c.mu.Lock()
+	p, isRunning = c.parts[namespace], c.running != nil
+	delete(c.parts, namespace)
+	c.mu.Unlock()
+	for _, i := range c.informers {
+		i.removePart(namespace)
+	}
+	return p, isRunning
+}
+
+// Close ends the waits for namespaces. It is for caches that will not be started any more.
+func (c *NamespacedCache) Close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+}
+
+// WaitForNamespace waits until the event handlers have received the objects of a namespace. It does not wait for informers whose objects may not be listed, and
+// returns the reasons.
+func (c *NamespacedCache) WaitForNamespace(ctx context.Context, namespace string) (denied, err error) {
+	for {
+		synced, denied, err := c.handlersSynced(namespace)
+		if synced || err != nil {
+			return denied, err
+		}
+		select {
+		case <-time.After(syncPoll):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+func (c *NamespacedCache) handlersSynced(namespace string) (synced bool, reasons, err error) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if c.closed || c.parts[namespace] == nil || c.running != nil && c.running.Err() != nil {
+		return false, nil, fmt.Errorf("namespace %q is no longer cached", namespace)
+	}
+	for _, i := range c.informers {
+		one, ok := i.parts[namespace]
+		if reason := denied(one); reason != nil || !ok {
+			reasons = errors.Join(reasons, reason)
+			continue
+		}
+		if !one.HasSynced() {
+			return false, nil, nil
+		}
+		for _, r := range i.registrations {
+			if one, ok := r.parts[namespace]; ok && !one.HasSynced() {
+				return false, nil, nil
+			}
+		}
+	}
+	return true, reasons, nil
+}
+
+// change waits until no other change is running. The returned function ends the change.
+func (c *NamespacedCache) change() (end func()) {
+	c.changing <- struct{}{}
+	return func() { <-c.changing }
+}
+
+func (c *NamespacedCache) part(namespace string) *part {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.parts[namespace]
+}
+
+func (c *NamespacedCache) isNamespaced(obj runtime.Object) bool {
+	namespaced, err := apiutil.IsObjectNamespaced(obj, c.options.Scheme, c.options.Mapper)
+	return err == nil && namespaced
+}
+
+// Start implements [cache.Informers].
+func (c *NamespacedCache) Start(ctx context.Context) error {
+	c.mu.Lock()
+	c.running = ctx
+	for _, p := range c.parts {
+		c.start(p)
+	}
+	c.mu.Unlock()
+	err := c.cluster.Start(ctx)
+	c.group.Wait()
+	return err
+}
+
+// WaitForCacheSync implements [cache.Informers].
+func (c *NamespacedCache) WaitForCacheSync(ctx context.Context) bool {
+	return c.cluster.WaitForCacheSync(ctx) && c.poll(ctx, func() bool {
+		c.mu.RLock()
+		defer c.mu.RUnlock()
+		for _, i := range c.informers {
+			if !i.hasSynced() {
+				return false
+			}
+		}
+		return c.running != nil
+	})
+}
+
+// poll waits until a function returns true. It returns false if the context or the cache ends first.
+func (c *NamespacedCache) poll(ctx context.Context, done func() bool) bool {
+	for !done() {
+		c.mu.RLock()
+		running := c.running
+		c.mu.RUnlock()
+		if running != nil && running.Err() != nil {
+			return false
+		}
+		select {
+		case <-time.After(syncPoll):
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return true
+}
+
+// GetInformer implements [cache.Informers].
+func (c *NamespacedCache) GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error) {
+	namespaced, err := apiutil.IsObjectNamespaced(obj, c.options.Scheme, c.options.Mapper)
+	if err != nil {
+		return nil, err
+	}
+	if !namespaced {
+		return c.cluster.GetInformer(ctx, obj, opts...)
+	}
+	gvk, err := apiutil.GVKForObject(obj, c.options.Scheme)
+	if err != nil {
+		return nil, err
+	}
+	i, err := c.informer(ctx, informerKey{gvk, reflect.TypeOf(obj)}, obj)
+	if err != nil {
+		return nil, err
+	}
+	var options cache.InformerGetOptions
+	for _, opt := range opts {
+		opt(&options)
+	}
+	c.mu.RLock()
+	isRunning := c.running != nil
+	c.mu.RUnlock()
+	if isRunning && (options.BlockUntilSynced == nil || *options.BlockUntilSynced) && !c.poll(ctx, i.HasSynced) {
+		return nil, fmt.Errorf("waiting until the cache of %s has synced: %w", gvk.Kind, ctx.Err())
+	}
+	return i, nil
+}
+
+// informer returns the informer of a key, and creates it if there is none.
+func (c *NamespacedCache) informer(ctx context.Context, key informerKey, obj client.Object) (*namespacedInformer, error) {
+	c.mu.RLock()
+	i := c.informers[key]
+	c.mu.RUnlock()
+	if i != nil {
+		return i, nil // without waiting for the end of a change
+	}
+	defer c.change()()
+	c.mu.RLock()
+	i, parts := c.informers[key], maps.Clone(c.parts)
+	c.mu.RUnlock()
+	if i != nil {
+		return i, nil
+	}
+	i = &namespacedInformer{cache: c, obj: obj, parts: map[string]cache.Informer{}}
+	for namespace, p := range parts {
+		if err := i.addPart(ctx, namespace, p); err != nil {
+			return nil, err
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.informers[key] = i
+	return i, nil
+}
+
+// GetInformerForKind implements [cache.Informers].
+func (c *NamespacedCache) GetInformerForKind(ctx context.Context, gvk schema.GroupVersionKind, opts ...cache.InformerGetOption) (cache.Informer, error) {
+	obj, err := c.options.Scheme.New(gvk)
+	if err != nil {
+		return nil, err
+	}
+	return c.GetInformer(ctx, obj.(client.Object), opts...)
+}
+
+// RemoveInformer implements [cache.Informers].
+func (c *NamespacedCache) RemoveInformer(ctx context.Context, obj client.Object) error {
+	if !c.isNamespaced(obj) {
+		return c.cluster.RemoveInformer(ctx, obj)
+	}
+	gvk, err := apiutil.GVKForObject(obj, c.options.Scheme)
+	if err != nil {
+		return err
+	}
+	defer c.change()()
+	c.mu.Lock()
+	delete(c.informers, informerKey{gvk, reflect.TypeOf(obj)})
+	parts := slices.Collect(maps.Values(c.parts))
+	c.mu.Unlock()
+	for _, p := range parts {
+		err = errors.Join(err, p.RemoveInformer(ctx, obj))
+	}
+	return err
+}
+
+// IndexField implements [client.FieldIndexer].
+func (c *NamespacedCache) IndexField(ctx context.Context, obj client.Object, name string, extract client.IndexerFunc) error {
+	if !c.isNamespaced(obj) {
+		return c.cluster.IndexField(ctx, obj, name, extract)
+	}
+	defer c.change()()
+	c.mu.Lock()
+	c.indexed = append(c.indexed, indexedField{obj, name, extract})
+	parts := slices.Collect(maps.Values(c.parts))
+	c.mu.Unlock()
+	var err error
+	for _, p := range parts {
+		err = errors.Join(err, p.IndexField(ctx, obj, name, extract))
+	}
+	return err
+}
+
+// Get implements [client.Reader].
+func (c *NamespacedCache) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	namespaced, err := apiutil.IsObjectNamespaced(obj, c.options.Scheme, c.options.Mapper)
+	if err != nil {
+		return err
+	}
+	if !namespaced {
+		return c.cluster.Get(ctx, key, obj, opts...)
+	}
+	p := c.part(key.Namespace)
+	if p == nil {
+		return errNotCached(key.Namespace)
+	}
+	if reason, err := c.waitToRead(ctx, p, obj); reason != nil || err != nil {
+		return errors.Join(reason, err)
+	}
+	return p.Get(ctx, key, obj, opts...)
+}
+
+// waitToRead waits until a part has listed the kind of an object. It returns the reason if that is denied, and an error if the part is removed.
+func (c *NamespacedCache) waitToRead(ctx context.Context, p *part, obj client.Object) (reason, err error) {
+	i, err := p.GetInformer(ctx, obj, cache.BlockUntilSynced(false))
+	if err != nil {
+		return nil, err
+	}
+	for !i.HasSynced() {
+		if reason := denied(i); reason != nil {
+			return reason, nil
+		}
+		select {
+		case <-time.After(syncPoll):
+		case <-p.removed.Done():
+			return nil, errors.New("the operator no longer handles the namespace")
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	return nil, nil
+}
+
+// itemOf returns an empty object of the kind and form of a list.
+func (c *NamespacedCache) itemOf(list client.ObjectList) (client.Object, error) {
+	gvk, err := apiutil.GVKForObject(list, c.options.Scheme)
+	if err != nil {
+		return nil, err
+	}
+	gvk.Kind = strings.TrimSuffix(gvk.Kind, "List")
+	switch list.(type) {
+	case runtime.Unstructured:
+		obj := &unstructured.Unstructured{}
+		obj.SetGroupVersionKind(gvk)
+		return obj, nil
+	case *metav1.PartialObjectMetadataList:
+		obj := &metav1.PartialObjectMetadata{}
+		obj.SetGroupVersionKind(gvk)
+		return obj, nil
+	}
+	obj, err := c.options.Scheme.New(gvk)
+	if err != nil {
+		return nil, err
+	}
+	return obj.(client.Object), nil
+}
+
+// List implements [client.Reader]. Without a namespace, it returns the objects of all namespaces that may be listed.
+func (c *NamespacedCache) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	namespaced, err := apiutil.IsObjectNamespaced(list, c.options.Scheme, c.options.Mapper)
+	if err != nil {
+		return err
+	}
+	if !namespaced {
+		return c.cluster.List(ctx, list, opts...)
+	}
+	item, err := c.itemOf(list)
+	if err != nil {
+		return err
+	}
+	var options client.ListOptions
+	options.ApplyOptions(opts)
+	if options.Namespace != "" {
+		p := c.part(options.Namespace)
+		if p == nil {
+			return errNotCached(options.Namespace)
+		}
+		if reason, err := c.waitToRead(ctx, p, item); reason != nil || err != nil {
+			return errors.Join(reason, err)
+		}
+		return p.List(ctx, list, opts...)
+	}
+	c.mu.RLock()
+	parts := maps.Clone(c.parts)
+	c.mu.RUnlock()
+	var all []runtime.Object
+	for _, namespace := range slices.Sorted(maps.Keys(parts)) {
+		if reason, err := c.waitToRead(ctx, parts[namespace], item); reason != nil || err != nil {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			continue // the objects may not be listed, or the namespace has been removed
+		}
+		some := list.DeepCopyObject().(client.ObjectList)
+		if err := parts[namespace].List(ctx, some, opts...); err != nil {
+			return err
+		}
+		items, err := meta.ExtractList(some)
+		if err != nil {
+			return err
+		}
+		all = append(all, items...)
+	}
+	if options.Limit > 0 && int64(len(all)) > options.Limit {
+		all = all[:options.Limit]
+	}
+	return meta.SetList(list, all)
+}
+
+func errNotCached(namespace string) error {
+	if namespace == "" {
+		return errors.New("the object is of a namespaced kind and has no namespace: set its namespace")
+	}
+	return fmt.Errorf("namespace %q is not one of the operator's: read its objects with the APIReader of the manager, or add the namespace to WithNamespaces", namespace)
+}

@@ -1,0 +1,120 @@
+package watching
+
+import (
+	"context"
+	"strings"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+)
+
+// A Client is a client that reads kinds with caches of their own from these caches. It is safe for concurrent use.
+type Client struct {
+	client.Client
+	scheme *runtime.Scheme
+	direct client.Reader
+	mu     sync.RWMutex
+	caches map[cacheKey]client.Reader
+	others client.Reader // reads kinds without caches of their own; nil for the client
+}
+
+// cacheKey identifies a cache by the kind and by whether it contains only metadata.
+type cacheKey struct {
+	gvk      schema.GroupVersionKind
+	metadata bool
+}
+
+// NewClient returns a client that reads all kinds with the given one. direct reads declared kinds without a cache.
+func NewClient(c client.Client, direct client.Reader, scheme *runtime.Scheme) *Client {
+	return &Client{Client: c, direct: direct, scheme: scheme, caches: map[cacheKey]client.Reader{}}
+}
+
+// Declare declares that the kind of an object has its own cache at times. In between, its objects are read from the API server: the client of a manager would
+// start a watch that never ends.
+func (c *Client) Declare(obj client.Object) {
+	if key, ok := c.keyOf(obj); ok {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.caches[key] == nil {
+			c.caches[key] = c.direct
+		}
+	}
+}
+
+// UseCache reads objects of the kind of an object from a cache until stop is called. Unstructured objects are still read from the API server, as the client
+// of a manager does.
+func (c *Client) UseCache(obj client.Object, from client.Reader) (stop func()) {
+	key, ok := c.keyOf(obj)
+	if !ok {
+		return func() {}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	before := c.caches[key]
+	c.caches[key] = from
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.caches[key] = before; before == nil {
+			delete(c.caches, key)
+		}
+	}
+}
+
+// UseDefault reads objects of kinds without caches of their own from a cache until stop is called. Unstructured objects are still read from the API server.
+func (c *Client) UseDefault(from client.Reader) (stop func()) {
+	set := func(reader client.Reader) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.others = reader
+	}
+	set(from)
+	return func() { set(nil) }
+}
+
+// Get implements [client.Reader].
+func (c *Client) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	return c.readerFor(obj).Get(ctx, key, obj, opts...)
+}
+
+// List implements [client.Reader].
+func (c *Client) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	return c.readerFor(list).List(ctx, list, opts...)
+}
+
+func (c *Client) readerFor(obj runtime.Object) client.Reader {
+	if key, ok := c.keyOf(obj); ok {
+		c.mu.RLock()
+		defer c.mu.RUnlock()
+		if reader := c.caches[key]; reader != nil {
+			return reader
+		}
+		if c.others != nil {
+			return c.others
+		}
+	}
+	return c.Client
+}
+
+// keyOf returns the key of an object or a list, and false for kinds that are not read from a cache.
+func (c *Client) keyOf(obj runtime.Object) (cacheKey, bool) {
+	if _, unstructured := obj.(runtime.Unstructured); unstructured {
+		return cacheKey{}, false
+	}
+	gvk, err := apiutil.GVKForObject(obj, c.scheme)
+	if err != nil {
+		return cacheKey{}, false
+	}
+	if _, isList := obj.(client.ObjectList); isList {
+		gvk.Kind = strings.TrimSuffix(gvk.Kind, "List")
+	}
+	switch obj.(type) {
+	case *metav1.PartialObjectMetadata, *metav1.PartialObjectMetadataList:
+		return cacheKey{gvk, true}, true
+	}
+	return cacheKey{gvk, false}, true
+}
