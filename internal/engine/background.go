@@ -89,7 +89,7 @@ func (e *Engine) taskFor(r *reconciliation, id string, b *invoke.BackgroundHandl
 	}()
 	backgroundState := r.backgroundState()
 	task = b.Task
-	task.Policy, task.Kind, task.Object = b.Policy, e.Name, client.ObjectKeyFromObject(r.before)
+	task.Policy, task.Kind, task.Object = e.withDefaults(b.Handler).Policy, e.Name, client.ObjectKeyFromObject(r.before)
 	uid := r.before.GetUID()
 	task.Run = func(ctx context.Context, attempt progress.Attempt) error {
 		return e.invokeBackground(ctx, uid, id, b, backgroundState, attempt)
@@ -107,7 +107,7 @@ func (e *Engine) taskFor(r *reconciliation, id string, b *invoke.BackgroundHandl
 	if t := b.Task.Timer; t != nil && t.Sharp {
 		anchored := *t
 		anchored.Anchor = r.before.GetCreationTimestamp().Time
-		if !e.existedAtStart(r.known) && backgroundState.isFirstStart(id) && now().Sub(anchored.Anchor) < t.Interval {
+		if !e.existedAtStart(r) && backgroundState.isFirstStart(id) && now().Sub(anchored.Anchor) < t.Interval {
 			anchored.Last = anchored.Anchor.Add(-1) // it is new, and its creation is the first point in time
 		}
 		task.Timer = &anchored
@@ -161,14 +161,14 @@ func (e *Engine) invokeBackground(ctx context.Context, uid types.UID, id string,
 		}
 		return flush(ctx)
 	}
-	failed := b.Do(ctx, call)
+	failed := e.withDefaults(b.Handler).Do(ctx, call)
 	if call.Result == nil && reflect.DeepEqual(r.object, call.Object) {
 		return failed
 	}
 	if err := begin(); err != nil {
 		return cmp.Or(failed, err)
 	}
-	doc, err := e.handlerChanges(ctx, r, id, call.Object)
+	doc, _, err := e.handlerChanges(ctx, r, id, call.Object)
 	doc = r.rebased(doc)
 	if failed == nil && call.Result != nil {
 		doc = patch.Merge(doc, patchAt(e.Results, map[string]any{id: call.Result}).Unapplied(r.content))

@@ -15,23 +15,26 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// handlerChanges returns the changes that a handler has made in its copy of the object.
-func (e *Engine) handlerChanges(ctx context.Context, r *reconciliation, id string, copied client.Object) (patch.MergePatch, error) {
+// handlerChanges returns the changes that a handler has made in its copy of the object, and the state from which it has made them.
+func (e *Engine) handlerChanges(ctx context.Context, r *reconciliation, id string, copied client.Object) (patch.MergePatch, map[string]any, error) {
 	if reflect.DeepEqual(r.object, copied) {
-		return nil, nil
+		return nil, r.current, nil
 	}
 	if err := e.checkIdentity(r, copied); err != nil {
-		return nil, progress.Permanent(fmt.Errorf("handler %q: %w", id, err))
+		return nil, nil, progress.Permanent(fmt.Errorf("handler %q: %w", id, err))
 	}
 	after, err := patch.Converted{Object: r.object, Content: r.current}.JSONTypedContentOf(copied)
 	if err != nil {
-		return nil, progress.Permanent(fmt.Errorf("the handler has put something into the object that has no JSON form: %w", err))
+		return nil, nil, progress.Permanent(fmt.Errorf("the handler has put something into the object that has no JSON form: %w", err))
 	}
 	base, err := e.baseOf(ctx, r, copied)
-	if base == nil || err != nil {
-		return nil, err
+	if err != nil {
+		return nil, nil, err
 	}
-	return e.withoutFrameworkFields(patch.Diff(base, after).WithoutServerFields(), base), nil
+	if base == nil { // it is not known what the handler has changed
+		return nil, r.current, nil
+	}
+	return e.withoutFrameworkFields(patch.Diff(base, after).WithoutServerFields(), base), base, nil
 }
 
 // checkIdentity returns an error if a copy of the object has become another object. A client may have read a re-created object of the same name into the

@@ -14,6 +14,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/essence"
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
 // writeTimeout limits one write. It is the only limit for the writes of an operator that is stopping.
@@ -64,7 +65,10 @@ func (e *Engine) write(ctx context.Context, r *reconciliation) (client.Object, e
 		}
 		before := r.before
 		if err := e.pinAhead(ctx, r, tx.Change.HandlerPatch); err != nil {
-			return nil, err
+			if !errors.Is(err, progress.ErrConflict) && !errors.Is(err, patch.ErrGone) {
+				r.known.Worker.PendingWrite = r
+			}
+			return nil, fmt.Errorf("writing the object: %w", err)
 		}
 		if r.before != before {
 			if tx, err = e.build(ctx, r); err != nil {
@@ -97,7 +101,9 @@ func (e *Engine) write(ctx context.Context, r *reconciliation) (client.Object, e
 			return nil, err
 		}
 		return e.write(ctx, r)
-	case isRejected(err) && len(r.change.FrameworkPatch) > 0:
+	case errors.Is(err, progress.ErrConflict):
+		return nil, err
+	case isRejected(err) && len(r.change.FrameworkPatch) > 0 && e.Remote == nil:
 		// Handlers and deletions do not wait until the API server accepts the framework's part.
 		if err := e.keepInMemory(ctx, r, r.change, err); err != nil {
 			return nil, err
@@ -306,10 +312,25 @@ func (e *Engine) keepsEssence(content map[string]any, status patch.MergePatch) b
 	return !e.detector.AffectsEssence(content, status)
 }
 
-// send sends a change, and records the resource version that the cache must show. An operator that is stopping still writes.
+// send sends a change. An operator that is stopping still writes.
 func (e *Engine) send(ctx context.Context, r *reconciliation, change *patch.Change) (client.Object, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
 	defer cancel()
+	if e.Remote == nil {
+		return e.sendChange(ctx, r, change)
+	}
+	if r.conflicting { // the reconcile is based on progress that another operator has replaced
+		return nil, progress.ErrConflict
+	}
+	written, err := e.sendAndSave(ctx, r, change)
+	if r.conflicting = errors.Is(err, progress.ErrConflict); r.conflicting {
+		e.dropConflicting(ctx, r)
+	}
+	return written, err
+}
+
+// sendChange sends a change to the API server, and records the resource version that the cache must show.
+func (e *Engine) sendChange(ctx context.Context, r *reconciliation, change *patch.Change) (client.Object, error) {
 	change.Allow = e.writeGuard(r)
 	written, err := e.writer.Write(ctx, change)
 	if len(e.ReconcileHandlers.IDs()) > 0 {
@@ -333,5 +354,5 @@ func (e *Engine) noteWritten(r *reconciliation, written client.Object) {
 	if version == r.before.GetResourceVersion() {
 		version = "" // there was no change, and there will be no event
 	}
-	r.known.SetAwaitedVersion(version, consistencyTimeout)
+	r.known.SetAwaitedVersion(version, e.ConsistencyTimeout)
 }

@@ -26,7 +26,7 @@ func (e *Engine) retryPendingWrite(ctx context.Context, r, unwritten *reconcilia
 		return 0, err
 	}
 	if written, err := e.write(ctx, unwritten); err != nil || written == nil {
-		return consistencyTimeout, err // the object is deleted; the cache will show that
+		return e.ConsistencyTimeout, err // the object is deleted; the cache will show that
 	}
 	log.FromContext(ctx).Info("Wrote the pending changes of an earlier reconcile")
 	return e.checkCacheIsCurrent(ctx, r)
@@ -44,7 +44,11 @@ func (e *Engine) changedDuringPause(ctx context.Context, r, unwritten *reconcili
 		return false, err // if the object is deleted, the write will return that
 	}
 	content, err := patch.Content(live)
-	if err != nil || e.isUnchangedSince(unwritten, content) {
+	if err != nil {
+		return false, err
+	}
+	savedByOther, err := e.savedByOther(ctx, unwritten)
+	if err != nil || !savedByOther && e.isUnchangedSince(unwritten, content) {
 		unwritten.pauses, unwritten.suspensions = e.pauses.Load(), r.suspensions
 		return false, err
 	}
@@ -56,7 +60,7 @@ func (e *Engine) changedDuringPause(ctx context.Context, r, unwritten *reconcili
 			s.reconcileHandler.dirty = true
 		}
 	}
-	r.known.SetAwaitedVersion(live.GetResourceVersion(), consistencyTimeout)
+	r.known.SetAwaitedVersion(live.GetResourceVersion(), e.ConsistencyTimeout)
 	return true, r.setBase(live)
 }
 
@@ -91,11 +95,15 @@ func (e *Engine) sameFrameworkPart(one, other map[string]any) bool {
 
 // frameworkPart returns the part of an object that the framework has written: records, baseline and pin.
 func (e *Engine) frameworkPart(content map[string]any) map[string]any {
+	return patch.Diff(e.withoutFrameworkPart(content), content)
+}
+
+func (e *Engine) withoutFrameworkPart(content map[string]any) map[string]any {
 	without := runtime.DeepCopyJSON(content)
 	for _, cleaner := range e.detector.Essence.Cleaners {
 		cleaner.Clear(without)
 	}
-	return patch.Diff(without, content)
+	return without
 }
 
 // isEmpty reports whether a value contains nothing but empty maps. Removing the last record may leave empty maps.

@@ -46,7 +46,7 @@ func (e *Engine) reportConditions(ctx context.Context, r *reconciliation) {
 		return
 	}
 	s := &handlerPatch{isReport: true, base: r.current}
-	changed, err := e.handlerChanges(ctx, r, "", obj)
+	changed, _, err := e.handlerChanges(ctx, r, "", obj)
 	if err == nil && len(changed) > 0 {
 		s.doc = r.rebased(changed)
 		err = e.applyChanges(r, changed)

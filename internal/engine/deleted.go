@@ -45,6 +45,9 @@ func (e *Engine) finishDeleted(ctx context.Context, t *tombstone) {
 		return // the object could not be handled before, either
 	}
 	e.callOptionalDelete(ctx, r)
+	if r.hasRemotePart() && !e.stillExists(ctx, r) {
+		e.deleteRemote(ctx, r)
+	}
 	e.removeStaleAnnotations(ctx, r)
 	e.eventLimiter.Forget(t.last.GetUID())
 }
@@ -63,6 +66,10 @@ func (e *Engine) removeStaleAnnotations(ctx context.Context, lost *reconciliatio
 	}
 	r := &reconciliation{known: &objectState{}, leaving: true, suspensions: suspensions}
 	if err := r.setBase(obj); err != nil {
+		return
+	}
+	if err := e.useOverlay(ctx, r); err != nil {
+		log.FromContext(ctx).Info("Failed to remove annotations from unmatched object", "error", err.Error())
 		return
 	}
 	e.detect(ctx, r)
@@ -89,7 +96,7 @@ func (e *Engine) callOptionalDelete(ctx context.Context, r *reconciliation) {
 	for _, id := range ids {
 		log.FromContext(ctx).V(1).Info("The object goes without waiting for us; calling an optional handler", "handler", id)
 		handler, _ := e.Handlers.Get(id)
-		invoke.HandlerAttempt{Kind: e.Name, ID: id, Handler: handler, View: e.causeView(r), Record: progress.Record{Started: now()}, Once: true}.Run(ctx)
+		invoke.HandlerAttempt{Kind: e.Name, ID: id, Handler: e.withDefaults(handler), View: e.causeView(r), Record: progress.Record{Started: now()}, Once: true}.Run(ctx)
 	}
 }
 
@@ -173,6 +180,9 @@ func (e *Engine) lastReconciliation(ctx context.Context, t *tombstone) (*reconci
 	ctx = objectstate.ContextWithMemos(ctx, t.memos)
 	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithValues("uid", string(t.last.GetUID())))
 	r := &reconciliation{known: t.known, gone: true}
+	if e.Remote != nil {
+		r.overlaid = e.overlaid
+	}
 	if err := r.setBase(t.last); err != nil {
 		return nil, ctx, err
 	}
@@ -203,8 +213,8 @@ func (e *Engine) handleTombstone(ctx context.Context, t *tombstone) (wait time.D
 		exists, err := e.exists(ctx, t.last)
 		switch {
 		case err != nil:
-			log.FromContext(ctx).Error(err, "Failed to check whether the object is deleted; its delete handlers wait", "retryAfter", consistencyTimeout.String())
-			return consistencyTimeout, false
+			log.FromContext(ctx).Error(err, "Failed to check whether the object is deleted; its delete handlers wait", "retryAfter", e.ConsistencyTimeout.String())
+			return e.ConsistencyTimeout, false
 		case exists: // the object does not match the selector of the watch any more
 			e.finishDeleted(ctx, t)
 			return 0, true

@@ -53,7 +53,7 @@ func (e *Engine) detect(ctx context.Context, r *reconciliation) {
 			Gone:         r.gone,
 			Deleting:     r.before.GetDeletionTimestamp() != nil,
 			HasFinalizer: e.hasFinalizer(r.before),
-			Initial:      e.existedAtStart(r.known) && !r.known.Worker.Handled,
+			Initial:      e.existedAtStart(r) && !r.known.Worker.Handled,
 		},
 		Content:  r.content,
 		Baseline: baseline,

@@ -58,9 +58,10 @@
 // invoke/view.go the call of a handler, and pkg/progress the records and the retry policy.
 //
 // The other files contain features that this path passes without effect, one in each file: daemons and timers (background*.go), reconcile handlers,
-// sub-handlers, conditions, Events, deleted objects, Flush, pauses, the first listing (promote.go), caches that are older than the process (epoch.go),
+// event handlers (observed.go, eventhandlers.go), sub-handlers, conditions, Events, log lines as Events (logevents.go), remote records (remote.go), deleted
+// objects, Flush, pauses, the first listing (promote.go), caches that are older than the process (epoch.go),
 // rejected changes of handlers (rejected.go) and rejected progress (overlay.go), dropped fields, handlers that cause their own updates
-// (clientwrites.go), and pending writes of an earlier reconcile (concurrent.go).
+// (clientwrites.go), pending writes of an earlier reconcile (concurrent.go), and objects that leave the scope (scope.go).
 //
 // # Guarantees
 //

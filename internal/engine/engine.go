@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync/atomic"
@@ -43,15 +44,22 @@ type Engine struct {
 	tracker       tracker
 	promoter      promoter
 	tombstones    tombstones
+	eventQueues   eventQueues
 	epoch         *epoch // nil if every state of the cache is trusted
 	pausedKeys    pausedKeys
 	pauses        atomic.Int64 // the number of pauses that have begun in any namespace
 	ended         atomic.Bool  // the operator has ended, and nothing is written any more
 	hasPredicates atomic.Bool  // predicates may prevent reconciles
+
+	writesEventChanges bool // changes of an event handler are written
 }
 
 // New returns the engine of a kind.
 func New(settings Settings, kind Kind) *Engine {
+	if stores := kind.HandlerStores(); len(stores) > 0 {
+		settings.Store = progress.ByHandler(settings.Store, stores)
+	}
+	settings.ConsistencyTimeout = cmp.Or(settings.ConsistencyTimeout, DefaultConsistencyTimeout)
 	settings.Pin = progress.Pin(settings.Baseline, settings.Store)
 	lastHandled := essence.WithDigestFallback(settings.Baseline, settings.Store)
 	settings.Baseline = lastHandled
@@ -67,6 +75,9 @@ func New(settings Settings, kind Kind) *Engine {
 		Kind:        kind.GVK.Kind,
 		GracePeriod: gracePeriod,
 	})
+	if settings.Scope != nil {
+		e.health.keys = map[types.NamespacedName]bool{}
+	}
 	e.detector = e.newDetector()
 	e.builder = &commit.Builder{
 		Detector: e.detector, Store: e.Store, Baseline: lastHandled, Pin: e.Pin, HandlerIDs: e.Handlers.IDs(), Finalizer: e.Finalizer, HasStatus: e.HasStatus,
@@ -75,6 +86,7 @@ func New(settings Settings, kind Kind) *Engine {
 		Client: e.Client, APIReader: e.APIReader, NewObject: e.New, GVK: e.GVK, HasStatus: e.HasStatus,
 		OnConflict: metrics.WriteConflicts.WithLabelValues(e.Name).Inc,
 	}
+	e.writesEventChanges = kind.WritesEventChanges()
 	for _, id := range e.Indexes.IDs() {
 		index, _ := e.Indexes.Get(id)
 		index.Clear() // an earlier operator in this process may have filled it
@@ -85,7 +97,11 @@ func New(settings Settings, kind Kind) *Engine {
 // EventHandler returns the event handler for the informer of the kind.
 func (e *Engine) EventHandler(predicates ...predicate.Predicate) handler.EventHandler {
 	e.hasPredicates.Store(len(predicates) > 0)
-	return e.states.EventHandler(observer{e}, predicates...)
+	all := e.states.EventHandler(observer{e}, predicates...)
+	if e.Scope == nil {
+		return all
+	}
+	return &scopeFilter{e, all}
 }
 
 // Memos returns the values that handlers store for an object. For an unknown object, they are empty and not kept.
@@ -101,24 +117,37 @@ func (e *Engine) Close() {
 // contains neither.
 func (e *Engine) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	defer e.trackReconcile(req.NamespacedName)()
-	e.callEventHandlers(ctx, req.NamespacedName)
-	if e.deferIfPaused(ctx, req.NamespacedName) {
+	if !e.inScope(req.NamespacedName) {
+		return e.requeueErrors(req.NamespacedName)(e.release(ctx, req.NamespacedName))
+	}
+	if e.deferUntilAdmitted(ctx, req.NamespacedName) {
 		return reconcile.Result{}, nil
 	}
-	vanished := e.handleDeleted(ctx, req.NamespacedName)
-	result, err := e.reconcile(ctx, req)
-	again, writeErr := requeueFor(err)
-	e.health.setRetry(req.NamespacedName, again > 0, err)
-	if again > 0 || writeErr != nil {
-		result, err = reconcile.Result{RequeueAfter: again, Priority: new(retrying)}, writeErr
+	again := e.callEventHandlers(ctx, req.NamespacedName)
+	if e.deferIfPaused(ctx, req.NamespacedName) {
+		return requeueBefore(reconcile.Result{}, again), nil
 	}
-	if vanished > 0 && err == nil && (result.RequeueAfter == 0 || vanished < result.RequeueAfter) {
-		result = reconcile.Result{RequeueAfter: vanished, Priority: new(retrying)}
+	vanished := e.handleDeleted(ctx, req.NamespacedName)
+	result, err := e.requeueErrors(req.NamespacedName)(e.reconcile(ctx, req))
+	if err == nil {
+		result = requeueBefore(requeueBefore(result, vanished), again)
 	}
 	if result.RequeueAfter > 0 {
 		e.states.MarkQueuedAt(req.NamespacedName, time.Now().Add(result.RequeueAfter))
 	}
 	return result, err
+}
+
+// requeueErrors returns a function that replaces expected errors by a delay, see requeueFor.
+func (e *Engine) requeueErrors(key types.NamespacedName) func(reconcile.Result, error) (reconcile.Result, error) {
+	return func(result reconcile.Result, err error) (reconcile.Result, error) {
+		delay, unexpected := requeueFor(err)
+		e.health.setRetry(key, delay > 0, err)
+		if delay > 0 || unexpected != nil {
+			return reconcile.Result{RequeueAfter: delay, Priority: new(retrying)}, unexpected
+		}
+		return result, nil
+	}
 }
 
 // reconcile takes the object through the phases: observe, cause, plan, invoke, commit, schedule.
@@ -144,6 +173,7 @@ func (e *Engine) reconcile(ctx context.Context, req reconcile.Request) (none rec
 	e.startBackground(ctx, r)
 	e.selectHandlers(ctx, r)
 	e.makePlan(ctx, r)
+	e.takeEventChanges(ctx, r)
 	if err := e.run(ctx, r); err != nil {
 		return none, err
 	}
@@ -172,6 +202,14 @@ func requeue(after time.Duration) reconcile.Result {
 	return reconcile.Result{RequeueAfter: max(after, time.Millisecond)}
 }
 
+// requeueBefore shortens the delay of a result. With 0, the result stays as it is.
+func requeueBefore(result reconcile.Result, after time.Duration) reconcile.Result {
+	if after == 0 || result.RequeueAfter > 0 && result.RequeueAfter <= after {
+		return result
+	}
+	return reconcile.Result{RequeueAfter: after, Priority: new(retrying)}
+}
+
 // requeueFor maps expected errors to a delay: conflicts, throttling, and a suspension of the process. For a deleted object, it returns neither a delay
 // nor an error.
 func requeueFor(err error) (delay time.Duration, unexpected error) {
@@ -181,7 +219,7 @@ func requeueFor(err error) (delay time.Duration, unexpected error) {
 	if errors.Is(err, fencing.ErrSuspended) {
 		return time.Second, nil
 	}
-	if apierrors.IsConflict(err) {
+	if apierrors.IsConflict(err) || errors.Is(err, progress.ErrConflict) {
 		return conflictPause, nil
 	}
 	if seconds, ok := apierrors.SuggestsClientDelay(err); ok && seconds > 0 && apierrors.IsTooManyRequests(err) {

@@ -23,13 +23,24 @@ type epoch struct {
 	version string // empty if it is unknown
 	cached  func(namespace string) string
 	passed  sync.Map // the namespaces in which the cache has reached the version
+	scoped  bool     // namespaces can come into scope later
+	entered sync.Map // their versions
+}
+
+func (p *epoch) versionOf(namespace string) string {
+	if p.scoped {
+		if version, found := p.entered.Load(namespace); found {
+			return version.(string)
+		}
+	}
+	return p.version
 }
 
 // StartFrom sets the epoch: the engine then trusts only states of objects that are not older than the version, or that come from a cache that has
 // reached it. With an empty version, it trusts no state. cached returns the version of the cache for a namespace, or an empty string if it is unknown.
 // StartFrom must be called before the first reconcile. Without it, the engine trusts every state.
 func (e *Engine) StartFrom(version string, cached func(namespace string) string) {
-	e.epoch = &epoch{version: version, cached: cached}
+	e.epoch = &epoch{version: version, cached: cached, scoped: e.Scope != nil}
 }
 
 // isPassed reports whether the cache has reached the epoch in a namespace. Objects that are read from the cache afterwards are not older.
@@ -37,14 +48,15 @@ func (p *epoch) isPassed(namespace string) bool {
 	if p == nil {
 		return true
 	}
-	if p.version == "" {
+	epoch := p.versionOf(namespace)
+	if epoch == "" {
 		return false
 	}
 	if _, passed := p.passed.Load(namespace); passed {
 		return true
 	}
 	version := p.cached(namespace)
-	if version == "" || isOlderVersion(version, p.version) {
+	if version == "" || isOlderVersion(version, epoch) {
 		return false
 	}
 	p.passed.Store(namespace, true)
@@ -53,13 +65,18 @@ func (p *epoch) isPassed(namespace string) bool {
 
 // isOlder reports whether a state of an object may be older than the epoch.
 func (p *epoch) isOlder(obj client.Object) bool {
-	return p.version == "" || isOlderVersion(obj.GetResourceVersion(), p.version)
+	epoch := p.versionOf(obj.GetNamespace())
+	return epoch == "" || isOlderVersion(obj.GetResourceVersion(), epoch)
 }
 
 // existedAtStart reports whether an object existed when the process started. An old first listing may lack the object; the first state that the watch
 // shows is then not newer than the epoch.
-func (e *Engine) existedAtStart(m *objectState) bool {
-	return m.ListedAtStart || e.epoch != nil && e.epoch.version != "" && m.FirstVersion != "" && !isOlderVersion(e.epoch.version, m.FirstVersion)
+func (e *Engine) existedAtStart(r *reconciliation) bool {
+	if r.known.ListedAtStart || e.epoch == nil || r.known.FirstVersion == "" {
+		return r.known.ListedAtStart
+	}
+	epoch := e.epoch.versionOf(r.before.GetNamespace())
+	return epoch != "" && !isOlderVersion(epoch, r.known.FirstVersion)
 }
 
 // AwaitEpoch waits until the cache shows the objects of the given namespaces as they were when the process started, and until the index
@@ -130,13 +147,13 @@ func (e *Engine) verifyAgainstEpoch(ctx context.Context, r *reconciliation) (tim
 	}
 	if live == nil || live.GetUID() != r.before.GetUID() {
 		m.Worker.FoundDeleted = true
-		return consistencyTimeout, nil // the cache will show the deletion
+		return e.ConsistencyTimeout, nil // the cache will show the deletion
 	}
 	m.Worker.SeenSinceStart = true
 	if live.GetResourceVersion() == r.before.GetResourceVersion() {
 		return 0, nil
 	}
-	m.SetAwaitedVersion(live.GetResourceVersion(), consistencyTimeout)
+	m.SetAwaitedVersion(live.GetResourceVersion(), e.ConsistencyTimeout)
 	e.states.UpdateUnlessOlder(live)
 	*r = reconciliation{known: m, pauses: r.pauses, suspensions: r.suspensions}
 	if err := r.setBase(live); err != nil {

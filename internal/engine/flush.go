@@ -71,7 +71,7 @@ func (e *Engine) newBackgroundFlush(r *reconciliation, call *invoke.Request, a *
 // flushableChanges returns the changes in the status since the attempt began or since the last flush: relative to the copy of the handler, and relative
 // to the present object.
 func (e *Engine) flushableChanges(ctx context.Context, r *reconciliation, call *invoke.Request) (own, doc patch.MergePatch, err error) {
-	changed, err := e.handlerChanges(ctx, r, call.ID, call.Object)
+	changed, _, err := e.handlerChanges(ctx, r, call.ID, call.Object)
 	status, ok := changed["status"]
 	if !ok || err != nil {
 		return nil, nil, err
@@ -96,7 +96,7 @@ func (e *Engine) continueAfterFlush(r *reconciliation, own patch.MergePatch, wri
 		return err
 	}
 	e.states.UpdateUnlessOlder(written)
-	r.known.SetAwaitedVersion(written.GetResourceVersion(), consistencyTimeout)
+	r.known.SetAwaitedVersion(written.GetResourceVersion(), e.ConsistencyTimeout)
 	r.dropSuperseded(own)
 	return r.continueFrom(written)
 }

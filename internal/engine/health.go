@@ -15,7 +15,8 @@ import (
 type health struct {
 	mu       sync.Mutex
 	running  int
-	finished time.Time // the end of the last reconcile
+	keys     map[types.NamespacedName]bool // the keys that are being reconciled; nil if the engine has no scope
+	finished time.Time                     // the end of the last reconcile
 
 	retries map[types.NamespacedName]error // the conflicts and throttling errors that ended the last reconcile of an object
 }
@@ -49,6 +50,9 @@ func (e *Engine) trackReconcile(key types.NamespacedName) (done func()) {
 	began := time.Now()
 	e.health.mu.Lock()
 	defer e.health.mu.Unlock()
+	if e.Scope != nil {
+		e.health.keys[key] = true
+	}
 	if e.health.running++; e.health.finished.IsZero() {
 		e.health.finished = time.Now() // the liveness check measures from the first reconcile
 	}
@@ -57,8 +61,21 @@ func (e *Engine) trackReconcile(key types.NamespacedName) (done func()) {
 		e.health.mu.Lock()
 		defer e.health.mu.Unlock()
 		e.health.running--
+		delete(e.health.keys, key)
 		e.health.finished = time.Now()
 	}
+}
+
+// isRunning reports whether a key that match accepts is being reconciled.
+func (v *health) isRunning(match func(types.NamespacedName) bool) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for key := range v.keys {
+		if match(key) {
+			return true
+		}
+	}
+	return false
 }
 
 // QueueStats are the lengths and times of the queue and of the workers.

@@ -22,10 +22,7 @@ func (e *Engine) run(ctx context.Context, r *reconciliation) error {
 	r.logPlan(ctx)
 	for len(r.plan.Next) > 0 {
 		for _, id := range r.plan.Next {
-			if err := e.checkpoint(ctx, r); err != nil {
-				return err
-			}
-			if r.aborted || r.writeErr != nil || hasEnded(ctx) || e.stopIfPaused(r) {
+			if !e.mayCall(ctx, r) {
 				return r.writeErr
 			}
 			handler, _ := e.Handlers.Get(id)
@@ -55,15 +52,34 @@ func (r *reconciliation) logPlan(ctx context.Context) {
 	logger.Info("Handling", "reason", r.cause.Reason, "handlers", r.plan.Next, "changed", changed)
 }
 
+// withDefaults returns the handler with the defaults of the operator.
+func (s *Settings) withDefaults(h invoke.Handler) invoke.Handler {
+	h.Policy = s.PolicyOf(h.Policy)
+	if s.LogEvents {
+		h.Do = withLogEvents(h.Do)
+	}
+	return h
+}
+
+// PolicyOf returns the policy of a handler with the backoff of the operator if it has none of its own.
+func (s *Settings) PolicyOf(policy progress.Policy) progress.Policy {
+	if policy.Backoff == nil && policy.BackoffFunc == nil {
+		policy.Backoff = s.Backoff
+	}
+	return policy
+}
+
 // callHandler makes one attempt of a handler, and records its outcome and its changes. The changes of a failed attempt are written, too, and the
 // handlers that follow see them.
 func (e *Engine) callHandler(ctx context.Context, r *reconciliation, id string, h invoke.Handler) {
+	declared, h := h, e.withDefaults(h)
 	s := &handlerPatch{id: id, policy: h.Policy, before: r.state.Record(id), open: true}
 	if s.before.WaitsForSubs() {
 		s.policy.Timeout = nil // the handler is only called to declare its sub-handlers again
 	}
 	var result any
 	var subs []invoke.SubHandler
+	var awaitsSubs, callAgain bool
 	var recorded *writeRecorder
 	_, isTop := e.Handlers.Get(id)
 	children := func(outcome progress.Outcome) progress.Outcome {
@@ -73,6 +89,9 @@ func (e *Engine) callHandler(ctx context.Context, r *reconciliation, id string, 
 		outcome = e.callSubHandlers(ctx, r, id, h, subs)
 		if s.refusal != nil {
 			return s.rejectedOutcome(now())
+		}
+		if callAgain = awaitsSubs && outcome.Success; callAgain {
+			outcome = progress.Outcome{Waiting: true}
 		}
 		return outcome
 	}
@@ -85,7 +104,7 @@ func (e *Engine) callHandler(ctx context.Context, r *reconciliation, id string, 
 	s.outcome = invoke.HandlerAttempt{
 		Kind: e.Name, ID: id, Handler: attempted, View: e.causeView(r), Record: s.before, AdjustOutcome: children,
 		Prepare: func(req *invoke.Request) {
-			req.Flush = e.newFlush(r, req)
+			req.Flush, req.FinishedSubs = e.newFlush(r, req), r.finishedSubs
 			if isTop { // sub-handlers use the client of their parent
 				recorded = e.recording(r)
 				req.WrapClient = recorded.wrap
@@ -100,7 +119,7 @@ func (e *Engine) callHandler(ctx context.Context, r *reconciliation, id string, 
 			if s.doc = doc; len(doc) > 0 {
 				r.handlerPatches = append(r.handlerPatches, s) // before the patches of its sub-handlers
 			}
-			result, subs = req.Result, req.SubHandlers
+			result, subs, awaitsSubs = req.Result, req.SubHandlers, req.AwaitsSubs
 			return nil
 		},
 	}.Run(handlerCtx)
@@ -121,6 +140,15 @@ func (e *Engine) callHandler(ctx context.Context, r *reconciliation, id string, 
 	if r.workTime == workTime { // otherwise its sub-handlers have added their time
 		r.workTime += ended.Sub(began)
 	}
+	if !callAgain {
+		return
+	}
+	for _, sub := range subs {
+		r.finishedSubs = append(r.finishedSubs, sub.ID)
+	}
+	if e.mayCall(ctx, r) { // otherwise the next reconcile repeats the last call
+		e.callHandler(ctx, r, id, declared)
+	}
 }
 
 // takeResult adds the result of a handler that has succeeded to its patch.
@@ -136,7 +164,7 @@ func (e *Engine) takeResult(r *reconciliation, s *handlerPatch, result any) {
 
 // takeChanges returns the changes that a handler has made in its copy of the object, and applies them for the handlers that follow.
 func (e *Engine) takeChanges(ctx context.Context, r *reconciliation, id string, req *invoke.Request) (patch.MergePatch, error) {
-	changed, err := e.handlerChanges(ctx, r, id, req.Object)
+	changed, _, err := e.handlerChanges(ctx, r, id, req.Object)
 	if err != nil {
 		return nil, err
 	}

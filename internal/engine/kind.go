@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -46,21 +47,30 @@ type Kind struct {
 	Root *conditions.Root
 	// Results is the path of the field that contains the results of handlers, by id.
 	Results []string
+	// Namespaced is true if the objects have namespaces.
+	Namespaced bool
 	// HasStatus is true if the kind has the status subresource.
 	HasStatus bool
 }
+
+// DefaultConsistencyTimeout is that of kopf.
+const DefaultConsistencyTimeout = 5 * time.Second
 
 // Settings are the settings of the operator. They are the same for all kinds.
 type Settings struct {
 	Client    client.Client
 	Cache     client.Reader
 	APIReader client.Reader
-	// Informers returns the informers of the cache, for objects that handlers track. It is optional.
-	Informers cache.Informers
+	// Tracked is the cache of the objects that handlers track. It is optional.
+	Tracked cache.Cache
 	// Log is the logger outside of reconciles.
 	Log logr.Logger
 	// Pause reports where the operator is paused. It is optional.
 	Pause Pauser
+	// Scope decides which objects the engine handles. If it is nil, the engine handles all objects.
+	Scope Scope
+	// Selector is the label selector of the informers; nil if they deliver all objects. It is for the test kit.
+	Selector labels.Selector
 	// Fence detects suspensions of the process. It is optional.
 	Fence *fencing.Fence
 	// Recorder posts Events. If it is nil, the engine posts none.
@@ -70,6 +80,8 @@ type Settings struct {
 	// Events selects the automatic Events.
 	Events Events
 
+	// Remote stores the framework's part of the objects outside of them. If it is nil, the objects contain it.
+	Remote   progress.Remote
 	Store    progress.Store
 	Baseline progress.Baseline
 	// Pin stores the essence with which a cycle has begun.
@@ -78,6 +90,32 @@ type Settings struct {
 	Lifecycle progress.Lifecycle
 	// Checkpoint is the working time of handlers after which the engine writes their outcomes before it calls the next handler.
 	Checkpoint time.Duration
+	// ConsistencyTimeout is the time in which the cache must show our own write. After it, the object is read from the API server. Default:
+	// [DefaultConsistencyTimeout].
+	ConsistencyTimeout time.Duration
+	// Backoff is the backoff of handlers without one, except for reconcile handlers. If it is nil, [progress.DefaultBackoff] applies.
+	Backoff *time.Duration
+	// LogEvents posts the log lines of handlers as Events.
+	LogEvents bool
+}
+
+// WritesEventChanges reports whether the changes of an event handler are written.
+func (e *Kind) WritesEventChanges() bool {
+	return slices.ContainsFunc(e.EventHandlers.IDs(), func(id string) bool {
+		handler, _ := e.EventHandlers.Get(id)
+		return handler.WritesChanges
+	})
+}
+
+// HandlerStores returns the stores of handlers that have their own, by id.
+func (e *Kind) HandlerStores() map[string]progress.Store {
+	stores := map[string]progress.Store{}
+	for _, id := range e.Handlers.IDs() {
+		if handler, _ := e.Handlers.Get(id); handler.Store != nil {
+			stores[id] = handler.Store
+		}
+	}
+	return stores
 }
 
 // conditionOptions returns where the conditions of the kind are stored.

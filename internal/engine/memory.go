@@ -33,6 +33,8 @@ type objectMemory struct {
 	PendingWrite *reconciliation
 	// Overlay is the framework's part of the object that the API server has rejected; nil if it is stored.
 	Overlay *overlay
+	// Remote is the framework's part of the object that is stored outside of it; nil if it is not known.
+	Remote *remotePart
 	// ReconcileHandlers is the state of the reconcile handlers of the object, by handler id.
 	ReconcileHandlers map[string]*reconcileHandlerState
 	// ClientWrites collects the writes that handlers make with their own clients.

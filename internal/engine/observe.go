@@ -31,7 +31,7 @@ func (e *Engine) observe(ctx context.Context, key types.NamespacedName) (*reconc
 	}
 	r := &reconciliation{known: e.states.GetOrCreate(obj.GetUID()), pauses: e.pauses.Load(), suspensions: suspensions, afterEpoch: afterEpoch}
 	r.known.Worker.PausesAtReconcile = r.pauses
-	if skipsOwnEvent(r.known, obj) {
+	if e.skipsOwnEvent(r.known, obj) {
 		return nil, nil
 	}
 	return r, r.setBase(obj)
@@ -70,16 +70,12 @@ func (e *Engine) readObject(ctx context.Context, from client.Reader, key types.N
 // identify sets the apiVersion and the kind, which typed clients drop.
 func (e *Engine) identify(obj client.Object) { obj.GetObjectKind().SetGroupVersionKind(e.GVK) }
 
-// consistencyTimeout is the time in which the cache must show our own write. Then the object is read from the API server. kopf:
-// settings.persistence.consistency_timeout.
-const consistencyTimeout = 5 * time.Second
-
 // awaitFreshCache ensures that the object is not older than our own last write: on an older one, finished handlers would seem unfinished. If the cache
 // lags behind, the object is reconciled again when the cache changes, and no worker waits. After the consistency timeout, awaitFreshCache reads the object
 // from the API server. It returns the time to wait; 0 to continue.
 func (e *Engine) awaitFreshCache(ctx context.Context, r *reconciliation) (time.Duration, error) {
 	if r.known.Worker.FoundDeleted {
-		return consistencyTimeout, nil // the cache will show the deletion
+		return e.ConsistencyTimeout, nil // the cache will show the deletion
 	}
 	if unwritten := r.known.Worker.PendingWrite; unwritten != nil {
 		return e.retryPendingWrite(ctx, r, unwritten)
@@ -89,7 +85,7 @@ func (e *Engine) awaitFreshCache(ctx context.Context, r *reconciliation) (time.D
 
 func (e *Engine) checkCacheIsCurrent(ctx context.Context, r *reconciliation) (time.Duration, error) {
 	if !e.isStale(r) {
-		r.known.AwaitedVersion = ""
+		e.stopAwaiting(r.known, client.ObjectKeyFromObject(r.before))
 		return 0, nil
 	}
 	if left := time.Until(r.known.AwaitDeadline); left > 0 {
@@ -103,7 +99,7 @@ func (e *Engine) checkCacheIsCurrent(ctx context.Context, r *reconciliation) (ti
 		return 0, err
 	}
 	if obj == nil || obj.GetUID() != r.before.GetUID() {
-		return consistencyTimeout, nil // the object is deleted; the cache will show that
+		return e.ConsistencyTimeout, nil // the object is deleted; the cache will show that
 	}
 	if !isOrdered(r.known.AwaitedVersion) {
 		r.known.AwaitedVersion = "" // it is unknown when the cache has passed this version
@@ -135,14 +131,25 @@ func isOrdered(version string) bool {
 
 // skipsOwnEvent reports whether this reconcile is caused only by the event of the write that ended a cycle. There is nothing to do for
 // such an event, see [Engine.expectOwnEvent]. The event is skipped once: any later reconcile handles the object again.
-func skipsOwnEvent(m *objectState, obj client.Object) bool {
+func (e *Engine) skipsOwnEvent(m *objectState, obj client.Object) bool {
 	expected := m.Worker.SettledVersion
 	m.Worker.SettledVersion = ""
 	if expected == "" || expected != obj.GetResourceVersion() || m.Worker.PendingWrite != nil || m.Worker.Overlay != nil {
 		return false
 	}
-	m.AwaitedVersion = "" // the cache shows it
+	e.stopAwaiting(m, client.ObjectKeyFromObject(obj))
 	return true
+}
+
+// stopAwaiting is called when the object contains our last write. The object may come from the cache, see [Engine.observedObject]. Then the informer may still
+// deliver older states of the object, and the write is awaited until it is delivered.
+func (e *Engine) stopAwaiting(m *objectState, key types.NamespacedName) {
+	if m.AwaitedVersion == "" {
+		return
+	}
+	if delivered := e.states.Observed(key); delivered != nil && !isOlderVersion(delivered.GetResourceVersion(), m.AwaitedVersion) {
+		m.AwaitedVersion = ""
+	}
 }
 
 // expectOwnEvent is called at the end of a reconcile. If the reconcile has written the end of a cycle, and a reconcile of the written object would
@@ -150,7 +157,7 @@ func skipsOwnEvent(m *objectState, obj client.Object) bool {
 func (e *Engine) expectOwnEvent(r *reconciliation, result reconcile.Result) {
 	m, version := r.known, r.before.GetResourceVersion()
 	if !r.isFinished() || result != (reconcile.Result{}) || m.AwaitedVersion != version || r.reportRejected || m.Worker.Overlay != nil ||
-		len(e.ReconcileHandlers.IDs())+len(e.BackgroundHandlers.IDs()) > 0 {
+		len(e.ReconcileHandlers.IDs())+len(e.BackgroundHandlers.IDs()) > 0 || e.writesEventChanges {
 		return
 	}
 	if r.cause.OutdatedBaseline || r.cause.StalePin || e.Pin.Fetch(r.before) != nil {

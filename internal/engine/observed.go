@@ -17,32 +17,6 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// reasonEvent is the reason of event handlers.
-const reasonEvent = "event"
-
-// callEventHandlers calls the event handlers for each observed event of a key, in order, also for the deletion of an object. Event handlers store no
-// records on the object.
-func (e *Engine) callEventHandlers(ctx context.Context, key types.NamespacedName) {
-	for _, event := range e.states.TakeEvents(key) {
-		view, input, err := e.observedView(event.Object, reasonEvent)
-		if err != nil {
-			log.FromContext(ctx).Error(err, "The object has no JSON form")
-			continue
-		}
-		view.Event = event.Type
-		ctx := objectstate.ContextWithMemos(ctx, e.states.Memos(view.Object.GetUID()))
-		ctx = log.IntoContext(ctx, log.FromContext(ctx).WithValues("uid", view.Object.GetUID()))
-		for _, id := range e.EventHandlers.IDs() {
-			handler, _ := e.EventHandlers.Get(id)
-			if plan.MatchObject(log.FromContext(ctx), id, handler, view, input) {
-				invoke.HandlerAttempt{
-					Kind: e.Name, ID: id, Handler: handler, View: view, Record: progress.Record{Started: now()}, Once: true, QuietSuccess: true,
-				}.Run(ctx)
-			}
-		}
-	}
-}
-
 // reasonIndex is the reason of index handlers.
 const reasonIndex = "index"
 
@@ -81,7 +55,7 @@ func (e *Engine) updateIndex(ctx context.Context, id string, h invoke.IndexHandl
 	if record.Started.IsZero() {
 		record.Started = now()
 	}
-	outcome := invoke.HandlerAttempt{Kind: e.Name, ID: id, Handler: h.Handler, View: view, Record: record, QuietSuccess: true}.Run(ctx)
+	outcome := invoke.HandlerAttempt{Kind: e.Name, ID: id, Handler: e.withDefaults(h.Handler), View: view, Record: record, QuietSuccess: true}.Run(ctx)
 	if outcome.Success {
 		e.indexFailures.set(uid, id, progress.Record{})
 		return
@@ -151,6 +125,9 @@ type observer struct{ *Engine }
 func (w observer) OnUpsert(ctx context.Context, obj client.Object) {
 	if len(w.Indexes.IDs()) > 0 {
 		w.updateIndexes(ctx, obj)
+		if !w.inScope(client.ObjectKeyFromObject(obj)) && !w.states.IsKnown(obj.GetUID()) {
+			w.removeFromIndexes(obj) // it was released in the meantime
+		}
 	}
 	if len(w.BackgroundHandlers.IDs()) > 0 && obj.GetDeletionTimestamp() != nil {
 		w.supervisor.StopAll(obj.GetUID(), daemons.ErrDeleted)
@@ -161,4 +138,7 @@ func (w observer) OnUpsert(ctx context.Context, obj client.Object) {
 func (w observer) OnDelete(obj client.Object) {
 	w.removeFromIndexes(obj)
 	w.supervisor.Forget(obj.GetUID())
+	if forgetter, ok := w.Store.(progress.Forgetter); ok {
+		forgetter.Forget(obj.GetUID())
+	}
 }

@@ -21,7 +21,13 @@ const (
 // useOverlay applies the overlay of the object: the part of the framework that the API server has rejected counts as stored. If another client has
 // changed that part of the object, useOverlay drops the overlay.
 func (e *Engine) useOverlay(ctx context.Context, r *reconciliation) error {
-	r.usesOverlay = true
+	if err := e.loadRemote(ctx, r); err != nil {
+		return err
+	}
+	r.overlaid = e.overlaid
+	if r.known.Worker.Remote != nil {
+		return r.setBase(r.before)
+	}
 	kept := r.known.Worker.Overlay
 	if kept == nil {
 		return nil
@@ -37,12 +43,26 @@ func (e *Engine) useOverlay(ctx context.Context, r *reconciliation) error {
 	return r.setBase(r.before)
 }
 
+// overlaid returns the JSON form of an object with its overlay, or with its remote part. It returns nil if the object has neither.
+func (e *Engine) overlaid(known *objectState, content map[string]any) map[string]any {
+	if remote := known.Worker.Remote; remote != nil && remote.part != nil {
+		return e.withRemotePart(content, remote.part)
+	}
+	if known.Worker.Overlay != nil {
+		return patch.MergePatch(known.Worker.Overlay.Patch).Apply(content)
+	}
+	return nil
+}
+
 // applyOverlay applies the overlay to the base, unless that is done.
 func (r *reconciliation) applyOverlay() error {
-	if !r.usesOverlay || r.known.Worker.Overlay == nil || r.before == r.overlaidObject {
+	if r.overlaid == nil || r.before == r.overlaidObject {
 		return nil
 	}
-	content := patch.MergePatch(r.known.Worker.Overlay.Patch).Apply(r.content)
+	content := r.overlaid(r.known, r.content)
+	if content == nil {
+		return nil
+	}
 	obj := reflect.New(reflect.TypeOf(r.before).Elem()).Interface().(client.Object)
 	if err := patch.FromContent(content, obj); err != nil {
 		return err
@@ -58,6 +78,14 @@ func (r *reconciliation) withoutOverlay() map[string]any {
 		return r.storedContent
 	}
 	return r.content
+}
+
+// withoutOverlaidPart returns the object as the API server has it.
+func (r *reconciliation) withoutOverlaidPart() client.Object {
+	if r.overlaidObject != nil && r.before == r.overlaidObject {
+		return r.storedObject
+	}
+	return r.before
 }
 
 // addOverlay adds the overlay to a patch of the framework. The overlay is sent again only if the patch or the object has changed.

@@ -36,19 +36,27 @@ func (e *Engine) paused(namespace string) bool {
 	return paused
 }
 
-// deferIfPaused records a key if the operator is paused in its namespace. It checks and records under one lock, so that a pause that ends in the meantime
-// finds the key.
+// deferIfPaused records a key if the operator is paused in its namespace.
 func (e *Engine) deferIfPaused(ctx context.Context, key types.NamespacedName) bool {
-	if e.Pause == nil {
-		return false
-	}
+	return e.Pause != nil && e.deferKey(ctx, key, e.Pause.Paused)
+}
+
+// deferUntilAdmitted records a key if the scope does not admit it yet.
+func (e *Engine) deferUntilAdmitted(ctx context.Context, key types.NamespacedName) bool {
+	return e.Scope != nil && e.deferKey(ctx, key, func(string) (bool, string) {
+		return e.inScope(key) && !e.Scope.Admits(key), "the caches of the namespace have not synced yet"
+	})
+}
+
+// deferKey records a key if it must wait. It checks and records under one lock, so that a wait that ends in the meantime finds the key.
+func (e *Engine) deferKey(ctx context.Context, key types.NamespacedName, waits func(namespace string) (bool, string)) bool {
 	e.pausedKeys.mu.Lock()
 	defer e.pausedKeys.mu.Unlock()
-	paused, why := e.Pause.Paused(key.Namespace)
-	if !paused {
+	mustWait, why := waits(key.Namespace)
+	if !mustWait {
 		return false
 	}
-	log.FromContext(ctx).V(1).Info("The operator is paused; the object is handled later", "why", why)
+	log.FromContext(ctx).V(1).Info("The object is handled later", "why", why)
 	if e.pausedKeys.names == nil {
 		e.pausedKeys.names = map[types.NamespacedName]bool{}
 	}
@@ -56,11 +64,12 @@ func (e *Engine) deferIfPaused(ctx context.Context, key types.NamespacedName) bo
 	return true
 }
 
-// stopIfPaused ends the calls of the reconcile if the operator was paused in the meantime. The outcomes are still written.
+// stopIfPaused ends the calls of the reconcile if the operator was paused in the meantime, or if the object has left the scope. The outcomes are still
+// written.
 func (e *Engine) stopIfPaused(r *reconciliation) bool {
-	if e.paused(r.before.GetNamespace()) {
+	if e.paused(r.before.GetNamespace()) || !e.inScope(client.ObjectKeyFromObject(r.before)) {
 		r.aborted = true
-		e.enqueue(r.before.GetUID()) // the key is deferred until the end of the pause
+		e.enqueue(r.before.GetUID()) // the key is deferred until the end of the pause, or released
 	}
 	return r.aborted
 }

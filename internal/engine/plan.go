@@ -109,7 +109,7 @@ func (e *Engine) ensureFinalizer(ctx context.Context, r *reconciliation) (time.D
 	}
 	log.FromContext(ctx).V(1).Info("Changing the finalizer", "add", change.AddFinalizer, "remove", change.RemoveFinalizer)
 	_, err := e.send(ctx, r, change)
-	return consistencyTimeout, err
+	return e.ConsistencyTimeout, err
 }
 
 // finalizerAction decides whether the finalizer must be added or removed.

@@ -95,7 +95,7 @@ func (e *Engine) callReconcileHandler(ctx context.Context, r *reconciliation, id
 	handlerCtx, cancel := e.cancelOnDelete(ctx, r, h)
 	defer cancel()
 	s.outcome = invoke.HandlerAttempt{
-		Kind: e.Name, ID: id, Handler: h, View: view, Record: st.record, QuietSuccess: true,
+		Kind: e.Name, ID: id, Handler: e.withDefaults(h), View: view, Record: st.record, QuietSuccess: true,
 		Prepare: func(req *invoke.Request) {
 			req.Flush, tracked = e.newFlush(r, req), e.newTracking(r, req)
 			s.base = r.current

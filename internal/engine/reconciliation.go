@@ -28,13 +28,15 @@ type reconciliation struct {
 	suspensions int64          // the number of suspensions of the process before the object was read
 	afterEpoch  bool           // the cache had reached the epoch before the object was read
 
-	// The overlay: progress that the API server has rejected.
-	usesOverlay    bool           // the overlay of the object state applies
-	retriesOverlay bool           // the overlay must be sent again, even if nothing is added to it
-	triesOverlay   bool           // the overlay is part of the change that is being written
-	overlaidObject client.Object  // the object with the overlay
-	storedObject   client.Object  // the object without the overlay
-	storedContent  map[string]any // the JSON form of storedObject
+	// The overlay: progress that the API server has rejected, or that is stored outside of the object.
+	overlaid       func(*objectState, map[string]any) map[string]any // Engine.overlaid; nil until the overlay applies
+	retriesOverlay bool                                              // the overlay must be sent again, even if nothing is added to it
+	triesOverlay   bool                                              // the overlay is part of the change that is being written
+	overlaidObject client.Object                                     // the object with the overlay
+	storedObject   client.Object                                     // the object without the overlay
+	storedContent  map[string]any                                    // the JSON form of storedObject
+	sent           *sentChange                                       // a change whose framework's part has not been saved; nil if there is none
+	conflicting    bool                                              // another operator has saved the progress in the meantime
 
 	// Detected.
 	state       *progress.State
@@ -54,6 +56,7 @@ type reconciliation struct {
 	current              map[string]any // the JSON form of object
 	needsRebase          bool           // before was written while a handler was running: its changes must be rebased
 	called               []string       // the handlers that were called in this reconcile
+	finishedSubs         []string       // the finished sub-handlers of handlers that wait for them
 	handlerPatches       []*handlerPatch
 	edited               bool          // changes of handlers were written in this reconcile
 	workTime             time.Duration // the time in handlers since the last write

@@ -159,7 +159,7 @@ func (e *Engine) discardPatch(ctx context.Context, r *reconciliation, s *handler
 		defer r.state.WaitAgain(s.id)
 	}
 	if contested, ok := errors.AsType[*patch.ListConflictError](refusal); ok {
-		r.known.SetAwaitedVersion(contested.Version, consistencyTimeout)
+		r.known.SetAwaitedVersion(contested.Version, e.ConsistencyTimeout)
 		if s.reconcileHandler != nil {
 			s.reconcileHandler.dirty = true
 		}

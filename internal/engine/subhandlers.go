@@ -26,10 +26,7 @@ func (e *Engine) callSubHandlers(ctx context.Context, r *reconciliation, parent 
 		log.FromContext(ctx).Info("Warning: stored progress is unreadable and taken as absent", "error", err.Error())
 	}
 	for _, id := range plan.Choose(e.Lifecycle, r.state.Record, r.state.DueBelow(parent, now())) {
-		if err := e.checkpoint(ctx, r); err != nil {
-			r.writeErr = err
-		}
-		if r.aborted || r.writeErr != nil || hasEnded(ctx) || e.stopIfPaused(r) {
+		if !e.mayCall(ctx, r) {
 			return progress.Outcome{Waiting: true} // the next reconcile continues
 		}
 		e.callHandler(ctx, r, id, handlers[id])
@@ -39,6 +36,14 @@ func (e *Engine) callSubHandlers(ctx context.Context, r *reconciliation, parent 
 		return progress.Outcome{Final: true, Success: true, Attempted: true}
 	}
 	return progress.Outcome{Waiting: true, Delay: delay}
+}
+
+// mayCall reports whether the reconcile may call another handler.
+func (e *Engine) mayCall(ctx context.Context, r *reconciliation) bool {
+	if err := e.checkpoint(ctx, r); err != nil {
+		r.writeErr = err
+	}
+	return !r.aborted && r.writeErr == nil && !hasEnded(ctx) && !e.stopIfPaused(r)
 }
 
 // selectSubHandlers checks the declarations and applies the filters. Sub-handlers are called for all causes of their parent.

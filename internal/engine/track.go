@@ -85,12 +85,17 @@ func (t *tracking) track(ctx context.Context, obj client.Object) error {
 	if err := t.engine.watchTracked(ctx, trackedKind{gvk, reflect.TypeOf(obj)}, obj); err != nil {
 		return err
 	}
+	if key.Namespace != "" {
+		if namespaced, err := t.engine.Client.IsObjectNamespaced(obj); err == nil && !namespaced {
+			key.Namespace = "" // the cache ignores it
+		}
+	}
 	object := trackedObject{gvk.GroupKind(), key}
 	t.mu.Lock()
 	t.objects = append(t.objects, object)
 	t.mu.Unlock()
 	t.engine.tracker.add(t.reader, object) // before the read: no change after it is missed
-	return t.engine.Cache.Get(ctx, key, obj)
+	return t.engine.Tracked.Get(ctx, key, obj)
 }
 
 // end replaces the objects that earlier attempts have tracked. A failed attempt adds its objects, because it may have ended before all calls of Track.
@@ -135,7 +140,7 @@ func (e *Engine) watchTracked(ctx context.Context, kind trackedKind, obj client.
 
 // startWatch registers an event handler with the informer of a kind.
 func (e *Engine) startWatch(ctx context.Context, kind trackedKind, obj client.Object) (cache.Informer, toolscache.ResourceEventHandlerRegistration, error) {
-	if e.Informers == nil {
+	if e.Tracked == nil {
 		return nil, nil, fmt.Errorf("tracking a %s: the engine has no informers", kind.Kind)
 	}
 	mapping, err := e.Client.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
@@ -144,7 +149,7 @@ func (e *Engine) startWatch(ctx context.Context, kind trackedKind, obj client.Ob
 	}
 	ctx, cancel := context.WithTimeout(ctx, trackTimeout)
 	defer cancel()
-	informer, err := e.Informers.GetInformer(ctx, obj)
+	informer, err := e.Tracked.GetInformer(ctx, obj)
 	if err != nil {
 		rule := rbac.Rule{Group: kind.Group, Resources: []string{mapping.Resource.Resource}, Verbs: []string{"list", "watch"}}
 		return nil, nil, rbac.WithMissingRules(fmt.Errorf("tracking a %s: the cache has not listed the kind; if the log has an error of the watch, check the permissions: %w", kind.Kind, err), rule)

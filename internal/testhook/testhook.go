@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
@@ -24,6 +25,14 @@ type Observer interface {
 	HandlerStarting(ctx context.Context, call *invoke.Request) (ended func(err error))
 	// OperatorStarting is called with the number of kinds that the operator handles, before the first WrapReconciler.
 	OperatorStarting(kinds int)
+	// KindsChanged is called when an operator will start more kinds, or fewer, than it has announced.
+	KindsChanged(change int)
+	// EngineEnded is called when an operator has ended an engine before its own end.
+	EngineEnded(e *engine.Engine)
+	// ChecksRights reports whether operators ask the API server for their permissions.
+	ChecksRights() bool
+	// ChangeCacheOptions is called before an operator creates a cache of its own.
+	ChangeCacheOptions(options *cache.Options)
 	// WrapReconciler is called once for each engine. The returned reconciler is used in place of next.
 	WrapReconciler(e *engine.Engine, next reconcile.Reconciler) reconcile.Reconciler
 }
@@ -47,6 +56,35 @@ func HandlerStarting(ctx context.Context, call *invoke.Request) (ended func(err 
 func OperatorStarting(ctx context.Context, kinds int) {
 	if observer, ok := ctx.Value(observerKey{}).(Observer); ok {
 		observer.OperatorStarting(kinds)
+	}
+}
+
+// KindsChanged calls the observer of the context. If the context has no observer, it does nothing.
+func KindsChanged(ctx context.Context, change int) {
+	if observer, ok := ctx.Value(observerKey{}).(Observer); ok {
+		observer.KindsChanged(change)
+	}
+}
+
+// EnginesEnded calls the observer of the context. If the context has no observer, it does nothing.
+func EnginesEnded(ctx context.Context, engines []*engine.Engine) {
+	if observer, ok := ctx.Value(observerKey{}).(Observer); ok {
+		for _, e := range engines {
+			observer.EngineEnded(e)
+		}
+	}
+}
+
+// ChecksRights calls the observer of the context. If the context has no observer, it returns true.
+func ChecksRights(ctx context.Context) bool {
+	observer, ok := ctx.Value(observerKey{}).(Observer)
+	return !ok || observer.ChecksRights()
+}
+
+// ChangeCacheOptions calls the observer of the context. If the context has no observer, it does nothing.
+func ChangeCacheOptions(ctx context.Context, options *cache.Options) {
+	if observer, ok := ctx.Value(observerKey{}).(Observer); ok {
+		observer.ChangeCacheOptions(options)
 	}
 }
 

@@ -13,6 +13,8 @@ var (
 	ErrFilteredOut = errors.New("object no longer matches the filters")
 	// ErrPaused means that the operator is paused.
 	ErrPaused = errors.New("operator paused")
+	// ErrOutOfScope means that the object no longer belongs to the namespaces that the operator handles.
+	ErrOutOfScope = errors.New("object out of scope")
 	// ErrShutdown means that the operator is shutting down or has lost the leadership.
 	ErrShutdown = errors.New("operator shutting down")
 )

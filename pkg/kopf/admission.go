@@ -50,7 +50,7 @@ type hookBuilder func(memoLookup) webhooks.Hook
 func (r *Resource[T]) addHook(method, id string, hook hookBuilder) *Resource[T] {
 	if len(r.when) > 0 {
 		r.errs = append(r.errs, fmt.Errorf("%s(%q): the API server cannot evaluate the function of When: "+
-			"add the handler to the resource itself, and use webhooks.MatchConditions or webhooks.Label", method, id))
+			"add the handler to the resource itself, and use webhooks.When, webhooks.MatchConditions or webhooks.Label", method, id))
 	}
 	r.hooks = append(r.hooks, hook)
 	return r

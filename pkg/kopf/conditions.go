@@ -42,11 +42,11 @@ func (r *Request[T]) Conditions() *conditions.Set {
 // Flush writes the changes of the handler to the status of Object, including conditions, before the end of the reconcile. Use it in
 // long-running handlers and in daemons. It blocks until the API server has answered, and returns the error of the write. After an error,
 // the operator writes the changes at the end of the reconcile. A flushed field replaces a value that an earlier handler of the same
-// reconcile has set and that is not written yet. In OnEvent and IndexBy functions, Flush returns an error, because their changes are never
-// written.
+// reconcile has set and that is not written yet. In OnEvent and IndexBy functions, Flush returns an error, because they observe a state that may be
+// old.
 func (r *Request[T]) Flush(ctx context.Context) error {
 	if r.Reason == ReasonEvent || r.Reason == ReasonIndex {
-		return fmt.Errorf("Flush: changes of OnEvent and IndexBy functions are not written (reason %q): use a client or another kind of handler", r.Reason)
+		return fmt.Errorf("Flush: OnEvent and IndexBy functions cannot write during a call (reason %q): use a client or another kind of handler", r.Reason)
 	}
 	if r.call == nil || r.call.Flush == nil {
 		return nil // a test has created the request, so there is no API server

@@ -45,6 +45,12 @@ func TestCheckDeclaration_Contradictions(t *testing.T) {
 		"a nil matcher within From":          {[]kopf.Option{onUpdate(kopf.Field("spec.size", filter.From(nilMatcher)))}, []string{`Field("spec.size")`, "use Absent"}},
 		"the resource version":               {[]kopf.Option{onField("metadata.resourceVersion")}, []string{`OnField("h"): Field("metadata.resourceVersion"): each write changes this field`, "use OnEvent"}},
 		"an id with a space at its end":      {[]kopf.Option{newThings().OnReconcile("h ", noop)}, []string{`OnReconcile("h "): the id "h " begins or ends with a space`}},
+		"Backoff of an event handler":        {[]kopf.Option{onEvent(kopf.Backoff(s))}, []string{`OnEvent("h"): Backoff, BackoffFunc and Timeout have no effect without Retries`, "add Retries"}},
+		"Timeout of an event handler":        {[]kopf.Option{onEvent(kopf.Timeout(s))}, []string{"add Retries"}},
+		"WriteChanges of a cause handler":    {[]kopf.Option{onCreate(kopf.WriteChanges())}, []string{`OnCreate("h"): WriteChanges has no effect on cause handlers: remove it`}},
+		"a negative backoff of the operator": {[]kopf.Option{onCreate(), kopf.WithBackoff(-s)}, []string{"WithBackoff must not be negative, got -1s"}},
+		"a backoff without a unit":           {[]kopf.Option{onCreate(), kopf.WithBackoff(30)}, []string{"WithBackoff is 30ns"}},
+		"no consistency timeout":             {[]kopf.Option{onCreate(), kopf.WithConsistencyTimeout(0)}, []string{"WithConsistencyTimeout must be positive, got 0s"}},
 		"a negative number of reconciles":    {[]kopf.Option{thingsWith(kopf.WithControllerOptions(controller.Options{MaxConcurrentReconciles: -3}))}, []string{"MaxConcurrentReconciles must not be negative, got -3"}},
 	} {
 		t.Run(name, func(t *testing.T) { wantErrorOf(t, test.given, test.words) })
@@ -56,6 +62,7 @@ func TestCheckDeclaration_Contradictions(t *testing.T) {
 		"After a handler for a field":      onDelete(kopf.After("f")).OnField("f", "spec.size", noop),
 		"conditions of two types":          pods().OnCreate("h", noopFor[*corev1.Pod], kopf.WhenCondition("A", metav1.ConditionTrue), kopf.WhenCondition("B", metav1.ConditionFalse)),
 		"Owns two kinds":                   onReconcile().Owns(&corev1.Pod{}).Owns(&corev1.ConfigMap{}),
+		"retries of an event handler":      onEvent(kopf.Retries(3), kopf.Backoff(s), kopf.Timeout(10*s), kopf.WriteChanges()),
 		"the resource version for OnEvent": onEvent(kopf.Field("metadata.resourceVersion")),
 	} {
 		t.Run("valid: "+name, func(t *testing.T) { wantValid(t, given) })
@@ -77,7 +84,7 @@ func TestErrNotServed_SuggestsKind(t *testing.T) {
 		{Group: "exmaple.com", Version: "v1", Kind: "Database"}:   "the API server does not serve exmaple.com/v1; did you mean example.com/v1, which has a kind Database?",
 		{Group: "", Version: "v1", Kind: "Deployment"}:            "the API server serves v1, but has no kind Deployment; it serves Deployment in apps/v1: correct the group, or install the CustomResourceDefinition",
 		{Group: "example.com", Version: "v1", Kind: "Something"}:  "the API server serves example.com/v1, but has no kind Something: correct the group, version or kind, or install the CustomResourceDefinition of the kind",
-		{Group: "other.com", Version: "v1", Kind: "Something"}:    "the API server does not serve other.com/v1: install its CustomResourceDefinition first",
+		{Group: "other.com", Version: "v1", Kind: "Something"}:    "the API server does not serve other.com/v1: install its CustomResourceDefinition first, or add WhenServed to For",
 	} {
 		if err := kopf.ErrNotServed(gvk, served); err == nil || err.Error() != want {
 			t.Errorf("%s:\ngot  %v\nwant %s", gvk, err, want)

@@ -29,6 +29,7 @@ type offline struct {
 
 func (o offline) GetScheme() *runtime.Scheme { return o.scheme }
 func (o offline) GetClient() client.Client   { return nil }
+func (offline) GetAPIReader() client.Reader  { return nil }
 
 var thingGVK = schema.GroupVersionKind{Group: "test.example.com", Version: "v1", Kind: "Thing"}
 
@@ -230,10 +231,6 @@ func TestCheckDeclaration_Handlers(t *testing.T) {
 		// Options for other kinds of handlers.
 		{"After of an event handler", onEvent(kopf.After("x")), []string{`Thing: OnEvent("h"): After`, "has no effect on OnEvent handlers", "remove it"}},
 		{"After of a reconcile handler", onReconcile(kopf.After("x")), []string{`Thing: OnReconcile("h"): After`, "remove it"}},
-		{"Retries of an event handler", onEvent(kopf.Retries(1)), []string{`Thing: OnEvent("h"): Retries`, "remove it"}},
-		{"Timeout of an event handler", onEvent(kopf.Timeout(second)), []string{`Thing: OnEvent("h"): Timeout`, "remove it"}},
-		{"Backoff of an event handler", onEvent(kopf.Backoff(second)), []string{`Thing: OnEvent("h"): Backoff`, "remove it"}},
-		{"ErrorMode of an event handler", onEvent(kopf.ErrorMode(progress.ErrorsIgnored)), []string{`Thing: OnEvent("h"): ErrorMode`, "remove it"}},
 		{"Interval of a cause handler", onCreate(kopf.Interval(second)), []string{`Thing: OnCreate("h"): Interval`, "remove it"}},
 		{"Interval of an index", indexBy(kopf.Interval(second)), []string{`Thing: IndexBy("h"): Interval`, "remove it"}},
 		{"Interval of zero", onReconcile(kopf.Interval(0)), []string{`Thing: OnReconcile("h"): Interval must be positive, got 0s`}},

@@ -30,13 +30,14 @@
 //   - Cause handlers ([Resource.OnCreate], [Resource.OnUpdate], [Resource.OnDelete], [Resource.OnResume], [Resource.OnField],
 //     [Resource.OnCondition], [OnChange]) have progress on the object.
 //   - Reconcile handlers ([Resource.OnReconcile]) compare the actual with the desired state, as reconcilers of controller-runtime do.
-//   - Event handlers ([Resource.OnEvent]) observe the watch events and change nothing.
+//   - Event handlers ([Resource.OnEvent]) are called for watch events. They have no progress on the object, and change it only with [WriteChanges].
 //   - Index functions ([IndexBy]) keep an in-memory index of all objects.
 //   - A daemon ([Resource.Daemon]) runs as long as the object exists. A timer ([Resource.Timer]) is called repeatedly.
 //   - Admission handlers ([Resource.Validate], [Resource.Mutate]) check or change an object before the API server stores it.
 //
 // [Label], [Annotation], [Field] and other options filter objects. [Resource.When] and [Resource.Use] apply to a group of handlers.
-// [WithPeering] pauses the operator while another operator has a higher priority.
+// [WithPeering] pauses the operator while another operator has a higher priority. [WhenServed] and [ForKinds] handle kinds that appear
+// while the operator runs.
 //
 // # Guarantees
 //

@@ -2,6 +2,7 @@ package kopf
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,14 +19,14 @@ const epochTimeout = 10 * time.Second
 
 // setEpoch passes the current resource version of a kind to the engine. Earlier processes have stopped, so a cache that has reached this
 // version contains all their writes. If the version cannot be read, the engine reads each object with due work from the API server once.
-func (o *Operator) setEpoch(ctx context.Context, e *engine.Engine) {
-	version, err := o.currentVersion(ctx, e)
-	if err != nil {
-		o.mgr.GetLogger().Info("Cannot read the current version of the kind; objects with something to do are read from the API server, once each",
+func (g *kindGroup) setEpoch(ctx context.Context, e *engine.Engine) {
+	version, err := g.currentVersion(ctx, e)
+	if err != nil && g.operator.namespaces == nil { // the versions are read again for each namespace
+		g.operator.mgr.GetLogger().Info("Cannot read the current version of the kind; objects with something to do are read from the API server, once each",
 			"kind", e.GVK.Kind, "error", err.Error())
 	}
 	e.StartFrom(version, func(namespace string) string {
-		informer, err := o.mgr.GetCache().GetInformer(ctx, e.New(), cache.BlockUntilSynced(false))
+		informer, err := g.cache.GetInformer(ctx, e.New(), cache.BlockUntilSynced(false))
 		if err != nil {
 			return ""
 		}
@@ -35,41 +36,53 @@ func (o *Operator) setEpoch(ctx context.Context, e *engine.Engine) {
 
 // currentVersion lists at most one object and returns the resource version of the list, which does not depend on the listed namespace. If
 // the operator may not list the whole cluster, it lists one of the namespaces to which its cache is restricted.
-func (o *Operator) currentVersion(ctx context.Context, e *engine.Engine) (version string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, epochTimeout)
-	defer cancel()
-	list := func(namespace string) (string, error) {
-		one := &metav1.PartialObjectMetadataList{}
-		one.SetGroupVersionKind(e.GVK.GroupVersion().WithKind(e.GVK.Kind + "List"))
-		err := o.mgr.GetAPIReader().List(ctx, one, client.InNamespace(namespace), client.Limit(1))
-		return one.GetResourceVersion(), err
+func (g *kindGroup) currentVersion(ctx context.Context, e *engine.Engine) (version string, err error) {
+	if mayListCluster := g.operator.namespaces == nil || !e.Namespaced; mayListCluster {
+		version, err = g.operator.versionOf(ctx, e, "")
+		if !apierrors.IsForbidden(err) {
+			return version, err
+		}
 	}
-	version, err = list("")
-	if !apierrors.IsForbidden(err) {
-		return version, err
-	}
-	informer, unknown := o.mgr.GetCache().GetInformer(ctx, e.New(), cache.BlockUntilSynced(false))
+	informer, unknown := g.cache.GetInformer(ctx, e.New(), cache.BlockUntilSynced(false))
 	if unknown != nil {
-		return "", err
+		return "", errors.Join(err, unknown)
 	}
 	for _, namespace := range watchcheck.Namespaces(informer) {
-		if version, err = list(namespace); err == nil {
+		if version, err = g.operator.versionOf(ctx, e, namespace); err == nil {
 			return version, nil
 		}
 	}
 	return "", err
 }
 
+// versionOf lists at most one object of a namespace and returns the resource version of the list. An empty namespace means the cluster.
+func (o *Operator) versionOf(ctx context.Context, e *engine.Engine, namespace string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, epochTimeout)
+	defer cancel()
+	one := &metav1.PartialObjectMetadataList{}
+	one.SetGroupVersionKind(e.GVK.GroupVersion().WithKind(e.GVK.Kind + "List"))
+	err := o.mgr.GetAPIReader().List(ctx, one, client.InNamespace(namespace), client.Limit(1))
+	return one.GetResourceVersion(), err
+}
+
 // awaitEpoch waits until the cache of a kind with indexes has reached the version of setEpoch, because the initial list may be older.
-func (o *Operator) awaitEpoch(ctx context.Context, e *engine.Engine) {
-	informer, err := o.mgr.GetCache().GetInformer(ctx, e.New(), cache.BlockUntilSynced(false))
+func (g *kindGroup) awaitEpoch(ctx context.Context, e *engine.Engine) {
+	informer, err := g.cache.GetInformer(ctx, e.New(), cache.BlockUntilSynced(false))
 	if err != nil {
 		return // the cache is stopping
 	}
 	namespaces := watchcheck.Namespaces(informer)
 	if len(namespaces) == 0 {
+		if g.operator.namespaces != nil && e.Namespaced {
+			return // the namespaces are awaited when they are entered
+		}
 		namespaces = []string{""}
 	}
+	g.operator.awaitEpochOf(ctx, e, namespaces...)
+}
+
+// awaitEpochOf waits until the indexes of an engine contain the objects of some namespaces as they were at the epoch.
+func (o *Operator) awaitEpochOf(ctx context.Context, e *engine.Engine, namespaces ...string) {
 	if err := e.AwaitEpoch(ctx, namespaces...); err != nil && ctx.Err() == nil {
 		o.mgr.GetLogger().Info("Indexes may lack objects that the watch has not shown yet", "kind", e.GVK.Kind, "error", err.Error())
 	}

@@ -39,6 +39,15 @@ func WithEvents(level EventLevel) Option {
 	})
 }
 
+// WithLogEvents also posts the log lines of handlers as Events about the object, with the reason "Logging" and the id of the handler in the note. Lines at
+// V(0) become Normal Events, errors become Warnings. Only lines of the logger in the context of the handler are posted, not those of the operator.
+// Handlers must not log confidential values then. The limits for Events apply. Default: off.
+//
+// Equivalent in kopf: settings.posting.loggers=True.
+func WithLogEvents() Option {
+	return optionFunc(func(o *Operator) { o.settings.LogEvents = true })
+}
+
 // EventNames are the names in the Events of [WithKopfEvents].
 type EventNames struct {
 	// Component is the reporting component and the source component. Default: "kopf". Equivalent in kopf: settings.posting.reporting_component.

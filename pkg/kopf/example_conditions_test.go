@@ -172,6 +172,16 @@ func ExampleWithEvents() {
 	_ = kopf.SetupWithManager(mgr, databases, kopf.WithEvents(kopf.EventsOff)) // req.Eventf still posts Events
 }
 
+func ExampleWithLogEvents() {
+	databases := kopf.For(&Database{}).
+		OnCreate("provision", func(ctx context.Context, req *DatabaseRequest) error {
+			log.FromContext(ctx).Info("Created a disk", "size", req.Object.Spec.Size) // Normal Logging provision: Created a disk size=3
+			return nil
+		})
+
+	_ = kopf.SetupWithManager(mgr, databases, kopf.WithLogEvents())
+}
+
 func ExampleWithKopfEvents() {
 	databases := kopf.For(&Database{}).
 		OnCreate("provision", provision)

@@ -111,6 +111,27 @@ func ExampleWithProgress() {
 	_ = mgr.Add(kopf.New(mgr, databases, kopf.WithProgress(progress.Status("status.progress"))))
 }
 
+func ExampleWithRemote() {
+	databases := kopf.For(&Database{}).OnCreate("provision", provision)
+
+	// The progress of each Database is in a ConfigMap beside it. The Database has only the finalizer.
+	side := &progress.SideObjects{Client: mgr.GetClient(), Reader: mgr.GetAPIReader()}
+	_ = mgr.Add(kopf.New(mgr, databases, kopf.WithRemote(side)))
+}
+
+func ExampleStoreIn() {
+	_ = kopf.For(&Database{}).
+		OnCreate("provision", provision).
+		OnUpdate("announce", announce, kopf.StoreIn(progress.InMemory())) // writes nothing for an attempt; after a restart, it may be called again
+}
+
+func ExampleWithProgress_history() {
+	databases := kopf.For(&Database{}).OnCreate("provision", provision)
+
+	// Each Database keeps its last ten finished handlers. progress.History reads them.
+	_ = mgr.Add(kopf.New(mgr, databases, kopf.WithProgress(progress.WithHistory(progress.Smart(), 10))))
+}
+
 func ExampleWithBaseline() {
 	databases := kopf.For(&Database{}).OnUpdate("announce", announce)
 

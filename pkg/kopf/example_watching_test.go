@@ -3,12 +3,17 @@ package kopf_test
 import (
 	"context"
 	"crypto/subtle"
+	"flag"
+	"fmt"
 	"net/http"
 	"os"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -44,6 +49,63 @@ func ExampleResource_OnEvent_types() {
 			}
 			return nil
 		})
+}
+
+func ExampleWhenServed() {
+	databases := kopf.For(&Database{}, kopf.WhenServed()).
+		OnCreate("provision", provision)
+	_ = kopf.SetupWithManager(mgr, databases)
+}
+
+func ExampleForKinds() {
+	all := kopf.ForKinds(kopf.Kinds("*.example.com", "category:data"), func(kind metav1.APIResource) kopf.Option {
+		gvk := schema.GroupVersionKind{Group: kind.Group, Version: kind.Version, Kind: kind.Kind}
+		return kopf.For(kopf.Metadata(gvk)).
+			OnCreate("audit", func(ctx context.Context, req *kopf.Request[*metav1.PartialObjectMetadata]) error {
+				log.FromContext(ctx).Info("Created", "kind", kind.Kind, "labels", req.Object.Labels)
+				return nil
+			})
+	})
+	_ = kopf.SetupWithManager(mgr, all)
+}
+
+func ExampleWithNamespaces() {
+	databases := kopf.For(&Database{}).OnCreate("provision", provision)
+	operator := kopf.New(mgr, databases, kopf.WithNamespaces("team-*, !team-legacy", "shared"))
+	_ = mgr.Add(operator)
+	// Later, for example when a configuration has changed:
+	if err := operator.SetNamespaces("team-a", "team-b"); err != nil {
+		fmt.Println(err)
+	}
+}
+
+func ExampleWithNamespaceFunc() {
+	databases := kopf.For(&Database{}).OnCreate("provision", provision)
+	selector := labels.SelectorFromSet(labels.Set{"databases": "managed"})
+	_ = kopf.SetupWithManager(mgr, databases, kopf.WithNamespaceFunc(func(namespace *corev1.Namespace) bool {
+		return selector.Matches(labels.Set(namespace.Labels))
+	}))
+}
+
+func ExampleWithWatchSelector() {
+	databases := kopf.For(&Database{}).OnCreate("provision", provision)
+	deployed := kopf.WithWatchSelector("!developer")
+	_ = kopf.SetupWithManager(mgr, databases, deployed)
+}
+
+func ExampleWatchSelectorFlag() {
+	databases := kopf.For(&Database{}).OnCreate("provision", provision)
+	watched := kopf.WatchSelectorFlag(flag.CommandLine) // for example --watch-selector=developer=alice
+	flag.Parse()
+	_ = kopf.SetupWithManager(mgr, databases, watched)
+}
+
+func ExampleWriteChanges() {
+	kopf.For(&corev1.Pod{}).
+		OnEvent("node", func(_ context.Context, req *kopf.Request[*corev1.Pod]) error {
+			metav1.SetMetaDataLabel(&req.Object.ObjectMeta, "example.com/node", req.Object.Spec.NodeName)
+			return nil
+		}, kopf.WriteChanges(), kopf.Retries(5), kopf.Backoff(10*time.Second))
 }
 
 func ExampleResource_OnReconcile() {

@@ -12,10 +12,11 @@ import (
 
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
+	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 )
 
-// ParsePath exports parsePath.
-func ParsePath(path string) ([]string, error) { return parsePath(path) }
+// ParsePath exports validation.FieldPath.
+func ParsePath(path string) ([]string, error) { return validation.FieldPath(path) }
 
 // CheckVerbs exports checkVerbs for a kind that has a handler with or without progress.
 func CheckVerbs(progress bool, verbs ...string) error {

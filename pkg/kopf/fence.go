@@ -7,7 +7,6 @@ import (
 
 	"github.com/go-logr/logr"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 	"github.com/kopf-runtime/kopf-runtime/internal/fencing"
 	"github.com/kopf-runtime/kopf-runtime/internal/testhook"
 	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
@@ -58,16 +57,13 @@ func (o *Operator) newFence(ctx context.Context, peers *peering.Peering, log log
 }
 
 // startFence starts the fence. The engines then handle a suspension as a pause until stop is called.
-func (o *Operator) startFence(ctx context.Context, fence *fencing.Fence, engines []*engine.Engine) (stop func()) {
+func (o *Operator) startFence(ctx context.Context, fence *fencing.Fence) (stop func()) {
 	if fence == nil {
 		return func() {}
 	}
-	namespace := ""
-	if o.peers != nil && len(o.peers.Namespaces) > 0 {
-		namespace = o.peers.Namespaces[0] // a change in one namespace makes the engines check all of them
-	}
+	namespace := o.pausedScopes()[0] // a change in one namespace makes the engines check all of them
 	return fence.StartHeartbeat(ctx, func() {
-		for _, e := range engines {
+		for _, e := range o.runningEngines() {
 			e.PauseChanged(namespace)
 		}
 	})

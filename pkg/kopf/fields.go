@@ -3,7 +3,6 @@ package kopf
 import (
 	"encoding"
 	"encoding/json"
-	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -54,7 +53,7 @@ func lookUpField(root fieldType, path []string) (field fieldType, unknown, sugge
 			return field, "", ""
 		}
 		if next == nil {
-			return nil, joinPath(path[:i+1]), suggestPath(root, path)
+			return nil, validation.JoinFieldPath(path[:i+1]), suggestPath(root, path)
 		}
 		field = next
 	}
@@ -71,15 +70,15 @@ func suggestPath(root fieldType, path []string) string {
 		next := field.child(key)
 		switch {
 		case next == nil && field.json() == anyType:
-			return joinPath(append(corrected, path[i:]...))
+			return validation.JoinFieldPath(append(corrected, path[i:]...))
 		case next == nil && parent.isMap() && i > 0 && field.json() == stringType:
 			// Here, the dots in the key of a map are not escaped.
 			corrected[i-1] = strings.Join(path[i-1:], ".")
-			return joinPath(corrected)
+			return validation.JoinFieldPath(corrected)
 		case next == nil:
 			if key = closestField(key, field.children()); key == "" {
 				if changed {
-					return joinPath(corrected)
+					return validation.JoinFieldPath(corrected)
 				}
 				return ""
 			}
@@ -89,7 +88,7 @@ func suggestPath(root fieldType, path []string) string {
 		corrected = append(corrected, key)
 		parent, field = field, next
 	}
-	return joinPath(corrected)
+	return validation.JoinFieldPath(corrected)
 }
 
 // closestField returns the JSON name of the field with this Go name, or else the most similar JSON name. It returns an empty string if no
@@ -104,15 +103,6 @@ func closestField(key string, names []fieldName) string {
 	}
 	closest, _ := validation.Closest(key, jsonNames)
 	return closest
-}
-
-// joinPath formats a path as parsePath reads it.
-func joinPath(path []string) string {
-	keys := slices.Clone(path)
-	for i, key := range keys {
-		keys[i] = strings.ReplaceAll(key, ".", `\.`)
-	}
-	return strings.Join(keys, ".")
 }
 
 // A goField is a field of a Go type.
@@ -259,21 +249,4 @@ func groupOf(apiVersion string) string {
 		return "?" // this value equals no group
 	}
 	return gv.Group
-}
-
-// parsePath splits a dotted path into its keys. A dot within a key is escaped with a backslash.
-func parsePath(path string) ([]string, error) {
-	const dot = "\x00"
-	keys := strings.Split(strings.ReplaceAll(path, `\.`, dot), ".")
-	for i, key := range keys {
-		keys[i] = strings.ReplaceAll(key, dot, ".")
-	}
-	if !slices.Contains(keys, "") {
-		return keys, nil
-	}
-	hint := ""
-	if nonEmpty := slices.DeleteFunc(keys, func(key string) bool { return key == "" }); len(nonEmpty) > 0 {
-		hint = fmt.Sprintf("; did you mean %s?", joinPath(nonEmpty))
-	}
-	return nil, fmt.Errorf(`the path has an empty key: use a path such as "spec.size", and write a dot within a key as "\."%s`, hint)
 }

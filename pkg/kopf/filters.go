@@ -83,7 +83,7 @@ func Field(path string, m ...filter.Matcher) HandlerOption {
 	return func(d *declaration) {
 		d.requireKind("Field", causeHandler, eventHandler, reconcileHandler, daemonHandler, timerHandler, indexHandler, subHandler)
 		where := fmt.Sprintf("Field(%q)", path)
-		keys, err := parsePath(path)
+		keys, err := validation.FieldPath(path)
 		if err != nil {
 			d.addErrorf("%s: %w", where, err)
 			return

@@ -19,10 +19,14 @@ type gate struct {
 	mu         sync.Mutex
 	incomplete map[string]bool // kinds with indexes that are not complete yet
 	open       chan struct{}
+	hint       string // what to do if the gate does not open
 }
 
 func newGate(kinds []engine.Kind) *gate {
-	g := &gate{incomplete: map[string]bool{}, open: make(chan struct{})}
+	g := &gate{
+		incomplete: map[string]bool{}, open: make(chan struct{}),
+		hint: "timed out waiting for the indexes: check that the functions of IndexBy return quickly",
+	}
 	for _, kind := range kinds {
 		if len(kind.Indexes.IDs()) > 0 {
 			g.incomplete[kind.Name] = true
@@ -90,6 +94,6 @@ func (s *gateSource) WaitForSync(ctx context.Context) error {
 		if errors.Is(ctx.Err(), context.Canceled) {
 			return nil // the operator is stopping
 		}
-		return errors.New("timed out waiting for the indexes: check that the functions of IndexBy return quickly")
+		return errors.New(s.gate.hint)
 	}
 }

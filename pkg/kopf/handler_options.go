@@ -11,12 +11,15 @@ import (
 type HandlerOption func(*declaration)
 
 // Retries sets the maximum number of attempts. After the last failed attempt, the handler fails permanently. For timers and OnReconcile
-// handlers, the count restarts after each success. With 0, the handler fails without a call, as in kopf. Default: no limit.
+// handlers, the count restarts after each success. With 0, the handler fails without a call, as in kopf. Default: no limit; for OnEvent handlers, 1.
+//
+// The retries of an OnEvent handler are for one event, and the later events of the object wait for them. After a restart of the operator, the handler is
+// not retried, but called for the current state of the object.
 //
 // Equivalent in kopf: retries=.
 func Retries(n int) HandlerOption {
 	return func(d *declaration) {
-		d.requireKind("Retries", causeHandler, reconcileHandler, daemonHandler, timerHandler, subHandler, indexHandler, activityHandler)
+		d.requireKind("Retries", causeHandler, eventHandler, reconcileHandler, daemonHandler, timerHandler, subHandler, indexHandler, activityHandler)
 		if n < 0 {
 			d.addErrorf("Retries must not be negative, got %d: leave it out for no limit", n)
 		}
@@ -32,7 +35,7 @@ func Retries(n int) HandlerOption {
 // Equivalent in kopf: timeout=.
 func Timeout(timeout time.Duration) HandlerOption {
 	return func(d *declaration) {
-		d.requireKind("Timeout", causeHandler, reconcileHandler, daemonHandler, timerHandler, subHandler, indexHandler, activityHandler)
+		d.requireKind("Timeout", causeHandler, eventHandler, reconcileHandler, daemonHandler, timerHandler, subHandler, indexHandler, activityHandler)
 		d.checkDuration("Timeout", timeout)
 		if timeout == 0 {
 			d.addErrorf("Timeout must be positive, got 0s: leave it out for no limit")
@@ -57,7 +60,7 @@ func AttemptTimeout(timeout time.Duration) HandlerOption {
 // Equivalent in kopf: backoff=.
 func Backoff(delay time.Duration) HandlerOption {
 	return func(d *declaration) {
-		d.requireKind("Backoff", causeHandler, reconcileHandler, daemonHandler, timerHandler, subHandler, indexHandler, activityHandler)
+		d.requireKind("Backoff", causeHandler, eventHandler, reconcileHandler, daemonHandler, timerHandler, subHandler, indexHandler, activityHandler)
 		d.checkDuration("Backoff", delay)
 		d.Policy.Backoff = &delay
 	}
@@ -67,7 +70,7 @@ func Backoff(delay time.Duration) HandlerOption {
 // means zero.
 func BackoffFunc(fn func(a progress.Attempt, err error) time.Duration) HandlerOption {
 	return func(d *declaration) {
-		d.requireKind("BackoffFunc", causeHandler, reconcileHandler, daemonHandler, timerHandler, subHandler, indexHandler, activityHandler)
+		d.requireKind("BackoffFunc", causeHandler, eventHandler, reconcileHandler, daemonHandler, timerHandler, subHandler, indexHandler, activityHandler)
 		if fn == nil {
 			d.addErrorf("BackoffFunc is nil: pass a function or use Backoff")
 		}
@@ -81,11 +84,24 @@ func BackoffFunc(fn func(a progress.Attempt, err error) time.Duration) HandlerOp
 // Equivalent in kopf: errors=.
 func ErrorMode(mode progress.ErrorMode) HandlerOption {
 	return func(d *declaration) {
-		d.requireKind("ErrorMode", causeHandler, reconcileHandler, daemonHandler, timerHandler, subHandler, indexHandler, activityHandler)
+		d.requireKind("ErrorMode", causeHandler, eventHandler, reconcileHandler, daemonHandler, timerHandler, subHandler, indexHandler, activityHandler)
 		if mode < progress.ErrorsTemporary || mode > progress.ErrorsIgnored {
 			d.addErrorf("ErrorMode has the invalid value %d: use ErrorsTemporary, ErrorsPermanent or ErrorsIgnored", mode)
 		}
 		d.Policy.Errors = mode
+	}
+}
+
+// WriteChanges writes the changes that an OnEvent handler makes to Request.Object, and its result. The operator writes them in the next reconcile of the
+// object, with the changes of its other handlers. If the object has changed since the event, the operator writes only the fields that the handler has
+// changed. The changes for a deleted object are dropped. A handler that changes something for each event causes an endless loop, because
+// each write causes an event. Without WriteChanges, the changes and the results of OnEvent handlers are dropped.
+//
+// Equivalent in kopf: every @kopf.on.event handler writes.
+func WriteChanges() HandlerOption {
+	return func(d *declaration) {
+		d.requireKind("WriteChanges", eventHandler)
+		d.WritesChanges = true
 	}
 }
 
@@ -143,6 +159,25 @@ func RenamedFrom(ids ...string) HandlerOption {
 			return
 		}
 		d.EarlierIDs = append(d.EarlierIDs, ids...)
+	}
+}
+
+// StoreIn stores the progress of a cause handler and its sub-handlers in another store than the one of [WithProgress], for example in
+// [progress.InMemory] if the handler may be repeated after a restart. To move a handler to another store, pass [progress.Multi] with the new store and the
+// earlier one until all unfinished cycles have ended; otherwise the handler starts again for their objects. Default: the store of the operator.
+func StoreIn(store progress.Store) HandlerOption {
+	return func(d *declaration) {
+		d.requireKind("StoreIn", causeHandler)
+		if store == nil {
+			d.addErrorf("StoreIn(nil): pass a store or remove the option")
+			return
+		}
+		if checker, ok := store.(progress.Checker); ok {
+			if err := checker.Check(); err != nil {
+				d.addErrorf("StoreIn: %w", err)
+			}
+		}
+		d.Store = store
 	}
 }
 

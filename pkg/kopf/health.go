@@ -1,10 +1,15 @@
 package kopf
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 	"github.com/kopf-runtime/kopf-runtime/internal/validation"
@@ -52,7 +57,8 @@ func (o *Operator) Healthz(*http.Request) error {
 }
 
 // Readyz returns an error while the operator starts, until its caches are synced, its indexes are complete and its peers are known. It also
-// returns an error while the peering fails, and while a watch delivers no changes (see [WithWatchCheck]). An operator that is paused, or that
+// returns an error while the peering fails, while a kind is served and cannot be handled, while a watch delivers no changes (see [WithWatchCheck]),
+// and while a permission is lost (see [WithRightsCheck]). An operator that is paused, or that
 // waits to become the leader, is ready. Use Readyz as a healthz.Checker for readiness probes:
 //
 //	mgr.AddReadyzCheck("kopf", op.Readyz)
@@ -60,7 +66,8 @@ func (o *Operator) Healthz(*http.Request) error {
 // [SetupWithManager] adds it.
 func (o *Operator) Readyz(*http.Request) error {
 	o.mu.Lock()
-	peers, starting := o.peering, o.started && o.unsynced > 0
+	peers, starting, startingKinds := o.peering, o.started && o.unsynced > 0 || o.discovering, maps.Clone(o.startingKinds)
+	checker := o.rights
 	o.mu.Unlock()
 	var errs []error
 	if starting {
@@ -68,6 +75,13 @@ func (o *Operator) Readyz(*http.Request) error {
 	} else if peers != nil {
 		errs = append(errs, peers.Readyz(nil))
 	}
+	for _, gvk := range slices.SortedFunc(maps.Keys(startingKinds), func(a, b schema.GroupVersionKind) int { return cmp.Compare(a.String(), b.String()) }) {
+		errs = append(errs, fmt.Errorf("%s: %w", gvk.Kind, startingKinds[gvk]))
+	}
+	if o.namespaces != nil {
+		errs = append(errs, o.namespaces.notReady()...)
+	}
+	errs = append(errs, checker.notReady()...)
 	for _, p := range o.watchProblems() {
 		errs = append(errs, p)
 	}

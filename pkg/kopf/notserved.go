@@ -80,5 +80,5 @@ func explainNotServed(served []servedKind, gvk schema.GroupVersionKind) error {
 	if len(inVersion) > 0 || len(versions) > 0 {
 		return fmt.Errorf("%s: correct the group, version or kind, or install the CustomResourceDefinition of the kind", prefix)
 	}
-	return fmt.Errorf("the API server does not serve %s: install its CustomResourceDefinition first", gv)
+	return fmt.Errorf("the API server does not serve %s: install its CustomResourceDefinition first, or add WhenServed to For", gv)
 }

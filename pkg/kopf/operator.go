@@ -6,13 +6,19 @@ import (
 	"sync"
 	"time"
 
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 	"github.com/kopf-runtime/kopf-runtime/internal/eventrecorder"
+	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
 	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 	"github.com/kopf-runtime/kopf-runtime/internal/watchcheck"
+	"github.com/kopf-runtime/kopf-runtime/internal/watching"
 	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
@@ -38,13 +44,29 @@ type Operator struct {
 	peers            *peering.Options
 	eventNames       *eventrecorder.ReporterIdentity // names of WithKopfEvents; nil without this option
 	webhookOptions   *webhooks.Options
+	selections       []*kindSelection // of ForKinds
+	kindCaches       cache.Options    // of the operator's own caches
+	watchSelector    labels.Selector  // of WithWatchSelector; nil for all objects
+	namespaces       *namespaceSet    // of WithNamespaces; nil without this option
+	needs            []declaredNeed   // of Needs
+	neededRules      []rbacv1.PolicyRule
+	rightsCheck      RightsCheck
 
 	mu       sync.Mutex
 	started  bool
-	unsynced int // number of sources that have not synced yet
+	unsynced int // number of sources of fixed kinds that have not synced yet
 	engines  []*engine.Engine
 	watches  []*watchcheck.Checker // running checkers; nil otherwise
 	peering  *peering.Peering      // running peering; nil otherwise
+	rights   *rightsChecker        // nil if the permissions are not checked
+
+	discovering   bool                              // the first discovery of kinds has not succeeded yet
+	startingKinds map[schema.GroupVersionKind]error // why kinds at run time are not ready
+	waitingKinds  int                               // declarations that wait for a kind
+	runningKinds  int                               // kinds at run time whose controllers run or stop
+	kindCount     *metrics.StateCount
+	routedClient  *watching.Client         // see client
+	kindClients   map[any]*watching.Client // of resources with WhenServed, by identity
 }
 
 var _ interface {
@@ -57,7 +79,7 @@ var _ interface {
 //
 //	err := mgr.Add(kopf.New(mgr, kopf.For(&v1.Database{}).OnCreate("provision", provision)))
 func New(mgr manager.Manager, opts ...Option) *Operator {
-	o := &Operator{mgr: mgr, stuckAfter: defaultStuckAfter, watchCheck: defaultWatchCheck, lease: defaultLease, settings: engine.Settings{
+	o := &Operator{mgr: mgr, stuckAfter: defaultStuckAfter, watchCheck: defaultWatchCheck, lease: defaultLease, kindCount: metrics.NewKindCount(), settings: engine.Settings{
 		Store:      progress.Smart(),
 		Baseline:   progress.AnnotationBaseline(""),
 		Finalizer:  DefaultFinalizer,

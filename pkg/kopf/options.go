@@ -58,6 +58,26 @@ func WithBaseline(baseline progress.Baseline) Option {
 	})
 }
 
+// WithRemote stores the progress and the last-handled configuration of the objects outside of them, for example in ConfigMaps
+// ([progress.SideObjects]). The objects get no annotations; the finalizer remains. The forms of [WithProgress] and [WithBaseline] still apply, with their
+// limits. If nothing is stored for an object, its annotations count, so that an operator can change to a remote.
+//
+// An attempt needs one more request. The operator writes the changes of handlers first, and then saves their progress. If the
+// process ends in between, it calls the handlers again. After a start, the operator loads the progress of each object with one request. Default: none.
+func WithRemote(remote progress.Remote) Option {
+	return optionFunc(func(o *Operator) {
+		if remote == nil {
+			o.addError(errors.New("WithRemote(nil): pass a remote, or remove the option"))
+		}
+		if checker, ok := remote.(progress.Checker); ok {
+			if err := checker.Check(); err != nil {
+				o.addError(fmt.Errorf("WithRemote: %w", err))
+			}
+		}
+		o.settings.Remote = remote
+	})
+}
+
 // WithFinalizer sets the finalizer that blocks the deletion of objects until their delete handlers have finished. Two operators for one kind
 // need different finalizers. Default: [DefaultFinalizer].
 //
@@ -98,6 +118,37 @@ func WithCheckpoint(work time.Duration) Option {
 			o.addError(fmt.Errorf("WithCheckpoint is %w", err))
 		}
 		o.settings.Checkpoint = work
+	})
+}
+
+// WithBackoff sets the [Backoff] of handlers that have neither Backoff nor [BackoffFunc], except for OnReconcile handlers. Default: one minute.
+//
+// Equivalent in kopf: settings.execution.default_backoff.
+func WithBackoff(delay time.Duration) Option {
+	return optionFunc(func(o *Operator) {
+		if delay < 0 {
+			o.addError(fmt.Errorf("WithBackoff must not be negative, got %s: use 0 to retry immediately", delay))
+		}
+		if err := validation.DurationUnit(delay); err != nil {
+			o.addError(fmt.Errorf("WithBackoff is %w", err))
+		}
+		o.settings.Backoff = &delay
+	})
+}
+
+// WithConsistencyTimeout sets how long an object waits until the cache shows the last write of the operator. After the timeout, the operator reads the
+// object from the API server. Other objects do not wait. The timeout must be positive. Default: 5 seconds.
+//
+// Equivalent in kopf: settings.persistence.consistency_timeout.
+func WithConsistencyTimeout(timeout time.Duration) Option {
+	return optionFunc(func(o *Operator) {
+		if timeout <= 0 {
+			o.addError(fmt.Errorf("WithConsistencyTimeout must be positive, got %s: leave it out for the default", timeout))
+		}
+		if err := validation.DurationUnit(timeout); err != nil {
+			o.addError(fmt.Errorf("WithConsistencyTimeout is %w", err))
+		}
+		o.settings.ConsistencyTimeout = timeout
 	})
 }
 

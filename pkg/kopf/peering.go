@@ -7,7 +7,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
 	peeringv1 "github.com/kopf-runtime/kopf-runtime/pkg/peering/v1"
 )
@@ -84,20 +83,25 @@ func (o *Operator) reservePeering() (release func(), err error) {
 
 // forwardPauses notifies the engines of each start and end of a pause. It also notifies them immediately, because a pause may already have
 // started.
-func forwardPauses(p *peering.Peering, namespaces []string, engines []*engine.Engine) (stop func()) {
+func (o *Operator) forwardPauses(p *peering.Peering) (stop func()) {
 	notify := func(namespace string) {
-		for _, e := range engines {
+		for _, e := range o.runningEngines() {
 			e.PauseChanged(namespace)
 		}
 	}
-	if len(namespaces) == 0 {
-		namespaces = []string{""}
-	}
 	stop = p.Subscribe(func(t peering.Transition) { notify(t.Namespace) })
-	for _, namespace := range namespaces {
+	for _, namespace := range o.pausedScopes() {
 		notify(namespace)
 	}
 	return stop
+}
+
+// pausedScopes returns the namespaces that can be paused separately; "" means all.
+func (o *Operator) pausedScopes() []string {
+	if o.peers == nil || len(o.peers.Namespaces) == 0 {
+		return []string{""}
+	}
+	return o.peers.Namespaces
 }
 
 // ServePeering returns an HTTP handler that reports whether the operator is paused, and why. The status is 503 if the peering is not ready (see

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -177,13 +178,13 @@ func (c *relatedKind) watched() client.Object {
 }
 
 // source returns a source that triggers the handlers of an engine when an object of the kind has changed.
-func (c *relatedKind) source(o *Operator, e *engine.Engine, namespaced bool) source.Source {
+func (c *relatedKind) source(objects cache.Cache, e *engine.Engine, namespaced bool) source.Source {
 	mapFunc := c.safeMapFunc(e.Name)
 	if c.mapFunc == nil {
 		mapFunc = ownerRequests(&e.Kind, namespaced)
 	}
 	predicates := append([]predicate.Predicate{changes{}}, c.predicates...)
-	return e.Triggered(source.Kind(o.mgr.GetCache(), c.watched(), handler.EnqueueRequestsFromMapFunc(mapFunc), predicates...))
+	return e.Triggered(source.Kind(objects, c.watched(), handler.EnqueueRequestsFromMapFunc(mapFunc), predicates...))
 }
 
 // safeMapFunc returns the map function of the user. It recovers from panics, which would end the process.

@@ -394,3 +394,25 @@ func TestTrack_ReadsWithoutAnOperator(t *testing.T) {
 		t.Error(found)
 	}
 }
+
+// The cache ignores the namespace of a cluster-scoped object.
+func TestTrack_ClusterScopedObjectWithNamespace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		node := func() *corev1.Node { return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}} }
+		cluster := kopftest.Memory(t, kopftest.Objects(newConfigMap("one"), node()))
+		calls := 0
+		operator := cluster.Run(t, kopf.For(&corev1.ConfigMap{}).OnReconcile("track", func(ctx context.Context, req *kopf.Request[configMap]) error {
+			calls++
+			tracked := node()
+			tracked.Namespace = req.Object.Namespace
+			return req.Track(ctx, tracked)
+		}))
+		operator.RunUntilQuiet(t)
+		before := calls
+		kopftest.Edit(t, cluster, node(), func(n *corev1.Node) { n.Labels = map[string]string{"a": "b"} })
+		operator.RunUntilQuiet(t)
+		if calls != before+1 {
+			t.Errorf("%d calls after the change, want 1", calls-before)
+		}
+	})
+}

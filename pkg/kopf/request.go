@@ -2,6 +2,7 @@ package kopf
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/watch"
@@ -60,6 +61,7 @@ type Request[T client.Object] struct {
 	result       any
 	resultErr    error
 	subHandlers  []invoke.SubHandler
+	awaitsSubs   bool
 	requeueAfter time.Duration
 	errs         []error
 
@@ -133,6 +135,25 @@ func (r *Request[T]) EventAbout(obj client.Object, eventType, reason, action, no
 	if r.call != nil && r.call.Notify != nil {
 		r.call.Notify(obj, eventType, reason, action, note, args...)
 	}
+}
+
+// SubsFinished reports whether all sub-handlers that the handler has declared before in this call have succeeded or failed permanently. If it returns
+// false, the handler should return nil: the operator calls the sub-handlers, and calls the handler again when they have finished. The handler then
+// declares them again, and continues after SubsFinished. A handler can use it repeatedly, for several groups of sub-handlers. These calls do not count as
+// attempts.
+//
+// Equivalent in kopf: kopf.execute.
+func (r *Request[T]) SubsFinished() bool {
+	if r.call == nil {
+		return true // a test has created the request
+	}
+	for _, sub := range r.subHandlers {
+		if !slices.Contains(r.call.FinishedSubs, sub.ID) {
+			r.awaitsSubs = true
+			return false
+		}
+	}
+	return true
 }
 
 // Sub declares a sub-handler with the id "<handler>/<id>". The operator calls the sub-handlers after this handler has returned nil. Each

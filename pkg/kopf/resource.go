@@ -50,6 +50,7 @@ type resourceOptions struct {
 	predicates       []predicate.Predicate
 	results          string
 	ownChanges       bool
+	whenServed       bool
 	conditionTypes   []string
 	conditionOptions []conditions.Option
 	rootCondition    *conditions.Root
@@ -123,8 +124,9 @@ func (r *Resource[T]) OnField(id, path string, fn Handler[T], opts ...HandlerOpt
 }
 
 // OnEvent adds an event handler. The operator calls it for each observed state of each object, in order, before all other handlers.
-// Request.Event is the type of the event. For a deleted object, Request.Object is the last known state. Event handlers have no progress, no
-// results and no finalizer. The operator does not write their changes to Request.Object. It logs their errors without a retry.
+// Request.Event is the type of the event. For a deleted object, Request.Object is the last known state. Event handlers have no progress and no
+// finalizer. By default, the operator does not write their changes to Request.Object and their results (see [WriteChanges]), and logs their errors
+// without a retry (see [Retries]).
 //
 // Equivalent in kopf: @kopf.on.event.
 func (r *Resource[T]) OnEvent(id string, fn Handler[T], opts ...HandlerOption) *Resource[T] {

@@ -35,7 +35,14 @@ const (
 // checkSchema requests it only if there are fields to check.
 func (o *Operator) checkSchema(ctx context.Context, client *discovery.DiscoveryClient, kind *engine.Kind) error {
 	var users []any
-	for _, storage := range []any{o.settings.Store, o.settings.Baseline} {
+	var storages []any
+	if o.settings.Remote == nil { // otherwise the objects contain nothing
+		storages = append(storages, o.settings.Store, o.settings.Baseline)
+		for _, store := range kind.HandlerStores() {
+			storages = append(storages, store)
+		}
+	}
+	for _, storage := range storages {
 		if user, ok := storage.(progress.FieldUser); ok && len(user.Fields()) > 0 {
 			users = append(users, user)
 		}

@@ -9,6 +9,8 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 )
 
 // warnAboutFields logs a warning for each handler field that the schema of the kind lacks, and for each compared value that a field cannot
@@ -24,7 +26,7 @@ func (o *Operator) warnAboutFields(ctx context.Context, client discovery.Discove
 	for _, d := range declarations {
 		for _, err := range d.checkField(schemaField{published}, "the schema of the kind") {
 			logger.Info("Warning: the field of a handler does not fit the schema of the kind",
-				"handler", d.displayName(), "field", joinPath(d.Criteria.Field.Path), "problem", err.Error())
+				"handler", d.displayName(), "field", validation.JoinFieldPath(d.Criteria.Field.Path), "problem", err.Error())
 		}
 	}
 }

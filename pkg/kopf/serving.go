@@ -38,10 +38,13 @@ func discoverKind(client discovery.DiscoveryInterface, gvk schema.GroupVersionKi
 // checkVerbs returns an error if the API server serves the kind without the verbs that its handlers need. For example, some kinds are
 // read-only, and others cannot be watched.
 func checkVerbs(kind *engine.Kind, verbs metav1.Verbs) error {
+	// The API server hides the verbs create, update and patch while it deletes the objects of a CustomResourceDefinition. The operator must handle
+	// these deletions, or its finalizers would hold the definition forever.
 	required, advice := []string{"list", "watch"}, "handlers cannot observe its objects: remove the kind"
 	isMissing := func(verb string) bool { return !slices.Contains(verbs, verb) }
-	if !slices.ContainsFunc(required, isMissing) && len(kind.Handlers.IDs())+len(kind.BackgroundHandlers.IDs()) > 0 {
-		required, advice = []string{"patch"}, "progress cannot be stored on its objects: use only OnEvent, OnReconcile and IndexBy"
+	isTerminating := isMissing("create") && isMissing("patch") && !isMissing("delete") // the definition is being deleted; objects can still be patched
+	if !isTerminating && !slices.ContainsFunc(required, isMissing) && (kind.WritesEventChanges() || len(kind.Handlers.IDs())+len(kind.BackgroundHandlers.IDs()) > 0) {
+		required, advice = []string{"patch"}, "nothing can be stored on its objects: use only OnEvent without WriteChanges, OnReconcile and IndexBy"
 	}
 	if !slices.ContainsFunc(required, isMissing) {
 		return nil

@@ -21,7 +21,8 @@ func TestCheckVerbs(t *testing.T) {
 		{"no list", false, "get watch patch", "requires list, watch)"},
 		{"only create", false, "create", "has create"},
 		{"no patch, for event handlers", false, "get list watch", ""},
-		{"no patch, for handlers with progress", true, "get list watch", "requires patch): progress cannot be stored on its objects"},
+		{"a definition that is being deleted", true, "delete deletecollection get list watch", ""},
+		{"no patch, for handlers with progress", true, "get list watch", "requires patch): nothing can be stored on its objects"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			err := kopf.CheckVerbs(test.progress, strings.Fields(test.verbs)...)

@@ -5,18 +5,21 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 	"github.com/kopf-runtime/kopf-runtime/internal/testhook"
+	"github.com/kopf-runtime/kopf-runtime/internal/watching"
 	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
 )
 
@@ -39,27 +42,42 @@ func (o *Operator) Start(ctx context.Context) error {
 		}
 		return fmt.Errorf("the operator cannot start:\n%w", err)
 	}
-	watched, resources := o.watchedKinds(kinds)
-	err = o.runControllers(ctx, watched, resources)
+	err = o.runControllers(ctx, kinds)
 	cleanupErr := o.runActivities(context.WithoutCancel(ctx), "cleanup", o.cleanup)
 	return errors.Join(err, cleanupErr)
 }
 
-// watchedKinds returns the kinds whose objects the operator watches, with their resources. It omits kinds that have only admission handlers.
-func (o *Operator) watchedKinds(all []engine.Kind) (kinds []engine.Kind, resources []resource) {
+// watchedKinds returns the kinds whose objects the operator watches: those that are watched from the start, with their resources, and those of
+// [WhenServed]. It omits kinds that have only admission handlers.
+func (o *Operator) watchedKinds(all []engine.Kind) (kinds []engine.Kind, resources []resource, whenServed []declaredKind) {
 	for i, r := range o.resources {
-		if !r.hasOnlyAdmission() {
+		switch {
+		case r.hasOnlyAdmission():
+		case r.options().whenServed:
+			whenServed = append(whenServed, declaredKind{all[i], r, o.kindClientOf(r)})
+		default:
 			kinds, resources = append(kinds, all[i]), append(resources, r)
 		}
 	}
-	return kinds, resources
+	return kinds, resources, whenServed
 }
 
 // runControllers runs a controller for each kind until the context is cancelled.
-func (o *Operator) runControllers(ctx context.Context, kinds []engine.Kind, resources []resource) error {
+func (o *Operator) runControllers(ctx context.Context, all []engine.Kind) error {
+	kinds, resources, whenServed := o.watchedKinds(all)
 	scopes, err := o.discover(ctx, kinds, resources)
 	if err != nil {
 		return err
+	}
+	for i := range kinds {
+		kinds[i].Namespaced = scopes[i]
+	}
+	checker, err := o.newRightsChecker(ctx, kinds, resources, o.mgr.GetLogger())
+	if err != nil {
+		return err
+	}
+	if checker != nil {
+		defer checker.update(nil, nil) // resets the metric
 	}
 	release, err := o.reserveKinds(kinds)
 	if err != nil {
@@ -67,7 +85,12 @@ func (o *Operator) runControllers(ctx context.Context, kinds []engine.Kind, reso
 	}
 	defer release()
 	settings := o.settings
-	settings.Client, settings.Cache, settings.APIReader, settings.Informers = o.mgr.GetClient(), o.mgr.GetCache(), o.mgr.GetAPIReader(), o.mgr.GetCache()
+	objects, stopCache, err := o.startCache(ctx, kinds)
+	if err != nil {
+		return err
+	}
+	defer stopCache()
+	settings.Client, settings.APIReader, settings.Tracked = o.client(), o.mgr.GetAPIReader(), objects
 	recorder, err := o.newRecorder(&settings)
 	if err != nil {
 		return err
@@ -85,48 +108,96 @@ func (o *Operator) runControllers(ctx context.Context, kinds []engine.Kind, reso
 		settings.Pause = settings.Fence
 	}
 
-	testhook.OperatorStarting(ctx, len(kinds))
-	gate := newGate(kinds)
-	engines := make([]*engine.Engine, len(kinds))
-	controllers := make([]controller.Controller, len(kinds))
-	for i, kind := range kinds {
-		engines[i] = engine.New(settings, kind)
-		o.setEpoch(ctx, engines[i])
-		if controllers[i], err = o.newController(ctx, engines[i], resources[i], scopes[i], gate); err != nil {
-			return fmt.Errorf("%s: %w", kind.GVK.Kind, err)
-		}
+	settings.Selector = o.watchSelector
+	var first *gate // opens before the workers start
+	if o.namespaces != nil {
+		settings.Scope, first = o.namespaces, o.namespaces.entered
 	}
-	checkWatches, err := o.watchCheckers(engines, resources)
+	dynamic, err := o.newDynamicKinds(settings, kinds, whenServed)
 	if err != nil {
 		return err
 	}
-	o.setEngines(engines)
+	discoveries := 0 // the first discovery of kinds counts as a kind
+	if dynamic != nil {
+		discoveries = 1
+	}
+	testhook.OperatorStarting(ctx, len(kinds)+discoveries)
+	fixed, err := o.newKindGroup(ctx, settings, objects, first, kinds, resources, scopes, o.markSynced)
+	if err != nil {
+		return err
+	}
+	if dynamic != nil {
+		dynamic.indexes = fixed.indexes
+	}
+	o.setEngines(fixed.engines)
 	defer o.setEngines(nil) // the liveness check ignores the cleanup
-	defer o.startFence(ctx, settings.Fence, engines)()
+	defer o.startFence(ctx, settings.Fence)()
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { checkWatches(ctx); return nil })
 	if peers != nil {
-		defer forwardPauses(peers, o.peers.Namespaces, engines)()
+		defer o.forwardPauses(peers)()
 		group.Go(func() error { return peers.Start(ctx) })
 	}
 	if recorder != nil {
 		defer runRecorder(ctx, recorder)()
 	}
-	group.Go(func() error {
-		<-ctx.Done() // an operator without controllers runs until this wait ends
-		return nil
-	})
-	for i, c := range controllers {
-		defer engines[i].Close()
-		group.Go(func() error { return engines[i].Background(ctx) })
-		group.Go(func() error {
-			if err := c.Start(ctx); err != nil {
-				return fmt.Errorf("%s: %w", kinds[i].GVK.Kind, err)
-			}
-			return nil
-		})
+	if checker != nil {
+		o.setRights(checker)
+		defer o.setRights(nil)
+		group.Go(func() error { checker.run(ctx, o.watchCheck); return nil })
+	}
+	if o.namespaces != nil {
+		group.Go(func() error { return o.namespaces.run(ctx, settings.Log) })
+	}
+	group.Go(func() error { return fixed.run(ctx) })
+	if dynamic != nil {
+		group.Go(func() error { return dynamic.run(ctx) })
 	}
 	return group.Wait()
+}
+
+// startCache returns the cache of the fixed kinds: that of the manager, or one of the operator's own, which runs until stop is called.
+func (o *Operator) startCache(ctx context.Context, kinds []engine.Kind) (objects cache.Cache, stop func(), err error) {
+	if !o.hasOwnCache() {
+		return o.mgr.GetCache(), func() {}, nil
+	}
+	options := o.ownCacheOptions(ctx)
+	o.selectObjects(&options, kinds...)
+	objects, release, err := o.newCache(ctx, options)
+	if err != nil {
+		return nil, nil, fmt.Errorf("creating the cache of the operator: %w", err)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var ended sync.WaitGroup
+	ended.Go(func() {
+		if err := objects.Start(ctx); err != nil {
+			o.mgr.GetLogger().Error(err, "The cache of the operator has failed")
+		}
+	})
+	o.client() // an operator without fixed kinds has not created it yet
+	stopReading := o.routedClient.UseDefault(objects)
+	return objects, func() { stopReading(); cancel(); ended.Wait(); release() }, nil
+}
+
+// ownCacheOptions returns the options for a cache of the operator.
+func (o *Operator) ownCacheOptions(ctx context.Context) cache.Options {
+	options := o.kindCaches
+	testhook.ChangeCacheOptions(ctx, &options)
+	if options.HTTPClient == nil {
+		options.HTTPClient = o.mgr.GetHTTPClient()
+	}
+	if options.Scheme == nil {
+		options.Scheme = o.mgr.GetScheme()
+	}
+	if options.Mapper == nil {
+		options.Mapper = o.mgr.GetRESTMapper()
+	}
+	if options.NewInformer == nil {
+		options.NewInformer = watching.NewDrainedInformer
+	}
+	if options.DefaultTransform == nil {
+		options.DefaultTransform = cache.TransformStripManagedFields()
+	}
+	return options
 }
 
 // setStarting marks the operator as starting until setEngines is called.
@@ -134,6 +205,13 @@ func (o *Operator) setStarting() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.started, o.unsynced = true, 1
+}
+
+// setRights sets the permissions that the readiness check reports.
+func (o *Operator) setRights(c *rightsChecker) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.rights = c
 }
 
 // setEngines sets the running engines for the health checks. Nil means that the operator has stopped.
@@ -185,8 +263,8 @@ func (o *Operator) discover(ctx context.Context, kinds []engine.Kind, resources 
 }
 
 // newController returns the controller of one kind, with its watches. It does not start the controller.
-func (o *Operator) newController(ctx context.Context, e *engine.Engine, r resource, namespaced bool, g *gate) (controller.Controller, error) {
-	opts := r.options()
+func (g *kindGroup) newController(ctx context.Context, e *engine.Engine, r resource, namespaced bool) (controller.Controller, error) {
+	o, opts := g.operator, r.options()
 	options := opts.controller
 	options.Reconciler = testhook.WrapReconciler(ctx, e, e)
 	for _, wrap := range o.wrappers {
@@ -213,15 +291,18 @@ func (o *Operator) newController(ctx context.Context, e *engine.Engine, r resour
 	if err != nil {
 		return nil, err
 	}
-	watched := g.notify(e.Name, source.Kind(o.mgr.GetCache(), e.New(), e.EventHandler(opts.predicates...)), func(ctx context.Context) {
+	watched := g.indexes.notify(e.Name, source.Kind(g.cache, e.New(), e.EventHandler(opts.predicates...)), func(ctx context.Context) {
 		if len(e.Indexes.IDs()) > 0 {
-			o.awaitEpoch(ctx, e)
+			g.awaitEpoch(ctx, e)
 		}
-		o.markSynced()
+		g.synced()
 	})
-	sources := []source.Source{watched, &gateSource{g, o.markSynced}, e.Promoter(options.MaxConcurrentReconciles), e.BackgroundSource()}
+	sources := []source.Source{watched, &gateSource{g.indexes, g.synced}, e.Promoter(options.MaxConcurrentReconciles), e.BackgroundSource()}
+	if g.after != nil {
+		sources = append(sources, &gateSource{g.after, func() {}})
+	}
 	for _, c := range r.relatedKinds() {
-		sources = append(sources, c.source(o, e, namespaced))
+		sources = append(sources, c.source(g.cache, e, namespaced))
 	}
 	for _, src := range r.triggerSources() {
 		sources = append(sources, e.Triggered(src))

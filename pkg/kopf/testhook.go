@@ -30,6 +30,7 @@ func (r *Request[T]) finish(err error) error {
 	r.call.Object = r.Object // the handler may have replaced the pointer
 	if err == nil {
 		r.call.Result, r.call.SubHandlers, r.call.RequeueAfter = r.result, r.subHandlers, r.requeueAfter
+		r.call.AwaitsSubs = r.awaitsSubs
 		err = r.resultErr
 	}
 	if len(r.errs) == 0 {

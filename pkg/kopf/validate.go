@@ -28,6 +28,7 @@ type resource interface {
 	triggerSources() []source.Source
 	buildHooks(o *Operator) []webhooks.Hook
 	hasOnlyAdmission() bool
+	hasAdmission() bool
 	handlersWithUncheckedFields() []*declaration
 	identity() any // the identity is equal for all views of a resource
 	controllerName(scheme *runtime.Scheme) string
@@ -37,6 +38,7 @@ func (r *Resource[T]) options() *resourceOptions       { return &r.resourceOptio
 func (r *Resource[T]) relatedKinds() []relatedKind     { return r.related }
 func (r *Resource[T]) triggerSources() []source.Source { return r.triggers }
 func (r *Resource[T]) identity() any                   { return r.sharedResource }
+func (r *Resource[T]) hasAdmission() bool              { return len(r.hooks) > 0 }
 
 func (r *Resource[T]) controllerName(scheme *runtime.Scheme) string {
 	if r.name != "" {
@@ -74,13 +76,13 @@ func (o *Operator) engineKinds() ([]engine.Kind, error) {
 	if o.mgr == nil {
 		return nil, errors.Join(append(errs, errors.New("the manager is nil: pass a manager to New"))...)
 	}
-	if len(o.resources) == 0 {
+	if len(o.resources)+len(o.selections) == 0 {
 		errs = append(errs, errors.New("the operator has no resources: pass at least one to New, created with For"))
 	}
 	var kinds []engine.Kind
 	seen := map[schema.GroupVersionKind]bool{}
 	for _, r := range o.resources {
-		kind, err := r.kind(o.mgr.GetScheme(), o.settings.Store, o.mgr.GetClient())
+		kind, err := r.kind(o.mgr.GetScheme(), o.settings.Store, o.clientOf(r))
 		if err != nil {
 			errs = append(errs, err)
 		}
@@ -92,9 +94,11 @@ func (o *Operator) engineKinds() ([]engine.Kind, error) {
 		if kind.New == nil {
 			continue
 		}
-		for _, storage := range []any{o.settings.Store, o.settings.Baseline} {
-			if err := progress.CheckType(kind.New(), storage); err != nil {
-				errs = append(errs, fmt.Errorf("%s: %w", kind.GVK.Kind, err))
+		errs = append(errs, o.checkStorage(kind))
+		if r.options().whenServed {
+			o.routedClient.Declare(kind.New())
+			if len(r.triggerSources()) > 0 {
+				errs = append(errs, fmt.Errorf("%s: %w", kind.GVK.Kind, errTriggerSources))
 			}
 		}
 	}
@@ -102,6 +106,17 @@ func (o *Operator) engineKinds() ([]engine.Kind, error) {
 		return nil, fmt.Errorf("the operator cannot start:\n%w", err)
 	}
 	return kinds, nil
+}
+
+// checkStorage returns an error if the stores cannot store anything in the type of a kind.
+func (o *Operator) checkStorage(kind engine.Kind) error {
+	var errs []error
+	for _, storage := range []any{o.settings.Store, o.settings.Baseline} {
+		if err := progress.CheckType(kind.New(), storage); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", kind.GVK.Kind, err))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 func (r *Resource[T]) kind(scheme *runtime.Scheme, store progress.Store, c client.Client) (engine.Kind, error) {
@@ -190,6 +205,9 @@ func (r *Resource[T]) register(kind *engine.Kind, scheme *runtime.Scheme, store 
 func addCauseHandler[T client.Object](kind *engine.Kind, store progress.Store, h *typedHandler[T], c client.Client) error {
 	id := h.fullID()
 	key := id
+	if h.Store != nil {
+		store = h.Store
+	}
 	if checker, ok := store.(progress.KeyChecker); ok {
 		var err error
 		if key, err = checker.Key(id); err != nil {
@@ -232,6 +250,9 @@ func (h *typedHandler[T]) check(obj T, scheme *runtime.Scheme) (errs []error) {
 	if h.Policy.Backoff != nil && h.Policy.BackoffFunc != nil {
 		errs = append(errs, errors.New("Backoff and BackoffFunc are mutually exclusive: remove one"))
 	}
+	if p := h.Policy; h.handlerKind == eventHandler && p.Retries == nil && (p.Backoff != nil || p.BackoffFunc != nil || p.Timeout != nil) {
+		errs = append(errs, errors.New("Backoff, BackoffFunc and Timeout have no effect without Retries, because OnEvent handlers are called once: add Retries"))
+	}
 	if h.handlerKind == timerHandler {
 		errs = append(errs, h.checkTimer()...)
 	}
@@ -244,6 +265,11 @@ func (h *typedHandler[T]) check(obj T, scheme *runtime.Scheme) (errs []error) {
 			for _, err := range h.checkField(root, fmt.Sprintf("the Go type %T", obj)) {
 				errs = append(errs, fmt.Errorf("Field(%q): %w", path, err))
 			}
+		}
+	}
+	if h.Store != nil && goType(reflect.TypeOf(obj)) != nil {
+		if err := progress.CheckType(obj, h.Store); err != nil {
+			errs = append(errs, fmt.Errorf("StoreIn: %w", err))
 		}
 	}
 	h.Owners = nil

@@ -3,6 +3,7 @@ package kopf
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -11,7 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 	"github.com/kopf-runtime/kopf-runtime/internal/watchcheck"
 )
@@ -41,8 +41,9 @@ func WithWatchCheck(interval time.Duration) Option {
 }
 
 // watchCheckers prepares the checks of all watches. The function that it returns runs the checks until its context ends.
-func (o *Operator) watchCheckers(engines []*engine.Engine, resources []resource) (run func(context.Context), err error) {
-	if o.watchCheck == 0 || len(engines) == 0 {
+func (g *kindGroup) watchCheckers(resources []resource) (run func(context.Context), err error) {
+	o := g.operator
+	if o.watchCheck == 0 || len(g.engines) == 0 {
 		return func(context.Context) {}, nil
 	}
 	direct, err := client.NewWithWatch(o.mgr.GetConfig(), client.Options{
@@ -53,28 +54,28 @@ func (o *Operator) watchCheckers(engines []*engine.Engine, resources []resource)
 	}
 	var checkers []*watchcheck.Checker
 	checked := map[schema.GroupVersionKind]bool{}
-	add := func(name string, gvk schema.GroupVersionKind, obj client.Object) {
+	add := func(name string, gvk schema.GroupVersionKind, obj client.Object, informers cache.Cache) {
 		checked[gvk] = true
 		checkers = append(checkers, watchcheck.New(watchcheck.Options{
 			Kind: name, GVK: gvk, Client: direct, Interval: o.watchCheck, Log: o.mgr.GetLogger(),
 			Informer: func(ctx context.Context) (cache.Informer, error) {
-				return o.mgr.GetCache().GetInformer(ctx, obj, cache.BlockUntilSynced(false))
+				return informers.GetInformer(ctx, obj, cache.BlockUntilSynced(false))
 			},
 		}))
 	}
-	for _, e := range engines {
-		add(e.Name, e.GVK, e.New())
+	for _, e := range g.engines {
+		add(e.Name, e.GVK, e.New(), g.cache)
 	}
 	for _, r := range resources {
 		for _, c := range r.relatedKinds() {
 			if !checked[c.gvk] {
-				add(strings.ToLower(c.gvk.Kind), c.gvk, c.watched())
+				add(strings.ToLower(c.gvk.Kind), c.gvk, c.watched(), g.cache)
 			}
 		}
 	}
 	return func(ctx context.Context) {
-		o.setWatches(checkers)
-		defer o.setWatches(nil)
+		o.addWatches(checkers)
+		defer o.removeWatches(checkers)
 		var group sync.WaitGroup
 		for _, c := range checkers {
 			group.Go(func() { c.Run(ctx) })
@@ -83,10 +84,16 @@ func (o *Operator) watchCheckers(engines []*engine.Engine, resources []resource)
 	}, nil
 }
 
-func (o *Operator) setWatches(checkers []*watchcheck.Checker) {
+func (o *Operator) addWatches(checkers []*watchcheck.Checker) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.watches = checkers
+	o.watches = append(slices.Clone(o.watches), checkers...)
+}
+
+func (o *Operator) removeWatches(checkers []*watchcheck.Checker) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.watches = slices.DeleteFunc(slices.Clone(o.watches), func(c *watchcheck.Checker) bool { return slices.Contains(checkers, c) })
 }
 
 func (o *Operator) watchProblems() (problems []watchcheck.Problem) {

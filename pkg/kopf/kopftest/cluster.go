@@ -27,7 +27,7 @@ import (
 type Cluster struct {
 	// Client reads and writes without a cache and without injected faults. Use it for the actions of users.
 	Client client.Client
-	// Config connects to the server with all permissions.
+	// Config connects to the server with all permissions, unless [Cluster.WithRights] restricts them.
 	Config *rest.Config
 	// Scheme contains the Go types of the objects.
 	Scheme *runtime.Scheme

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
@@ -76,6 +77,40 @@ func ExampleMemory() {
 			operator.RunUntilQuiet(t)
 			NewWithT(t).Expect(kopftest.Object(t, cluster, configMap(nil))()).To(kopftest.HaveHandled())
 		})
+	}
+	_ = test
+}
+
+// The file contains the roles of the operator. "KOPF_UPDATE_RIGHTS=1 go test" writes it.
+func ExampleCheckRights() {
+	test := func(t *testing.T) {
+		rights := kopf.RightsOptions{Name: "patients", ServiceAccount: "patients", Namespace: "hospital"}
+		kopftest.CheckRights(t, "config/rbac/rbac.yaml", clientgoscheme.Scheme, rights, patients())
+	}
+	_ = test
+}
+
+// The operator runs with the permissions of its role on a real API server.
+func ExampleCluster_WithRights() {
+	test := func(t *testing.T) {
+		cluster := cluster.ForTest(t).WithRights(t, "config/rbac/rbac.yaml")
+		operator := cluster.Run(t, patients())
+		cluster.Create(t, configMap(map[string]string{"key": "x"})) // needs no permissions
+		operator.RunUntilQuiet(t)
+	}
+	_ = test
+}
+
+// The test lists what the operator and its handlers did, in order to declare it by kopf.Needs.
+func ExampleOperator_UsedRights() {
+	test := func(t *testing.T) {
+		cluster := kopftest.Memory(t)
+		operator := cluster.Run(t, patients())
+		cluster.Create(t, configMap(nil))
+		operator.RunUntilQuiet(t)
+		for _, rule := range operator.UsedRights() {
+			t.Log(rule.APIGroups, rule.Resources, rule.Verbs)
+		}
 	}
 	_ = test
 }

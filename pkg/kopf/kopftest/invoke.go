@@ -78,6 +78,7 @@ type call struct {
 	client     client.Client
 	scheme     *runtime.Scheme
 	others     []client.Object
+	finished   []string // the finished sub-handlers
 }
 
 // WithReason sets the reason of the request. Default: [kopf.ReasonUpdate] with [WithOldObject], otherwise [kopf.ReasonCreate].
@@ -102,6 +103,12 @@ func WithAttempt(attempt progress.Attempt) InvokeOption { return func(c *call) {
 
 // WithPolicy sets the error policy that determines the outcome. Default: the policy of a handler without options.
 func WithPolicy(policy progress.Policy) InvokeOption { return func(c *call) { c.policy = policy } }
+
+// WithFinishedSubHandlers sets the sub-handlers that have finished before the call, without the id of the handler. See [kopf.Request.SubsFinished].
+// Default: none.
+func WithFinishedSubHandlers(ids ...string) InvokeOption {
+	return func(c *call) { c.finished = append(c.finished, ids...) }
+}
 
 // WithContext sets the context of the call, for deadlines, cancellation and memos (see [Context]). Default: the context of the test.
 func WithContext(ctx context.Context) InvokeOption { return func(c *call) { c.ctx = ctx } }
@@ -243,6 +250,9 @@ func (inv *Invocation[T]) newEngineCall(t testing.TB, req *kopf.Request[T]) *inv
 			inv.Flushed = append(inv.Flushed, req.Object.DeepCopyObject().(T))
 			return nil
 		},
+	}
+	for _, id := range c.finished {
+		engineCall.FinishedSubs = append(engineCall.FinishedSubs, c.id+"/"+id)
 	}
 	if c.old != nil {
 		old, ok := c.old.DeepCopyObject().(T)

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/testhook"
+	"github.com/kopf-runtime/kopf-runtime/internal/watching"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 )
 
@@ -84,8 +85,9 @@ func (o *Operator) start(t testing.TB, setup func(manager.Manager) error, logger
 		f(&options)
 	}
 	if o.virtual && options.Cache.NewInformer == nil {
-		options.Cache.NewInformer = newDrainedInformer
+		options.Cache.NewInformer = watching.NewDrainedInformer
 	}
+	o.tracker.cacheOptions, o.tracker.inMemory = &options.Cache, o.cluster.server != nil
 	withAdmission, release := o.prepareAdmission(t, &options)
 	mgr, err := manager.New(o.cluster.configFor(o.connection), options)
 	if err == nil {

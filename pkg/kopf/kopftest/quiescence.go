@@ -3,6 +3,7 @@ package kopftest
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -140,17 +141,21 @@ func (o *Operator) pendingWork(ctx context.Context) (string, error) {
 
 // pendingObjects compares the objects of one kind with the cache of the operator, and checks their progress.
 func (o *Operator) pendingObjects(ctx context.Context, e *engine.Engine) (string, error) {
-	cached, err := o.list(ctx, e, o.manager.GetCache())
+	cached, err := o.list(ctx, e, e.Cache)
 	if err != nil {
 		return "", err
 	}
 	if names := e.Vanished(); len(names) > 0 {
 		return fmt.Sprintf("delete handlers of the deleted %s %s have not finished", e.GVK.Kind, names[0]), nil
 	}
+	if keys := e.WaitingEvents(); len(keys) > 0 {
+		return fmt.Sprintf("an event handler of %s %s waits for its next attempt", e.GVK.Kind, keys[0]), nil
+	}
 	present, err := o.list(ctx, e, o.cluster.Client)
 	if err != nil {
 		return "", err
 	}
+	maps.DeleteFunc(present, func(_ types.UID, obj client.Object) bool { return !e.IsWatched(obj) })
 	if len(cached) != len(present) {
 		return fmt.Sprintf("the cache of the kind %s has %d objects, the server has %d", e.GVK.Kind, len(cached), len(present)), nil
 	}
@@ -183,6 +188,9 @@ func (o *Operator) list(ctx context.Context, e *engine.Engine, from client.Reade
 	var options []client.ListOption
 	if namespaced {
 		options = append(options, client.InNamespace(o.cluster.Namespace))
+		if e.Scope != nil && o.cluster.Namespace != "" && !e.Scope.InScope(types.NamespacedName{Namespace: o.cluster.Namespace}) {
+			return nil, nil // the cache of the operator returns an error for other namespaces
+		}
 	}
 	if err := from.List(ctx, list, options...); err != nil {
 		return nil, fmt.Errorf("list objects of kind %s: %w", e.GVK.Kind, err)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -51,9 +52,11 @@ func (c Call) inBackground() bool {
 
 // A tracker records the handler calls and the reconciles of one operator. It is safe for concurrent use.
 type tracker struct {
-	onCall    func(Call)   // function that is called before each handler call; may be nil
-	version   func() int64 // function that returns the version of the server in memory; may be nil
-	onRunaway func()       // function that is called when an object exceeds maxReconcilesPerSecond; may be nil
+	onCall       func(Call)     // function that is called before each handler call; may be nil
+	version      func() int64   // function that returns the version of the server in memory; may be nil
+	cacheOptions *cache.Options // those of the manager
+	inMemory     bool           // whether the server is in memory
+	onRunaway    func()         // function that is called when an object exceeds maxReconcilesPerSecond; may be nil
 
 	mu              sync.Mutex
 	calls           []Call
@@ -164,6 +167,45 @@ func (w *tracker) OperatorStarting(kinds int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.expectedEngines, w.started = w.expectedEngines+kinds, true
+}
+
+// KindsChanged changes the number of engines that an operator has announced.
+func (w *tracker) KindsChanged(change int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.expectedEngines += change
+}
+
+// EngineEnded forgets an engine that the operator has ended.
+func (w *tracker) EngineEnded(e *engine.Engine) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.engines = slices.DeleteFunc(w.engines, func(other *engine.Engine) bool { return other == e })
+	maps.DeleteFunc(w.results, func(v objectRef, _ reconcileResult) bool { return v.engine == e })
+	maps.DeleteFunc(w.failures, func(f failure, _ error) bool { return f.engine == e })
+}
+
+// ChecksRights returns false for a server in memory, which permits everything.
+func (w *tracker) ChecksRights() bool { return !w.inMemory }
+
+// ChangeCacheOptions makes caches of the operator read like the cache of its manager, except for options of the operator.
+func (w *tracker) ChangeCacheOptions(options *cache.Options) {
+	manager := w.cacheOptions
+	if manager == nil {
+		return
+	}
+	if options.HTTPClient == nil {
+		options.HTTPClient = manager.HTTPClient
+	}
+	if options.Mapper == nil {
+		options.Mapper = manager.Mapper
+	}
+	if options.NewInformer == nil {
+		options.NewInformer = manager.NewInformer
+	}
+	if options.SyncPeriod == nil {
+		options.SyncPeriod = manager.SyncPeriod
+	}
 }
 
 func (w *tracker) reconcileStarted(v objectRef) {

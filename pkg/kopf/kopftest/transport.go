@@ -14,13 +14,18 @@ import (
 
 	"github.com/kopf-runtime/kopf-runtime/internal/apiserver"
 	"github.com/kopf-runtime/kopf-runtime/internal/explore"
+	"github.com/kopf-runtime/kopf-runtime/internal/rbac"
 )
 
 // A connection is the connection of one operator to the server. All its transports share it. It records writes and injects faults.
 type connection struct {
-	mu           sync.Mutex
-	all          []Write
-	events       []Event
+	mu     sync.Mutex
+	all    []Write
+	events []Event
+	used   []rbac.Need // permissions that the requests needed
+
+	servesAdmission bool // whether the test kit serves the admission handlers
+
 	faults       []*Fault
 	closed       bool
 	onDisconnect func()
@@ -55,11 +60,11 @@ func (l *faultTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	if req.writes() && isAdmissionSetup(req.write(r.Header.Get("Content-Type"), text)) {
+	if l.servesAdmission && isAdmissionSetup(req, req.write(r.Header.Get("Content-Type"), text), r.URL.Query()) {
 		if l.disconnected() {
 			return nil, errCrashed
 		}
-		return l.next.RoundTrip(r)
+		return l.next.RoundTrip(withoutUser(r)) // the role of an operator has no permissions for the objects of the test kit
 	}
 	fault, crash, done := l.planFaults(req, r, text)
 	if crash == explore.CrashBefore {
@@ -91,6 +96,7 @@ func (l *faultTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	done()
 	note(response.StatusCode)
+	l.recordUse(req, response.StatusCode)
 	switch {
 	case crash == explore.CrashAfter:
 		_ = response.Body.Close()

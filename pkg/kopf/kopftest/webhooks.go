@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -14,6 +15,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
@@ -41,6 +43,7 @@ func (o *Operator) prepareAdmission(t testing.TB, options *manager.Options) (hos
 
 	slot, release := c.webhookSlots.take()
 	o.admissionManager = &admissionManager{cluster: c, slot: slot, port: port}
+	o.connection.servesAdmission = true
 	t.Cleanup(func() { o.admissionManager.remove(t) })
 	return func(mgr manager.Manager) manager.Manager {
 		o.admissionManager.Manager = mgr
@@ -136,13 +139,17 @@ func (s *admissionManager) configurations(operator int64) (both []*unstructured.
 	return both
 }
 
-// isAdmissionSetup reports whether a write sets up the serving of admission handlers.
-func isAdmissionSetup(w Write) bool {
-	switch w.Resource {
+// isAdmissionSetup reports whether a request sets up the serving of admission handlers.
+func isAdmissionSetup(r request, w Write, query url.Values) bool {
+	name := w.Name
+	if selector, err := fields.ParseSelector(query.Get("fieldSelector")); err == nil && name == "" {
+		name, _ = selector.RequiresExactMatch("metadata.name") // of a list or watch
+	}
+	switch r.resource {
 	case "validatingwebhookconfigurations", "mutatingwebhookconfigurations":
-		return strings.HasPrefix(w.Name, prefix)
+		return strings.HasPrefix(name, prefix)
 	case "secrets":
-		return w.Namespace == metav1.NamespaceSystem && strings.HasPrefix(w.Name, prefix)
+		return strings.HasPrefix(name, prefix) && r.namespace == metav1.NamespaceSystem
 	}
 	return false
 }

@@ -1,0 +1,204 @@
+package engine
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
+	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
+	"github.com/kopf-runtime/kopf-runtime/internal/patch"
+	"github.com/kopf-runtime/kopf-runtime/internal/plan"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+)
+
+// reasonEvent is the reason of event handlers.
+const reasonEvent = "event"
+
+// eventQueues contain what is left to do for the event handlers of each key. They are kept in memory only: after a restart, the event handlers are called
+// for the objects of the first listing.
+type eventQueues struct {
+	mu    sync.Mutex
+	byKey map[types.NamespacedName]eventQueue
+}
+
+type eventQueue struct {
+	events  []*eventInProgress // in the order of their arrival; the first one waits for the next attempt of a handler
+	changes []eventChange      // are written with the next outcomes of the object
+}
+
+// eventInProgress is one observed event with the progress of its handlers.
+type eventInProgress struct {
+	objectstate.Event
+	memos   *objectstate.Memos
+	records map[string]progress.Record // of the handlers that were called
+}
+
+// eventChange is a change that an event handler has made to the object of its event.
+type eventChange struct {
+	uid     types.UID
+	id      string
+	doc     patch.MergePatch
+	untyped bool           // doc may have fields that the Go type lacks
+	base    map[string]any // the JSON form of the object of the event
+}
+
+func (q *eventQueues) take(key types.NamespacedName) eventQueue {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	queue := q.byKey[key]
+	delete(q.byKey, key)
+	return queue
+}
+
+func (q *eventQueues) put(key types.NamespacedName, queue eventQueue) {
+	if len(queue.events)+len(queue.changes) == 0 {
+		return
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.byKey == nil {
+		q.byKey = map[types.NamespacedName]eventQueue{}
+	}
+	q.byKey[key] = queue
+}
+
+// WaitingEvents returns the keys of the objects with an event handler that waits for its next attempt. It is for the test kit.
+func (e *Engine) WaitingEvents() (keys []types.NamespacedName) {
+	e.eventQueues.mu.Lock()
+	defer e.eventQueues.mu.Unlock()
+	for key, queue := range e.eventQueues.byKey {
+		if len(queue.events) > 0 {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// callEventHandlers calls the event handlers for each observed event of a key, in order, also for the deletion of an object. Event handlers store no
+// records on the object. If an attempt must be repeated, the later events wait. callEventHandlers returns the time until then; 0 if nothing is left.
+func (e *Engine) callEventHandlers(ctx context.Context, key types.NamespacedName) time.Duration {
+	if len(e.EventHandlers.IDs()) == 0 {
+		return 0
+	}
+	queue := e.eventQueues.take(key)
+	defer func() { e.eventQueues.put(key, queue) }()
+	for _, event := range e.states.TakeEvents(key) {
+		queue.events = append(queue.events, &eventInProgress{Event: event, memos: e.states.Memos(event.Object.GetUID())})
+	}
+	for len(queue.events) > 0 {
+		event := queue.events[0]
+		changes, wait := e.callForEvent(ctx, event)
+		queue.changes = append(queue.changes, changes...)
+		if wait > 0 {
+			return wait
+		}
+		queue.events = queue.events[1:]
+		if event.IsDeletion() {
+			queue.changes = nil
+		}
+	}
+	return 0
+}
+
+// callForEvent calls the handlers that are due for an event. It returns their changes, and the time until the next attempt; 0 if all have finished.
+func (e *Engine) callForEvent(ctx context.Context, event *eventInProgress) (changes []eventChange, wait time.Duration) {
+	view, input, err := e.observedView(event.Object, reasonEvent)
+	if err != nil {
+		log.FromContext(ctx).Error(err, "The object has no JSON form")
+		return nil, 0
+	}
+	view.Event = event.Type
+	ctx = objectstate.ContextWithMemos(ctx, event.memos)
+	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithValues("uid", view.Object.GetUID()))
+	for _, id := range e.EventHandlers.IDs() {
+		handler, _ := e.EventHandlers.Get(id)
+		record, called := event.records[id]
+		if record.Finished() || !called && !plan.MatchObject(log.FromContext(ctx), id, handler, view, input) {
+			continue
+		}
+		if record.Due(now()) {
+			var change *eventChange
+			if record, change = e.callEventHandler(ctx, event, id, handler, view, record); change != nil {
+				changes = append(changes, *change)
+			}
+			if event.records == nil {
+				event.records = map[string]progress.Record{}
+			}
+			event.records[id] = record
+		}
+		if record.Finished() || hasEnded(ctx) {
+			continue
+		}
+		if left := max(record.Delayed.Sub(now()), time.Millisecond); wait == 0 || left < wait {
+			wait = left
+		}
+	}
+	return changes, wait
+}
+
+// callEventHandler makes one attempt. Without [progress.Policy.Retries], it is the only one.
+func (e *Engine) callEventHandler(
+	ctx context.Context, event *eventInProgress, id string, h invoke.Handler, view *invoke.View, record progress.Record,
+) (progress.Record, *eventChange) {
+	if record.Started.IsZero() {
+		record.Started = now()
+	}
+	var change *eventChange
+	outcome := invoke.HandlerAttempt{
+		Kind: e.Name, ID: id, Handler: e.withDefaults(h), View: view, Record: record, Once: h.Policy.Retries == nil, QuietSuccess: true,
+		Accept: func(req *invoke.Request, failed error) (err error) {
+			if h.WritesChanges && !event.IsDeletion() {
+				change, err = e.eventChange(ctx, view, req, failed == nil)
+			}
+			return err
+		},
+	}.Run(ctx)
+	return record.WithOutcome(outcome, now()), change
+}
+
+// eventChange returns the changes and the result of an attempt; nil without changes.
+func (e *Engine) eventChange(ctx context.Context, view *invoke.View, req *invoke.Request, success bool) (*eventChange, error) {
+	content := view.After
+	observed := &reconciliation{before: view.Object, content: content, object: view.Object, current: content}
+	doc, base, err := e.handlerChanges(ctx, observed, req.ID, req.Object)
+	if err != nil {
+		return nil, err
+	}
+	change := &eventChange{uid: view.Object.GetUID(), id: req.ID, doc: doc, base: base}
+	if success && req.Result != nil {
+		change.doc, change.untyped = patch.Merge(doc, patchAt(e.Results, map[string]any{req.ID: req.Result}).Unapplied(base)), true
+	}
+	if len(change.doc) == 0 {
+		return nil, nil
+	}
+	return change, nil
+}
+
+// takeEventChanges adds the changes of event handlers to those that the reconcile writes.
+func (e *Engine) takeEventChanges(ctx context.Context, r *reconciliation) {
+	if !e.writesEventChanges {
+		return
+	}
+	key := client.ObjectKeyFromObject(r.before)
+	queue := e.eventQueues.take(key)
+	changes := queue.changes
+	queue.changes = nil
+	e.eventQueues.put(key, queue)
+	for _, change := range changes {
+		doc := change.doc.Rebase(change.base, r.current)
+		if change.uid != r.before.GetUID() || r.gone || len(doc) == 0 {
+			continue
+		}
+		s := &handlerPatch{id: change.id, doc: doc, untyped: change.untyped, base: r.current}
+		if err := e.applyChanges(r, doc); err != nil {
+			log.FromContext(ctx).Error(err, "Failed to apply the changes of an event handler; they are not written", "handler", change.id)
+			continue
+		}
+		r.handlerPatches = append(r.handlerPatches, s)
+	}
+}

@@ -1,0 +1,172 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
+)
+
+// A Scope decides which objects an engine handles. Its methods must be safe for concurrent use.
+//
+// When a namespace comes into scope, [Engine.Entered] must be called before the informer delivers its objects, and [Engine.Admitted] when Admits begins to
+// return true. When objects leave the scope, [Engine.Quiesce] must be called.
+type Scope interface {
+	// InScope reports whether the object of a key is handled.
+	InScope(key types.NamespacedName) bool
+	// Admits reports whether handlers may be called for an object in scope. Otherwise, it is only observed and indexed.
+	Admits(key types.NamespacedName) bool
+}
+
+func (e *Engine) inScope(key types.NamespacedName) bool {
+	return e.Scope == nil || e.Scope.InScope(key)
+}
+
+// IsWatched reports whether the informer delivers an object and the engine handles it. It is for the test kit.
+func (e *Engine) IsWatched(obj client.Object) bool {
+	return e.inScope(client.ObjectKeyFromObject(obj)) && (e.Selector == nil || e.Selector.Matches(labels.Set(obj.GetLabels())))
+}
+
+// scopeFilter passes the events of objects that are in scope, and those of objects that left it while the engine still works on them.
+type scopeFilter struct {
+	engine *Engine
+	next   handler.EventHandler
+}
+
+func (f *scopeFilter) accepts(obj client.Object) bool {
+	return f.engine.inScope(client.ObjectKeyFromObject(obj)) || f.engine.states.IsKnown(obj.GetUID())
+}
+
+// Create implements [handler.EventHandler].
+func (f *scopeFilter) Create(ctx context.Context, ev event.CreateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+	if f.accepts(ev.Object) {
+		f.next.Create(ctx, ev, q)
+	}
+}
+
+// Update implements [handler.EventHandler].
+func (f *scopeFilter) Update(ctx context.Context, ev event.UpdateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+	if f.accepts(ev.ObjectOld) || f.accepts(ev.ObjectNew) {
+		f.next.Update(ctx, ev, q)
+	}
+}
+
+// Delete implements [handler.EventHandler].
+func (f *scopeFilter) Delete(ctx context.Context, ev event.DeleteEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+	if f.accepts(ev.Object) {
+		f.next.Delete(ctx, ev, q)
+	}
+}
+
+// Generic implements [handler.EventHandler].
+func (f *scopeFilter) Generic(ctx context.Context, ev event.GenericEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+	f.next.Generic(ctx, ev, q)
+}
+
+// Entered must be called when objects of a namespace come into scope, before the informer delivers them. version is the resource version of the API server:
+// the engine may have forgotten its own writes before it, so it trusts no state that is older.
+func (e *Engine) Entered(namespace, version string) {
+	if e.epoch != nil {
+		e.epoch.entered.Store(namespace, version)
+		e.epoch.passed.Delete(namespace)
+	}
+}
+
+// Admitted enqueues the objects of a namespace for which the scope now admits calls of handlers.
+func (e *Engine) Admitted(namespace string) { e.reconcileAll([]string{namespace}) }
+
+// Quiesce ends the work for objects that are no longer in scope, and returns when the engine has forgotten all of those that left accepts. Handlers that are
+// running finish, daemons and timers are stopped, and outcomes that are not stored yet are written. Quiesce returns early if the context is cancelled or the engine is
+// closed.
+func (e *Engine) Quiesce(ctx context.Context, left func(types.NamespacedName) bool) error {
+	for wait := quiescePoll; ; wait = min(2*wait, maxQuiescePoll) {
+		keys := e.states.Keys(left)
+		if e.ended.Load() || len(keys) == 0 && !e.health.isRunning(left) {
+			return nil
+		}
+		for _, key := range keys { // also again: an event may have restored an object that was released
+			e.states.MarkQueued(key)
+			e.enqueuer.add(key)
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+const (
+	quiescePoll    = 50 * time.Millisecond
+	maxQuiescePoll = time.Second
+)
+
+// Left must be called after the informer of a namespace that has left the scope has stopped.
+func (e *Engine) Left(namespace string) {
+	if e.epoch != nil {
+		e.epoch.entered.Delete(namespace)
+		e.epoch.passed.Delete(namespace)
+	}
+}
+
+// Knows reports whether the engine knows an object that match accepts.
+func (e *Engine) Knows(match func(types.NamespacedName) bool) bool {
+	return len(e.states.Keys(match)) > 0
+}
+
+// release ends the work for the object of a key that is no longer in scope, and forgets the object. The object keeps its finalizer and its progress: the operator that
+// handles it next continues from there. The delete handlers of objects that no longer exist are still called, because no other operator can.
+func (e *Engine) release(ctx context.Context, key types.NamespacedName) (reconcile.Result, error) {
+	var vanished time.Duration
+	if !e.paused(key.Namespace) { // otherwise, a peer handles the deletion
+		vanished = e.handleDeleted(ctx, key)
+	}
+	obj := e.states.Observed(key)
+	if obj != nil {
+		if wait, err := e.finishWork(ctx, key, obj.GetUID()); wait != finished || err != nil {
+			return requeueBefore(reconcile.Result{RequeueAfter: max(wait, 0)}, vanished), err
+		}
+		log.FromContext(ctx).V(1).Info("The object is no longer in scope; its handlers are not called any more")
+		e.supervisor.Forget(obj.GetUID())
+		e.removeFromIndexes(obj)
+		e.eventLimiter.Forget(obj.GetUID())
+		e.states.Forget(obj.GetUID())
+	}
+	e.eventQueues.take(key)
+	e.states.ForgetKey(key)
+	for _, id := range e.ReconcileHandlers.IDs() {
+		e.tracker.replace(trackReader{key, id}, nil)
+	}
+	return requeueBefore(reconcile.Result{}, vanished), nil
+}
+
+const finished = time.Duration(-1)
+
+// finishWork stops the daemons and timers of an object, and writes the outcomes that are not stored yet. It returns finished, or the time after which it
+// must be called again; 0 if the object will be enqueued.
+func (e *Engine) finishWork(ctx context.Context, key types.NamespacedName, uid types.UID) (time.Duration, error) {
+	e.supervisor.StopAll(uid, daemons.ErrOutOfScope)
+	if e.supervisor.Busy(uid) {
+		return 0, nil // the end of the last run enqueues the object
+	}
+	r, err := e.observe(ctx, key)
+	if r == nil || err != nil || r.known.Worker.PendingWrite == nil {
+		return finished, err
+	}
+	if e.deferIfPaused(ctx, key) {
+		return 0, nil // the end of the pause enqueues the object
+	}
+	if wait, err := e.retryPendingWrite(ctx, r, r.known.Worker.PendingWrite); err != nil || r.known.Worker.PendingWrite != nil {
+		return max(wait, time.Millisecond), err
+	}
+	return finished, nil
+}

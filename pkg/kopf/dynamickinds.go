@@ -1,0 +1,486 @@
+package kopf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/engine"
+	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
+	"github.com/kopf-runtime/kopf-runtime/internal/testhook"
+	"github.com/kopf-runtime/kopf-runtime/internal/watching"
+)
+
+// The intervals of discovery. An event of a CustomResourceDefinition causes several more, because the API server begins or ceases to serve a kind up to some
+// seconds after its definition has changed.
+const (
+	discoveryInterval       = time.Minute
+	discoveryIntervalNoCRDs = 10 * time.Second // if the operator may not watch CustomResourceDefinitions
+	restartInterval         = 30 * time.Second // after the controller of a kind has failed
+)
+
+var discoveryDelays = []time.Duration{200 * time.Millisecond, time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second}
+
+// dynamicKinds starts the controllers of kinds when the API server serves them, and stops them afterwards. Only the goroutine of run uses it, except for
+// the channel.
+type dynamicKinds struct {
+	operator  *Operator
+	settings  engine.Settings
+	discovery discovery.ServerResourcesInterfaceWithContext
+	fixed     map[schema.GroupKind]bool
+	indexes   *gate                                    // of the fixed kinds
+	declared  []declaredKind                           // of WhenServed
+	selected  map[selectedKind]*declaredKind           // of ForKinds; nil for invalid declarations
+	running   map[schema.GroupVersionKind]*runningKind // includes kinds that are stopping
+	retryAt   map[schema.GroupVersionKind]time.Time    // of kinds that have failed
+	reported  map[string]bool                          // messages about the present state of the API server
+	ended     chan schema.GroupVersionKind             // kinds whose controllers have ended
+	crdsKnown bool                                     // events of CustomResourceDefinitions cause a discovery
+	group     sync.WaitGroup
+}
+
+// A declaredKind is a kind that may not be served.
+type declaredKind struct {
+	kind     engine.Kind
+	resource resource
+	client   *watching.Client // reads the kind and its related kinds
+}
+
+// A selectedKind is a kind that a declaration of ForKinds has selected.
+type selectedKind struct {
+	selection *kindSelection
+	gvk       schema.GroupVersionKind
+}
+
+type runningKind struct {
+	stop context.CancelFunc // nil after it was called
+	err  error              // why the controller has ended; set before the kind is sent to ended
+}
+
+// newDynamicKinds returns nil if the operator has only fixed kinds.
+func (o *Operator) newDynamicKinds(settings engine.Settings, fixed []engine.Kind, declared []declaredKind) (*dynamicKinds, error) {
+	if !o.hasDynamicKinds() {
+		return nil, nil
+	}
+	discovery, err := discovery.NewDiscoveryClientForConfigAndClient(o.mgr.GetConfig(), o.mgr.GetHTTPClient())
+	if err != nil {
+		return nil, fmt.Errorf("discovering the served kinds: %w", err)
+	}
+	d := &dynamicKinds{
+		operator: o, settings: settings, discovery: discovery, fixed: map[schema.GroupKind]bool{}, declared: declared,
+		selected: map[selectedKind]*declaredKind{}, running: map[schema.GroupVersionKind]*runningKind{}, retryAt: map[schema.GroupVersionKind]time.Time{},
+		ended: make(chan schema.GroupVersionKind),
+	}
+	for _, kind := range fixed {
+		d.fixed[kind.GVK.GroupKind()] = true
+	}
+	o.setDiscovering(true)
+	return d, nil
+}
+
+// run starts and stops kinds until the context is cancelled.
+func (d *dynamicKinds) run(ctx context.Context) error {
+	events := make(chan bool, 1)
+	d.group.Go(func() { d.watchDefinitions(ctx, events) })
+	next, discovered := time.Now(), false
+	var delays []time.Duration
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case d.crdsKnown = <-events:
+			if d.crdsKnown {
+				delays = discoveryDelays[1:]
+				if soon := time.Now().Add(discoveryDelays[0]); soon.Before(next) {
+					next = soon
+				}
+			}
+		case gvk := <-d.ended:
+			d.noteEnded(gvk)
+			next = time.Now() // the kind may be served again
+		case <-time.After(time.Until(next)):
+			wait := discoveryIntervalNoCRDs // after a failed discovery
+			if d.update(ctx) {
+				if wait = d.interval(); !discovered {
+					discovered = true
+					d.operator.setDiscovering(false)
+					testhook.KindsChanged(ctx, -1) // see OperatorStarting
+				}
+			}
+			if len(delays) > 0 {
+				wait, delays = min(wait, delays[0]), delays[1:]
+			}
+			next = time.Now().Add(wait)
+		}
+	}
+	for len(d.running) > 0 {
+		d.noteEnded(<-d.ended)
+	}
+	d.operator.setKindCount(0, 0)
+	d.group.Wait()
+	return nil
+}
+
+// interval returns the time until the next discovery without an event.
+func (d *dynamicKinds) interval() time.Duration {
+	wait := discoveryIntervalNoCRDs
+	if d.crdsKnown {
+		wait = discoveryInterval
+	}
+	for _, at := range d.retryAt {
+		wait = min(wait, max(time.Until(at), time.Second))
+	}
+	return wait
+}
+
+// watchDefinitions sends true for each event of a CustomResourceDefinition, and false if the operator cannot watch them.
+func (d *dynamicKinds) watchDefinitions(ctx context.Context, events chan<- bool) {
+	send := func(known bool) {
+		select {
+		case events <- known:
+		default: // the last event was not received yet
+		}
+	}
+	o := d.operator
+	direct, err := client.NewWithWatch(o.mgr.GetConfig(), client.Options{HTTPClient: o.mgr.GetHTTPClient(), Scheme: o.mgr.GetScheme(), Mapper: o.mgr.GetRESTMapper()})
+	if err != nil {
+		return
+	}
+	for ctx.Err() == nil {
+		definitions := &metav1.PartialObjectMetadataList{}
+		definitions.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinitionList"})
+		w, err := direct.Watch(ctx, definitions)
+		if err == nil {
+			for range w.ResultChan() {
+				send(true)
+			}
+			w.Stop()
+		} else if ctx.Err() == nil {
+			d.log().V(1).Info("Cannot watch CustomResourceDefinitions; new kinds are noticed by polling", "error", err.Error())
+			send(false)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(discoveryIntervalNoCRDs):
+		}
+	}
+}
+
+func (d *dynamicKinds) log() logr.Logger { return d.settings.Log }
+
+// update starts the kinds that the API server serves, and stops the others. It returns false if the discovery has failed.
+func (d *dynamicKinds) update(ctx context.Context) bool {
+	served, failed, err := watching.Served(ctx, d.discovery)
+	if err != nil {
+		d.log().Info("Failed to discover the served kinds; retrying", "error", err.Error())
+		return false
+	}
+	desired, unwatchable, waiting := d.desired(served)
+	for gvk, running := range d.running {
+		if _, unknown := failed[gvk.GroupVersion()]; desired[gvk] == nil && !unknown && running.stop != nil {
+			d.log().Info("The API server no longer serves the kind; its handlers stop", "kind", gvk.Kind, "apiVersion", gvk.GroupVersion().String())
+			running.stop()
+			running.stop = nil
+			d.operator.forgetKindRights(gvk)
+		}
+	}
+	maps.DeleteFunc(d.retryAt, func(gvk schema.GroupVersionKind, _ time.Time) bool {
+		_, unknown := failed[gvk.GroupVersion()]
+		return desired[gvk] == nil && !unknown
+	})
+	defer func() { d.operator.setKindCount(waiting, len(d.running)) }()
+	d.operator.keepStartingKinds(func(gvk schema.GroupVersionKind) bool { return desired[gvk] != nil || d.running[gvk] != nil })
+	for _, gvk := range unwatchable {
+		d.operator.setStartingKind(gvk, errNotWatchable)
+	}
+	for gvk, declared := range desired {
+		if !d.isRunning(gvk.GroupKind()) && !hasFailed(failed, gvk.Group) && !time.Now().Before(d.retryAt[gvk]) {
+			d.start(ctx, *declared)
+		}
+	}
+	return true
+}
+
+// isRunning reports whether a version of a kind runs or is stopping. Two versions have the same objects.
+func (d *dynamicKinds) isRunning(kind schema.GroupKind) bool {
+	for gvk := range d.running {
+		if gvk.GroupKind() == kind {
+			return true
+		}
+	}
+	return false
+}
+
+// hasFailed reports whether a version of a group does not answer. Its kinds may be handled in that version.
+func hasFailed(failed map[schema.GroupVersion]error, group string) bool {
+	for gv := range failed {
+		if gv.Group == group {
+			return true
+		}
+	}
+	return false
+}
+
+// desired returns the declared and selected kinds that are served, the declared ones that cannot be watched, and the number of declarations that wait for a kind.
+func (d *dynamicKinds) desired(served []watching.Resource) (desired map[schema.GroupVersionKind]*declaredKind, unwatchable []schema.GroupVersionKind, waiting int) {
+	desired = map[schema.GroupVersionKind]*declaredKind{}
+	watchable := map[schema.GroupVersionKind]bool{} // contains all served kinds
+	for _, r := range served {
+		watchable[r.GroupVersionKind] = r.IsWatchable()
+	}
+	claimed, messages := map[schema.GroupKind]bool{}, map[string]bool{}
+	report := func(message string, keysAndValues ...any) {
+		key := message + fmt.Sprint(keysAndValues...)
+		if messages[key] = true; !d.reported[key] {
+			d.log().Info(message, keysAndValues...)
+		}
+	}
+	for kind := range d.fixed {
+		claimed[kind] = true
+	}
+	for i, one := range d.declared {
+		gvk := one.kind.GVK
+		claimed[gvk.GroupKind()] = true
+		if can, isServed := watchable[gvk]; can {
+			desired[gvk] = &d.declared[i]
+		} else if isServed {
+			unwatchable = append(unwatchable, gvk)
+			report("Warning: the API server cannot list or watch the kind; its objects are not handled", "kind", gvk.Kind, "apiVersion", gvk.GroupVersion().String())
+		} else {
+			waiting++
+			report("Waiting until the API server serves the kind", "kind", gvk.Kind, "apiVersion", gvk.GroupVersion().String())
+		}
+	}
+	for _, s := range d.operator.selections {
+		kinds, ambiguous := s.selector.choose(served)
+		for _, a := range ambiguous {
+			report("Warning: " + a.Error())
+		}
+		if len(kinds) == 0 {
+			waiting++
+			report("Waiting until the API server serves a matching kind", "kinds", s.selector.String())
+		}
+		for _, r := range kinds {
+			gvk := r.GroupVersionKind
+			if claimed[gvk.GroupKind()] {
+				report("Warning: two declarations are for the same kind; only the first one applies", "kind", gvk.Kind, "apiVersion", gvk.GroupVersion().String(),
+					"ignored", s.selector.String())
+				continue
+			}
+			claimed[gvk.GroupKind()] = true
+			if one := d.declare(s, r); one != nil {
+				desired[gvk] = one
+			}
+		}
+	}
+	d.reported = messages
+	return desired, unwatchable, waiting
+}
+
+// declare returns the declaration of a selected kind; nil if it is invalid. The user's function is called once for each kind.
+func (d *dynamicKinds) declare(s *kindSelection, r watching.Resource) *declaredKind {
+	key := selectedKind{s, r.GroupVersionKind}
+	if one, known := d.selected[key]; known {
+		return one
+	}
+	d.selected[key] = nil
+	o := d.operator
+	one, err := s.resourceOf(o, r)
+	if err != nil {
+		d.log().Error(err, "The declaration of a kind is invalid; its objects are not handled", "kind", r.Kind, "apiVersion", r.GroupVersion().String())
+		return nil
+	}
+	d.selected[key] = one
+	return one
+}
+
+// start starts the controller of a kind.
+func (d *dynamicKinds) start(ctx context.Context, one declaredKind) {
+	gvk := one.kind.GVK
+	ctx, stop := context.WithCancel(ctx)
+	running := &runningKind{stop: stop}
+	d.running[gvk] = running
+	testhook.KindsChanged(ctx, 1)
+	d.operator.setStartingKind(gvk, errNotSynced)
+	delete(d.retryAt, gvk)
+	d.group.Go(func() {
+		defer stop()
+		if err := d.runKind(ctx, one); err != nil && ctx.Err() == nil {
+			running.err = err
+		}
+		testhook.KindsChanged(ctx, -1)
+		d.ended <- gvk
+	})
+}
+
+// noteEnded records that the controller of a kind has ended.
+func (d *dynamicKinds) noteEnded(gvk schema.GroupVersionKind) {
+	running := d.running[gvk]
+	delete(d.running, gvk)
+	if running.err == nil {
+		d.operator.setStartingKind(gvk, nil)
+	} else {
+		d.operator.setStartingKind(gvk, running.err)
+		d.retryAt[gvk] = time.Now().Add(restartInterval)
+		d.log().Error(running.err, "The controller of a kind has failed; it will be started again", "kind", gvk.Kind, "apiVersion", gvk.GroupVersion().String(),
+			"retryAfter", restartInterval.String())
+	}
+}
+
+// runKind handles the objects of a kind until the context is cancelled. The kind has its own cache, because the sources of a cache wait for all its
+// informers, and one of them may lack permissions.
+func (d *dynamicKinds) runKind(ctx context.Context, one declaredKind) error {
+	o, kinds, resources := d.operator, []engine.Kind{one.kind}, []resource{one.resource}
+	scopes, err := o.discover(ctx, kinds, resources)
+	if err != nil {
+		return err
+	}
+	o.checkKindRights(kinds[0], one.resource)
+	release, err := o.reserveKinds(kinds)
+	if err != nil {
+		return err
+	}
+	defer release()
+	objects, releaseCache, err := o.newKindCache(ctx, one)
+	if err != nil {
+		return err
+	}
+	defer releaseCache()
+	var group *kindGroup
+	defer func() {
+		if group != nil {
+			group.clearIndexes() // after the end of the cache
+		}
+	}()
+	// The cache ends after the controller, and its goroutines end before runKind returns.
+	cacheCtx, stopCache := context.WithCancel(context.WithoutCancel(ctx))
+	var cacheEnded sync.WaitGroup
+	defer cacheEnded.Wait()
+	defer stopCache()
+	cacheEnded.Go(func() {
+		if err := objects.Start(cacheCtx); err != nil {
+			d.log().Error(err, "The cache of a kind has failed", "kind", one.kind.GVK.Kind)
+		}
+	})
+	defer o.routedClient.UseCache(kinds[0].New(), objects)()
+	defer one.client.UseCache(kinds[0].New(), objects)()
+	for _, c := range one.resource.relatedKinds() {
+		defer one.client.UseCache(c.watched(), objects)()
+	}
+	settings := d.settings
+	settings.Client = one.client
+	var unsynced atomic.Int32
+	unsynced.Store(2) // the objects and the indexes
+	group, err = o.newKindGroup(ctx, settings, objects, d.indexes, kinds, resources, scopes, func() {
+		if unsynced.Add(-1) == 0 {
+			o.setStartingKind(one.kind.GVK, nil)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	d.log().Info("Watching the kind", "kind", one.kind.GVK.Kind, "apiVersion", one.kind.GVK.GroupVersion().String())
+	o.addEngines(group.engines)
+	defer testhook.EnginesEnded(ctx, group.engines)
+	defer o.removeEngines(group.engines)
+	for _, namespace := range o.pausedScopes() {
+		group.engines[0].PauseChanged(namespace) // a pause may have begun
+	}
+	return group.run(ctx)
+}
+
+// newKindCache returns a cache for the objects of one kind and of its related kinds. release must be called after its end.
+func (o *Operator) newKindCache(ctx context.Context, one declaredKind) (objects cache.Cache, release func(), err error) {
+	options := o.ownCacheOptions(ctx)
+	// A cache needs all kinds of ByObject, and some of them may not be served.
+	options.ByObject = maps.Clone(options.ByObject)
+	maps.DeleteFunc(options.ByObject, func(obj client.Object, _ cache.ByObject) bool {
+		gvk, err := apiutil.GVKForObject(obj, options.Scheme)
+		return err != nil || gvk != one.kind.GVK && !slices.ContainsFunc(one.resource.relatedKinds(), func(c relatedKind) bool { return c.gvk == gvk })
+	})
+	o.selectObjects(&options, one.kind)
+	objects, release, err = o.newCache(ctx, options)
+	if err != nil {
+		return nil, nil, fmt.Errorf("creating the cache of a kind: %w", err)
+	}
+	return objects, release, nil
+}
+
+// newCache returns a cache of the operator's own. release must be called after its end.
+func (o *Operator) newCache(ctx context.Context, options cache.Options) (objects cache.Cache, release func(), err error) {
+	if o.namespaces != nil {
+		return o.namespaces.newCache(ctx, options)
+	}
+	objects, err = cache.New(o.mgr.GetConfig(), options)
+	return objects, func() {}, err
+}
+
+// errNotSynced is the reason why a kind that has just been started is not ready.
+var (
+	errNotSynced    = errors.New("the cache of the kind has not synced yet")
+	errNotWatchable = errors.New("the API server cannot list or watch the kind: remove its declaration")
+)
+
+// setStartingKind sets why a kind is not ready; nil if it is ready or no longer handled.
+func (o *Operator) setStartingKind(gvk schema.GroupVersionKind, reason error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	defer o.updateKindMetric()
+	if reason == nil {
+		delete(o.startingKinds, gvk)
+		return
+	}
+	if o.startingKinds == nil {
+		o.startingKinds = map[schema.GroupVersionKind]error{}
+	}
+	o.startingKinds[gvk] = reason
+}
+
+// keepStartingKinds forgets why kinds are not ready that are no longer handled.
+func (o *Operator) keepStartingKinds(keep func(schema.GroupVersionKind) bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	maps.DeleteFunc(o.startingKinds, func(gvk schema.GroupVersionKind, _ error) bool { return !keep(gvk) })
+}
+
+// setKindCount sets the numbers of declarations that wait for a kind, and of kinds whose controllers run or stop.
+func (o *Operator) setKindCount(waiting, running int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.waitingKinds, o.runningKinds = waiting, running
+	o.updateKindMetric()
+}
+
+// updateKindMetric is called with the lock.
+func (o *Operator) updateKindMetric() {
+	starting, failed := 0, 0
+	for _, reason := range o.startingKinds {
+		if errors.Is(reason, errNotSynced) {
+			starting++
+		} else {
+			failed++
+		}
+	}
+	o.kindCount.Set(map[string]int{
+		metrics.Waiting: o.waitingKinds, metrics.Starting: starting, metrics.Failed: failed, metrics.Served: max(0, o.runningKinds-starting),
+	})
+}
+
+// setDiscovering sets whether the first discovery of kinds has not succeeded yet.
+func (o *Operator) setDiscovering(discovering bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.discovering = discovering
+}

@@ -1,0 +1,191 @@
+package kopf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/validation"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+)
+
+// ForEachOwner returns a handler for children that calls a function for each owner of one kind. The object selects the kind and its Go type, and
+// can be empty, such as &appsv1.ReplicaSet{}. The function receives a copy of the owner from the cache of the manager. The operator therefore
+// needs the permissions to list and watch the kind.
+//
+// In a cause handler, each call is a sub-handler with the id "<handler>/<uid of the owner>" (see [Request.Sub]), so that each owner has its own
+// retries and progress. The options are those of the sub-handlers. In other handlers, such as OnReconcile, the options have no effect, and the
+// errors of all calls are joined. If one of them is not permanent, all calls are repeated.
+//
+// The handler skips owners that do not exist any more. Changes of an owner do not call it: see [Resource.Watches] for that purpose.
+func ForEachOwner[T, P client.Object](owner P, fn func(ctx context.Context, req *Request[T], owner P) error, opts ...HandlerOption) Handler[T] {
+	find := func(_ context.Context, req *Request[T], gvk schema.GroupVersionKind) (targets []target, err error) {
+		// The owner of a namespaced object has the same namespace or none.
+		namespace := req.Object.GetNamespace()
+		if namespaced, err := req.Client.IsObjectNamespaced(owner); err != nil {
+			return nil, fmt.Errorf("finding the scope of the owner: %w", err)
+		} else if !namespaced {
+			namespace = ""
+		}
+		for _, ref := range req.Object.GetOwnerReferences() {
+			if version, err := schema.ParseGroupVersion(ref.APIVersion); err == nil && version.Group == gvk.Group && ref.Kind == gvk.Kind {
+				targets = append(targets, target{string(ref.UID), client.ObjectKey{Namespace: namespace, Name: ref.Name}, ref.UID})
+			}
+		}
+		return targets, nil
+	}
+	return forEach("ForEachOwner", owner, find, fn, opts)
+}
+
+// maxRelated is the maximum number of objects for one call of ForEachRelated: each has a record on the changed object.
+const maxRelated = 200
+
+// ForEachRelated returns a handler that calls a function for each object of another kind to which a map function maps the changed object. For example, a
+// handler of Secrets handles a change for each Database that uses the Secret, with the old and the new state of the Secret. The map function can be the
+// one of [Resource.Watches]. The object selects the kind and its Go type, and can be empty, such as &Database{}. The function receives a copy of the
+// related object from the cache of the manager, and changes it with a client.
+//
+// In a cause handler, each call is a sub-handler with the id "<handler>/<namespace>.<name>", or "<handler>/<name>" for kinds without namespaces, so that
+// each related object has its own retries and progress. The progress is stored on the changed object, not on the related one, because the old state is
+// stored there, too: a copy of a Secret in an annotation of another object could be read by more people. See [ForEachOwner] for the options, for other
+// handlers and for objects that do not exist any more.
+//
+// If the map function panics or returns more than 200 objects, the handler fails permanently. For more objects, use an OnReconcile handler with
+// [Resource.Watches] or [Request.Track].
+func ForEachRelated[T, P client.Object](
+	related P, mapFunc handler.MapFunc, fn func(ctx context.Context, req *Request[T], related P) error, opts ...HandlerOption,
+) Handler[T] {
+	if mapFunc == nil {
+		return nil // the registration reports the nil handler
+	}
+	find := func(ctx context.Context, req *Request[T], _ schema.GroupVersionKind) (targets []target, err error) {
+		requests, err := callMapFunc(ctx, mapFunc, req.Object)
+		if err != nil {
+			return nil, Permanent(fmt.Errorf("ForEachRelated: %w", err))
+		}
+		for _, request := range requests {
+			id := request.Name
+			if request.Namespace != "" {
+				id = request.Namespace + "." + id
+			}
+			if one := (target{subID(id), request.NamespacedName, ""}); !slices.Contains(targets, one) {
+				targets = append(targets, one)
+			}
+		}
+		if len(targets) > maxRelated {
+			return nil, Permanent(fmt.Errorf("ForEachRelated: the map function has returned %d objects, at most %d are possible: use OnReconcile with Watches or Track",
+				len(targets), maxRelated))
+		}
+		return targets, nil
+	}
+	return forEach("ForEachRelated", related, find, fn, opts)
+}
+
+// subID returns an id for a name. Names of some kinds, such as ClusterRole, may have characters that keys of records must not have.
+func subID(name string) string {
+	if validation.QualifiedName(name) == nil {
+		return name
+	}
+	valid := strings.Map(func(r rune) rune {
+		if r < utf8.RuneSelf && (unicode.IsLetter(r) || unicode.IsDigit(r) || r == '.' || r == '-') {
+			return r
+		}
+		return '-'
+	}, name)
+	return fmt.Sprintf("%s-%08x", strings.Trim(valid, "-."), crc32.ChecksumIEEE([]byte(name)))
+}
+
+func callMapFunc(ctx context.Context, mapFunc handler.MapFunc, obj client.Object) (requests []reconcile.Request, err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			err = fmt.Errorf("the map function panicked: %v", value)
+		}
+	}()
+	return mapFunc(ctx, obj.DeepCopyObject().(client.Object)), nil
+}
+
+// A target is an object for which ForEachOwner or ForEachRelated calls its function.
+type target struct {
+	id  string // of the sub-handler
+	key client.ObjectKey
+	uid types.UID // empty for any
+}
+
+// forEach returns a handler that calls a function for each object that find returns.
+func forEach[T, P client.Object](
+	name string, kind P, find func(context.Context, *Request[T], schema.GroupVersionKind) ([]target, error),
+	fn func(context.Context, *Request[T], P) error, opts []HandlerOption,
+) Handler[T] {
+	if fn == nil {
+		return nil // the registration reports the nil handler
+	}
+	return func(ctx context.Context, req *Request[T]) error {
+		if isNil(kind) {
+			return Permanent(fmt.Errorf("%s(nil): pass an empty object of the kind, such as &appsv1.ReplicaSet{}", name))
+		}
+		if req.Client == nil {
+			return fmt.Errorf("%s: the request has no client to read the objects: set its Client", name)
+		}
+		gvk, err := apiutil.GVKForObject(kind, req.Client.Scheme())
+		if err != nil {
+			return Permanent(fmt.Errorf("%s(%T): the kind is not registered in the manager's scheme: "+
+				"call AddToScheme of its API package, or set apiVersion and kind of an unstructured object: %w", name, kind, err))
+		}
+		targets, err := find(ctx, req, gvk)
+		if err != nil {
+			return err
+		}
+		var errs []error
+		for _, target := range targets {
+			call := func(ctx context.Context, req *Request[T]) error { return callFor(ctx, req, kind, target, fn) }
+			if req.call != nil && req.Reason.isCause() {
+				req.Sub(target.id, call, opts...)
+				continue
+			}
+			if err := call(ctx, req); err != nil {
+				errs = append(errs, fmt.Errorf("%s %s: %w", gvk.Kind, target.key, err))
+			}
+		}
+		return joinRetryable(errs)
+	}
+}
+
+// joinRetryable joins errors. If some of them are permanent and others are not, the result is not permanent: the others must be retried.
+func joinRetryable(errs []error) error {
+	isPermanent := func(err error) bool { _, ok := errors.AsType[*progress.PermanentError](err); return ok }
+	if slices.ContainsFunc(errs, func(err error) bool { return !isPermanent(err) }) {
+		for i, err := range errs {
+			if isPermanent(err) {
+				errs[i] = errors.New(err.Error())
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// callFor reads an object and calls the function, unless the object does not exist.
+func callFor[T, P client.Object](ctx context.Context, req *Request[T], kind P, target target, fn func(context.Context, *Request[T], P) error) error {
+	obj, ok := kind.DeepCopyObject().(P)
+	if !ok {
+		return Permanent(fmt.Errorf("DeepCopyObject of %T does not return a %[1]T", kind))
+	}
+	if err := req.Client.Get(ctx, target.key, obj); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if target.uid != "" && obj.GetUID() != target.uid {
+		return nil // the object has been deleted, and another one has its name
+	}
+	return fn(ctx, req, obj)
+}

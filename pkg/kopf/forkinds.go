@@ -1,0 +1,222 @@
+package kopf
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/watching"
+)
+
+// WhenServed lets the operator start although the API server does not serve the kind, for example because its CustomResourceDefinition is installed later.
+// The operator starts to handle the objects of the kind when the API server serves it, and stops when the API server no longer serves it. Other
+// kinds are not affected. Without the option, the start fails if the kind is not served. [Resource.TriggerFrom] is not possible.
+//
+// The kind has a cache of its own: see [WithKindCaches]. The operator notices new kinds within seconds if it may watch CustomResourceDefinitions.
+// Otherwise, it asks the API server every 10 seconds.
+//
+// Equivalent in kopf: the default.
+func WhenServed() ResourceOption {
+	return func(o *resourceOptions) { o.whenServed = true }
+}
+
+// ForKinds declares the kinds that a selector selects, also those that the API server serves later. The function is called once for each kind and returns
+// its declaration, usually with [Unstructured] or [Metadata]:
+//
+//	kopf.ForKinds(kopf.Kinds("*.example.com"), func(kind metav1.APIResource) kopf.Option {
+//		gvk := schema.GroupVersionKind{Group: kind.Group, Version: kind.Version, Kind: kind.Kind}
+//		return kopf.For(kopf.Unstructured(gvk)).OnCreate("announce", announce)
+//	})
+//
+// The kinds start and stop as described for [WhenServed]. Kinds without list and watch are not selected. If several declarations are for the same kind,
+// only the first one applies, and the operator logs a warning. A declaration by [For] always comes first. An invalid declaration is logged, and the other
+// kinds are handled.
+//
+// Equivalent in kopf: resource selectors of decorators.
+func ForKinds(selector KindSelector, declare func(kind metav1.APIResource) Option) Option {
+	return optionFunc(func(o *Operator) {
+		if declare == nil {
+			o.addError(errors.New("ForKinds: the function is nil: pass a function that returns the declaration of a kind"))
+		}
+		if selector.err != nil {
+			o.addError(fmt.Errorf("ForKinds: %w", selector.err))
+		} else if selector.match == nil && len(selector.patterns) == 0 {
+			o.addError(errors.New("ForKinds: the selector is empty: use Kinds or KindsFunc"))
+		}
+		o.selections = append(o.selections, &kindSelection{selector, declare})
+	})
+}
+
+// WithKindCaches sets the options for the caches of the operator's own. Each kind with [WhenServed] and [ForKinds] has such a cache, so that a kind without
+// permissions does not block others. With [WithNamespaces], [WithNamespaceFunc] and [WithWatchSelector], the other kinds have one in common. Pass the Cache of the
+// manager's options, for example to restrict the caches to some namespaces. Without a DefaultTransform, these caches drop the managedFields of the
+// objects to save memory. Default: all namespaces, no restrictions.
+func WithKindCaches(options cache.Options) Option {
+	return optionFunc(func(o *Operator) { o.kindCaches = options })
+}
+
+// A KindSelector selects kinds for [ForKinds]. Create it with [Kinds] or [KindsFunc].
+type KindSelector struct {
+	patterns []watching.Pattern
+	match    func(metav1.APIResource) bool
+	err      error
+}
+
+// Kinds returns a selector for kinds by their names. A pattern has one of these forms:
+//
+//   - "databases": the plural, singular, kind or short name, in the preferred version. If several kinds match, that of the core group is selected. If there is
+//     none, the operator selects none of them and logs a warning.
+//   - "databases.example.com": with a group
+//   - "databases.v1.example.com", "pods.v1": with a version
+//   - "category:all": all kinds of a category
+//   - "*.example.com", "*": the wildcards of [path.Match], in names, groups and categories. They do not select Events.
+//
+// Equivalent in kopf: the arguments of decorators; "*" for kopf.EVERYTHING.
+func Kinds(patterns ...string) KindSelector {
+	parsed, err := watching.ParsePatterns(patterns...)
+	return KindSelector{patterns: parsed, err: err}
+}
+
+// KindsFunc returns a selector for kinds in their preferred version for which a function returns true. It does not select Events. The operator
+// calls the function repeatedly. If it panics, the kind is not selected.
+//
+// Equivalent in kopf: a callable as the argument of decorators.
+func KindsFunc(match func(kind metav1.APIResource) bool) KindSelector {
+	if match == nil {
+		return KindSelector{err: errors.New("KindsFunc(nil): pass a function")}
+	}
+	return KindSelector{match: match}
+}
+
+// String returns the patterns.
+func (s KindSelector) String() string {
+	if s.match != nil {
+		return "a function"
+	}
+	texts := make([]string, len(s.patterns))
+	for i, p := range s.patterns {
+		texts[i] = p.String()
+	}
+	return strings.Join(texts, ", ")
+}
+
+// choose returns the selected kinds, and the patterns that select several kinds although they are for one.
+func (s KindSelector) choose(served []watching.Resource) ([]watching.Resource, []watching.Ambiguity) {
+	if s.match == nil {
+		return watching.Select(s.patterns, served)
+	}
+	return slices.DeleteFunc(watching.Everything(served), func(r watching.Resource) bool { return !s.safeMatch(r) }), nil
+}
+
+func (s KindSelector) safeMatch(r watching.Resource) (matches bool) {
+	defer func() { _ = recover() }() // the documentation of KindsFunc describes this
+	return s.match(apiResource(r))
+}
+
+func apiResource(r watching.Resource) metav1.APIResource {
+	return metav1.APIResource{
+		Group: r.Group, Version: r.Version, Kind: r.Kind, Name: r.Plural, SingularName: r.Singular, ShortNames: r.ShortNames, Categories: r.Categories,
+		Verbs: r.Verbs, Namespaced: r.Namespaced,
+	}
+}
+
+// A kindSelection is a declaration of ForKinds.
+type kindSelection struct {
+	selector KindSelector
+	declare  func(metav1.APIResource) Option
+}
+
+// declarationOf calls the function of the user for a kind.
+func (s *kindSelection) declarationOf(kind metav1.APIResource) (declared resource, err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			err = fmt.Errorf("the function of ForKinds panicked: %v", value)
+		}
+	}()
+	declared, ok := s.declare(kind).(resource)
+	if !ok || reflect.ValueOf(declared).IsNil() {
+		return nil, errors.New("the function of ForKinds must return a resource that For has created")
+	}
+	return declared, nil
+}
+
+// resourceOf calls the function of the user for a kind, and checks the declaration that it returns.
+func (s *kindSelection) resourceOf(o *Operator, r watching.Resource) (one *declaredKind, err error) {
+	declared, err := s.declarationOf(apiResource(r))
+	if err != nil {
+		return nil, err
+	}
+	if declared.hasAdmission() {
+		return nil, errors.New("admission handlers are not possible in ForKinds, because they are served from the start: use For")
+	}
+	if len(declared.triggerSources()) > 0 {
+		return nil, errTriggerSources
+	}
+	reader := o.newKindClient()
+	kind, err := declared.kind(o.mgr.GetScheme(), o.settings.Store, reader)
+	if err != nil {
+		return nil, err
+	}
+	if err := o.checkStorage(kind); err != nil {
+		return nil, err
+	}
+	if kind.GVK != r.GroupVersionKind {
+		return nil, fmt.Errorf("the function of ForKinds must declare %s, but has declared %s", r.GroupVersionKind, kind.GVK)
+	}
+	o.routedClient.Declare(kind.New())
+	return &declaredKind{kind, declared, reader}, nil
+}
+
+func (o *Operator) hasDynamicKinds() bool {
+	return len(o.selections) > 0 || slices.ContainsFunc(o.resources, func(r resource) bool { return r.options().whenServed })
+}
+
+// hasOwnCache reports whether the operator does not use the cache of the manager, whose namespaces and selectors are fixed.
+func (o *Operator) hasOwnCache() bool { return o.namespaces != nil || o.watchSelector != nil }
+
+// client returns the client for handlers. It reads kinds with caches of their own from these.
+func (o *Operator) client() client.Client {
+	if !o.hasDynamicKinds() && !o.hasOwnCache() {
+		return o.mgr.GetClient()
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.routedClient == nil {
+		o.routedClient = watching.NewClient(o.mgr.GetClient(), o.mgr.GetAPIReader(), o.mgr.GetScheme())
+	}
+	return o.routedClient
+}
+
+// clientOf returns the client for the handlers of a resource. A resource with its own cache has a client of its own, which also reads its related
+// kinds from that cache.
+func (o *Operator) clientOf(r resource) client.Client {
+	if !r.options().whenServed {
+		return o.client()
+	}
+	return o.kindClientOf(r)
+}
+
+func (o *Operator) kindClientOf(r resource) *watching.Client {
+	if c, ok := o.kindClients[r.identity()]; ok {
+		return c
+	}
+	if o.kindClients == nil {
+		o.kindClients = map[any]*watching.Client{}
+	}
+	c := o.newKindClient()
+	o.kindClients[r.identity()] = c
+	return c
+}
+
+func (o *Operator) newKindClient() *watching.Client {
+	return watching.NewClient(o.client(), o.mgr.GetAPIReader(), o.mgr.GetScheme())
+}
+
+// errTriggerSources is an error of the declaration of a kind that can stop and start again.
+var errTriggerSources = errors.New("TriggerFrom is not possible with WhenServed and ForKinds, because a source can start only once: use Operator.Enqueue")

@@ -1,0 +1,91 @@
+package kopf
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/engine"
+)
+
+// A kindGroup contains kinds whose controllers start and stop together.
+type kindGroup struct {
+	operator     *Operator
+	cache        cache.Cache // the cache of the kinds and their related kinds
+	after        *gate       // opens before the workers start; nil for the fixed kinds
+	indexes      *gate
+	kinds        []engine.Kind
+	engines      []*engine.Engine
+	controllers  []controller.Controller
+	checkWatches func(context.Context)
+	synced       func() // is called for each synced source
+}
+
+// newKindGroup returns a group with an engine and a controller for each kind. It starts nothing.
+func (o *Operator) newKindGroup(
+	ctx context.Context, settings engine.Settings, objects cache.Cache, after *gate, kinds []engine.Kind, resources []resource, scopes []bool, synced func(),
+) (*kindGroup, error) {
+	g := &kindGroup{operator: o, cache: objects, after: after, indexes: newGate(kinds), kinds: kinds, synced: synced}
+	settings.Cache = objects
+	for i, kind := range kinds {
+		kind.Namespaced = scopes[i]
+		e := engine.New(settings, kind)
+		g.setEpoch(ctx, e)
+		c, err := g.newController(ctx, e, resources[i], scopes[i])
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", kind.GVK.Kind, err)
+		}
+		g.engines, g.controllers = append(g.engines, e), append(g.controllers, c)
+	}
+	var err error
+	g.checkWatches, err = g.watchCheckers(resources)
+	return g, err
+}
+
+// run runs the controllers until the context is cancelled, or until one of them fails.
+func (g *kindGroup) run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { g.checkWatches(ctx); return nil })
+	group.Go(func() error {
+		<-ctx.Done() // a group without controllers runs until this wait ends
+		return nil
+	})
+	for i, c := range g.controllers {
+		defer g.engines[i].Close()
+		group.Go(func() error { return g.engines[i].Background(ctx) })
+		group.Go(func() error {
+			if err := c.Start(ctx); err != nil {
+				return fmt.Errorf("%s: %w", g.kinds[i].GVK.Kind, err)
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+// clearIndexes removes the objects of kinds that have ended from the indexes.
+func (g *kindGroup) clearIndexes() {
+	for _, kind := range g.kinds {
+		for _, id := range kind.Indexes.IDs() {
+			index, _ := kind.Indexes.Get(id)
+			index.Clear()
+		}
+	}
+}
+
+// addEngines adds running engines. Health checks use them, and pauses are forwarded to them.
+func (o *Operator) addEngines(engines []*engine.Engine) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.engines = append(slices.Clone(o.engines), engines...)
+}
+
+func (o *Operator) removeEngines(engines []*engine.Engine) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.engines = slices.DeleteFunc(slices.Clone(o.engines), func(e *engine.Engine) bool { return slices.Contains(engines, e) })
+}

@@ -1,0 +1,535 @@
+package kopf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
+	"github.com/kopf-runtime/kopf-runtime/internal/watching"
+)
+
+// A namespaceSet contains the namespaces that an operator handles.
+type namespaceSet struct {
+	operator *Operator
+	match    func(*corev1.Namespace) bool // nil without WithNamespaceFunc
+	changed  chan struct{}                // patterns or Namespaces have changed
+	entered  *gate                        // opens when the first namespaces have been entered
+	log      logr.Logger                  // of run
+
+	mu       sync.RWMutex
+	patterns []watching.NamespacePattern
+	states   map[string]*namespaceState // of the namespaces that are not left yet
+	caches   []*watching.NamespacedCache
+	warned   bool // about the number of watches
+	count    *metrics.StateCount
+
+	objects toolscache.Store // the Namespaces; nil if they are not observed
+	synced  func() bool      // whether objects is complete
+	denied  error            // why Namespaces may not be listed
+	decided bool             // the first namespaces are known
+}
+
+type namespacePhase int
+
+const (
+	entering namespacePhase = iota // the caches are not synced: no handlers are called
+	served
+	leaving // work that has begun is finished
+)
+
+type namespaceState struct {
+	phase  namespacePhase
+	desert context.CancelFunc // is called when the namespace is no longer desired
+}
+
+// A batch contains namespaces that are entered together. Their handlers are called when the caches of all of them have synced, so that the indexes are complete.
+type batch struct {
+	mu      sync.Mutex
+	waiting int
+	ready   chan struct{}
+}
+
+func (b *batch) done() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.waiting--; b.waiting == 0 {
+		close(b.ready)
+	}
+}
+
+const firstNamespaces = "namespaces"
+
+// scopedNamespaces returns the namespaces of the operator, and creates the set if there is none.
+func (o *Operator) scopedNamespaces() *namespaceSet {
+	if o.namespaces == nil {
+		o.namespaces = &namespaceSet{operator: o, changed: make(chan struct{}, 1), states: map[string]*namespaceState{}, count: metrics.NewNamespaceCount(), entered: &gate{
+			incomplete: map[string]bool{firstNamespaces: true}, open: make(chan struct{}),
+			hint: "timed out waiting for the caches of the first namespaces: check that the API server answers lists of Namespaces and of the kinds in them",
+		}}
+	}
+	return o.namespaces
+}
+
+// InScope reports whether objects of a namespace are handled. Cluster-scoped objects have an empty namespace, and always are.
+func (n *namespaceSet) InScope(key types.NamespacedName) bool {
+	phase, known := n.phase(key.Namespace)
+	return key.Namespace == "" || known && phase != leaving
+}
+
+func (n *namespaceSet) phase(namespace string) (namespacePhase, bool) {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	state, known := n.states[namespace]
+	if !known {
+		return 0, false
+	}
+	return state.phase, true
+}
+
+// Admits reports whether the caches of a namespace have synced.
+func (n *namespaceSet) Admits(key types.NamespacedName) bool {
+	phase, known := n.phase(key.Namespace)
+	return !known || phase != entering
+}
+
+func (n *namespaceSet) notifyChanged() {
+	select {
+	case n.changed <- struct{}{}:
+	default: // the last change was not handled yet
+	}
+}
+
+// newCache returns a cache for the namespaces. Its namespaces change with the set until stop is called.
+func (n *namespaceSet) newCache(ctx context.Context, options cache.Options) (objects cache.Cache, stop func(), err error) {
+	c, err := watching.NewNamespacedCache(n.operator.mgr.GetConfig(), options)
+	if err != nil {
+		return nil, nil, err
+	}
+	n.mu.Lock()
+	n.caches = append(slices.Clone(n.caches), c)
+	n.mu.Unlock()
+	stop = func() {
+		c.Close()
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.caches = slices.DeleteFunc(slices.Clone(n.caches), func(one *watching.NamespacedCache) bool { return one == c })
+	}
+	for _, namespace := range n.names() {
+		if err := c.Add(ctx, namespace); err != nil {
+			stop()
+			return nil, nil, err
+		}
+		if phase, known := n.phase(namespace); !known || phase == leaving {
+			c.Remove(namespace) // it is left in the meantime, perhaps before it was added
+		}
+	}
+	return c, stop, nil
+}
+
+// names returns the namespaces that are entering or served.
+func (n *namespaceSet) names() (names []string) {
+	if n == nil {
+		return nil
+	}
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	for namespace, state := range n.states {
+		if state.phase != leaving {
+			names = append(names, namespace)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// namespaceRetryInterval is the time after which a namespace is entered again whose caches could not be created.
+const namespaceRetryInterval = 10 * time.Second
+
+// run enters and leaves namespaces until the context is cancelled.
+func (n *namespaceSet) run(ctx context.Context, log logr.Logger) error {
+	n.log = log
+	var group sync.WaitGroup
+	defer n.count.Set(nil)
+	defer group.Wait()
+	observing := false
+	for {
+		n.mu.RLock()
+		needsObjects := n.needsObjects()
+		n.mu.RUnlock()
+		if !observing && needsObjects {
+			stop, err := n.observe(ctx)
+			if err != nil {
+				return err
+			}
+			defer stop()
+			observing = true
+		}
+		if desired, known := n.desired(); known {
+			n.adjust(ctx, &group, desired)
+		}
+		select {
+		case <-n.changed:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// needsObjects reports whether the set depends on the Namespaces that exist. It is called with the lock.
+func (n *namespaceSet) needsObjects() bool {
+	return n.match != nil || slices.ContainsFunc(n.patterns, func(p watching.NamespacePattern) bool {
+		_, exact := p.Exact()
+		return !exact
+	})
+}
+
+// observe watches the Namespaces.
+func (n *namespaceSet) observe(ctx context.Context) (stop func(), err error) {
+	options := n.operator.ownCacheOptions(ctx)
+	options.ByObject, options.DefaultNamespaces, options.DefaultLabelSelector, options.DefaultFieldSelector = nil, nil, nil, nil
+	options.DefaultWatchErrorHandler = func(ctx context.Context, r *toolscache.Reflector, err error) {
+		if !apierrors.IsForbidden(err) && !apierrors.IsUnauthorized(err) {
+			toolscache.DefaultWatchErrorHandler(ctx, r, err)
+			return
+		}
+		n.mu.Lock()
+		isNew := n.denied == nil
+		n.denied = err
+		n.mu.Unlock()
+		if isNew {
+			n.log.Info("Warning: the operator may not list and watch Namespaces; without the permission, it notices changes only at times, or handles only those that are named without wildcards",
+				"error", err.Error())
+			n.notifyChanged()
+		}
+	}
+	objects, err := cache.New(n.operator.mgr.GetConfig(), options)
+	if err != nil {
+		return nil, fmt.Errorf("watching the Namespaces: %w", err)
+	}
+	informer, err := objects.GetInformer(ctx, &corev1.Namespace{}, cache.BlockUntilSynced(false))
+	if err != nil {
+		return nil, fmt.Errorf("watching the Namespaces: %w", err)
+	}
+	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc: func(any) { n.notifyChanged() }, UpdateFunc: func(any, any) { n.notifyChanged() }, DeleteFunc: func(any) { n.notifyChanged() },
+	})
+	if err != nil {
+		return nil, fmt.Errorf("watching the Namespaces: %w", err)
+	}
+	store, ok := informer.(interface{ GetStore() toolscache.Store })
+	if !ok {
+		return nil, fmt.Errorf("watching the Namespaces: the informer %T has no store: leave NewInformer of the cache options out", informer)
+	}
+	n.mu.Lock()
+	n.objects, n.synced = store.GetStore(), registration.HasSynced
+	n.mu.Unlock()
+	ctx, cancel := context.WithCancel(ctx)
+	var ended sync.WaitGroup
+	ended.Go(func() {
+		if err := objects.Start(ctx); err != nil {
+			n.log.Error(err, "The cache of the Namespaces has failed")
+		}
+	})
+	ended.Go(func() {
+		if objects.WaitForCacheSync(ctx) {
+			toolscache.WaitForCacheSync(ctx.Done(), registration.HasSynced)
+			n.notifyChanged()
+		}
+	})
+	return func() { cancel(); ended.Wait() }, nil
+}
+
+// desired returns the namespaces that the operator must handle, and false if they are not known yet.
+func (n *namespaceSet) desired() (names map[string]bool, known bool) {
+	n.mu.RLock()
+	patterns, objects, needsObjects, denied := n.patterns, n.objects, n.needsObjects(), n.denied
+	isSynced := n.synced != nil && n.synced()
+	n.mu.RUnlock()
+	names = map[string]bool{}
+	switch {
+	case !needsObjects, denied != nil && !isSynced && n.match == nil:
+		for _, p := range patterns {
+			if name, exact := p.Exact(); exact {
+				names[name] = true
+			}
+		}
+		return names, true
+	case denied != nil && !isSynced:
+		return names, true // it is not known which namespaces the function would select
+	case !isSynced:
+		return nil, false
+	}
+	for _, obj := range objects.List() {
+		if ns, ok := obj.(*corev1.Namespace); ok && n.selects(patterns, ns) && !isTerminated(ns) {
+			names[ns.Name] = true
+		}
+	}
+	return names, true
+}
+
+// exists reports whether a namespace exists, and is not deleted except for its own object. Without observed Namespaces, it returns true.
+func (n *namespaceSet) exists(namespace string) bool {
+	n.mu.RLock()
+	objects, isSynced := n.objects, n.synced != nil && n.synced()
+	n.mu.RUnlock()
+	if !isSynced {
+		return true
+	}
+	obj, found, err := objects.GetByKey(namespace)
+	if err != nil || !found {
+		return err != nil
+	}
+	ns, ok := obj.(*corev1.Namespace)
+	return !ok || !isTerminated(ns)
+}
+
+func (n *namespaceSet) selects(patterns []watching.NamespacePattern, ns *corev1.Namespace) (selected bool) {
+	if len(patterns) > 0 && !slices.ContainsFunc(patterns, func(p watching.NamespacePattern) bool { return p.Match(ns.Name) }) {
+		return false
+	}
+	defer func() {
+		if value := recover(); value != nil {
+			n.log.Error(fmt.Errorf("panic: %v", value), "The function of WithNamespaceFunc panicked; the namespace is not handled", "namespace", ns.Name)
+			selected = false
+		}
+	}()
+	return n.match == nil || n.match(ns.DeepCopy())
+}
+
+// isTerminated reports whether nothing is left in a namespace that is being deleted. While something is left, its finalizers may be those of the operator.
+func isTerminated(ns *corev1.Namespace) bool {
+	return ns.DeletionTimestamp != nil && len(ns.Status.Conditions) > 0 &&
+		!slices.ContainsFunc(ns.Status.Conditions, func(c corev1.NamespaceCondition) bool { return c.Status == corev1.ConditionTrue })
+}
+
+// adjust begins to enter and to leave namespaces. A namespace that is being left is entered again afterwards.
+func (n *namespaceSet) adjust(ctx context.Context, group *sync.WaitGroup, desired map[string]bool) {
+	n.mu.Lock()
+	n.decided = true
+	together := &batch{ready: make(chan struct{})}
+	for namespace := range desired {
+		if n.states[namespace] == nil {
+			desiredCtx, desert := context.WithCancel(ctx)
+			state := &namespaceState{entering, desert}
+			n.states[namespace] = state
+			together.waiting++
+			group.Go(func() { n.serve(ctx, desiredCtx, namespace, state, together) })
+		}
+	}
+	for namespace, state := range n.states {
+		if !desired[namespace] {
+			state.desert()
+		}
+	}
+	n.updateMetric()
+	isEmpty, isNew, watches := len(n.states) == 0, together.waiting > 0, len(n.states)*len(n.operator.runningEngines())
+	warns := watches > maxWatches && !n.warned
+	n.warned = n.warned || warns
+	n.mu.Unlock()
+	if warns {
+		n.log.Info("Warning: the operator has many watches, one for each kind and namespace; without WithNamespaces, it needs one for each kind",
+			"watches", watches)
+	}
+	if isNew {
+		n.operator.rightsChanged(func(map[schema.GroupVersionKind]checkedKind) {})
+	}
+	if isEmpty {
+		n.entered.complete(firstNamespaces)
+	}
+	if isNew {
+		group.Go(func() {
+			select {
+			case <-together.ready:
+				n.entered.complete(firstNamespaces)
+			case <-ctx.Done():
+			}
+		})
+	}
+}
+
+// maxWatches is the number of watches above which the operator logs a warning.
+const maxWatches = 500
+
+// serve handles a namespace until it is no longer desired: it enters and then leaves it.
+func (n *namespaceSet) serve(ctx, desired context.Context, namespace string, state *namespaceState, together *batch) {
+	defer state.desert()
+	if n.enter(desired, namespace, together) {
+		n.setPhase(state, served)
+		n.log.Info("Handling the namespace", "namespace", namespace)
+		for _, e := range n.operator.runningEngines() {
+			e.Admitted(namespace)
+		}
+	}
+	<-desired.Done()
+	if ctx.Err() != nil {
+		return // the operator is stopping
+	}
+	if !n.exists(namespace) {
+		n.awaitDeletions(ctx, namespace)
+	}
+	n.setPhase(state, leaving)
+	n.leave(ctx, namespace)
+}
+
+func (n *namespaceSet) setPhase(state *namespaceState, phase namespacePhase) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	state.phase = phase
+	n.updateMetric()
+}
+
+// enter begins to watch a namespace, and waits until the caches of all namespaces that are entered together have synced. It returns false if the namespace is no
+// longer desired.
+func (n *namespaceSet) enter(ctx context.Context, namespace string, together *batch) bool {
+	ready := sync.OnceFunc(together.done)
+	defer ready()
+	for {
+		err := n.addToCaches(ctx, namespace)
+		if err == nil || ctx.Err() != nil {
+			break
+		}
+		n.log.Error(err, "Failed to watch a namespace; retrying", "namespace", namespace)
+		ready() // the others do not wait
+		select {
+		case <-time.After(namespaceRetryInterval):
+		case <-ctx.Done():
+		}
+	}
+	n.waitForCaches(ctx, namespace)
+	ready()
+	select {
+	case <-together.ready:
+	case <-ctx.Done():
+	}
+	return ctx.Err() == nil
+}
+
+// awaitDeletions waits for the deletions of the objects of a namespace that no longer exists: its own deletion may be observed before theirs.
+func (n *namespaceSet) awaitDeletions(ctx context.Context, namespace string) {
+	ctx, cancel := context.WithTimeout(ctx, deletionsTimeout)
+	defer cancel()
+	for _, e := range n.operator.runningEngines() {
+		for ctx.Err() == nil && e.Knows(isIn(namespace)) {
+			select {
+			case <-time.After(100 * time.Millisecond):
+			case <-ctx.Done():
+			}
+		}
+	}
+}
+
+// deletionsTimeout limits the wait for the deletions of the objects in a deleted namespace.
+const deletionsTimeout = 10 * time.Second
+
+func isIn(namespace string) func(types.NamespacedName) bool {
+	return func(key types.NamespacedName) bool { return key.Namespace == namespace }
+}
+
+func (n *namespaceSet) addToCaches(ctx context.Context, namespace string) error {
+	for _, e := range n.operator.runningEngines() {
+		if !e.Namespaced {
+			continue
+		}
+		version, err := n.operator.versionOf(ctx, e, namespace)
+		if err != nil && !apierrors.IsForbidden(err) && ctx.Err() == nil {
+			n.log.Info("Cannot read the current version of the kind; objects with something to do are read from the API server, once each",
+				"kind", e.GVK.Kind, "namespace", namespace, "error", err.Error())
+		}
+		e.Entered(namespace, version)
+	}
+	n.mu.RLock()
+	caches := n.caches
+	n.mu.RUnlock()
+	for _, c := range caches {
+		if err := c.Add(ctx, namespace); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// waitForCaches waits until the caches contain the objects of a namespace, and until its indexes are complete.
+func (n *namespaceSet) waitForCaches(ctx context.Context, namespace string) {
+	n.mu.RLock()
+	caches := n.caches
+	n.mu.RUnlock()
+	for _, c := range caches {
+		denied, err := c.WaitForNamespace(ctx, namespace)
+		if denied != nil {
+			n.log.Info("Warning: the operator may not list all its kinds in a namespace", "namespace", namespace, "error", denied.Error())
+		}
+		if err != nil && ctx.Err() == nil {
+			n.log.V(1).Info("A cache has ended", "namespace", namespace, "error", err.Error())
+		}
+	}
+	for _, e := range n.operator.runningEngines() {
+		if e.Namespaced && len(e.Indexes.IDs()) > 0 && ctx.Err() == nil {
+			n.operator.awaitEpochOf(ctx, e, namespace)
+		}
+	}
+}
+
+// leave ends the work in a namespace, and removes it.
+func (n *namespaceSet) leave(ctx context.Context, namespace string) {
+	engines := n.operator.runningEngines()
+	for _, e := range engines {
+		if err := e.Quiesce(ctx, isIn(namespace)); err != nil {
+			return // the operator is stopping
+		}
+	}
+	n.mu.RLock()
+	caches := n.caches
+	n.mu.RUnlock()
+	for _, c := range caches {
+		c.Remove(namespace)
+	}
+	for _, e := range engines {
+		e.Left(namespace)
+	}
+	n.log.Info("The namespace is no longer handled", "namespace", namespace)
+	n.mu.Lock()
+	delete(n.states, namespace)
+	n.updateMetric()
+	n.mu.Unlock()
+	n.notifyChanged() // it may be entered again
+}
+
+// updateMetric is called with the lock.
+func (n *namespaceSet) updateMetric() {
+	numbers := map[string]int{}
+	for _, state := range n.states {
+		numbers[map[namespacePhase]string{entering: metrics.Starting, served: metrics.Served, leaving: metrics.Leaving}[state.phase]]++
+	}
+	n.count.Set(numbers)
+}
+
+// notReady returns why namespaces are not handled yet.
+func (n *namespaceSet) notReady() (errs []error) {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	if n.match != nil && n.denied != nil && (n.synced == nil || !n.synced()) {
+		return append(errs, fmt.Errorf("the operator may not list Namespaces: %w", n.denied))
+	}
+	if !n.decided {
+		return append(errs, errors.New("the operator has not listed the Namespaces yet"))
+	}
+	for _, namespace := range slices.Sorted(maps.Keys(n.states)) {
+		if n.states[namespace].phase == entering {
+			errs = append(errs, fmt.Errorf("the caches of namespace %q have not synced yet", namespace))
+		}
+	}
+	return errs
+}

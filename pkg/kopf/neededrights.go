@@ -1,0 +1,247 @@
+package kopf
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/engine"
+	"github.com/kopf-runtime/kopf-runtime/internal/rbac"
+	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
+	peeringv1 "github.com/kopf-runtime/kopf-runtime/pkg/peering/v1"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
+)
+
+// rights computes the permissions of an operator.
+type rights struct {
+	operator   *Operator
+	scheme     *runtime.Scheme
+	namespaces func(schema.GroupVersionKind) []string // that of the cache of a kind, or by default for an empty kind; none for the cluster
+	lookUp     func(schema.GroupVersionKind) (resource schema.GroupResource, namespaced bool)
+}
+
+// in returns a permission in each of some namespaces; in the cluster if there is no namespace.
+func in(namespaces []string, n rbac.Need) (needs []rbac.Need) {
+	if len(namespaces) == 0 {
+		return []rbac.Need{n}
+	}
+	for _, n.Namespace = range namespaces {
+		needs = append(needs, n)
+	}
+	return needs
+}
+
+// inDefault returns a permission in each namespace of the operator.
+func (r *rights) inDefault(n rbac.Need) []rbac.Need {
+	return in(r.namespaces(schema.GroupVersionKind{}), n)
+}
+
+func (r *rights) of(gvk schema.GroupVersionKind, level rbac.Level, reason string, verbs ...string) []rbac.Need {
+	gr, namespaced := r.lookUp(gvk)
+	n := rbac.Need{Group: gr.Group, Resource: gr.Resource, Verbs: verbs, Level: level, Reason: reason}
+	if !namespaced {
+		return []rbac.Need{n}
+	}
+	return in(r.namespaces(gvk), n)
+}
+
+// ofKind returns the permissions for a kind and its related kinds. For status, the kind must have the subresource.
+func (r *rights) ofKind(kind *engine.Kind, declared resource) (needs []rbac.Need) {
+	if declared.hasOnlyAdmission() {
+		return nil
+	}
+	watch, reason := rbac.Required, "handlers of "+kind.GVK.Kind
+	if declared.options().whenServed || r.operator.namespaces != nil {
+		watch = rbac.Needed // without it, other kinds and namespaces are handled
+	}
+	needs = append(needs, r.of(kind.GVK, watch, reason, "list", "watch")...)
+	if kind.WritesEventChanges() || len(kind.Handlers.IDs())+len(kind.BackgroundHandlers.IDs())+len(kind.ReconcileHandlers.IDs()) > 0 {
+		writes := r.of(kind.GVK, rbac.Needed, reason, "get", "patch")
+		needs = append(needs, writes...)
+		if kind.HasStatus {
+			for _, n := range writes {
+				n.Resource, n.Verbs = n.Resource+"/status", []string{"patch"}
+				needs = append(needs, n)
+			}
+		}
+		needs = append(needs, r.ofSideObjects(kind.GVK)...)
+	}
+	if _, namespaced := r.lookUp(kind.GVK); !namespaced && len(r.namespaces(schema.GroupVersionKind{})) > 0 {
+		events := r.operator.eventRights()
+		events.Namespace = metav1.NamespaceDefault // contains the Events about cluster-scoped objects
+		needs = append(needs, events)
+	}
+	for _, related := range declared.relatedKinds() {
+		needs = append(needs, r.of(related.gvk, watch, related.method+" of "+kind.GVK.Kind, "list", "watch")...)
+	}
+	return needs
+}
+
+func (r *rights) ofSideObjects(gvk schema.GroupVersionKind) []rbac.Need {
+	side, ok := r.operator.settings.Remote.(*progress.SideObjects)
+	if !ok || side == nil {
+		return nil
+	}
+	n := rbac.Need{Resource: "configmaps", Verbs: []string{"get", "create", "update", "delete"}, Level: rbac.Needed, Reason: "progress in side objects"}
+	if side.Secrets {
+		n.Resource = "secrets"
+	}
+	if _, namespaced := r.lookUp(gvk); !namespaced {
+		n.Namespace = side.Namespace
+		return []rbac.Need{n}
+	}
+	return in(r.namespaces(gvk), n)
+}
+
+// ofOperator returns the permissions that depend neither on kinds nor on namespaces. The namespace is that of the operator.
+func (r *rights) ofOperator(namespace string) (needs []rbac.Need) {
+	o := r.operator
+	if o.hasDynamicKinds() {
+		needs = append(needs, rbac.Need{
+			Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions", Verbs: []string{"watch"},
+			Reason: "optional: without it, new kinds are noticed within 10 seconds",
+		})
+	}
+	if o.namespaces.observes() {
+		needs = append(needs, rbac.Need{Resource: "namespaces", Verbs: []string{"list", "watch"}, Level: rbac.Needed, Reason: "the namespaces that the operator selects"})
+	}
+	if o.peers != nil && !o.peers.Standalone {
+		needs = append(needs, ofPeering(*o.peers)...)
+	}
+	if o.webhookOptions != nil {
+		needs = append(needs, ofWebhooks(*o.webhookOptions, namespace)...)
+	}
+	return needs
+}
+
+// ofHandlers returns the permissions for Events and for the requests of handlers.
+func (r *rights) ofHandlers() (needs []rbac.Need, err error) {
+	o := r.operator
+	needs = append(needs, r.inDefault(o.eventRights())...)
+	for _, declared := range o.needs {
+		gvk, gvkErr := gvkOf(declared.obj, r.scheme)
+		if gvkErr != nil {
+			err = errors.Join(err, fmt.Errorf("Needs(%T): the kind is not registered in the scheme: %w", declared.obj, gvkErr))
+			continue
+		}
+		needs = append(needs, r.of(gvk, rbac.Needed, declaredNeeds, declared.verbs...)...)
+	}
+	for _, rule := range o.neededRules {
+		for _, n := range rbac.NeedsOf(rule, "") {
+			n.Level, n.Reason = rbac.Needed, declaredNeeds
+			if r.isNamespaced(n.Group, n.Resource) {
+				needs = append(needs, r.inDefault(n)...)
+			} else {
+				needs = append(needs, n)
+			}
+		}
+	}
+	return needs, err
+}
+
+// eventRights returns the permission to post Events.
+func (o *Operator) eventRights() rbac.Need {
+	if o.eventNames != nil {
+		return rbac.Need{Resource: "events", Verbs: []string{"create"}, Reason: "Events"}
+	}
+	return rbac.Need{Group: "events.k8s.io", Resource: "events", Verbs: []string{"create", "patch"}, Reason: "Events"}
+}
+
+const declaredNeeds = "the handlers' own requests"
+
+// observes reports whether the operator watches the Namespaces.
+func (n *namespaceSet) observes() bool {
+	if n == nil {
+		return false
+	}
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	return n.needsObjects()
+}
+
+// peeringGroups are the groups of peering objects. The second one is for old operators in Python.
+var peeringGroups = []string{peeringv1.GroupVersion.Group, "zalando.org"}
+
+func ofPeering(options peering.Options) (needs []rbac.Need) {
+	plural, namespaces := "kopfpeerings", options.Namespaces
+	if len(namespaces) == 0 {
+		plural, namespaces = "clusterkopfpeerings", []string{""}
+	}
+	for i, group := range peeringGroups {
+		level, reason := rbac.Needed, "peering"
+		if i > 0 {
+			level, reason = rbac.Optional, "optional: peering with old operators in Python"
+		}
+		for _, namespace := range namespaces {
+			n := rbac.Need{Group: group, Resource: plural, Namespace: namespace, Verbs: []string{"list", "watch", "patch"}, Level: level, Reason: reason}
+			status := n
+			status.Resource, status.Verbs = plural+"/status", []string{"patch"}
+			needs = append(needs, n, status)
+		}
+	}
+	for _, namespace := range namespaces {
+		needs = append(needs, rbac.Need{Group: "events.k8s.io", Resource: "events", Namespace: namespace, Verbs: []string{"create", "patch"}, Reason: "Events about pauses"})
+	}
+	return needs
+}
+
+// checkWebhooks checks the options for webhooks. The namespace is that of the operator.
+func checkWebhooks(scheme *runtime.Scheme, options webhooks.Options, namespace string) error {
+	options.Namespace = cmp.Or(options.Namespace, namespace)
+	if options.Namespace == "" && secretOf(options) != "" {
+		return errors.New("RightsOptions has no Namespace: set it to the namespace of the operator, which contains the Secret of the certificates")
+	}
+	if options.Configurations == webhooks.Unmanaged {
+		return nil
+	}
+	if _, err := webhooks.Manifests(scheme, options); err != nil {
+		return fmt.Errorf("WithWebhooks: %w", err)
+	}
+	return nil
+}
+
+// secretOf returns the name of the Secret with self-managed certificates; empty if there is none.
+func secretOf(options webhooks.Options) string {
+	switch c := options.Certificates.(type) {
+	case webhooks.SelfManaged:
+		return cmp.Or(c.SecretName, webhooks.DefaultSecretName)
+	case *webhooks.SelfManaged:
+		if c != nil {
+			return cmp.Or(c.SecretName, webhooks.DefaultSecretName)
+		}
+	}
+	return ""
+}
+
+func ofWebhooks(options webhooks.Options, namespace string) (needs []rbac.Need) {
+	for _, plural := range []string{"validatingwebhookconfigurations", "mutatingwebhookconfigurations"} {
+		n := rbac.Need{Group: "admissionregistration.k8s.io", Resource: plural, Name: options.Name, Level: rbac.Needed, Reason: "webhook configurations"}
+		create := n
+		create.Name, create.Verbs = "", []string{"create"} // resourceNames cannot restrict it
+		switch options.Configurations {
+		case webhooks.Unmanaged:
+		case webhooks.Managed:
+			n.Verbs = []string{"get", "list", "watch", "patch", "delete"}
+			needs = append(needs, n, create)
+		case webhooks.Injected:
+			n.Verbs = []string{"get", "list", "watch", "patch"}
+			needs = append(needs, n)
+		}
+	}
+	namespace = cmp.Or(options.Namespace, namespace)
+	if name := secretOf(options); name != "" && namespace != "" {
+		n := rbac.Need{
+			Resource: "secrets", Name: name, Namespace: namespace, Verbs: []string{"get", "list", "watch", "update"},
+			Level: rbac.Needed, Reason: "certificates of webhooks",
+		}
+		create := n
+		create.Name, create.Verbs = "", []string{"create"}
+		needs = append(needs, n, create)
+	}
+	return needs
+}

@@ -1,0 +1,296 @@
+package kopf
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"slices"
+	"strings"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/rbac"
+	"github.com/kopf-runtime/kopf-runtime/internal/watching"
+)
+
+// Needs declares verbs that handlers use with the request's client, for example for children. The operator adds them to the roles that [WriteRights] writes,
+// and checks them at the start: see [WithRightsCheck]. Reads from the cache need get, list and watch.
+//
+//	kopf.Needs(&appsv1.Deployment{}, "get", "list", "watch", "create", "patch")
+func Needs(obj client.Object, verbs ...string) Option {
+	return optionFunc(func(o *Operator) {
+		switch {
+		case isNil(obj):
+			o.addError(errors.New("Needs(nil): pass an empty object of the kind, such as &appsv1.Deployment{}"))
+		case len(verbs) == 0:
+			o.addError(fmt.Errorf("Needs(%T) has no verbs: pass at least one, such as \"get\"", obj))
+		case slices.ContainsFunc(verbs, isInvalidVerb):
+			o.addError(fmt.Errorf("Needs(%T, %q): verbs are lower-case words, such as \"get\"", obj, verbs))
+		default:
+			o.needs = append(o.needs, declaredNeed{obj, verbs})
+		}
+	})
+}
+
+// NeedsRules is like [Needs], with rules, for example for subresources:
+//
+//	kopf.NeedsRules(rbacv1.PolicyRule{APIGroups: []string{"example.com"}, Resources: []string{"databases/finalizers"}, Verbs: []string{"update"}})
+func NeedsRules(rules ...rbacv1.PolicyRule) Option {
+	return optionFunc(func(o *Operator) {
+		for _, rule := range rules {
+			if len(rule.APIGroups) == 0 || len(rule.Resources) == 0 || len(rule.Verbs) == 0 || len(rule.NonResourceURLs) > 0 || slices.ContainsFunc(rule.Verbs, isInvalidVerb) {
+				o.addError(fmt.Errorf("NeedsRules: the rule %+v must have apiGroups, resources and verbs in lower case, and no URLs", rule))
+			}
+		}
+		o.neededRules = append(o.neededRules, rules...)
+	})
+}
+
+func isInvalidVerb(verb string) bool { return verb == "" || verb != strings.ToLower(verb) }
+
+// A declaredNeed is one of [Needs].
+type declaredNeed struct {
+	obj   client.Object
+	verbs []string
+}
+
+// RightsOptions are the options of [WriteRights].
+type RightsOptions struct {
+	// Name is the name of the roles and bindings. Required.
+	Name string
+	// ServiceAccount adds a ServiceAccount and bindings to it. Default: only roles.
+	ServiceAccount string
+	// Namespace is that of the operator. Required with ServiceAccount, LeaderElection and self-managed certificates of webhooks.
+	Namespace string
+	// Namespaces restricts the permissions to namespaces, for example those of the manager's cache. Default: the names of [WithNamespaces], or the cluster.
+	Namespaces []string
+	// LeaderElection adds the permissions for the leader election of the manager.
+	LeaderElection bool
+	// Kinds are served kinds with their groups, for example from a discovery client. WriteRights looks up the plurals, scopes and subresources of the operator's kinds, and
+	// those that [ForKinds] selects. Without Kinds, a pattern of ForKinds must have the form plural.group, and what it declares is not known, such as Owns. Default: the plurals are guessed, kinds have namespaces, and a status subresource if their type has a field "status".
+	Kinds []metav1.APIResource
+}
+
+// WriteRights writes the roles that an operator needs, as YAML, with the reason for each rule. It needs no API server. The options are those of [New]. Use
+// it in a small program or in a test, so that the roles in a repository are those of the code; see kopftest.CheckRights.
+//
+//	err := kopf.WriteRights(os.Stdout, scheme, kopf.RightsOptions{Name: "databases"}, databases)
+//
+// It returns an error for an invalid declaration. What handlers do with the request's client is declared by [Needs].
+func WriteRights(w io.Writer, scheme *runtime.Scheme, options RightsOptions, opts ...Option) error {
+	switch {
+	case options.Name == "":
+		return errors.New("RightsOptions has no Name: set it to the name of the roles")
+	case options.Namespace == "" && (options.ServiceAccount != "" || options.LeaderElection):
+		return errors.New("RightsOptions has no Namespace: set it to the namespace of the operator")
+	}
+	o := New(nil, opts...)
+	needs, err := o.declaredRights(scheme, options)
+	if err != nil {
+		return err
+	}
+	return rbac.WriteRoles(w, rbac.Options{Name: options.Name, ServiceAccount: options.ServiceAccount, Namespace: options.Namespace}, needs)
+}
+
+// declaredRights returns the permissions of an operator without a manager.
+func (o *Operator) declaredRights(scheme *runtime.Scheme, options RightsOptions) (needs []rbac.Need, err error) {
+	errs := slices.Clone(o.errs)
+	if scheme == nil {
+		errs = append(errs, errors.New("the scheme is nil: pass the scheme of the manager"))
+	}
+	if scheme != nil && o.webhookOptions != nil {
+		errs = append(errs, checkWebhooks(scheme, *o.webhookOptions, options.Namespace))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	namespaces := options.Namespaces
+	if len(namespaces) == 0 {
+		namespaces = o.namespaces.exact()
+	}
+	r := rights{
+		operator: o, scheme: scheme, namespaces: func(schema.GroupVersionKind) []string { return namespaces },
+		lookUp: func(gvk schema.GroupVersionKind) (schema.GroupResource, bool) { return lookUpIn(options.Kinds, gvk) },
+	}
+	resources := slices.Clone(o.resources)
+	for _, s := range o.selections {
+		selected, patterns, err := s.declarations(options.Kinds)
+		if err != nil {
+			errs = append(errs, err)
+		}
+		resources = append(resources, selected...)
+		for _, pattern := range patterns {
+			n := rbac.Need{Group: pattern.Group, Resource: pattern.Resource, Verbs: []string{"get", "list", "watch", "patch"}, Level: rbac.Needed, Reason: "kinds of ForKinds"}
+			needs = append(needs, r.inDefault(n)...)
+			if pattern.Resource != "*" {
+				n.Resource, n.Verbs = n.Resource+"/status", []string{"patch"}
+				needs = append(needs, r.inDefault(n)...)
+			}
+			needs = append(needs, r.ofSideObjects(schema.GroupVersionKind{})...)
+		}
+	}
+	for _, one := range resources {
+		kind, err := one.kind(scheme, o.settings.Store, nil)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		kind.HasStatus = hasStatus(options.Kinds, kind.New(), kind.GVK)
+		needs = append(needs, r.ofKind(&kind, one)...)
+	}
+	more, err := r.ofHandlers()
+	errs = append(errs, err)
+	more = append(more, r.ofOperator(options.Namespace)...)
+	if options.LeaderElection {
+		more = append(more,
+			rbac.Need{Group: "coordination.k8s.io", Resource: "leases", Namespace: options.Namespace, Verbs: []string{"get", "create", "update"}, Level: rbac.Required, Reason: leaderElection},
+			rbac.Need{Resource: "events", Namespace: options.Namespace, Verbs: []string{"create", "patch"}, Reason: leaderElection})
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, fmt.Errorf("the permissions of the operator are not known:\n%w", err)
+	}
+	return append(needs, more...), nil
+}
+
+const leaderElection = "leader election"
+
+// lookUpIn returns the resource of a kind, and whether it is namespaced.
+func lookUpIn(kinds []metav1.APIResource, gvk schema.GroupVersionKind) (schema.GroupResource, bool) {
+	for _, kind := range kinds {
+		if kind.Group == gvk.Group && kind.Kind == gvk.Kind && !strings.Contains(kind.Name, "/") {
+			return schema.GroupResource{Group: gvk.Group, Resource: kind.Name}, kind.Namespaced
+		}
+	}
+	return schema.GroupResource{Group: gvk.Group, Resource: guessPlural(gvk)}, !clusterScoped[gvk.GroupKind()]
+}
+
+// guessPlural returns the plural of a kind for regular English words.
+func guessPlural(gvk schema.GroupVersionKind) string {
+	plural, _ := meta.UnsafeGuessKindToResource(gvk)
+	singular := strings.ToLower(gvk.Kind)
+	for _, end := range []string{"x", "z", "ch", "sh"} {
+		if strings.HasSuffix(singular, end) {
+			return singular + "es"
+		}
+	}
+	for _, end := range []string{"ay", "ey", "oy", "uy"} {
+		if strings.HasSuffix(singular, end) {
+			return singular + "s"
+		}
+	}
+	return plural.Resource
+}
+
+// clusterScoped contains the built-in kinds without namespaces.
+var clusterScoped = map[schema.GroupKind]bool{
+	{Kind: "Namespace"}: true, {Kind: "Node"}: true, {Kind: "PersistentVolume"}: true,
+	{Group: "admissionregistration.k8s.io", Kind: "MutatingWebhookConfiguration"}:   true,
+	{Group: "admissionregistration.k8s.io", Kind: "ValidatingWebhookConfiguration"}: true,
+	{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}:               true,
+	{Group: "apiregistration.k8s.io", Kind: "APIService"}:                           true,
+	{Group: "certificates.k8s.io", Kind: "CertificateSigningRequest"}:               true,
+	{Group: "networking.k8s.io", Kind: "IngressClass"}:                              true,
+	{Group: "node.k8s.io", Kind: "RuntimeClass"}:                                    true,
+	{Group: "rbac.authorization.k8s.io", Kind: "ClusterRole"}:                       true,
+	{Group: "rbac.authorization.k8s.io", Kind: "ClusterRoleBinding"}:                true,
+	{Group: "scheduling.k8s.io", Kind: "PriorityClass"}:                             true,
+	{Group: "storage.k8s.io", Kind: "CSIDriver"}:                                    true,
+	{Group: "storage.k8s.io", Kind: "CSINode"}:                                      true,
+	{Group: "storage.k8s.io", Kind: "StorageClass"}:                                 true,
+	{Group: "storage.k8s.io", Kind: "VolumeAttachment"}:                             true,
+}
+
+// isNamespaced reports whether a resource, which may be a subresource, has namespaces as far as that is known.
+func (r *rights) isNamespaced(group, resource string) bool {
+	resource, _, _ = strings.Cut(resource, "/")
+	for kind := range clusterScoped {
+		if kind.Group == group && guessPlural(kind.WithVersion("")) == resource {
+			return false
+		}
+	}
+	return true
+}
+
+// hasStatus reports whether the kind of an object has the status subresource, or may have it if it is not one of the kinds.
+func hasStatus(kinds []metav1.APIResource, obj client.Object, gvk schema.GroupVersionKind) bool {
+	for _, kind := range kinds {
+		if kind.Group == gvk.Group && kind.Kind == gvk.Kind {
+			plural, _, _ := strings.Cut(kind.Name, "/")
+			if !slices.ContainsFunc(kinds, func(other metav1.APIResource) bool { return strings.Contains(other.Name, "/") }) {
+				break // the list has no subresources, as that of preferred resources
+			}
+			return slices.ContainsFunc(kinds, func(other metav1.APIResource) bool {
+				return other.Group == kind.Group && other.Name == plural+"/status"
+			})
+		}
+	}
+	t := reflect.TypeOf(obj).Elem()
+	switch obj.(type) {
+	case *metav1.PartialObjectMetadata:
+		return false
+	case runtime.Unstructured:
+		return true
+	}
+	for field := range t.Fields() {
+		if name, _, _ := strings.Cut(field.Tag.Get("json"), ","); name == "status" {
+			return true
+		}
+	}
+	return false
+}
+
+// exact returns the namespaces of patterns without wildcards; none if there are other patterns.
+func (n *namespaceSet) exact() (names []string) {
+	if n == nil {
+		return nil
+	}
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	if n.needsObjects() {
+		return nil
+	}
+	for _, p := range n.patterns {
+		name, _ := p.Exact()
+		names = append(names, name)
+	}
+	return names
+}
+
+// declarations returns what a selection declares for some kinds. Without kinds, it returns the resources that the patterns name.
+func (s *kindSelection) declarations(kinds []metav1.APIResource) (declared []resource, patterns []schema.GroupResource, err error) {
+	if len(kinds) == 0 {
+		if s.selector.match != nil {
+			return nil, nil, errors.New("ForKinds(KindsFunc(...)): the kinds are not known: set Kinds of RightsOptions")
+		}
+		for _, p := range s.selector.patterns {
+			gr, ok := p.GroupResource()
+			if !ok {
+				return nil, nil, fmt.Errorf("ForKinds: the group and the plural of the pattern %q are not known: write it as plural.group, or set Kinds of RightsOptions", p)
+			}
+			patterns = append(patterns, gr)
+		}
+		return nil, patterns, nil
+	}
+	selected, ambiguous := s.selector.choose(watching.Resources(kinds))
+	for _, a := range ambiguous {
+		err = errors.Join(err, a)
+	}
+	if len(selected) == 0 {
+		err = errors.Join(err, fmt.Errorf("ForKinds(%s) selects none of the Kinds of RightsOptions: set all kinds that the operator handles", s.selector))
+	}
+	for _, r := range selected {
+		one, invalid := s.declarationOf(apiResource(r))
+		if invalid != nil {
+			err = errors.Join(err, invalid)
+			continue
+		}
+		declared = append(declared, one)
+	}
+	return declared, nil, err
+}

@@ -1,0 +1,329 @@
+package kopf
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/engine"
+	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
+	"github.com/kopf-runtime/kopf-runtime/internal/rbac"
+	"github.com/kopf-runtime/kopf-runtime/internal/testhook"
+	"github.com/kopf-runtime/kopf-runtime/internal/watchcheck"
+)
+
+// RightsCheck is what the operator does if permissions are missing. See [WithRightsCheck].
+type RightsCheck int
+
+// The modes of [WithRightsCheck].
+const (
+	// RequireWatchRights ends the start with an error if a kind or a related kind cannot be watched, and logs a warning for other permissions. This
+	// is the default.
+	RequireWatchRights RightsCheck = iota
+	// RequireAllRights ends the start with an error for any permission that is not optional.
+	RequireAllRights
+	// WarnAboutRights only logs warnings.
+	WarnAboutRights
+	// SkipRightsCheck asks the API server for no permissions.
+	SkipRightsCheck
+)
+
+// WithRightsCheck sets what the operator does if it lacks permissions at the start. It asks the API server for its own permissions, and compares them with those that
+// [WriteRights] writes. The error contains all missing rules. For kinds of [WhenServed] and [ForKinds], and with [WithNamespaces], missing permissions
+// are only logged, because the other kinds and namespaces are handled.
+//
+// The check is repeated at the interval of [WithWatchCheck], with one small request for the cluster, one for each namespace for which it is not sufficient, and one for each missing permission. Permissions that are lost or granted later
+// are logged, and counted by the metric kopf_missing_permissions. [Operator.Readyz] fails while a permission is lost that the operator had. Default:
+// [RequireWatchRights].
+func WithRightsCheck(mode RightsCheck) Option {
+	return optionFunc(func(o *Operator) {
+		if mode < RequireWatchRights || mode > SkipRightsCheck {
+			o.addError(fmt.Errorf("WithRightsCheck(%d): use RequireWatchRights, RequireAllRights, WarnAboutRights or SkipRightsCheck", mode))
+		}
+		o.rightsCheck = mode
+	})
+}
+
+// A rightsChecker compares the permissions of the operator with those that it needs.
+type rightsChecker struct {
+	operator *Operator
+	client   authorizationclient.AuthorizationV1Interface
+	log      logr.Logger
+	changed  chan struct{} // kinds or namespaces have changed
+
+	mu       sync.Mutex
+	kinds    map[schema.GroupVersionKind]checkedKind // by kind
+	reviewed []rbac.Need                             // those of the last review. All lists of results have one verb in each element.
+	missing  []rbac.Need                             // found by the last review
+	initial  []rbac.Need                             // those of missing that were missing in their first review
+}
+
+// A checkedKind is a kind whose permissions are checked.
+type checkedKind struct {
+	kind      engine.Kind
+	declared  resource
+	atRunTime bool // it has a cache of its own
+}
+
+// newRightsChecker asks for the permissions of the operator. It returns an error if it must not start without those that are missing, and no checker if
+// they are not checked.
+func (o *Operator) newRightsChecker(ctx context.Context, kinds []engine.Kind, resources []resource, log logr.Logger) (*rightsChecker, error) {
+	if o.rightsCheck == SkipRightsCheck || !testhook.ChecksRights(ctx) {
+		return nil, nil
+	}
+	client, err := authorizationclient.NewForConfigAndClient(o.mgr.GetConfig(), o.mgr.GetHTTPClient())
+	if err != nil {
+		return nil, fmt.Errorf("checking the permissions: %w", err)
+	}
+	c := &rightsChecker{operator: o, client: client, log: log, changed: make(chan struct{}, 1), kinds: map[schema.GroupVersionKind]checkedKind{}}
+	for i, kind := range kinds {
+		c.kinds[kind.GVK] = checkedKind{kind, resources[i], false}
+	}
+	needs, err := c.needs(o.namespaces.exact())
+	if err != nil {
+		return nil, err
+	}
+	reviewCtx, cancel := context.WithTimeout(ctx, reviewTimeout)
+	defer cancel()
+	missing, err := rbac.Review(reviewCtx, client, needs)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil // the API server has no such reviews
+	case err != nil:
+		log.V(1).Info("Cannot check the permissions of the operator", "error", err.Error())
+		return c, nil // it tries again at the interval
+	}
+	if slices.ContainsFunc(missing, func(n rbac.Need) bool { return o.rightsCheck.isFatal(n.Level) }) {
+		return nil, fmt.Errorf("the operator cannot start: permissions are missing:\n%s\nadd these rules to its roles, or choose another mode, such as SkipRightsCheck, by WithRightsCheck:\n%s",
+			lines(missing), rbac.Advice(missing))
+	}
+	c.update(needs, missing)
+	return c, nil
+}
+
+// needs returns the permissions for the kinds in namespaces, which are only for an operator with WithNamespaces, and those of the operator.
+func (c *rightsChecker) needs(namespaces []string) ([]rbac.Need, error) {
+	o := c.operator
+	c.mu.Lock()
+	kinds := maps.Clone(c.kinds)
+	c.mu.Unlock()
+	r := rights{operator: o, scheme: o.mgr.GetScheme(), namespaces: func(gvk schema.GroupVersionKind) []string {
+		if o.namespaces != nil {
+			return namespaces
+		}
+		return o.cachedNamespaces(gvk, kinds[gvk].atRunTime)
+	}, lookUp: func(gvk schema.GroupVersionKind) (schema.GroupResource, bool) {
+		mapping, err := o.mgr.GetRESTMapper().RESTMapping(gvk.GroupKind(), gvk.Version)
+		if err != nil {
+			return lookUpIn(nil, gvk)
+		}
+		return mapping.Resource.GroupResource(), mapping.Scope.Name() == meta.RESTScopeNameNamespace
+	}}
+	needs := slices.DeleteFunc(r.ofOperator(podNamespace()), func(n rbac.Need) bool { return !c.isServedPeering(n) })
+	if o.namespaces != nil && len(namespaces) == 0 {
+		return needs, nil // the namespaces are not known yet
+	}
+	for _, one := range kinds {
+		needs = append(needs, r.ofKind(&one.kind, one.declared)...)
+	}
+	more, err := r.ofHandlers()
+	return append(needs, more...), err
+}
+
+// isServedPeering returns false for peering objects that the API server does not serve. Without them, the operator has no peers.
+func (c *rightsChecker) isServedPeering(n rbac.Need) bool {
+	if !slices.Contains(peeringGroups, n.Group) {
+		return true
+	}
+	kind := map[bool]string{true: "ClusterKopfPeering", false: "KopfPeering"}[strings.HasPrefix(n.Resource, "cluster")]
+	_, err := c.operator.mgr.GetRESTMapper().RESTMapping(schema.GroupKind{Group: n.Group, Kind: kind}, "v1")
+	return err == nil
+}
+
+// cachedNamespaces returns the namespaces to which the cache of a kind is restricted, or for an empty kind the default ones; none for the cluster.
+func (o *Operator) cachedNamespaces(gvk schema.GroupVersionKind, atRunTime bool) (namespaces []string) {
+	if !atRunTime && !o.hasOwnCache() {
+		return watchcheck.CacheNamespaces(o.mgr.GetCache(), gvk)
+	}
+	configs := o.kindCaches.DefaultNamespaces
+	for obj, byObject := range o.kindCaches.ByObject {
+		if other, err := apiutil.GVKForObject(obj, o.mgr.GetScheme()); err == nil && other == gvk && byObject.Namespaces != nil {
+			configs = byObject.Namespaces
+		}
+	}
+	if _, all := configs[cache.AllNamespaces]; all {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(configs))
+}
+
+// reviewTimeout limits the check at the start.
+const reviewTimeout = 10 * time.Second
+
+// podNamespace returns the namespace of the pod in which the operator runs; empty outside of a pod.
+func podNamespace() string {
+	text, err := os.ReadFile("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(text))
+}
+
+// rightsChanged reviews the permissions again, because kinds or namespaces have changed.
+func (o *Operator) rightsChanged(change func(kinds map[schema.GroupVersionKind]checkedKind)) {
+	o.mu.Lock()
+	c := o.rights
+	o.mu.Unlock()
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	change(c.kinds)
+	c.mu.Unlock()
+	select {
+	case c.changed <- struct{}{}:
+	default: // the last change was not reviewed yet
+	}
+}
+
+// checkKindRights adds a kind at run time to the check.
+func (o *Operator) checkKindRights(kind engine.Kind, declared resource) {
+	o.rightsChanged(func(kinds map[schema.GroupVersionKind]checkedKind) {
+		kinds[kind.GVK] = checkedKind{kind, declared, true}
+	})
+}
+
+// forgetKindRights removes a kind that is no longer served.
+func (o *Operator) forgetKindRights(gvk schema.GroupVersionKind) {
+	o.rightsChanged(func(kinds map[schema.GroupVersionKind]checkedKind) { delete(kinds, gvk) })
+}
+
+func (m RightsCheck) isFatal(level rbac.Level) bool {
+	return m == RequireWatchRights && level == rbac.Required || m == RequireAllRights && level > rbac.Optional
+}
+
+// singleVerbs returns permissions with one verb each.
+func singleVerbs(needs []rbac.Need) (single []rbac.Need) {
+	for _, n := range needs {
+		for _, verb := range n.Verbs {
+			n.Verbs = []string{verb}
+			single = append(single, n)
+		}
+	}
+	return single
+}
+
+// setOf returns the texts of permissions.
+func setOf(needs []rbac.Need) map[string]bool {
+	set := make(map[string]bool, len(needs))
+	for _, n := range needs {
+		set[n.String()] = true
+	}
+	return set
+}
+
+func lines(needs []rbac.Need) (text string) {
+	for _, n := range needs {
+		reason := n.Reason
+		if n.Level == rbac.Optional && !strings.HasPrefix(reason, "optional") {
+			reason = "optional: " + reason
+		}
+		text += "  " + n.String() + " (" + reason + ")\n"
+	}
+	return text[:max(0, len(text)-1)]
+}
+
+// run checks again and again until the context is cancelled: at the interval, if it is not 0, and when the kinds or the namespaces at run time change.
+func (c *rightsChecker) run(ctx context.Context, interval time.Duration) {
+	var tick <-chan time.Time
+	if interval > 0 {
+		ticker := time.NewTicker(interval)
+		defer ticker.Stop()
+		tick = ticker.C
+	}
+	for {
+		select {
+		case <-tick:
+		case <-c.changed:
+		case <-ctx.Done():
+			return
+		}
+		needs, err := c.needs(c.operator.namespaces.names())
+		var missing []rbac.Need
+		if err == nil {
+			missing, err = rbac.Review(ctx, c.client, needs)
+		}
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			c.log.V(1).Info("Cannot check the permissions of the operator", "error", err.Error())
+		default:
+			c.update(needs, missing)
+		}
+	}
+}
+
+// update sets the result of a review, and logs the differences to the last one.
+func (c *rightsChecker) update(needs, missing []rbac.Need) {
+	needs, missing = singleVerbs(needs), singleVerbs(missing)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	isNeeded, isMissing, wasReviewed, wasMissing, wasInitial := setOf(needs), setOf(missing), setOf(c.reviewed), setOf(c.missing), setOf(c.initial)
+	labels := func(n rbac.Need) []string { return []string{n.Group, n.Resource, n.Verbs[0], n.Namespace} }
+	for _, n := range c.missing {
+		if isMissing[n.String()] {
+			continue
+		}
+		metrics.AddMissingPermission(-1, labels(n)...)
+		if isNeeded[n.String()] {
+			c.log.Info("The operator has received a permission", "permission", n.String())
+		}
+	}
+	var initial []rbac.Need
+	for _, n := range missing {
+		if !wasMissing[n.String()] {
+			metrics.AddMissingPermission(1, labels(n)...)
+		}
+		if !wasReviewed[n.String()] || wasInitial[n.String()] {
+			initial = append(initial, n)
+		}
+		switch {
+		case wasMissing[n.String()]:
+		case n.Level == rbac.Optional:
+			c.log.Info("An optional permission is missing", "permission", n.String(), "reason", n.Reason)
+		default:
+			c.log.Info("Warning: the operator does not have a permission that it needs", "permission", n.String(), "reason", n.Reason, "rule", rbac.Advice([]rbac.Need{n}))
+		}
+	}
+	c.reviewed, c.missing, c.initial = needs, missing, initial
+}
+
+// notReady returns the permissions without which the operator is not ready: those that it has lost.
+func (c *rightsChecker) notReady() (errs []error) {
+	if c == nil {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	wasInitial := setOf(c.initial)
+	for _, n := range c.missing {
+		if n.Level > rbac.Optional && !wasInitial[n.String()] {
+			errs = append(errs, fmt.Errorf("the permission is missing: %s", n))
+		}
+	}
+	return errs
+}

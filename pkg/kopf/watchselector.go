@@ -1,0 +1,106 @@
+package kopf
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/engine"
+)
+
+// WithWatchSelector restricts the operator to objects with matching labels, of all its kinds. The API server sends it no other objects. With it, an operator
+// on the machine of a developer can share a cluster with the deployed one:
+//
+//	kopf.New(mgr, databases, kopf.WithWatchSelector("developer=alice")) // handles only the objects of Alice
+//	kopf.New(mgr, databases, kopf.WithWatchSelector("!developer"))      // handles all objects without the label
+//
+// The selector has the syntax of kubectl --selector. It also restricts what the request's client reads of these kinds. Other related kinds are not restricted.
+// An object that loses its labels keeps its finalizer and its progress: the operator whose selector matches then continues. If no operator's selector matches,
+// the object cannot be deleted. Use [Label] for handlers that are not interested in an object.
+//
+// The operator has a cache of its own, see [WithKindCaches]. Default: all objects.
+func WithWatchSelector(selector string) Option {
+	return optionFunc(func(o *Operator) {
+		parsed, err := labels.Parse(selector)
+		switch {
+		case err != nil:
+			o.addError(fmt.Errorf("WithWatchSelector(%q): %w", selector, err))
+		case parsed.Empty():
+			o.addError(fmt.Errorf("WithWatchSelector(%q): the selector matches all objects: leave the option out, or name a label", selector))
+		}
+		o.watchSelector = parsed
+	})
+}
+
+// WatchSelectorFlag adds the flag --watch-selector to a flag set, and returns [WithWatchSelector] with the value of the flag. Without a value, the option has no
+// effect. Parse the flags before [New].
+//
+//	watched := kopf.WatchSelectorFlag(flag.CommandLine)
+//	flag.Parse()
+//	kopf.New(mgr, databases, watched)
+func WatchSelectorFlag(flags *flag.FlagSet) Option {
+	value := flags.String("watch-selector", "", "handle only objects with matching labels, for example developer=alice or !developer")
+	return optionFunc(func(o *Operator) {
+		if *value != "" {
+			WithWatchSelector(*value).applyTo(o)
+		}
+	})
+}
+
+// selectObjects adds the watch selector to cache options, for the given kinds.
+func (o *Operator) selectObjects(options *cache.Options, kinds ...engine.Kind) {
+	if o.watchSelector == nil {
+		return
+	}
+	options.ByObject = maps.Clone(options.ByObject)
+	if options.ByObject == nil {
+		options.ByObject = map[client.Object]cache.ByObject{}
+	}
+	for _, kind := range kinds {
+		obj, byObject := kind.New(), cache.ByObject{}
+		for other, present := range options.ByObject {
+			if gvk, err := apiutil.GVKForObject(other, options.Scheme); err == nil && gvk == kind.GVK {
+				obj, byObject = other, present
+			}
+		}
+		if byObject.Label == nil {
+			byObject.Label = options.DefaultLabelSelector
+		}
+		byObject.Label = bothSelectors(byObject.Label, o.watchSelector)
+		if namespaced, err := apiutil.IsObjectNamespaced(obj, options.Scheme, options.Mapper); err == nil && namespaced {
+			byObject.Namespaces = o.selectInNamespaces(byObject.Namespaces, options.DefaultNamespaces)
+		}
+		options.ByObject[obj] = byObject
+	}
+}
+
+// selectInNamespaces adds the watch selector to the selectors of namespaces, which replace those of the kind.
+func (o *Operator) selectInNamespaces(configs, defaults map[string]cache.Config) map[string]cache.Config {
+	if configs == nil {
+		configs = defaults
+	}
+	configs = maps.Clone(configs)
+	for namespace, config := range configs {
+		if config.LabelSelector != nil {
+			config.LabelSelector = bothSelectors(config.LabelSelector, o.watchSelector)
+			configs[namespace] = config
+		}
+	}
+	return configs
+}
+
+func bothSelectors(one, other labels.Selector) labels.Selector {
+	if one == nil {
+		return other
+	}
+	requirements, selectable := one.Requirements()
+	if !selectable {
+		return one
+	}
+	return other.DeepCopySelector().Add(requirements...)
+}
