@@ -1,11 +1,15 @@
 // Command kopf inspects operators and the state that they store on objects. It lists peers, pauses and resumes them, shows the progress of handlers,
-// and removes finalizers and annotations before an uninstall.
+// removes finalizers and annotations before an uninstall, and verifies permissions.
 //
 //	go run github.com/kopf-runtime/kopf-runtime/cmd/kopf peers list
 //	go run github.com/kopf-runtime/kopf-runtime/cmd/kopf objects list databases.example.com -A
 //	go run github.com/kopf-runtime/kopf-runtime/cmd/kopf objects release databases.example.com -A --yes
+//	go run github.com/kopf-runtime/kopf-runtime/cmd/kopf rbac verify config/rbac/rbac.yaml
 //
 // If the binary is named kubectl-kopf and is in the PATH, it is a plugin of kubectl: kubectl kopf peers list.
+//
+// "kopf completion" prints completions for bash, zsh, fish and PowerShell. kubectl completes the commands of the plugin if
+// hack/release/kubectl_complete-kopf is also in the PATH.
 //
 // The command finds the cluster in the same way as kubectl. "kopf peers" reads missing flags from the environment variables of kopf, such as
 // KOPF_FREEZE_PRIORITY. Each command reads or patches the objects once and exits. It prints errors to standard error and exits with code 1.

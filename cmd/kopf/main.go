@@ -30,8 +30,10 @@ func newRoot(file string) *cobra.Command {
 		SilenceUsage:  true,
 	}
 	if strings.HasPrefix(filepath.Base(file), "kubectl-") {
+		root.Use = "kubectl-kopf" // the name in completion scripts
 		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl kopf"}
 	}
-	root.AddCommand(newPeers(), newObjects())
+	setVersion(root)
+	root.AddCommand(newPeers(), newObjects(), newRBAC())
 	return root
 }
