@@ -36,7 +36,7 @@
 // The report consists of Markdown tables. Values are medians of the rounds. Ratios divide the library by the plain
 // reconciler of the same round: median (smallest..largest). The columns of the first table are:
 //
-//	writes                   requests other than GET for each object, as sent by the operator (plain / kopf)
+//	writes                   requests other than GET for each object, as sent by the operator, without reviews of permissions (plain / kopf)
 //	reconciles               completed reconciles for each object (plain / kopf)
 //	throughput ratio         objects per second, from the first request, or the start of the operator, to the last
 //	                         handled object; "-" at a fixed rate

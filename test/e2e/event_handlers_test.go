@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -24,7 +25,7 @@ type writeRecorder struct {
 }
 
 func (w *writeRecorder) RoundTrip(r *http.Request) (*http.Response, error) {
-	if r.Method != http.MethodGet {
+	if r.Method != http.MethodGet && !strings.HasPrefix(r.URL.Path, "/apis/authorization.k8s.io/") { // reviews of permissions store nothing
 		w.mu.Lock()
 		w.list = append(w.list, r.Method+" "+r.URL.Path)
 		w.mu.Unlock()

@@ -14,13 +14,14 @@ type logRecorder struct {
 	mu    sync.Mutex
 	lines []string
 	empty bool // whether the recorder discards all lines to save memory
+	only  string
 }
 
 func (b *logRecorder) Logger() logr.Logger {
 	return funcr.New(func(prefix, args string) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		if b.empty {
+		if b.empty || !strings.Contains(args, b.only) {
 			return
 		}
 		b.lines = append(b.lines, prefix+" "+args)
@@ -56,4 +57,11 @@ func (b *logRecorder) errors() []string {
 		}
 	}
 	return found
+}
+
+// setOnly makes the recorder discard all further lines without a word.
+func (b *logRecorder) setOnly(word string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.only = word
 }

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/watching"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 )
 
@@ -40,7 +41,7 @@ func newManager(namespace string, logs *logRecorder, setups ...setup) manager.Ma
 		Scheme:  scheme,
 		Logger:  logs.Logger(),
 		Metrics: server.Options{BindAddress: "0"},
-		Cache:   cache.Options{DefaultNamespaces: map[string]cache.Config{namespace: {}}},
+		Cache:   cache.Options{DefaultNamespaces: map[string]cache.Config{namespace: {}}, NewInformer: watching.NewDrainedInformer},
 	})
 	Expect(err).NotTo(HaveOccurred())
 	return mgr

@@ -2,6 +2,7 @@ package garbagecollection
 
 import (
 	"errors"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -10,7 +11,9 @@ import (
 	. "github.com/onsi/gomega"
 	"go.uber.org/goleak"
 	"k8s.io/apimachinery/pkg/runtime"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -27,6 +30,8 @@ var (
 	cp     *controlplane.ControlPlane
 	k8s    client.Client // client without a cache
 	scheme = runtime.NewScheme()
+
+	httpClient *http.Client // the HTTP client of k8s
 )
 
 func TestGarbageCollection(t *testing.T) {
@@ -49,7 +54,10 @@ func TestGarbageCollection(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	if k8s, err = client.New(cp.Config, client.Options{Scheme: scheme}); err != nil {
+	if httpClient, err = rest.HTTPClientFor(cp.Config); err != nil {
+		t.Fatal(err)
+	}
+	if k8s, err = client.New(cp.Config, client.Options{Scheme: scheme, HTTPClient: httpClient}); err != nil {
 		t.Fatal(err)
 	}
 	log.SetLogger(GinkgoLogr)
@@ -64,7 +72,10 @@ func TestGarbageCollection(t *testing.T) {
 var _ = BeforeSuite(func() {
 	known := goleak.IgnoreCurrent()
 	DeferCleanup(func() {
-		Eventually(func() error { return goleak.Find(known) }).Should(Succeed(), "goroutines have leaked")
+		Eventually(func() error {
+			utilnet.CloseIdleConnectionsFor(httpClient.Transport) // operators with the same configuration share its connections
+			return goleak.Find(known)
+		}).Should(Succeed(), "goroutines have leaked")
 	})
 })
 

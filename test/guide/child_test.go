@@ -8,6 +8,7 @@ import (
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -15,6 +16,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	v1 "github.com/kopf-runtime/kopf-runtime/examples/18-conditions/api/v1"
 	"github.com/kopf-runtime/kopf-runtime/pkg/children"
@@ -94,15 +96,20 @@ func (b *Buckets) Drop(ctx context.Context, req *BucketRequest) error {
 	return b.Provider.Drop(ctx, req.Object.Name)
 }
 
-func (b *Buckets) buckets() *kopf.Resource[*v1.Bucket] {
-	return kopf.For(&v1.Bucket{}).
+func (b *Buckets) operator() []kopf.Option {
+	buckets := kopf.For(&v1.Bucket{}).
 		OnReconcile("furnish", b.Furnish, kopf.Interval(10*time.Minute)).
 		Owns(&corev1.ConfigMap{}).
 		OnDelete("drop", b.Drop)
+	return []kopf.Option{
+		buckets,
+		kopf.Needs(&corev1.ConfigMap{}, "get", "create", "patch"), // permissions for children.Apply
+		kopf.WithFinalizer(bucketFinalizer),                       // the one that old objects have
+	}
 }
 
 func (b *Buckets) SetupWithManager(mgr ctrl.Manager) error {
-	return kopf.SetupWithManager(mgr, b.buckets(), kopf.WithFinalizer(bucketFinalizer)) // the one that old objects have
+	return kopf.SetupWithManager(mgr, b.operator()...)
 }
 
 // The reconciler and the handlers have the same results. The handlers also continue with an object of the reconciler.
@@ -165,4 +172,29 @@ func checkChild(t *testing.T, first, then func(*Provider) func(ctrl.Manager) err
 	g.Eventually(func() error { return cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(bucket), bucket) }).
 		ShouldNot(Succeed())
 	g.Expect(provider.seen()).To(HaveEach("drop photos"), "want only calls that drop the bucket; a stale cache may cause a second call")
+}
+
+// The handlers need only the permissions of their role.
+func TestHandlersWithChild_RunUnderTheirRole(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the test needs an API server")
+	}
+	g, provider := NewWithT(t), &Provider{}
+	g.SetDefaultEventuallyTimeout(patience)
+	g.Expect(v1.AddToScheme(clientgoscheme.Scheme)).To(Succeed())
+	crds := envtest.CRDInstallOptions{Paths: []string{"../../examples/18-conditions/config/crd"}}
+	_, err := envtest.InstallCRDs(cfg, crds)
+	g.Expect(err).NotTo(HaveOccurred())
+	k8s := runWithRights(t, func(ctrl.Manager) []kopf.Option { return (&Buckets{Provider: provider}).operator() })
+	bucket := &v1.Bucket{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "photos"}, Spec: v1.BucketSpec{Store: "north", SizeGiB: 1}}
+	g.Expect(k8s.Create(t.Context(), bucket)).To(Succeed())
+	g.Eventually(func() (*v1.Bucket, error) {
+		err := k8s.Get(t.Context(), client.ObjectKeyFromObject(bucket), bucket)
+		return bucket, err
+	}).Should(kopftest.HaveCondition("Ready", metav1.ConditionTrue))
+	g.Expect(k8s.Delete(t.Context(), bucket)).To(Succeed())
+	g.Eventually(func() bool {
+		return apierrors.IsNotFound(k8s.Get(t.Context(), client.ObjectKeyFromObject(bucket), bucket))
+	}).Should(BeTrue())
+	g.Expect(provider.seen()).To(ContainElement("drop photos"))
 }

@@ -1,9 +1,12 @@
 package guide
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
@@ -13,6 +16,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -21,6 +26,7 @@ import (
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/filter"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
 )
 
 // This file contains code of docs/coming-from-a-reconciler.md: a reconciler and equivalent handlers. ConfigMaps
@@ -142,23 +148,31 @@ func TestReconciler_AndHandlersAgree(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the test needs an API server")
 	}
-	for name, start := range map[string]func(ctrl.Manager, *Provider) error{
-		"plain": func(mgr ctrl.Manager, p *Provider) error {
-			labelled := predicate.NewPredicateFuncs(func(obj client.Object) bool { return obj.GetLabels()["site"] == "plain" })
-			return ctrl.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).WithEventFilter(labelled).
-				Complete(&SiteReconciler{Client: mgr.GetClient(), Provider: p})
+	for name, start := range map[string]func(*testing.T, *Provider) client.Client{
+		"plain": func(t *testing.T, p *Provider) client.Client {
+			return runManager(t, cfg, func(mgr ctrl.Manager) error {
+				labelled := predicate.NewPredicateFuncs(func(obj client.Object) bool { return obj.GetLabels()["site"] == "plain" })
+				return ctrl.NewControllerManagedBy(mgr).For(&corev1.ConfigMap{}).WithEventFilter(labelled).
+					Complete(&SiteReconciler{Client: mgr.GetClient(), Provider: p})
+			})
 		},
-		"handlers": func(mgr ctrl.Manager, p *Provider) error {
-			return kopf.SetupWithManager(mgr, handlersOf(&Sites{Provider: p}))
+		"handlers": func(t *testing.T, p *Provider) client.Client {
+			return runWithRights(t, func(ctrl.Manager) []kopf.Option { return []kopf.Option{handlersOf(&Sites{Provider: p})} })
 		},
-		"wrapped": func(mgr ctrl.Manager, p *Provider) error {
-			return kopf.SetupWithManager(mgr, wrapped(&SiteReconciler{Client: mgr.GetClient(), Provider: p}))
+		"wrapped": func(t *testing.T, p *Provider) client.Client {
+			return runWithRights(t, func(mgr ctrl.Manager) []kopf.Option {
+				reconciler := &SiteReconciler{Provider: p}
+				if mgr != nil {
+					reconciler.Client = mgr.GetClient()
+				}
+				return []kopf.Option{wrapped(reconciler), kopf.Needs(&corev1.ConfigMap{}, "update")} // the reconciler updates the objects
+			})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g, provider := NewWithT(t), &Provider{}
 			g.SetDefaultEventuallyTimeout(patience)
-			k8s := runManager(t, func(mgr ctrl.Manager) error { return start(mgr, provider) })
+			k8s := start(t, provider)
 			site := &corev1.ConfigMap{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "site-" + name, Labels: map[string]string{"site": name}},
 				Data:       map[string]string{"theme": "dark"},
@@ -181,7 +195,7 @@ func TestReconciler_AndHandlersAgree(t *testing.T) {
 }
 
 // runManager starts a manager, stops it at the end of the test, and returns a client.
-func runManager(t *testing.T, setup func(ctrl.Manager) error) client.Client {
+func runManager(t *testing.T, cfg *rest.Config, setup func(ctrl.Manager) error) client.Client {
 	t.Helper()
 	skipNames := true // names of controllers, which several managers of one process share
 	options := ctrl.Options{Metrics: metricsserver.Options{BindAddress: "0"}}
@@ -200,9 +214,39 @@ func runManager(t *testing.T, setup func(ctrl.Manager) error) client.Client {
 			t.Error(err)
 		}
 	})
-	direct, err := client.New(cfg, client.Options{Scheme: mgr.GetScheme()})
+	return newClient(t)
+}
+
+// newClient returns a client with all permissions that does not read from a cache.
+func newClient(t *testing.T) client.Client {
+	t.Helper()
+	direct, err := client.New(cfg, client.Options{Scheme: clientgoscheme.Scheme})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return direct
+}
+
+// runWithRights starts an operator as a user with exactly the permissions that WriteRights writes for it. The function returns the options of the operator; the
+// manager is nil if they are only used for the permissions.
+func runWithRights(t *testing.T, options func(ctrl.Manager) []kopf.Option) client.Client {
+	t.Helper()
+	restricted := configWithRights(t, kopf.RightsOptions{}, options(nil)...)
+	return runManager(t, restricted, func(mgr ctrl.Manager) error { return kopf.SetupWithManager(mgr, options(mgr)...) })
+}
+
+// configWithRights returns the config of a new user with exactly the permissions of an operator.
+func configWithRights(t *testing.T, rights kopf.RightsOptions, options ...kopf.Option) *rest.Config {
+	t.Helper()
+	var roles bytes.Buffer
+	rights.Name = "operator"
+	if err := kopf.WriteRights(&roles, clientgoscheme.Scheme, rights, options...); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "rbac.yaml")
+	if err := os.WriteFile(file, roles.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	all := &kopftest.Cluster{Client: newClient(t), Config: cfg, Scheme: clientgoscheme.Scheme}
+	return all.WithRights(t, file).Config
 }

@@ -73,8 +73,8 @@ func TestTakingOver(t *testing.T) {
 		defer mu.Unlock()
 		return slices.Sorted(slices.Values(calls))
 	}
-	runManager(t, func(mgr ctrl.Manager) error {
-		return kopf.SetupWithManager(mgr, migrated(handler("provision"), handler("resize"), handler("drop")))
+	runWithRights(t, func(ctrl.Manager) []kopf.Option {
+		return []kopf.Option{migrated(handler("provision"), handler("resize"), handler("drop"))}
 	})
 	// The operator does not repeat successful handlers, and it keeps the attempts and delays of waiting handlers.
 	// Handled objects are resumed. In "old", the first create handler is already finished.

@@ -14,6 +14,7 @@ import (
 	. "github.com/onsi/gomega"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
@@ -128,8 +129,19 @@ func (r *newcomer) goCommand(line string) {
 func (r *newcomer) start() {
 	r.t.Helper()
 	r.Eventually(r.established).WithTimeout(patience).Should(BeTrue())
-	var err error
-	r.operator, err = program.Start(filepath.Join(r.folder, "databases"), nil, "KUBECONFIG="+r.terminal.Kubeconfig)
+
+	// The user of the page has all permissions. The operator needs only those of the first row of the table in docs/deployment.md.
+	row := featureRows()[0]
+	row.rights.Kinds = databaseResources
+	user := configWithRights(r.t, row.rights, row.options...).Impersonate.UserName
+	kubeconfig := filepath.Join(r.t.TempDir(), "kubeconfig")
+	access, err := clientcmd.LoadFromFile(r.terminal.Kubeconfig)
+	r.Expect(err).NotTo(HaveOccurred())
+	for _, one := range access.AuthInfos {
+		one.Impersonate = user
+	}
+	r.Expect(clientcmd.WriteToFile(*access, kubeconfig)).To(Succeed())
+	r.operator, err = program.Start(filepath.Join(r.folder, "databases"), nil, "KUBECONFIG="+kubeconfig)
 	r.Expect(err).NotTo(HaveOccurred())
 	r.t.Cleanup(func() { _ = r.operator.Kill() })
 	r.Eventually(r.operator.Lines).WithTimeout(patience).Should(ContainElement(ContainSubstring("Starting workers")))

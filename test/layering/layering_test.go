@@ -62,6 +62,9 @@ var levels = map[string]int{
 	// This package checks the health of informers for kopf.
 	"internal/watchcheck": 3,
 
+	// This package selects and reads kinds at run time for kopf.
+	"internal/watching": 3,
+
 	// Any other reconciler can use these packages without the engine.
 	"pkg/daemons":  2,
 	"pkg/peering":  2,
@@ -69,6 +72,7 @@ var levels = map[string]int{
 
 	// This package has matchers for tests of users.
 	"pkg/conditions/conditionstest": 2,
+	"pkg/progress/storetest":        2,
 
 	// These packages import only packages of level 0 and below.
 	"internal/apiserver": 1,

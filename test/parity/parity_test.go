@@ -134,7 +134,7 @@ func testFiles(t *testing.T) map[string]string {
 		case err != nil:
 			return err
 		case entry.IsDir() && path != root && (strings.HasPrefix(entry.Name(), ".") || entry.Name() == "bin"),
-			path == filepath.Join(root, "test", "parity"):
+			path == filepath.Join(root, "test", "parity"), path == filepath.Join(root, "contrib"):
 			return filepath.SkipDir
 		case entry.IsDir() || !strings.HasSuffix(path, "_test.go"):
 			return nil

@@ -19,7 +19,7 @@ func pages(t *testing.T) []string {
 // compiledSources returns the lines of the files with examples. It omits files that a build constraint excludes.
 func compiledSources(t *testing.T) (sources [][]string) {
 	t.Helper()
-	for _, file := range glob(t, "pkg/*/*_test.go", "pkg/kopf/*/*_test.go", "test/guide/*_test.go", "examples/*/*_test.go", "examples/*/internal/*/*_test.go") {
+	for _, file := range glob(t, "pkg/*/*_test.go", "pkg/kopf/*/*_test.go", "test/guide/*_test.go", "examples/*/*_test.go", "examples/*/internal/*/*_test.go", "contrib/*/*_test.go") {
 		if ok, err := build.Default.MatchFile(filepath.Split(file)); err != nil || !ok {
 			continue
 		}

@@ -115,6 +115,10 @@ var plantedBugs = []plantedBug{
 		},
 	},
 	{
+		name: "a handler with a child whose changes do not trigger it", pattern: stale, foundBy: "/list@",
+		newScenario: func(w *world) kopftest.Scenario { return w.trackedSource(widgets) },
+	},
+	{
 		name: "a handler with an external effect for each event", pattern: unobserved, foundBy: "unseen@",
 		newScenario: func(w *world) kopftest.Scenario {
 			return w.newScenario(func() *kopf.Resource[widget] {

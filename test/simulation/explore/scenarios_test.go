@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/children"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
@@ -104,6 +105,17 @@ func edit(change func(widget)) step {
 	return func(t testing.TB, c *kopftest.Cluster) { kopftest.Edit(t, c, one(), change) }
 }
 
+func newConfigMap(name string, color ...string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}, Data: map[string]string{"color": strings.Join(color, "")}}
+}
+
+// paint changes the color of the ConfigMap "source".
+func paint(color string) step {
+	return func(t testing.TB, c *kopftest.Cluster) {
+		kopftest.Edit(t, c, newConfigMap("source"), func(source *corev1.ConfigMap) { source.Data = map[string]string{"color": color} })
+	}
+}
+
 func resize(size int) step { return edit(func(w widget) { w.Spec.Size = size }) }
 
 func remove(t testing.TB, c *kopftest.Cluster) { c.Delete(t, one()) }
@@ -136,6 +148,26 @@ func (w *world) newScenario(resource func() *kopf.Resource[widget], options []ko
 		Steps:         append([]step{create(one())}, steps...),
 		ExternalState: func() any { return w.copied() },
 	}
+}
+
+// trackedSource returns a scenario with a handler that copies a tracked ConfigMap to a child.
+func (w *world) trackedSource(resource func() *kopf.Resource[widget]) kopftest.Scenario {
+	return w.newScenario(func() *kopf.Resource[widget] {
+		return resource().OnReconcile("copy", func(ctx context.Context, req *request) error {
+			if req.Object.DeletionTimestamp != nil {
+				return nil
+			}
+			source := newConfigMap("source")
+			if err := req.Track(ctx, source); client.IgnoreNotFound(err) != nil {
+				return err
+			}
+			_, err := children.Of(req.Object, req.Client, children.FieldOwner("test")).Apply(ctx, &corev1.ConfigMap{
+				ObjectMeta: metav1.ObjectMeta{Name: "copy"}, Data: map[string]string{"color": source.Data["color"] + "!"},
+			})
+			return err
+		})
+	}, nil, create(newConfigMap("source", "red")), paint("blue"), together(time.Second, paint("green"), resize(2), paint("white")),
+		func(t testing.TB, c *kopftest.Cluster) { c.Delete(t, newConfigMap("source")) }, create(newConfigMap("source", "gray")))
 }
 
 func (w *world) copied() map[string]string {
@@ -258,6 +290,19 @@ var scenarios = []scenario{
 				OnDelete("d", w.recordingHandler("d"))
 		}, nil, waits(time.Minute), resize(2), remove)
 	}},
+	{name: "event-handler", newScenario: func(w *world) kopftest.Scenario {
+		return w.newScenario(func() *kopf.Resource[widget] {
+			return widgets().OnEvent("seen", func(_ context.Context, req *request) error {
+				if req.Object.Spec.Size == 2 && req.Attempt.Number == 0 {
+					return kopf.Temporary(errors.New("not yet"), time.Second)
+				}
+				req.Object.Status.Phase = fmt.Sprintf("size %d", req.Object.Spec.Size)
+				return nil
+			}, kopf.WriteChanges(), kopf.Retries(3)).
+				On("a", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate}, w.recordingHandler("a")).
+				OnDelete("d", w.recordingHandler("d"))
+		}, nil, resize(2), resize(3), remove)
+	}},
 	{name: "children", newScenario: func(w *world) kopftest.Scenario {
 		sc := w.newScenario(func() *kopf.Resource[widget] {
 			return widgets().Owns(&corev1.ConfigMap{}).OnReconcile("children", func(ctx context.Context, req *request) error {
@@ -274,6 +319,45 @@ var scenarios = []scenario{
 			kopftest.Edit(t, c, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "one"}}, func(m *corev1.ConfigMap) { m.Data["size"] = "0" })
 		})
 		return sc
+	}},
+	{name: "tracked-object", newScenario: func(w *world) kopftest.Scenario {
+		return w.trackedSource(func() *kopf.Resource[widget] {
+			return widgets().OnCreate("a", w.recordingHandler("a")).Owns(&corev1.ConfigMap{})
+		})
+	}},
+	{name: "watched-objects", newScenario: func(w *world) kopftest.Scenario {
+		return w.newScenario(func() *kopf.Resource[widget] {
+			toWidget := func(_ context.Context, source client.Object) []reconcile.Request {
+				if source.GetName() != "source" {
+					return nil
+				}
+				return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(one())}}
+			}
+			return widgets().Watches(&corev1.ConfigMap{}, toWidget).OnReconcile("color", func(ctx context.Context, req *request) error {
+				source := newConfigMap("source")
+				if err := req.Client.Get(ctx, client.ObjectKeyFromObject(source), source); client.IgnoreNotFound(err) != nil {
+					return err
+				}
+				req.Object.Status.Phase = "color " + source.Data["color"]
+				return nil
+			})
+		}, nil, create(newConfigMap("source", "red")), paint("blue"), together(time.Second, paint("green"), paint("white")),
+			func(t testing.TB, c *kopftest.Cluster) { c.Delete(t, newConfigMap("source")) })
+	}},
+	{name: "children-set", newScenario: func(w *world) kopftest.Scenario {
+		return w.newScenario(func() *kopf.Resource[widget] {
+			return widgets().Owns(&corev1.ConfigMap{}).OnReconcile("parts", func(ctx context.Context, req *request) error {
+				if req.Object.DeletionTimestamp != nil {
+					return nil
+				}
+				var parts []client.Object
+				for i := range req.Object.Spec.Size {
+					parts = append(parts, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("part-%d", i)}, Data: map[string]string{"of": fmt.Sprint(req.Object.Spec.Size)}})
+				}
+				_, err := children.Of(req.Object, req.Client, children.FieldOwner("test")).Set("parts", &corev1.ConfigMap{}).ApplyInOrder(ctx, parts...)
+				return err
+			})
+		}, nil, resize(3), func(t testing.TB, c *kopftest.Cluster) { c.Delete(t, newConfigMap("part-1")) }, together(500*time.Millisecond, resize(2), resize(1)), resize(0))
 	}},
 	{name: "flush", newScenario: func(w *world) kopftest.Scenario {
 		return w.newScenario(func() *kopf.Resource[widget] {
