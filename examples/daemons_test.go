@@ -10,7 +10,7 @@ func daemons(e *example) {
 	e.run("kubectl apply -f config/samples")
 	e.waitForLog(`Watching`, `"size": 10`)
 	e.waitForLog(`Warmed up`)
-	e.Eventually(orders.field("status", "warm")).Should(BeTrue())
+	e.Eventually(orders.field("status", "warm")).Should(And(Not(BeNil()), BeTrue()))
 	e.Expect(orders.get("metadata", "finalizers")).To(HaveLen(1))
 
 	e.run("kubectl label database orders unwatched=")

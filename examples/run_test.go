@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -37,6 +38,7 @@ type example struct {
 	executed map[string]bool  // executed commands of the README
 
 	file, kubeconfig string
+	user             string   // that the operator impersonates
 	environment      []string // additional environment of the operator
 	operator         *program.Program
 	earlier          []string // log lines of stopped processes
@@ -99,6 +101,7 @@ func (e *example) makeNamespace(name string) {
 }
 
 func (e *example) impersonate(user string) {
+	e.user = user
 	config, err := clientcmd.LoadFromFile(e.kubeconfig)
 	e.Expect(err).NotTo(HaveOccurred())
 	for _, access := range config.AuthInfos {
@@ -135,7 +138,17 @@ func (e *example) kill() {
 	e.recordEnd()
 }
 
+// missingPermission is in the log line about a permission that the operator needs and does not have.
+const missingPermission = "the operator does not have a permission that it needs"
+
+// recordEnd keeps the log of the process. The role of the example must grant all permissions, so a line about a missing one fails the test.
 func (e *example) recordEnd() {
+	e.t.Helper()
+	for _, line := range e.operator.Lines() {
+		if strings.Contains(line, missingPermission) {
+			e.t.Errorf("the role of the example is incomplete: %s", line)
+		}
+	}
 	e.earlier, e.operator = append(e.earlier, e.operator.Lines()...), nil
 }
 

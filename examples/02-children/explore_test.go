@@ -40,7 +40,7 @@ func newScenario() kopftest.Scenario {
 		Given: kopftest.Given{CRDs: []string{"config/crd"}},
 		Setup: func(mgr manager.Manager) error {
 			h := &handlers{direct: mgr.GetAPIReader()}
-			return kopf.SetupWithManager(mgr, h.databases())
+			return kopf.SetupWithManager(mgr, h.operator()...)
 		},
 		Ignore: []string{"data.password", "stringData.password"},
 	}

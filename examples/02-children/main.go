@@ -6,6 +6,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -32,10 +33,23 @@ func run() error {
 		return err
 	}
 	h := &handlers{direct: mgr.GetAPIReader()}
-	if err := kopf.SetupWithManager(mgr, h.databases()); err != nil {
+	if err := kopf.SetupWithManager(mgr, h.operator()...); err != nil {
 		return err
 	}
 	return mgr.Start(ctrl.SetupSignalHandler())
+}
+
+// operator declares the databases, and the permissions that the handlers need for the children.
+func (h *handlers) operator() []kopf.Option {
+	return []kopf.Option{
+		h.databases(),
+		kopf.Needs(&corev1.Secret{}, "get", "create"),
+		kopf.Needs(&corev1.ConfigMap{}, "create"),
+		kopf.Needs(&appsv1.Deployment{}, "get", "create", "patch"), // Owns adds list and watch
+		kopf.Needs(&corev1.Service{}, "get", "create", "patch"),
+		// The admission plugin OwnerReferencesPermissionEnforcement requires this permission for the owner references of the children.
+		kopf.NeedsRules(rbacv1.PolicyRule{APIGroups: []string{"demo.example.com"}, Resources: []string{"databases/finalizers"}, Verbs: []string{"update"}}),
+	}
 }
 
 func (h *handlers) databases() *kopf.Resource[*unstructured.Unstructured] {

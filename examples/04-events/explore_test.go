@@ -30,7 +30,7 @@ func TestWalk(t *testing.T) {
 func newScenario() kopftest.Scenario {
 	return kopftest.Scenario{
 		Given:    kopftest.Given{CRDs: []string{"config/crd"}},
-		Operator: func() []kopf.Option { return []kopf.Option{databases(), kopf.WithEvents(kopf.EventsTransitions)} },
+		Operator: func() []kopf.Option { return operator(kopf.EventsTransitions) },
 	}
 }
 

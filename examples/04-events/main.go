@@ -50,10 +50,14 @@ func run(level string) error {
 	if err != nil {
 		return err
 	}
-	if err := kopf.SetupWithManager(mgr, databases(), kopf.WithEvents(events)); err != nil {
+	if err := kopf.SetupWithManager(mgr, operator(events)...); err != nil {
 		return err
 	}
 	return mgr.Start(ctrl.SetupSignalHandler())
+}
+
+func operator(events kopf.EventLevel) []kopf.Option {
+	return []kopf.Option{databases(), kopf.WithEvents(events)}
 }
 
 func databases() *kopf.Resource[*unstructured.Unstructured] {

@@ -33,14 +33,18 @@ func run(peers peering.Options, metrics string) error {
 	if err != nil {
 		return err
 	}
+	if err := kopf.SetupWithManager(mgr, operator(peers)...); err != nil {
+		return err
+	}
+	return mgr.Start(ctrl.SetupSignalHandler())
+}
+
+func operator(peers peering.Options) []kopf.Option {
 	database := schema.GroupVersionKind{Group: "demo.example.com", Version: "v1", Kind: "Database"}
 	databases := kopf.For(kopf.Unstructured(database)).
 		OnCreate("provision", provision).
 		OnUpdate("resize", resize, kopf.Field("spec.sizeGiB")).
 		OnResume("reconnect", reconnect). // the engine calls reconnect once in each process, but not after a pause
 		Daemon("watch", watch)            // the supervisor stops watch for a pause and starts it again afterwards
-	if err := kopf.SetupWithManager(mgr, databases, kopf.WithPeering(peers)); err != nil {
-		return err
-	}
-	return mgr.Start(ctrl.SetupSignalHandler())
+	return []kopf.Option{databases, kopf.WithPeering(peers)}
 }

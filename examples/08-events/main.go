@@ -31,14 +31,17 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	database := schema.GroupVersionKind{Group: "demo.example.com", Version: "v1", Kind: "Database"}
-	databases := kopf.For(kopf.Unstructured(database)).
-		OnEvent("observe", observe).
-		OnEvent("follow", follow)
-	if err := kopf.SetupWithManager(mgr, databases); err != nil {
+	if err := kopf.SetupWithManager(mgr, databases()); err != nil {
 		return err
 	}
 	return mgr.Start(ctrl.SetupSignalHandler())
+}
+
+func databases() *kopf.Resource[*unstructured.Unstructured] {
+	database := schema.GroupVersionKind{Group: "demo.example.com", Version: "v1", Kind: "Database"}
+	return kopf.For(kopf.Unstructured(database)).
+		OnEvent("observe", observe).
+		OnEvent("follow", follow)
 }
 
 // observe logs the event. The engine calls it for each observed state of each object, including the last state of a deleted object.

@@ -35,19 +35,28 @@ func main() {
 }
 
 func run() error {
-	pods, namespaces := podHandlers(), namespaceHandlers()
 	mgr, err := ctrl.NewManager(ctrl.GetConfigOrDie(), ctrl.Options{
 		Metrics: server.Options{BindAddress: "0"},
 		// The API server sends only objects with the labels.
-		Cache: cache.Options{ByObject: kopf.ByObject(pods, namespaces)},
+		Cache: cache.Options{ByObject: kopf.ByObject(namespaceHandlers())},
 	})
 	if err != nil {
 		return err
 	}
-	if err := kopf.SetupWithManager(mgr, pods, namespaces); err != nil {
+	if err := kopf.SetupWithManager(mgr, operator()...); err != nil {
 		return err
 	}
 	return mgr.Start(ctrl.SetupSignalHandler())
+}
+
+func operator() []kopf.Option {
+	return []kopf.Option{
+		// Kinds have the names of kubectl, such as the short name of pods.
+		kopf.ForKinds(kopf.Kinds("po"), func(metav1.APIResource) kopf.Option { return podHandlers() }),
+		kopf.WithKindCaches(cache.Options{ByObject: kopf.ByObject(podHandlers())}),
+		namespaceHandlers(),
+		kopf.Needs(&networkingv1.NetworkPolicy{}, "get", "create", "update"), // for isolate; Owns adds list and watch
+	}
 }
 
 func podHandlers() *kopf.Resource[*corev1.Pod] {

@@ -41,10 +41,7 @@ func startOperator(ctx context.Context, config *rest.Config, team string, invent
 		return nil, err
 	}
 	o := &operator{started: make(chan struct{}), ended: make(chan struct{})}
-	op := kopf.New(mgr, databases(team, inventory), kopf.OnStartup("signal-start", func(context.Context) error {
-		close(o.started)
-		return nil
-	}))
+	op := kopf.New(mgr, o.options(team, inventory)...)
 	if err := mgr.Add(op); err != nil {
 		return nil, err
 	}
@@ -61,6 +58,13 @@ func startOperator(ctx context.Context, config *rest.Config, team string, invent
 	}
 	mgr.GetLogger().Info("Operator started")
 	return o, nil
+}
+
+func (o *operator) options(team string, inventory *inventory) []kopf.Option {
+	return []kopf.Option{databases(team, inventory), kopf.OnStartup("signal-start", func(context.Context) error {
+		close(o.started)
+		return nil
+	})}
 }
 
 func databases(team string, inventory *inventory) *kopf.Resource[Object] {

@@ -44,8 +44,15 @@ func run(spec string) error {
 	if err != nil {
 		return err
 	}
+	if err := kopf.SetupWithManager(mgr, databases(nightly)); err != nil {
+		return err
+	}
+	return mgr.Start(ctrl.SetupSignalHandler())
+}
+
+func databases(nightly cron.Schedule) *kopf.Resource[*unstructured.Unstructured] {
 	database := schema.GroupVersionKind{Group: "demo.example.com", Version: "v1", Kind: "Database"}
-	databases := kopf.For(kopf.Unstructured(database)).
+	return kopf.For(kopf.Unstructured(database)).
 		// The supervisor calls ping half a second after the end of its last call.
 		Timer("ping", 500*time.Millisecond, ping, kopf.Jitter(0.1), kopf.MaxParallel(4)).
 		// The supervisor calls bill each second, counted from the creation of the object.
@@ -57,8 +64,4 @@ func run(spec string) error {
 		// The supervisor retries replicate after errors. After a permanent error, it waits for a change of the object.
 		Timer("replicate", 500*time.Millisecond, replicate).
 		OnUpdate("changed", changed)
-	if err := kopf.SetupWithManager(mgr, databases); err != nil {
-		return err
-	}
-	return mgr.Start(ctrl.SetupSignalHandler())
 }

@@ -19,10 +19,8 @@ func TestExplore(t *testing.T) {
 	}
 	kopftest.Explore(t, func() kopftest.Scenario {
 		return kopftest.Scenario{
-			Given: kopftest.Given{Scheme: scheme, CRDs: []string{"config/crd"}},
-			Operator: func() []kopf.Option {
-				return []kopf.Option{buckets(), kopf.WithWebhooks(development("localhost", 9443))}
-			},
+			Given:    kopftest.Given{Scheme: scheme, CRDs: []string{"config/crd"}},
+			Operator: func() []kopf.Option { return operator("localhost", 9443) },
 			Steps: []func(testing.TB, *kopftest.Cluster){
 				func(t testing.TB, c *kopftest.Cluster) { c.Create(t, newBucket()) },
 				func(t testing.TB, c *kopftest.Cluster) {

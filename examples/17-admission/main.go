@@ -44,10 +44,14 @@ func run(host string, port int) error {
 	if err != nil {
 		return err
 	}
-	if err := kopf.SetupWithManager(mgr, buckets(), kopf.WithWebhooks(development(host, port))); err != nil {
+	if err := kopf.SetupWithManager(mgr, operator(host, port)...); err != nil {
 		return err
 	}
 	return mgr.Start(ctrl.SetupSignalHandler())
+}
+
+func operator(host string, port int) []kopf.Option {
+	return []kopf.Option{buckets(), kopf.WithWebhooks(development(host, port))}
 }
 
 func buckets() *kopf.Resource[*v1.Bucket] {

@@ -10,6 +10,7 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/examples/99-all-at-once/api/v1"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
+	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
 )
 
 // The cluster has its address, its users and its address book under every fault, and its deletion is completed.
@@ -34,7 +35,7 @@ func TestWalk(t *testing.T) {
 	kopftest.Walk(t, "config/crd", func() kopftest.Scenario { return newScenario(t) }, 3)
 }
 
-// newScenario has admission handlers, but an in-memory cluster does not call them. The scenario has no peers and does not watch secrets.
+// newScenario has admission handlers, but an in-memory cluster does not call them. The scenario has no peers.
 func newScenario(t *testing.T) kopftest.Scenario {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -46,7 +47,7 @@ func newScenario(t *testing.T) kopftest.Scenario {
 	at := addresses{host: "localhost", port: 9443}
 	return kopftest.Scenario{
 		Given:    kopftest.Given{Scheme: scheme, CRDs: []string{"config/crd"}},
-		Operator: func() []kopf.Option { return append(operator(), secrets(), kopf.WithWebhooks(development(at))) },
+		Operator: func() []kopf.Option { return operator(at, peering.Options{Standalone: true}) },
 	}
 }
 

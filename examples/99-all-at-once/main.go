@@ -65,19 +65,22 @@ func run(at addresses, peers peering.Options) error {
 	if err != nil {
 		return err
 	}
-	// Peering runs one operator at a time for these objects. The API server calls the webhooks.
-	options := append(operator(), secrets(), kopf.WithPeering(peers), kopf.WithWebhooks(development(at)))
-	if err := kopf.SetupWithManager(mgr, options...); err != nil {
+	if err := kopf.SetupWithManager(mgr, operator(at, peers)...); err != nil {
 		return err
 	}
 	return mgr.Start(ctrl.SetupSignalHandler())
 }
 
-// operator declares the clusters and the options of their operator.
-func operator() []kopf.Option {
+// operator declares the kinds and the options of their operator.
+func operator(at addresses, peers peering.Options) []kopf.Option {
 	clusters, versions := clusters()
 	return []kopf.Option{
 		clusters,
+		secrets(),
+		kopf.WithPeering(peers), // one operator at a time handles these objects
+		kopf.WithWebhooks(development(at)),
+		// The handler address-book creates and updates config maps. Because of Owns, the operator may already list and watch them.
+		kopf.Needs(&corev1.ConfigMap{}, "get", "create", "update"),
 		kopf.OnStartup("open", open, kopf.Retries(3), kopf.Backoff(time.Second)),
 		kopf.OnCleanup("close", closeAll),
 		kopf.OnProbe("versions", func(context.Context) (any, error) { return versions.Len(), nil }),

@@ -42,7 +42,8 @@ var _ = BeforeSuite(func() {
 	k8sClient = cluster.Client
 
 	warehouse = NewWarehouse(map[string]int32{"book": 10, "lamp": 2, "pen": 5})
-	cluster.RunManager(GinkgoTB(), func(mgr ctrl.Manager) error {
+	restricted := cluster.WithRights(GinkgoTB(), filepath.Join("..", "..", "config", "rbac", "role.yaml")) // the role of the operator is sufficient
+	restricted.RunManager(GinkgoTB(), func(mgr ctrl.Manager) error {
 		return errors.Join(
 			(&OrderHandlers{Warehouse: warehouse}).SetupWithManager(mgr),
 			(&ParcelReconciler{Client: mgr.GetClient(), Scheme: mgr.GetScheme()}).SetupWithManager(mgr),
