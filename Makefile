@@ -12,13 +12,20 @@ GINKGO := $(BIN)/ginkgo
 GOVULNCHECK := $(BIN)/govulncheck
 VALE := $(BIN)/vale
 GREMLINS := $(BIN)/gremlins
+APIDIFF := $(BIN)/apidiff
+GORELEASER := $(BIN)/goreleaser
+CYCLONEDX := $(BIN)/cyclonedx-gomod
+KUBEBUILDER := $(BIN)/kubebuilder
+HELM := $(BIN)/helm
 
-# MODULES contain Go code of this project. TOOL_MODULES only pin the versions of tools.
+# MODULES contain Go code of this project. TOOL_MODULES only pin the versions of tools. hack/tools/goreleaser is not among them, because only
+# a release downloads its modules.
 EXAMPLE_MODULES := $(patsubst %/go.mod,%,$(wildcard examples/*/go.mod))
+CONTRIB_MODULES := $(patsubst %/go.mod,%,$(wildcard contrib/*/go.mod))
 # The Makefiles of these examples generate their files.
 EXAMPLE_PROJECTS := $(patsubst %/Makefile,%,$(wildcard examples/*/Makefile))
-MODULES := . hack/controlplane $(EXAMPLE_MODULES)
-TOOL_MODULES := hack/tools hack/tools/golangci-lint hack/tools/govulncheck hack/tools/vale hack/tools/gremlins
+MODULES := . hack/controlplane $(EXAMPLE_MODULES) $(CONTRIB_MODULES)
+TOOL_MODULES := hack/tools hack/tools/golangci-lint hack/tools/govulncheck hack/tools/vale hack/tools/gremlins hack/tools/apidiff hack/tools/helm
 
 # The race detector needs cgo. The go command disables cgo if there is no C compiler.
 RACE ?= $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
@@ -33,6 +40,7 @@ SIMULATIONS ?= 5000
 SEED ?=
 ROTATION ?= 2m
 HOURS ?= 2
+KUBE ?= 1.34 1.35 1.36 1.37
 SOAKFLAGS ?=
 
 ##@ First steps
@@ -72,7 +80,7 @@ test: controlplane $(GINKGO) note-race ## Run all tests, including those on a re
 	$(if $(TESTFLAGS),,$(mutations) $(GINKGO) run $(RACE) --procs=4 --randomize-all --output-interceptor-mode=none --no-color --timeout=40m ./test/e2e || status=1; )\
 	go test $(RACE) $(tests) $(LONG) $(if $(TESTFLAGS),./...,$$(go list ./... | grep -v '/test/e2e$$')) || status=1; \
 	$(if $(RACE),$(mutations) go test $(tests) ./test/simulation || status=1; )\
-	for module in $(EXAMPLE_MODULES); do \
+	for module in $(EXAMPLE_MODULES) $(CONTRIB_MODULES); do \
 		echo "cd $$module && go test ./..."; \
 		(cd $$module && go test $(RACE) $(tests) ./...) || status=1; \
 	done; exit $$status
@@ -90,6 +98,23 @@ controller-manager: ## Build kube-controller-manager, which test/garbagecollecti
 .PHONY: test-unit
 test-unit: note-race ## Run the tests that need no API server, in seconds after the compilation
 	go test $(RACE) -short -shuffle=on -timeout 5m $(TESTFLAGS) ./pkg/... ./internal/... ./cmd/... ./test/layering/... ./test/parity/... ./test/simulation/...
+
+.PHONY: test-matrix
+test-matrix: $(GINKGO) ## Run the end-to-end and conformance tests on several releases of Kubernetes; KUBE="1.35 1.37" selects them
+	@set -e; for release in $(KUBE); do \
+		(cd hack/controlplane && env -u KUBEBUILDER_ASSETS go run . -kubernetes $$release -out $(BIN)/controlplane-$$release); \
+		echo "test-matrix: Kubernetes $$release"; \
+		KUBEBUILDER_ASSETS=$(BIN)/controlplane-$$release $(GINKGO) run --procs=4 --output-interceptor-mode=none --no-color --timeout=40m ./test/e2e; \
+		KUBEBUILDER_ASSETS=$(BIN)/controlplane-$$release go test -count=1 -timeout 40m ./test/simulation/conformance; \
+	done
+
+.PHONY: test-rights
+test-rights: controlplane ## Remove each permission of each example in turn; the operator must name exactly it
+	go test -timeout 60m ./examples -run '^TestExamples_RemovedPermissions$$' -remove-permissions -v
+
+.PHONY: test-helm
+test-helm: controlplane $(KUBEBUILDER) $(HELM) $(CONTROLLER_GEN) ## Let kubebuilder write a Helm chart of the example, and install it on a real API server
+	go test -count=1 -timeout 20m ./examples -run '^TestKubebuilder_HelmChart$$' -helm-tools=$(BIN) -v
 
 .PHONY: simulate
 simulate: ## Run random scenarios in virtual time; SIMULATIONS=20000 sets their number, SEED=17 repeats one with its log
@@ -231,15 +256,24 @@ verify-generated: $(CONTROLLER_GEN)
 	else git --no-pager diff "$$before" "$$after"; \
 		echo "verify: the generated files were out of date and have been regenerated; commit them" >&2; exit 1; fi
 
-# The target only shows the changes since the last release. VERSIONING.md describes the allowed changes.
+# The target compares the exported names under pkg/ with the last release, which is not that of the checked-out commit. A line of the changelog that begins with *Breaking* and is newer than
+# the release permits incompatible changes. VERSIONING.md describes the allowed changes.
 .PHONY: verify-api
-verify-api:
+verify-api: $(APIDIFF)
 	@go run ./hack/api -check docs/api.txt && echo "verify: docs/api.txt is up to date"
-	@tag=$$(git describe --tags --abbrev=0 --match 'v*' 2>/dev/null); \
-	if [ -z "$$tag" ]; then echo "verify: no release exists yet, so the exported names are not compared"; \
-	elif git cat-file -e "$$tag:docs/api.txt" 2>/dev/null; then echo "verify: changes of the exported names since $$tag:"; \
-		git --no-pager diff --unified=0 "$$tag" -- docs/api.txt | grep '^[-+][^-+]' || echo "  no changes"; \
-	else echo "verify: $$tag has no docs/api.txt, so the exported names are not compared"; fi
+	@set -e; this=$$(git describe --tags --exact-match --match 'v*' 2>/dev/null) || true; \
+	tag=$$(git describe --tags --abbrev=0 --match 'v*' --exclude "$$this" 2>/dev/null) || true; \
+	if [ -z "$$tag" ]; then echo "verify: no release exists yet, so the exported API is not compared"; exit; fi; \
+	old=$$(mktemp -d); trap 'rm -rf "$$old"' EXIT; \
+	git archive "$$tag" go.mod go.sum pkg internal | tar -xf - -C "$$old"; \
+	(cd "$$old" && $(APIDIFF) -m -w old.api $(PUBLIC)); \
+	changes=$$($(APIDIFF) -m -incompatible "$$old/old.api" $(PUBLIC)); \
+	if [ -z "$$changes" ]; then echo "verify: the exported API is compatible with $$tag"; exit; fi; \
+	echo "verify: incompatible changes of the exported API since $$tag:"; echo "$$changes"; \
+	git diff --unified=0 "$$tag" -- CHANGELOG.md | grep -q '^+\(- \)\{0,1\}\*Breaking\*' || { \
+		echo "verify: undo them, or add a line that begins with *Breaking* to the changelog" >&2; exit 1; }
+
+PUBLIC := github.com/kopf-runtime/kopf-runtime/pkg
 
 .PHONY: verify-messages
 verify-messages:
@@ -253,6 +287,16 @@ verify-licenses:
 .PHONY: verify-vulnerabilities
 verify-vulnerabilities: $(GOVULNCHECK) ## Check for known vulnerabilities in called functions, if https://vuln.go.dev is reachable
 	@go run ./hack/vulnerabilities $(GOVULNCHECK) $(filter-out hack/controlplane,$(MODULES))
+
+##@ Releases
+
+.PHONY: release-snapshot
+release-snapshot: $(GORELEASER) $(CYCLONEDX) ## Build the archives of a release into bin/release; the first time takes about ten minutes
+	PATH="$(BIN):$$PATH" $(GORELEASER) release --snapshot --clean --skip=sign
+
+.PHONY: release
+release: $(GORELEASER) $(CYCLONEDX)
+	PATH="$(BIN):$$PATH" $(GORELEASER) release --clean
 
 ##@ Prerequisites, which other targets build when needed
 
@@ -284,6 +328,21 @@ $(VALE): hack/tools/vale/go.mod hack/tools/vale/go.sum
 
 $(GREMLINS): hack/tools/gremlins/go.mod hack/tools/gremlins/go.sum
 	$(call build-tool,github.com/go-gremlins/gremlins/cmd/gremlins)
+
+$(APIDIFF): hack/tools/apidiff/go.mod hack/tools/apidiff/go.sum
+	$(call build-tool,golang.org/x/exp/cmd/apidiff)
+
+$(GORELEASER): hack/tools/goreleaser/go.mod hack/tools/goreleaser/go.sum
+	$(call build-tool,github.com/goreleaser/goreleaser/v2)
+
+$(CYCLONEDX): hack/tools/goreleaser/go.mod hack/tools/goreleaser/go.sum
+	$(call build-tool,github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod)
+
+$(KUBEBUILDER): hack/tools/helm/go.mod hack/tools/helm/go.sum
+	$(call build-tool,sigs.k8s.io/kubebuilder/v4)
+
+$(HELM): hack/tools/helm/go.mod hack/tools/helm/go.sum
+	$(call build-tool,helm.sh/helm/v4/cmd/helm)
 
 $(GINKGO): hack/tools/go.mod hack/tools/go.sum
 	$(call build-tool,github.com/onsi/ginkgo/v2/ginkgo)
