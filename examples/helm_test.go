@@ -175,7 +175,7 @@ func (e *example) comparable(objects []*unstructured.Unstructured) map[string]an
 	return byName
 }
 
-// checkManagerRole checks that the rules of the manager are those that controller-gen has written in the repository.
+// checkManagerRole checks that the rules of the manager are those of the role in the repository.
 func (e *example) checkManagerRole(rendered []*unstructured.Unstructured) {
 	e.t.Helper()
 	find := func(objects []*unstructured.Unstructured, name string) any {

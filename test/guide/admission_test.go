@@ -12,6 +12,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/util/yaml"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/rbac"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
 )
 
@@ -87,4 +89,27 @@ func ruleOf(g *WithT, marker string) (rule rbacv1.PolicyRule) {
 		}
 	}
 	return rule
+}
+
+// The options of the page generate the rules of its markers.
+func TestRightsOfAdmission(t *testing.T) {
+	g := NewWithT(t)
+	row := featureRow{options: []kopf.Option{featureRows()[0].options[0], kopf.WithWebhooks(orderWebhooks())}}
+	row.rights.Namespace = "system"
+	var marked []rbac.Need
+	for _, s := range steps(t, admissionPage) {
+		for line := range strings.Lines(s.Text) {
+			marker, ok := strings.CutPrefix(strings.TrimSpace(line), "// +kubebuilder:rbac:")
+			if !ok {
+				continue
+			}
+			namespace := ""
+			if strings.Contains(marker, "namespace=system") {
+				namespace = "system"
+			}
+			marked = append(marked, rbac.NeedsOf(ruleOf(g, marker), namespace)...)
+		}
+	}
+	g.Expect(marked).NotTo(BeEmpty())
+	g.Expect(neededFor(t, row)).To(ConsistOf(rbac.Merge(append(marked, neededFor(t, featureRows()[0])...))))
 }

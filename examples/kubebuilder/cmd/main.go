@@ -66,7 +66,7 @@ func run(s settings) error {
 		return err
 	}
 	warehouse := controller.NewWarehouse(map[string]int32{"book": 10, "lamp": 2})
-	if err := (&controller.OrderHandlers{Warehouse: warehouse}).SetupWithManager(mgr); err != nil {
+	if err := (&controller.OrderHandlers{Warehouse: warehouse}).SetupWithManager(mgr, controller.InvoiceNeeds()); err != nil {
 		return err
 	}
 	if err := (&controller.InvoiceReconciler{Client: mgr.GetClient(), Scheme: mgr.GetScheme()}).SetupWithManager(mgr); err != nil {

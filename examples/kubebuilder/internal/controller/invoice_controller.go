@@ -3,22 +3,30 @@ package controller
 import (
 	"context"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	shopv1 "github.com/kopf-runtime/kopf-runtime/examples/kubebuilder/api/v1"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 )
 
-// An InvoiceReconciler is an ordinary reconciler that does not use kopf.
+// An InvoiceReconciler is an ordinary reconciler that kopf does not call.
 type InvoiceReconciler struct {
 	client.Client
 	Scheme *runtime.Scheme
 }
 
-// +kubebuilder:rbac:groups=shop.example.com,resources=invoices,verbs=get;list;watch
-// +kubebuilder:rbac:groups=shop.example.com,resources=invoices/status,verbs=get;update;patch
+// InvoiceNeeds declares the permissions of the InvoiceReconciler, which kopf cannot derive. An operator of kopf checks them
+// at its start, and "make manifests" writes them into the role of the manager.
+func InvoiceNeeds() kopf.Option {
+	return kopf.NeedsRules(
+		rbacv1.PolicyRule{APIGroups: []string{shopv1.GroupVersion.Group}, Resources: []string{"invoices"}, Verbs: []string{"list", "watch"}},
+		rbacv1.PolicyRule{APIGroups: []string{shopv1.GroupVersion.Group}, Resources: []string{"invoices/status"}, Verbs: []string{"update"}},
+	)
+}
 
 // Reconcile calculates the total of an invoice.
 func (r *InvoiceReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {

@@ -21,15 +21,9 @@ type OrderHandlers struct {
 	Warehouse *Warehouse
 }
 
-// The handlers need no update, and no permission for orders/finalizers.
-//
-// +kubebuilder:rbac:groups=shop.example.com,resources=orders,verbs=get;list;watch;patch
-// +kubebuilder:rbac:groups=shop.example.com,resources=orders/status,verbs=patch
-// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
-
-// SetupWithManager adds the handlers to the manager.
-func (h *OrderHandlers) SetupWithManager(mgr ctrl.Manager) error {
-	return kopf.SetupWithManager(mgr, h.orders())
+// SetupWithManager adds the handlers to the manager. The needs are those of reconcilers that kopf does not call.
+func (h *OrderHandlers) SetupWithManager(mgr ctrl.Manager, needs ...kopf.Option) error {
+	return kopf.SetupWithManager(mgr, append(needs, h.orders())...)
 }
 
 // orders declares the handlers. Tests call it without a manager.

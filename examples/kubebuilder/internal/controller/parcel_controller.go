@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -12,17 +13,11 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 )
 
-// A ParcelReconciler is a reconciler that kopf calls. Only SetupWithManager differs from a project without kopf.
+// A ParcelReconciler is a reconciler that kopf calls. Its Reconcile is that of a project without kopf.
 type ParcelReconciler struct {
 	client.Client
 	Scheme *runtime.Scheme
 }
-
-// The reconciler writes the status with update; kopf writes patches.
-//
-// +kubebuilder:rbac:groups=shop.example.com,resources=parcels,verbs=get;list;watch;patch
-// +kubebuilder:rbac:groups=shop.example.com,resources=parcels/status,verbs=get;update;patch
-// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // Reconcile puts a label on a parcel.
 func (r *ParcelReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
@@ -43,10 +38,21 @@ func (r *ParcelReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 //
 //	ctrl.NewControllerManagedBy(mgr).For(&shopv1.Parcel{}).Named("parcel").Complete(r)
 func (r *ParcelReconciler) SetupWithManager(mgr ctrl.Manager) error {
-	parcels := kopf.For(&shopv1.Parcel{}).
+	return kopf.SetupWithManager(mgr, r.parcels(), parcelNeeds())
+}
+
+// parcels declares the reconciler and the handlers.
+func (r *ParcelReconciler) parcels() kopf.Option {
+	return kopf.For(&shopv1.Parcel{}).
 		OnReconcile("main", kopf.FromReconciler[*shopv1.Parcel](r)).
 		OnDelete("recall", recall)
-	return kopf.SetupWithManager(mgr, parcels)
+}
+
+// parcelNeeds declares the requests of the reconciler: it writes the status with update, and kopf writes patches.
+func parcelNeeds() kopf.Option {
+	return kopf.NeedsRules(rbacv1.PolicyRule{
+		APIGroups: []string{shopv1.GroupVersion.Group}, Resources: []string{"parcels/status"}, Verbs: []string{"update"},
+	})
 }
 
 func recall(ctx context.Context, req *kopf.Request[*shopv1.Parcel]) error {

@@ -20,6 +20,7 @@ import (
 
 var (
 	k8sClient client.Client
+	cluster   *kopftest.Cluster
 	warehouse *Warehouse
 )
 
@@ -37,15 +38,15 @@ var _ = BeforeSuite(func() {
 	logf.SetLogger(zap.New(zap.WriteTo(GinkgoWriter), zap.UseDevMode(true)))
 	Expect(shopv1.AddToScheme(scheme.Scheme)).To(Succeed())
 	// +kubebuilder:scaffold:scheme
-	cluster := kopftest.Environment(GinkgoTB(), kopftest.Types(scheme.Scheme),
+	cluster = kopftest.Environment(GinkgoTB(), kopftest.Types(scheme.Scheme),
 		kopftest.CRDs(filepath.Join("..", "..", "config", "crd", "bases")))
 	k8sClient = cluster.Client
 
 	warehouse = NewWarehouse(map[string]int32{"book": 10, "lamp": 2, "pen": 5})
-	restricted := cluster.WithRights(GinkgoTB(), filepath.Join("..", "..", "config", "rbac", "role.yaml")) // the role of the operator is sufficient
+	restricted := cluster.WithRights(GinkgoTB(), roleFile) // the role of the operator is sufficient
 	restricted.RunManager(GinkgoTB(), func(mgr ctrl.Manager) error {
 		return errors.Join(
-			(&OrderHandlers{Warehouse: warehouse}).SetupWithManager(mgr),
+			(&OrderHandlers{Warehouse: warehouse}).SetupWithManager(mgr, InvoiceNeeds()),
 			(&ParcelReconciler{Client: mgr.GetClient(), Scheme: mgr.GetScheme()}).SetupWithManager(mgr),
 		)
 	})
