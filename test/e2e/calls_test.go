@@ -52,6 +52,14 @@ func ok[T client.Object](c *calls, id string) kopf.Handler[T] {
 	}
 }
 
+// awaitClosed waits until a channel is closed, or until the context ends.
+func awaitClosed(ctx context.Context, closed <-chan struct{}) {
+	select {
+	case <-closed:
+	case <-ctx.Done():
+	}
+}
+
 // fails returns a handler that records its call as "id:reason#attempt" and returns an error.
 func fails[T client.Object](c *calls, id string, err error) kopf.Handler[T] {
 	return func(_ context.Context, req *kopf.Request[T]) error {

@@ -114,7 +114,10 @@ var _ = Describe("Discovery", func() {
 		Eventually(seen.all).Should(Equal([]string{"created:create"}))
 		Expect(envtest.UninstallCRDs(cp.Config, envtest.CRDInstallOptions{CRDs: []*apiextensionsv1.CustomResourceDefinition{crd(gvk, false, true)}})).To(Succeed())
 		Eventually(seen.all).Should(Equal([]string{"created:create", "gone"}))
-		Eventually(install).Should(Succeed()) // the deletion of the CRD may not be complete yet
+		// The API server deletes the objects before the CRD. Until then, an installation would only change the old CRD.
+		definition := untyped(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"), "", crd(gvk, false, true).Name)
+		Eventually(gone(ctx, definition)).WithTimeout(minute).Should(BeTrue())
+		Eventually(install).Should(Succeed())
 		Eventually(func() error { return k8s.Create(ctx, untyped(gvk, ns, "two")) }).Should(Succeed())
 		Eventually(seen.all).WithTimeout(minute).Should(Equal([]string{"created:create", "gone", "created:create"}))
 	}, SpecTimeout(2*minute))
@@ -193,12 +196,7 @@ var _ = Describe("Permissions of an operator", func() {
 			{APIGroups: []string{v1.GroupVersion.Group}, Resources: []string{"widgets/status"}, Verbs: []string{"patch"}},
 			{APIGroups: []string{"events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
 		}}
-		create(ctx, role)
-		create(ctx, &rbacv1.RoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "operator"},
-			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "operator"},
-			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: ns}},
-		})
+		grant(ctx, ns, role)
 		op := start(ns, options(kopf.For(&v1.Widget{}).
 			OnCreate("created", func(_ context.Context, req *kopf.Request[W]) error {
 				seen.notef("created#%d", req.Attempt.Number)
@@ -227,14 +225,9 @@ var _ = Describe("Permissions of an operator", func() {
 
 	It("that are missing are logged, with the rule that grants them", func(ctx context.Context) {
 		ns := newNamespace(ctx)
-		create(ctx, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "operator"}, Rules: []rbacv1.PolicyRule{
+		grant(ctx, ns, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "operator"}, Rules: []rbacv1.PolicyRule{
 			{APIGroups: []string{v1.GroupVersion.Group}, Resources: []string{"widgets"}, Verbs: []string{"get", "list", "watch"}},
 		}})
-		create(ctx, &rbacv1.RoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "operator"},
-			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "operator"},
-			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: ns}},
-		})
 		write := func(_ context.Context, req *kopf.Request[W]) error {
 			req.Object.Spec.Color = "blue"
 			return nil
@@ -250,14 +243,9 @@ var _ = Describe("Permissions of an operator", func() {
 
 	It("to write the status are logged if they are missing for daemons and timers", func(ctx context.Context) {
 		ns := newNamespace(ctx)
-		create(ctx, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "operator"}, Rules: []rbacv1.PolicyRule{
+		grant(ctx, ns, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "operator"}, Rules: []rbacv1.PolicyRule{
 			{APIGroups: []string{v1.GroupVersion.Group}, Resources: []string{"widgets"}, Verbs: []string{"get", "list", "watch", "patch"}},
 		}})
-		create(ctx, &rbacv1.RoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "operator"},
-			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "operator"},
-			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: ns}},
-		})
 		op := start(ns, options(kopf.For(&v1.Widget{}).Timer("timed", time.Hour, func(_ context.Context, req *kopf.Request[W]) error {
 			req.Object.Status.Phase = "Made"
 			return nil

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -98,7 +99,7 @@ var _ = Describe("Another client", func() {
 		obj := widget(ns, "one")
 		create(ctx, obj)
 		// The other client continuously adds and removes finalizers but keeps one.
-		_, stop := editContinuously(ctx, obj, func(n int64, w *v1.Widget) {
+		writes, stop := editContinuously(ctx, obj, func(n int64, w *v1.Widget) {
 			if w.DeletionTimestamp != nil {
 				w.Labels = map[string]string{"n": fmt.Sprint(n)} // the object is being deleted, so finalizers cannot be added
 				return
@@ -110,6 +111,7 @@ var _ = Describe("Another client", func() {
 			}
 		})
 		Eventually(seen.all).Should(Equal([]string{"created:create"}))
+		Eventually(writes.Load).Should(BeNumerically(">", 0))
 		read := fresh(ctx, obj)
 		Expect(read()).To(HaveField("Finalizers", ContainElements(kopf.DefaultFinalizer, foreign)))
 
@@ -138,7 +140,7 @@ var _ = Describe("Another client", func() {
 				req.Object.Spec.Tags = append(req.Object.Spec.Tags, "ours")
 				return nil
 			}).
-			OnCreate("other", ok[W](seen, "other"))))
+			OnCreate("other", ok[W](seen, "other")), kopf.WithCheckpoint(time.Hour))) // the requests of the first handler must not cause a write before the second one
 
 		obj := widget(ns, "one")
 		create(ctx, obj)

@@ -244,7 +244,7 @@ var _ = Describe("Changes during downtime", func() {
 				OnUpdate("second", fails[W](seen, "second", outcome)))
 		}
 		obj := widget(ns, "one")
-		first := start(ns, declare(kopf.Temporary(errOutOfOrder, 2*time.Second)))
+		first := start(ns, declare(kopf.Temporary(errOutOfOrder, 5*time.Second))) // longer than the time until the operator has stopped
 		create(ctx, obj)
 		handled(ctx, obj)
 		edit(ctx, obj, func(w W) { w.Spec.Size = 2 })
@@ -288,7 +288,7 @@ var _ = Describe("Changes while the operator runs", func() {
 		start(ns, options(kopf.For(&v1.Widget{}).
 			OnCreate("created", ok[W](&calls{}, "created")).
 			OnUpdate("first", ok[W](seen, "first")).
-			OnUpdate("second", failsUntil[W](seen, "second", 1, kopf.Temporary(nil, 2*time.Second)))))
+			OnUpdate("second", failsUntil[W](seen, "second", 1, kopf.Temporary(nil, 6*time.Second))))) // longer than the time for the edits
 		obj := widget(ns, "one")
 		create(ctx, obj)
 		handled(ctx, obj)

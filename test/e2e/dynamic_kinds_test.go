@@ -124,14 +124,9 @@ func (c *comets) all() []string {
 // asUser runs an operator as a user who may handle only some resources of a group in a namespace.
 func asUser(ctx context.Context, namespace, group string, resources ...string) setup {
 	GinkgoHelper()
-	create(ctx, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "operator"}, Rules: []rbacv1.PolicyRule{
+	grant(ctx, namespace, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "operator"}, Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{group}, Resources: resources, Verbs: []string{"get", "list", "watch", "patch"}},
 	}})
-	create(ctx, &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "operator"},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "operator"},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: namespace}},
-	})
 	return func(config *rest.Config) {
 		config.Impersonate = rest.ImpersonationConfig{UserName: namespace, Groups: []string{"system:authenticated"}}
 	}

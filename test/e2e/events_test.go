@@ -370,8 +370,8 @@ var _ = Describe("The log", func() {
 		Expect(r.log.find("Handling", `"reason"="create"`, `"changed"=[]`)).To(HaveLen(1))
 		// The log lines of other kinds of handlers have the same fields.
 		for _, id := range []string{"checks", "sync"} {
-			Expect(r.log.find(`"operator"=`, `"kind"="Widget"`, fmt.Sprintf("%q=%q", "namespace", ns), `"name"="a"`,
-				fmt.Sprintf("%q=%q", "uid", a.UID), fmt.Sprintf("%q=%q", "handler", id), `"attempt"=`, `"took"=`)).NotTo(BeEmpty())
+			Eventually(r.log.find).WithArguments(`"operator"=`, `"kind"="Widget"`, fmt.Sprintf("%q=%q", "namespace", ns), `"name"="a"`,
+				fmt.Sprintf("%q=%q", "uid", a.UID), fmt.Sprintf("%q=%q", "handler", id), `"attempt"=`, `"took"=`).ShouldNot(BeEmpty())
 		}
 	}, SpecTimeout(minute))
 })

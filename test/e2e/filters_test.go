@@ -254,12 +254,15 @@ var _ = Describe("Handlers for fields", func() {
 	}, SpecTimeout(minute))
 
 	It("have ids that end with the field, so that several can share one function (HND-03, HND-04, HND-13)", func(ctx context.Context) {
-		ns, seen := newNamespace(ctx), &calls{}
-		fn := func(_ context.Context, req *kopf.Request[W]) error {
+		ns, seen, read := newNamespace(ctx), &calls{}, make(chan struct{})
+		fn := func(ctx context.Context, req *kopf.Request[W]) error {
 			old, now := req.Field()
 			seen.notef("%v→%v", old, now)
 			if req.Attempt.Number == 0 && now == "red" {
 				return kopf.Temporary(errOutOfOrder, 300*millisecond)
+			}
+			if req.Attempt.Number > 0 {
+				awaitClosed(ctx, read) // the records remain until the spec has read them
 			}
 			req.SetResult(now)
 			return nil
@@ -277,6 +280,7 @@ var _ = Describe("Handlers for fields", func() {
 			HaveKeyWithValue("kopf.zalando.org/same.spec.size", ContainSubstring(`"success":true`)),
 			HaveKeyWithValue("kopf.zalando.org/same.spec.color", ContainSubstring(`"success":false`)),
 			HaveKeyWithValue("kopf.zalando.org/same", ContainSubstring(`"success":true`)))))
+		close(read)
 		handled(ctx, obj)
 		Expect(seen.all()).To(Equal([]string{"<nil>→1", "<nil>→red", "whole", "<nil>→red"}))
 		Expect(valueAt(ctx, untyped(widgetGVK, ns, "one"), "status")()).To(Equal(map[string]any{

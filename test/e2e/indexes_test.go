@@ -61,7 +61,7 @@ var _ = Describe("Indexes", func() {
 		all := seen.all()
 		Expect(all[0]).To(Equal("startup 0"), "IDX-01 IDX-17: the index must be empty during the startup")
 		Expect(all[1:]).To(HaveEach(HaveSuffix(fmt.Sprint(" ", objects))))
-		Expect(seen.count(fmt.Sprint("map ", objects))).To(BeNumerically(">=", 1))
+		Eventually(seen.count).WithArguments(fmt.Sprint("map ", objects)).Should(BeNumerically(">=", 1))
 	}, SpecTimeout(minute))
 
 	It("follow objects that are changed, filtered out or deleted; a blocked deletion does not change them (IDX-05, IDX-11, IDX-12, IDX-13)", func(ctx context.Context) {
@@ -128,6 +128,7 @@ var _ = Describe("Indexes", func() {
 	}, SpecTimeout(minute))
 
 	It("handle errors according to the error mode (IDX-03, IDX-06, IDX-07, IDX-08, IDX-09, IDX-10, IDX-11)", func(ctx context.Context) {
+		const delay = 4 * time.Second // longer than the time for the edits
 		ns, seen := newNamespace(ctx), &calls{}
 		widgets := kopf.For(&v1.Widget{})
 		var failing atomic.Bool
@@ -149,8 +150,8 @@ var _ = Describe("Indexes", func() {
 		index("unknown", errOutOfOrder)
 		index("strict", errOutOfOrder, kopf.ErrorMode(progress.ErrorsPermanent))
 		index("permanent", kopf.Permanent(errOutOfOrder))
-		index("temporary", kopf.Temporary(errOutOfOrder, 1500*time.Millisecond))
-		index("mode", errOutOfOrder, kopf.ErrorMode(progress.ErrorsTemporary), kopf.Backoff(1500*time.Millisecond))
+		index("temporary", kopf.Temporary(errOutOfOrder, delay))
+		index("mode", errOutOfOrder, kopf.ErrorMode(progress.ErrorsTemporary), kopf.Backoff(delay))
 		index("limited", kopf.Temporary(errOutOfOrder, 0), kopf.Retries(2))
 		index("filtered", kopf.Permanent(errOutOfOrder), kopf.Label("on"))
 		op := start(ns, options(widgets))
@@ -188,12 +189,12 @@ var _ = Describe("Indexes", func() {
 		Eventually(func() []string { return op.log.find(`"handler"="limited"`, "failed permanently") }).Should(HaveLen(1))
 		failing.Store(false)
 		change(func(w W) { w.Labels = nil })
-		if time.Since(failed) < time.Second {
+		if time.Since(failed) < delay-time.Second {
 			for _, id := range []string{"temporary", "mode"} {
 				Expect(seen.count(id)).To(Equal(2), "IDX-09: %s must not be called before its delay has ended", id)
 			}
 		}
-		Eventually(func() bool { return time.Since(failed) > 2*time.Second }).Should(BeTrue())
+		Eventually(func() bool { return time.Since(failed) > delay+time.Second }).Should(BeTrue())
 		Expect(indexes["temporary"].Len()).To(BeZero(), "IDX-09: the end of the delay must not requeue the object")
 		change(func(w W) { w.Labels = map[string]string{"on": ""} })
 		for _, id := range []string{"nil", "empty", "unknown", "temporary", "mode"} {

@@ -57,15 +57,10 @@ func (r *pathRecorder) clusterWide() (found []string) {
 // allow grants a user the permissions that an operator of Widgets needs in a namespace.
 func allow(ctx context.Context, user, namespace string) {
 	GinkgoHelper()
-	create(ctx, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "operator"}, Rules: []rbacv1.PolicyRule{
+	grant(ctx, user, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "operator"}, Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{v1.GroupVersion.Group}, Resources: []string{"widgets", "widgets/status"}, Verbs: []string{"get", "list", "watch", "patch"}},
 		{APIGroups: []string{"events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
 	}})
-	create(ctx, &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "operator"},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "operator"},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: user}},
-	})
 }
 
 func as(user string) setup {

@@ -138,7 +138,7 @@ var _ = Describe("After", func() {
 		obj := widget(ns, "one")
 		before := start(ns, declare(kopf.Temporary(errOutOfOrder, pause)))
 		create(ctx, obj)
-		Eventually(recordOf(ctx, obj, "middle")).Should(HaveField("Retries", 1))
+		Eventually(recordOf(ctx, obj, "middle")).Should(HaveField("Retries", BeNumerically(">", 0)))
 		before.stop()
 		n := len(seen.all())
 		start(ns, declare(nil))

@@ -92,8 +92,9 @@ var _ = Describe("Operators among peers, as processes", func() {
 		Eventually(low.count("begins daemon")).Should(Equal(3))
 		release := low.last("works: ").at.Sub(terminated)
 		AddReportEntry("after SIGTERM", fmt.Sprintf("exit %s, release %s", exit, release))
-		Expect(exit).To(BeNumerically("<", 2*time.Second))
-		Expect(release).To(BeNumerically("<", 2*time.Second))
+		const prompt = 10 * time.Second // much less than the lifetime of the record, which is a minute; test/peering measures shorter times, repeatedly
+		Expect(exit).To(BeNumerically("<", prompt))
+		Expect(release).To(BeNumerically("<", prompt))
 		Expect(low.count("done w")()).To(Equal(2), "low must handle only the first and the third size; high handles the second")
 		Expect(low.count("resumes")()).To(BeZero())
 	}, SpecTimeout(minute))

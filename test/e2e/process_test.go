@@ -156,7 +156,7 @@ var _ = Describe("Health", func() {
 	type W = *v1.Widget
 
 	It("fails only if objects wait and the operator makes no progress (SE-14, SE-16)", func(ctx context.Context) {
-		const limit = time.Second
+		const limit = 2 * time.Second
 		ns, logs := newNamespace(ctx), &logRecorder{}
 		mgr := newManager(ns, logs)
 		release := make(chan struct{})

@@ -325,7 +325,7 @@ var _ = Describe("Regressions", func() {
 		handledBefore(ctx, obj, kopf.For(&v1.Widget{}).OnCreate("created", ok[W](&calls{}, "created")))
 		start(ns, options(kopf.For(&v1.Widget{}).
 			OnResume("first", ok[W](seen, "first")).
-			OnResume("second", failsUntil[W](seen, "second", 1, kopf.Temporary(errOutOfOrder, 2*time.Second))).
+			OnResume("second", failsUntil[W](seen, "second", 1, kopf.Temporary(errOutOfOrder, 5*time.Second))). // longer than the time until the edit is handled
 			OnUpdate("updated", ok[W](seen, "updated"))))
 		Eventually(recordOf(ctx, obj, "second")).Should(HaveField("Retries", 1))
 		edit(ctx, obj, func(w W) { w.Spec.Size = 2 })
@@ -353,8 +353,9 @@ var _ = Describe("Regressions", func() {
 	}, SpecTimeout(minute))
 
 	It("a lost response causes neither a second call nor a consistency wait (B-05)", func(ctx context.Context) {
+		const wait = 30 * time.Second // longer than the timeout of handled
 		ns, seen := newNamespace(ctx), &calls{}
-		start(ns, options(kopf.For(&v1.Widget{}).
+		start(ns, options(kopf.WithConsistencyTimeout(wait), kopf.For(&v1.Widget{}).
 			OnCreate("first", ok[W](seen, "first")).
 			OnCreate("second", failsUntil[W](seen, "second", 1, kopf.Temporary(nil, 10*millisecond)))),
 			withFaults(func(r *http.Request, n int64, next http.RoundTripper) (*http.Response, error) {
@@ -369,7 +370,7 @@ var _ = Describe("Regressions", func() {
 		create(ctx, obj)
 		began := time.Now()
 		handled(ctx, obj)
-		Expect(time.Since(began)).To(BeNumerically("<", 3*time.Second))
+		Expect(time.Since(began)).To(BeNumerically("<", wait))
 		Expect(seen.all()).To(Equal([]string{"first:create", "second:create#0", "second:create#1"}))
 	}, SpecTimeout(minute))
 

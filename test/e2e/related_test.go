@@ -99,12 +99,7 @@ var _ = Describe("Related objects (B-28)", func() {
 		role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "operator"}, Rules: []rbacv1.PolicyRule{
 			{APIGroups: []string{v1.GroupVersion.Group}, Resources: []string{"widgets"}, Verbs: []string{"get", "list", "watch", "patch"}},
 		}}
-		create(ctx, role)
-		create(ctx, &rbacv1.RoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "operator"},
-			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "operator"},
-			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: ns}},
-		})
+		grant(ctx, ns, role)
 		create(ctx, newShared(ns))
 		create(ctx, widget(ns, "one"))
 		op := start(ns, options(kopf.For(&v1.Widget{}).OnReconcile("track", track(ns, seen), kopf.Backoff(time.Second))), func(config *rest.Config) {

@@ -200,7 +200,7 @@ var _ = Describe("A restart", func() {
 		declare := func() []kopf.Option {
 			return options(kopf.For(&v1.Widget{}).
 				OnResume("first", ok[W](seen, "first")).
-				OnResume("second", failsUntil[W](seen, "second", 1, kopf.Temporary(errOutOfOrder, time.Second))))
+				OnResume("second", failsUntil[W](seen, "second", 1, kopf.Temporary(errOutOfOrder, 4*time.Second)))) // longer than the time until the operator has stopped
 		}
 		before := start(ns, declare())
 		Eventually(recordOf(ctx, obj, "second")).Should(HaveField("Retries", 1))

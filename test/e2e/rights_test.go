@@ -15,6 +15,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -60,6 +61,32 @@ func grant(ctx context.Context, user string, role *rbacv1.Role) {
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: user}},
 	})
+	awaitRights(ctx, user, role.Namespace, role.Rules...)
+}
+
+// awaitRights waits until the authorizer of the API server, which learns of new roles and bindings a moment later, knows the permissions of a user.
+func awaitRights(ctx context.Context, user, namespace string, rules ...rbacv1.PolicyRule) {
+	GinkgoHelper()
+	for _, rule := range rules {
+		for _, group := range rule.APIGroups {
+			for _, path := range rule.Resources {
+				for _, verb := range rule.Verbs {
+					resource, subresource, _ := strings.Cut(path, "/")
+					attributes := &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: verb, Group: group, Resource: resource, Subresource: subresource}
+					if len(rule.ResourceNames) > 0 {
+						attributes.Name = rule.ResourceNames[0]
+					}
+					Eventually(func() (bool, error) {
+						review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+							User: user, Groups: []string{"system:authenticated"}, ResourceAttributes: attributes,
+						}}
+						err := k8s.Create(ctx, review)
+						return review.Status.Allowed, err
+					}).Should(BeTrue(), "%s may %s %s in %q", user, verb, path, namespace)
+				}
+			}
+		}
+	}
 }
 
 // missingPermissions returns the values of the metric that are not zero.
@@ -285,6 +312,7 @@ func allowIn(ctx context.Context, user, namespace string, rules ...rbacv1.Policy
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: user},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: user}},
 	})
+	awaitRights(ctx, user, "", rules...)
 }
 
 func ruleFor(group, resource string, verbs ...string) rbacv1.PolicyRule {

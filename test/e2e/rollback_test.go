@@ -57,10 +57,16 @@ var _ = Describe("A restored old state with all annotations", func() {
 	}, SpecTimeout(minute))
 
 	It("does not restore old records", func(ctx context.Context) {
-		ns, seen := newNamespace(ctx), &calls{}
+		ns, seen, read := newNamespace(ctx), &calls{}, make(chan struct{})
+		fails := failsUntil[W](seen, "fails", 1, kopf.Temporary(nil, 300*millisecond))
 		op := start(ns, options(kopf.For(&v1.Widget{}).
 			OnUpdate("record", record(seen)).
-			OnUpdate("fails", failsUntil[W](seen, "fails", 1, kopf.Temporary(nil, 300*millisecond)))))
+			OnUpdate("fails", func(ctx context.Context, req *kopf.Request[W]) error {
+				if req.Attempt.Number > 0 {
+					awaitClosed(ctx, read) // the record remains until the spec has read it
+				}
+				return fails(ctx, req)
+			})))
 		a := widget(ns, "a")
 		create(ctx, a)
 		handled(ctx, a)
@@ -71,6 +77,7 @@ var _ = Describe("A restored old state with all annotations", func() {
 			old, err = fresh(ctx, a)()
 			return records(old), err
 		}).Should(ContainElement("fails"))
+		close(read)
 		handled(ctx, a)
 		edit(ctx, a, func(w W) { w.Spec.Size = 3 })
 		Eventually(fresh(ctx, a)).Should(HaveField("Annotations", And(

@@ -47,11 +47,14 @@ var _ = Describe("Sub-handlers", func() {
 	const never = time.Hour
 
 	It("have results and retries, also if one of them fails once (C-6, SUB-01, SUB-08, SUB-09, SUB-10, RES-01)", func(ctx context.Context) {
-		ns, seen := newNamespace(ctx), &calls{}
+		ns, seen, read := newNamespace(ctx), &calls{}, make(chan struct{})
 		obj := untyped(widgetGVK, ns, "one")
 		sub := func(until int) untypedHandler {
-			return func(_ context.Context, req untypedRequest) error {
+			return func(ctx context.Context, req untypedRequest) error {
 				seen.notef("%s#%d", req.Reason, req.Attempt.Number)
+				if req.Attempt.Number > 0 {
+					awaitClosed(ctx, read) // the records remain until the spec has read them
+				}
 				if req.Attempt.Number < until {
 					return kopf.Temporary(errOutOfOrder, 500*time.Millisecond)
 				}
@@ -80,6 +83,7 @@ var _ = Describe("Sub-handlers", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(status).To(Equal(map[string]any{"cr/s1": map[string]any{"tries": int64(1)}}), "SUB-10: the result of the parent must be stored after all sub-handlers have finished")
 
+		close(read)
 		handled(ctx, obj)
 		Expect(seen.all()).To(Equal([]string{"cr#0", "create#0", "create#0", "cr#0", "create#1"}))
 		now, err = fresh(ctx, obj)()
@@ -235,7 +239,8 @@ var _ = Describe("Sub-handlers", func() {
 	}, SpecTimeout(minute))
 
 	It("that are no longer declared are not awaited, and their records are removed (SUB-10, SUB-12)", func(ctx context.Context) {
-		ns, seen := newNamespace(ctx), &calls{}
+		ns, seen, read := newNamespace(ctx), &calls{}, make(chan struct{})
+		again := failsUntil[W](seen, "new", 1, kopf.Temporary(errOutOfOrder, 500*time.Millisecond))
 		start(ns, options(kopf.For(&v1.Widget{}).
 			OnCreate("p", func(_ context.Context, req *kopf.Request[W]) error {
 				if seen.count("old:create#0") == 0 {
@@ -244,12 +249,18 @@ var _ = Describe("Sub-handlers", func() {
 						return fails[W](seen, "old", kopf.Temporary(errOutOfOrder, never))(ctx, req)
 					})
 				}
-				req.Sub("new", failsUntil[W](seen, "new", 1, kopf.Temporary(errOutOfOrder, 500*time.Millisecond)))
+				req.Sub("new", func(ctx context.Context, req *kopf.Request[W]) error {
+					if req.Attempt.Number > 0 {
+						awaitClosed(ctx, read) // the record of the old sub-handler remains until the spec has read it
+					}
+					return again(ctx, req)
+				})
 				return nil
 			})))
 		obj := widget(ns, "one")
 		create(ctx, obj)
 		Eventually(recordOf(ctx, obj, "p/old")).Should(HaveField("Retries", 1))
+		close(read)
 		handled(ctx, obj)
 		Expect(seen.all()).To(Equal([]string{"old:create#0", "new:create#0", "new:create#1"}))
 	}, SpecTimeout(minute))

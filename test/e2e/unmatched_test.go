@@ -186,7 +186,7 @@ var _ = Describe("An object", func() {
 		label(obj)
 		create(ctx, other)
 		create(ctx, obj)
-		Eventually(recordOf(ctx, obj, "failing")).Should(HaveField("Retries", 1))
+		Eventually(recordOf(ctx, obj, "failing")).Should(HaveField("Retries", BeNumerically(">", 0)))
 		var listed v1.WidgetList
 		Expect(mgr.GetCache().List(ctx, &listed)).To(Succeed())
 		Expect(listed.Items).To(HaveLen(1), "the server must not send the other object")

@@ -85,10 +85,11 @@ var _ = Describe("A watch that delivers no changes", func() {
 
 	It("makes the operator unready only while permissions are missing", func(ctx context.Context) {
 		ns, seen, wire := newNamespace(ctx), &calls{}, &watchBreaker{}
-		create(ctx, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "operator"}, Rules: []rbacv1.PolicyRule{
+		role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "operator"}, Rules: []rbacv1.PolicyRule{
 			{APIGroups: []string{v1.GroupVersion.Group}, Resources: []string{"widgets"}, Verbs: []string{"get", "list", "watch", "patch"}},
 			{APIGroups: []string{v1.GroupVersion.Group}, Resources: []string{"widgets/status"}, Verbs: []string{"patch"}},
-		}})
+		}}
+		create(ctx, role)
 		binding := func() *rbacv1.RoleBinding {
 			return &rbacv1.RoleBinding{
 				ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "operator"},
@@ -97,6 +98,7 @@ var _ = Describe("A watch that delivers no changes", func() {
 			}
 		}
 		create(ctx, binding())
+		awaitRights(ctx, ns, ns, role.Rules...)
 		ready, healthy := checkWatches(ns, options(kopf.For(&v1.Widget{}).OnCreate("created", ok[W](seen, "created")), kopf.WithEvents(kopf.EventsOff)),
 			wire.setup(), func(config *rest.Config) {
 				config.Impersonate = rest.ImpersonationConfig{UserName: ns, Groups: []string{"system:authenticated"}}

@@ -98,7 +98,7 @@ var _ = Describe("Operators", func() {
 
 	It("write once per lifetime, less the margin (PEER-20)", func(ctx context.Context) {
 		at := cluster(ctx)
-		tail := cp.AuditSinceStart()
+		tail, began := cp.AuditSinceStart(), time.Now()
 		o := startOperator(peering.Options{Name: at.name, Identity: "o", Lifetime: 12 * time.Second})
 		Eventually(o.is("")).Should(works())
 		kopf := newKopfOperator(at, -1)
@@ -108,6 +108,7 @@ var _ = Describe("Operators", func() {
 		Consistently(o.is("")).WithTimeout(15 * time.Second).Should(works())
 		requests, err := tail.Next()
 		Expect(err).NotTo(HaveOccurred())
+		most := 1 + int(time.Since(began)/(2*time.Second)) // the interval is at least 2 seconds
 		var last time.Time
 		n := 0
 		for _, r := range requests {
@@ -127,7 +128,7 @@ var _ = Describe("Operators", func() {
 			}
 			last = sent
 		}
-		Expect(n).To(And(BeNumerically(">=", 3), BeNumerically("<=", 9)))
+		Expect(n).To(And(BeNumerically(">=", 3), BeNumerically("<=", most)))
 	}, SpecTimeout(specTimeout))
 
 	It("process a thousand events without a write (PEER-20)", func(ctx context.Context) {
@@ -195,8 +196,10 @@ var _ = Describe("Operators", func() {
 		person, err := peering.NewClient(as(name+"-p"), nil)
 		Expect(err).NotTo(HaveOccurred())
 		for _, target := range []peering.Target{{Name: name}, {Name: name, Namespaces: []string{ns}}} {
-			_, err := person.Freeze(ctx, target, "ann", peering.Record{Priority: 100, Lifetime: time.Minute})
-			Expect(err).NotTo(HaveOccurred())
+			Eventually(func() error { // the authorizer may learn of the binding later than of those of the operators
+				_, err := person.Freeze(ctx, target, "ann", peering.Record{Priority: 100, Lifetime: time.Minute})
+				return err
+			}).Should(Succeed())
 		}
 		Eventually(c.is("")).Should(isPaused())
 		Eventually(n.is(ns)).Should(isPaused())
