@@ -19,6 +19,11 @@ func admission(e *example) {
 	e.Eventually(func() error { // wait until the API server uses the webhook configurations
 		return e.client.Create(e.t.Context(), wrong.manifest.DeepCopy(), client.DryRunAll)
 	}).Should(Satisfy(apierrors.IsInvalid))
+	e.Eventually(func() (any, error) { // the API server loads the configurations of mutating and of validating handlers separately
+		dry := photos.manifest.DeepCopy()
+		err := e.client.Create(e.t.Context(), dry, client.DryRunAll)
+		return dry.Object["spec"], err
+	}).Should(HaveKeyWithValue("region", "amsterdam"))
 
 	output := e.runFailing("kubectl apply -f config/samples")
 	e.waitForLog(`Provisioning the bucket`)

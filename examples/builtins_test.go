@@ -3,6 +3,7 @@ package examples
 import (
 	. "github.com/onsi/gomega"
 	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
@@ -14,6 +15,7 @@ func builtins(e *example) {
 	e.waitForLog(`The phase of the pod has changed`, `"now": "Pending"`)
 	once.patchStatus(`{"status":{"phase":"Running"}}`)
 	e.waitForLog(`The phase of the pod has changed`, `"now": "Running"`)
+	e.Eventually(once.field("metadata", "annotations", lastHandled)).Should(ContainSubstring(`"status":{"phase":"Running"}`))
 	once.patchStatus(`{"status":{"phase":"Failed"}}`)
 	e.Eventually(once.events).Should(ConsistOf("PodFailed: The pod was Running, and has failed"))
 	e.Eventually(once.field("metadata", "annotations", lastHandled)).Should(ContainSubstring(`"status":{"phase":"Failed"}`))
@@ -31,15 +33,21 @@ func builtins(e *example) {
 	e.Eventually(policy.field("spec", "policyTypes")).Should(Equal([]any{"Ingress"}))
 	e.Expect(vault.get("metadata", "annotations")).To(And(HaveLen(1), HaveKey(lastApplied)))
 
-	// A namespace that is being deleted gets no policy. No controller empties the namespace here, so it remains.
+	// A namespace that is being deleted gets no policy. No controller empties the namespace here, so it remains. The cache of the operator
+	// receives the changes of namespaces in order, so it contains the deletion when the operator has isolated a later namespace.
 	e.Expect(e.client.Delete(e.t.Context(), vault.manifest.DeepCopy())).To(Succeed())
-	policy.delete()
-	safe := object{e, vault.manifest.DeepCopy()}
+	safe, other := object{e, vault.manifest.DeepCopy()}, object{e, policy.manifest.DeepCopy()}
 	safe.manifest.SetName("safe")
+	other.manifest.SetNamespace("safe")
 	safe.create()
-	policy.manifest.SetNamespace("safe")
-	e.Eventually(policy.field("metadata", "ownerReferences")).Should(HaveLen(1))
+	e.Eventually(other.field("metadata", "ownerReferences")).Should(HaveLen(1))
+	policy.delete()
+	old = other.get("metadata", "uid")
+	e.Expect(e.client.Delete(e.t.Context(), other.manifest.DeepCopy())).To(Succeed())
+	e.Eventually(other.field("metadata", "uid")).ShouldNot(Equal(old), "the operator handles this deletion after the one before")
 	e.expectNoLog("being terminated")
+	_, err := policy.read()
+	e.Expect(apierrors.IsNotFound(err)).To(BeTrue(), "the operator has created the policy again: %v", err)
 
 	e.expectNoLog(`"name": "unwatched"`)
 	e.Expect(e.sample("unwatched").get("metadata", "annotations")).To(And(HaveLen(1), HaveKey(lastApplied)))

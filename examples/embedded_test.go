@@ -28,7 +28,7 @@ func embedded(e *example) {
 	e.Expect(ask(http.MethodPut, teams+"/blue")).To(Equal(http.StatusNoContent))
 	e.waitForLog(`Removed from the list`, `"team": "blue"`)
 	e.Eventually(func() (string, error) { return fetch(teams) }).Should(Equal("blue: \ngreen: \n"))
-	e.Expect(e.countLog("\tOperator started\t")()).To(Equal(3))
+	e.Eventually(e.countLog("\tOperator started\t")).Should(Equal(3))
 	e.Expect(ask(http.MethodPut, teams+"/blue")).To(Equal(http.StatusNoContent), "PUT must succeed for a running operator")
 	e.Expect(e.countLog("\tOperator started\t")()).To(Equal(3))
 

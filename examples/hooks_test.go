@@ -1,7 +1,9 @@
 package examples
 
 import (
+	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 
@@ -23,12 +25,17 @@ func hooks(e *example) {
 	e.stop()
 }
 
-// freeAddress returns an address that no process uses.
+// freeAddress returns an address that no process uses. Its port is outside the range of outgoing connections, so that they cannot use it.
 func freeAddress(e *example) string {
-	listener, err := net.Listen("tcp", "localhost:0")
-	e.Expect(err).NotTo(HaveOccurred())
-	defer listener.Close()
-	return listener.Addr().String()
+	for e.t.Context().Err() == nil {
+		listener, err := net.Listen("tcp", fmt.Sprintf("localhost:%d", 12000+rand.IntN(20000)))
+		if err == nil {
+			defer listener.Close()
+			return listener.Addr().String()
+		}
+	}
+	e.t.Fatal("no port is free")
+	panic("unreachable")
 }
 
 func fetch(address string) (string, error) {

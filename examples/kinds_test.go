@@ -1,5 +1,9 @@
 package examples
 
+import (
+	. "github.com/onsi/gomega"
+)
+
 func kinds(e *example) {
 	e.run("kubectl apply -f config/crd")
 	e.start()
@@ -7,7 +11,10 @@ func kinds(e *example) {
 	e.waitForLog("Registered", `"of": "Book"`)
 	e.run("kubectl apply -f config/toys/crd.yaml")
 	e.run("kubectl wait --for=condition=established crd/toys.shop.example.com")
-	e.run("kubectl apply -f config/toys/toy.yaml")
+	e.Eventually(func() error { // an established kind is served a moment later
+		_, err := e.execute("kubectl apply -f config/toys/toy.yaml")
+		return err
+	}).Should(Succeed())
 	e.waitForLog("Registered", `"of": "Toy"`)
 	e.run("kubectl delete crd toys.shop.example.com")
 	e.waitForLog("Deregistered", `"of": "Toy"`)

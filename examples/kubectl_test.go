@@ -51,6 +51,9 @@ func (o object) row() (string, error) {
 	if err := json.NewDecoder(response.Body).Decode(&table); err != nil {
 		return "", err
 	}
+	if len(table.Rows) != 1 {
+		return "", fmt.Errorf("%s: want one row, got %d", response.Status, len(table.Rows))
+	}
 	var cells []string
 	for i, cell := range table.Rows[0].Cells {
 		if cell != nil && table.ColumnDefinitions[i].Name != "Age" {

@@ -29,7 +29,10 @@ func peers(e *example) {
 	laptop.waitForLog(`Resizing`, `"to": 20`)
 	cluster.expectNoLog(`Resizing`)
 	e.Expect(fetch(metrics + "/kopf/peering")).To(Equal(pauseInReadme(e) + "\n"))
-	e.Expect(e.run("kubectl get events --field-selector involvedObject.kind=ClusterKopfPeering")).To(ContainSubstring("Paused"))
+	e.Eventually(func() string {
+		return e.run("kubectl get events --field-selector involvedObject.kind=ClusterKopfPeering")
+	}).
+		Should(ContainSubstring("Paused"), "Events are posted in the background")
 	e.runUntilShown("kopf peers list")
 
 	laptop.stop()

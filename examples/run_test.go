@@ -125,7 +125,7 @@ func (e *example) stop() {
 	if e.operator == nil {
 		return
 	}
-	if err := e.operator.Stop(10 * time.Second); err != nil {
+	if err := e.operator.Stop(timeout); err != nil {
 		e.t.Error(err)
 	}
 	e.recordEnd()

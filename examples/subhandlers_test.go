@@ -8,12 +8,12 @@ func subhandlers(e *example) {
 	e.start()
 	web := e.sample("web")
 	e.run("kubectl apply -f config/samples")
-	e.run("kubectl get rollout web -o yaml")
 	e.Eventually(web.field("metadata", "annotations")).Should(And(
 		HaveKeyWithValue("kopf.zalando.org/roll", ContainSubstring(`"subrefs":["roll/amsterdam","roll/atlantis","roll/mumbai","roll/tokyo"]`)),
 		HaveKeyWithValue("kopf.zalando.org/roll.amsterdam", ContainSubstring(`"success":true`)),
 		HaveKeyWithValue("kopf.zalando.org/roll.atlantis", ContainSubstring(`"failure":true,"message":"there is no region \"atlantis\""`)),
 		HaveKeyWithValue("kopf.zalando.org/roll.tokyo", ContainSubstring(`"success":false,"failure":false,"message":"the servers are still booting"`))))
+	e.run("kubectl get rollout web -o yaml") // after the wait, because the records exist only for three seconds
 
 	e.waitForLog(`Handled`, `"reason": "create"`)
 	deployed := map[string]any{"amsterdam": "web:1.0", "mumbai": "web:1.0", "tokyo": "web:1.0"}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -164,6 +165,19 @@ func TestRBACVerify_Users(t *testing.T) {
 		if err := c.Create(t.Context(), obj); err != nil {
 			t.Fatal(err)
 		}
+	}
+	// The authorizer of the API server receives new roles through watches.
+	for _, attributes := range []authorizationv1.ResourceAttributes{
+		{Group: "example.com", Resource: "databases", Verb: "get"},
+		{Namespace: "system", Group: "coordination.k8s.io", Resource: "leases", Verb: "get"},
+	} {
+		eventually(t, func() bool {
+			review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+				User: "system:serviceaccount:system:databases", ResourceAttributes: &attributes,
+			}}
+			must(t, c.Create(t.Context(), review))
+			return review.Status.Allowed
+		})
 	}
 	needed := writeFile(t, neededRoles)
 	golden(t, "rbac-administrator.golden", "rbac", "verify", needed)

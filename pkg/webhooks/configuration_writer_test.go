@@ -121,19 +121,22 @@ func TestManaged_ServesUntilEntriesAreRemoved(t *testing.T) {
 	c := keepAliveClient(op.name, 1)
 	defer c.CloseIdleConnections()
 	g.Expect(os.Remove(filepath.Join(dir, "ca.crt"))).To(Succeed())
+	existed := time.Now() // the last time at which the entries certainly existed
 	stopped := make(chan error, 1)
 	go func() { stopped <- op.stop() }()
-	for len(entryNames(op.name)) > 0 {
-		select {
-		case err := <-stopped:
-			t.Fatal("the operator stopped without removing its entries", err, op.log)
-		case <-time.After(time.Millisecond):
+	g.Eventually(func() []string {
+		now := time.Now()
+		names := entryNames(op.name)
+		if len(names) > 0 {
+			existed = now
 		}
-	}
-	for began := time.Now(); time.Since(began) < 500*time.Millisecond; {
+		return names
+	}).WithPolling(time.Millisecond).Should(BeEmpty(), op.log.String)
+	g.Eventually(func() error {
 		c.CloseIdleConnections()
-		g.Expect(post(c, fmt.Sprintf("https://127.0.0.1:%d/hooks", op.port))).To(Succeed())
-	}
+		return post(c, fmt.Sprintf("https://127.0.0.1:%d/hooks", op.port))
+	}).WithPolling(time.Millisecond).ShouldNot(Succeed())
+	g.Expect(time.Since(existed)).To(BeNumerically(">", 500*time.Millisecond), "want responses after the entries are removed")
 	g.Expect(<-stopped).To(Succeed())
 }
 
@@ -171,6 +174,7 @@ func TestInjected_CABundle(t *testing.T) {
 		o.Configurations = webhooks.Injected
 		options = *o
 	}})
+	g.Eventually(op.log.String).Should(ContainSubstring("apply the manifests"))
 	g.Consistently(func() []string { return entryNames(op.name) }).WithTimeout(3 * time.Second).Should(BeEmpty())
 	g.Expect(strings.Count(op.log.String(), "apply the manifests")).To(Equal(1), "want one log line")
 	objects, err := webhooks.Manifests(scheme, options, hooks...)
@@ -345,9 +349,13 @@ func TestReservations_ReleasedWithoutLeadership(t *testing.T) {
 		}).Add(hooks...).SetupWithManager()).To(Succeed())
 	}
 	g.Expect(webhooks.Reservations(mgr)).To(Equal(3))
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	g.Expect(mgr.Start(ctx)).To(Succeed())
+	ended := make(chan error, 1)
+	go func() { ended <- mgr.Start(ctx) }()
+	g.Eventually(func() string { return servedCertificate(t, ns) }).ShouldNot(BeEmpty(), "want a running replica")
+	cancel()
+	g.Expect(<-ended).To(Succeed())
 	g.Expect(webhooks.Reservations(mgr)).To(BeZero())
 }
 

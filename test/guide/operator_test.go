@@ -55,6 +55,6 @@ func TestCounting(t *testing.T) {
 		g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(obj), obj)).To(Succeed())
 		g.Expect(obj.Data).To(HaveKeyWithValue("counted", "yes")) // users see the change of the handler
 		g.Expect(settled(obj)).To(BeTrue())                       // no record remains
-	}, 10*time.Second).Should(Succeed())
+	}, patience).Should(Succeed())
 	g.Consistently(created.Load).Should(BeEquivalentTo(2))
 }

@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
@@ -151,6 +152,13 @@ func removeDatabases(g *WithT, k8s client.Client, options envtest.CRDInstallOpti
 	crd.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
 	g.Eventually(func() bool {
 		return apierrors.IsNotFound(k8s.Get(ctx, client.ObjectKey{Name: "databases.example.com"}, crd))
+	}).WithTimeout(patience).Should(BeTrue())
+	served, err := discovery.NewDiscoveryClientForConfig(cfg)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Eventually(func() bool { // the next test may create the CRD again, and must not find the old kind
+		all, err := served.ServerResourcesForGroupVersion(databaseKind.GroupVersion().String())
+		isDatabase := func(r metav1.APIResource) bool { return r.Kind == databaseKind.Kind }
+		return apierrors.IsNotFound(err) || err == nil && !slices.ContainsFunc(all.APIResources, isDatabase)
 	}).WithTimeout(patience).Should(BeTrue())
 }
 

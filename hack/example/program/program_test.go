@@ -58,7 +58,11 @@ func TestStop(t *testing.T) {
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Eventually(p.Lines).WithTimeout(10 * time.Second).Should(Equal([]string{"ready steady on"}))
 			g.Expect(p.Done()).NotTo(BeClosed())
-			g.Expect(p.Stop(500 * time.Millisecond)).To(c.ends)
+			limit := time.Minute
+			if c.onTerm == "" {
+				limit = 500 * time.Millisecond
+			}
+			g.Expect(p.Stop(limit)).To(c.ends)
 			g.Expect(p.Done()).To(BeClosed())
 			if c.name == "program exits without an error" {
 				g.Expect(p.Lines()).To(Equal([]string{"ready steady on", "bye"}))

@@ -47,6 +47,7 @@ func painting() *kopf.Resource[*corev1.ConfigMap] {
 // TEST-01, TEST-02: an operator runs until it is stopped and reports its calls.
 func TestEnvironment_RunsAnOperator(t *testing.T) {
 	g, cluster := NewWithT(t), needServer(t)
+	g.SetDefaultEventuallyTimeout(20 * time.Second)
 	operator := cluster.Run(t, painting())
 	obj := &corev1.ConfigMap{Data: map[string]string{"color": "red"}}
 	obj.Name = "orders"
@@ -84,6 +85,7 @@ func TestForTest_ConfinesOperators(t *testing.T) {
 
 func TestEnvironment_FaultsAndCrashes(t *testing.T) {
 	g, cluster := NewWithT(t), needServer(t)
+	g.SetDefaultEventuallyTimeout(20 * time.Second)
 	obj := &corev1.ConfigMap{Data: map[string]string{"color": "red"}}
 	obj.Name = "orders"
 	cluster.Create(t, obj)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +16,7 @@ import (
 // Delete requests have the dry-run option in their bodies.
 func TestWrite_DryRun(t *testing.T) {
 	g, cluster := NewWithT(t), needServer(t)
+	g.SetDefaultEventuallyTimeout(20 * time.Second)
 	var tried atomic.Bool
 	operator := cluster.Run(t, kopf.For(&corev1.ConfigMap{}).OnEvent("try", func(ctx context.Context, req *cmRequest) error {
 		if tried.Swap(true) {
