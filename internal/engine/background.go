@@ -44,7 +44,7 @@ func (e *Engine) selectBackground(ctx context.Context, r *reconciliation) {
 	}
 	for _, id := range e.BackgroundHandlers.IDs() {
 		background, _ := e.BackgroundHandlers.Get(id)
-		if !plan.MatchObject(log.FromContext(ctx), id, background.Handler, r.view, match.Input{Object: r.content}) {
+		if !plan.MatchObject(log.FromContext(ctx), id, background.Handler, r.view, match.Input{Object: r.content}).Accepts() {
 			e.supervisor.Stop(daemons.Key{UID: r.before.GetUID(), ID: id}, daemons.ErrFilteredOut)
 			continue
 		}

@@ -20,6 +20,7 @@ import (
 func (e *Engine) handleDeleted(ctx context.Context, key types.NamespacedName) (wait time.Duration) {
 	for _, last := range e.states.TakeDeleted(key) {
 		t := &tombstone{known: e.states.GetOrCreate(last.GetUID()), memos: e.states.Memos(last.GetUID())}
+		t.known.Lock() // it stays locked: from now on, only the tombstone refers to it
 		e.states.Forget(last.GetUID())
 		e.supervisor.Forget(last.GetUID()) // a daemon may have been started after the deletion
 		if e.states.Observed(key) == nil {

@@ -33,6 +33,17 @@ func (e *Engine) newDetector() *cause.Detector {
 
 // detect reads the stored progress and computes the cause.
 func (e *Engine) detect(ctx context.Context, r *reconciliation) {
+	stored := e.computeCause(ctx, r)
+	if r.cause.Unchanged {
+		r.forgetStoredEdits(stored)
+	} else {
+		r.mergedEdits = stored
+	}
+	r.known.Worker.SeenAlive = r.known.Worker.SeenAlive || !r.cause.Deleting
+}
+
+// computeCause reads the stored progress and computes the cause. It returns the edits by daemons and timers that the object contains.
+func (e *Engine) computeCause(ctx context.Context, r *reconciliation) (stored []*edit) {
 	logger := log.FromContext(ctx)
 	state, err := progress.Load(e.Store, r.before, e.Handlers.IDs())
 	for _, id := range e.Handlers.IDs() {
@@ -63,11 +74,6 @@ func (e *Engine) detect(ctx context.Context, r *reconciliation) {
 		Edits:    edits,
 		Log:      logger,
 	})
-	if r.cause.Unchanged {
-		r.forgetStoredEdits(stored)
-	} else {
-		r.mergedEdits = stored
-	}
 	switch r.cause.Reset {
 	case cause.RestartUpdate:
 		state.Restart(string(cause.Update))
@@ -75,7 +81,7 @@ func (e *Engine) detect(ctx context.Context, r *reconciliation) {
 		state.RestartAll()
 	case cause.KeepProgress:
 	}
-	r.known.Worker.SeenAlive = r.known.Worker.SeenAlive || !r.cause.Deleting
+	return stored
 }
 
 // history returns what this process knows of the baselines of the object: nothing if a peer may have handled the object during a pause.

@@ -142,7 +142,10 @@ func (e *Engine) Reconcile(ctx context.Context, req reconcile.Request) (reconcil
 func (e *Engine) requeueErrors(key types.NamespacedName) func(reconcile.Result, error) (reconcile.Result, error) {
 	return func(result reconcile.Result, err error) (reconcile.Result, error) {
 		delay, unexpected := requeueFor(err)
-		e.health.setRetry(key, delay > 0, err)
+		if delay == 0 && unexpected == nil {
+			err = nil // the object is deleted
+		}
+		e.health.setFailure(key, err, delay > 0)
 		if delay > 0 || unexpected != nil {
 			return reconcile.Result{RequeueAfter: delay, Priority: new(retrying)}, unexpected
 		}
@@ -153,7 +156,11 @@ func (e *Engine) requeueErrors(key types.NamespacedName) func(reconcile.Result, 
 // reconcile takes the object through the phases: observe, cause, plan, invoke, commit, schedule.
 func (e *Engine) reconcile(ctx context.Context, req reconcile.Request) (none reconcile.Result, err error) {
 	r, err := e.observe(ctx, req.NamespacedName)
-	if r == nil || err != nil {
+	if r == nil {
+		return none, err
+	}
+	defer r.known.Unlock()
+	if err != nil {
 		return none, err
 	}
 	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithValues("uid", string(r.before.GetUID())))

@@ -118,7 +118,7 @@ func (e *Engine) callForEvent(ctx context.Context, event *eventInProgress) (chan
 	for _, id := range e.EventHandlers.IDs() {
 		handler, _ := e.EventHandlers.Get(id)
 		record, called := event.records[id]
-		if record.Finished() || !called && !plan.MatchObject(log.FromContext(ctx), id, handler, view, input) {
+		if record.Finished() || !called && !plan.MatchObject(log.FromContext(ctx), id, handler, view, input).Accepts() {
 			continue
 		}
 		if record.Due(now()) {

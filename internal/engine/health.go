@@ -18,21 +18,27 @@ type health struct {
 	keys     map[types.NamespacedName]bool // the keys that are being reconciled; nil if the engine has no scope
 	finished time.Time                     // the end of the last reconcile
 
-	retries map[types.NamespacedName]error // the conflicts and throttling errors that ended the last reconcile of an object
+	failures map[types.NamespacedName]failure // the objects whose last reconcile has failed
 }
 
-// setRetry records whether a conflict or throttling has ended a reconcile, which is therefore repeated.
-func (v *health) setRetry(key types.NamespacedName, repeats bool, err error) {
+// failure is an error that has ended a reconcile.
+type failure struct {
+	err        error
+	isExpected bool // it was a conflict or throttling
+}
+
+// setFailure records the error that has ended a reconcile, or nil.
+func (v *health) setFailure(key types.NamespacedName, err error, isExpected bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if !repeats {
-		delete(v.retries, key)
+	if err == nil {
+		delete(v.failures, key)
 		return
 	}
-	if v.retries == nil {
-		v.retries = map[types.NamespacedName]error{}
+	if v.failures == nil {
+		v.failures = map[types.NamespacedName]failure{}
 	}
-	v.retries[key] = err
+	v.failures[key] = failure{err, isExpected}
 }
 
 // Retry returns the conflict or throttling error that ended the last reconcile of an object, and because of which the
@@ -40,7 +46,10 @@ func (v *health) setRetry(key types.NamespacedName, repeats bool, err error) {
 func (e *Engine) Retry(key types.NamespacedName) error {
 	e.health.mu.Lock()
 	defer e.health.mu.Unlock()
-	return e.health.retries[key]
+	if last := e.health.failures[key]; last.isExpected {
+		return last.err
+	}
+	return nil
 }
 
 // trackReconcile records that a worker has begun a reconcile. The returned function records its end.

@@ -19,7 +19,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/rbac"
 )
 
-// observe returns the object as the cache has it. It returns nil if there is none, or if there is nothing to do.
+// observe returns the object as the cache has it. It returns nil if there is none, or if there is nothing to do. Otherwise, it locks the state of the object,
+// and the caller must unlock it at the end of the reconcile, also after an error.
 func (e *Engine) observe(ctx context.Context, key types.NamespacedName) (*reconciliation, error) {
 	suspensions, afterEpoch := e.suspensionCount(), e.epoch.isPassed(key.Namespace)
 	obj, err := e.observedObject(ctx, key)
@@ -30,8 +31,10 @@ func (e *Engine) observe(ctx context.Context, key types.NamespacedName) (*reconc
 		return nil, nil
 	}
 	r := &reconciliation{known: e.states.GetOrCreate(obj.GetUID()), pauses: e.pauses.Load(), suspensions: suspensions, afterEpoch: afterEpoch}
+	r.known.Lock()
 	r.known.Worker.PausesAtReconcile = r.pauses
 	if e.skipsOwnEvent(r.known, obj) {
+		r.known.Unlock()
 		return nil, nil
 	}
 	return r, r.setBase(obj)
@@ -176,7 +179,7 @@ func (e *Engine) expectOwnEvent(r *reconciliation, result reconcile.Result) {
 		if len(handler.When) > 0 {
 			return // the result of a function may change at any time
 		}
-		if matches, _ := handler.MatchObject(after); matches != slices.Contains(r.matching, id) {
+		if handler.MatchObject(after).Accepts() != slices.Contains(r.matching, id) {
 			return
 		}
 	}

@@ -38,7 +38,7 @@ func (e *Engine) updateIndexes(ctx context.Context, observed client.Object) {
 	ctx = objectstate.ContextWithMemos(ctx, e.states.Memos(observed.GetUID()))
 	for _, id := range e.Indexes.IDs() {
 		handler, _ := e.Indexes.Get(id)
-		if !plan.MatchObject(log.FromContext(ctx), id, handler.Handler, view, input) {
+		if !plan.MatchObject(log.FromContext(ctx), id, handler.Handler, view, input).Accepts() {
 			handler.Remove(observed.GetUID())
 			continue
 		}

@@ -41,7 +41,7 @@ func (e *Engine) callReconcileHandlers(ctx context.Context, r *reconciliation) {
 	view.Object = r.before // predicates see the object as it is stored, not the pending changes of handlers
 	for _, id := range e.ReconcileHandlers.IDs() {
 		handler, _ := e.ReconcileHandlers.Get(id)
-		if !plan.MatchObject(log.FromContext(ctx), id, handler, view, match.Input{Object: r.content}) {
+		if !plan.MatchObject(log.FromContext(ctx), id, handler, view, match.Input{Object: r.content}).Accepts() {
 			delete(r.known.Worker.ReconcileHandlers, id)
 			e.tracker.replace(trackReader{client.ObjectKeyFromObject(r.before), id}, nil)
 			continue

@@ -159,7 +159,11 @@ func (e *Engine) finishWork(ctx context.Context, key types.NamespacedName, uid t
 		return 0, nil // the end of the last run enqueues the object
 	}
 	r, err := e.observe(ctx, key)
-	if r == nil || err != nil || r.known.Worker.PendingWrite == nil {
+	if r == nil {
+		return finished, err
+	}
+	defer r.known.Unlock()
+	if err != nil || r.known.Worker.PendingWrite == nil {
 		return finished, err
 	}
 	if e.deferIfPaused(ctx, key) {

@@ -87,7 +87,7 @@ func orDefault(taken, id string) string {
 
 // subHandlerMatches applies the filters of a sub-handler. If its parent receives a diff, the field of the sub-handler must have changed.
 func (e *Engine) subHandlerMatches(ctx context.Context, r *reconciliation, parent invoke.Handler, sub invoke.SubHandler) bool {
-	if !plan.MatchObject(log.FromContext(ctx), sub.ID, sub.Handler, r.view, r.subject()) {
+	if !plan.MatchObject(log.FromContext(ctx), sub.ID, sub.Handler, r.view, r.subject()).Accepts() {
 		return false
 	}
 	if !parent.ReceivesDiff(string(r.cause.Reason)) {
@@ -95,5 +95,5 @@ func (e *Engine) subHandlerMatches(ctx context.Context, r *reconciliation, paren
 	}
 	h := sub.Handler
 	h.AnyReason = true
-	return plan.MatchCause(log.FromContext(ctx), sub.ID, h, r.view, match.Cause{Reason: string(r.cause.Reason), Deleting: r.cause.Deleting}, r.subject())
+	return plan.MatchCause(log.FromContext(ctx), sub.ID, h, r.view, match.Cause{Reason: string(r.cause.Reason), Deleting: r.cause.Deleting}, r.subject()).Accepts()
 }

@@ -11,8 +11,8 @@ func BenchmarkMatch(b *testing.B) {
 	cause := match.Cause{Reason: "update", Initial: true}
 	b.ReportAllocs()
 	for b.Loop() {
-		if ok, why := criteria.MatchCause(cause, match.Input{HasCause: true}); !ok {
-			b.Fatal(why)
+		if refusal := criteria.MatchCause(cause, match.Input{HasCause: true}); !refusal.Accepts() {
+			b.Fatal(refusal)
 		}
 	}
 }

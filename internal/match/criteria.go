@@ -28,40 +28,38 @@ const (
 	reasonUpdate = "update"
 )
 
-// MatchCause reports whether a handler is selected for a cause. If the handler is not selected, why explains the reason. MatchCause does not apply
-// the filters of [Filters.MatchObject].
-func (c Criteria) MatchCause(s Cause, o Input) (ok bool, why string) {
-	ok, why = c.matchOwnReasons(s, o)
-	if ok || c.AnyReason || !slices.Contains(c.Reasons, reasonResume) {
-		return ok, why
+// MatchCause checks whether a handler is selected for a cause. It does not apply the filters of [Filters.MatchObject].
+func (c Criteria) MatchCause(s Cause, o Input) Refusal {
+	refusal := c.matchOwnReasons(s, o)
+	if refusal.Accepts() || c.AnyReason || !slices.Contains(c.Reasons, reasonResume) {
+		return refusal
 	}
 	switch {
 	case !s.Initial:
-		return false, "the object was handled already in this process"
+		return Refusal{Rule: AlreadyHandled}
 	case s.Deleting && !c.EvenIfDeleted:
-		return false, "the object is being deleted"
+		return Refusal{Rule: Deleting}
 	default:
-		return true, ""
+		return Refusal{}
 	}
 }
 
 // SelectedOnlyByResume reports whether a matching handler is selected only as a resume handler, although the cause has another reason.
 func (c Criteria) SelectedOnlyByResume(s Cause, o Input) bool {
-	ok, _ := c.matchOwnReasons(s, o)
-	return !ok && s.Reason != reasonResume
+	return !c.matchOwnReasons(s, o).Accepts() && s.Reason != reasonResume
 }
 
-// matchOwnReasons reports whether the cause has a reason for which the handler is registered, other than resume.
-func (c Criteria) matchOwnReasons(s Cause, o Input) (ok bool, why string) {
+// matchOwnReasons checks whether the cause has a reason for which the handler is registered, other than resume.
+func (c Criteria) matchOwnReasons(s Cause, o Input) Refusal {
 	switch {
 	case c.AnyReason:
 		return c.matchChange(o)
 	case s.Reason == reasonResume || !slices.Contains(c.Reasons, s.Reason):
-		return false, "it is for other reasons"
+		return Refusal{Rule: OtherReason}
 	case s.Reason == reasonUpdate:
 		return c.matchChange(o)
 	default:
-		return true, ""
+		return Refusal{}
 	}
 }
 

@@ -51,7 +51,8 @@ func TestMatchCause(t *testing.T) {
 		} {
 			t.Run(handler.name+"/"+word, func(t *testing.T) {
 				want := strings.Contains(" "+handler.want+" ", " "+word+" ")
-				got, why := handler.criteria.MatchCause(causeOf(facts), match.Input{})
+				refusal := handler.criteria.MatchCause(causeOf(facts), match.Input{})
+				got, why := refusal.Accepts(), refusal.String()
 				if got != want {
 					t.Errorf("MatchCause = %t (%s), want %t", got, why, want)
 				}
@@ -82,7 +83,7 @@ func TestMatchCause_ExplainsMismatch(t *testing.T) {
 		{"HND-18 the object is being deleted", on("resume"), deletedI, "deleted"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if _, why := test.criteria.MatchCause(causeOf(test.facts), match.Input{}); !strings.Contains(why, test.want) {
+			if why := test.criteria.MatchCause(causeOf(test.facts), match.Input{}).String(); !strings.Contains(why, test.want) {
 				t.Errorf("explanation = %q, want it to contain %q", why, test.want)
 			}
 		})

@@ -1,7 +1,6 @@
 package match
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -24,6 +23,8 @@ type Filters struct {
 type KeyFilter struct {
 	Name  string
 	Tests []Test
+	// Wanted describes the tests.
+	Wanted string
 }
 
 // FieldFilter tests the value of one field, or its change.
@@ -33,6 +34,8 @@ type FieldFilter struct {
 	Tests []Test
 	// From and To test the value before and after a change.
 	From, To []Test
+	// Wanted describes all tests.
+	Wanted string
 }
 
 // Input contains the objects that filters are applied to.
@@ -44,27 +47,36 @@ type Input struct {
 	Old, New map[string]any
 }
 
-// MatchObject applies all filters except the conditions on the change of a field, which MatchCause applies. If the object does not match, why explains the reason.
-func (f Filters) MatchObject(o Input) (ok bool, why string) {
+// MatchObject applies all filters except the conditions on the change of a field, which MatchCause applies.
+func (f Filters) MatchObject(o Input) Refusal {
 	meta, _ := o.Object["metadata"].(map[string]any)
 	for _, stanza := range []struct {
+		rule Rule
 		name string
 		keys []KeyFilter
-	}{{"labels", f.Labels}, {"annotations", f.Annotations}} {
+	}{{Label, "labels", f.Labels}, {Annotation, "annotations", f.Annotations}} {
 		values, _ := meta[stanza.name].(map[string]any)
 		for _, key := range stanza.keys {
 			if !passesAll(key.Tests, values[key.Name]) {
-				return false, fmt.Sprintf("metadata.%s[%q] does not match", stanza.name, key.Name)
+				return Refusal{Rule: stanza.rule, Name: key.Name, Value: values[key.Name], Wanted: key.Wanted}
 			}
 		}
 	}
 	if len(f.Owners) > 0 && !f.hasMatchingOwner(meta) {
-		return false, "it has no owner of the wanted kind"
+		return Refusal{Rule: Owner}
 	}
 	if f.Field != nil && !f.Field.matchesValue(o) {
-		return false, "the field " + strings.Join(f.Field.Path, ".") + " does not match"
+		present := o.Object
+		if o.HasCause {
+			present = o.New
+		}
+		return f.Field.refusal(Field, nil, f.Field.valueIn(present))
 	}
-	return true, ""
+	return Refusal{}
+}
+
+func (f *FieldFilter) refusal(rule Rule, before, after any) Refusal {
+	return Refusal{Rule: rule, Name: strings.Join(f.Path, "."), Old: before, Value: after, Wanted: f.Wanted}
 }
 
 // matchesValue tests the value of the field. With a cause, the old or the new value must match. A handler is therefore also selected when a matching
@@ -82,21 +94,21 @@ func (f *FieldFilter) matchesValue(o Input) bool {
 	return false
 }
 
-// matchChange reports whether the field has changed as required. Without a field filter, any change matches.
-func (f Filters) matchChange(o Input) (ok bool, why string) {
+// matchChange checks whether the field has changed as required. Without a field filter, any change matches.
+func (f Filters) matchChange(o Input) Refusal {
 	if f.Field == nil {
-		return true, ""
+		return Refusal{}
 	}
 	before, after := f.Field.valueIn(o.Old), f.Field.valueIn(o.New)
-	switch name := strings.Join(f.Field.Path, "."); {
+	switch {
 	case diff.Equal(before, after):
-		return false, "the field " + name + " has not changed"
+		return f.Field.refusal(FieldUnchanged, before, after)
 	case !passesAll(f.Field.From, before):
-		return false, "the field " + name + " has changed from another value than wanted"
+		return f.Field.refusal(FieldFrom, before, after)
 	case !passesAll(f.Field.To, after):
-		return false, "the field " + name + " has changed to another value than wanted"
+		return f.Field.refusal(FieldTo, before, after)
 	default:
-		return true, ""
+		return Refusal{}
 	}
 }
 

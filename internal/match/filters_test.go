@@ -160,7 +160,8 @@ func TestMatchObject(t *testing.T) {
 		{"OwnedBy: an invalid reference", owners(pod), plain(ownedBy("x", m{"apiVersion": "a/b/c", "kind": "Pod"})), false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			got, why := test.filters.MatchObject(test.subject)
+			refusal := test.filters.MatchObject(test.subject)
+			got, why := refusal.Accepts(), refusal.String()
 			if got != test.want {
 				t.Errorf("MatchObject = %t (%s), want %t", got, why, test.want)
 			}
@@ -189,7 +190,8 @@ func TestMatchObject_StopsAtFirstMismatch(t *testing.T) {
 	} {
 		t.Run("FLT-01 failing: "+failing, func(t *testing.T) {
 			tested = nil
-			ok, why := filters(failing).MatchObject(match.Input{Object: m{}})
+			refusal := filters(failing).MatchObject(match.Input{Object: m{}})
+			ok, why := refusal.Accepts(), refusal.String()
 			if got := strings.Join(tested, " "); got != want {
 				t.Errorf("tested %q, want %q", got, want)
 			}
@@ -258,7 +260,8 @@ func TestMatchCause_Fields(t *testing.T) {
 		{"FLT-13 another reason", match.Criteria{Reasons: []string{"create"}, Filters: field("spec.size")}, update, size(one), size(two), false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			got, why := test.criteria.MatchCause(test.cause, match.Input{Object: test.new, HasCause: true, Old: test.old, New: test.new})
+			refusal := test.criteria.MatchCause(test.cause, match.Input{Object: test.new, HasCause: true, Old: test.old, New: test.new})
+			got, why := refusal.Accepts(), refusal.String()
 			if got != test.want {
 				t.Errorf("MatchCause = %t (%s), want %t", got, why, test.want)
 			}
@@ -285,7 +288,7 @@ func TestMatchCause_ExplainsFieldMismatch(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			subject := match.Input{HasCause: true, Old: spec("size", test.old), New: spec("size", test.new)}
-			if _, why := criteria.MatchCause(match.Cause{Reason: "update"}, subject); !strings.Contains(why, test.want) {
+			if why := criteria.MatchCause(match.Cause{Reason: "update"}, subject).String(); !strings.Contains(why, test.want) {
 				t.Errorf("explanation = %q, want it to contain %q", why, test.want)
 			}
 		})

@@ -1,6 +1,7 @@
 package objectstate
 
 import (
+	"sync"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -8,8 +9,10 @@ import (
 
 // State is what this process knows about one object. It is lost when the process ends, and no handler depends on it.
 //
-// The exported fields belong to the worker that reconciles the object. The unexported fields belong to the [Store].
+// The exported fields belong to the worker that reconciles the object, which holds the lock of the state. The unexported fields belong to the [Store].
 type State[W any] struct {
+	mu sync.Mutex
+
 	// Worker contains additional data of the worker of the object.
 	Worker W
 	// ListedAtStart is true if the object was in the first listing of the informer.
@@ -39,3 +42,12 @@ func (s *State[W]) SetAwaitedVersion(version string, timeout time.Duration) {
 		s.AwaitedVersion = version
 	}
 }
+
+// Lock locks the state for a worker.
+func (s *State[W]) Lock() { s.mu.Lock() }
+
+// TryLock locks the state, and returns false if it is locked.
+func (s *State[W]) TryLock() bool { return s.mu.TryLock() }
+
+// Unlock unlocks the state.
+func (s *State[W]) Unlock() { s.mu.Unlock() }

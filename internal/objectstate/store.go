@@ -111,6 +111,13 @@ func (s *Store[W]) GetOrCreate(uid types.UID) *State[W] {
 	return state
 }
 
+// Get returns the state of an object, or nil if the object is unknown.
+func (s *Store[W]) Get(uid types.UID) *State[W] {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.states[uid]
+}
+
 // Forget removes the state of an object.
 func (s *Store[W]) Forget(uid types.UID) {
 	s.mu.Lock()

@@ -78,9 +78,9 @@ func TestGetOrCreate(t *testing.T) {
 	s := objectstate.New[bool](objectstate.Options{})
 	deadline := time.Date(2021, 1, 1, 0, 0, 0, 0, time.UTC)
 	state := s.GetOrCreate("1")
-	equal(t, "new state", *state, objectstate.State[bool]{})
+	equal(t, "new state", state, &objectstate.State[bool]{})
 	state.AwaitedVersion, state.AwaitDeadline = "7", deadline
-	equal(t, "CONS-01 CONS-13 known state", *s.GetOrCreate("1"), objectstate.State[bool]{AwaitedVersion: "7", AwaitDeadline: deadline})
+	equal(t, "CONS-01 CONS-13 known state", s.GetOrCreate("1"), &objectstate.State[bool]{AwaitedVersion: "7", AwaitDeadline: deadline})
 	if s.GetOrCreate("1") != state {
 		t.Error("MEMO-01: GetOrCreate returned two states for one object")
 	}

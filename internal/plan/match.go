@@ -17,49 +17,49 @@ import (
 // Handlers are the cause handlers of a kind.
 type Handlers = registry.Registry[invoke.Handler]
 
-// MatchObject reports whether the filters of a handler accept an object. It logs the reason at V(4) if they do not.
-func MatchObject(log logr.Logger, id string, h invoke.Handler, view *invoke.View, input match.Input) bool {
-	why := catchPanic(log, id, func() string {
-		if ok, why := h.MatchObject(input); !ok {
-			return why
+// MatchObject checks whether the filters of a handler accept an object. It logs a refusal at V(4).
+func MatchObject(log logr.Logger, id string, h invoke.Handler, view *invoke.View, input match.Input) match.Refusal {
+	refusal := catchPanic(log, id, func() match.Refusal {
+		if refusal := h.MatchObject(input); !refusal.Accepts() {
+			return refusal
 		}
 		for _, when := range h.When {
 			if !when(view.PredicateRequest()) {
-				return "its When does not match"
+				return match.Refusal{Rule: match.When}
 			}
 		}
-		return ""
+		return match.Refusal{}
 	})
-	if why != "" {
-		log.V(4).Info("Handler does not match", "handler", id, "why", why)
+	if logger := log.V(4); !refusal.Accepts() && logger.Enabled() {
+		logger.Info("Handler does not match", "handler", id, "why", refusal.String())
 	}
-	return why == ""
+	return refusal
 }
 
-// MatchCause reports whether a handler whose filters accept the object is called for a cause. It logs the reason at V(4) if it is not.
-func MatchCause(log logr.Logger, id string, h invoke.Handler, view *invoke.View, c match.Cause, input match.Input) bool {
-	why := catchPanic(log, id, func() string {
-		if ok, why := h.MatchCause(c, input); !ok {
-			return why
+// MatchCause checks whether a handler whose filters accept the object is called for a cause. It logs a refusal at V(4).
+func MatchCause(log logr.Logger, id string, h invoke.Handler, view *invoke.View, c match.Cause, input match.Input) match.Refusal {
+	refusal := catchPanic(log, id, func() match.Refusal {
+		if refusal := h.MatchCause(c, input); !refusal.Accepts() {
+			return refusal
 		}
 		if h.Field == nil && c.Reason == string(cause.Update) && hasOnlyConditions(view.Diff) {
-			return "only conditions have changed, and it is not for them"
+			return match.Refusal{Rule: match.OnlyConditions}
 		}
 		if h.Changed != nil && !h.Changed(view.PredicateRequest()) {
-			return "what it looks at has not changed"
+			return match.Refusal{Rule: match.Unrelated}
 		}
-		return ""
+		return match.Refusal{}
 	})
-	if why != "" {
-		log.V(4).Info("Handler not selected", "handler", id, "reason", c.Reason, "why", why)
+	if logger := log.V(4); !refusal.Accepts() && logger.Enabled() {
+		logger.Info("Handler not selected", "handler", id, "reason", c.Reason, "why", refusal.String())
 	}
-	return why == ""
+	return refusal
 }
 
 // Matching returns the ids of the handlers whose filters accept the object, in the order of their registration.
 func Matching(log logr.Logger, handlers *Handlers, view *invoke.View, input match.Input) (matching []string) {
 	for _, id := range handlers.IDs() {
-		if h, _ := handlers.Get(id); MatchObject(log, id, h, view, input) {
+		if h, _ := handlers.Get(id); MatchObject(log, id, h, view, input).Accepts() {
 			matching = append(matching, id)
 		}
 	}
@@ -78,7 +78,7 @@ type Selection struct {
 func Select(log logr.Logger, handlers *Handlers, matching []string, view *invoke.View, c match.Cause, input match.Input) (s Selection) {
 	for _, id := range matching {
 		h, _ := handlers.Get(id)
-		if !MatchCause(log, id, h, view, c, input) {
+		if !MatchCause(log, id, h, view, c, input).Accepts() {
 			continue
 		}
 		s.Selected = append(s.Selected, id)
@@ -94,11 +94,11 @@ func hasOnlyConditions(d diff.Diff) bool {
 	return len(d) > 0 && !slices.ContainsFunc(d, func(item diff.Item) bool { return !invoke.IsOfConditions(item) })
 }
 
-func catchPanic(log logr.Logger, id string, filter func() (why string)) (why string) {
+func catchPanic(log logr.Logger, id string, filter func() match.Refusal) (refusal match.Refusal) {
 	defer func() {
 		if value := recover(); value != nil {
 			log.Error(fmt.Errorf("panic: %v", value), "A filter panicked: its handler is not called", "handler", id, "stack", string(debug.Stack()))
-			why = "its filter panicked"
+			refusal = match.Refusal{Rule: match.Panicked}
 		}
 	}()
 	return filter()

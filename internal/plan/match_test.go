@@ -128,7 +128,7 @@ func TestMatchObject(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var lines []string
-			got := plan.MatchObject(logTo(&lines), "fn", test.handler, viewOf(nil), match.Input{Object: m{"spec": m{"size": int64(1)}}})
+			got := plan.MatchObject(logTo(&lines), "fn", test.handler, viewOf(nil), match.Input{Object: m{"spec": m{"size": int64(1)}}}).Accepts()
 			if got != test.want {
 				t.Errorf("MatchObject = %t, want %t", got, test.want)
 			}
@@ -208,7 +208,7 @@ func TestMatchCause(t *testing.T) {
 			if test.reason != "" {
 				c.Reason = test.reason
 			}
-			if got := plan.MatchCause(logTo(&lines), "fn", test.handler, viewOf(test.diff), c, input); got != test.want {
+			if got := plan.MatchCause(logTo(&lines), "fn", test.handler, viewOf(test.diff), c, input).Accepts(); got != test.want {
 				t.Errorf("MatchCause = %t, want %t", got, test.want)
 			}
 			if test.isErr && len(lines) == 2 { // a mismatch is logged, too

@@ -3,6 +3,7 @@ package kopf
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -52,7 +53,16 @@ func (d *declaration) matchKey(option, key string, m []filter.Matcher) match.Key
 	if len(m) == 0 {
 		m = []filter.Matcher{filter.Present}
 	}
-	return match.KeyFilter{Name: key, Tests: testsForSide(m, match.Current)}
+	return match.KeyFilter{Name: key, Tests: testsForSide(m, match.Current), Wanted: describe(m)}
+}
+
+// describe describes matchers as they are declared.
+func describe(m []filter.Matcher) string {
+	var texts []string
+	for _, form := range formsOf(m) {
+		texts = append(texts, form.Description)
+	}
+	return strings.Join(texts, ", ")
 }
 
 // checkValues reports values that no label or annotation has.
@@ -102,6 +112,7 @@ func Field(path string, m ...filter.Matcher) HandlerOption {
 		f.Tests = append(f.Tests, testsForSide(m, match.Current)...)
 		f.From = append(f.From, testsForSide(m, match.Before)...)
 		f.To = append(f.To, testsForSide(m, match.After)...)
+		f.Wanted = strings.Join(slices.DeleteFunc([]string{f.Wanted, describe(m)}, func(s string) bool { return s == "" }), ", ")
 		if len(f.From)+len(f.To) > 0 && !d.hasOldState() {
 			d.addErrorf("%s: From and To are only for OnUpdate and OnField: remove them, because this handler has no old state", where)
 		}

@@ -41,6 +41,9 @@ var levels = map[string]int{
 
 	"internal/engine": 6,
 
+	// The engine and kopf fill the status page.
+	"internal/statuspage": 3,
+
 	// This package has the matchers for the options of kopf.
 	"pkg/kopf/filter": 4,
 
@@ -84,7 +87,8 @@ var levels = map[string]int{
 	"pkg/peering/v1":     1,
 	"pkg/progress":       1,
 
-	// These packages explain errors and missing permissions.
+	// These packages explain errors, missing permissions, and what the operator does.
+	"pkg/explain":         0,
 	"internal/rbac":       0,
 	"internal/validation": 0,
 

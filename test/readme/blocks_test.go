@@ -28,6 +28,8 @@ var blockTests = []blockTest{
 	{"docs/deployment.md", "yaml", "", "test/guide TestDeploymentPage_PermissionsAreSufficient", ""},
 	{"docs/getting-started.md", "sh", "", "test/guide TestGettingStarted", ""},
 	{"docs/getting-started.md", "yaml", "", "test/guide TestGettingStarted", ""},
+	{"docs/why.md", "console", "", "cmd/kopf TestWhy", ""},
+	{"docs/why.md", "yaml", "", "cmd/kopf TestWhy_RoleOfThePage", ""},
 	{"docs/peering.md", "sh", "", "test/guide TestCommandsOfPeering", ""},
 	{"docs/peering.md", "yaml", "", "test/guide TestCommandsOfPeering", ""},
 	{"docs/performance.md", "sh", "make bench  ", "test/readme TestBenchmark_HasDocumentedFlags", ""},

@@ -61,7 +61,7 @@ func (o *Operator) quiet(ctx context.Context) string {
 		case <-ctx.Done():
 		}
 	}()
-	wait, reconciles, lastBusy := pollInterval, -1, time.Now()
+	wait, reconciles, lastBusy, quietPolls := pollInterval, -1, time.Now(), 0
 	for {
 		if o.virtual {
 			synctest.Wait()
@@ -69,11 +69,11 @@ func (o *Operator) quiet(ctx context.Context) string {
 		pending, err := o.pendingWork(ctx)
 		now := o.tracker.reconcileCount()
 		isQuiet := err == nil && pending == "" && now == reconciles
-		if !isQuiet {
-			lastBusy = time.Now()
+		if quietPolls++; !isQuiet {
+			lastBusy, quietPolls = time.Now(), 0
 		}
 		switch {
-		case o.hasEnded(), isQuiet && (o.virtual || time.Since(lastBusy) >= quietFor):
+		case o.hasEnded(), isQuiet && (o.virtual || time.Since(lastBusy) >= quietFor && quietPolls >= minQuietPolls):
 			return ""
 		case time.Now().After(deadline) && err != nil:
 			return fmt.Sprintf("the operator is not quiet after %s: %v", limit, err)
@@ -101,6 +101,9 @@ const (
 // quietFor is the time for which the operator must stay quiet in real time. In a bubble, synctest.Wait returns only
 // when all goroutines wait.
 const quietFor = 300 * time.Millisecond
+
+// minQuietPolls is the number of checks for which the operator must stay quiet in real time. If the process stalls, a time alone says nothing.
+const minQuietPolls = 5
 
 func (o *Operator) hasEnded() bool {
 	select {

@@ -1,0 +1,366 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/cause"
+	"github.com/kopf-runtime/kopf-runtime/internal/essence"
+	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
+	"github.com/kopf-runtime/kopf-runtime/internal/match"
+	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
+	"github.com/kopf-runtime/kopf-runtime/internal/plan"
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
+	"github.com/kopf-runtime/kopf-runtime/pkg/explain"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+)
+
+// Explain returns what the engine would do with the object of a key, and why. It detects the cause and plans the calls as a reconcile does, and calls the predicates of
+// the handlers. It changes and writes nothing.
+func (e *Engine) Explain(ctx context.Context, key types.NamespacedName) (*explain.Explanation, error) {
+	ctx = log.IntoContext(ctx, logr.Discard())
+	x := &explanation{Explanation: &explain.Explanation{
+		APIVersion: e.GVK.GroupVersion().String(), Kind: e.GVK.Kind, Namespace: key.Namespace, Name: key.Name,
+		Source: explain.FromOperator, Time: now(), Cause: "unknown",
+	}, engine: e}
+	if !e.inScope(key) {
+		x.waitf("the operator does not handle the namespace %q: see WithNamespaces", key.Namespace)
+		return x.Explanation, nil
+	}
+	obj, err := e.observedObject(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	if obj == nil {
+		return x.Explanation, x.ofUnobserved(ctx, key)
+	}
+	known, unlock := e.stateFor(obj.GetUID())
+	defer unlock()
+	if known == nil {
+		known, x.Running = &objectState{}, true
+		x.unknown("what the operator keeps in memory, while it reconciles the object: try again")
+	}
+	x.r = &reconciliation{known: known, pauses: e.pauses.Load()}
+	x.ofObject(obj)
+	x.ofWaits(key)
+	if err := x.evaluate(ctx, obj); err != nil {
+		x.waitf("%s", err)
+		return x.Explanation, nil
+	}
+	x.ofCause(ctx)
+	x.ofOthers(ctx)
+	return x.Explanation, nil
+}
+
+// stateFor returns a copy of the state of an object, which the caller may change until it calls unlock. It returns nil while a worker reconciles the object.
+func (e *Engine) stateFor(uid types.UID) (copied *objectState, unlock func()) {
+	known := e.states.Get(uid)
+	switch {
+	case known == nil:
+		return &objectState{}, func() {}
+	case !known.TryLock():
+		return nil, func() {}
+	}
+	return &objectState{
+		Worker: known.Worker, ListedAtStart: known.ListedAtStart, FirstVersion: known.FirstVersion, AwaitedVersion: known.AwaitedVersion, Memos: known.Memos,
+	}, known.Unlock
+}
+
+// explanation is an explanation under construction.
+type explanation struct {
+	*explain.Explanation
+	engine *Engine
+	r      *reconciliation
+}
+
+func (x *explanation) waitf(format string, args ...any) {
+	x.Waits = append(x.Waits, fmt.Sprintf(format, args...))
+}
+
+func (x *explanation) unknown(text string) { x.Unknown = append(x.Unknown, text) }
+
+// ofUnobserved explains an object that the informer has not delivered.
+func (x *explanation) ofUnobserved(ctx context.Context, key types.NamespacedName) error {
+	obj, err := x.engine.readObject(ctx, x.engine.APIReader, key)
+	switch {
+	case err != nil:
+		return err
+	case obj == nil:
+		x.Cause = string(cause.Gone)
+	default:
+		x.ofObject(obj)
+		x.waitf("the operator does not see the object: its cache is restricted to other namespaces, labels or fields, or it has not received the object yet")
+	}
+	return nil
+}
+
+func (x *explanation) ofObject(obj client.Object) {
+	x.Deleting, x.Finalizer = obj.GetDeletionTimestamp() != nil, x.engine.hasFinalizer(obj)
+	x.OtherFinalizers = slices.DeleteFunc(slices.Clone(obj.GetFinalizers()), func(name string) bool { return name == x.engine.Finalizer })
+}
+
+// ofWaits explains why no handler is called for the object at the moment.
+func (x *explanation) ofWaits(key types.NamespacedName) {
+	e := x.engine
+	if e.Pause != nil {
+		if paused, why := e.Pause.Paused(key.Namespace); paused {
+			x.waitf("the operator is paused: %s", why)
+		}
+	}
+	if e.Scope != nil && !e.Scope.Admits(key) {
+		x.waitf("the caches of the namespace have not synced yet")
+	}
+	if err := e.health.lastError(key); err != nil {
+		x.waitf("the last reconcile has failed and is repeated: %v", err)
+	}
+	if x.r.known.Worker.PendingWrite != nil {
+		x.waitf("the outcomes of the last reconcile are not written yet")
+	}
+	if overlay := x.r.known.Worker.Overlay; overlay != nil {
+		x.unknown("whether the progress survives a restart: the API server has rejected it (" + overlay.Message + "), and it is kept in memory")
+	}
+}
+
+// evaluate detects the cause and plans the calls, as a reconcile does.
+func (x *explanation) evaluate(ctx context.Context, obj client.Object) error {
+	e, r := x.engine, x.r
+	ctx = objectstate.ContextWithMemos(ctx, e.states.Memos(obj.GetUID()))
+	if err := r.setBase(obj); err != nil {
+		return err
+	}
+	if err := e.useOverlay(ctx, r); err != nil {
+		return err
+	}
+	e.computeCause(ctx, r)
+	detected := r.cause.Reason
+	e.matchHandlers(ctx, r)
+	e.selectHandlers(ctx, r)
+	e.makePlan(ctx, r)
+	x.Cause = string(detected) // matchHandlers replaces it if no handler matches
+	if len(e.Handlers.IDs()) == 0 {
+		x.Cause = "none"
+		return nil
+	}
+	for _, item := range r.cause.Diff {
+		switch {
+		case len(item.Path) == 0:
+		case invoke.IsOfConditions(item):
+			x.Changed = append(x.Changed, "status.conditions."+strings.TrimPrefix(item.Path.String(), essence.ConditionsKey+"."))
+		default:
+			x.Changed = append(x.Changed, item.Path.String())
+		}
+	}
+	if detected == cause.Update && !r.cause.IsOldKnown() {
+		x.unknown("which fields have changed: the last-handled configuration is too large to be stored")
+	}
+	return nil
+}
+
+// ofCause explains the cause handlers.
+func (x *explanation) ofCause(ctx context.Context) {
+	e, r := x.engine, x.r
+	situation := match.Cause{
+		Reason: string(r.cause.Reason), Initial: cause.RunsResumeHandlers(r.cause.Reason, r.cause.Facts), Deleting: r.cause.Facts.Deleting,
+	}
+	for _, id := range e.Handlers.IDs() {
+		h, _ := e.Handlers.Get(id)
+		one := explain.Handler{ID: id, Kind: "cause"}
+		logger := log.FromContext(ctx)
+		refusal := plan.MatchObject(logger, id, h, r.view, r.subject())
+		switch {
+		case !refusal.Accepts():
+			one.State, one.Why = explain.Filtered, x.textOf(refusal)
+		case !r.cause.Reason.HasHandlers():
+			one.State, one.Why = explain.NotSelected, "there is no change for it"
+		case slices.Contains(r.selection.Selected, id):
+			x.ofRecord(&one, h)
+		default:
+			refusal = plan.MatchCause(logger, id, h, r.view, situation, r.subject())
+			one.State, one.Why = explain.NotSelected, x.textOf(refusal)
+			if refusal.Rule == match.OtherReason {
+				one.Why = "it is for " + strings.Join(h.Reasons, ", ") + ", not for " + x.Cause
+			}
+		}
+		x.Handlers = append(x.Handlers, one)
+		if slices.Contains(r.selection.Selected, id) {
+			x.ofSubHandlers(r.state.Record(id))
+		}
+	}
+}
+
+// ofRecord explains a handler that is selected for the cause.
+func (x *explanation) ofRecord(one *explain.Handler, h invoke.Handler) {
+	r, record := x.r, x.r.state.Record(one.ID)
+	one.Attempts, one.LastError = record.Retries, record.Message
+	switch {
+	case record.Success:
+		one.State, one.LastError = explain.Succeeded, ""
+	case record.Failure:
+		one.State = explain.Failed
+	case slices.Contains(r.plan.Blocked, one.ID):
+		one.State, one.Why = explain.Blocked, "it comes after "+strings.Join(x.unfinished(h.After), ", ")
+	case record.Delayed.After(x.Time):
+		one.State, one.Due = explain.Waiting, new(record.Delayed)
+		if record.WaitsForSubs() {
+			one.Why = "it waits for its sub-handlers"
+		}
+	case r.cause.Reversed:
+		one.State, one.Why = explain.Due, "the change was undone before all handlers had finished: it handles the old state again"
+	case slices.Contains(r.plan.Next, one.ID):
+		one.State = explain.Due
+	default:
+		one.State, one.Why = explain.Due, "the lifecycle calls other handlers first"
+	}
+}
+
+// unfinished returns those of some handlers that have not succeeded for the cause, quoted.
+func (x *explanation) unfinished(ids []string) (quoted []string) {
+	for _, id := range ids {
+		if slices.Contains(x.r.selection.Selected, id) && !x.r.state.Record(id).Success {
+			quoted = append(quoted, fmt.Sprintf("%q", id))
+		}
+	}
+	return quoted
+}
+
+// ofSubHandlers explains the sub-handlers that a handler has declared so far.
+func (x *explanation) ofSubHandlers(parent progress.Record) {
+	for _, id := range parent.Subrefs {
+		record, err := x.engine.Store.Fetch(x.r.before, id)
+		if record == nil || err != nil {
+			continue
+		}
+		one := explain.Handler{ID: id, Kind: "sub", State: stateOf(*record), Attempts: record.Retries}
+		if !record.Success {
+			one.LastError = record.Message
+		}
+		if one.State == explain.Waiting {
+			one.Due = new(record.Delayed)
+		}
+		x.Handlers = append(x.Handlers, one)
+	}
+}
+
+// ofOthers explains the handlers without a cause.
+func (x *explanation) ofOthers(ctx context.Context) {
+	e, r := x.engine, x.r
+	input := match.Input{Object: r.content}
+	add := func(id, kind string, h invoke.Handler, view *invoke.View, describe func(*explain.Handler)) {
+		one := explain.Handler{ID: id, Kind: kind, State: explain.Active}
+		if refusal := plan.MatchObject(log.FromContext(ctx), id, h, view, input); !refusal.Accepts() {
+			one.State, one.Why = explain.Filtered, x.textOf(refusal)
+		} else {
+			describe(&one)
+		}
+		x.Handlers = append(x.Handlers, one)
+	}
+	for _, id := range e.EventHandlers.IDs() {
+		h, _ := e.EventHandlers.Get(id)
+		add(id, "event", h, r.view, func(one *explain.Handler) { one.Why = "it is called for every event of the object" })
+	}
+	for _, id := range e.ReconcileHandlers.IDs() {
+		h, _ := e.ReconcileHandlers.Get(id)
+		add(id, "reconcile", h, r.view, x.ofReconcileHandler)
+	}
+	for _, id := range e.BackgroundHandlers.IDs() {
+		b, _ := e.BackgroundHandlers.Get(id)
+		add(id, b.Reason(), b.Handler, r.view, x.ofBackground)
+	}
+	if busy := x.busy(); x.Deleting && len(busy) > 0 {
+		x.waitf("daemons or timers have not stopped: %s", strings.Join(busy, ", "))
+	}
+	for _, id := range e.Indexes.IDs() {
+		index, _ := e.Indexes.Get(id)
+		add(id, "index", index.Handler, r.view, func(one *explain.Handler) {
+			record := e.indexFailures.get(r.before.GetUID(), id)
+			one.Attempts, one.LastError = record.Retries, record.Message
+		})
+	}
+}
+
+func (x *explanation) ofReconcileHandler(one *explain.Handler) {
+	st := x.r.known.Worker.ReconcileHandlers[one.ID]
+	if st == nil {
+		one.State = explain.Due
+		return
+	}
+	one.Attempts, one.LastError = st.record.Retries, st.record.Message
+	switch next := st.next(); {
+	case st.failed:
+		one.State, one.Why = explain.Failed, "it is called again when the object changes"
+	case next.After(x.Time):
+		one.State, one.Due = explain.Waiting, &next
+	case st.dirty:
+		one.State = explain.Due
+	default:
+		one.Why = "it is called when the object changes"
+	}
+}
+
+func (x *explanation) ofBackground(one *explain.Handler) {
+	status := x.engine.supervisor.Status(daemons.Key{UID: x.r.before.GetUID(), ID: one.ID})
+	one.Attempts, one.LastError = status.Attempts, status.LastError
+	if !status.Due.IsZero() {
+		one.Due = &status.Due
+	}
+	switch status.State {
+	case daemons.StateAbsent:
+		one.State, one.Why = explain.Stopped, "it is started by the next reconcile"
+		switch {
+		case x.Deleting:
+			one.Why = "the object is being deleted"
+		case x.engine.paused(x.Namespace):
+			one.State, one.Why = explain.Paused, ""
+		}
+	case daemons.StatePaused:
+		one.State = explain.Paused
+	case daemons.StateWaiting:
+		one.State = explain.Waiting
+	case daemons.StateQueued:
+		one.State, one.Why = explain.Due, "it waits until timers of other objects have finished"
+	case daemons.StateRunning:
+		one.Why = "it is running"
+	case daemons.StateStopping:
+		one.State, one.Why = explain.Active, "its context is cancelled, and it has not returned yet"
+	case daemons.StateFailed:
+		one.State, one.Why = explain.Failed, "it is started again when the object changes"
+	case daemons.StateEnded:
+		one.State = explain.Ended
+	}
+}
+
+// busy returns the ids of the daemons and timers that are running.
+func (x *explanation) busy() (ids []string) {
+	for _, id := range x.engine.BackgroundHandlers.IDs() {
+		switch x.engine.supervisor.Status(daemons.Key{UID: x.r.before.GetUID(), ID: id}).State {
+		case daemons.StateRunning, daemons.StateStopping:
+			ids = append(ids, id)
+		default:
+		}
+	}
+	return ids
+}
+
+// textOf explains a refusal. It leaves out the values of Secrets and of annotations, which may be confidential.
+func (x *explanation) textOf(refusal match.Refusal) string {
+	isSecret := x.engine.GVK.GroupKind() == schema.GroupKind{Kind: "Secret"}
+	if refusal.Rule == match.Annotation || isSecret && refusal.Rule != match.Label {
+		return refusal.String()
+	}
+	return refusal.WithValues()
+}
+
+// lastError returns the error of the last reconcile of an object; nil if it had none.
+func (v *health) lastError(key types.NamespacedName) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.failures[key].err
+}

@@ -1,0 +1,111 @@
+package match
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+// Refusal is why a handler is not called. The zero value means that it is called.
+type Refusal struct {
+	Rule Rule
+	// Name is the label, the annotation or the dotted path of the field that the rule looks at. For other rules, it is empty.
+	Name string
+	// Value is the present value of the label, the annotation or the field, and Old that of the field before the change. They are nil if there is no value.
+	Value, Old any
+	// Wanted describes the tests of the filter. It is empty if the value must only exist.
+	Wanted string
+}
+
+// Rule is a rule that can refuse the call of a handler.
+type Rule int
+
+// The rules.
+const (
+	NoRule         Rule = iota
+	Label               // a label does not match
+	Annotation          // an annotation does not match
+	Owner               // the object has no owner of a wanted kind
+	Field               // the value of the field does not match
+	When                // a When function returns false
+	OtherReason         // the handler is for other reasons
+	FieldUnchanged      // the field has not changed
+	FieldFrom           // the field had another value before the change
+	FieldTo             // the field has another value after the change
+	AlreadyHandled      // a resume handler: this process has handled the object
+	Deleting            // a resume handler: the object is being deleted
+	OnlyConditions      // only conditions have changed
+	Unrelated           // the handler compares old and new states, and finds them equal
+	Panicked            // a filter panicked
+)
+
+// Accepts reports whether the handler is called.
+func (r Refusal) Accepts() bool { return r.Rule == NoRule }
+
+// String explains the refusal without values, which may be confidential. For the zero value, it is empty.
+func (r Refusal) String() string {
+	switch r.Rule {
+	case NoRule:
+		return ""
+	case Label:
+		return fmt.Sprintf("metadata.labels[%q] does not match", r.Name)
+	case Annotation:
+		return fmt.Sprintf("metadata.annotations[%q] does not match", r.Name)
+	case Field:
+		return "the field " + r.Name + " does not match"
+	case FieldUnchanged:
+		return "the field " + r.Name + " has not changed"
+	case FieldFrom:
+		return "the field " + r.Name + " has changed from another value than wanted"
+	case FieldTo:
+		return "the field " + r.Name + " has changed to another value than wanted"
+	default:
+		return texts[r.Rule]
+	}
+}
+
+var texts = map[Rule]string{
+	Owner:          "it has no owner of the wanted kind",
+	When:           "its When does not match",
+	OtherReason:    "it is for other reasons",
+	AlreadyHandled: "the object was handled already in this process",
+	Deleting:       "the object is being deleted",
+	OnlyConditions: "only conditions have changed, and it is not for them",
+	Unrelated:      "what it looks at has not changed",
+	Panicked:       "its filter panicked",
+}
+
+// WithValues explains the refusal with the values that the rule looks at.
+func (r Refusal) WithValues() string {
+	text := r.String()
+	switch r.Rule {
+	case Label, Annotation, Field, FieldTo:
+		text += ": " + textOf(r.Value)
+	case FieldUnchanged:
+		return text + ": " + textOf(r.Value)
+	case FieldFrom:
+		text += ": " + textOf(r.Old)
+	default:
+		return text
+	}
+	if r.Wanted != "" {
+		text += ", wanted " + r.Wanted
+	}
+	return text
+}
+
+const maxValue = 100 // bytes
+
+// textOf returns the JSON form of a value, shortened.
+func textOf(value any) string {
+	if value == nil {
+		return "there is no value"
+	}
+	text, err := json.Marshal(value)
+	if err != nil {
+		return fmt.Sprintf("a value of the type %T", value)
+	}
+	if len(text) > maxValue {
+		return string(text[:maxValue]) + "…"
+	}
+	return string(text)
+}

@@ -1,0 +1,406 @@
+package statuspage_test
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// A test fails if the browser does not reach a state in this time. It is long, because other tests can use all processors.
+const patience = time.Minute
+
+// browser is a headless Chromium. The test controls it with the DevTools protocol over two pipes, which needs no package for websockets.
+type browser struct {
+	commands io.Writer
+
+	mu      sync.Mutex
+	last    int
+	replies map[int]chan message
+	tabs    map[string]*tab // by session
+	closed  error
+}
+
+// message is a command, a reply or an event of the DevTools protocol.
+type message struct {
+	ID        int             `json:"id,omitempty"`
+	SessionID string          `json:"sessionId,omitempty"`
+	Method    string          `json:"method,omitempty"`
+	Params    json.RawMessage `json:"params,omitempty"`
+	Result    json.RawMessage `json:"result,omitempty"`
+	Error     *struct {
+		Message string `json:"message"`
+	} `json:"error,omitempty"`
+}
+
+// startBrowser skips the test if there is no Chromium.
+func startBrowser(t *testing.T) *browser {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("the test starts a browser, so it does not run in short mode")
+	}
+	path := os.Getenv("CHROMIUM")
+	for _, name := range []string{"chromium", "chromium-browser"} {
+		if path == "" {
+			path, _ = exec.LookPath(name) // an error leaves the path empty
+		}
+	}
+	if path == "" {
+		t.Skip("the test needs Chromium: run apt-get install chromium, or set CHROMIUM to the path of a browser with its engine")
+	}
+	commandsIn, commandsOut, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	messagesIn, messagesOut, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	profile, err := os.MkdirTemp("", "chromium-") //nolint:usetesting // t.TempDir fails the test if a process of Chromium still writes
+	if err != nil {
+		t.Fatal(err)
+	}
+	var output bytes.Buffer
+	// The browser runs without its sandbox, because containers forbid it. It opens only pages of this test.
+	cmd := exec.Command(path, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars", "--window-size=1280,900", "--no-first-run",
+		"--disable-background-networking", "--disable-component-update", "--disable-extensions", "--lang=en-GB", "--user-data-dir="+profile,
+		"--remote-debugging-pipe", "about:blank")
+	cmd.ExtraFiles = []*os.File{commandsIn, messagesOut} // Chromium uses the descriptors 3 and 4
+	cmd.Env = append(os.Environ(), "LANG=C.UTF-8", "TZ=UTC")
+	cmd.Stderr = &output
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = commandsIn.Close(), messagesOut.Close() // the browser has copies
+	b := &browser{commands: commandsOut, replies: map[int]chan message{}, tabs: map[string]*tab{}}
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		b.read(messagesIn)
+	}()
+	t.Cleanup(func() {
+		_ = commandsOut.Close() // Chromium ends with its pipe
+		kill := time.AfterFunc(10*time.Second, func() { _ = cmd.Process.Kill() })
+		_ = cmd.Wait() // the exit code does not matter
+		kill.Stop()
+		<-read
+		_ = messagesIn.Close()
+		_ = os.RemoveAll(profile) // processes of Chromium can still write for a moment
+		if t.Failed() && testing.Verbose() {
+			t.Logf("the output of the browser:\n%s", output.String())
+		}
+	})
+	return b
+}
+
+func (b *browser) read(r io.Reader) {
+	reader := bufio.NewReaderSize(r, 1<<20)
+	for {
+		text, err := reader.ReadBytes(0)
+		if err != nil {
+			b.close(fmt.Errorf("the browser has ended: %w", err))
+			return
+		}
+		var m message
+		if err := json.Unmarshal(bytes.TrimSuffix(text, []byte{0}), &m); err != nil {
+			b.close(err)
+			return
+		}
+		b.mu.Lock()
+		reply, page := b.replies[m.ID], b.tabs[m.SessionID]
+		delete(b.replies, m.ID)
+		b.mu.Unlock()
+		switch {
+		case reply != nil:
+			reply <- m
+		case page != nil:
+			page.observe(m)
+		}
+	}
+}
+
+func (b *browser) close(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.closed = err
+	for _, reply := range b.replies {
+		close(reply)
+	}
+	b.replies = nil
+}
+
+// call sends a command and decodes its result.
+func (b *browser) call(session, method string, params, result any) error {
+	encoded, err := json.Marshal(params)
+	if err != nil {
+		return err
+	}
+	reply := make(chan message, 1)
+	b.mu.Lock()
+	if b.closed != nil {
+		defer b.mu.Unlock()
+		return b.closed
+	}
+	b.last++
+	b.replies[b.last] = reply
+	text, err := json.Marshal(message{ID: b.last, SessionID: session, Method: method, Params: encoded})
+	if err == nil {
+		_, err = b.commands.Write(append(text, 0))
+	}
+	b.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	select {
+	case m, open := <-reply:
+		switch {
+		case !open:
+			return errors.New("the browser has ended")
+		case m.Error != nil:
+			return fmt.Errorf("%s: %s", method, m.Error.Message)
+		case result == nil:
+			return nil
+		}
+		return json.Unmarshal(m.Result, result)
+	case <-time.After(patience):
+		return fmt.Errorf("%s: the browser does not answer", method)
+	}
+}
+
+// tab is a page in the browser.
+type tab struct {
+	t       *testing.T
+	browser *browser
+	session string
+
+	mu       sync.Mutex
+	problems []string // errors of the console, and violations of the Content-Security-Policy
+	requests []string // the addresses of all requests
+}
+
+// open opens an address in a new tab.
+func (b *browser) open(t *testing.T, address string) *tab {
+	t.Helper()
+	p := b.blank(t)
+	p.navigate(address)
+	return p
+}
+
+// blank returns an empty tab, which is closed at the end of the test.
+func (b *browser) blank(t *testing.T) *tab {
+	t.Helper()
+	p := &tab{t: t, browser: b}
+	var target struct {
+		TargetID string `json:"targetId"`
+	}
+	p.check(b.call("", "Target.createTarget", map[string]any{"url": "about:blank"}, &target))
+	var attached struct {
+		SessionID string `json:"sessionId"`
+	}
+	p.check(b.call("", "Target.attachToTarget", map[string]any{"targetId": target.TargetID, "flatten": true}, &attached))
+	p.session = attached.SessionID
+	b.mu.Lock()
+	b.tabs[p.session] = p
+	b.mu.Unlock()
+	t.Cleanup(func() {
+		_ = b.call("", "Target.closeTarget", target, nil) // the browser may have ended
+	})
+	for _, domain := range []string{"Page", "Runtime", "Log", "Network"} {
+		p.call(domain+".enable", nil, nil)
+	}
+	return p
+}
+
+func (p *tab) observe(m message) {
+	var event struct {
+		Type             string
+		Entry            struct{ Level, Text, URL string }
+		ExceptionDetails json.RawMessage
+		Request          struct{ URL string }
+	}
+	if json.Unmarshal(m.Params, &event) != nil {
+		return // the test does not need the event
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch m.Method {
+	case "Log.entryAdded":
+		if event.Entry.Level == "error" || event.Entry.Level == "warning" {
+			p.problems = append(p.problems, event.Entry.Text+" "+event.Entry.URL)
+		}
+	case "Runtime.exceptionThrown":
+		p.problems = append(p.problems, string(event.ExceptionDetails))
+	case "Runtime.consoleAPICalled":
+		p.problems = append(p.problems, string(m.Params))
+	case "Page.javascriptDialogOpening":
+		p.problems = append(p.problems, "a dialog is open: "+string(m.Params))
+	case "Network.requestWillBeSent":
+		p.requests = append(p.requests, event.Request.URL)
+	}
+}
+
+func (p *tab) check(err error) {
+	p.t.Helper()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func (p *tab) call(method string, params map[string]any, result any) {
+	p.t.Helper()
+	if params == nil {
+		params = map[string]any{}
+	}
+	p.check(p.browser.call(p.session, method, params, result))
+}
+
+func (p *tab) navigate(address string) {
+	p.t.Helper()
+	p.call("Page.navigate", map[string]any{"url": address}, nil)
+	p.wait("document.querySelector('main') && performance.getEntriesByName('objects-shown').length > 0 && !document.querySelector('[aria-busy]')")
+}
+
+// eval decodes the value of an expression.
+func (p *tab) eval(expression string, value any) {
+	p.t.Helper()
+	p.check(p.tryEval(expression, value))
+}
+
+func (p *tab) tryEval(expression string, value any) error {
+	var result struct {
+		Result           struct{ Value json.RawMessage }
+		ExceptionDetails json.RawMessage
+	}
+	err := p.browser.call(p.session, "Runtime.evaluate", map[string]any{"expression": expression, "returnByValue": true, "awaitPromise": true}, &result)
+	switch {
+	case err != nil:
+		return err
+	case result.ExceptionDetails != nil:
+		return fmt.Errorf("%s: %s", expression, result.ExceptionDetails)
+	case value == nil:
+		return nil
+	case result.Result.Value == nil:
+		return fmt.Errorf("%s has no value", expression)
+	}
+	return json.Unmarshal(result.Result.Value, value)
+}
+
+func (p *tab) text(expression string) (text string) {
+	p.t.Helper()
+	p.eval(expression, &text)
+	return text
+}
+
+func (p *tab) count(selector string) (n int) {
+	p.t.Helper()
+	p.eval(fmt.Sprintf("document.querySelectorAll(%q).length", selector), &n)
+	return n
+}
+
+// wait waits until a condition is true.
+func (p *tab) wait(condition string) {
+	p.t.Helper()
+	deadline := time.After(patience)
+	ticker := time.NewTicker(10 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		var fulfilled bool
+		err := p.tryEval("!!("+condition+")", &fulfilled)
+		if err == nil && fulfilled {
+			return
+		}
+		select {
+		case <-ticker.C:
+		case <-deadline:
+			var page string
+			_ = p.tryEval("document.body.innerText.slice(0, 2000)", &page) // only for the message
+			p.t.Fatalf("the condition %s is not fulfilled (%v). The page:\n%s\nproblems: %v", condition, err, page, p.takeProblems())
+		}
+	}
+}
+
+var keyCodes = map[string]int{"Tab": 9, "Enter": 13, " ": 32, "ArrowRight": 39}
+
+// press presses a key, with Shift if the name begins with Shift+.
+func (p *tab) press(key string) {
+	p.t.Helper()
+	modifiers := 0
+	if name, shift := strings.CutPrefix(key, "Shift+"); shift {
+		key, modifiers = name, 8
+	}
+	event := map[string]any{"type": "rawKeyDown", "key": key, "code": key, "windowsVirtualKeyCode": keyCodes[key], "modifiers": modifiers}
+	if text := map[string]string{"Enter": "\r", " ": " "}[key]; text != "" {
+		event["type"], event["text"] = "keyDown", text
+	}
+	p.call("Input.dispatchKeyEvent", event, nil)
+	event["type"] = "keyUp"
+	delete(event, "text")
+	p.call("Input.dispatchKeyEvent", event, nil)
+}
+
+// tabTo presses Tab until the focused element matches a selector.
+func (p *tab) tabTo(selector string) {
+	p.t.Helper()
+	for range 30 {
+		p.press("Tab")
+		var focused bool
+		if p.eval(fmt.Sprintf("document.activeElement.matches(%q)", selector), &focused); focused {
+			return
+		}
+	}
+	p.t.Fatalf("the key Tab does not reach %s", selector)
+}
+
+func (p *tab) insert(text string) {
+	p.t.Helper()
+	p.call("Input.insertText", map[string]any{"text": text}, nil)
+}
+
+// useColors selects the colour scheme: light or dark.
+func (p *tab) useColors(scheme string) {
+	p.t.Helper()
+	p.call("Emulation.setEmulatedMedia", map[string]any{"features": []any{map[string]any{"name": "prefers-color-scheme", "value": scheme}}}, nil)
+}
+
+func (p *tab) resize(width, height int) {
+	p.t.Helper()
+	p.call("Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false}, nil)
+}
+
+// screenshot returns the visible part of the page as PNG.
+func (p *tab) screenshot() []byte {
+	p.t.Helper()
+	var picture struct{ Data []byte }
+	p.call("Page.captureScreenshot", map[string]any{"format": "png"}, &picture)
+	return picture.Data
+}
+
+func (p *tab) takeProblems() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	taken := p.problems
+	p.problems = nil
+	return taken
+}
+
+// verify fails the test if there were errors, or requests to other servers.
+func (p *tab) verify(server string) {
+	p.t.Helper()
+	for _, problem := range p.takeProblems() {
+		p.t.Errorf("the browser reports: %s", problem)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if i := slices.IndexFunc(p.requests, func(address string) bool { return !strings.HasPrefix(address, server) }); i >= 0 {
+		p.t.Errorf("the page requests %s, which is not below %s", p.requests[i], server)
+	}
+}

@@ -1,0 +1,324 @@
+// The script of the status page. It loads the paths "objects" and "explain" beside the page. It writes all values as text nodes, so no value can become markup.
+
+const pageSize = 200, refreshInterval = 10_000;
+const handlerStates = ['due', 'waiting', 'failed'];
+const filters = {
+  unfinished: o => o.unfinished.length > 0,
+  failing: o => o.errors.length > 0 || o.unfinished.some(u => u.state === 'failed'),
+  waiting: o => o.unfinished.some(u => u.state === 'waiting'),
+  deleting: o => o.deleting === true,
+  paused: o => o.paused === true,
+};
+// The table begins with the objects that match the first of these filters.
+const urgency = ['failing', 'deleting', 'unfinished', 'paused'];
+
+const $ = id => document.getElementById(id);
+const number = n => n.toLocaleString('en');
+const plural = (n, word) => `${number(n)} ${word}${n === 1 ? '' : 's'}`;
+const qualified = kind => kind.group ? `${kind.kind}.${kind.group}` : kind.kind;
+const clip = text => text.length > 300 ? text.slice(0, 300) + '…' : text;
+
+// fill sets attributes and appends children to a new element. Strings become text nodes.
+function fill(created, attributes = {}, children = []) {
+  for (const [key, value] of Object.entries(attributes)) created.setAttribute(key, value);
+  created.append(...children);
+  return created;
+}
+const element = (name, attributes, ...children) => fill(document.createElement(name), attributes, children);
+const svg = (name, attributes, ...children) => fill(document.createElementNS($('svg').namespaceURI, name), attributes, children);
+
+// table returns a table. The roles are explicit, because the style sheet shows rows as blocks on narrow screens, and browsers then drop the roles of tables.
+const row = (columns, cells) => element('tr', { role: 'row' }, ...cells.map((cell, i) => element(i ? 'td' : 'th',
+  i ? { role: 'cell', 'data-label': columns[i] } : { role: 'rowheader', scope: 'row' }, ...[cell].flat())));
+const table = (className, caption, columns, rows) => element('table', { class: className, role: 'table' }, element('caption', {}, caption),
+  element('thead', { role: 'rowgroup' }, element('tr', { role: 'row' }, ...columns.map(c => element('th', { role: 'columnheader', scope: 'col' }, c)))),
+  element('tbody', { role: 'rowgroup' }, ...rows.map(cells => row(columns, cells))));
+const badge = (text, className = text) => element('span', { class: 'badge ' + className.replaceAll(' ', '-') }, text);
+const list = items => items.length ? [element('ul', {}, ...items.map(item => element('li', {}, ...[item].flat())))] : [];
+
+// setText leaves equal text alone, so that screen readers announce only changes.
+function setText(id, text) {
+  if ($(id).textContent !== text) $(id).textContent = text;
+}
+
+let kinds = [], objects = [], shown = pageSize, loads = 0, loading = 0, listFailure = '', objectFailure = '', explained = null;
+
+// ---- Loading
+
+const advice = {
+  400: 'Open the object from the list of all objects.',
+  401: 'Log in, or send a token of a user who has the verb get for the non-resource URLs /kopf/*.',
+  403: 'Ask an administrator for a role with the verb get for the non-resource URLs /kopf/*.',
+  404: 'Check the address.',
+  503: 'If the operator is starting, wait and reload. If it has several replicas, open the page of the leader.',
+  502: 'The operator received this error from the API server. Reload to try again.',
+};
+
+async function get(path) {
+  let response;
+  try {
+    response = await fetch(path, { headers: { Accept: 'application/json' } });
+  } catch (error) {
+    throw new Error(`The browser cannot reach the operator (${error.message}).\nCheck that the operator is running and that the port forwarding or proxy is open, and reload.`);
+  }
+  const body = await response.json().catch(() => undefined);
+  if (response.ok && body !== undefined) return body;
+  if (response.ok) throw new Error('The answer is not JSON.\nA proxy may have answered instead of the operator. Log in to the proxy, and reload.');
+  const text = body?.error ?? `The operator answered with status ${response.status}`;
+  throw new Error(`${text}.\n${advice[response.status] ?? 'Reload to try again. The log of the operator contains details.'}`);
+}
+
+// prepare adds the derived fields of all objects. It names each field that the page shows, so the page does not show other fields of a response.
+function prepare(all) {
+  kinds = (all ?? []).map(({ group, version, kind, handlers, objects }) => ({ group, version, kind, handlers: handlers ?? [], objects: objects ?? [] }));
+  for (const kind of kinds) {
+    const id = qualified(kind);
+    kind.objects = kind.objects.map(({ namespace = '', name, unfinished, deleting, paused, error }) => {
+      const o = { kind: kind.kind, id, namespace, name, unfinished: unfinished ?? [], deleting, paused };
+      o.errors = error ? [error] : [];
+      for (const u of o.unfinished) if (u.error && !error?.includes(u.error)) o.errors.push(`${u.handler}: ${u.error}`);
+      o.text = [name, namespace, ...o.unfinished.map(u => u.handler), ...o.errors].join('\n').toLowerCase();
+      o.states = Object.keys(filters).filter(f => filters[f](o));
+      o.order = urgency.findIndex(f => o.states.includes(f));
+      if (o.order < 0) o.order = urgency.length;
+      o.link = '#' + [id, namespace, name].map(encodeURIComponent).join('/');
+      return o;
+    });
+  }
+  objects = kinds.flatMap(kind => kind.objects).sort((a, b) => a.order - b.order);
+}
+
+async function load() {
+  loading++;
+  $('main').setAttribute('aria-busy', 'true');
+  await Promise.all([loadObjects(), loadObject()]);
+  if (--loading === 0) $('main').removeAttribute('aria-busy');
+}
+
+async function loadObjects() {
+  try {
+    prepare(await get('objects'));
+    listFailure = kinds.length ? '' : 'The operator is not running in this process: it is starting, or another replica is the leader.\nOpen the page of the leader, which the Lease of the operator names, or wait and reload.';
+    $('loaded').textContent = 'Loaded at ' + new Date().toLocaleTimeString();
+  } catch (error) {
+    listFailure = error.message;
+  }
+  showView();
+  showKinds();
+  showObjects();
+  if (explained) showExplanation(...explained); // with the errors of the list
+  performance.mark('objects-shown');
+}
+
+// showView shows the list or one object, and above it the last failure.
+function showView() {
+  $('list').hidden = current() !== null || (kinds.length === 0 && listFailure !== '');
+  $('object').hidden = current() === null;
+  const text = objectFailure && current() ? objectFailure : listFailure;
+  setText('error', text);
+  $('error').hidden = !text;
+}
+
+// ---- The list
+
+function showKinds() {
+  $('kinds').replaceChildren(...kinds.map(kind => {
+    const count = filter => kind.objects.filter(o => o.states.includes(filter)).length;
+    const counts = [['objects', kind.objects.length], ...Object.keys(filters).map(f => [f, count(f)])];
+    const perHandler = new Map();
+    for (const o of kind.objects) for (const u of o.unfinished) {
+      const states = perHandler.get(u.handler) ?? {};
+      states[u.state] = (states[u.state] ?? 0) + 1;
+      perHandler.set(u.handler, states);
+    }
+    const ids = kind.handlers.filter(id => perHandler.has(id)), others = kind.handlers.filter(id => !perHandler.has(id));
+    const card = element('article', { class: 'kind' },
+      element('h3', {}, kind.kind, ' ', element('span', { class: 'muted' }, [kind.group, kind.version].filter(Boolean).join('/'))),
+      element('dl', { class: 'counts' }, ...counts.map(([name, n]) => element('div', {}, element('dt', {}, name), element('dd', n ? { class: name } : {}, number(n))))));
+    if (ids.length) card.append(table('heat', 'Objects per unfinished handler and state', ['Handler', ...handlerStates],
+      ids.map(id => [id, ...handlerStates.map(state => heat(state, perHandler.get(id)[state] ?? 0, kind.objects.length))])));
+    if (others.length) card.append(element('p', { class: 'muted' }, 'Handlers without unfinished objects: ' + others.join(', ')));
+    return card;
+  }));
+  const selected = $('kind').value || new URLSearchParams(location.search).get('kind') || '';
+  $('kind').replaceChildren(element('option', { value: '' }, 'All kinds'), ...kinds.map(kind => element('option', { value: qualified(kind) }, kind.kind)));
+  $('kind').value = kinds.some(kind => qualified(kind) === selected) ? selected : '';
+}
+
+// heat returns a bar on a logarithmic scale, and the number beside it.
+function heat(state, n, total) {
+  const width = n ? Math.max(3, 46 * Math.log1p(n) / Math.log1p(total)) : 0;
+  return [svg('svg', { class: state, width: 48, height: 12, 'aria-hidden': 'true' },
+    svg('rect', { class: 'frame', x: .5, y: .5, width: 47, height: 11 }), svg('rect', { class: 'fill', x: 1, y: 1, width, height: 10 })), number(n)];
+}
+
+const onlyFilter = () => $('form').elements.only.value;
+
+function showObjects() {
+  const words = $('search').value.toLowerCase().split(/\s+/).filter(Boolean), kind = $('kind').value, only = onlyFilter();
+  const found = objects.filter(o => (!kind || o.id === kind) && words.every(word => o.text.includes(word)));
+  setText('count-all', number(found.length));
+  for (const f of Object.keys(filters)) setText('count-' + f, number(found.filter(o => o.states.includes(f)).length));
+  const matching = only ? found.filter(o => o.states.includes(only)) : found;
+  const visible = matching.slice(0, shown);
+  const focused = document.activeElement?.closest('#objects') && document.activeElement.getAttribute('href');
+  $('objects').replaceChildren(...visible.length ? [table('wide objects', 'Objects with problems come first. Open an object to see why its handlers are called or not.',
+    ['Name', 'Namespace', 'Kind', 'State', 'Unfinished handlers', 'Error'], visible.map(o => [
+      element('a', { href: o.link }, o.name),
+      o.namespace || [],
+      o.kind,
+      list(o.states.filter(s => s !== 'waiting' && s !== 'unfinished').map(s => badge(s))),
+      list(o.unfinished.map(u => [`${u.handler} `, badge(u.state), ` ${plural(u.attempts, 'attempt')}`])),
+      o.errors.length ? element('span', { class: 'error' }, clip(o.errors.join('\n'))) : [],
+    ]))] : []);
+  if (focused) focusLink(focused);
+  $('more').hidden = visible.length === matching.length;
+  $('more').textContent = `Show ${number(Math.min(pageSize, matching.length - visible.length))} more`;
+  setText('result', result(matching.length, visible.length));
+}
+
+function result(matching, visible) {
+  if (!objects.length) return listFailure ? '' : 'The operator has no objects.';
+  if (!matching) return `None of ${plural(objects.length, 'object')} matches. Change the search or the filter.`;
+  return `${number(matching)} of ${plural(objects.length, 'object')}` + (visible < matching ? `; the first ${number(visible)} are in the table` : '');
+}
+
+function focusLink(href) {
+  const link = [...$('objects').querySelectorAll('a')].find(a => a.getAttribute('href') === href);
+  (link ?? $('objects-title')).focus();
+}
+
+// search shows the first objects that match, and stores the search in the address.
+function search() {
+  shown = pageSize;
+  const query = new URLSearchParams(Object.entries({ q: $('search').value, kind: $('kind').value, only: onlyFilter() }).filter(([, value]) => value)).toString();
+  history.replaceState(null, '', location.pathname + (query && '?' + query) + location.hash);
+  showObjects();
+}
+
+// ---- One object
+
+// current returns the object that the fragment of the address names: #kind.group/namespace/name.
+function current() {
+  try {
+    const [id, namespace, name] = location.hash.slice(1).split('/').map(decodeURIComponent);
+    const dot = id.indexOf('.');
+    return name ? { id, kind: dot < 0 ? id : id.slice(0, dot), group: dot < 0 ? '' : id.slice(dot + 1), namespace, name } : null;
+  } catch {
+    return null; // the fragment is not encoded correctly
+  }
+}
+
+async function loadObject() {
+  const object = current(), turn = ++loads;
+  const title = object && `${object.kind} ${object.namespace ? object.namespace + '/' : ''}${object.name}`;
+  document.title = object ? `${title} – Operator status` : 'Operator status';
+  if (object && $('object-title').textContent !== title) {
+    setText('object-title', title);
+    $('explanation').replaceChildren();
+    setText('object-status', 'Loading the explanation …');
+    objectFailure = '';
+    explained = null;
+  }
+  showView();
+  if (!object) return;
+  try {
+    const { group, kind, namespace, name } = object;
+    const explanation = await get('explain?' + new URLSearchParams({ group, kind, namespace, name }));
+    if (turn !== loads) return; // the user has opened another object
+    objectFailure = '';
+    explained = [object, explanation];
+    showExplanation(...explained);
+  } catch (error) {
+    if (turn !== loads) return;
+    objectFailure = error.message;
+    explained = null;
+    setText('object-status', '');
+    $('explanation').replaceChildren();
+  }
+  showView();
+}
+
+function showExplanation(object, e) {
+  setText('object-status', (e.summary ?? e.cause) + (e.deleting && e.cause !== 'delete' ? ' (deleting)' : ''));
+  const known = objects.find(o => o.id === object.id && o.namespace === object.namespace && o.name === object.name);
+  const facts = [
+    ['Waits', list((e.waits ?? []).map(wait => ['no handler is called now: ', wait]))],
+    ['Reconcile', e.running ? 'the operator is reconciling the object now' : []],
+    ['Last error', known?.errors.length ? element('span', { class: 'error' }, known.errors.join('\n')) : []],
+    ['Finalizer', e.finalizer ? 'the object has the finalizer of the operator' : 'the object does not have the finalizer of the operator'],
+    ['Other finalizers', e.otherFinalizers?.length ? e.otherFinalizers.join(', ') + (e.deleting ? ' – the API server keeps the object until other controllers remove them' : '') : []],
+    ['Unknown', list(e.unknown ?? [])],
+    ['Explained at', new Date(e.time).toLocaleString()],
+  ].filter(([, value]) => value.length !== 0);
+  const handlers = e.handlers ?? [], now = new Date(e.time);
+  $('explanation').replaceChildren(
+    element('dl', { class: 'facts' }, ...facts.flatMap(([name, value]) => [element('dt', {}, name), element('dd', {}, ...[value].flat())])),
+    ...timeline(handlers.filter(h => h.due), now),
+    table('wide', 'Handlers', ['Handler', 'Kind', 'State', 'Attempts', 'Why', 'Next', 'Last error'], handlers.map(h => [
+      h.id, h.kind ?? [], badge(h.state), String(h.attempts ?? 0), h.why ?? [],
+      h.due ? element('time', { datetime: h.due, title: new Date(h.due).toLocaleString() }, 'in ' + duration(new Date(h.due) - now)) : [],
+      h.lastError ? element('span', { class: 'error' }, h.lastError) : [],
+    ])));
+}
+
+// duration returns the two largest units of a time in milliseconds, such as "2 h 5 min".
+function duration(milliseconds) {
+  let rest = Math.max(0, Math.round(milliseconds / 1000));
+  const parts = [];
+  for (const [unit, seconds] of [['d', 86400], ['h', 3600], ['min', 60], ['s', 1]]) {
+    if (rest >= seconds) parts.push(`${Math.floor(rest / seconds)} ${unit}`);
+    rest %= seconds;
+  }
+  return parts.slice(0, 2).join(' ') || '0 s';
+}
+
+// timeline draws the next attempts of handlers on a logarithmic axis that begins now.
+function timeline(handlers, now) {
+  if (!handlers.length) return [];
+  const delay = h => Math.max(0, (new Date(h.due) - now) / 1000);
+  const sorted = [...handlers].sort((a, b) => delay(a) - delay(b)), end = Math.max(10, ...sorted.map(delay)) * 1.2;
+  const x = seconds => 200 + 430 * Math.log1p(seconds) / Math.log1p(end), bottom = 24 * sorted.length + 8;
+  const ticks = [0, 1, 10, 60, 600, 3600, 36000, 86400, 864000].filter(s => s <= end);
+  return [element('figure', {}, element('figcaption', {}, 'Next attempts, on a logarithmic scale'), svg('svg', { class: 'times', viewBox: `0 0 720 ${bottom + 22}`, role: 'img',
+    'aria-label': 'Next attempts: ' + sorted.map(h => `${h.id} in ${duration(delay(h) * 1000)}`).join(', ') },
+  ...ticks.flatMap(s => [svg('line', { class: 'rail', x1: x(s), x2: x(s), y1: 0, y2: bottom }),
+    svg('text', { class: 'tick', x: x(s), y: bottom + 16, 'text-anchor': 'middle' }, s ? duration(s * 1000) : 'now')]),
+  ...sorted.flatMap((h, i) => [svg('text', { x: 0, y: 24 * i + 20 }, h.id.length > 26 ? h.id.slice(0, 25) + '…' : h.id),
+    svg('g', { class: h.state }, svg('rect', { class: 'fill', x: x(0), y: 24 * i + 15, width: x(delay(h)) - x(0), height: 2 }),
+      svg('circle', { class: 'fill', cx: x(delay(h)), cy: 24 * i + 16, r: 5 })),
+    svg('text', { x: x(delay(h)) + 10, y: 24 * i + 20 }, duration(delay(h) * 1000))])))];
+}
+
+// ---- Events
+
+$('form').addEventListener('submit', event => event.preventDefault());
+$('form').addEventListener('input', search);
+$('reload').addEventListener('click', load);
+$('more').addEventListener('click', () => {
+  const first = shown;
+  shown += pageSize;
+  showObjects();
+  $('objects').querySelectorAll('a')[first]?.focus();
+});
+$('objects').addEventListener('click', event => {
+  const link = event.target.closest('tr')?.querySelector('a');
+  if (link && !event.target.closest('a') && getSelection().isCollapsed) location.hash = link.hash;
+});
+$('back').addEventListener('click', event => {
+  event.preventDefault();
+  location.hash = '';
+});
+addEventListener('hashchange', event => {
+  loadObject();
+  if (current()) $('object-title').focus();
+  else focusLink(new URL(event.oldURL).hash);
+});
+setInterval(() => {
+  if ($('auto').checked && !document.hidden && !loading) load();
+}, refreshInterval);
+
+const query = new URLSearchParams(location.search);
+$('search').value = query.get('q') ?? '';
+if (query.get('only') in filters) $('form').elements.only.value = query.get('only');
+load();

@@ -1,0 +1,155 @@
+package statuspage
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/explain"
+)
+
+// The paths.
+const (
+	Path        = "/kopf/"
+	ObjectsPath = Path + "objects"
+	ExplainPath = Path + "explain"
+)
+
+// Source is an operator. Its methods are safe for concurrent use.
+type Source interface {
+	// Kinds returns all kinds with their objects. It returns [ErrNotRunning] if the operator is not running.
+	Kinds() ([]Kind, error)
+	// Explain explains one object. It returns [ErrNotRunning] if the operator is not running.
+	Explain(ctx context.Context, kind schema.GroupKind, key types.NamespacedName) (*explain.Explanation, error)
+}
+
+// ErrNotRunning is the error of an operator that is not running in this process.
+var ErrNotRunning = errors.New("the operator is not running in this process: it is starting, or another replica is the leader")
+
+// Kind is a kind with its objects.
+type Kind struct {
+	Group    string   `json:"group"`
+	Version  string   `json:"version"`
+	Kind     string   `json:"kind"`
+	Handlers []string `json:"handlers"`
+	Objects  []Object `json:"objects"`
+}
+
+// Object is one object.
+type Object struct {
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+	// Unfinished contains the handlers that have begun to handle a cause and have not succeeded.
+	Unfinished []Unfinished `json:"unfinished,omitempty"`
+	Deleting   bool         `json:"deleting,omitempty"`
+	// Paused is true while the operator is paused for the object.
+	Paused bool `json:"paused,omitempty"`
+	// Error is the error of the last reconcile.
+	Error string `json:"error,omitempty"`
+}
+
+// Unfinished is a handler that has begun and not succeeded.
+type Unfinished struct {
+	Handler  string        `json:"handler"`
+	State    explain.State `json:"state"`
+	Attempts int           `json:"attempts"`
+	Error    string        `json:"error,omitempty"`
+}
+
+//go:embed page.html
+var page []byte
+
+//go:embed page.js
+var script []byte
+
+//go:embed page.css
+var style []byte
+
+// New returns the handler for all paths below [Path].
+func New(source Source) http.Handler {
+	mux := http.NewServeMux()
+	for path, file := range map[string]struct {
+		mediaType string
+		content   []byte
+	}{
+		Path + "{$}":      {"text/html; charset=utf-8", page},
+		Path + "page.js":  {"text/javascript; charset=utf-8", script},
+		Path + "page.css": {"text/css; charset=utf-8", style},
+	} {
+		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", file.mediaType)
+			_, _ = w.Write(file.content) // the client has gone
+		})
+	}
+	mux.HandleFunc("GET "+ObjectsPath, func(w http.ResponseWriter, _ *http.Request) {
+		kinds, err := source.Kinds()
+		if err != nil {
+			fail(w, statusOf(err), err)
+			return
+		}
+		write(w, http.StatusOK, kinds)
+	})
+	mux.HandleFunc("GET "+ExplainPath, func(w http.ResponseWriter, r *http.Request) {
+		query := r.URL.Query()
+		if query.Get("kind") == "" || query.Get("name") == "" {
+			fail(w, http.StatusBadRequest, errors.New("set the parameters kind and name, and also group and namespace if the object has them"))
+			return
+		}
+		explanation, err := source.Explain(r.Context(), schema.GroupKind{Group: query.Get("group"), Kind: query.Get("kind")},
+			types.NamespacedName{Namespace: query.Get("namespace"), Name: query.Get("name")})
+		if err != nil {
+			fail(w, statusOf(err), err)
+			return
+		}
+		write(w, http.StatusOK, described{explanation, explanation.Summary()})
+	})
+	return secured(mux)
+}
+
+// described is an explanation with its summary, which the page shows.
+type described struct {
+	*explain.Explanation
+
+	Summary string `json:"summary"`
+}
+
+// secured adds headers that allow the browser to load only the files of the page.
+func secured(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		w.Header().Set("Referrer-Policy", "no-referrer")
+		w.Header().Set("Cache-Control", "no-store")
+		next.ServeHTTP(w, r)
+	})
+}
+
+func statusOf(err error) int {
+	if errors.Is(err, ErrNotRunning) {
+		return http.StatusServiceUnavailable
+	}
+	var status apierrors.APIStatus
+	if errors.As(err, &status) && status.Status().Code >= http.StatusBadRequest {
+		return http.StatusBadGateway
+	}
+	return http.StatusNotFound
+}
+
+// Failure is the body of a response with an error.
+type Failure struct {
+	Error string `json:"error"`
+}
+
+func fail(w http.ResponseWriter, status int, err error) { write(w, status, Failure{err.Error()}) }
+
+func write(w http.ResponseWriter, status int, value any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(value) // the client has gone
+}

@@ -1,0 +1,187 @@
+package explain
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// Explanation describes what an operator does with one object. Its JSON form is stable within a minor version.
+type Explanation struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Namespace  string `json:"namespace,omitempty"`
+	Name       string `json:"name"`
+	// Source is where the explanation comes from.
+	Source Source    `json:"source"`
+	Time   time.Time `json:"time"`
+
+	// Cause is the reason that the operator detects: create, update, delete or resume. It is "noop" if nothing has changed, "free" if the object is being
+	// deleted without the finalizer of the operator, "gone" if the object does not exist, "none" if the kind has no handlers for causes, and "unknown" if the cause
+	// cannot be detected.
+	Cause string `json:"cause"`
+	// Changed are the paths of the fields that have changed since the object was handled.
+	Changed []string `json:"changed,omitempty"`
+	// Waits are the reasons why no handler is called for the object now, such as a pause.
+	Waits []string `json:"waits,omitempty"`
+	// Running is true if the operator is reconciling the object at this moment.
+	Running bool `json:"running,omitempty"`
+	// Deleting is true if the object has a deletion timestamp.
+	Deleting bool `json:"deleting,omitempty"`
+	// Finalizer is true if the object has the finalizer of the operator.
+	Finalizer bool `json:"finalizer,omitempty"`
+	// OtherFinalizers are the finalizers of other controllers. While there is one, the object is not deleted.
+	OtherFinalizers []string  `json:"otherFinalizers,omitempty"`
+	Handlers        []Handler `json:"handlers,omitempty"`
+	// Events are the last Events about the object, if they are known.
+	Events []Event `json:"events,omitempty"`
+	// Unknown is what the explanation cannot contain, and how to find it out.
+	Unknown []string `json:"unknown,omitempty"`
+}
+
+// Source is where an explanation comes from.
+type Source string
+
+// The sources of explanations.
+const (
+	// FromOperator is an explanation of the operator that handles the object. It knows all handlers and their filters.
+	FromOperator Source = "operator"
+	// FromRecords is an explanation from the data that the operator has stored on the object.
+	FromRecords Source = "records"
+)
+
+// Handler describes one handler for the object.
+type Handler struct {
+	ID string `json:"id"`
+	// Kind is "cause", "event", "reconcile", "daemon", "timer" or "sub".
+	Kind  string `json:"kind,omitempty"`
+	State State  `json:"state"`
+	// Why explains the state.
+	Why string `json:"why,omitempty"`
+	// Attempts is the number of attempts for the cause so far.
+	Attempts int `json:"attempts,omitempty"`
+	// Due is the time of the next attempt, if it is in the future.
+	Due *time.Time `json:"due,omitempty"`
+	// LastError is the error of the last attempt.
+	LastError string `json:"lastError,omitempty"`
+}
+
+// Event is an Event about the object.
+type Event struct {
+	Time    time.Time `json:"time"`
+	Type    string    `json:"type"`
+	Reason  string    `json:"reason"`
+	Message string    `json:"message"`
+}
+
+// State is the state of a handler for an object.
+type State string
+
+// The states of handlers.
+const (
+	Due         State = "due"          // the handler is called in the next reconcile
+	Waiting     State = "waiting"      // the next attempt, or the next run of a timer, is later
+	Blocked     State = "blocked"      // another handler must succeed first
+	Succeeded   State = "succeeded"    // it has succeeded for the cause
+	Failed      State = "failed"       // it has failed permanently
+	Filtered    State = "filtered"     // its filters do not accept the object
+	NotSelected State = "not selected" // it is not for the cause
+	Active      State = "active"       // it is called for all changes, or it is running
+	Paused      State = "paused"       // the operator is paused
+	Ended       State = "ended"        // the daemon or timer has ended and does not start again
+	Stopped     State = "stopped"      // the daemon or timer is not running
+)
+
+// Write writes the explanation as text: the object first, and then a table of the handlers.
+func (e *Explanation) Write(w io.Writer) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %s: %s\n", e.Kind, e.ObjectName(), e.Summary())
+	for _, line := range e.notes() {
+		fmt.Fprintf(&b, "  %s\n", line)
+	}
+	if len(e.Handlers) > 0 {
+		table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+		_, _ = fmt.Fprintln(table, "  HANDLER\tKIND\tSTATE\tATTEMPTS\tWHY") // Flush returns the errors of writes
+		for _, h := range e.Handlers {
+			_, _ = fmt.Fprintf(table, "  %s\t%s\t%s\t%d\t%s\n", h.ID, dash(h.Kind), h.State, h.Attempts, dash(h.Explain(e.Time)))
+		}
+		if err := table.Flush(); err != nil {
+			return err
+		}
+	}
+	for _, event := range e.Events {
+		fmt.Fprintf(&b, "  Event %s ago: %s %s: %s\n", e.Time.Sub(event.Time).Round(time.Second), event.Type, event.Reason, event.Message)
+	}
+	for _, line := range e.Unknown {
+		fmt.Fprintf(&b, "  unknown: %s\n", line)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func dash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+// ObjectName returns the namespace and the name of the object.
+func (e *Explanation) ObjectName() string {
+	if e.Namespace == "" {
+		return e.Name
+	}
+	return e.Namespace + "/" + e.Name
+}
+
+var causes = map[string]string{
+	"create":  "create: no handler has finished for the object yet",
+	"update":  "update: the object has changed since it was handled",
+	"delete":  "delete: the object is being deleted",
+	"resume":  "resume: the operator sees the object for the first time since it has started",
+	"noop":    "nothing has changed since the object was handled",
+	"free":    "the object is being deleted, and the operator does not need it: it has removed its finalizer, or never added one",
+	"gone":    "the object does not exist",
+	"none":    "the operator has no handlers for changes of this kind",
+	"unknown": "the cause is unknown",
+}
+
+// Summary describes the cause in one line.
+func (e *Explanation) Summary() string {
+	text, found := causes[e.Cause]
+	if !found {
+		text = e.Cause
+	}
+	if len(e.Changed) > 0 {
+		text += " (" + strings.Join(e.Changed, ", ") + ")"
+	}
+	return text
+}
+
+func (e *Explanation) notes() (lines []string) {
+	for _, wait := range e.Waits {
+		lines = append(lines, "waits: "+wait)
+	}
+	if e.Running {
+		lines = append(lines, "the operator is reconciling the object now")
+	}
+	if e.Deleting && len(e.OtherFinalizers) > 0 {
+		lines = append(lines, "the object is held by the finalizers of other controllers: "+strings.Join(e.OtherFinalizers, ", "))
+	}
+	return lines
+}
+
+// Explain returns the reason for the state with the due time, relative to now, and the last error.
+func (h Handler) Explain(now time.Time) string {
+	parts := []string{h.Why}
+	if h.Due != nil {
+		parts = append(parts, "next in "+max(h.Due.Sub(now), 0).Round(time.Second).String())
+	}
+	if h.LastError != "" {
+		parts = append(parts, "last error: "+h.LastError)
+	}
+	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), "; ")
+}

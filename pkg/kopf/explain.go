@@ -1,0 +1,78 @@
+package kopf
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/engine"
+	"github.com/kopf-runtime/kopf-runtime/internal/statuspage"
+	"github.com/kopf-runtime/kopf-runtime/pkg/explain"
+)
+
+// Explain returns what the operator does with an object, and for each handler why it is called or not. The object needs only its type, namespace and name. Explain reads the
+// object from the cache, and calls the predicates of the handlers. It changes nothing. It returns an error for a kind without handlers, and if an API request
+// fails. Explain is safe for concurrent use.
+func (o *Operator) Explain(ctx context.Context, obj client.Object) (*explain.Explanation, error) {
+	gvk, err := gvkOf(obj, o.mgr.GetScheme())
+	if err != nil {
+		return nil, err
+	}
+	return explainer{o}.Explain(ctx, gvk.GroupKind(), client.ObjectKeyFromObject(obj))
+}
+
+// WithStatusPage serves a page at /kopf/ of the manager's metrics server. It shows all objects with their unfinished handlers, and explains for one object why each
+// handler is called or not. The command "kopf why" reads it.
+//
+// The page shows the names of all objects, the values that filters test, and the errors of handlers, but no values of Secrets or of annotations. The metrics server must authenticate
+// its users: set FilterProvider in its options, as the projects of kubebuilder do. Users need a role with the verb get for the nonResourceURLs /kopf/*.
+//
+// Without requests, the page costs nothing. A manager can have one operator with the page.
+func WithStatusPage() Option {
+	return optionFunc(func(o *Operator) {
+		if err := o.mgr.AddMetricsServerExtraHandler(statuspage.Path, statuspage.New(explainer{o})); err != nil {
+			o.addError(fmt.Errorf("WithStatusPage: %w", err))
+		}
+	})
+}
+
+// explainer is the source of the status page.
+type explainer struct{ operator *Operator }
+
+// Explain implements [statuspage.Source].
+func (s explainer) Explain(ctx context.Context, kind schema.GroupKind, key types.NamespacedName) (*explain.Explanation, error) {
+	engines, err := s.engines()
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(engines, func(e *engine.Engine) bool { return e.GVK.GroupKind() == kind })
+	if i < 0 {
+		return nil, fmt.Errorf("the operator handles no objects of the kind %s", kind)
+	}
+	return engines[i].Explain(ctx, key)
+}
+
+// engines returns the engines of an operator that is running in this process.
+func (s explainer) engines() ([]*engine.Engine, error) {
+	select {
+	case <-s.operator.mgr.Elected():
+		if engines := s.operator.runningEngines(); len(engines) > 0 {
+			return engines, nil
+		}
+	default:
+	}
+	return nil, statuspage.ErrNotRunning
+}
+
+// Kinds implements [statuspage.Source].
+func (s explainer) Kinds() (kinds []statuspage.Kind, err error) {
+	engines, err := s.engines()
+	for _, e := range engines {
+		kinds = append(kinds, e.Status())
+	}
+	return kinds, err
+}
