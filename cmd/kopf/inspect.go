@@ -30,6 +30,9 @@ type finding struct {
 	Problems        []string        `json:"problems,omitempty"`
 }
 
+// problemFinalizers is the beginning of the problem with the finalizers of other controllers.
+const problemFinalizers = "the object is under deletion, but has finalizers of other controllers: "
+
 // A handlerRecord is the progress of a handler.
 type handlerRecord struct {
 	ID       string `json:"id"`
@@ -75,7 +78,7 @@ func (i *inspector) inspect(obj *unstructured.Unstructured) finding {
 		OtherFinalizers: slices.DeleteFunc(slices.Clone(obj.GetFinalizers()), func(name string) bool { return name == i.finalizer }),
 	}
 	if f.Deleting && len(f.OtherFinalizers) > 0 {
-		f.Problems = append(f.Problems, "the object is under deletion, but has finalizers of other controllers: "+strings.Join(f.OtherFinalizers, ", "))
+		f.Problems = append(f.Problems, problemFinalizers+strings.Join(f.OtherFinalizers, ", "))
 	}
 	f.Cause = i.cause(obj, &f)
 	i.records(obj, &f)
