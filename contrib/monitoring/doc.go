@@ -1,0 +1,9 @@
+// Package monitoring contains only tests. They check the alerts in config/prometheus, the dashboard in config/grafana, and docs/monitoring.md with the
+// query engine of Prometheus. It is a module of its own, so that operators do not depend on Prometheus.
+//
+// "go test" does not notice changes outside of the module, and prints the stored result. After such changes, use "go test -count=1". "make test" always runs
+// the tests.
+//
+// The tests compare each expression with the metrics of the code: the name, the labels and the values of labels. They also evaluate each alert for series
+// that must fire and for series that must not fire, and each query of the dashboard.
+package monitoring
