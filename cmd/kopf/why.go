@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 	"github.com/kopf-runtime/kopf-runtime/internal/statuspage"
 	"github.com/kopf-runtime/kopf-runtime/pkg/explain"
 )
@@ -130,6 +131,9 @@ func (i *inspector) explain(obj *unstructured.Unstructured) *explain.Explanation
 		x.Cause = "free"
 	default:
 		x.Cause = "noop"
+	}
+	if engine.IsObjectPaused(obj) {
+		x.Waits = append(x.Waits, "the annotation "+engine.PausedAnnotation+" pauses the object")
 	}
 	for _, record := range found.Handlers {
 		if x.Cause == "noop" && record.Cause == "resume" {

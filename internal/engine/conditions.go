@@ -95,6 +95,7 @@ func (e *Engine) setHandlerConditions(r *reconciliation, set *conditions.Set) {
 		}
 	}
 	e.setProgressNotStored(r, set)
+	e.setPaused(r, set)
 	if e.Root != nil && !r.cause.Facts.Deleting {
 		set.Summarize(*e.Root)
 	}

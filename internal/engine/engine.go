@@ -47,6 +47,7 @@ type Engine struct {
 	eventQueues   eventQueues
 	epoch         *epoch // nil if every state of the cache is trusted
 	pausedKeys    pausedKeys
+	pausedObjects pausedObjects
 	pauses        atomic.Int64 // the number of pauses that have begun in any namespace
 	ended         atomic.Bool  // the operator has ended, and nothing is written any more
 	hasPredicates atomic.Bool  // predicates may prevent reconciles
@@ -156,6 +157,7 @@ func (e *Engine) requeueErrors(key types.NamespacedName) func(reconcile.Result, 
 // reconcile takes the object through the phases: observe, cause, plan, invoke, commit, schedule.
 func (e *Engine) reconcile(ctx context.Context, req reconcile.Request) (none reconcile.Result, err error) {
 	r, err := e.observe(ctx, req.NamespacedName)
+	e.pausedObjects.note(e.Name, req.NamespacedName, r != nil && IsObjectPaused(r.before))
 	if r == nil {
 		return none, err
 	}
@@ -170,6 +172,10 @@ func (e *Engine) reconcile(ctx context.Context, req reconcile.Request) (none rec
 	}
 	if err := e.evaluate(ctx, r); err != nil {
 		return none, err
+	}
+	warnAboutAnnotation(ctx, r.before)
+	if IsObjectPaused(r.before) {
+		return none, e.holdPaused(ctx, r)
 	}
 	if wait, err := e.verifyAgainstEpoch(ctx, r); wait > 0 || err != nil { // has an effect shortly after the start of the process
 		return requeue(wait), err

@@ -103,6 +103,9 @@ func (x *explanation) ofUnobserved(ctx context.Context, key types.NamespacedName
 }
 
 func (x *explanation) ofObject(obj client.Object) {
+	if IsObjectPaused(obj) {
+		x.waitf("the annotation %s pauses the object", PausedAnnotation)
+	}
 	x.Deleting, x.Finalizer = obj.GetDeletionTimestamp() != nil, x.engine.hasFinalizer(obj)
 	x.OtherFinalizers = slices.DeleteFunc(slices.Clone(obj.GetFinalizers()), func(name string) bool { return name == x.engine.Finalizer })
 }
@@ -317,7 +320,7 @@ func (x *explanation) ofBackground(one *explain.Handler) {
 		switch {
 		case x.Deleting:
 			one.Why = "the object is being deleted"
-		case x.engine.paused(x.Namespace):
+		case x.engine.paused(x.Namespace) || IsObjectPaused(x.r.before):
 			one.State, one.Why = explain.Paused, ""
 		}
 	case daemons.StatePaused:

@@ -64,10 +64,11 @@ func (e *Engine) deferKey(ctx context.Context, key types.NamespacedName, waits f
 	return true
 }
 
-// stopIfPaused ends the calls of the reconcile if the operator was paused in the meantime, or if the object has left the scope. The outcomes are still
+// stopIfPaused ends the calls of the reconcile if the operator or the object was paused in the meantime, or if the object has left the scope. The outcomes are still
 // written.
 func (e *Engine) stopIfPaused(r *reconciliation) bool {
-	if e.paused(r.before.GetNamespace()) || !e.inScope(client.ObjectKeyFromObject(r.before)) {
+	newest := e.states.Newest(r.before.GetUID())
+	if e.paused(r.before.GetNamespace()) || newest != nil && IsObjectPaused(newest) || !e.inScope(client.ObjectKeyFromObject(r.before)) {
 		r.aborted = true
 		e.enqueue(r.before.GetUID()) // the key is deferred until the end of the pause, or released
 	}

@@ -142,6 +142,7 @@ func (e *Engine) release(ctx context.Context, key types.NamespacedName) (reconci
 		e.states.Forget(obj.GetUID())
 	}
 	e.eventQueues.take(key)
+	e.pausedObjects.note(e.Name, key, false)
 	e.states.ForgetKey(key)
 	for _, id := range e.ReconcileHandlers.IDs() {
 		e.tracker.replace(trackReader{key, id}, nil)

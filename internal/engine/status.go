@@ -17,7 +17,7 @@ func (e *Engine) Status() statuspage.Kind {
 	kind := statuspage.Kind{Group: e.GVK.Group, Version: e.GVK.Version, Kind: e.GVK.Kind, Handlers: e.handlerIDs(), Objects: []statuspage.Object{}}
 	for _, obj := range e.states.List() {
 		one := statuspage.Object{
-			Namespace: obj.GetNamespace(), Name: obj.GetName(), Deleting: obj.GetDeletionTimestamp() != nil, Paused: e.paused(obj.GetNamespace()),
+			Namespace: obj.GetNamespace(), Name: obj.GetName(), Deleting: obj.GetDeletionTimestamp() != nil, Paused: e.paused(obj.GetNamespace()) || IsObjectPaused(obj),
 			Unfinished: e.unfinished(obj),
 		}
 		if err := e.health.lastError(client.ObjectKeyFromObject(obj)); err != nil {

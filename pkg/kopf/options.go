@@ -8,12 +8,18 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
 // DefaultFinalizer is the finalizer of kopf.
 const DefaultFinalizer = "kopf.zalando.org/KopfFinalizerMarker"
+
+// PausedAnnotation pauses one object if its value is "true". No cause, reconcile, daemon or timer handler is called for the object until the annotation is removed or
+// "false". The progress stays as it is. Changes in the meantime are handled afterwards, as one update. Event handlers and indexes still see the object, and admission handlers are
+// called. A paused object that is being deleted keeps the finalizer. Kinds with [WithConditions] report the pause as the condition Paused.
+const PausedAnnotation = engine.PausedAnnotation
 
 const defaultCheckpoint = 100 * time.Millisecond
 

@@ -167,6 +167,7 @@ func (o *Operator) pendingObjects(ctx context.Context, e *engine.Engine) (string
 		switch seen, ok := cached[uid]; {
 		case !ok || seen.GetResourceVersion() != obj.GetResourceVersion():
 			return fmt.Sprintf("the cached %s is outdated", name), nil
+		case engine.IsObjectPaused(obj): // its handlers continue when the annotation is removed
 		case len(e.InProgress(obj)) > 0:
 			return fmt.Sprintf("%s has unfinished handlers: %s%s", name, strings.Join(e.InProgress(obj), ", "), o.tracker.lastError(uid)), nil
 		case obj.GetDeletionTimestamp() != nil && hasFinalizer(obj, e.Finalizer):
