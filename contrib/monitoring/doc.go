@@ -5,5 +5,6 @@
 // the tests.
 //
 // The tests compare each expression with the metrics of the code: the name, the labels and the values of labels. They also evaluate each alert for series
-// that must fire and for series that must not fire, and each query of the dashboard.
+// that must fire and for series that must not fire, and each query of the dashboard. Another test reads the status page of an operator through the filter of
+// controller-runtime's metrics server, which needs the libraries of the API server.
 package monitoring
