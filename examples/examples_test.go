@@ -46,6 +46,7 @@ var walkthroughs = map[string]func(*example){
 	"20-namespaces":   namespaces,
 	"21-related":      related,
 	"22-children-set": childrenSet,
+	"23-logs":         podLogs,
 	"99-all-at-once":  allAtOnce,
 	"kubebuilder":     kubebuilder,
 }

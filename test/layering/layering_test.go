@@ -30,6 +30,9 @@ var levels = map[string]int{
 	// The top level contains the test kit for users. It may import all other packages.
 	"pkg/kopf/kopftest": 9,
 
+	// This package has daemons for handlers of kopf.
+	"pkg/logs": 9,
+
 	// This package is the public API.
 	"pkg/kopf": 8,
 
