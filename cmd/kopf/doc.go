@@ -4,6 +4,9 @@
 //	go run github.com/kopf-runtime/kopf-runtime/cmd/kopf peers list
 //	go run github.com/kopf-runtime/kopf-runtime/cmd/kopf objects list databases.example.com -A
 //	go run github.com/kopf-runtime/kopf-runtime/cmd/kopf objects release databases.example.com -A --yes
+//	go run github.com/kopf-runtime/kopf-runtime/cmd/kopf tree databases.example.com orders
+//	go run github.com/kopf-runtime/kopf-runtime/cmd/kopf watch databases.example.com -A
+//	go run github.com/kopf-runtime/kopf-runtime/cmd/kopf report databases.example.com -A
 //	go run github.com/kopf-runtime/kopf-runtime/cmd/kopf rbac verify config/rbac/rbac.yaml
 //
 // If the binary is named kubectl-kopf and is in the PATH, it is a plugin of kubectl: kubectl kopf peers list.
@@ -12,9 +15,10 @@
 // hack/release/kubectl_complete-kopf is also in the PATH.
 //
 // The command finds the cluster in the same way as kubectl. "kopf peers" reads missing flags from the environment variables of kopf, such as
-// KOPF_FREEZE_PRIORITY. Each command reads or patches the objects once and exits. It prints errors to standard error and exits with code 1.
+// KOPF_FREEZE_PRIORITY. Each command except "watch" reads or patches the objects once and exits. It prints errors to standard error and exits with code 1.
 //
-// "peers freeze" and "peers resume" change only the record of one identity. The default is the identity of the user. "objects list" writes nothing.
+// "peers freeze" and "peers resume" change only the record of one identity. The default is the identity of the user. "objects list", "tree", "watch" and "report" write
+// nothing.
 // "objects release" writes nothing without --yes. With --yes, it removes only the finalizer and the annotations that it prints.
 //
 // # Caveats

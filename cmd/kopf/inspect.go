@@ -41,7 +41,12 @@ type handlerRecord struct {
 	Attempts int    `json:"attempts"`
 	Due      string `json:"due,omitempty"`
 	Message  string `json:"message,omitempty"`
+
+	record progress.Record
 }
+
+// unfinished reports whether the operator will call the handler again.
+func (h handlerRecord) unfinished() bool { return h.State == "due" || h.State == "waiting" }
 
 // An inspector computes findings. Its settings must match the settings of the operator.
 type inspector struct {
@@ -170,7 +175,7 @@ func (i *inspector) records(obj *unstructured.Unstructured, f *finding) {
 }
 
 func (i *inspector) state(id string, record progress.Record) handlerRecord {
-	h := handlerRecord{ID: id, Cause: record.Purpose, Attempts: record.Retries, Message: record.Message}
+	h := handlerRecord{ID: id, Cause: record.Purpose, Attempts: record.Retries, Message: record.Message, record: record}
 	switch {
 	case record.Success:
 		h.State = "succeeded"

@@ -36,45 +36,64 @@ func (s *selection) bind(fs *pflag.FlagSet) {
 	fs.StringVarP(&s.selector, "selector", "l", "", "label selector, such as tier=gold")
 }
 
-// each calls a function for each selected object. It continues after errors and returns all of them.
-func (s *selection) each(ctx context.Context, args []string, do func(context.Context, client.Client, *unstructured.Unstructured) error) error {
-	names := args[1:]
+// A target is the result of a selection: a kind, a namespace and a label selector. The namespace is empty for all namespaces and for cluster-scoped kinds.
+type target struct {
+	config    *rest.Config
+	mapping   *meta.RESTMapping
+	c         client.Client
+	namespace string
+	labels    labels.Selector
+}
+
+// open checks the flags and finds the kind of the first argument. The other arguments are names.
+func (s *selection) open(args []string) (*target, error) {
+	named := len(args) > 1
 	switch {
 	case s.all && s.namespace != "":
-		return errors.New("--all-namespaces and --namespace exclude each other: remove one")
-	case s.all && len(names) > 0:
-		return errors.New("--all-namespaces and names exclude each other: use --namespace")
-	case s.selector != "" && len(names) > 0:
-		return errors.New("--selector and names exclude each other: remove one")
+		return nil, errors.New("--all-namespaces and --namespace exclude each other: remove one")
+	case s.all && named:
+		return nil, errors.New("--all-namespaces and names exclude each other: use --namespace")
+	case s.selector != "" && named:
+		return nil, errors.New("--selector and names exclude each other: remove one")
 	}
 	selector, err := labels.Parse(s.selector)
 	if err != nil {
-		return fmt.Errorf("--selector: %w", err)
+		return nil, fmt.Errorf("--selector: %w", err)
 	}
 	loader := s.config()
 	config, err := loader.ClientConfig()
 	if err != nil {
-		return accessError(err)
+		return nil, accessError(err)
 	}
+	config.QPS = -1 // the API server limits requests by priority and fairness
 	mapping, c, err := connect(config, args[0])
 	if err != nil {
-		return err
+		return nil, err
 	}
 	namespace := s.namespace
 	if mapping.Scope.Name() == meta.RESTScopeNameRoot {
 		if namespace != "" {
-			return fmt.Errorf("%s have no namespace: remove --namespace", mapping.Resource.Resource)
+			return nil, fmt.Errorf("%s have no namespace: remove --namespace", mapping.Resource.Resource)
 		}
 	} else if namespace == "" && !s.all {
 		if namespace, _, err = loader.Namespace(); err != nil {
-			return accessError(err)
+			return nil, accessError(err)
 		}
 	}
-	run := runner{c: c, gvk: mapping.GroupVersionKind, do: do}
-	if len(names) > 0 {
-		return run.visitNamed(ctx, namespace, names)
+	return &target{config: config, mapping: mapping, c: c, namespace: namespace, labels: selector}, nil
+}
+
+// each calls a function for each selected object. It continues after errors and returns all of them.
+func (s *selection) each(ctx context.Context, args []string, do func(context.Context, client.Client, *unstructured.Unstructured) error) error {
+	t, err := s.open(args)
+	if err != nil {
+		return err
 	}
-	return run.visitListed(ctx, &client.ListOptions{Namespace: namespace, LabelSelector: selector, Limit: pageSize})
+	run := runner{c: t.c, gvk: t.mapping.GroupVersionKind, do: do}
+	if names := args[1:]; len(names) > 0 {
+		return run.visitNamed(ctx, t.namespace, names)
+	}
+	return run.visitListed(ctx, &client.ListOptions{Namespace: t.namespace, LabelSelector: t.labels, Limit: pageSize})
 }
 
 // connect finds a kind by any of the names that kubectl accepts: databases, database, Database, databases.example.com, databases.v1.example.com.

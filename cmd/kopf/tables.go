@@ -16,7 +16,7 @@ func findingRows(findings []finding, now time.Time) [][]string {
 		open := false
 		for _, h := range f.Handlers {
 			handlers = append(handlers, h.text(now))
-			open = open || h.State == "due" || h.State == "waiting"
+			open = open || h.unfinished()
 		}
 		causes[f.Cause]++
 		if open {

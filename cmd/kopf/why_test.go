@@ -76,7 +76,7 @@ func kubeconfig(t *testing.T, config *rest.Config) {
 	t.Helper()
 	c := clientcmdapi.NewConfig()
 	c.Clusters["test"] = &clientcmdapi.Cluster{Server: config.Host, CertificateAuthorityData: config.CAData}
-	c.AuthInfos["test"] = &clientcmdapi.AuthInfo{ClientCertificateData: config.CertData, ClientKeyData: config.KeyData, Token: config.BearerToken}
+	c.AuthInfos["test"] = &clientcmdapi.AuthInfo{ClientCertificateData: config.CertData, ClientKeyData: config.KeyData, Token: config.BearerToken, Impersonate: config.Impersonate.UserName}
 	c.Contexts["test"] = &clientcmdapi.Context{Cluster: "test", AuthInfo: "test"}
 	c.CurrentContext = "test"
 	file := filepath.Join(t.TempDir(), "kubeconfig")

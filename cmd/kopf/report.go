@@ -1,0 +1,442 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	_ "embed" // for the template
+	"errors"
+	"fmt"
+	"html/template"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+)
+
+// maxReported is the maximum number of objects in a picture. JSON has no limit.
+const maxReported = 500
+
+//go:embed report.tmpl
+var reportText string
+
+var reportTemplate = template.Must(template.New("report").Funcs(template.FuncMap{"line": oneLine, "letter": letterOf, "color": colorOf}).Parse(reportText))
+
+func newReport() *cobra.Command {
+	var which selection
+	var look inspector
+	var form string
+	cmd := &cobra.Command{
+		Use:   "report KIND [NAME...]",
+		Short: "Write a report of the handlers of objects as one file",
+		Long: `Write a table of handlers and objects, with the state of each handler as a color and a letter, and the errors of handlers. With one name, the
+report also has a time line of the handlers of this object. If the operator stores a history (progress.WithHistory), the time line contains finished
+handlers. A record has the last attempt and the next one, but no earlier attempts.
+
+The file needs no other files and no scripts. It contains names of objects, ids of handlers, and the errors that handlers have returned. It contains
+no fields of objects and no other annotations. It contains only objects with records or an unhandled change. Pictures contain at most 500 objects, and
+objects with errors come first.`,
+		Example: `  # A web page:
+  kopf report databases.example.com -A > report.html
+  # A time line of one object, for an issue on GitHub:
+  kopf report databases.example.com orders -n shop -o mermaid
+  # For scripts:
+  kopf report databases.example.com -A -o json`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if !slices.Contains([]string{"html", "svg", "mermaid", "json"}, form) {
+				return fmt.Errorf("--output is %q: use html, svg, mermaid or json", form)
+			}
+			if slices.Contains(look.handlers, "") {
+				return errors.New("--handler is empty: set the id of a handler, or remove the flag")
+			}
+			if err := look.check(); err != nil {
+				return err
+			}
+			look.now = time.Now()
+			r := newReportData(args[0], look.now)
+			if err := which.each(cmd.Context(), args, func(_ context.Context, _ client.Client, obj *unstructured.Unstructured) error {
+				r.add(&look, obj, len(args) == 2)
+				return nil
+			}); err != nil {
+				return err
+			}
+			return r.write(cmd.OutOrStdout(), form)
+		},
+	}
+	which.bind(cmd.Flags())
+	look.bind(cmd.Flags())
+	cmd.Flags().StringVarP(&form, "output", "o", "html", "output format: html, svg, mermaid or json")
+	cmd.Flags().StringArrayVar(&look.handlers, "handler", nil, "id of a handler of the operator; repeatable. The report then contains only these handlers and their sub-handlers")
+	return cmd
+}
+
+// reportStates are the states of handlers in a report. A handler is retrying if it is unfinished and its last attempt has failed.
+var reportStates = []struct{ name, letter, color string }{
+	{"failed", "F", "#d64545"},
+	{"retrying", "R", "#e08b2f"},
+	{"due", "D", "#e3c93c"},
+	{"waiting", "W", "#5b9bd5"},
+	{"succeeded", "S", "#5cb370"},
+}
+
+func rankOf(state string) int {
+	for i, s := range reportStates {
+		if s.name == state {
+			return i
+		}
+	}
+	return len(reportStates)
+}
+
+func letterOf(state string) string {
+	if i := rankOf(state); i < len(reportStates) {
+		return reportStates[i].letter
+	}
+	return ""
+}
+
+func colorOf(state string) string {
+	if i := rankOf(state); i < len(reportStates) {
+		return reportStates[i].color
+	}
+	return "#eeeeee"
+}
+
+// reportData is the content of a report.
+type reportData struct {
+	Kind     string            `json:"kind"`
+	Time     time.Time         `json:"time"`
+	Total    int               `json:"total"` // number of selected objects, also of those without records
+	Handlers []string          `json:"handlers"`
+	Counts   []reportCount     `json:"counts"`
+	Objects  []*reportObject   `json:"objects"` // those with errors first
+	Failing  []reportFailure   `json:"failing"`
+	TimeLine []reportTimeEntry `json:"timeLine,omitempty"`
+	Notes    []string          `json:"notes,omitempty"`
+}
+
+type reportCount struct {
+	State  string `json:"state"`
+	Number int    `json:"number"`
+}
+
+type reportObject struct {
+	Name     string                   `json:"name"` // with the namespace
+	Cause    string                   `json:"cause"`
+	Handlers map[string]handlerRecord `json:"handlers"`
+}
+
+type reportFailure struct {
+	Object string `json:"object"`
+	handlerRecord
+}
+
+// A reportTimeEntry is the progress of a handler for one cause. Times are absent if the record has none.
+type reportTimeEntry struct {
+	Handler   string     `json:"handler"`
+	Cause     string     `json:"cause,omitempty"`
+	State     string     `json:"state"`
+	Attempts  int        `json:"attempts"`
+	Started   time.Time  `json:"started"`
+	Attempted *time.Time `json:"attempted,omitempty"` // end of the last attempt
+	Delayed   *time.Time `json:"delayed,omitempty"`   // next attempt
+	Stopped   *time.Time `json:"stopped,omitempty"`
+	Message   string     `json:"message,omitempty"`
+}
+
+func newReportData(kind string, now time.Time) *reportData {
+	return &reportData{Kind: kind, Time: now.UTC().Truncate(time.Second), Handlers: []string{}, Objects: []*reportObject{}, Failing: []reportFailure{}}
+}
+
+// add adds an object to the report.
+func (r *reportData) add(look *inspector, obj *unstructured.Unstructured, timeLine bool) {
+	r.Total++
+	found := look.inspect(obj)
+	object := &reportObject{Name: strings.TrimPrefix(found.Namespace+"/"+found.Name, "/"), Cause: found.Cause, Handlers: map[string]handlerRecord{}}
+	for _, h := range found.Handlers {
+		if h.unfinished() && h.Message != "" {
+			h.State = "retrying"
+		}
+		if h.State == "succeeded" {
+			h.Message = ""
+		}
+		object.Handlers[h.ID] = h
+		if timeLine {
+			r.addTime(h)
+		}
+	}
+	if timeLine {
+		history, err := progress.History(obj)
+		if err != nil {
+			r.Notes = append(r.Notes, err.Error())
+		}
+		for _, entry := range history {
+			r.addTime(look.state(entry.Handler, entry.Record))
+		}
+		slices.SortStableFunc(r.TimeLine, func(a, b reportTimeEntry) int { return a.Started.Compare(b.Started) })
+	}
+	if len(object.Handlers) > 0 || object.Cause != "none" {
+		r.Objects = append(r.Objects, object)
+	}
+}
+
+func (r *reportData) addTime(h handlerRecord) {
+	optional := func(t time.Time) *time.Time {
+		if t.IsZero() {
+			return nil
+		}
+		return new(t.UTC())
+	}
+	record := h.record
+	if record.Started.IsZero() {
+		r.Notes = append(r.Notes, fmt.Sprintf("the record of the handler %q has no start", h.ID))
+		return
+	}
+	r.TimeLine = append(r.TimeLine, reportTimeEntry{
+		Handler: h.ID, Cause: h.Cause, State: h.State, Attempts: h.Attempts, Started: record.Started.UTC(), Attempted: optional(record.Attempted),
+		Delayed: optional(record.Delayed), Stopped: optional(record.Stopped), Message: h.Message,
+	})
+}
+
+// finish sorts the objects, and computes the columns and the lists.
+func (r *reportData) finish() {
+	rank := func(o *reportObject) int {
+		best := rankOf("")
+		for _, h := range o.Handlers {
+			best = min(best, rankOf(h.State))
+		}
+		return best
+	}
+	slices.SortFunc(r.Objects, func(a, b *reportObject) int { return cmp.Or(rank(a)-rank(b), strings.Compare(a.Name, b.Name)) })
+	handlers, counts := map[string]bool{}, map[string]int{}
+	for _, object := range r.Objects {
+		for _, id := range slices.Sorted(maps.Keys(object.Handlers)) {
+			h := object.Handlers[id]
+			handlers[id] = true
+			counts[h.State]++
+			if h.State == "failed" || h.State == "retrying" {
+				r.Failing = append(r.Failing, reportFailure{object.Name, h})
+			}
+		}
+	}
+	r.Handlers = slices.Sorted(maps.Keys(handlers))
+	for _, state := range reportStates {
+		r.Counts = append(r.Counts, reportCount{state.name, counts[state.name]})
+	}
+}
+
+func (r *reportData) write(w io.Writer, form string) error {
+	r.finish()
+	if form == "json" {
+		return output("json").write(w, r, nil)
+	}
+	if more := len(r.Objects) - maxReported; more > 0 {
+		r.Objects = r.Objects[:maxReported]
+		r.Notes = append(r.Notes, fmt.Sprintf("%d more objects are not shown", more))
+	}
+	if len(r.Failing) > maxReported {
+		r.Failing = r.Failing[:maxReported]
+	}
+	if form == "mermaid" {
+		_, err := io.WriteString(w, r.mermaid())
+		return err
+	}
+	return reportTemplate.ExecuteTemplate(w, form, r)
+}
+
+// A drawing is an SVG picture.
+type drawing struct {
+	Width, Height int
+	Shapes        []shape
+}
+
+// A shape is a rectangle with a text in it, or only a text if it has no width. Its title is shown while the mouse pointer is over it.
+type shape struct {
+	X, Y, W, H        int
+	Color, Text, Hint string
+}
+
+const (
+	labelWidth, cellWidth, rowHeight, chartWidth = 300, 110, 22, 700
+	labelChars, headChars                        = 42, 15
+	maxHint                                      = 300
+)
+
+func (d *drawing) label(x, y, chars int, text string) {
+	d.Shapes = append(d.Shapes, shape{X: x, Y: y + rowHeight - 7, Text: shorten(text, chars), Hint: shorten(text, maxHint)})
+}
+
+func (d *drawing) box(x, y, w int, color, text, hint string) {
+	d.Shapes = append(d.Shapes, shape{X: x, Y: y + 1, W: max(w, 2), H: rowHeight - 2, Color: color, Text: text, Hint: shorten(hint, maxHint)})
+	d.Width = max(d.Width, x+w+10)
+}
+
+// Picture draws the table and the time line.
+func (r *reportData) Picture() *drawing {
+	d := &drawing{Width: labelWidth + chartWidth + 20}
+	y := 10
+	d.label(10, y, 200, r.Title())
+	y += rowHeight
+	x := 10
+	for _, count := range r.Counts {
+		d.box(x, y, cellWidth-4, colorOf(count.State), fmt.Sprintf("%s %s: %d", letterOf(count.State), count.State, count.Number), "")
+		x += cellWidth
+	}
+	y += 2 * rowHeight
+	for i, id := range r.Handlers {
+		d.label(labelWidth+i*cellWidth, y, headChars, id)
+	}
+	for _, object := range r.Objects {
+		y += rowHeight
+		d.label(10, y, labelChars, object.Name)
+		for i, id := range r.Handlers {
+			if h, found := object.Handlers[id]; found {
+				d.box(labelWidth+i*cellWidth, y, cellWidth-4, colorOf(h.State), letterOf(h.State), h.text(r.Time))
+			}
+		}
+	}
+	d.Height = y + 2*rowHeight
+	if len(r.TimeLine) > 0 {
+		r.drawTimeLine(d)
+	}
+	return d
+}
+
+// Chart draws only the time line.
+func (r *reportData) Chart() *drawing {
+	d := &drawing{Width: labelWidth + chartWidth + 20}
+	r.drawTimeLine(d)
+	return d
+}
+
+func (r *reportData) drawTimeLine(d *drawing) {
+	first, last := r.span()
+	at := func(t time.Time) int {
+		return labelWidth + int(float64(chartWidth)*float64(t.Sub(first))/float64(max(last.Sub(first), time.Second)))
+	}
+	y := d.Height
+	d.label(10, y, labelChars, "Time line")
+	d.label(labelWidth, y, labelChars, first.Format(time.RFC3339))
+	d.label(labelWidth+chartWidth-150, y, labelChars, last.Format(time.RFC3339))
+	for _, e := range r.TimeLine {
+		y += rowHeight
+		d.label(10, y, labelChars, e.Cause+": "+e.Handler)
+		d.box(at(e.Started), y, at(e.end(r.Time))-at(e.Started), colorOf(e.State), letterOf(e.State), e.hint())
+		if e.Delayed != nil && e.Stopped == nil && e.Delayed.After(e.end(r.Time)) {
+			d.box(at(e.end(r.Time)), y, at(*e.Delayed)-at(e.end(r.Time)), "#dddddd", "delay", e.hint())
+		}
+	}
+	d.Height = y + 2*rowHeight
+}
+
+// span returns the first and the last time of the time line.
+func (r *reportData) span() (first, last time.Time) {
+	first, last = r.TimeLine[0].Started, r.TimeLine[0].Started // they are sorted
+	for _, e := range r.TimeLine {
+		for _, t := range []*time.Time{new(e.end(r.Time)), e.Delayed} {
+			if t != nil && t.After(last) {
+				last = *t
+			}
+		}
+	}
+	return first, last
+}
+
+// end returns the end of the attempts so far: the end of the handler, the end of its last attempt, or now.
+func (e reportTimeEntry) end(now time.Time) time.Time {
+	end := now
+	switch {
+	case e.Stopped != nil:
+		end = *e.Stopped
+	case e.Attempted != nil:
+		end = *e.Attempted
+	}
+	if end.Before(e.Started) {
+		return e.Started
+	}
+	return end
+}
+
+func (e reportTimeEntry) hint() string {
+	text := fmt.Sprintf("%s %s, attempts %d, started %s", e.Handler, e.State, e.Attempts, e.Started.Format(time.RFC3339))
+	if e.Stopped != nil {
+		text += ", stopped " + e.Stopped.Format(time.RFC3339)
+	} else if e.Delayed != nil {
+		text += ", next attempt " + e.Delayed.Format(time.RFC3339)
+	}
+	if e.Message != "" {
+		text += ": " + e.Message
+	}
+	return text
+}
+
+// Title returns the heading of the report.
+func (r *reportData) Title() string {
+	return fmt.Sprintf("Handlers of %s at %s: %d of %d objects with records or changes", r.Kind, r.Time.Format(time.RFC3339), len(r.Objects), r.Total)
+}
+
+// mermaid returns a Gantt chart of the time line, or a flow chart of the objects with their handlers.
+func (r *reportData) mermaid() string {
+	var b strings.Builder
+	if len(r.TimeLine) > 0 {
+		tags := map[string]string{"failed": "crit, ", "retrying": "crit, active, ", "succeeded": "done, ", "due": "active, ", "waiting": "active, "}
+		const layout = "2006-01-02T15:04:05"
+		fmt.Fprintf(&b, "gantt\n    title %s\n    dateFormat YYYY-MM-DDTHH:mm:ss\n", mermaidText(r.Title(), ":"))
+		for _, e := range r.TimeLine {
+			end := e.end(r.Time)
+			fmt.Fprintf(&b, "    section %s %s\n", letterOf(e.State), mermaidText(e.Cause+" "+e.Handler, ""))
+			fmt.Fprintf(&b, "    %s attempts %d %s :%s%s, %s\n", letterOf(e.State), e.Attempts, mermaidText(e.Message, ""), tags[e.State],
+				e.Started.Format(layout), end.Add(time.Second).Format(layout))
+			if e.Delayed != nil && e.Stopped == nil && e.Delayed.After(end) {
+				fmt.Fprintf(&b, "    delay :%s, %s\n", end.Format(layout), e.Delayed.Add(time.Second).Format(layout))
+			}
+		}
+		return b.String()
+	}
+	fmt.Fprintf(&b, "flowchart LR\n    title[\"%s\"]\n", mermaidText(r.Title(), ":"))
+	for i, object := range r.Objects {
+		name := mermaidText(object.Name+" "+object.Cause, ":")
+		if len(object.Handlers) == 0 {
+			fmt.Fprintf(&b, "    o%d[\"%s\"]\n", i, name)
+			continue
+		}
+		fmt.Fprintf(&b, "    subgraph o%d [\"%s\"]\n", i, name)
+		for j, id := range r.Handlers {
+			if h, found := object.Handlers[id]; found {
+				fmt.Fprintf(&b, "        o%dh%d[\"%s\"]:::%s\n", i, j, mermaidText(letterOf(h.State)+" "+h.text(r.Time), ":"), h.State)
+			}
+		}
+		b.WriteString("    end\n")
+	}
+	for _, state := range reportStates {
+		fmt.Fprintf(&b, "    classDef %s fill:%s\n", state.name, state.color)
+	}
+	return b.String()
+}
+
+// mermaidText replaces the characters that mermaid can interpret, because it has no escapes that work in all diagrams.
+func mermaidText(text, allowed string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune(" -./(),"+allowed, r) {
+			return r
+		}
+		return '_'
+	}, shorten(text, maxHint))
+}
+
+// shorten returns a text as one line of limited length.
+func shorten(text string, chars int) string {
+	runes := []rune(oneLine(text))
+	if len(runes) > chars {
+		return string(runes[:chars-1]) + "…"
+	}
+	return string(runes)
+}
