@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
@@ -91,11 +92,13 @@ func (e *Engine) taskFor(r *reconciliation, id string, b *invoke.BackgroundHandl
 	task = b.Task
 	task.Policy, task.Kind, task.Object = e.withDefaults(b.Handler).Policy, e.Name, client.ObjectKeyFromObject(r.before)
 	uid := r.before.GetUID()
+	endAttempt := noHooks
 	task.Run = func(ctx context.Context, attempt progress.Attempt) error {
-		return e.invokeBackground(ctx, uid, id, b, backgroundState, attempt)
+		return e.invokeBackground(ctx, uid, id, b, backgroundState, attempt, &endAttempt)
 	}
 	logger := e.logOf(r.before).WithValues("handler", id, "reason", b.Reason())
 	task.OnAttempt = func(before progress.Record, outcome progress.Outcome) {
+		endAttempt(outcome) // also after a panic; only the first call for an attempt has an effect
 		b.Warnings.WarnMissingUnit(logger, outcome)
 		backgroundState.reportOutcome(id, func(failed bool) bool {
 			return e.postTransition(e.states.Newest(uid), id, failed, before, outcome)
@@ -123,8 +126,10 @@ func (e *Engine) touchTimers(r *reconciliation) {
 }
 
 // invokeBackground calls a daemon or a timer with the newest state of its object, and writes the changes that it has made, also if it has failed. It
-// runs in the goroutine of the task, concurrently with the worker of the object.
-func (e *Engine) invokeBackground(ctx context.Context, uid types.UID, id string, b *invoke.BackgroundHandler, a *backgroundState, attempt progress.Attempt) error {
+// runs in the goroutine of the task, concurrently with the worker of the object. The caller must call endAttempt with the outcome.
+func (e *Engine) invokeBackground(
+	ctx context.Context, uid types.UID, id string, b *invoke.BackgroundHandler, a *backgroundState, attempt progress.Attempt, endAttempt *func(progress.Outcome),
+) error {
 	suspensions, err := e.waitForFence(ctx)
 	if err != nil {
 		return err
@@ -146,6 +151,7 @@ func (e *Engine) invokeBackground(ctx context.Context, uid types.UID, id string,
 	defer r.grace.end()
 	ctx = objectstate.ContextWithMemos(ctx, e.states.Memos(uid))
 	ctx = log.IntoContext(ctx, e.logOf(obj).WithValues("handler", id, "reason", b.Reason(), "attempt", attempt.Number))
+	ctx, *endAttempt = e.beginAttempt(ctx, obj, id, b.Reason(), attempt, time.Time{})
 	view := &invoke.View{Object: obj, Reason: b.Reason(), ConditionOptions: e.conditionOptions(), Latest: e.latest(obj), Notify: e.notifierFor(obj)}
 	if b.Field != nil {
 		if err := begin(); err != nil {

@@ -94,10 +94,13 @@ func (e *Engine) callOptionalDelete(ctx context.Context, r *reconciliation) {
 	}
 	r.known.Worker.OptionalDeleteCalled = true
 	r.cause.Reason = cause.Delete
+	started := now()
 	for _, id := range ids {
 		log.FromContext(ctx).V(1).Info("The object goes without waiting for us; calling an optional handler", "handler", id)
 		handler, _ := e.Handlers.Get(id)
-		invoke.HandlerAttempt{Kind: e.Name, ID: id, Handler: e.withDefaults(handler), View: e.causeView(r), Record: progress.Record{Started: now()}, Once: true}.Run(ctx)
+		e.runAttempt(ctx, invoke.HandlerAttempt{
+			Kind: e.Name, ID: id, Handler: e.withDefaults(handler), View: e.causeView(r), Record: progress.Record{Started: started}, Once: true,
+		}, started)
 	}
 }
 

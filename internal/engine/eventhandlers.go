@@ -149,7 +149,7 @@ func (e *Engine) callEventHandler(
 		record.Started = now()
 	}
 	var change *eventChange
-	outcome := invoke.HandlerAttempt{
+	outcome := e.runAttempt(ctx, invoke.HandlerAttempt{
 		Kind: e.Name, ID: id, Handler: e.withDefaults(h), View: view, Record: record, Once: h.Policy.Retries == nil, QuietSuccess: true,
 		Accept: func(req *invoke.Request, failed error) (err error) {
 			if h.WritesChanges && !event.IsDeletion() {
@@ -157,7 +157,7 @@ func (e *Engine) callEventHandler(
 			}
 			return err
 		},
-	}.Run(ctx)
+	}, time.Time{})
 	return record.WithOutcome(outcome, now()), change
 }
 

@@ -82,11 +82,14 @@ func (e *Engine) callHandler(ctx context.Context, r *reconciliation, id string, 
 	var awaitsSubs, callAgain bool
 	var recorded *writeRecorder
 	_, isTop := e.Handlers.Get(id)
+	view := e.causeView(r)
+	attemptCtx, endAttempt := e.beginAttempt(ctx, view.Object, id, view.Reason, s.before.Attempt(), e.cycleStarted(r))
+	defer endAttempt(exited)
 	children := func(outcome progress.Outcome) progress.Outcome {
 		if !outcome.Success || outcome.Err != nil || len(subs) == 0 {
 			return outcome
 		}
-		outcome = e.callSubHandlers(ctx, r, id, h, subs)
+		outcome = e.callSubHandlers(attemptCtx, r, id, h, subs)
 		if s.refusal != nil {
 			return s.rejectedOutcome(now())
 		}
@@ -97,12 +100,12 @@ func (e *Engine) callHandler(ctx context.Context, r *reconciliation, id string, 
 	}
 	began, workTime := now(), r.workTime
 	r.unsaved = true
-	handlerCtx, done := e.cancelOnDelete(ctx, r, h)
+	handlerCtx, done := e.cancelOnDelete(attemptCtx, r, h)
 	defer done()
 	attempted := h
 	attempted.Policy = s.policy
 	s.outcome = invoke.HandlerAttempt{
-		Kind: e.Name, ID: id, Handler: attempted, View: e.causeView(r), Record: s.before, AdjustOutcome: children,
+		Kind: e.Name, ID: id, Handler: attempted, View: view, Record: s.before, AdjustOutcome: children,
 		Prepare: func(req *invoke.Request) {
 			req.Flush, req.FinishedSubs = e.newFlush(r, req), r.finishedSubs
 			if isTop { // sub-handlers use the client of their parent
@@ -123,6 +126,7 @@ func (e *Engine) callHandler(ctx context.Context, r *reconciliation, id string, 
 			return nil
 		},
 	}.Run(handlerCtx)
+	endAttempt(s.outcome)
 	s.open = false
 	if recorded != nil {
 		r.noteClientWrites(id, recorded.written())

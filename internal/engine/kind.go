@@ -97,6 +97,8 @@ type Settings struct {
 	Backoff *time.Duration
 	// LogEvents posts the log lines of handlers as Events.
 	LogEvents bool
+	// AttemptHooks are called before and after each attempt of a handler.
+	AttemptHooks []invoke.AttemptHook
 }
 
 // WritesEventChanges reports whether the changes of an event handler are written.

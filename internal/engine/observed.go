@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -55,7 +56,9 @@ func (e *Engine) updateIndex(ctx context.Context, id string, h invoke.IndexHandl
 	if record.Started.IsZero() {
 		record.Started = now()
 	}
-	outcome := invoke.HandlerAttempt{Kind: e.Name, ID: id, Handler: e.withDefaults(h.Handler), View: view, Record: record, QuietSuccess: true}.Run(ctx)
+	outcome := e.runAttempt(ctx, invoke.HandlerAttempt{
+		Kind: e.Name, ID: id, Handler: e.withDefaults(h.Handler), View: view, Record: record, QuietSuccess: true,
+	}, time.Time{})
 	if outcome.Success {
 		e.indexFailures.set(uid, id, progress.Record{})
 		return

@@ -94,7 +94,7 @@ func (e *Engine) callReconcileHandler(ctx context.Context, r *reconciliation, id
 	var tracked *tracking
 	handlerCtx, cancel := e.cancelOnDelete(ctx, r, h)
 	defer cancel()
-	s.outcome = invoke.HandlerAttempt{
+	s.outcome = e.runAttempt(handlerCtx, invoke.HandlerAttempt{
 		Kind: e.Name, ID: id, Handler: e.withDefaults(h), View: view, Record: st.record, QuietSuccess: true,
 		Prepare: func(req *invoke.Request) {
 			req.Flush, tracked = e.newFlush(r, req), e.newTracking(r, req)
@@ -111,7 +111,7 @@ func (e *Engine) callReconcileHandler(ctx context.Context, r *reconciliation, id
 			}
 			return nil
 		},
-	}.Run(handlerCtx)
+	}, time.Time{})
 	tracked.end(s.outcome.Success)
 	if len(s.doc) > 0 {
 		r.handlerPatches = append(r.handlerPatches, s)

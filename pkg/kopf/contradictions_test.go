@@ -48,6 +48,7 @@ func TestCheckDeclaration_Contradictions(t *testing.T) {
 		"Backoff of an event handler":        {[]kopf.Option{onEvent(kopf.Backoff(s))}, []string{`OnEvent("h"): Backoff, BackoffFunc and Timeout have no effect without Retries`, "add Retries"}},
 		"Timeout of an event handler":        {[]kopf.Option{onEvent(kopf.Timeout(s))}, []string{"add Retries"}},
 		"WriteChanges of a cause handler":    {[]kopf.Option{onCreate(kopf.WriteChanges())}, []string{`OnCreate("h"): WriteChanges has no effect on cause handlers: remove it`}},
+		"no attempt hook":                    {[]kopf.Option{onCreate(), kopf.WithAttemptHook(nil)}, []string{"WithAttemptHook(nil)", "pass a function or remove the option"}},
 		"a negative backoff of the operator": {[]kopf.Option{onCreate(), kopf.WithBackoff(-s)}, []string{"WithBackoff must not be negative, got -1s"}},
 		"a backoff without a unit":           {[]kopf.Option{onCreate(), kopf.WithBackoff(30)}, []string{"WithBackoff is 30ns"}},
 		"no consistency timeout":             {[]kopf.Option{onCreate(), kopf.WithConsistencyTimeout(0)}, []string{"WithConsistencyTimeout must be positive, got 0s"}},

@@ -164,6 +164,18 @@ func ExampleWithReconcilerWrapper() {
 	_ = mgr.Add(kopf.New(mgr, databases, kopf.WithReconcilerWrapper(counted)))
 }
 
+func ExampleWithAttemptHook() {
+	databases := kopf.For(&Database{}).OnCreate("provision", provision)
+
+	timed := func(ctx context.Context, a kopf.AttemptInfo) (context.Context, func(progress.Outcome)) {
+		start := time.Now()
+		return ctx, func(outcome progress.Outcome) {
+			fmt.Println(a.Handler, a.Object, a.Attempt.Number, time.Since(start), outcome.Err)
+		}
+	}
+	_ = mgr.Add(kopf.New(mgr, databases, kopf.WithAttemptHook(timed)))
+}
+
 func ExampleReason() {
 	converge := func(_ context.Context, req *DatabaseRequest) error {
 		switch req.Reason {
