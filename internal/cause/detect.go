@@ -1,6 +1,8 @@
 package cause
 
 import (
+	"fmt"
+
 	"github.com/go-logr/logr"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/essence"
@@ -35,6 +37,8 @@ type Input struct {
 	// Edits are the changes by daemons and timers that the baseline may lack.
 	Edits []BackgroundEdit
 	Log   logr.Logger
+	// Unreadable receives the errors of stored data that cannot be decoded. If it is nil, they are logged and counted.
+	Unreadable func(error)
 }
 
 // StoredRecords describes the stored records of an object.
@@ -138,6 +142,10 @@ func (d *Detector) Detect(in Input) Cause {
 func (d *Detector) decodeBaseline(c *Cause, in Input, stored []byte) {
 	old, err := d.Essence.Decode(stored)
 	if err != nil {
+		if in.Unreadable != nil {
+			in.Unreadable(fmt.Errorf("the last-handled configuration is unreadable and treated as absent: %w", err))
+			return
+		}
 		metrics.UnreadableState.WithLabelValues(d.Name).Inc()
 		in.Log.Info("Warning: the last handled configuration is unreadable and taken as absent", "error", err.Error())
 		return

@@ -2,6 +2,7 @@ package cause
 
 import (
 	"encoding/json"
+	"fmt"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/essence"
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
@@ -69,6 +70,10 @@ func (d *Detector) applyPin(c *Cause, in Input, baseline []byte) {
 	c.StalePin = true
 	var p Pin
 	if err := json.Unmarshal(in.Pin, &p); err != nil {
+		if in.Unreadable != nil {
+			in.Unreadable(fmt.Errorf("the pinned configuration is unreadable and treated as absent: %w", err))
+			return
+		}
 		metrics.UnreadableState.WithLabelValues(d.Name).Inc()
 		in.Log.Info("Warning: the pinned configuration is unreadable and taken as absent", "error", err.Error())
 		return

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -33,7 +34,7 @@ func (e *Engine) newDetector() *cause.Detector {
 
 // detect reads the stored progress and computes the cause.
 func (e *Engine) detect(ctx context.Context, r *reconciliation) {
-	stored := e.computeCause(ctx, r)
+	stored := e.computeCause(ctx, r, nil)
 	if r.cause.Unchanged {
 		r.forgetStoredEdits(stored)
 	} else {
@@ -42,8 +43,9 @@ func (e *Engine) detect(ctx context.Context, r *reconciliation) {
 	r.known.Worker.SeenAlive = r.known.Worker.SeenAlive || !r.cause.Deleting
 }
 
-// computeCause reads the stored progress and computes the cause. It returns the edits by daemons and timers that the object contains.
-func (e *Engine) computeCause(ctx context.Context, r *reconciliation) (stored []*edit) {
+// computeCause reads the stored progress and computes the cause. It returns the edits by daemons and timers that the object contains. unreadable receives the errors of
+// stored data that cannot be decoded. If it is nil, they are logged and counted.
+func (e *Engine) computeCause(ctx context.Context, r *reconciliation, unreadable func(error)) (stored []*edit) {
 	logger := log.FromContext(ctx)
 	state, err := progress.Load(e.Store, r.before, e.Handlers.IDs())
 	for _, id := range e.Handlers.IDs() {
@@ -52,7 +54,10 @@ func (e *Engine) computeCause(ctx context.Context, r *reconciliation) (stored []
 			err = errors.Join(err, state.Rename(e.Store, r.before, id, earlier))
 		}
 	}
-	if err != nil {
+	switch {
+	case err != nil && unreadable != nil:
+		unreadable(fmt.Errorf("the stored progress is unreadable and treated as absent: %w", err))
+	case err != nil:
 		metrics.UnreadableState.WithLabelValues(e.Name).Inc()
 		logger.Info("Warning: stored progress is unreadable and taken as absent", "error", err.Error())
 	}
@@ -73,6 +78,8 @@ func (e *Engine) computeCause(ctx context.Context, r *reconciliation) (stored []
 		History:  e.history(r, baseline),
 		Edits:    edits,
 		Log:      logger,
+
+		Unreadable: unreadable,
 	})
 	switch r.cause.Reset {
 	case cause.RestartUpdate:

@@ -158,13 +158,10 @@ func (e *Engine) requeueErrors(key types.NamespacedName) func(reconcile.Result, 
 func (e *Engine) reconcile(ctx context.Context, req reconcile.Request) (none reconcile.Result, err error) {
 	r, err := e.observe(ctx, req.NamespacedName)
 	e.pausedObjects.note(e.Name, req.NamespacedName, r != nil && IsObjectPaused(r.before))
-	if r == nil {
+	if r == nil || err != nil {
 		return none, err
 	}
 	defer r.known.Unlock()
-	if err != nil {
-		return none, err
-	}
 	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithValues("uid", string(r.before.GetUID())))
 	ctx = objectstate.ContextWithMemos(ctx, e.states.Memos(r.before.GetUID()))
 	if wait, err := e.awaitFreshCache(ctx, r); wait > 0 || err != nil { // has an effect after our own writes

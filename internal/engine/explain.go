@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -42,8 +43,7 @@ func (e *Engine) Explain(ctx context.Context, key types.NamespacedName) (*explai
 	if obj == nil {
 		return x.Explanation, x.ofUnobserved(ctx, key)
 	}
-	known, unlock := e.stateFor(obj.GetUID())
-	defer unlock()
+	known := e.copyState(ctx, obj.GetUID())
 	if known == nil {
 		known, x.Running = &objectState{}, true
 		x.unknown("what the operator keeps in memory, while it reconciles the object: try again")
@@ -60,19 +60,35 @@ func (e *Engine) Explain(ctx context.Context, key types.NamespacedName) (*explai
 	return x.Explanation, nil
 }
 
-// stateFor returns a copy of the state of an object, which the caller may change until it calls unlock. It returns nil while a worker reconciles the object.
-func (e *Engine) stateFor(uid types.UID) (copied *objectState, unlock func()) {
+// copyState returns a copy of the state of an object. It returns nil if a worker reconciles the object.
+func (e *Engine) copyState(ctx context.Context, uid types.UID) *objectState {
 	known := e.states.Get(uid)
-	switch {
-	case known == nil:
-		return &objectState{}, func() {}
-	case !known.TryLock():
-		return nil, func() {}
+	if known == nil {
+		return &objectState{}
 	}
-	return &objectState{
-		Worker: known.Worker, ListedAtStart: known.ListedAtStart, FirstVersion: known.FirstVersion, AwaitedVersion: known.AwaitedVersion, Memos: known.Memos,
-	}, known.Unlock
+	for range copyAttempts { // another explanation may be copying the state at the same time
+		if known.TryLock() {
+			defer known.Unlock()
+			copied := &objectState{Worker: known.Worker, ListedAtStart: known.ListedAtStart, FirstVersion: known.FirstVersion}
+			copied.Worker.ReconcileHandlers = map[string]*reconcileHandlerState{}
+			for id, st := range known.Worker.ReconcileHandlers {
+				copied.Worker.ReconcileHandlers[id] = new(*st)
+			}
+			if remote := known.Worker.Remote; remote != nil {
+				copied.Worker.Remote = new(*remote)
+			}
+			return copied
+		}
+		select {
+		case <-time.After(time.Millisecond):
+		case <-ctx.Done():
+			return nil
+		}
+	}
+	return nil
 }
+
+const copyAttempts = 5
 
 // explanation is an explanation under construction.
 type explanation struct {
@@ -142,7 +158,7 @@ func (x *explanation) evaluate(ctx context.Context, obj client.Object) error {
 	if err := e.useOverlay(ctx, r); err != nil {
 		return err
 	}
-	e.computeCause(ctx, r)
+	e.computeCause(ctx, r, func(err error) { x.unknown(err.Error()) })
 	detected := r.cause.Reason
 	e.matchHandlers(ctx, r)
 	e.selectHandlers(ctx, r)
@@ -355,7 +371,7 @@ func (x *explanation) busy() (ids []string) {
 // textOf explains a refusal. It leaves out the values of Secrets and of annotations, which may be confidential.
 func (x *explanation) textOf(refusal match.Refusal) string {
 	isSecret := x.engine.GVK.GroupKind() == schema.GroupKind{Kind: "Secret"}
-	if refusal.Rule == match.Annotation || isSecret && refusal.Rule != match.Label {
+	if refusal.Rule == match.Annotation || isSecret && refusal.Rule != match.Label || refusal.Name == "metadata" || strings.HasPrefix(refusal.Name, "metadata.annotations") {
 		return refusal.String()
 	}
 	return refusal.WithValues()

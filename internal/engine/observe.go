@@ -20,7 +20,7 @@ import (
 )
 
 // observe returns the object as the cache has it. It returns nil if there is none, or if there is nothing to do. Otherwise, it locks the state of the object,
-// and the caller must unlock it at the end of the reconcile, also after an error.
+// and the caller must unlock it at the end of the reconcile.
 func (e *Engine) observe(ctx context.Context, key types.NamespacedName) (*reconciliation, error) {
 	suspensions, afterEpoch := e.suspensionCount(), e.epoch.isPassed(key.Namespace)
 	obj, err := e.observedObject(ctx, key)
@@ -32,12 +32,21 @@ func (e *Engine) observe(ctx context.Context, key types.NamespacedName) (*reconc
 	}
 	r := &reconciliation{known: e.states.GetOrCreate(obj.GetUID()), pauses: e.pauses.Load(), suspensions: suspensions, afterEpoch: afterEpoch}
 	r.known.Lock()
+	ready := false // also if the conversion panics
+	defer func() {
+		if !ready {
+			r.known.Unlock()
+		}
+	}()
 	r.known.Worker.PausesAtReconcile = r.pauses
 	if e.skipsOwnEvent(r.known, obj) {
-		r.known.Unlock()
 		return nil, nil
 	}
-	return r, r.setBase(obj)
+	if err := r.setBase(obj); err != nil {
+		return nil, err
+	}
+	ready = true
+	return r, nil
 }
 
 // observedObject returns the object that the informer has delivered last, without the copy that a read from the cache would make. The fields of the result are

@@ -160,12 +160,12 @@ func (e *Engine) finishWork(ctx context.Context, key types.NamespacedName, uid t
 		return 0, nil // the end of the last run enqueues the object
 	}
 	r, err := e.observe(ctx, key)
-	if r == nil {
+	if r == nil || err != nil {
 		return finished, err
 	}
 	defer r.known.Unlock()
-	if err != nil || r.known.Worker.PendingWrite == nil {
-		return finished, err
+	if r.known.Worker.PendingWrite == nil {
+		return finished, nil
 	}
 	if e.deferIfPaused(ctx, key) {
 		return 0, nil // the end of the pause enqueues the object

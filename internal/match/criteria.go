@@ -23,6 +23,7 @@ type Cause struct {
 }
 
 const (
+	reasonCreate = "create"
 	reasonResume = "resume"
 	reasonDelete = "delete"
 	reasonUpdate = "update"
@@ -35,6 +36,8 @@ func (c Criteria) MatchCause(s Cause, o Input) Refusal {
 		return refusal
 	}
 	switch {
+	case s.Reason == reasonCreate:
+		return refusal
 	case !s.Initial:
 		return Refusal{Rule: AlreadyHandled}
 	case s.Deleting && !c.EvenIfDeleted:

@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode"
 )
 
 // Explanation describes what an operator does with one object. Its JSON form is stable within a minor version.
@@ -100,7 +102,7 @@ func (e *Explanation) Write(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s: %s\n", e.Kind, e.ObjectName(), e.Summary())
 	for _, line := range e.notes() {
-		fmt.Fprintf(&b, "  %s\n", line)
+		fmt.Fprintf(&b, "  %s\n", strings.Join(strings.Fields(line), " "))
 	}
 	if len(e.Handlers) > 0 {
 		table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
@@ -113,13 +115,27 @@ func (e *Explanation) Write(w io.Writer) error {
 		}
 	}
 	for _, event := range e.Events {
-		fmt.Fprintf(&b, "  Event %s ago: %s %s: %s\n", e.Time.Sub(event.Time).Round(time.Second), event.Type, event.Reason, event.Message)
+		fmt.Fprintf(&b, "  Event %s ago: %s %s: %s\n", e.Time.Sub(event.Time).Round(time.Second), event.Type, event.Reason, strings.Join(strings.Fields(event.Message), " "))
 	}
 	for _, line := range e.Unknown {
-		fmt.Fprintf(&b, "  unknown: %s\n", line)
+		fmt.Fprintf(&b, "  unknown: %s\n", strings.Join(strings.Fields(line), " "))
 	}
-	_, err := io.WriteString(w, b.String())
+	_, err := io.WriteString(w, printable(b.String()))
 	return err
+}
+
+// printable escapes control characters, which names, errors and Events can contain.
+func printable(text string) string {
+	var out strings.Builder
+	for _, r := range text {
+		if unicode.IsPrint(r) || r == '\n' {
+			out.WriteRune(r)
+			continue
+		}
+		quoted := strconv.QuoteRune(r)
+		out.WriteString(quoted[1 : len(quoted)-1])
+	}
+	return out.String()
 }
 
 func dash(s string) string {
@@ -183,5 +199,6 @@ func (h Handler) Explain(now time.Time) string {
 	if h.LastError != "" {
 		parts = append(parts, "last error: "+h.LastError)
 	}
-	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), "; ")
+	text := strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), "; ")
+	return strings.Join(strings.Fields(text), " ")
 }
