@@ -26,6 +26,7 @@ func podLogs(e *example) {
 	shop.patchStatus(`{"status":{"phase":"Running","containerStatuses":[
 		{"name":"app","image":"busybox","imageID":"x","ready":true,"restartCount":0,"containerID":"x","state":{"running":{}}}]}}`)
 	e.Eventually(shop.events).Should(ConsistOf("ErrorLogged: Container app: error: the disk is full"))
+	e.Expect(e.run("kubectl describe pod shop")).To(ContainSubstring("Container app: error: the disk is full"))
 	e.Eventually(shop.field("metadata", "annotations", "kopf-runtime.dev/logs.errors")).Should(ContainSubstring(`"lines":1`))
 	e.stop()
 	e.start()

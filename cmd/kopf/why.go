@@ -224,7 +224,7 @@ func (o *operatorEndpoint) get(ctx context.Context, path string, into any) error
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.TLSClientConfig = &tls.Config{InsecureSkipVerify: o.insecure} //nolint:gosec // only with the flag
 	defer transport.CloseIdleConnections()
-	response, err := (&http.Client{Transport: transport}).Do(request)
+	response, err := (&http.Client{Transport: transport, CheckRedirect: refuseRedirect}).Do(request)
 	if err != nil {
 		return fmt.Errorf("the operator does not answer (check --operator, and the port-forward): %w", err)
 	}
@@ -252,6 +252,9 @@ func (o *operatorEndpoint) get(ctx context.Context, path string, into any) error
 		return fmt.Errorf("the operator answers: %s", response.Status)
 	}
 }
+
+// refuseRedirect refuses redirects, which could send the token elsewhere.
+func refuseRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 const maxResponse = 64 << 20
 

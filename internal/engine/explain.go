@@ -69,7 +69,9 @@ func (e *Engine) copyState(ctx context.Context, uid types.UID) *objectState {
 	for range copyAttempts { // another explanation may be copying the state at the same time
 		if known.TryLock() {
 			defer known.Unlock()
-			copied := &objectState{Worker: known.Worker, ListedAtStart: known.ListedAtStart, FirstVersion: known.FirstVersion}
+			copied := &objectState{
+				Worker: known.Worker, ListedAtStart: known.ListedAtStart, FirstVersion: known.FirstVersion, AwaitedVersion: known.AwaitedVersion,
+			}
 			copied.Worker.ReconcileHandlers = map[string]*reconcileHandlerState{}
 			for id, st := range known.Worker.ReconcileHandlers {
 				copied.Worker.ReconcileHandlers[id] = new(*st)
@@ -155,6 +157,9 @@ func (x *explanation) evaluate(ctx context.Context, obj client.Object) error {
 	if err := r.setBase(obj); err != nil {
 		return err
 	}
+	if e.isStale(r) {
+		x.waitf("the cache does not show the last write of the operator yet")
+	}
 	if err := e.useOverlay(ctx, r); err != nil {
 		return err
 	}
@@ -176,6 +181,9 @@ func (x *explanation) evaluate(ctx context.Context, obj client.Object) error {
 		default:
 			x.Changed = append(x.Changed, item.Path.String())
 		}
+	}
+	if detected.HasHandlers() && r.cause.IsPinned() {
+		x.waitf("the object was edited after its handlers began: the edit is handled when they have finished")
 	}
 	if detected == cause.Update && !r.cause.IsOldKnown() {
 		x.unknown("which fields have changed: the last-handled configuration is too large to be stored")
@@ -253,11 +261,11 @@ func (x *explanation) unfinished(ids []string) (quoted []string) {
 // ofSubHandlers explains the sub-handlers that a handler has declared so far.
 func (x *explanation) ofSubHandlers(parent progress.Record) {
 	for _, id := range parent.Subrefs {
-		record, err := x.engine.Store.Fetch(x.r.before, id)
-		if record == nil || err != nil {
-			continue
+		record := x.r.state.Record(id)
+		if record.Started.IsZero() || record.Purpose != "" && record.Purpose != parent.Purpose {
+			continue // it belongs to an earlier cause
 		}
-		one := explain.Handler{ID: id, Kind: "sub", State: stateOf(*record), Attempts: record.Retries}
+		one := explain.Handler{ID: id, Kind: "sub", State: stateOf(record), Attempts: record.Retries}
 		if !record.Success {
 			one.LastError = record.Message
 		}

@@ -3,6 +3,7 @@ package match
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 )
 
 // Refusal is why a handler is not called. The zero value means that it is called.
@@ -105,7 +106,7 @@ func textOf(value any) string {
 		return fmt.Sprintf("a value of the type %T", value)
 	}
 	if len(text) > maxValue {
-		return string(text[:maxValue]) + "…"
+		return strings.ToValidUTF8(string(text[:maxValue]), "") + "…"
 	}
 	return string(text)
 }

@@ -165,7 +165,7 @@ func testObject(t *testing.T, b *browser) {
 
 	p = b.open(t, address+"#ConfigMap/shop/settings")
 	p.expectText("document.getElementById('object-status').textContent", "nothing has changed since the object was handled")
-	p.expectContains("document.querySelector('.facts').innerText", "no handler is called now: the operator is paused: a peer has a higher priority")
+	p.expectContains("document.querySelector('.facts').innerText", "the operator is paused: a peer has a higher priority")
 	p.verify(address)
 
 	page, explained := statuspage.New(example()), make(chan struct{})

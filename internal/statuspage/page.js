@@ -243,7 +243,7 @@ function showExplanation(object, e) {
   setText('object-status', (e.summary ?? e.cause) + (e.deleting && e.cause !== 'delete' ? ' (deleting)' : ''));
   const known = objects.find(o => o.id === object.id && o.namespace === object.namespace && o.name === object.name);
   const facts = [
-    ['Waits', list((e.waits ?? []).map(wait => ['no handler is called now: ', wait]))],
+    ['Waits', list(e.waits ?? [])],
     ['Reconcile', e.running ? 'the operator is reconciling the object now' : []],
     ['Last error', known?.errors.length ? element('span', { class: 'error' }, known.errors.join('\n')) : []],
     ['Finalizer', e.finalizer ? 'the object has the finalizer of the operator' : 'the object does not have the finalizer of the operator'],

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"net/http"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -31,6 +30,9 @@ type Source interface {
 
 // ErrNotRunning is the error of an operator that is not running in this process.
 var ErrNotRunning = errors.New("the operator is not running in this process: it is starting, or another replica is the leader")
+
+// ErrUnknownKind is the error of a kind that the operator does not handle.
+var ErrUnknownKind = errors.New("the operator handles no objects of the kind")
 
 // Kind is a kind with its objects.
 type Kind struct {
@@ -131,14 +133,14 @@ func secured(next http.Handler) http.Handler {
 }
 
 func statusOf(err error) int {
-	if errors.Is(err, ErrNotRunning) {
+	switch {
+	case errors.Is(err, ErrNotRunning):
 		return http.StatusServiceUnavailable
-	}
-	var status apierrors.APIStatus
-	if errors.As(err, &status) && status.Status().Code >= http.StatusBadRequest {
+	case errors.Is(err, ErrUnknownKind):
+		return http.StatusNotFound
+	default: // of a request to the API server
 		return http.StatusBadGateway
 	}
-	return http.StatusNotFound
 }
 
 // Failure is the body of a response with an error.

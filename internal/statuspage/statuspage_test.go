@@ -46,7 +46,7 @@ func (s source) Explain(_ context.Context, kind schema.GroupKind, key types.Name
 	}
 	explanation := s.explanations[kind.String()+"/"+key.String()]
 	if explanation == nil {
-		return nil, fmt.Errorf("the operator handles no objects of the kind %s", kind)
+		return nil, fmt.Errorf("%w %s", statuspage.ErrUnknownKind, kind)
 	}
 	return explanation, nil
 }

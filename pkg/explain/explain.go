@@ -27,7 +27,7 @@ type Explanation struct {
 	Cause string `json:"cause"`
 	// Changed are the paths of the fields that have changed since the object was handled.
 	Changed []string `json:"changed,omitempty"`
-	// Waits are the reasons why no handler is called for the object now, such as a pause.
+	// Waits are the reasons why work for the object waits as a whole, such as a pause.
 	Waits []string `json:"waits,omitempty"`
 	// Running is true if the operator is reconciling the object at this moment.
 	Running bool `json:"running,omitempty"`

@@ -51,7 +51,7 @@ func (s explainer) Explain(ctx context.Context, kind schema.GroupKind, key types
 	}
 	i := slices.IndexFunc(engines, func(e *engine.Engine) bool { return e.GVK.GroupKind() == kind })
 	if i < 0 {
-		return nil, fmt.Errorf("the operator handles no objects of the kind %s", kind)
+		return nil, fmt.Errorf("%w %s", statuspage.ErrUnknownKind, kind)
 	}
 	return engines[i].Explain(ctx, key)
 }
