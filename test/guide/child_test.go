@@ -181,7 +181,6 @@ func TestHandlersWithChild_RunUnderTheirRole(t *testing.T) {
 	}
 	g, provider := NewWithT(t), &Provider{}
 	g.SetDefaultEventuallyTimeout(patience)
-	g.Expect(v1.AddToScheme(clientgoscheme.Scheme)).To(Succeed())
 	crds := envtest.CRDInstallOptions{Paths: []string{"../../examples/18-conditions/config/crd"}}
 	_, err := envtest.InstallCRDs(cfg, crds)
 	g.Expect(err).NotTo(HaveOccurred())

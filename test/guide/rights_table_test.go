@@ -26,7 +26,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	sigsyaml "sigs.k8s.io/yaml"
 
-	v1 "github.com/kopf-runtime/kopf-runtime/examples/18-conditions/api/v1"
 	"github.com/kopf-runtime/kopf-runtime/internal/rbac"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
@@ -226,7 +225,6 @@ func TestPages_RemovedPermissions(t *testing.T) {
 		t.Skip("the test needs an API server")
 	}
 	g := NewWithT(t)
-	g.Expect(v1.AddToScheme(clientgoscheme.Scheme)).To(Succeed())
 	crds := envtest.CRDInstallOptions{Paths: []string{"../../examples/18-conditions/config/crd", "testdata"}}
 	_, err := envtest.InstallCRDs(cfg, crds)
 	g.Expect(err).NotTo(HaveOccurred())
