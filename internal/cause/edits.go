@@ -88,6 +88,14 @@ func (d *Detector) AffectsEssence(content map[string]any, changed patch.MergePat
 	return !diff.Equal(d.Essence.Build(content), d.Essence.Build(changed.Apply(content)))
 }
 
+// StatusAffectsEssence reports whether a change of the status changes the essence.
+func (d *Detector) StatusAffectsEssence(content map[string]any, status any) bool {
+	if len(d.Essence.Fields)+len(d.Essence.Conditions) == 0 {
+		return false
+	}
+	return d.AffectsEssence(content, patch.MergePatch{"status": status})
+}
+
 // same reports whether two essences are the same map.
 func same(a, b map[string]any) bool {
 	return reflect.ValueOf(a).Pointer() == reflect.ValueOf(b).Pointer()

@@ -29,13 +29,6 @@ type Builder struct {
 	HasStatus  bool
 }
 
-// HandlerPatch contains the changes of one handler.
-type HandlerPatch struct {
-	Patch patch.MergePatch
-	// Untyped is true if the patch may have fields that the Go type lacks, such as a result.
-	Untyped bool
-}
-
 // Input is the state at the time of a write.
 type Input struct {
 	Object  client.Object
@@ -52,7 +45,7 @@ type Input struct {
 	// Edited is true if handlers have changed the object since the cause was detected.
 	Edited bool
 	// Patches contains the handler patches, in order.
-	Patches []HandlerPatch
+	Patches []*HandlerPatch
 	// Revert undoes changes that the API server has accepted only in part.
 	Revert patch.MergePatch
 	Now    time.Time

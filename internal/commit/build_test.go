@@ -335,7 +335,7 @@ func TestBuild_MergesHandlerPatches(t *testing.T) {
 	t.Run("RES-01 a patch with fields that the Go type lacks", func(t *testing.T) {
 		for _, untyped := range []bool{false, true} {
 			r := begin(t, b, object(sized(1)))
-			r.in.Patches = []commit.HandlerPatch{{Patch: ownField, Untyped: untyped}, {Patch: ownField}}
+			r.in.Patches = []*commit.HandlerPatch{{Patch: ownField, Untyped: untyped}, {Patch: ownField}}
 			if got := r.build().Change.ReadUntyped; got != untyped {
 				t.Errorf("ReadUntyped = %t, want %t", got, untyped)
 			}

@@ -1,5 +1,10 @@
-// Package commit computes what a reconcile writes.
+// Package commit writes the changes of a reconcile.
 //
-// A [Builder] converts a cause, the records and the handler patches to a [Transaction]. The transaction contains the changes of handlers and the
-// framework's part: records, last-handled configuration and pin. The package sends no requests to the API server.
+// A [Draft] is an object with the changes of handlers that are not written yet. A [Builder] converts a cause, the records and the handler patches to a
+// [Transaction]: the changes of handlers and the framework's part, which are records, last-handled configuration and pin. The builder takes neither a
+// context nor a client.
+//
+// A [Session] sends the transactions of one reconcile. It finds the patches that the API server rejects, reverts what was written of them, and keeps
+// rejected progress in memory. If the operator has a [progress.Remote], the session saves the framework's part there. A session whose write has failed
+// stays in the [Memory] of the object, and the next reconcile begins with it.
 package commit

@@ -148,7 +148,7 @@ func (r *reconcile) finish() *reconcile {
 // patched adds the changes of handlers.
 func (r *reconcile) patched(docs ...patch.MergePatch) *reconcile {
 	for _, doc := range docs {
-		r.in.Patches = append(r.in.Patches, commit.HandlerPatch{Patch: doc})
+		r.in.Patches = append(r.in.Patches, &commit.HandlerPatch{Patch: doc})
 	}
 	return r
 }

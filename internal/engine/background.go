@@ -7,7 +7,6 @@ import (
 	"reflect"
 	"slices"
 	"sync"
-	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
@@ -16,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/commit"
 	"github.com/kopf-runtime/kopf-runtime/internal/essence"
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
@@ -35,37 +35,34 @@ func (e *Engine) Background(ctx context.Context) error {
 // selectBackground finds the daemons and timers whose filters accept the object, and stops all others. It stops all of them when the object is being
 // deleted, before any handler is called for the deletion.
 func (e *Engine) selectBackground(ctx context.Context, r *reconciliation) {
-	if len(e.BackgroundHandlers.IDs()) == 0 {
-		return
-	}
-	e.states.UpdateIfNewer(r.before)
-	if r.cause.Facts.Deleting {
-		e.supervisor.StopAll(r.before.GetUID(), daemons.ErrDeleted)
+	e.states.UpdateIfNewer(r.Base())
+	if r.Cause.Facts.Deleting {
+		e.supervisor.StopAll(r.Base().GetUID(), daemons.ErrDeleted)
 		return
 	}
 	for _, id := range e.BackgroundHandlers.IDs() {
 		background, _ := e.BackgroundHandlers.Get(id)
-		if !plan.MatchObject(log.FromContext(ctx), id, background.Handler, r.view, match.Input{Object: r.content}).Accepts() {
-			e.supervisor.Stop(daemons.Key{UID: r.before.GetUID(), ID: id}, daemons.ErrFilteredOut)
+		if !plan.MatchObject(log.FromContext(ctx), id, background.Handler, r.matching.view, match.Input{Object: r.Content()}).Accepts() {
+			e.supervisor.Stop(daemons.Key{UID: r.Base().GetUID(), ID: id}, daemons.ErrFilteredOut)
 			continue
 		}
-		r.backgroundIDs = append(r.backgroundIDs, id)
+		r.matching.background = append(r.matching.background, id)
 	}
 	e.touchTimers(r)
 }
 
 // backgroundNeedsFinalizer reports whether a daemon or a timer of the object is running or may be started.
 func (e *Engine) backgroundNeedsFinalizer(r *reconciliation) bool {
-	uid := r.before.GetUID()
-	return e.supervisor.Busy(uid) || slices.ContainsFunc(r.backgroundIDs, func(id string) bool {
+	uid := r.Base().GetUID()
+	return e.supervisor.Busy(uid) || slices.ContainsFunc(r.matching.background, func(id string) bool {
 		return !e.supervisor.Ended(daemons.Key{UID: uid, ID: id})
 	})
 }
 
 // startBackground starts the selected daemons and timers that are not running.
 func (e *Engine) startBackground(ctx context.Context, r *reconciliation) {
-	for _, id := range r.backgroundIDs {
-		key := daemons.Key{UID: r.before.GetUID(), ID: id}
+	for _, id := range r.matching.background {
+		key := daemons.Key{UID: r.Base().GetUID(), ID: id}
 		newest := e.states.Newest(key.UID)
 		if !e.supervisor.NeedsStart(key) || newest == nil || newest.GetDeletionTimestamp() != nil {
 			continue
@@ -90,13 +87,13 @@ func (e *Engine) taskFor(r *reconciliation, id string, b *invoke.BackgroundHandl
 	}()
 	backgroundState := r.backgroundState()
 	task = b.Task
-	task.Policy, task.Kind, task.Object = e.withDefaults(b.Handler).Policy, e.Name, client.ObjectKeyFromObject(r.before)
-	uid := r.before.GetUID()
-	endAttempt := noHooks
+	task.Policy, task.Kind, task.Object = e.withDefaults(b.Handler).Policy, e.Name, client.ObjectKeyFromObject(r.Base())
+	uid := r.Base().GetUID()
+	endAttempt := func(progress.Outcome) {}
 	task.Run = func(ctx context.Context, attempt progress.Attempt) error {
 		return e.invokeBackground(ctx, uid, id, b, backgroundState, attempt, &endAttempt)
 	}
-	logger := e.logOf(r.before).WithValues("handler", id, "reason", b.Reason())
+	logger := e.logOf(r.Base()).WithValues("handler", id, "reason", b.Reason())
 	task.OnAttempt = func(before progress.Record, outcome progress.Outcome) {
 		endAttempt(outcome) // also after a panic; only the first call for an attempt has an effect
 		b.Warnings.WarnMissingUnit(logger, outcome)
@@ -105,11 +102,11 @@ func (e *Engine) taskFor(r *reconciliation, id string, b *invoke.BackgroundHandl
 		})
 	}
 	if b.InitialDelay != nil {
-		task.InitialDelay = max(0, b.InitialDelay(r.before.DeepCopyObject().(client.Object)))
+		task.InitialDelay = max(0, b.InitialDelay(r.Base().DeepCopyObject().(client.Object)))
 	}
 	if t := b.Task.Timer; t != nil && t.Sharp {
 		anchored := *t
-		anchored.Anchor = r.before.GetCreationTimestamp().Time
+		anchored.Anchor = r.Base().GetCreationTimestamp().Time
 		if !e.existedAtStart(r) && backgroundState.isFirstStart(id) && now().Sub(anchored.Anchor) < t.Interval {
 			anchored.Last = anchored.Anchor.Add(-1) // it is new, and its creation is the first point in time
 		}
@@ -120,17 +117,46 @@ func (e *Engine) taskFor(r *reconciliation, id string, b *invoke.BackgroundHandl
 
 // touchTimers resets the idle times of the timers if another client has changed the essence. Timers that have failed permanently are started again.
 func (e *Engine) touchTimers(r *reconciliation) {
-	if r.backgroundState().noteEssence(essence.DigestOf(r.cause.Live), r.before.GetResourceVersion()) {
-		e.supervisor.Touch(r.before.GetUID())
+	if r.backgroundState().noteEssence(essence.DigestOf(r.Cause.Live), r.Base().GetResourceVersion()) {
+		e.supervisor.Touch(r.Base().GetUID())
 	}
+}
+
+// backgroundCall is one call of a daemon or a timer.
+type backgroundCall struct {
+	engine      *Engine
+	id          string
+	obj         client.Object // the state that the function has received
+	state       *backgroundState
+	suspensions int64
+	grace       *grace
+	// draft is the object with the changes of the function. It is nil until there are changes, because the JSON form is expensive.
+	draft *commit.Draft
+}
+
+// begin creates the draft if there is none.
+func (c *backgroundCall) begin() (err error) {
+	if c.draft == nil {
+		c.draft, err = commit.NewDraft(c.engine.New, c.obj)
+	}
+	return err
+}
+
+// isUnchanged reports whether the function has changed nothing in its copy of the object since the last flush.
+func (c *backgroundCall) isUnchanged(copied client.Object) bool {
+	received := c.obj
+	if c.draft != nil {
+		received = c.draft.Current().Object
+	}
+	return reflect.DeepEqual(received, copied)
 }
 
 // invokeBackground calls a daemon or a timer with the newest state of its object, and writes the changes that it has made, also if it has failed. It
 // runs in the goroutine of the task, concurrently with the worker of the object. The caller must call endAttempt with the outcome.
 func (e *Engine) invokeBackground(
-	ctx context.Context, uid types.UID, id string, b *invoke.BackgroundHandler, a *backgroundState, attempt progress.Attempt, endAttempt *func(progress.Outcome),
+	ctx context.Context, uid types.UID, id string, b *invoke.BackgroundHandler, state *backgroundState, attempt progress.Attempt, endAttempt *func(progress.Outcome),
 ) error {
-	suspensions, err := e.waitForFence(ctx)
+	suspensions, err := e.committer.AwaitFence(ctx)
 	if err != nil {
 		return err
 	}
@@ -140,62 +166,45 @@ func (e *Engine) invokeBackground(
 	}
 	obj := shared.DeepCopyObject().(client.Object)
 	e.identify(obj)
-	r := &reconciliation{known: &objectState{}, before: obj, object: obj, suspensions: suspensions}
-	begin := func() error { // the JSON form is needed only if there are changes
-		if r.content != nil {
-			return nil
-		}
-		return r.setBase(obj)
-	}
-	r.grace = newGrace(ctx, b)
-	defer r.grace.end()
+	c := &backgroundCall{engine: e, id: id, obj: obj, state: state, suspensions: suspensions, grace: newGrace(ctx, b)}
+	defer c.grace.end()
 	ctx = objectstate.ContextWithMemos(ctx, e.states.Memos(uid))
 	ctx = log.IntoContext(ctx, e.logOf(obj).WithValues("handler", id, "reason", b.Reason(), "attempt", attempt.Number))
-	ctx, *endAttempt = e.beginAttempt(ctx, obj, id, b.Reason(), attempt, time.Time{})
+	ctx, *endAttempt = e.hooks.Begin(ctx, obj, invoke.AttemptInfo{Handler: id, Reason: b.Reason(), Attempt: attempt})
 	view := &invoke.View{Object: obj, Reason: b.Reason(), ConditionOptions: e.conditionOptions(), Latest: e.latest(obj), Notify: e.notifierFor(obj)}
 	if b.Field != nil {
-		if err := begin(); err != nil {
+		if err := c.begin(); err != nil {
 			return err
 		}
-		view.Before, view.After = r.content, r.content
+		view.Before, view.After = c.draft.Content(), c.draft.Content()
 	}
-	call := view.NewRequest(id, b.Handler, attempt)
-	flush := e.newBackgroundFlush(r, call, a)
-	call.Flush = func(ctx context.Context) error {
-		if err := begin(); err != nil {
-			return err
-		}
-		return flush(ctx)
-	}
-	failed := e.withDefaults(b.Handler).Do(ctx, call)
-	if call.Result == nil && reflect.DeepEqual(r.object, call.Object) {
+	req := view.NewRequest(id, b.Handler, attempt)
+	req.Flush = func(ctx context.Context) error { return c.flush(ctx, req.Object) }
+	failed := e.withDefaults(b.Handler).Do(ctx, req)
+	if req.Result == nil && c.isUnchanged(req.Object) {
 		return failed
 	}
-	if err := begin(); err != nil {
-		return cmp.Or(failed, err)
-	}
-	doc, _, err := e.handlerChanges(ctx, r, id, call.Object)
-	doc = r.rebased(doc)
-	if failed == nil && call.Result != nil {
-		doc = patch.Merge(doc, patchAt(e.Results, map[string]any{id: call.Result}).Unapplied(r.content))
-	}
-	if doc = doc.Unapplied(r.content); len(doc) > 0 && err == nil {
-		err = e.writeBackground(ctx, r, id, doc, a, failed == nil && call.Result != nil)
-	}
-	return cmp.Or(failed, err)
+	return cmp.Or(failed, c.writeChanges(ctx, req, failed == nil))
 }
 
-// latest returns a function that returns a copy of the newest known state of an object. For a deleted object, this is the last known state.
-func (e *Engine) latest(obj client.Object) func() client.Object {
-	return func() client.Object {
-		newest := e.states.Newest(obj.GetUID())
-		if newest == nil {
-			newest = obj
-		}
-		copied := newest.DeepCopyObject().(client.Object)
-		e.identify(copied)
-		return copied
+// writeChanges writes the changes of the function, and its result if it has succeeded.
+func (c *backgroundCall) writeChanges(ctx context.Context, req *invoke.Request, succeeded bool) error {
+	if err := c.begin(); err != nil {
+		return err
 	}
+	changed, _, err := c.engine.committer.ChangesOf(ctx, c.draft.Current(), c.id, req.Object)
+	if err != nil {
+		return err
+	}
+	doc, hasResult := c.draft.Rebased(changed), succeeded && req.Result != nil
+	if hasResult {
+		doc = patch.Merge(doc, commit.PatchAt(c.engine.Results, map[string]any{c.id: req.Result}).Unapplied(c.draft.Content()))
+	}
+	if doc = doc.Unapplied(c.draft.Content()); len(doc) == 0 {
+		return nil
+	}
+	_, err = c.write(ctx, doc, hasResult)
+	return err
 }
 
 // enqueuer is a source without events of its own. It enqueues objects whose daemons or timers have ended.

@@ -129,7 +129,11 @@ func (a *backgroundState) reportOutcome(id string, report func(failed bool) (fai
 	}
 }
 
+// drop removes edits that the stored baseline contains, or that are not written.
 func (a *backgroundState) drop(some ...*edit) {
+	if len(some) == 0 {
+		return
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.edits = slices.DeleteFunc(a.edits, func(one *edit) bool { return slices.Contains(some, one) })
@@ -146,19 +150,4 @@ func (a *backgroundState) editsIn(obj client.Object, content map[string]any) (ed
 		edits, values = append(edits, one), append(values, cause.BackgroundEdit{Base: one.base, Patch: one.doc})
 	}
 	return edits, values
-}
-
-// visibleEdits returns the edits by daemons and timers that the object contains. The baseline may lack them.
-func (r *reconciliation) visibleEdits() (edits []*edit, values []cause.BackgroundEdit) {
-	if known := r.known.Worker.Background; known != nil {
-		return known.editsIn(r.before, r.content)
-	}
-	return nil, nil
-}
-
-// forgetStoredEdits removes edits that the stored baseline contains.
-func (r *reconciliation) forgetStoredEdits(edits []*edit) {
-	if known := r.known.Worker.Background; known != nil && len(edits) > 0 {
-		known.drop(edits...)
-	}
 }

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/commit"
 	"github.com/kopf-runtime/kopf-runtime/internal/essence"
 	"github.com/kopf-runtime/kopf-runtime/internal/fencing"
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
@@ -28,42 +29,57 @@ const (
 // maxContests limits how often a change is rebased on lists that other clients keep changing.
 const maxContests = 10
 
-var errEnded = errors.New("the operator has ended: nothing is written any more")
+// flush writes the changes of the status that the function has made so far.
+func (c *backgroundCall) flush(ctx context.Context, copied client.Object) error {
+	if err := c.begin(); err != nil {
+		return err
+	}
+	own, doc, err := c.engine.committer.FlushableChanges(ctx, c.draft, c.id, copied)
+	if len(doc) == 0 || err != nil {
+		return err
+	}
+	written, err := c.write(ctx, doc, false)
+	if err != nil || written == nil {
+		return err
+	}
+	return c.engine.committer.ContinueAfterFlush(c.draft, own, written)
+}
 
-// writeBackground writes the changes of a daemon or a timer. It retries after errors of the API server as long as the task may run, and then in the
-// grace period. It returns an error if the API server rejects the change, or if the change could not be written in time. If untyped is true, the
+// write writes a patch of the draft, and returns the object after it. It retries after errors of the API server as long as the task may run, and then in
+// the grace period. It returns an error if the API server rejects the patch, or if the patch could not be written in time. If untyped is true, the
 // patch may have fields that the Go type lacks.
-func (e *Engine) writeBackground(ctx context.Context, r *reconciliation, id string, doc patch.MergePatch, a *backgroundState, untyped bool) (err error) {
+func (c *backgroundCall) write(ctx context.Context, doc patch.MergePatch, untyped bool) (written client.Object, err error) {
 	var own edit
 	defer func() {
-		if own.open && a.cancelWrite(&own) {
-			e.enqueue(r.before.GetUID())
+		if own.open && c.state.cancelWrite(&own) {
+			c.engine.enqueue(c.obj.GetUID())
 		}
 	}()
-	change := &patch.Change{Before: r.before, Content: r.content, HandlerPatch: doc, ReadUntyped: untyped}
+	change := &patch.Change{Before: c.draft.Base(), Content: c.draft.Content(), HandlerPatch: doc, ReadUntyped: untyped}
 	pause, contests := firstWritePause, 0
 	for len(change.HandlerPatch) > 0 {
-		err = e.tryWriteBackground(ctx, r, id, change, a, &own)
+		written, err = c.tryWrite(ctx, change, &own)
 		if _, contested := errors.AsType[*patch.ListConflictError](err); contested && contests < maxContests {
 			contests++
-			if doc, err = e.rebaseOnLive(ctx, r, change.HandlerPatch); err == nil {
-				change = &patch.Change{Before: r.before, Content: r.content, HandlerPatch: doc, ReadUntyped: untyped}
+			var rebased *patch.Change
+			if rebased, err = c.rebaseOnLive(ctx, change); err == nil {
+				change = rebased
 				continue
 			}
 		}
 		if concurrent, ok := errors.AsType[*patch.ConcurrentChangeError](err); ok {
-			change = dropOverwrittenFields(ctx, change, concurrent.Fields)
+			change = commit.DropOverwrittenFields(ctx, change, concurrent.Fields)
 			continue
 		}
 		switch {
 		case err == nil, errors.Is(err, patch.ErrGone):
-			return nil
+			return written, nil
 		case errors.Is(err, fencing.ErrSuspended):
 			continue // the next attempt waits for the end of the hold
-		case isRejected(err):
-			return err
-		case errors.Is(err, errEnded), errors.Is(err, errChangedConcurrently), errors.Is(err, fencing.ErrStopped):
-			return fmt.Errorf("what was changed last could not be written: %w", err)
+		case commit.IsRejected(err):
+			return nil, err
+		case errors.Is(err, commit.ErrEnded), errors.Is(err, commit.ErrChangedConcurrently), errors.Is(err, fencing.ErrStopped):
+			return nil, fmt.Errorf("what was changed last could not be written: %w", err)
 		}
 		wait := pause
 		if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
@@ -71,9 +87,9 @@ func (e *Engine) writeBackground(ctx context.Context, r *reconciliation, id stri
 		}
 		stopped := ctx.Err() != nil
 		if stopped {
-			if wait = min(wait, lastGracePause); r.grace.left() <= wait {
+			if wait = min(wait, lastGracePause); c.grace.left() <= wait {
 				log.FromContext(ctx).Error(err, "Gave up storing the last change: the grace period is over")
-				return fmt.Errorf("what was changed last could not be written: %w", err)
+				return nil, fmt.Errorf("what was changed last could not be written: %w", err)
 			}
 		}
 		log.FromContext(ctx).Info("Failed to write the changes of a daemon or timer; retrying", "error", err.Error(), "retryAfter", wait.String())
@@ -82,100 +98,103 @@ func (e *Engine) writeBackground(ctx context.Context, r *reconciliation, id stri
 			pause = firstWritePause // for the attempts in the grace period
 		}
 	}
-	return nil
+	return nil, nil
 }
 
-// tryWriteBackground makes one attempt. It registers a change of the essence first, so that the worker does not take it for an update. The change
+// tryWrite makes one attempt. It registers a change of the essence first, so that the worker does not take it for an update. The change
 // remains registered while the outcome of the request is unknown.
-func (e *Engine) tryWriteBackground(ctx context.Context, r *reconciliation, id string, change *patch.Change, a *backgroundState, own *edit) error {
+func (c *backgroundCall) tryWrite(ctx context.Context, change *patch.Change, own *edit) (client.Object, error) {
+	e, doc, base := c.engine, change.HandlerPatch, change.Content
 	if e.ended.Load() {
-		return errEnded
+		return nil, commit.ErrEnded
 	}
-	doc := change.HandlerPatch
 	// The context may end because of the suspension. The change is written after the hold all the same.
-	untouched := func(content map[string]any) bool { return isUntouched(doc, r.content, content) }
-	if err := e.awaitFenceUnchanged(context.WithoutCancel(ctx), r, untouched); err != nil {
-		return err
+	untouched := func(content map[string]any) bool { return commit.IsUntouched(doc, base, content) }
+	if err := e.committer.AwaitFenceUnchanged(context.WithoutCancel(ctx), c.obj, &c.suspensions, untouched); err != nil {
+		return nil, err
 	}
-	essential := e.detector.AffectsEssence(r.content, doc)
+	essential := e.detector.AffectsEssence(base, doc)
 	if essential {
-		a.turn.Lock()
-		defer a.turn.Unlock()
-		before, after := e.essencesAround(r, doc)
-		a.beginWrite(own, r.content, doc, essence.DigestOf(before), essence.DigestOf(after))
+		c.state.turn.Lock()
+		defer c.state.turn.Unlock()
+		before, after := c.essencesAround(base, doc)
+		c.state.beginWrite(own, base, doc, essence.DigestOf(before), essence.DigestOf(after))
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commit.WriteTimeout)
 	defer cancel()
-	change.Allow = e.writeGuard(r)
-	written, err := e.writer.Write(ctx, change)
-	if isRejected(err) && change.FirstResponse() != nil {
-		return errors.Join(err, e.revertPart(ctx, r, change))
+	change.Allow = e.committer.Guard(&c.suspensions)
+	written, err := e.committer.Writer.Write(ctx, change)
+	if commit.IsRejected(err) && change.FirstResponse() != nil {
+		return nil, errors.Join(err, c.revertPart(ctx, change))
 	}
 	if err != nil || written == nil {
-		return err
+		return nil, err
 	}
-	e.reportDropped(ctx, change, id, doc)
+	e.committer.ReportDropped(ctx, change, c.id, doc)
 	e.identify(written)
 	content, err := patch.Content(written)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	e.states.UpdateUnlessOlder(written)
-	r.written = written
 	if essential {
 		is := edit{doc: doc.CurrentValues(content), version: written.GetResourceVersion()}
-		changed, again := a.endWrite(own, is, essence.DigestOf(e.detector.Essence.Build(content)))
+		changed, again := c.state.endWrite(own, is, essence.DigestOf(e.detector.Essence.Build(content)))
 		if changed {
-			e.supervisor.Touch(r.before.GetUID())
+			e.supervisor.Touch(c.obj.GetUID())
 		}
 		if again {
-			e.enqueue(r.before.GetUID())
+			e.enqueue(c.obj.GetUID())
 		}
 	}
-	return nil
+	return written, nil
 }
 
 // revertPart reverts the status of a rejected change that was written in part, unless another client has changed it since.
-func (e *Engine) revertPart(ctx context.Context, r *reconciliation, change *patch.Change) error {
+func (c *backgroundCall) revertPart(ctx context.Context, change *patch.Change) error {
 	content, err := patch.Content(change.FirstResponse())
 	if err != nil {
 		return err
 	}
-	back := change.HandlerPatch.StatusPart().Revert(r.content, content)
-	_, err = e.writer.Write(ctx, &patch.Change{Before: change.FirstResponse(), Content: content, HandlerPatch: back, Allow: e.writeGuard(r)})
-	if isRejected(err) {
+	back := change.HandlerPatch.StatusPart().Revert(change.Content, content)
+	_, err = c.engine.committer.Writer.Write(ctx, &patch.Change{
+		Before: change.FirstResponse(), Content: content, HandlerPatch: back, Allow: c.engine.committer.Guard(&c.suspensions),
+	})
+	if commit.IsRejected(err) {
 		return nil
 	}
 	return err
 }
 
-// essencesAround returns the essences of the newest known state, without and with a change.
-func (e *Engine) essencesAround(r *reconciliation, doc patch.MergePatch) (before, after map[string]any) {
-	base := r.content
-	if newest := e.states.Newest(r.before.GetUID()); newest != nil {
+// essencesAround returns the essences of the newest known state, without and with a change of the base.
+func (c *backgroundCall) essencesAround(base map[string]any, doc patch.MergePatch) (before, after map[string]any) {
+	if newest := c.engine.states.Newest(c.obj.GetUID()); newest != nil {
 		if content, err := patch.Content(newest); err == nil {
 			doc, base = doc.Rebase(base, content), content
 		}
 	}
-	return e.detector.Essence.Build(base), e.detector.Essence.Build(doc.Apply(base))
+	return c.engine.detector.Essence.Build(base), c.engine.detector.Essence.Build(doc.Apply(base))
 }
 
-// rebaseOnLive rebases a change on the present object, because another client has changed the same list.
-func (e *Engine) rebaseOnLive(ctx context.Context, r *reconciliation, doc patch.MergePatch) (patch.MergePatch, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
+// rebaseOnLive returns the change for the present object, because another client has changed the same list.
+func (c *backgroundCall) rebaseOnLive(ctx context.Context, change *patch.Change) (*patch.Change, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commit.WriteTimeout)
 	defer cancel()
-	live, err := e.readObject(ctx, e.APIReader, client.ObjectKeyFromObject(r.before))
+	live, err := c.engine.readLive(ctx, client.ObjectKeyFromObject(c.obj))
 	if err != nil {
-		return doc, err
+		return nil, err
 	}
-	if live == nil || live.GetUID() != r.before.GetUID() {
-		return doc, patch.ErrGone
+	if live == nil || live.GetUID() != c.obj.GetUID() {
+		return nil, patch.ErrGone
 	}
-	base := r.content
-	if err := r.setBase(live); err != nil {
-		return doc, err
+	content, err := patch.Content(live)
+	if err != nil {
+		return nil, err
 	}
-	return doc.Rebase(base, r.content).Unapplied(r.content), nil
+	return &patch.Change{
+		Before: live, Content: content, ReadUntyped: change.ReadUntyped,
+		HandlerPatch: change.HandlerPatch.Rebase(change.Content, content).Unapplied(content),
+	}, nil
 }
 
 // sleep waits for a delay or for the end of the context. If the context has ended already, it waits for the delay.
@@ -194,7 +213,7 @@ func sleep(ctx context.Context, pause time.Duration, ended bool) {
 
 // gracePeriod is the time in which daemons and timers without a CancellationTimeout must stop when the operator stops. It includes the time for a
 // last write.
-const gracePeriod = daemons.DefaultGracePeriod + writeTimeout
+const gracePeriod = daemons.DefaultGracePeriod + commit.WriteTimeout
 
 // grace is the time after the end of its context in which one invocation of a daemon or a timer can store its last change. Then the supervisor
 // abandons it.

@@ -58,9 +58,9 @@ func (e *Engine) reportLoops(ctx context.Context, r *reconciliation) {
 		return
 	}
 	loops, all := map[string]int{}, patch.Merge(slices.Collect(maps.Values(known.last))...)
-	if r.cause.Reason == cause.Update && isSetBy(all, r.cause.Diff) {
+	if r.Cause.Reason == cause.Update && isSetBy(all, r.Cause.Diff) {
 		for id, doc := range known.last {
-			fields := fieldsSetBy(doc, r.cause.Diff)
+			fields := fieldsSetBy(doc, r.Cause.Diff)
 			if len(fields) == 0 || len(known.now[id]) == 0 {
 				continue
 			}
@@ -92,26 +92,27 @@ func fieldsSetBy(doc patch.MergePatch, changes diff.Diff) (fields []string) {
 // writeRecorder is the client of one attempt of a handler. It records the changes of the handler's own object.
 type writeRecorder struct {
 	client.Client
-	engine *Engine
-	object client.Object // the object of the attempt
+	engine   *Engine
+	received patch.Converted // the object of the attempt, with the changes of earlier handlers
 
 	mu   sync.Mutex
 	read map[string]map[string]any // the states that the handler has read, by resource version
 	doc  patch.MergePatch
 }
 
-// recording returns a writeRecorder for an attempt of a handler. Its client is set by [writeRecorder.wrap].
-func (e *Engine) recording(r *reconciliation) *writeRecorder {
-	return &writeRecorder{engine: e, object: r.before, read: map[string]map[string]any{r.object.GetResourceVersion(): r.current}}
+// recording returns the function that wraps the client of an attempt. The function sets the recorder.
+func (e *Engine) recording(r *reconciliation, recorder **writeRecorder) func(client.Client) client.Client {
+	return func(inner client.Client) client.Client {
+		*recorder = &writeRecorder{Client: inner, engine: e, received: r.Current()}
+		return *recorder
+	}
 }
 
-// wrap sets the client.
-func (r *writeRecorder) wrap(inner client.Client) client.Client {
-	r.Client = inner
-	return r
-}
-
+// written returns what the handler has written. A nil recorder has recorded nothing.
 func (r *writeRecorder) written() patch.MergePatch {
+	if r == nil {
+		return nil
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.doc
@@ -119,7 +120,7 @@ func (r *writeRecorder) written() patch.MergePatch {
 
 // isHandledObject reports whether an object is the one for which the handler is called.
 func (r *writeRecorder) isHandledObject(obj client.Object) bool {
-	if obj.GetName() != r.object.GetName() || obj.GetNamespace() != r.object.GetNamespace() {
+	if obj.GetName() != r.received.Object.GetName() || obj.GetNamespace() != r.received.Object.GetNamespace() {
 		return false
 	}
 	if gvk := obj.GetObjectKind().GroupVersionKind(); !gvk.Empty() {
@@ -175,10 +176,20 @@ func (r *writeRecorder) keep(obj client.Object) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.read) >= maxReads {
-		clear(r.read)
+	if r.read == nil || len(r.read) >= maxReads {
+		r.read = map[string]map[string]any{}
 	}
 	r.read[obj.GetResourceVersion()] = runtime.DeepCopyJSON(content)
+}
+
+// stateOf returns the state of a version that the handler has received or read; nil if it is unknown.
+func (r *writeRecorder) stateOf(version string) map[string]any {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if version == r.received.Object.GetResourceVersion() {
+		return r.received.Content
+	}
+	return r.read[version]
 }
 
 // update records the difference between the state that the handler has read and the one that it writes.
@@ -187,9 +198,7 @@ func (r *writeRecorder) update(obj client.Object, status bool, send func() error
 		return send()
 	}
 	sent, err := patch.JSONTypedContent(obj)
-	r.mu.Lock()
-	base := r.read[obj.GetResourceVersion()]
-	r.mu.Unlock()
+	base := r.stateOf(obj.GetResourceVersion())
 	if failed := send(); failed != nil {
 		return failed
 	}

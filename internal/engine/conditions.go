@@ -9,14 +9,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/commit"
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
+	"github.com/kopf-runtime/kopf-runtime/internal/registry"
 	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
 // The reasons of a condition that reports a handler.
 const (
+	reasonRejected  = "Rejected"  // the API server has rejected the progress
 	reasonRunning   = "Running"   // the handler has not finished
 	reasonSucceeded = "Succeeded" // the handler has succeeded
 	reasonRetrying  = "Retrying"  // the handler has failed and will be retried
@@ -26,14 +29,14 @@ const (
 // reportConditions adds the conditions that report handlers, and the root condition, to the pending changes. Declared conditions are set in the first
 // reconcile of the object.
 func (e *Engine) reportConditions(ctx context.Context, r *reconciliation) {
-	if r.reportRejected || len(e.DeclaredConditions) == 0 && e.Root == nil && !e.hasReports(r) || r.gone || r.leaving {
+	if r.ReportRejected || len(e.DeclaredConditions) == 0 && e.Root == nil && !e.hasReports(r) || r.Gone || r.Leaving {
 		return
 	}
-	if len(r.matching)+len(r.backgroundIDs) == 0 && !r.hasReconcileHandlers {
+	if len(r.matching.handlers)+len(r.matching.background) == 0 && !r.matching.reconciles {
 		return // no handler matches the object
 	}
-	obj := r.object.DeepCopyObject().(client.Object)
-	set, err := conditions.For(obj, append(e.conditionOptions(), conditions.Since(r.before))...)
+	obj := r.Current().Object.DeepCopyObject().(client.Object)
+	set, err := conditions.For(obj, append(e.conditionOptions(), conditions.Since(r.Base()))...)
 	if err == nil {
 		e.setHandlerConditions(r, set)
 		err = set.Err()
@@ -45,21 +48,29 @@ func (e *Engine) reportConditions(ctx context.Context, r *reconciliation) {
 	if !set.Changed() {
 		return
 	}
-	s := &handlerPatch{isReport: true, base: r.current}
-	changed, _, err := e.handlerChanges(ctx, r, "", obj)
-	if err == nil && len(changed) > 0 {
-		s.doc = r.rebased(changed)
-		err = e.applyChanges(r, changed)
-		r.handlerPatches = append(r.handlerPatches, s)
+	p := &commit.HandlerPatch{Report: true, Base: r.Current().Content}
+	if p.Patch, err = e.committer.TakeChanges(ctx, &r.Draft, "", obj); err == nil {
+		r.Add(p)
 	}
 	if err != nil {
 		log.FromContext(ctx).Error(err, "Failed to report the conditions")
 	}
 }
 
+// mayReportConditions reports whether the kind has conditions that the engine sets.
+func (k *Kind) mayReportConditions() bool {
+	reports := func(handlers *registry.Registry[invoke.Handler]) bool {
+		return slices.ContainsFunc(handlers.IDs(), func(id string) bool {
+			h, _ := handlers.Get(id)
+			return h.ConditionType != ""
+		})
+	}
+	return len(k.DeclaredConditions) > 0 || k.Root != nil || reports(&k.Handlers) || reports(&k.ReconcileHandlers)
+}
+
 // hasReports reports whether a handler of the cause has a condition.
 func (e *Engine) hasReports(r *reconciliation) bool {
-	return len(r.reconcileOutcome) > 0 || slices.ContainsFunc(r.selection.Selected, func(id string) bool {
+	return len(r.report.outcomes) > 0 || slices.ContainsFunc(r.matching.selection.Selected, func(id string) bool {
 		handler, _ := e.Handlers.Get(id)
 		return handler.ConditionType != ""
 	})
@@ -67,26 +78,26 @@ func (e *Engine) hasReports(r *reconciliation) bool {
 
 // setHandlerConditions sets the conditions that report handlers.
 func (e *Engine) setHandlerConditions(r *reconciliation, set *conditions.Set) {
-	if !r.cause.Facts.Deleting {
+	if !r.Cause.Facts.Deleting {
 		set.Declare(e.DeclaredConditions...)
 	}
-	if r.cause.Reason.HasHandlers() {
-		for _, id := range r.selection.Selected {
+	if r.Cause.Reason.HasHandlers() {
+		for _, id := range r.matching.selection.Selected {
 			handler, _ := e.Handlers.Get(id)
 			if handler.ConditionType == "" || r.isSetByHandler(handler.ConditionType) {
 				continue
 			}
-			record := r.state.Record(id)
-			if slices.Contains(r.called, id) || !record.Success && record.Retries == 0 { // it waits, or it was skipped
+			record := r.Records.Record(id)
+			if slices.Contains(r.calls.called, id) || !record.Success && record.Retries == 0 { // it waits, or it was skipped
 				set.Set(conditionFromRecord(handler.ConditionType, record))
 			}
 		}
 	}
-	for _, one := range r.reconcileOutcome {
+	for _, one := range r.report.outcomes {
 		if r.isSetByHandler(one.condition) {
 			continue
 		}
-		if o := one.handlerPatch.outcome; !o.Interrupted {
+		if o := one.handlerPatch.Outcome; !o.Interrupted {
 			record := progress.Record{Success: o.Success, Failure: o.Final && !o.Success}
 			if o.Err != nil {
 				record.Message = o.Err.Error()
@@ -96,14 +107,14 @@ func (e *Engine) setHandlerConditions(r *reconciliation, set *conditions.Set) {
 	}
 	e.setProgressNotStored(r, set)
 	e.setPaused(r, set)
-	if e.Root != nil && !r.cause.Facts.Deleting {
+	if e.Root != nil && !r.Cause.Facts.Deleting {
 		set.Summarize(*e.Root)
 	}
 }
 
 // isSetByHandler reports whether a handler has set the condition itself in this reconcile. Its value then has precedence.
 func (r *reconciliation) isSetByHandler(kind string) bool {
-	return slices.Contains(r.conditionsSet, kind)
+	return slices.Contains(r.report.setByHandlers, kind)
 }
 
 // conditionFromRecord returns the condition that reports a record.
@@ -123,13 +134,13 @@ func conditionFromRecord(kind string, record progress.Record) metav1.Condition {
 // reconcileOutcome is the outcome of a reconcile handler with a condition.
 type reconcileOutcome struct {
 	condition    string
-	handlerPatch *handlerPatch // its outcome may still change
+	handlerPatch *commit.HandlerPatch // its outcome may still change
 }
 
-// noteConditionSetByHandler records whether a handler has set its own condition. A handler that was not called has none.
+// noteConditionSetByHandler records whether a handler with a condition has set it itself. before is nil for a handler that was not called.
 func (e *Engine) noteConditionSetByHandler(r *reconciliation, before map[string]any, h invoke.Handler) {
-	if h.ConditionType != "" && before != nil && !equality.Semantic.DeepEqual(e.conditionIn(before, h.ConditionType), e.conditionIn(r.current, h.ConditionType)) {
-		r.conditionsSet = append(r.conditionsSet, h.ConditionType)
+	if before != nil && !equality.Semantic.DeepEqual(e.conditionIn(before, h.ConditionType), e.conditionIn(r.Current().Content, h.ConditionType)) {
+		r.report.setByHandlers = append(r.report.setByHandlers, h.ConditionType)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/cause"
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
+	"github.com/kopf-runtime/kopf-runtime/internal/tracking"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
@@ -25,7 +26,7 @@ func (e *Engine) handleDeleted(ctx context.Context, key types.NamespacedName) (w
 		e.supervisor.Forget(last.GetUID()) // a daemon may have been started after the deletion
 		if e.states.Observed(key) == nil {
 			for _, id := range e.ReconcileHandlers.IDs() {
-				e.tracker.replace(trackReader{key, id}, nil)
+				e.tracker.Forget(tracking.Reader{Object: key, Handler: id})
 			}
 		}
 		t.last = last.DeepCopyObject().(client.Object)
@@ -46,8 +47,8 @@ func (e *Engine) finishDeleted(ctx context.Context, t *tombstone) {
 		return // the object could not be handled before, either
 	}
 	e.callOptionalDelete(ctx, r)
-	if r.hasRemotePart() && !e.stillExists(ctx, r) {
-		e.deleteRemote(ctx, r)
+	if r.HasRemotePart() && !e.stillExists(ctx, r) {
+		r.DeleteRemote(ctx)
 	}
 	e.removeStaleAnnotations(ctx, r)
 	e.eventLimiter.Forget(t.last.GetUID())
@@ -56,28 +57,29 @@ func (e *Engine) finishDeleted(ctx context.Context, t *tombstone) {
 // removeStaleAnnotations removes what the framework has left on an object that has left the cache but still exists. If the cache is restricted to
 // labels and the object has lost them, no later event is received for it.
 func (e *Engine) removeStaleAnnotations(ctx context.Context, lost *reconciliation) {
-	_, delayed := lost.state.StaleAfter(now())
-	if !lost.state.HasStale(now()) && !delayed && e.Pin.Fetch(lost.before) == nil {
+	_, delayed := lost.Records.StaleAfter(now())
+	if !lost.Records.HasStale(now()) && !delayed && e.Pin.Fetch(lost.Base()) == nil {
 		return
 	}
-	suspensions := e.suspensionCount()
-	obj, err := e.readObject(ctx, e.APIReader, client.ObjectKeyFromObject(lost.before))
-	if obj == nil || err != nil || obj.GetUID() != lost.before.GetUID() {
+	suspensions := e.committer.SuspensionCount()
+	obj, err := e.readLive(ctx, client.ObjectKeyFromObject(lost.Base()))
+	if obj == nil || err != nil || obj.GetUID() != lost.Base().GetUID() {
 		return
 	}
-	r := &reconciliation{known: &objectState{}, leaving: true, suspensions: suspensions}
-	if err := r.setBase(obj); err != nil {
+	r := e.newReconciliation(&objectState{})
+	r.Leaving, r.Suspensions = true, suspensions
+	if err := r.SetBase(obj); err != nil {
 		return
 	}
-	if err := e.useOverlay(ctx, r); err != nil {
+	if err := r.UseOverlay(ctx); err != nil {
 		log.FromContext(ctx).Info("Failed to remove annotations from unmatched object", "error", err.Error())
 		return
 	}
 	e.detect(ctx, r)
-	if e.matchHandlers(ctx, r); len(r.matching) > 0 {
+	if e.matchHandlers(ctx, r); len(r.matching.handlers) > 0 {
 		return // the object matches again, and will be reconciled
 	}
-	if err := e.writeOutcomes(ctx, r); err != nil {
+	if err := e.commit(ctx, r); err != nil {
 		log.FromContext(ctx).Info("Failed to remove annotations from unmatched object", "error", err.Error())
 	}
 }
@@ -85,31 +87,32 @@ func (e *Engine) removeStaleAnnotations(ctx context.Context, lost *reconciliatio
 // callOptionalDelete calls the optional delete handlers once, with the last known state of the object. It ignores objects whose deletion had begun
 // before the operator started.
 func (e *Engine) callOptionalDelete(ctx context.Context, r *reconciliation) {
-	ids := slices.DeleteFunc(slices.Clone(r.matching), func(id string) bool {
+	ids := slices.DeleteFunc(slices.Clone(r.matching.handlers), func(id string) bool {
 		handler, _ := e.Handlers.Get(id)
 		return !handler.IsOptionalDelete()
 	})
-	if len(ids) == 0 || r.known.Worker.OptionalDeleteCalled || !r.known.Worker.SeenAlive || r.gone && e.stillExists(ctx, r) {
+	if len(ids) == 0 || r.known.Worker.OptionalDeleteCalled || !r.known.Worker.SeenAlive || r.Gone && e.stillExists(ctx, r) {
 		return
 	}
 	r.known.Worker.OptionalDeleteCalled = true
-	r.cause.Reason = cause.Delete
+	r.Cause.Reason = cause.Delete
 	started := now()
 	for _, id := range ids {
 		log.FromContext(ctx).V(1).Info("The object goes without waiting for us; calling an optional handler", "handler", id)
 		handler, _ := e.Handlers.Get(id)
-		e.runAttempt(ctx, invoke.HandlerAttempt{
+		invoke.HandlerAttempt{
+			Hooks: e.hooks, CycleStarted: started,
 			Kind: e.Name, ID: id, Handler: e.withDefaults(handler), View: e.causeView(r), Record: progress.Record{Started: started}, Once: true,
-		}, started)
+		}.Run(ctx)
 	}
 }
 
 // stillExists reports whether an object that has left the cache still exists. The cache may be restricted to labels that the object has lost.
 func (e *Engine) stillExists(ctx context.Context, r *reconciliation) bool {
-	if r.cause.Facts.Deleting {
+	if r.Cause.Facts.Deleting {
 		return false
 	}
-	exists, err := e.exists(ctx, r.before)
+	exists, err := e.exists(ctx, r.Base())
 	if err != nil {
 		log.FromContext(ctx).Error(err, "Failed to check whether the object is deleted; the optional delete handlers are not called")
 		return true
@@ -119,7 +122,7 @@ func (e *Engine) stillExists(ctx context.Context, r *reconciliation) bool {
 
 // exists asks the API server whether an object exists.
 func (e *Engine) exists(ctx context.Context, obj client.Object) (bool, error) {
-	live, err := e.readObject(ctx, e.APIReader, client.ObjectKeyFromObject(obj))
+	live, err := e.readLive(ctx, client.ObjectKeyFromObject(obj))
 	return live != nil && live.GetUID() == obj.GetUID(), err
 }
 
@@ -145,6 +148,12 @@ func (s *tombstones) add(key types.NamespacedName, t *tombstone) {
 		s.named = map[types.NamespacedName][]*tombstone{}
 	}
 	s.named[key] = append(s.named[key], t)
+}
+
+func (s *tombstones) has(key types.NamespacedName) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.named[key]) > 0
 }
 
 func (s *tombstones) of(key types.NamespacedName) []*tombstone {
@@ -176,18 +185,18 @@ func (e *Engine) Vanished() (names []types.NamespacedName) {
 // deletion crosses the write of its first finalizer. A peer has handled the object if a pause began since the last reconcile. An earlier process may have
 // handled it if the state comes from a cache that is older than the epoch.
 func (e *Engine) isVanished(t *tombstone) bool {
-	return t.known.Worker.SeenSinceStart && e.hasFinalizer(t.last) && t.last.GetDeletionTimestamp() == nil && !t.known.Worker.FinalizerRemoved && t.known.Worker.PausesAtReconcile == e.pauses.Load()
+	return t.known.Worker.SeenSinceStart && e.hasFinalizer(t.last) && t.last.GetDeletionTimestamp() == nil && !t.known.Worker.Writes.FinalizerRemoved && t.known.Worker.PausesAtReconcile == e.pauses.Load()
 }
 
 // lastReconciliation returns a reconciliation of the last known state of an object.
 func (e *Engine) lastReconciliation(ctx context.Context, t *tombstone) (*reconciliation, context.Context, error) {
 	ctx = objectstate.ContextWithMemos(ctx, t.memos)
 	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithValues("uid", string(t.last.GetUID())))
-	r := &reconciliation{known: t.known, gone: true}
-	if e.Remote != nil {
-		r.overlaid = e.overlaid
+	r := e.newReconciliation(t.known)
+	if r.Gone = true; e.Remote != nil {
+		r.EnableOverlay()
 	}
-	if err := r.setBase(t.last); err != nil {
+	if err := r.SetBase(t.last); err != nil {
 		return nil, ctx, err
 	}
 	e.detect(ctx, r)
@@ -230,13 +239,13 @@ func (e *Engine) handleTombstone(ctx context.Context, t *tombstone) (wait time.D
 	}
 	if t.state == nil {
 		log.FromContext(ctx).Info("The object vanished although our finalizer held it; calling its delete handlers with its last known state")
-		t.state = r.state
+		t.state = r.Records
 	}
-	r.state, r.cause.Reason, r.cause.Facts.Deleting = t.state, cause.Delete, true
+	r.Records, r.Cause.Reason, r.Cause.Facts.Deleting = t.state, cause.Delete, true
 	e.selectHandlers(ctx, r)
 	e.makePlan(ctx, r)
-	_ = e.run(ctx, r) // errors are those of writes, and nothing is written
-	t.last = r.object
+	_ = e.callPlanned(ctx, r) // errors are those of writes, and nothing is written
+	t.last = r.Current().Object
 	wait, left := e.untilNext(r, now())
 	return wait, !left
 }

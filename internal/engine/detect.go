@@ -35,23 +35,23 @@ func (e *Engine) newDetector() *cause.Detector {
 // detect reads the stored progress and computes the cause.
 func (e *Engine) detect(ctx context.Context, r *reconciliation) {
 	stored := e.computeCause(ctx, r, nil)
-	if r.cause.Unchanged {
-		r.forgetStoredEdits(stored)
+	if len(stored) > 0 && r.Cause.Unchanged {
+		r.known.Worker.Background.drop(stored...)
 	} else {
-		r.mergedEdits = stored
+		r.edits = stored
 	}
-	r.known.Worker.SeenAlive = r.known.Worker.SeenAlive || !r.cause.Deleting
+	r.known.Worker.SeenAlive = r.known.Worker.SeenAlive || !r.Cause.Deleting
 }
 
 // computeCause reads the stored progress and computes the cause. It returns the edits by daemons and timers that the object contains. unreadable receives the errors of
 // stored data that cannot be decoded. If it is nil, they are logged and counted.
 func (e *Engine) computeCause(ctx context.Context, r *reconciliation, unreadable func(error)) (stored []*edit) {
 	logger := log.FromContext(ctx)
-	state, err := progress.Load(e.Store, r.before, e.Handlers.IDs())
+	state, err := progress.Load(e.Store, r.Base(), e.Handlers.IDs())
 	for _, id := range e.Handlers.IDs() {
 		handler, _ := e.Handlers.Get(id)
 		for _, earlier := range handler.EarlierIDs {
-			err = errors.Join(err, state.Rename(e.Store, r.before, id, earlier))
+			err = errors.Join(err, state.Rename(e.Store, r.Base(), id, earlier))
 		}
 	}
 	switch {
@@ -61,19 +61,22 @@ func (e *Engine) computeCause(ctx context.Context, r *reconciliation, unreadable
 		metrics.UnreadableState.WithLabelValues(e.Name).Inc()
 		logger.Info("Warning: stored progress is unreadable and taken as absent", "error", err.Error())
 	}
-	baseline := e.Baseline.Fetch(r.before)
-	stored, edits := r.visibleEdits()
-	r.state = state
-	r.cause = e.detector.Detect(cause.Input{
+	baseline := e.Baseline.Fetch(r.Base())
+	var edits []cause.BackgroundEdit
+	if background := r.known.Worker.Background; background != nil { // the baseline may lack edits by daemons and timers
+		stored, edits = background.editsIn(r.Base(), r.Content())
+	}
+	r.Records = state
+	r.Cause = e.detector.Detect(cause.Input{
 		Facts: cause.Facts{
-			Gone:         r.gone,
-			Deleting:     r.before.GetDeletionTimestamp() != nil,
-			HasFinalizer: e.hasFinalizer(r.before),
-			Initial:      e.existedAtStart(r) && !r.known.Worker.Handled,
+			Gone:         r.Gone,
+			Deleting:     r.Base().GetDeletionTimestamp() != nil,
+			HasFinalizer: e.hasFinalizer(r.Base()),
+			Initial:      !r.known.Worker.Handled && e.existedAtStart(r),
 		},
-		Content:  r.content,
+		Content:  r.Content(),
 		Baseline: baseline,
-		Pin:      e.Pin.Fetch(r.before),
+		Pin:      e.Pin.Fetch(r.Base()),
 		Progress: state,
 		History:  e.history(r, baseline),
 		Edits:    edits,
@@ -81,7 +84,7 @@ func (e *Engine) computeCause(ctx context.Context, r *reconciliation, unreadable
 
 		Unreadable: unreadable,
 	})
-	switch r.cause.Reset {
+	switch r.Cause.Reset {
 	case cause.RestartUpdate:
 		state.Restart(string(cause.Update))
 	case cause.RestartAllCauses:
@@ -91,26 +94,26 @@ func (e *Engine) computeCause(ctx context.Context, r *reconciliation, unreadable
 	return stored
 }
 
-// history returns what this process knows of the baselines of the object: nothing if a peer may have handled the object during a pause.
-func (e *Engine) history(r *reconciliation, baseline []byte) cause.BaselineHistory {
-	if r.known.Worker.PausesAtBaseline != e.pauses.Load() {
-		return cause.BaselineHistory{}
+// existedAtStart reports whether an object existed when the process started. An old first listing may lack the object; the first state that the watch
+// shows is then not newer than the epoch.
+func (e *Engine) existedAtStart(r *reconciliation) bool {
+	if r.known.ListedAtStart || e.epoch == nil || r.known.FirstVersion == "" {
+		return r.known.ListedAtStart
 	}
-	history := r.known.Worker.Baselines
-	if baseline != nil && history.BaselineReplaced(baseline) {
-		history.Replaced = e.states.BaselineBeforeReplacement(r.before.GetUID())
-	}
-	return history
+	epoch := e.epoch.versionOf(r.Base().GetNamespace())
+	return epoch != "" && !isOlderVersion(epoch, r.known.FirstVersion)
 }
 
-// noteBaseline records the baseline that was written.
-func (e *Engine) noteBaseline(r *reconciliation, stored []byte) {
-	if stored == nil {
-		return
+// history returns what this process knows of the baselines of the object: nothing if a peer may have handled the object during a pause.
+func (e *Engine) history(r *reconciliation, baseline []byte) cause.BaselineHistory {
+	if r.Memory.PausesAtBaseline != e.pauses.Load() {
+		return cause.BaselineHistory{}
 	}
-	r.known.Worker.Baselines = r.known.Worker.Baselines.With(stored, e.Baseline.Fetch(r.before))
-	r.known.Worker.PausesAtBaseline = e.pauses.Load()
-	e.states.NoteStoredBaseline(r.before.GetUID(), stored)
+	history := r.Memory.Baselines
+	if baseline != nil && history.BaselineReplaced(baseline) {
+		history.Replaced = e.states.BaselineBeforeReplacement(r.Base().GetUID())
+	}
+	return history
 }
 
 // retype converts an essence to the Go type of the kind and back.
@@ -157,20 +160,20 @@ func (e *Engine) decodeEssence(of map[string]any, text []byte) (client.Object, e
 
 // objectOf converts an essence to an object. It returns nil if the essence does not fit the Go type; [Engine.detect] has logged that.
 func (e *Engine) objectOf(r *reconciliation, of map[string]any) client.Object {
-	obj, err := e.decodeEssence(of, r.cause.StoredTextOf(of))
+	obj, err := e.decodeEssence(of, r.Cause.StoredTextOf(of))
 	if err != nil {
 		obj = nil
 	} else {
-		obj.SetNamespace(r.before.GetNamespace())
-		obj.SetName(r.before.GetName())
+		obj.SetNamespace(r.Base().GetNamespace())
+		obj.SetName(r.Base().GetName())
 	}
 	return obj
 }
 
 // oldObject returns a copy of the object as it was last handled. It is nil if there is none, or if it is not known.
 func (e *Engine) oldObject(r *reconciliation) client.Object {
-	if r.old == nil && r.cause.Old != nil {
-		r.old = e.objectOf(r, r.cause.Old)
+	if r.old == nil && r.Cause.Old != nil {
+		r.old = e.objectOf(r, r.Cause.Old)
 	}
 	if r.old == nil {
 		return nil
@@ -180,8 +183,8 @@ func (e *Engine) oldObject(r *reconciliation) client.Object {
 
 // handledObject returns the state that is being handled if the object was edited after the cycle began, and nil otherwise.
 func (e *Engine) handledObject(r *reconciliation) client.Object {
-	if r.cause.Reason != cause.Create && r.cause.Reason != cause.Update || r.cause.PinnedDigest != "" || !r.cause.IsPinned() {
+	if r.Cause.Reason != cause.Create && r.Cause.Reason != cause.Update || r.Cause.PinnedDigest != "" || !r.Cause.IsPinned() {
 		return nil
 	}
-	return e.objectOf(r, r.cause.New)
+	return e.objectOf(r, r.Cause.New)
 }

@@ -50,18 +50,18 @@
 //	observe.go                             own writes and the cache
 //	detect.go, cause/detect.go             the comparison with the last-handled configuration
 //	plan.go, plan/plan.go                  the due handlers, in the order of package progress
-//	invoke.go, changes.go                  one attempt, and the changes that it has made
-//	commit.go, commit/build.go             the transaction
-//	patch/writer.go                        the order and the preconditions of its requests
+//	invoke.go, invoke/attempt.go           one attempt, and the changes that it has made
+//	commit.go                              the end of the cause
+//	commit/session.go, commit/build.go     the transaction and its requests
 //
-// cause/pin.go contains the rules for the pin, plan/match.go those for filters, plan/schedule.go the next reconcile, invoke/attempt.go and
-// invoke/view.go the call of a handler, and pkg/progress the records and the retry policy.
+// cause/pin.go contains the rules for the pin, plan/match.go those for filters, plan/schedule.go the next reconcile, commit/draft.go the object with
+// the pending changes, patch/writer.go the order and the preconditions of requests, and pkg/progress the records and the retry policy.
 //
-// The other files contain features that this path passes without effect, one in each file: daemons and timers (background*.go), reconcile handlers,
-// event handlers (observed.go, eventhandlers.go), sub-handlers, conditions, Events, log lines as Events (logevents.go), remote records (remote.go), deleted
-// objects, Flush, pauses, the first listing (promote.go), caches that are older than the process (epoch.go),
-// rejected changes of handlers (rejected.go) and rejected progress (overlay.go), dropped fields, handlers that cause their own updates
-// (clientwrites.go), pending writes of an earlier reconcile (concurrent.go), and objects that leave the scope (scope.go).
+// The other files contain features that this path passes without effect, one in each file: daemons and timers (background*.go), reconcile handlers and their
+// triggers, event handlers (observed.go, eventhandlers.go), sub-handlers, conditions, Events, log lines as Events (logevents.go), deleted objects, pauses, the
+// first listing (promote.go), caches that are older than the process (epoch.go), handlers that cause their own updates (clientwrites.go), pending writes of
+// an earlier reconcile (pendingwrite.go), objects that leave the scope (scope.go), and explanations (explain.go, status.go). Package commit contains Flush,
+// remote records, rejected changes of handlers (rejected.go), rejected progress (overlay.go), and dropped fields.
 //
 // # Guarantees
 //

@@ -19,9 +19,10 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/essence"
 	"github.com/kopf-runtime/kopf-runtime/internal/eventrecorder"
 	"github.com/kopf-runtime/kopf-runtime/internal/fencing"
-	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
+	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
+	"github.com/kopf-runtime/kopf-runtime/internal/tracking"
 	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
@@ -31,17 +32,16 @@ type Engine struct {
 	Settings
 	Kind
 	states        *objectStore
-	writer        *patch.Writer
+	committer     *commit.Committer
+	hooks         *invoke.Hooks // nil if there are none
 	detector      *cause.Detector
-	builder       *commit.Builder
 	health        health
 	indexFailures indexFailures
 	eventLimiter  eventrecorder.Limiter
-	loggedDrops   dropLog
 
 	supervisor    *daemons.Supervisor
 	enqueuer      enqueuer
-	tracker       tracker
+	tracker       *tracking.Tracker
 	promoter      promoter
 	tombstones    tombstones
 	eventQueues   eventQueues
@@ -53,6 +53,7 @@ type Engine struct {
 	hasPredicates atomic.Bool  // predicates may prevent reconciles
 
 	writesEventChanges bool // changes of an event handler are written
+	reportsConditions  bool // the engine sets conditions
 }
 
 // New returns the engine of a kind.
@@ -80,14 +81,12 @@ func New(settings Settings, kind Kind) *Engine {
 		e.health.keys = map[types.NamespacedName]bool{}
 	}
 	e.detector = e.newDetector()
-	e.builder = &commit.Builder{
-		Detector: e.detector, Store: e.Store, Baseline: lastHandled, Pin: e.Pin, HandlerIDs: e.Handlers.IDs(), Finalizer: e.Finalizer, HasStatus: e.HasStatus,
+	e.committer = e.newCommitter(lastHandled)
+	e.tracker = tracking.New(e.Client, e.Tracked, func(key types.NamespacedName) { e.Trigger(key) })
+	if len(e.AttemptHooks) > 0 {
+		e.hooks = &invoke.Hooks{Kind: e.GVK, Each: e.AttemptHooks}
 	}
-	e.writer = &patch.Writer{
-		Client: e.Client, APIReader: e.APIReader, NewObject: e.New, GVK: e.GVK, HasStatus: e.HasStatus,
-		OnConflict: metrics.WriteConflicts.WithLabelValues(e.Name).Inc,
-	}
-	e.writesEventChanges = kind.WritesEventChanges()
+	e.writesEventChanges, e.reportsConditions = kind.WritesEventChanges(), kind.mayReportConditions()
 	for _, id := range e.Indexes.IDs() {
 		index, _ := e.Indexes.Get(id)
 		index.Clear() // an earlier operator in this process may have filled it
@@ -111,30 +110,37 @@ func (e *Engine) Memos(uid types.UID) *objectstate.Memos { return e.states.Memos
 // Close marks the operator as ended. Daemons and timers that have not stopped in time can write nothing any more.
 func (e *Engine) Close() {
 	e.ended.Store(true)
-	e.stopTracking()
+	e.tracker.Close()
 }
 
 // Reconcile handles the object of a key. The cause follows from the state of the object, and the due handlers follow from its records. The request
 // contains neither.
-func (e *Engine) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	defer e.trackReconcile(req.NamespacedName)()
-	if !e.inScope(req.NamespacedName) {
-		return e.requeueErrors(req.NamespacedName)(e.release(ctx, req.NamespacedName))
+func (e *Engine) Reconcile(ctx context.Context, req reconcile.Request) (result reconcile.Result, err error) {
+	key := req.NamespacedName
+	defer e.trackReconcile(key)()
+	if e.Scope != nil {
+		switch {
+		case !e.inScope(key):
+			return e.requeueErrors(key)(e.release(ctx, key))
+		case e.deferUntilAdmitted(ctx, key):
+			return reconcile.Result{}, nil
+		}
 	}
-	if e.deferUntilAdmitted(ctx, req.NamespacedName) {
-		return reconcile.Result{}, nil
+	var again, vanished time.Duration
+	if len(e.EventHandlers.IDs()) > 0 {
+		again = e.callEventHandlers(ctx, key)
 	}
-	again := e.callEventHandlers(ctx, req.NamespacedName)
-	if e.deferIfPaused(ctx, req.NamespacedName) {
+	if e.Pause != nil && e.deferIfPaused(ctx, key) {
 		return requeueBefore(reconcile.Result{}, again), nil
 	}
-	vanished := e.handleDeleted(ctx, req.NamespacedName)
-	result, err := e.requeueErrors(req.NamespacedName)(e.reconcile(ctx, req))
-	if err == nil {
+	if e.states.HasDeleted(key) || e.tombstones.has(key) {
+		vanished = e.handleDeleted(ctx, key)
+	}
+	if result, err = e.requeueErrors(key)(e.reconcile(ctx, key)); err == nil {
 		result = requeueBefore(requeueBefore(result, vanished), again)
 	}
 	if result.RequeueAfter > 0 {
-		e.states.MarkQueuedAt(req.NamespacedName, time.Now().Add(result.RequeueAfter))
+		e.states.MarkQueuedAt(key, time.Now().Add(result.RequeueAfter))
 	}
 	return result, err
 }
@@ -155,40 +161,46 @@ func (e *Engine) requeueErrors(key types.NamespacedName) func(reconcile.Result, 
 }
 
 // reconcile takes the object through the phases: observe, cause, plan, invoke, commit, schedule.
-func (e *Engine) reconcile(ctx context.Context, req reconcile.Request) (none reconcile.Result, err error) {
-	r, err := e.observe(ctx, req.NamespacedName)
-	e.pausedObjects.note(e.Name, req.NamespacedName, r != nil && IsObjectPaused(r.before))
+func (e *Engine) reconcile(ctx context.Context, key types.NamespacedName) (none reconcile.Result, err error) {
+	r, err := e.observe(ctx, key)
+	e.pausedObjects.note(e.Name, key, r != nil && IsObjectPaused(r.Base()))
 	if r == nil || err != nil {
 		return none, err
 	}
 	defer r.known.Unlock()
-	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithValues("uid", string(r.before.GetUID())))
-	ctx = objectstate.ContextWithMemos(ctx, e.states.Memos(r.before.GetUID()))
+	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithValues("uid", string(r.Base().GetUID())))
+	ctx = objectstate.ContextWithMemos(ctx, e.states.Memos(r.Base().GetUID()))
 	if wait, err := e.awaitFreshCache(ctx, r); wait > 0 || err != nil { // has an effect after our own writes
 		return requeue(wait), err
 	}
 	if err := e.evaluate(ctx, r); err != nil {
 		return none, err
 	}
-	warnAboutAnnotation(ctx, r.before)
-	if IsObjectPaused(r.before) {
+	warnAboutAnnotation(ctx, r.Base())
+	if IsObjectPaused(r.Base()) {
 		return none, e.holdPaused(ctx, r)
 	}
-	if wait, err := e.verifyAgainstEpoch(ctx, r); wait > 0 || err != nil { // has an effect shortly after the start of the process
-		return requeue(wait), err
+	if !r.known.Worker.SeenSinceStart { // shortly after the start of the process
+		var wait time.Duration
+		if r, wait, err = e.verifyAgainstEpoch(ctx, r); wait > 0 || err != nil {
+			return requeue(wait), err
+		}
 	}
 	if wait, err := e.ensureFinalizer(ctx, r); wait > 0 || err != nil { // for delete handlers, daemons and timers
 		return requeue(wait), err
 	}
-	e.startBackground(ctx, r)
+	if len(r.matching.background) > 0 {
+		e.startBackground(ctx, r)
+	}
 	e.selectHandlers(ctx, r)
 	e.makePlan(ctx, r)
-	e.takeEventChanges(ctx, r)
-	if err := e.run(ctx, r); err != nil {
+	if e.writesEventChanges {
+		e.takeEventChanges(ctx, r)
+	}
+	if err := e.callHandlers(ctx, r); err != nil {
 		return none, err
 	}
-	e.callReconcileHandlers(ctx, r)
-	if err := e.writeOutcomes(ctx, r); err != nil {
+	if err := e.commit(ctx, r); err != nil {
 		return none, err
 	}
 	result := e.schedule(r)
@@ -198,12 +210,14 @@ func (e *Engine) reconcile(ctx context.Context, req reconcile.Request) (none rec
 
 // evaluate detects the cause, and finds the handlers, daemons and timers that match the object.
 func (e *Engine) evaluate(ctx context.Context, r *reconciliation) error {
-	if err := e.useOverlay(ctx, r); err != nil {
+	if err := r.UseOverlay(ctx); err != nil {
 		return err
 	}
 	e.detect(ctx, r)
 	e.matchHandlers(ctx, r)
-	e.selectBackground(ctx, r)
+	if len(e.BackgroundHandlers.IDs()) > 0 {
+		e.selectBackground(ctx, r)
+	}
 	return nil
 }
 

@@ -45,9 +45,6 @@ func (e *Engine) StartFrom(version string, cached func(namespace string) string)
 
 // isPassed reports whether the cache has reached the epoch in a namespace. Objects that are read from the cache afterwards are not older.
 func (p *epoch) isPassed(namespace string) bool {
-	if p == nil {
-		return true
-	}
 	epoch := p.versionOf(namespace)
 	if epoch == "" {
 		return false
@@ -69,20 +66,13 @@ func (p *epoch) isOlder(obj client.Object) bool {
 	return epoch == "" || isOlderVersion(obj.GetResourceVersion(), epoch)
 }
 
-// existedAtStart reports whether an object existed when the process started. An old first listing may lack the object; the first state that the watch
-// shows is then not newer than the epoch.
-func (e *Engine) existedAtStart(r *reconciliation) bool {
-	if r.known.ListedAtStart || e.epoch == nil || r.known.FirstVersion == "" {
-		return r.known.ListedAtStart
-	}
-	epoch := e.epoch.versionOf(r.before.GetNamespace())
-	return epoch != "" && !isOlderVersion(epoch, r.known.FirstVersion)
-}
-
 // AwaitEpoch waits until the cache shows the objects of the given namespaces as they were when the process started, and until the index
 // handlers have been called for them. If the cache has not reached the epoch, AwaitEpoch lists the objects on the API server and waits
 // for those that have changed since the list of the cache, for at most epochTimeout.
 func (e *Engine) AwaitEpoch(ctx context.Context, namespaces ...string) error {
+	if e.epoch == nil {
+		return nil
+	}
 	ctx, cancel := context.WithTimeoutCause(ctx, epochTimeout, errEpochTimeout)
 	defer cancel()
 	behind := slices.DeleteFunc(slices.Clone(namespaces), e.epoch.isPassed)
@@ -133,33 +123,34 @@ func (e *Engine) listVersions(ctx context.Context, namespaces []string) (all []m
 
 // verifyAgainstEpoch ensures that the engine does not call handlers or write because of a state that is older than the start of the process: an
 // earlier process may have stored progress since. If there is something to do for such a state, verifyAgainstEpoch reads the object from the API server,
-// and the reconcile continues from there. It returns the time to wait; 0 to continue.
-func (e *Engine) verifyAgainstEpoch(ctx context.Context, r *reconciliation) (time.Duration, error) {
+// and returns a reconciliation of that state. It also returns the time to wait; 0 to continue.
+func (e *Engine) verifyAgainstEpoch(ctx context.Context, r *reconciliation) (*reconciliation, time.Duration, error) {
 	m := r.known
-	if m.Worker.SeenSinceStart = m.Worker.SeenSinceStart || r.afterEpoch || !e.epoch.isOlder(r.before); m.Worker.SeenSinceStart || !e.hasWork(r) {
-		return 0, nil
+	if m.Worker.SeenSinceStart = r.afterEpoch || !e.epoch.isOlder(r.Base()); m.Worker.SeenSinceStart || !e.hasWork(r) {
+		return r, 0, nil
 	}
 	log.FromContext(ctx).V(1).Info("The cache may be older than the start of the operator; reading the object from the API server")
-	r.pauses, r.suspensions = e.pauses.Load(), e.suspensionCount()
-	live, err := e.readObject(ctx, e.APIReader, client.ObjectKeyFromObject(r.before))
+	r.Pauses, r.Suspensions = e.pauses.Load(), e.committer.SuspensionCount()
+	live, err := e.readLive(ctx, client.ObjectKeyFromObject(r.Base()))
 	if err != nil {
-		return 0, err
+		return r, 0, err
 	}
-	if live == nil || live.GetUID() != r.before.GetUID() {
-		m.Worker.FoundDeleted = true
-		return e.ConsistencyTimeout, nil // the cache will show the deletion
+	if live == nil || live.GetUID() != r.Base().GetUID() {
+		r.Memory.FoundDeleted = true
+		return r, e.ConsistencyTimeout, nil // the cache will show the deletion
 	}
 	m.Worker.SeenSinceStart = true
-	if live.GetResourceVersion() == r.before.GetResourceVersion() {
-		return 0, nil
+	if live.GetResourceVersion() == r.Base().GetResourceVersion() {
+		return r, 0, nil
 	}
 	m.SetAwaitedVersion(live.GetResourceVersion(), e.ConsistencyTimeout)
 	e.states.UpdateUnlessOlder(live)
-	*r = reconciliation{known: m, pauses: r.pauses, suspensions: r.suspensions}
-	if err := r.setBase(live); err != nil {
-		return 0, err
+	again := e.newReconciliation(m)
+	again.Pauses, again.Suspensions = r.Pauses, r.Suspensions
+	if err := again.SetBase(live); err != nil {
+		return again, 0, err
 	}
-	return 0, e.evaluate(ctx, r)
+	return again, 0, e.evaluate(ctx, again)
 }
 
 // hasWork reports whether the reconcile may call handlers that have records, or write something.
@@ -167,10 +158,10 @@ func (e *Engine) hasWork(r *reconciliation) bool {
 	if e.finalizerAction(r) != cause.KeepFinalizer || !r.hasNothingToWrite() {
 		return true
 	}
-	if r.cause.Reason != cause.Resume {
-		return r.cause.Reason.HasHandlers()
+	if r.Cause.Reason != cause.Resume {
+		return r.Cause.Reason.HasHandlers()
 	}
-	return slices.ContainsFunc(r.matching, func(id string) bool {
+	return slices.ContainsFunc(r.matching.handlers, func(id string) bool {
 		handler, _ := e.Handlers.Get(id)
 		return handler.AnyReason || slices.Contains(handler.Reasons, string(cause.Resume))
 	})

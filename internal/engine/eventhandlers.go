@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/commit"
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
@@ -82,9 +83,6 @@ func (e *Engine) WaitingEvents() (keys []types.NamespacedName) {
 // callEventHandlers calls the event handlers for each observed event of a key, in order, also for the deletion of an object. Event handlers store no
 // records on the object. If an attempt must be repeated, the later events wait. callEventHandlers returns the time until then; 0 if nothing is left.
 func (e *Engine) callEventHandlers(ctx context.Context, key types.NamespacedName) time.Duration {
-	if len(e.EventHandlers.IDs()) == 0 {
-		return 0
-	}
 	queue := e.eventQueues.take(key)
 	defer func() { e.eventQueues.put(key, queue) }()
 	for _, event := range e.states.TakeEvents(key) {
@@ -149,29 +147,29 @@ func (e *Engine) callEventHandler(
 		record.Started = now()
 	}
 	var change *eventChange
-	outcome := e.runAttempt(ctx, invoke.HandlerAttempt{
-		Kind: e.Name, ID: id, Handler: e.withDefaults(h), View: view, Record: record, Once: h.Policy.Retries == nil, QuietSuccess: true,
+	outcome := invoke.HandlerAttempt{
+		Hooks: e.hooks,
+		Kind:  e.Name, ID: id, Handler: e.withDefaults(h), View: view, Record: record, Once: h.Policy.Retries == nil, QuietSuccess: true,
 		Accept: func(req *invoke.Request, failed error) (err error) {
 			if h.WritesChanges && !event.IsDeletion() {
 				change, err = e.eventChange(ctx, view, req, failed == nil)
 			}
 			return err
 		},
-	}, time.Time{})
+	}.Run(ctx)
 	return record.WithOutcome(outcome, now()), change
 }
 
 // eventChange returns the changes and the result of an attempt; nil without changes.
 func (e *Engine) eventChange(ctx context.Context, view *invoke.View, req *invoke.Request, success bool) (*eventChange, error) {
-	content := view.After
-	observed := &reconciliation{before: view.Object, content: content, object: view.Object, current: content}
-	doc, base, err := e.handlerChanges(ctx, observed, req.ID, req.Object)
+	received := patch.Converted{Object: view.Object, Content: view.After}
+	doc, base, err := e.committer.ChangesOf(ctx, received, req.ID, req.Object)
 	if err != nil {
 		return nil, err
 	}
 	change := &eventChange{uid: view.Object.GetUID(), id: req.ID, doc: doc, base: base}
 	if success && req.Result != nil {
-		change.doc, change.untyped = patch.Merge(doc, patchAt(e.Results, map[string]any{req.ID: req.Result}).Unapplied(base)), true
+		change.doc, change.untyped = patch.Merge(doc, commit.PatchAt(e.Results, map[string]any{req.ID: req.Result}).Unapplied(base)), true
 	}
 	if len(change.doc) == 0 {
 		return nil, nil
@@ -181,24 +179,21 @@ func (e *Engine) eventChange(ctx context.Context, view *invoke.View, req *invoke
 
 // takeEventChanges adds the changes of event handlers to those that the reconcile writes.
 func (e *Engine) takeEventChanges(ctx context.Context, r *reconciliation) {
-	if !e.writesEventChanges {
-		return
-	}
-	key := client.ObjectKeyFromObject(r.before)
+	key := client.ObjectKeyFromObject(r.Base())
 	queue := e.eventQueues.take(key)
 	changes := queue.changes
 	queue.changes = nil
 	e.eventQueues.put(key, queue)
 	for _, change := range changes {
-		doc := change.doc.Rebase(change.base, r.current)
-		if change.uid != r.before.GetUID() || r.gone || len(doc) == 0 {
+		doc := change.doc.Rebase(change.base, r.Current().Content)
+		if change.uid != r.Base().GetUID() || r.Gone || len(doc) == 0 {
 			continue
 		}
-		s := &handlerPatch{id: change.id, doc: doc, untyped: change.untyped, base: r.current}
-		if err := e.applyChanges(r, doc); err != nil {
+		p := &commit.HandlerPatch{ID: change.id, Patch: doc, Untyped: change.untyped, Base: r.Current().Content}
+		if err := r.Apply(doc); err != nil {
 			log.FromContext(ctx).Error(err, "Failed to apply the changes of an event handler; they are not written", "handler", change.id)
 			continue
 		}
-		r.handlerPatches = append(r.handlerPatches, s)
+		r.Add(p)
 	}
 }

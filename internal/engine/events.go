@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/commit"
 	"github.com/kopf-runtime/kopf-runtime/internal/eventrecorder"
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
@@ -31,19 +32,10 @@ const (
 	EventsSteps
 )
 
-// flushEvents posts the Events about the attempts of a reconcile. It runs after the write, because the API server may reject the changes of a
-// handler, and the attempt then fails.
-func (e *Engine) flushEvents(r *reconciliation) {
-	for _, post := range r.pendingEvents {
-		post()
-	}
-	r.pendingEvents = nil
-}
-
 // postOutcome posts the Event about the outcome of a cause handler. Attempts that will be repeated cause no Event.
-func (e *Engine) postOutcome(r *reconciliation, s *handlerPatch) {
-	o := s.outcome
-	e.postEvents(r.before, s.id, s.before, o, o.Final && !o.Success, s.before.Message != "" && o.Err == nil)
+func (e *Engine) postOutcome(obj client.Object, p *commit.HandlerPatch) {
+	o := p.Outcome
+	e.postEvents(obj, p.ID, p.Before, o, o.Final && !o.Success, p.Before.Message != "" && o.Err == nil)
 }
 
 // postTransition posts the Event about the outcome of a reconcile handler, a daemon or a timer. These are called again and again, so that only

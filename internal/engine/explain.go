@@ -48,7 +48,8 @@ func (e *Engine) Explain(ctx context.Context, key types.NamespacedName) (*explai
 		known, x.Running = &objectState{}, true
 		x.unknown("what the operator keeps in memory, while it reconciles the object: try again")
 	}
-	x.r = &reconciliation{known: known, pauses: e.pauses.Load()}
+	x.r = e.newReconciliation(known)
+	x.r.Pauses = e.pauses.Load()
 	x.ofObject(obj)
 	x.ofWaits(key)
 	if err := x.evaluate(ctx, obj); err != nil {
@@ -76,8 +77,8 @@ func (e *Engine) copyState(ctx context.Context, uid types.UID) *objectState {
 			for id, st := range known.Worker.ReconcileHandlers {
 				copied.Worker.ReconcileHandlers[id] = new(*st)
 			}
-			if remote := known.Worker.Remote; remote != nil {
-				copied.Worker.Remote = new(*remote)
+			if remote := known.Worker.Writes.Remote; remote != nil {
+				copied.Worker.Writes.Remote = new(*remote)
 			}
 			return copied
 		}
@@ -142,10 +143,10 @@ func (x *explanation) ofWaits(key types.NamespacedName) {
 	if err := e.health.lastError(key); err != nil {
 		x.waitf("the last reconcile has failed and is repeated: %v", err)
 	}
-	if x.r.known.Worker.PendingWrite != nil {
+	if x.r.Memory.Pending != nil {
 		x.waitf("the outcomes of the last reconcile are not written yet")
 	}
-	if overlay := x.r.known.Worker.Overlay; overlay != nil {
+	if overlay := x.r.Memory.Overlay; overlay != nil {
 		x.unknown("whether the progress survives a restart: the API server has rejected it (" + overlay.Message + "), and it is kept in memory")
 	}
 }
@@ -154,17 +155,17 @@ func (x *explanation) ofWaits(key types.NamespacedName) {
 func (x *explanation) evaluate(ctx context.Context, obj client.Object) error {
 	e, r := x.engine, x.r
 	ctx = objectstate.ContextWithMemos(ctx, e.states.Memos(obj.GetUID()))
-	if err := r.setBase(obj); err != nil {
+	if err := r.SetBase(obj); err != nil {
 		return err
 	}
 	if e.isStale(r) {
 		x.waitf("the cache does not show the last write of the operator yet")
 	}
-	if err := e.useOverlay(ctx, r); err != nil {
+	if err := r.UseOverlay(ctx); err != nil {
 		return err
 	}
 	e.computeCause(ctx, r, func(err error) { x.unknown(err.Error()) })
-	detected := r.cause.Reason
+	detected := r.Cause.Reason
 	e.matchHandlers(ctx, r)
 	e.selectHandlers(ctx, r)
 	e.makePlan(ctx, r)
@@ -173,7 +174,7 @@ func (x *explanation) evaluate(ctx context.Context, obj client.Object) error {
 		x.Cause = "none"
 		return nil
 	}
-	for _, item := range r.cause.Diff {
+	for _, item := range r.Cause.Diff {
 		switch {
 		case len(item.Path) == 0:
 		case invoke.IsOfConditions(item):
@@ -182,10 +183,10 @@ func (x *explanation) evaluate(ctx context.Context, obj client.Object) error {
 			x.Changed = append(x.Changed, item.Path.String())
 		}
 	}
-	if detected.HasHandlers() && r.cause.IsPinned() {
+	if detected.HasHandlers() && r.Cause.IsPinned() {
 		x.waitf("the object was edited after its handlers began: the edit is handled when they have finished")
 	}
-	if detected == cause.Update && !r.cause.IsOldKnown() {
+	if detected == cause.Update && !r.Cause.IsOldKnown() {
 		x.unknown("which fields have changed: the last-handled configuration is too large to be stored")
 	}
 	return nil
@@ -195,53 +196,53 @@ func (x *explanation) evaluate(ctx context.Context, obj client.Object) error {
 func (x *explanation) ofCause(ctx context.Context) {
 	e, r := x.engine, x.r
 	situation := match.Cause{
-		Reason: string(r.cause.Reason), Initial: cause.RunsResumeHandlers(r.cause.Reason, r.cause.Facts), Deleting: r.cause.Facts.Deleting,
+		Reason: string(r.Cause.Reason), Initial: cause.RunsResumeHandlers(r.Cause.Reason, r.Cause.Facts), Deleting: r.Cause.Facts.Deleting,
 	}
 	for _, id := range e.Handlers.IDs() {
 		h, _ := e.Handlers.Get(id)
 		one := explain.Handler{ID: id, Kind: "cause"}
 		logger := log.FromContext(ctx)
-		refusal := plan.MatchObject(logger, id, h, r.view, r.subject())
+		refusal := plan.MatchObject(logger, id, h, r.matching.view, r.subject())
 		switch {
 		case !refusal.Accepts():
 			one.State, one.Why = explain.Filtered, x.textOf(refusal)
-		case !r.cause.Reason.HasHandlers():
+		case !r.Cause.Reason.HasHandlers():
 			one.State, one.Why = explain.NotSelected, "there is no change for it"
-		case slices.Contains(r.selection.Selected, id):
+		case slices.Contains(r.matching.selection.Selected, id):
 			x.ofRecord(&one, h)
 		default:
-			refusal = plan.MatchCause(logger, id, h, r.view, situation, r.subject())
+			refusal = plan.MatchCause(logger, id, h, r.matching.view, situation, r.subject())
 			one.State, one.Why = explain.NotSelected, x.textOf(refusal)
 			if refusal.Rule == match.OtherReason {
 				one.Why = "it is for " + strings.Join(h.Reasons, ", ") + ", not for " + x.Cause
 			}
 		}
 		x.Handlers = append(x.Handlers, one)
-		if slices.Contains(r.selection.Selected, id) {
-			x.ofSubHandlers(r.state.Record(id))
+		if slices.Contains(r.matching.selection.Selected, id) {
+			x.ofSubHandlers(r.Records.Record(id))
 		}
 	}
 }
 
 // ofRecord explains a handler that is selected for the cause.
 func (x *explanation) ofRecord(one *explain.Handler, h invoke.Handler) {
-	r, record := x.r, x.r.state.Record(one.ID)
+	r, record := x.r, x.r.Records.Record(one.ID)
 	one.Attempts, one.LastError = record.Retries, record.Message
 	switch {
 	case record.Success:
 		one.State, one.LastError = explain.Succeeded, ""
 	case record.Failure:
 		one.State = explain.Failed
-	case slices.Contains(r.plan.Blocked, one.ID):
+	case slices.Contains(r.calls.plan.Blocked, one.ID):
 		one.State, one.Why = explain.Blocked, "it comes after "+strings.Join(x.unfinished(h.After), ", ")
 	case record.Delayed.After(x.Time):
 		one.State, one.Due = explain.Waiting, new(record.Delayed)
 		if record.WaitsForSubs() {
 			one.Why = "it waits for its sub-handlers"
 		}
-	case r.cause.Reversed:
+	case r.Cause.Reversed:
 		one.State, one.Why = explain.Due, "the change was undone before all handlers had finished: it handles the old state again"
-	case slices.Contains(r.plan.Next, one.ID):
+	case slices.Contains(r.calls.plan.Next, one.ID):
 		one.State = explain.Due
 	default:
 		one.State, one.Why = explain.Due, "the lifecycle calls other handlers first"
@@ -251,7 +252,7 @@ func (x *explanation) ofRecord(one *explain.Handler, h invoke.Handler) {
 // unfinished returns those of some handlers that have not succeeded for the cause, quoted.
 func (x *explanation) unfinished(ids []string) (quoted []string) {
 	for _, id := range ids {
-		if slices.Contains(x.r.selection.Selected, id) && !x.r.state.Record(id).Success {
+		if slices.Contains(x.r.matching.selection.Selected, id) && !x.r.Records.Record(id).Success {
 			quoted = append(quoted, fmt.Sprintf("%q", id))
 		}
 	}
@@ -261,7 +262,7 @@ func (x *explanation) unfinished(ids []string) (quoted []string) {
 // ofSubHandlers explains the sub-handlers that a handler has declared so far.
 func (x *explanation) ofSubHandlers(parent progress.Record) {
 	for _, id := range parent.Subrefs {
-		record := x.r.state.Record(id)
+		record := x.r.Records.Record(id)
 		if record.Started.IsZero() || record.Purpose != "" && record.Purpose != parent.Purpose {
 			continue // it belongs to an earlier cause
 		}
@@ -279,7 +280,7 @@ func (x *explanation) ofSubHandlers(parent progress.Record) {
 // ofOthers explains the handlers without a cause.
 func (x *explanation) ofOthers(ctx context.Context) {
 	e, r := x.engine, x.r
-	input := match.Input{Object: r.content}
+	input := match.Input{Object: r.Content()}
 	add := func(id, kind string, h invoke.Handler, view *invoke.View, describe func(*explain.Handler)) {
 		one := explain.Handler{ID: id, Kind: kind, State: explain.Active}
 		if refusal := plan.MatchObject(log.FromContext(ctx), id, h, view, input); !refusal.Accepts() {
@@ -291,23 +292,23 @@ func (x *explanation) ofOthers(ctx context.Context) {
 	}
 	for _, id := range e.EventHandlers.IDs() {
 		h, _ := e.EventHandlers.Get(id)
-		add(id, "event", h, r.view, func(one *explain.Handler) { one.Why = "it is called for every event of the object" })
+		add(id, "event", h, r.matching.view, func(one *explain.Handler) { one.Why = "it is called for every event of the object" })
 	}
 	for _, id := range e.ReconcileHandlers.IDs() {
 		h, _ := e.ReconcileHandlers.Get(id)
-		add(id, "reconcile", h, r.view, x.ofReconcileHandler)
+		add(id, "reconcile", h, r.matching.view, x.ofReconcileHandler)
 	}
 	for _, id := range e.BackgroundHandlers.IDs() {
 		b, _ := e.BackgroundHandlers.Get(id)
-		add(id, b.Reason(), b.Handler, r.view, x.ofBackground)
+		add(id, b.Reason(), b.Handler, r.matching.view, x.ofBackground)
 	}
 	if busy := x.busy(); x.Deleting && len(busy) > 0 {
 		x.waitf("daemons or timers have not stopped: %s", strings.Join(busy, ", "))
 	}
 	for _, id := range e.Indexes.IDs() {
 		index, _ := e.Indexes.Get(id)
-		add(id, "index", index.Handler, r.view, func(one *explain.Handler) {
-			record := e.indexFailures.get(r.before.GetUID(), id)
+		add(id, "index", index.Handler, r.matching.view, func(one *explain.Handler) {
+			record := e.indexFailures.get(r.Base().GetUID(), id)
 			one.Attempts, one.LastError = record.Retries, record.Message
 		})
 	}
@@ -333,7 +334,7 @@ func (x *explanation) ofReconcileHandler(one *explain.Handler) {
 }
 
 func (x *explanation) ofBackground(one *explain.Handler) {
-	status := x.engine.supervisor.Status(daemons.Key{UID: x.r.before.GetUID(), ID: one.ID})
+	status := x.engine.supervisor.Status(daemons.Key{UID: x.r.Base().GetUID(), ID: one.ID})
 	one.Attempts, one.LastError = status.Attempts, status.LastError
 	if !status.Due.IsZero() {
 		one.Due = &status.Due
@@ -344,7 +345,7 @@ func (x *explanation) ofBackground(one *explain.Handler) {
 		switch {
 		case x.Deleting:
 			one.Why = "the object is being deleted"
-		case x.engine.paused(x.Namespace) || IsObjectPaused(x.r.before):
+		case x.engine.paused(x.Namespace) || IsObjectPaused(x.r.Base()):
 			one.State, one.Why = explain.Paused, ""
 		}
 	case daemons.StatePaused:
@@ -367,7 +368,7 @@ func (x *explanation) ofBackground(one *explain.Handler) {
 // busy returns the ids of the daemons and timers that are running.
 func (x *explanation) busy() (ids []string) {
 	for _, id := range x.engine.BackgroundHandlers.IDs() {
-		switch x.engine.supervisor.Status(daemons.Key{UID: x.r.before.GetUID(), ID: id}).State {
+		switch x.engine.supervisor.Status(daemons.Key{UID: x.r.Base().GetUID(), ID: id}).State {
 		case daemons.StateRunning, daemons.StateStopping:
 			ids = append(ids, id)
 		default:

@@ -3,53 +3,75 @@ package engine
 import (
 	"context"
 	"errors"
-	"slices"
+	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/cause"
+	"github.com/kopf-runtime/kopf-runtime/internal/commit"
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
-	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
 	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// run calls the due handlers in order. It writes their outcomes earlier than at the end of the reconcile if they have worked for the checkpoint interval,
-// which limits the work that is repeated after a crash.
-func (e *Engine) run(ctx context.Context, r *reconciliation) error {
+// callHandlers calls the handlers that are due: those of the cause, and reconcile handlers.
+func (e *Engine) callHandlers(ctx context.Context, r *reconciliation) error {
+	if err := e.callPlanned(ctx, r); err != nil {
+		return err
+	}
+	if len(e.ReconcileHandlers.IDs()) > 0 {
+		e.callReconcileHandlers(ctx, r)
+	}
+	if r.Cause.Reason == cause.Free {
+		e.callOptionalDelete(ctx, r)
+	}
+	return nil
+}
+
+// callPlanned calls the cause handlers of the plan in order. It writes their outcomes earlier than at the end of the reconcile if they have worked for the
+// checkpoint interval, which limits the work that is repeated after a crash.
+func (e *Engine) callPlanned(ctx context.Context, r *reconciliation) error {
 	r.logPlan(ctx)
-	for len(r.plan.Next) > 0 {
-		for _, id := range r.plan.Next {
+	for len(r.calls.plan.Next) > 0 {
+		for _, id := range r.calls.plan.Next {
 			if !e.mayCall(ctx, r) {
-				return r.writeErr
+				return r.calls.err
 			}
 			handler, _ := e.Handlers.Get(id)
-			r.called = append(r.called, id)
+			r.calls.called = append(r.calls.called, id)
 			e.callHandler(ctx, r, id, handler)
 		}
-		if r.writeErr != nil {
-			return r.writeErr
+		if r.calls.err != nil {
+			return r.calls.err
 		}
 		e.planNext(ctx, r)
 	}
 	return nil
 }
 
+// mayCall reports whether the reconcile may call another handler.
+func (e *Engine) mayCall(ctx context.Context, r *reconciliation) bool {
+	if err := e.checkpoint(ctx, r); err != nil {
+		r.calls.err = err
+	}
+	return !r.Aborted && r.calls.err == nil && !hasEnded(ctx) && !e.stopIfPaused(r)
+}
+
 // logPlan logs the plan at V(1): which fields have changed, but not their values, which may be confidential.
 func (r *reconciliation) logPlan(ctx context.Context) {
 	logger := log.FromContext(ctx).V(1)
-	if len(r.plan.Next) == 0 || !logger.Enabled() {
+	if len(r.calls.plan.Next) == 0 || !logger.Enabled() {
 		return
 	}
 	var changed []string
-	if r.cause.Reason == cause.Update {
-		for _, item := range r.cause.Diff {
+	if r.Cause.Reason == cause.Update {
+		for _, item := range r.Cause.Diff {
 			changed = append(changed, item.Path.String())
 		}
 	}
-	logger.Info("Handling", "reason", r.cause.Reason, "handlers", r.plan.Next, "changed", changed)
+	logger.Info("Handling", "reason", r.Cause.Reason, "handlers", r.calls.plan.Next, "changed", changed)
 }
 
 // withDefaults returns the handler with the defaults of the operator.
@@ -70,152 +92,160 @@ func (s *Settings) PolicyOf(policy progress.Policy) progress.Policy {
 }
 
 // callHandler makes one attempt of a handler, and records its outcome and its changes. The changes of a failed attempt are written, too, and the
-// handlers that follow see them.
-func (e *Engine) callHandler(ctx context.Context, r *reconciliation, id string, h invoke.Handler) {
-	declared, h := h, e.withDefaults(h)
-	s := &handlerPatch{id: id, policy: h.Policy, before: r.state.Record(id), open: true}
-	if s.before.WaitsForSubs() {
-		s.policy.Timeout = nil // the handler is only called to declare its sub-handlers again
+// handlers that follow see them. It calls the sub-handlers that the handler has declared.
+func (e *Engine) callHandler(ctx context.Context, r *reconciliation, id string, declared invoke.Handler) {
+	h := e.withDefaults(declared)
+	p := &commit.HandlerPatch{ID: id, Policy: h.Policy, Before: r.Records.Record(id), Open: true}
+	if p.Before.WaitsForSubs() {
+		p.Policy.Timeout = nil // the handler is only called to declare its sub-handlers again
 	}
-	var result any
-	var subs []invoke.SubHandler
-	var awaitsSubs, callAgain bool
-	var recorded *writeRecorder
 	_, isTop := e.Handlers.Get(id)
-	view := e.causeView(r)
-	attemptCtx, endAttempt := e.beginAttempt(ctx, view.Object, id, view.Reason, s.before.Attempt(), e.cycleStarted(r))
-	defer endAttempt(exited)
-	children := func(outcome progress.Outcome) progress.Outcome {
-		if !outcome.Success || outcome.Err != nil || len(subs) == 0 {
-			return outcome
-		}
-		outcome = e.callSubHandlers(attemptCtx, r, id, h, subs)
-		if s.refusal != nil {
-			return s.rejectedOutcome(now())
-		}
-		if callAgain = awaitsSubs && outcome.Success; callAgain {
-			outcome = progress.Outcome{Waiting: true}
-		}
-		return outcome
-	}
-	began, workTime := now(), r.workTime
-	r.unsaved = true
-	handlerCtx, done := e.cancelOnDelete(attemptCtx, r, h)
-	defer done()
+	var req *invoke.Request // of the attempt, if its changes were accepted
+	var callAgain bool
+	began, workTime := now(), r.calls.workTime
+	r.calls.unsaved = true
 	attempted := h
-	attempted.Policy = s.policy
-	s.outcome = invoke.HandlerAttempt{
-		Kind: e.Name, ID: id, Handler: attempted, View: view, Record: s.before, AdjustOutcome: children,
+	attempted.Policy = p.Policy
+	var recorder *writeRecorder
+	p.Outcome = invoke.HandlerAttempt{
+		Kind: e.Name, ID: id, Handler: attempted, View: e.causeView(r), Record: p.Before, Restrict: e.cancelOnDelete(r, h),
+		Hooks: e.hooks, CycleStarted: e.cycleStarted(r),
 		Prepare: func(req *invoke.Request) {
-			req.Flush, req.FinishedSubs = e.newFlush(r, req), r.finishedSubs
+			req.Flush, req.FinishedSubs = r.flush(req), r.calls.finishedSubs
 			if isTop { // sub-handlers use the client of their parent
-				recorded = e.recording(r)
-				req.WrapClient = recorded.wrap
+				req.WrapClient = e.recording(r, &recorder)
 			}
-			s.base = r.current
+			p.Base = r.Current().Content
 		},
-		Accept: func(req *invoke.Request, _ error) error {
-			doc, err := e.takeChanges(ctx, r, id, req)
+		Accept: func(accepted *invoke.Request, _ error) error {
+			doc, err := e.committer.TakeChanges(ctx, &r.Draft, id, accepted.Object)
 			if err != nil {
 				return err
 			}
-			if s.doc = doc; len(doc) > 0 {
-				r.handlerPatches = append(r.handlerPatches, s) // before the patches of its sub-handlers
-			}
-			result, subs, awaitsSubs = req.Result, req.SubHandlers, req.AwaitsSubs
+			p.Patch, req = doc, accepted
+			r.Add(p) // before the patches of its sub-handlers
 			return nil
 		},
-	}.Run(handlerCtx)
-	endAttempt(s.outcome)
-	s.open = false
-	if recorded != nil {
-		r.noteClientWrites(id, recorded.written())
+		AdjustOutcome: func(attemptCtx context.Context, outcome progress.Outcome) progress.Outcome {
+			if !outcome.Success || outcome.Err != nil || req == nil || len(req.SubHandlers) == 0 {
+				return outcome
+			}
+			outcome = e.callSubHandlers(attemptCtx, r, id, h, req.SubHandlers)
+			if p.Rejection != nil {
+				return p.RejectedOutcome(now())
+			}
+			if callAgain = req.AwaitsSubs && outcome.Success; callAgain {
+				return progress.Outcome{Waiting: true}
+			}
+			return outcome
+		},
+	}.Run(ctx)
+	p.Open = false
+	r.noteClientWrites(id, recorder.written())
+	if h.ConditionType != "" {
+		e.noteConditionSetByHandler(r, p.Base, h)
 	}
-	e.noteConditionSetByHandler(r, s.base, h)
-	r.pendingEvents = append(r.pendingEvents, func() { e.postOutcome(r, s) })
-	if s.outcome.Success && s.outcome.Err == nil && result != nil {
-		e.takeResult(r, s, result)
+	r.report.pending = append(r.report.pending, func() { e.postOutcome(r.Base(), p) })
+	if p.Outcome.Success && p.Outcome.Err == nil && req != nil && req.Result != nil {
+		p.Untyped = true
+		r.AddTo(p, commit.PatchAt(e.Results, map[string]any{id: req.Result}).Unapplied(r.Content()))
 	}
 	ended := now()
-	r.state.RecordOutcome(id, s.outcome, ended)
-	if s.outcome.Final {
-		r.cause = r.cause.WithSeen()
+	r.Records.RecordOutcome(id, p.Outcome, ended)
+	if p.Outcome.Final {
+		r.Cause = r.Cause.WithSeen()
 	}
-	if r.workTime == workTime { // otherwise its sub-handlers have added their time
-		r.workTime += ended.Sub(began)
+	if r.calls.workTime == workTime { // otherwise its sub-handlers have added their time
+		r.calls.workTime += ended.Sub(began)
 	}
 	if !callAgain {
 		return
 	}
-	for _, sub := range subs {
-		r.finishedSubs = append(r.finishedSubs, sub.ID)
+	for _, sub := range req.SubHandlers {
+		r.calls.finishedSubs = append(r.calls.finishedSubs, sub.ID)
 	}
 	if e.mayCall(ctx, r) { // otherwise the next reconcile repeats the last call
 		e.callHandler(ctx, r, id, declared)
 	}
 }
 
-// takeResult adds the result of a handler that has succeeded to its patch.
-func (e *Engine) takeResult(r *reconciliation, s *handlerPatch, result any) {
-	doc := patchAt(e.Results, map[string]any{s.id: result}).Unapplied(r.content)
-	s.untyped = true
-	if slices.Contains(r.handlerPatches, s) {
-		s.doc = patch.Merge(s.doc, doc)
-	} else if s.doc = doc; len(doc) > 0 {
-		r.handlerPatches = append(r.handlerPatches, s)
+// flush returns the function with which a handler writes its changes of the status before it has returned. It returns nil for a deleted object.
+func (r *reconciliation) flush(req *invoke.Request) func(context.Context) error {
+	if r.Gone {
+		return nil
 	}
-}
-
-// takeChanges returns the changes that a handler has made in its copy of the object, and applies them for the handlers that follow.
-func (e *Engine) takeChanges(ctx context.Context, r *reconciliation, id string, req *invoke.Request) (patch.MergePatch, error) {
-	changed, _, err := e.handlerChanges(ctx, r, id, req.Object)
-	if err != nil {
-		return nil, err
-	}
-	doc := r.rebased(changed)
-	return doc, e.applyChanges(r, changed)
+	return func(ctx context.Context) error { return r.Flush(ctx, req.ID, req.Object) }
 }
 
 // causeView returns the view of the object and the cause that handlers receive.
 func (e *Engine) causeView(r *reconciliation) *invoke.View {
 	return &invoke.View{
-		Object: r.object, Reason: string(r.cause.Reason), Old: func() client.Object { return e.oldObject(r) }, Handled: func() client.Object { return e.handledObject(r) },
-		OldUnknown: !r.cause.IsOldKnown(), Diff: r.cause.Diff, Before: r.cause.Old, After: r.cause.New,
-		ConditionOptions: append(e.conditionOptions(), conditions.Since(r.before)), Latest: e.latest(r.before), Notify: e.notifierFor(r.before),
+		Object: r.Current().Object, Reason: string(r.Cause.Reason), Old: func() client.Object { return e.oldObject(r) }, Handled: func() client.Object { return e.handledObject(r) },
+		OldUnknown: !r.Cause.IsOldKnown(), Diff: r.Cause.Diff, Before: r.Cause.Old, After: r.Cause.New,
+		ConditionOptions: append(e.conditionOptions(), conditions.Since(r.Base())), Latest: e.latest(r.Base()), Notify: e.notifierFor(r.Base()),
 	}
 }
 
 // checkpoint writes the outcomes so far if handlers have worked for the checkpoint interval. If the object is deleted, run calls no other handler in this
 // reconcile.
 func (e *Engine) checkpoint(ctx context.Context, r *reconciliation) error {
-	if r.writeErr != nil {
-		return r.writeErr
+	if r.calls.err != nil {
+		return r.calls.err
 	}
-	if !r.unsaved || r.workTime < e.Checkpoint || r.aborted || r.gone {
+	if !r.calls.unsaved || r.calls.workTime < e.Checkpoint || r.Aborted || r.Gone {
 		return nil
 	}
-	written, err := e.write(ctx, r)
+	written, err := r.Write(ctx)
 	if err != nil {
 		return err
 	}
-	if written == nil || written.GetDeletionTimestamp() != nil && !r.cause.Facts.Deleting {
+	if written == nil || written.GetDeletionTimestamp() != nil && !r.Cause.Facts.Deleting {
 		log.FromContext(ctx).V(1).Info("The object was deleted during the reconcile; skipping the remaining handlers")
-		r.aborted = true
+		r.Aborted = true
 	}
 	return nil
 }
 
-// cancelOnDelete returns a context that ends when the object is being deleted, for handlers that want it. After the cancellation, run calls no other handler in
-// this reconcile.
-func (e *Engine) cancelOnDelete(ctx context.Context, r *reconciliation, h invoke.Handler) (context.Context, func()) {
-	if !h.CancelOnDelete || r.cause.Facts.Deleting {
-		return ctx, func() {}
+// cancelOnDelete returns the function that ends the context of an attempt when the object is being deleted, for handlers that want it. After the
+// cancellation, no other handler is called in this reconcile.
+func (e *Engine) cancelOnDelete(r *reconciliation, h invoke.Handler) func(context.Context) (context.Context, func()) {
+	if !h.CancelOnDelete || r.Cause.Facts.Deleting {
+		return nil
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	end := e.states.OnDeletion(r.before.GetUID(), func() { cancel(daemons.ErrDeleted) })
-	return ctx, func() {
-		end()
-		r.aborted = r.aborted || errors.Is(context.Cause(ctx), daemons.ErrDeleted)
-		cancel(nil)
+	return func(ctx context.Context) (context.Context, func()) {
+		ctx, cancel := context.WithCancelCause(ctx)
+		end := e.states.OnDeletion(r.Base().GetUID(), func() { cancel(daemons.ErrDeleted) })
+		return ctx, func() {
+			end()
+			r.Aborted = r.Aborted || errors.Is(context.Cause(ctx), daemons.ErrDeleted)
+			cancel(nil)
+		}
+	}
+}
+
+// cycleStarted returns the time when the cycle began. The records of all handlers that are selected together have the
+// same start. Handlers that are selected later in the cycle have a later one. cycleStarted returns zero if there are no hooks.
+func (e *Engine) cycleStarted(r *reconciliation) (started time.Time) {
+	if e.hooks == nil {
+		return time.Time{}
+	}
+	for _, id := range r.matching.selection.Selected {
+		if at := r.Records.Record(id).Started; !at.IsZero() && (started.IsZero() || at.Before(started)) {
+			started = at
+		}
+	}
+	return started
+}
+
+// latest returns a function that returns a copy of the newest known state of an object. For a deleted object, this is the last known state.
+func (e *Engine) latest(obj client.Object) func() client.Object {
+	return func() client.Object {
+		newest := e.states.Newest(obj.GetUID())
+		if newest == nil {
+			newest = obj
+		}
+		copied := newest.DeepCopyObject().(client.Object)
+		e.identify(copied)
+		return copied
 	}
 }

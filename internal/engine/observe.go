@@ -22,7 +22,7 @@ import (
 // observe returns the object as the cache has it. It returns nil if there is none, or if there is nothing to do. Otherwise, it locks the state of the object,
 // and the caller must unlock it at the end of the reconcile.
 func (e *Engine) observe(ctx context.Context, key types.NamespacedName) (*reconciliation, error) {
-	suspensions, afterEpoch := e.suspensionCount(), e.epoch.isPassed(key.Namespace)
+	suspensions, afterEpoch := e.committer.SuspensionCount(), e.epoch == nil || e.epoch.isPassed(key.Namespace)
 	obj, err := e.observedObject(ctx, key)
 	if err != nil {
 		return nil, err
@@ -30,7 +30,8 @@ func (e *Engine) observe(ctx context.Context, key types.NamespacedName) (*reconc
 	if obj == nil {
 		return nil, nil
 	}
-	r := &reconciliation{known: e.states.GetOrCreate(obj.GetUID()), pauses: e.pauses.Load(), suspensions: suspensions, afterEpoch: afterEpoch}
+	r := e.newReconciliation(e.states.GetOrCreate(obj.GetUID()))
+	r.Pauses, r.Suspensions, r.afterEpoch = e.pauses.Load(), suspensions, afterEpoch
 	r.known.Lock()
 	ready := false // also if the conversion panics
 	defer func() {
@@ -38,11 +39,11 @@ func (e *Engine) observe(ctx context.Context, key types.NamespacedName) (*reconc
 			r.known.Unlock()
 		}
 	}()
-	r.known.Worker.PausesAtReconcile = r.pauses
+	r.known.Worker.PausesAtReconcile = r.Pauses
 	if e.skipsOwnEvent(r.known, obj) {
 		return nil, nil
 	}
-	if err := r.setBase(obj); err != nil {
+	if err := r.SetBase(obj); err != nil {
 		return nil, err
 	}
 	ready = true
@@ -56,7 +57,7 @@ func (e *Engine) observe(ctx context.Context, key types.NamespacedName) (*reconc
 func (e *Engine) observedObject(ctx context.Context, key types.NamespacedName) (client.Object, error) {
 	shared := e.states.Observed(key)
 	if shared == nil || e.epoch != nil && e.epoch.isOlder(shared) {
-		return e.readObject(ctx, e.Cache, key)
+		return e.readCached(ctx, key)
 	}
 	if _, untyped := shared.(*unstructured.Unstructured); untyped {
 		return shared, nil
@@ -64,6 +65,14 @@ func (e *Engine) observedObject(ctx context.Context, key types.NamespacedName) (
 	obj := patch.ShallowCopy(shared)
 	e.identify(obj)
 	return obj, nil
+}
+
+func (e *Engine) readCached(ctx context.Context, key types.NamespacedName) (client.Object, error) {
+	return e.readObject(ctx, e.Cache, key)
+}
+
+func (e *Engine) readLive(ctx context.Context, key types.NamespacedName) (client.Object, error) {
+	return e.readObject(ctx, e.APIReader, key)
 }
 
 // readObject returns nil for an object that does not exist.
@@ -86,18 +95,18 @@ func (e *Engine) identify(obj client.Object) { obj.GetObjectKind().SetGroupVersi
 // lags behind, the object is reconciled again when the cache changes, and no worker waits. After the consistency timeout, awaitFreshCache reads the object
 // from the API server. It returns the time to wait; 0 to continue.
 func (e *Engine) awaitFreshCache(ctx context.Context, r *reconciliation) (time.Duration, error) {
-	if r.known.Worker.FoundDeleted {
+	if r.Memory.FoundDeleted {
 		return e.ConsistencyTimeout, nil // the cache will show the deletion
 	}
-	if unwritten := r.known.Worker.PendingWrite; unwritten != nil {
-		return e.retryPendingWrite(ctx, r, unwritten)
+	if pending := r.Memory.Pending; pending != nil {
+		return e.retryPendingWrite(ctx, r, pending)
 	}
 	return e.checkCacheIsCurrent(ctx, r)
 }
 
 func (e *Engine) checkCacheIsCurrent(ctx context.Context, r *reconciliation) (time.Duration, error) {
 	if !e.isStale(r) {
-		e.stopAwaiting(r.known, client.ObjectKeyFromObject(r.before))
+		e.stopAwaiting(r.known, client.ObjectKeyFromObject(r.Base()))
 		return 0, nil
 	}
 	if left := time.Until(r.known.AwaitDeadline); left > 0 {
@@ -106,25 +115,25 @@ func (e *Engine) checkCacheIsCurrent(ctx context.Context, r *reconciliation) (ti
 	}
 	metrics.StaleCacheReads.WithLabelValues(e.Name).Inc()
 	log.FromContext(ctx).Info("The cache does not show our last write; reading the object from the API server")
-	obj, err := e.readObject(ctx, e.APIReader, client.ObjectKeyFromObject(r.before))
+	obj, err := e.readLive(ctx, client.ObjectKeyFromObject(r.Base()))
 	if err != nil {
 		return 0, err
 	}
-	if obj == nil || obj.GetUID() != r.before.GetUID() {
+	if obj == nil || obj.GetUID() != r.Base().GetUID() {
 		return e.ConsistencyTimeout, nil // the object is deleted; the cache will show that
 	}
 	if !isOrdered(r.known.AwaitedVersion) {
 		r.known.AwaitedVersion = "" // it is unknown when the cache has passed this version
 	}
-	return 0, r.setBase(obj)
+	return 0, r.SetBase(obj)
 }
 
 // isStale reports whether the object lacks our last write.
 func (e *Engine) isStale(r *reconciliation) bool {
-	if r.known.Worker.FinalizerRemoved && r.before.GetDeletionTimestamp() != nil && e.hasFinalizer(r.before) {
+	if r.Memory.FinalizerRemoved && r.Base().GetDeletionTimestamp() != nil && e.hasFinalizer(r.Base()) {
 		return true // the resource version does not change with the removal of the last finalizer
 	}
-	return r.known.AwaitedVersion != "" && isOlderVersion(r.before.GetResourceVersion(), r.known.AwaitedVersion)
+	return r.known.AwaitedVersion != "" && isOlderVersion(r.Base().GetResourceVersion(), r.known.AwaitedVersion)
 }
 
 // isOlderVersion compares resource versions. Versions that are not numbers are older unless they are equal.
@@ -146,7 +155,7 @@ func isOrdered(version string) bool {
 func (e *Engine) skipsOwnEvent(m *objectState, obj client.Object) bool {
 	expected := m.Worker.SettledVersion
 	m.Worker.SettledVersion = ""
-	if expected == "" || expected != obj.GetResourceVersion() || m.Worker.PendingWrite != nil || m.Worker.Overlay != nil {
+	if expected == "" || expected != obj.GetResourceVersion() || m.Worker.Writes.Pending != nil || m.Worker.Writes.Overlay != nil {
 		return false
 	}
 	e.stopAwaiting(m, client.ObjectKeyFromObject(obj))
@@ -167,28 +176,28 @@ func (e *Engine) stopAwaiting(m *objectState, key types.NamespacedName) {
 // expectOwnEvent is called at the end of a reconcile. If the reconcile has written the end of a cycle, and a reconcile of the written object would
 // find nothing to do, the event of the write is skipped.
 func (e *Engine) expectOwnEvent(r *reconciliation, result reconcile.Result) {
-	m, version := r.known, r.before.GetResourceVersion()
-	if !r.isFinished() || result != (reconcile.Result{}) || m.AwaitedVersion != version || r.reportRejected || m.Worker.Overlay != nil ||
+	m, version := r.known, r.Base().GetResourceVersion()
+	if !r.IsFinished() || result != (reconcile.Result{}) || m.AwaitedVersion != version || r.ReportRejected || m.Worker.Writes.Overlay != nil ||
 		len(e.ReconcileHandlers.IDs())+len(e.BackgroundHandlers.IDs()) > 0 || e.writesEventChanges {
 		return
 	}
-	if r.cause.OutdatedBaseline || r.cause.StalePin || e.Pin.Fetch(r.before) != nil {
+	if r.Cause.OutdatedBaseline || r.Cause.StalePin || e.Pin.Fetch(r.Base()) != nil {
 		return // the next reconcile must remove or store something; the write has removed all records
 	}
 	// Other clients may have changed the object between the read and the write.
-	stored := e.Baseline.Fetch(r.before)
-	if r.before.GetDeletionTimestamp() != nil || e.hasFinalizer(r.before) != r.cause.Facts.HasFinalizer ||
-		stored == nil || m.Worker.Baselines.BaselineReplaced(stored) {
+	stored := e.Baseline.Fetch(r.Base())
+	if r.Base().GetDeletionTimestamp() != nil || e.hasFinalizer(r.Base()) != r.Cause.Facts.HasFinalizer ||
+		stored == nil || m.Worker.Writes.Baselines.BaselineReplaced(stored) {
 		return
 	}
 	// The filters decide on the finalizer, and a handler may have changed what they look at.
-	after := match.Input{Object: r.content, HasCause: true, Old: r.cause.Live, New: r.cause.Live}
+	after := match.Input{Object: r.Content(), HasCause: true, Old: r.Cause.Live, New: r.Cause.Live}
 	for _, id := range e.Handlers.IDs() {
 		handler, _ := e.Handlers.Get(id)
 		if len(handler.When) > 0 {
 			return // the result of a function may change at any time
 		}
-		if handler.MatchObject(after).Accepts() != slices.Contains(r.matching, id) {
+		if handler.MatchObject(after).Accepts() != slices.Contains(r.matching.handlers, id) {
 			return
 		}
 	}

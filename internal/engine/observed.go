@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"sync"
-	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -56,9 +55,10 @@ func (e *Engine) updateIndex(ctx context.Context, id string, h invoke.IndexHandl
 	if record.Started.IsZero() {
 		record.Started = now()
 	}
-	outcome := e.runAttempt(ctx, invoke.HandlerAttempt{
-		Kind: e.Name, ID: id, Handler: e.withDefaults(h.Handler), View: view, Record: record, QuietSuccess: true,
-	}, time.Time{})
+	outcome := invoke.HandlerAttempt{
+		Hooks: e.hooks,
+		Kind:  e.Name, ID: id, Handler: e.withDefaults(h.Handler), View: view, Record: record, QuietSuccess: true,
+	}.Run(ctx)
 	if outcome.Success {
 		e.indexFailures.set(uid, id, progress.Record{})
 		return

@@ -67,12 +67,12 @@ func (e *Engine) deferKey(ctx context.Context, key types.NamespacedName, waits f
 // stopIfPaused ends the calls of the reconcile if the operator or the object was paused in the meantime, or if the object has left the scope. The outcomes are still
 // written.
 func (e *Engine) stopIfPaused(r *reconciliation) bool {
-	newest := e.states.Newest(r.before.GetUID())
-	if e.paused(r.before.GetNamespace()) || newest != nil && IsObjectPaused(newest) || !e.inScope(client.ObjectKeyFromObject(r.before)) {
-		r.aborted = true
-		e.enqueue(r.before.GetUID()) // the key is deferred until the end of the pause, or released
+	newest := e.states.Newest(r.Base().GetUID())
+	if e.paused(r.Base().GetNamespace()) || newest != nil && IsObjectPaused(newest) || e.Scope != nil && !e.inScope(client.ObjectKeyFromObject(r.Base())) {
+		r.Aborted = true
+		e.enqueue(r.Base().GetUID()) // the key is deferred until the end of the pause, or released
 	}
-	return r.aborted
+	return r.Aborted
 }
 
 // PauseChanged must be called when a pause has begun or ended in a namespace; "" means all namespaces. It stops and restarts daemons and timers. At the

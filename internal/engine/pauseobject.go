@@ -41,17 +41,17 @@ func warnAboutAnnotation(ctx context.Context, obj client.Object) {
 // holdPaused handles an object that its annotation pauses: it stops the daemons and timers, and reports the pause in the conditions. The cause and the records stay as they are.
 func (e *Engine) holdPaused(ctx context.Context, r *reconciliation) error {
 	log.FromContext(ctx).V(1).Info("The object is paused by its annotation", "annotation", PausedAnnotation)
-	e.supervisor.StopAll(r.before.GetUID(), daemons.ErrPaused)
-	if r.cause.Deleting || len(e.DeclaredConditions) == 0 {
+	e.supervisor.StopAll(r.Base().GetUID(), daemons.ErrPaused)
+	if r.Cause.Deleting || len(e.DeclaredConditions) == 0 {
 		return nil
 	}
 	e.selectHandlers(ctx, r) // without a plan, the write would drop the records of the cause
 	e.makePlan(ctx, r)
-	e.reportConditions(ctx, r)
-	if len(r.handlerPatches) == 0 {
+	r.ReportConditions(ctx)
+	if len(r.Patches()) == 0 {
 		return nil
 	}
-	_, err := e.write(ctx, r)
+	_, err := r.Write(ctx)
 	return err
 }
 
@@ -59,7 +59,7 @@ func (e *Engine) holdPaused(ctx context.Context, r *reconciliation) error {
 func (e *Engine) setPaused(r *reconciliation, set *conditions.Set) {
 	switch {
 	case len(e.DeclaredConditions) == 0:
-	case IsObjectPaused(r.before):
+	case IsObjectPaused(r.Base()):
 		set.True(conditionPaused, reasonAnnotation, "The annotation "+PausedAnnotation+" pauses the object.")
 	default:
 		set.Remove(conditionPaused)

@@ -8,10 +8,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/commit"
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 	"github.com/kopf-runtime/kopf-runtime/internal/plan"
+	"github.com/kopf-runtime/kopf-runtime/internal/tracking"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
@@ -29,24 +31,24 @@ type reconcileHandlerState struct {
 // callReconcileHandlers calls the reconcile handlers if the object or a related object has changed, or if their time has come. Their changes are written
 // at the end of the reconcile.
 func (e *Engine) callReconcileHandlers(ctx context.Context, r *reconciliation) {
-	if len(e.ReconcileHandlers.IDs()) == 0 || r.aborted || r.writeErr != nil || hasEnded(ctx) {
+	if r.Aborted || hasEnded(ctx) {
 		return
 	}
-	if e.states.TakeForeignChange(client.ObjectKeyFromObject(r.before), r.known, r.before.GetResourceVersion()) {
+	if e.states.TakeForeignChange(client.ObjectKeyFromObject(r.Base()), r.known, r.Base().GetResourceVersion()) {
 		for _, st := range r.known.Worker.ReconcileHandlers {
 			st.dirty = true
 		}
 	}
 	view := e.causeView(r)
-	view.Object = r.before // predicates see the object as it is stored, not the pending changes of handlers
+	view.Object = r.Base() // predicates see the object as it is stored, not the pending changes of handlers
 	for _, id := range e.ReconcileHandlers.IDs() {
 		handler, _ := e.ReconcileHandlers.Get(id)
-		if !plan.MatchObject(log.FromContext(ctx), id, handler, view, match.Input{Object: r.content}).Accepts() {
+		if !plan.MatchObject(log.FromContext(ctx), id, handler, view, match.Input{Object: r.Content()}).Accepts() {
 			delete(r.known.Worker.ReconcileHandlers, id)
-			e.tracker.replace(trackReader{client.ObjectKeyFromObject(r.before), id}, nil)
+			e.tracker.Forget(tracking.Reader{Object: client.ObjectKeyFromObject(r.Base()), Handler: id})
 			continue
 		}
-		r.hasReconcileHandlers = true
+		r.matching.reconciles = true
 		if e.stopIfPaused(r) {
 			return
 		}
@@ -87,44 +89,46 @@ func (e *Engine) callReconcileHandler(ctx context.Context, r *reconciliation, id
 	if st.record.Started.IsZero() {
 		st.record.Started = now()
 	}
-	s := &handlerPatch{id: id, policy: h.Policy, before: st.record, reconcileHandler: st}
+	p := &commit.HandlerPatch{ID: id, Policy: h.Policy, Before: st.record, Repeat: func() { st.dirty = true }}
+	p.Fail = func() {
+		st.record = p.Before
+		st.recordOutcome(p.Outcome, 0)
+	}
 	view := e.causeView(r)
 	view.Reason, view.Old, view.Diff = reasonReconcile, nil, nil
 	var again time.Duration
-	var tracked *tracking
-	handlerCtx, cancel := e.cancelOnDelete(ctx, r, h)
-	defer cancel()
-	s.outcome = e.runAttempt(handlerCtx, invoke.HandlerAttempt{
+	var tracked *tracking.Attempt
+	p.Outcome = invoke.HandlerAttempt{
+		Hooks: e.hooks, Restrict: e.cancelOnDelete(r, h),
 		Kind: e.Name, ID: id, Handler: e.withDefaults(h), View: view, Record: st.record, QuietSuccess: true,
 		Prepare: func(req *invoke.Request) {
-			req.Flush, tracked = e.newFlush(r, req), e.newTracking(r, req)
-			s.base = r.current
+			tracked = e.tracker.Begin(tracking.Reader{Object: client.ObjectKeyFromObject(r.Base()), Handler: id})
+			req.Flush, req.Track = r.flush(req), tracked.Track
+			p.Base = r.Current().Content
 		},
 		Accept: func(req *invoke.Request, failed error) error {
 			again = req.RequeueAfter
-			doc, err := e.takeChanges(ctx, r, id, req)
+			doc, err := e.committer.TakeChanges(ctx, &r.Draft, id, req.Object)
 			if err != nil {
 				return err
 			}
-			if s.doc = doc; failed == nil && req.Result != nil {
-				s.doc, s.untyped = patch.Merge(doc, patchAt(e.Results, map[string]any{id: req.Result}).Unapplied(r.content)), true
+			if p.Patch = doc; failed == nil && req.Result != nil {
+				p.Patch, p.Untyped = patch.Merge(doc, commit.PatchAt(e.Results, map[string]any{id: req.Result}).Unapplied(r.Content())), true
 			}
 			return nil
 		},
-	}, time.Time{})
-	tracked.end(s.outcome.Success)
-	if len(s.doc) > 0 {
-		r.handlerPatches = append(r.handlerPatches, s)
-	}
+	}.Run(ctx)
+	tracked.End(p.Outcome.Success)
+	r.Add(p)
 	if h.ConditionType != "" {
-		e.noteConditionSetByHandler(r, s.base, h)
-		r.reconcileOutcome = append(r.reconcileOutcome, reconcileOutcome{h.ConditionType, s})
+		e.noteConditionSetByHandler(r, p.Base, h)
+		r.report.outcomes = append(r.report.outcomes, reconcileOutcome{h.ConditionType, p})
 	}
-	r.pendingEvents = append(r.pendingEvents, func() { st.failed = e.postTransition(r.before, id, st.failed, s.before, s.outcome) })
+	r.report.pending = append(r.report.pending, func() { st.failed = e.postTransition(r.Base(), id, st.failed, p.Before, p.Outcome) })
 	if again == 0 {
 		again = h.Interval
 	}
-	st.recordOutcome(s.outcome, again)
+	st.recordOutcome(p.Outcome, again)
 }
 
 // recordOutcome records how an attempt has ended, and when the handler is called again without a change.

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/tracking"
 	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 )
 
@@ -145,7 +146,7 @@ func (e *Engine) release(ctx context.Context, key types.NamespacedName) (reconci
 	e.pausedObjects.note(e.Name, key, false)
 	e.states.ForgetKey(key)
 	for _, id := range e.ReconcileHandlers.IDs() {
-		e.tracker.replace(trackReader{key, id}, nil)
+		e.tracker.Forget(tracking.Reader{Object: key, Handler: id})
 	}
 	return requeueBefore(reconcile.Result{}, vanished), nil
 }
@@ -164,13 +165,13 @@ func (e *Engine) finishWork(ctx context.Context, key types.NamespacedName, uid t
 		return finished, err
 	}
 	defer r.known.Unlock()
-	if r.known.Worker.PendingWrite == nil {
+	if r.Memory.Pending == nil {
 		return finished, nil
 	}
 	if e.deferIfPaused(ctx, key) {
 		return 0, nil // the end of the pause enqueues the object
 	}
-	if wait, err := e.retryPendingWrite(ctx, r, r.known.Worker.PendingWrite); err != nil || r.known.Worker.PendingWrite != nil {
+	if wait, err := e.retryPendingWrite(ctx, r, r.Memory.Pending); err != nil || r.Memory.Pending != nil {
 		return max(wait, time.Millisecond), err
 	}
 	return finished, nil

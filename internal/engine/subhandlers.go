@@ -20,30 +20,22 @@ import (
 func (e *Engine) callSubHandlers(ctx context.Context, r *reconciliation, parent string, h invoke.Handler, subs []invoke.SubHandler) progress.Outcome {
 	ids, handlers, err := e.selectSubHandlers(ctx, r, parent, h, subs)
 	if err != nil {
-		return h.Policy.Outcome(r.state.Record(parent), now(), progress.Permanent(err))
+		return h.Policy.Outcome(r.Records.Record(parent), now(), progress.Permanent(err))
 	}
-	if err := r.state.Adopt(e.Store, r.before, parent, ids, now()); err != nil {
+	if err := r.Records.Adopt(e.Store, r.Base(), parent, ids, now()); err != nil {
 		log.FromContext(ctx).Info("Warning: stored progress is unreadable and taken as absent", "error", err.Error())
 	}
-	for _, id := range plan.Choose(e.Lifecycle, r.state.Record, r.state.DueBelow(parent, now())) {
+	for _, id := range plan.Choose(e.Lifecycle, r.Records.Record, r.Records.DueBelow(parent, now())) {
 		if !e.mayCall(ctx, r) {
 			return progress.Outcome{Waiting: true} // the next reconcile continues
 		}
 		e.callHandler(ctx, r, id, handlers[id])
 	}
-	delay, left := r.state.DelayBelow(parent, now())
+	delay, left := r.Records.DelayBelow(parent, now())
 	if !left {
 		return progress.Outcome{Final: true, Success: true, Attempted: true}
 	}
 	return progress.Outcome{Waiting: true, Delay: delay}
-}
-
-// mayCall reports whether the reconcile may call another handler.
-func (e *Engine) mayCall(ctx context.Context, r *reconciliation) bool {
-	if err := e.checkpoint(ctx, r); err != nil {
-		r.writeErr = err
-	}
-	return !r.aborted && r.writeErr == nil && !hasEnded(ctx) && !e.stopIfPaused(r)
 }
 
 // selectSubHandlers checks the declarations and applies the filters. Sub-handlers are called for all causes of their parent.
@@ -87,13 +79,13 @@ func orDefault(taken, id string) string {
 
 // subHandlerMatches applies the filters of a sub-handler. If its parent receives a diff, the field of the sub-handler must have changed.
 func (e *Engine) subHandlerMatches(ctx context.Context, r *reconciliation, parent invoke.Handler, sub invoke.SubHandler) bool {
-	if !plan.MatchObject(log.FromContext(ctx), sub.ID, sub.Handler, r.view, r.subject()).Accepts() {
+	if !plan.MatchObject(log.FromContext(ctx), sub.ID, sub.Handler, r.matching.view, r.subject()).Accepts() {
 		return false
 	}
-	if !parent.ReceivesDiff(string(r.cause.Reason)) {
+	if !parent.ReceivesDiff(string(r.Cause.Reason)) {
 		return true
 	}
 	h := sub.Handler
 	h.AnyReason = true
-	return plan.MatchCause(log.FromContext(ctx), sub.ID, h, r.view, match.Cause{Reason: string(r.cause.Reason), Deleting: r.cause.Deleting}, r.subject()).Accepts()
+	return plan.MatchCause(log.FromContext(ctx), sub.ID, h, r.matching.view, match.Cause{Reason: string(r.Cause.Reason), Deleting: r.Cause.Deleting}, r.subject()).Accepts()
 }

@@ -54,18 +54,33 @@ type HandlerAttempt struct {
 	// attempt. Accept is optional.
 	Accept func(req *Request, failed error) error
 	// AdjustOutcome changes the outcome of the handler, for example while its sub-handlers have not finished. It is optional.
-	AdjustOutcome func(progress.Outcome) progress.Outcome
+	AdjustOutcome func(context.Context, progress.Outcome) progress.Outcome
+	// Restrict returns the context for the handler alone, and a function that is called after the attempt. It is optional.
+	Restrict func(context.Context) (context.Context, func())
+	// Hooks are called before and after the attempt. They are optional.
+	Hooks *Hooks
+	// CycleStarted is the time when the cycle began, for the hooks; zero for handlers without a cycle.
+	CycleStarted time.Time
 }
 
 // Run makes the attempt. Like [Attempt], it logs the outcome and records metrics.
 func (a HandlerAttempt) Run(ctx context.Context) progress.Outcome {
-	policy := a.Handler.Policy
-	if a.Once {
-		policy.Retries = new(1)
+	if a.Hooks == nil {
+		return a.run(ctx)
 	}
-	return Attempt(ctx, Invocation{
-		Kind: a.Kind, ID: a.ID, MetricLabel: a.Handler.MetricLabel, Reason: a.View.Reason, Policy: policy, Record: a.Record,
-		AdjustOutcome: a.AdjustOutcome, Warnings: a.Handler.Warnings, QuietSuccess: a.QuietSuccess,
+	ctx, end := a.Hooks.Begin(ctx, a.View.Object, AttemptInfo{
+		Handler: a.ID, Reason: a.View.Reason, Attempt: a.Record.Attempt(), CycleStarted: a.CycleStarted,
+	})
+	defer end(exited)
+	outcome := a.run(ctx)
+	end(outcome)
+	return outcome
+}
+
+func (a HandlerAttempt) run(ctx context.Context) progress.Outcome {
+	call := Invocation{
+		Kind: a.Kind, ID: a.ID, MetricLabel: a.Handler.MetricLabel, Reason: a.View.Reason, Policy: a.Handler.Policy, Record: a.Record,
+		Warnings: a.Handler.Warnings, QuietSuccess: a.QuietSuccess,
 		Func: func(ctx context.Context) error {
 			req := a.View.NewRequest(a.ID, a.Handler, a.Record.Attempt())
 			if a.Prepare != nil {
@@ -78,7 +93,19 @@ func (a HandlerAttempt) Run(ctx context.Context) progress.Outcome {
 			failed := a.Accept(req, err) // also after an error: the changes of a failed attempt are written
 			return cmp.Or(err, failed)
 		},
-	})
+	}
+	if a.Once {
+		call.Policy.Retries = new(1)
+	}
+	if a.AdjustOutcome != nil {
+		call.AdjustOutcome = func(outcome progress.Outcome) progress.Outcome { return a.AdjustOutcome(ctx, outcome) }
+	}
+	if a.Restrict == nil {
+		return Attempt(ctx, call)
+	}
+	restricted, end := a.Restrict(ctx)
+	defer end()
+	return Attempt(restricted, call)
 }
 
 // Attempt makes one attempt, logs its outcome and records metrics. The context must contain the logger of the object. The logger in the context of

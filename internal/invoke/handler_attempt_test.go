@@ -54,7 +54,7 @@ func TestHandlerAttempt_Steps(t *testing.T) {
 					steps, requests = append(steps, "do"), append(requests, req)
 					return test.handler
 				}},
-				AdjustOutcome: func(o progress.Outcome) progress.Outcome {
+				AdjustOutcome: func(_ context.Context, o progress.Outcome) progress.Outcome {
 					steps = append(steps, "adjust")
 					return o
 				},
@@ -162,7 +162,7 @@ func TestHandlerAttempt_Once(t *testing.T) {
 func TestHandlerAttempt_AdjustsOutcome(t *testing.T) {
 	outcome := invoke.HandlerAttempt{
 		View: &invoke.View{Object: widget(1)}, Handler: invoke.Handler{Do: func(context.Context, *invoke.Request) error { return nil }},
-		AdjustOutcome: func(o progress.Outcome) progress.Outcome {
+		AdjustOutcome: func(_ context.Context, o progress.Outcome) progress.Outcome {
 			return progress.Outcome{Waiting: o.Success, Delay: time.Minute}
 		},
 	}.Run(t.Context())

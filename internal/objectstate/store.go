@@ -90,6 +90,13 @@ func (s *Store[W]) unmarkDeleted(obj client.Object) {
 	s.states[obj.GetUID()].deleted = false
 }
 
+// HasDeleted reports whether tombstones are recorded for key.
+func (s *Store[W]) HasDeleted(key types.NamespacedName) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.deleted[key]) > 0
+}
+
 // TakeDeleted returns and clears the tombstones recorded for key.
 func (s *Store[W]) TakeDeleted(key types.NamespacedName) []client.Object {
 	s.mu.Lock()

@@ -65,6 +65,9 @@ var levels = map[string]int{
 	"internal/eventrecorder": 3,
 	"internal/registry":      3,
 
+	// This package triggers reconcile handlers for the engine.
+	"internal/tracking": 3,
+
 	// This package checks the health of informers for kopf.
 	"internal/watchcheck": 3,
 

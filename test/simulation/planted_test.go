@@ -39,9 +39,9 @@ var bugs = []plantedBug{
 		name:  "B-11 a delay that stands in the queue only",
 		shows: scenario.KeepsBackoff,
 		edits: []edit{
-			{"internal/engine/reconciliation.go", "\t// Committed.\n", "\tqueued time.Duration\n\n\t// Committed.\n"},
-			{"internal/engine/invoke.go", "r.state.RecordOutcome(id, s.outcome, ended)",
-				"r.queued = max(r.queued, s.outcome.Delay)\n\ts.outcome.Delay = 0\n\tr.state.RecordOutcome(id, s.outcome, ended)"},
+			{"internal/engine/reconciliation.go", "\tmatching matching\n", "\tqueued   time.Duration\n\tmatching matching\n"},
+			{"internal/engine/invoke.go", "r.Records.RecordOutcome(id, p.Outcome, ended)",
+				"r.queued = max(r.queued, p.Outcome.Delay)\n\tp.Outcome.Delay = 0\n\tr.Records.RecordOutcome(id, p.Outcome, ended)"},
 			{"internal/engine/plan.go", "return plan.Schedule(", "defer func() { delay = max(delay, r.queued) }()\n\treturn plan.Schedule("},
 		},
 	},
@@ -49,7 +49,7 @@ var bugs = []plantedBug{
 		name:  "B-03 a due time that is not computed again",
 		shows: scenario.Settles,
 		edits: []edit{{"internal/engine/plan.go", "return plan.Schedule(",
-			"if r.cause.Reason.HasHandlers() && len(r.called) == 0 {\n\t\treturn 0, false\n\t}\n\treturn plan.Schedule("}},
+			"if r.Cause.Reason.HasHandlers() && len(r.calls.called) == 0 {\n\t\treturn 0, false\n\t}\n\treturn plan.Schedule("}},
 	},
 }
 

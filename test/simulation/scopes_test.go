@@ -339,7 +339,7 @@ func TestScopes_FindPlantedBugs(t *testing.T) {
 		},
 		{
 			"pending outcomes are not written", "does not follow what was handled before",
-			edit{file, "if r.known.Worker.PendingWrite == nil {", "if true || r.known.Worker.PendingWrite == nil {"},
+			edit{file, "if r.Memory.Pending == nil {", "if true || r.Memory.Pending == nil {"},
 		},
 	} {
 		t.Run(bug.name, func(t *testing.T) {

@@ -205,6 +205,9 @@ var plantedBugs = []plantedBug{
 	},
 }
 
+// maxReferences is the number of reference runs whose plans may show no difference.
+const maxReferences = 5
+
 // TestExplore_FindsPlantedBugs checks that a plan of its pattern finds each planted bug, and that the bug has no effect
 // without faults.
 func TestExplore_FindsPlantedBugs(t *testing.T) {
@@ -214,9 +217,15 @@ func TestExplore_FindsPlantedBugs(t *testing.T) {
 		t.Run(bug.name, func(t *testing.T) {
 			t.Parallel()
 			setup := func() kopftest.Scenario { return bug.newScenario(&world{inputs: map[string]string{}}) }
-			report := explore.Explore(t, explore.NewRunner(setup, bug.wrap), explore.Options{
-				First: true, Skip: func(plan explore.Plan) bool { return !strings.Contains(plan.String(), bug.foundBy) },
-			})
+			var report *explore.Report
+			for range maxReferences { // in some schedules, a bug has its effect in the reference run, and plans show no difference
+				report = explore.Explore(t, explore.NewRunner(setup, bug.wrap), explore.Options{
+					First: true, Skip: func(plan explore.Plan) bool { return !strings.Contains(plan.String(), bug.foundBy) },
+				})
+				if len(report.Violations) > 0 {
+					break
+				}
+			}
 			if len(report.Violations) == 0 {
 				t.Fatalf("no violation in %d plans; the reference run is\n%s", report.Ran, report.Reference)
 			}

@@ -1,4 +1,4 @@
-package engine
+package commit
 
 import (
 	"context"
@@ -35,33 +35,33 @@ func (d *dropLog) isNew(handler, field string) bool {
 	return true
 }
 
-// reportDropped logs and counts the fields of a handler that the API server did not store, usually because the schema of the kind lacks
+// ReportDropped logs and counts the fields of a handler that the API server did not store, usually because the schema of the kind lacks
 // them. It logs each field once in the life of the process.
-func (e *Engine) reportDropped(ctx context.Context, change *patch.Change, handler string, doc patch.MergePatch) {
+func (c *Committer) ReportDropped(ctx context.Context, change *patch.Change, handler string, doc patch.MergePatch) {
 	if handler == "" || len(doc) == 0 {
 		return
 	}
 	for _, field := range change.DroppedFields(doc) {
-		metrics.DroppedFields.WithLabelValues(e.Name).Inc()
-		if !e.loggedDrops.isNew(handler, field) {
+		metrics.DroppedFields.WithLabelValues(c.Name).Inc()
+		if !c.loggedDrops.isNew(handler, field) {
 			continue
 		}
 		logger := log.FromContext(ctx).WithValues("handler", handler, "field", field)
-		if !strings.Contains(e.GVK.Group, ".") {
+		if !strings.Contains(c.Writer.GVK.Group, ".") {
 			logger.Info("Warning: the API server has dropped a field that the handler has set: the built-in kind does not have this field",
 				"remedy", "keep the value in an annotation, or set the field of another kind")
 			continue
 		}
 		logger.Info("Warning: the API server has dropped a field that the handler has set: the schema of the kind lacks it",
-			"crd", e.crdName(), "remedy", "add the field to the schema, or x-kubernetes-preserve-unknown-fields: true to the object around it")
+			"crd", c.crdName(), "remedy", "add the field to the schema, or x-kubernetes-preserve-unknown-fields: true to the object around it")
 	}
 }
 
 // crdName returns the name of the CustomResourceDefinition of the kind: <plural>.<group>.
-func (e *Engine) crdName() string {
-	mapping, err := e.Client.RESTMapper().RESTMapping(e.GVK.GroupKind(), e.GVK.Version)
+func (c *Committer) crdName() string {
+	mapping, err := c.Writer.Client.RESTMapper().RESTMapping(c.Writer.GVK.GroupKind(), c.Writer.GVK.Version)
 	if err != nil {
-		return strings.ToLower(e.GVK.Kind) + "." + e.GVK.Group // an estimate
+		return strings.ToLower(c.Writer.GVK.Kind) + "." + c.Writer.GVK.Group // an estimate
 	}
 	return mapping.Resource.GroupResource().String()
 }

@@ -1,0 +1,129 @@
+package commit
+
+import (
+	"context"
+	"errors"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/patch"
+	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
+)
+
+// ErrChangedConcurrently means that another process has changed the object on which a write was based.
+var ErrChangedConcurrently = errors.New("another process has changed the object since this one was suspended: nothing is written over that")
+
+// dropFields removes fields that another client has changed from the pending changes. The handled essence is then computed without them, so that
+// the change of the other client is an update.
+func (s *Session) dropFields(ctx context.Context, fields patch.MergePatch) {
+	s.reduced, s.change = DropOverwrittenFields(ctx, s.change, fields), nil
+	for _, p := range s.patches {
+		p.Patch = p.Patch.WithoutOverwritten(fields, s.Content())
+	}
+	s.revert = s.revert.WithoutOverwritten(fields, s.Content())
+}
+
+// DropOverwrittenFields returns a change without fields that another client has changed while the outcome of an earlier request was unknown.
+func DropOverwrittenFields(ctx context.Context, change *patch.Change, fields patch.MergePatch) *patch.Change {
+	log.FromContext(ctx).Info("Dropped changes of handlers: another client has changed the same fields while the outcome of the write was unknown",
+		"fields", fields.Paths())
+	out := &patch.Change{Before: change.Before, Content: change.Content, HandlerPatch: change.HandlerPatch.WithoutOverwritten(fields, change.Content), ReadUntyped: change.ReadUntyped}
+	out.ResumeFrom(change)
+	return out
+}
+
+// releaseTries is the number of attempts to write other changes together with the removal of the finalizer.
+const releaseTries = 5
+
+// giveUpPatches drops all other changes if they prevent the removal of the finalizer: no object is held because of them.
+func (s *Session) giveUpPatches(ctx context.Context, writeErr error) bool {
+	s.failures++
+	if s.change.RemoveFinalizer == "" || s.failures < releaseTries || len(s.change.HandlerPatch)+len(s.change.FrameworkPatch) == 0 {
+		return false
+	}
+	log.FromContext(ctx).Error(writeErr, "Failed to write the other changes repeatedly; only the finalizer is removed")
+	s.change.HandlerPatch, s.change.FrameworkPatch, s.stored = nil, nil, nil
+	return true
+}
+
+// OvertakenBy returns the object as the API server has it if another client has changed it during a pause in a way that makes the pending write obsolete: it
+// has stored other progress, or changed the same fields. Otherwise, it returns nil, and the session can be written. OvertakenBy reads the object from the API
+// server, because the cache may lack the last write of the other client. suspensions is the number of suspensions before the read.
+func (s *Session) OvertakenBy(ctx context.Context, suspensions int64) (client.Object, error) {
+	if s.Pauses == s.Committer.Pauses() {
+		return nil, nil
+	}
+	live, err := s.ReadLive(ctx, client.ObjectKeyFromObject(s.Base()))
+	if err != nil || live == nil || live.GetUID() != s.Base().GetUID() {
+		return nil, err // if the object is deleted, the write will return that
+	}
+	content, err := patch.Content(live)
+	if err != nil {
+		return nil, err
+	}
+	saved, err := s.savedByOther(ctx)
+	if err != nil || !saved && s.isUnchangedIn(content) {
+		s.Pauses, s.Suspensions = s.Committer.Pauses(), suspensions
+		return nil, err
+	}
+	log.FromContext(ctx).Info("Dropped the pending write from before the pause: another client has changed the object")
+	for _, p := range s.patches {
+		if p.Repeat != nil {
+			p.Repeat()
+		}
+	}
+	return live, nil
+}
+
+// isUnchangedIn reports whether a state of the object has the records that it had when the handlers were called, and, in the fields that they have changed, the
+// old or the new values.
+func (s *Session) isUnchangedIn(content map[string]any) bool {
+	if !s.SameFrameworkPart(s.Stored().Content, content) {
+		return false
+	}
+	var changes patch.MergePatch
+	for _, p := range s.patches {
+		changes = patch.Merge(changes, p.Patch)
+	}
+	return IsUntouched(changes, s.Content(), content)
+}
+
+// IsUntouched reports whether the fields of a patch have their values from before, or the values of the patch.
+func IsUntouched(change patch.MergePatch, before, content map[string]any) bool {
+	left := change.Unapplied(content)
+	return diff.Equal(map[string]any(left.CurrentValues(content)), map[string]any(left.CurrentValues(before)))
+}
+
+// SameFrameworkPart reports whether two states of an object have the same records, baseline and pin.
+func (c *Committer) SameFrameworkPart(one, other map[string]any) bool {
+	for _, item := range diff.Of(c.frameworkPart(one), c.frameworkPart(other)) {
+		if !isEmpty(item.Old) || !isEmpty(item.New) {
+			return false
+		}
+	}
+	return true
+}
+
+// frameworkPart returns the part of an object that the framework has written: records, baseline and pin.
+func (c *Committer) frameworkPart(content map[string]any) map[string]any {
+	return patch.Diff(c.withoutFrameworkPart(content), content)
+}
+
+func (c *Committer) withoutFrameworkPart(content map[string]any) map[string]any {
+	without := runtime.DeepCopyJSON(content)
+	c.clear(without)
+	return without
+}
+
+// isEmpty reports whether a value contains nothing but empty maps. Removing the last record may leave empty maps.
+func isEmpty(value any) bool {
+	fields, isMap := value.(map[string]any)
+	for _, field := range fields {
+		if !isEmpty(field) {
+			return false
+		}
+	}
+	return isMap || value == nil
+}

@@ -1,0 +1,212 @@
+package commit
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/patch"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+)
+
+// Draft is an object with the changes of handlers that are not written yet. It never changes the objects and JSON forms that it receives or returns.
+type Draft struct {
+	newObject func() client.Object
+	// overlay returns the JSON form of an object with the progress that is not stored on it; nil if there is none. It is optional.
+	overlay func(stored map[string]any) map[string]any
+
+	stored   patch.Converted // the object as the API server has it
+	base     patch.Converted // stored, with the overlay
+	current  patch.Converted // base, with the changes of handlers
+	isBehind bool            // base was written while a handler was running, and current is based on an earlier state
+	patches  []*HandlerPatch
+}
+
+// HandlerPatch contains the changes of one attempt of a handler, and the attempt.
+type HandlerPatch struct {
+	ID      string
+	Policy  progress.Policy
+	Before  progress.Record // the record before the attempt
+	Outcome progress.Outcome
+	// Patch contains the changes and the result.
+	Patch patch.MergePatch
+	// Untyped is true if Patch may have fields that the Go type lacks, such as a result.
+	Untyped bool
+	// Base is the JSON form of the object that the handler has received.
+	Base map[string]any
+	// Report is true if Patch contains the conditions that report handlers.
+	Report bool
+	// Open is true while the sub-handlers of the handler are being called: the outcome is not final.
+	Open bool
+	// Rejection is the error with which the API server rejected Patch while Open was true.
+	Rejection error
+	// Repeat makes a handler without a record on the object due again, because Patch is not written. It is optional.
+	Repeat func()
+	// Fail records the outcome of a handler without a record on the object, after the API server has rejected Patch. It is optional.
+	Fail func()
+
+	singleRequest *patch.Change // the request with this patch alone; nil if there is none
+}
+
+// RejectedOutcome returns the outcome of an attempt whose patch was rejected while its sub-handlers were called.
+func (p *HandlerPatch) RejectedOutcome(at time.Time) progress.Outcome {
+	if isContested(p.Rejection) {
+		return progress.Outcome{Waiting: true} // the attempt does not count
+	}
+	return p.Policy.Outcome(p.Before, at, p.Rejection)
+}
+
+// NewDraft returns a draft of an object. newObject returns an empty object of its kind.
+func NewDraft(newObject func() client.Object, obj client.Object) (*Draft, error) {
+	d := &Draft{newObject: newObject}
+	return d, d.SetBase(obj)
+}
+
+// DraftOf returns a draft of an object with its known JSON form.
+func DraftOf(newObject func() client.Object, obj client.Object, content map[string]any) *Draft {
+	known := patch.Converted{Object: obj, Content: content}
+	return &Draft{newObject: newObject, stored: known, base: known, current: known}
+}
+
+// Base returns the object without the pending changes.
+func (d *Draft) Base() client.Object { return d.base.Object }
+
+// Content returns the JSON form of [Draft.Base].
+func (d *Draft) Content() map[string]any { return d.base.Content }
+
+// Current returns the object with the pending changes, as handlers receive it, and its JSON form.
+func (d *Draft) Current() patch.Converted { return d.current }
+
+// Stored returns the object as the API server has it, without progress that is kept elsewhere, and its JSON form.
+func (d *Draft) Stored() patch.Converted { return d.stored }
+
+// Patches returns the pending changes of handlers, in order.
+func (d *Draft) Patches() []*HandlerPatch { return d.patches }
+
+// HasChanges reports whether changes of handlers are pending.
+func (d *Draft) HasChanges() bool { return len(d.patches) > 0 }
+
+// SetBase bases the draft on a state of the object. The handlers that follow do not see changes that are pending.
+func (d *Draft) SetBase(obj client.Object) error {
+	if obj == d.base.Object {
+		obj = d.stored.Object // the overlay may have changed
+	}
+	content, err := d.stored.ContentOf(obj)
+	if err != nil {
+		return fmt.Errorf("the object has no JSON form: %w", err)
+	}
+	return d.setStored(patch.Converted{Object: obj, Content: content})
+}
+
+func (d *Draft) setStored(stored patch.Converted) error {
+	d.stored = stored
+	if err := d.applyOverlay(); err != nil {
+		return err
+	}
+	d.current, d.isBehind = d.base, false
+	return nil
+}
+
+// applyOverlay computes the base again.
+func (d *Draft) applyOverlay() error {
+	d.base = d.stored
+	if d.overlay == nil {
+		return nil
+	}
+	content := d.overlay(d.stored.Content)
+	if content == nil {
+		return nil
+	}
+	obj, err := d.decode(content)
+	if err != nil {
+		return fmt.Errorf("the progress that is not stored on the object does not fit its type: %w", err)
+	}
+	d.base = patch.Converted{Object: obj, Content: content}
+	return nil
+}
+
+// ContinueFrom bases the pending changes on a newer state of the object, which was written while a handler was running.
+func (d *Draft) ContinueFrom(written client.Object) error {
+	content, err := d.stored.ContentOf(written)
+	if err != nil {
+		return err
+	}
+	before := d.base.Content
+	d.stored = patch.Converted{Object: written, Content: content}
+	if err := d.applyOverlay(); err != nil {
+		return err
+	}
+	for _, p := range d.patches {
+		p.Patch = p.Patch.Rebase(before, d.base.Content)
+	}
+	d.isBehind = true
+	return nil
+}
+
+// Rebased converts changes of the state that handlers have received to changes of the base with the pending changes.
+func (d *Draft) Rebased(doc patch.MergePatch) patch.MergePatch {
+	if !d.isBehind {
+		return doc
+	}
+	written := d.base.Content
+	for _, p := range d.patches { // earlier handlers have changed the object, too
+		written = p.Patch.Apply(written)
+	}
+	return doc.Rebase(d.current.Content, written)
+}
+
+// Apply shows changes to the handlers that follow.
+func (d *Draft) Apply(changed patch.MergePatch) error {
+	if len(changed) == 0 {
+		return nil
+	}
+	content := changed.Apply(d.current.Content)
+	obj, err := d.decode(content)
+	if err != nil {
+		return progress.Permanent(fmt.Errorf("the changes of the handler do not fit the type of the object: %w", err))
+	}
+	d.current = patch.Converted{Object: obj, Content: content}
+	return nil
+}
+
+func (d *Draft) decode(content map[string]any) (client.Object, error) {
+	obj := d.newObject()
+	if err := patch.FromContent(content, obj); err != nil {
+		return nil, err
+	}
+	obj.GetObjectKind().SetGroupVersionKind(d.stored.Object.GetObjectKind().GroupVersionKind())
+	return obj, nil
+}
+
+// Add adds the changes of a handler, unless it is empty.
+func (d *Draft) Add(p *HandlerPatch) {
+	if len(p.Patch) > 0 {
+		d.patches = append(d.patches, p)
+	}
+}
+
+// AddTo adds changes to a patch, and the patch to the draft.
+func (d *Draft) AddTo(p *HandlerPatch, doc patch.MergePatch) {
+	if slices.Contains(d.patches, p) {
+		p.Patch = patch.Merge(p.Patch, doc)
+		return
+	}
+	p.Patch = doc
+	d.Add(p)
+}
+
+// dropSuperseded removes fields that were written from the pending changes of earlier handlers. The handler that wrote them has received these changes,
+// and its values replace them.
+func (d *Draft) dropSuperseded(newer patch.MergePatch) {
+	for _, p := range d.patches {
+		p.Patch = p.Patch.WithoutOverwritten(newer, d.base.Content)
+	}
+	d.patches = slices.DeleteFunc(d.patches, func(p *HandlerPatch) bool { return len(p.Patch) == 0 })
+}
+
+// dropReports removes the conditions that report handlers from the pending changes. The next write computes them again.
+func (d *Draft) dropReports() {
+	d.patches = slices.DeleteFunc(d.patches, func(p *HandlerPatch) bool { return p.Report })
+}

@@ -1,0 +1,101 @@
+package commit
+
+import (
+	"context"
+
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
+	"github.com/kopf-runtime/kopf-runtime/internal/patch"
+)
+
+// ProgressNotStored is the reason of the Event that reports an overlay, and the type of the condition.
+const ProgressNotStored = "ProgressNotStored"
+
+// Overlay is the framework's part of an object (records, baseline, pin) that the API server has rejected. The engine handles the object as if this part
+// were stored, until the process ends.
+type Overlay struct {
+	// Patch is the rejected part, as a JSON merge patch.
+	Patch patch.MergePatch
+	// Content is the JSON form of the object for which the API server rejected the patch.
+	Content map[string]any
+	// Message is the error message of the API server.
+	Message string
+}
+
+// UseOverlay adds progress to the draft that is not stored on the object: it is stored elsewhere, or the API server has rejected it. If another client has
+// changed the progress on the object, UseOverlay drops the rejected one.
+func (s *Session) UseOverlay(ctx context.Context) error {
+	if s.Remote != nil {
+		if err := s.loadRemote(ctx); err != nil {
+			return err
+		}
+	}
+	s.EnableOverlay()
+	if s.Memory.Remote != nil {
+		return s.SetBase(s.Base())
+	}
+	kept := s.Memory.Overlay
+	if kept == nil {
+		return nil
+	}
+	if !s.SameFrameworkPart(kept.Content, s.Content()) {
+		log.FromContext(ctx).Info("Another client has changed the stored progress; dropping the progress that is kept in memory")
+		s.Memory.Overlay = nil
+		return nil
+	}
+	// After changes of the status or the finalizers, the API server will reject the annotations again.
+	changed := patch.Diff(kept.Content, s.Content()).WithoutServerFields().WithoutField("status").WithoutField("metadata", "finalizers")
+	s.retriesOverlay = len(changed) > 0
+	return s.SetBase(s.Base())
+}
+
+// EnableOverlay adds progress to later states of the draft that is not stored on the object.
+func (s *Session) EnableOverlay() { s.Draft.overlay = s.overlaid }
+
+// overlaid returns the JSON form of the object with its overlay, or with its remote part. It returns nil if the object has neither.
+func (s *Session) overlaid(content map[string]any) map[string]any {
+	if remote := s.Memory.Remote; remote != nil && remote.part != nil {
+		return remote.part.Apply(s.withoutFrameworkPart(content))
+	}
+	if s.Memory.Overlay != nil {
+		return s.Memory.Overlay.Patch.Apply(content)
+	}
+	return nil
+}
+
+// addOverlay adds the overlay to a patch of the framework. The overlay is sent again only if the patch or the object has changed.
+func (s *Session) addOverlay(ours patch.MergePatch) (all patch.MergePatch, sends bool) {
+	kept := s.Memory.Overlay
+	if kept == nil || len(ours) == 0 && !s.retriesOverlay {
+		return ours, false
+	}
+	return patch.Merge(kept.Patch, ours).Unapplied(s.Stored().Content), true
+}
+
+// keepInMemory keeps the rejected part of the framework as the overlay. The change is written without it.
+func (s *Session) keepInMemory(ctx context.Context, change *patch.Change, rejection error) error {
+	if err := s.resumeFrom(change); err != nil { // the part in the status may be stored
+		return err
+	}
+	metrics.RejectedProgress.WithLabelValues(s.Name).Inc()
+	isNew := s.Memory.Overlay == nil
+	s.Memory.Overlay = &Overlay{Patch: change.FrameworkPatch, Content: s.Stored().Content, Message: rejection.Error()}
+	change.FrameworkPatch, s.sendsOverlay, s.retriesOverlay = nil, false, false
+	if !isNew {
+		return nil
+	}
+	const note = "The progress of the handlers cannot be stored on the object. It is kept in memory: after a restart, handlers may be called again"
+	log.FromContext(ctx).Error(rejection, note)
+	s.Warn(s.Base(), ProgressNotStored, note+". "+rejection.Error())
+	return nil
+}
+
+// dropOverlay drops the overlay if the last write contained it.
+func (s *Session) dropOverlay(ctx context.Context) {
+	if !s.sendsOverlay {
+		return
+	}
+	s.Memory.Overlay, s.sendsOverlay, s.retriesOverlay = nil, false, false
+	log.FromContext(ctx).Info("The progress that was kept in memory is stored on the object")
+}

@@ -1,0 +1,189 @@
+package commit
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/patch"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+)
+
+// isolation is the state while the patches of a rejected change are written one by one.
+type isolation struct {
+	base   client.Object   // the object that the handlers have received
+	partly bool            // the status of the whole change was written
+	undone []*HandlerPatch // the rejected patches whose status was written
+}
+
+// IsRejected reports whether a repetition of the request cannot succeed.
+func IsRejected(err error) bool {
+	_, rejected := errors.AsType[*patch.RejectedError](err)
+	return rejected || isContested(err)
+}
+
+// isContested reports whether another client has changed the same list.
+func isContested(err error) bool {
+	_, contested := errors.AsType[*patch.ListConflictError](err)
+	return contested
+}
+
+// isolateRejected finds the handler whose patch the API server rejects: it writes the patch of each handler in a separate request. Accepted patches are
+// thereby written; the next write stores the records and reverts what was written of the rejected ones.
+func (s *Session) isolateRejected(ctx context.Context, rejection error) error {
+	change := s.change
+	s.change, s.Aborted = nil, true
+	s.isolated = &isolation{base: s.Base(), partly: change.FirstResponse() != nil}
+	if err := s.resumeFrom(change); err != nil {
+		return err
+	}
+	if len(s.patches) == 1 && len(change.FrameworkPatch) == 0 {
+		s.reject(ctx, s.patches[0], s.isolated.partly, rejection)
+		s.patches = nil
+	}
+	if len(s.patches) > 1 || len(change.FrameworkPatch) == 0 { // otherwise the framework's part may be the rejected one
+		s.dropReports() // they depend on the following outcomes
+	}
+	return s.continueIsolation(ctx)
+}
+
+// continueIsolation writes the remaining patches.
+func (s *Session) continueIsolation(ctx context.Context) error {
+	for len(s.patches) > 0 {
+		p := s.patches[0]
+		// The patch is based on the object that the handler has received, so that concurrent changes of lists are detected.
+		if p.singleRequest == nil {
+			p.singleRequest = &patch.Change{Before: s.isolated.base, Content: p.Base, HandlerPatch: p.Patch, ReadUntyped: p.Untyped}
+		}
+		request := p.singleRequest
+		written, err := s.Send(ctx, request)
+		concurrent, isConcurrent := errors.AsType[*patch.ConcurrentChangeError](err)
+		switch {
+		case isConcurrent:
+			p.singleRequest = DropOverwrittenFields(ctx, request, concurrent.Fields)
+			p.Patch = p.singleRequest.HandlerPatch
+			continue
+		case IsRejected(err):
+			s.reject(ctx, p, s.isolated.partly || request.FirstResponse() != nil, err)
+			if err := s.resumeFrom(request); err != nil {
+				return err
+			}
+		case err != nil:
+			return s.failed(err)
+		case written != nil:
+			if err := s.acceptSingle(ctx, p, written); err != nil {
+				return err
+			}
+		}
+		s.patches = slices.Delete(s.patches, 0, 1)
+	}
+	return s.startRevert()
+}
+
+// acceptSingle continues the session with the response to the request with one patch.
+func (s *Session) acceptSingle(ctx context.Context, p *HandlerPatch, written client.Object) error {
+	s.ReportDropped(ctx, p.singleRequest, p.ID, p.Patch)
+	s.Cause.New, s.Cause.Old = s.Detector.MergeOwn(p.Base, s.Cause.New, p.Patch), s.Detector.MergeOwn(p.Base, s.Cause.Old, p.Patch)
+	s.edited, s.Cause.OutdatedBaseline = true, true
+	if err := s.SetBase(written); err != nil {
+		return err
+	}
+	if !p.singleRequest.Recovered { // otherwise the object may contain changes of other clients
+		s.mergeStored(ctx, p.Patch)
+	}
+	s.Cause.Live = s.Detector.Essence.Build(s.Content())
+	return nil
+}
+
+// reject discards a rejected patch, and records it for a revert if its status was written.
+func (s *Session) reject(ctx context.Context, p *HandlerPatch, partly bool, rejection error) {
+	s.discard(ctx, p, rejection)
+	if partly {
+		s.isolated.undone = append(s.isolated.undone, p)
+	}
+}
+
+// resumeFrom bases the session on the state of the object after the accepted request of a rejected change.
+func (s *Session) resumeFrom(change *patch.Change) error {
+	obj := change.FirstResponse()
+	if obj == nil {
+		return nil
+	}
+	s.noteWritten(obj)
+	return s.SetBase(obj)
+}
+
+// startRevert prepares the revert of the rejected patches whose status was written: the last patch first, because each was computed after those before it.
+// Values that another client has changed since are not reverted.
+func (s *Session) startRevert() error {
+	undone := s.isolated.undone
+	s.isolated = nil
+	if err := s.SetBase(s.Base()); err != nil {
+		return err
+	}
+	content := s.Content()
+	s.revert = nil
+	for _, p := range slices.Backward(undone) {
+		back := p.Patch.StatusPart().Revert(p.Base, content)
+		s.revert, content = patch.Merge(s.revert, back), back.Apply(content)
+	}
+	return s.Apply(s.revert)
+}
+
+// abandonRevert gives up a revert that the API server rejects.
+func (s *Session) abandonRevert(ctx context.Context, rejection error) error {
+	log.FromContext(ctx).V(1).Info("Failed to revert the rejected change", "error", rejection.Error())
+	change := s.change
+	s.revert, s.change = nil, nil
+	s.dropReports()
+	if err := s.resumeFrom(change); err != nil {
+		return err
+	}
+	return s.SetBase(s.Base())
+}
+
+// discard removes the patch of a handler that the API server does not accept. If the content is rejected, the attempt has failed. If another client
+// has changed the same list, the attempt does not count.
+//
+// An attempt that has returned an error keeps its outcome; only its patch is lost.
+func (s *Session) discard(ctx context.Context, p *HandlerPatch, rejection error) {
+	logger := log.FromContext(ctx).WithValues("handler", p.ID)
+	if p.Report {
+		s.ReportRejected = true
+		logger.Error(rejection, "Failed to report the conditions")
+		return
+	}
+	if p.Open {
+		p.Rejection = rejection
+	}
+	if p.Outcome.Success {
+		s.Records.SetRecord(p.ID, p.Before)
+		defer s.Records.WaitAgain(p.ID)
+	}
+	if contested, ok := errors.AsType[*patch.ListConflictError](rejection); ok {
+		s.awaiter.SetAwaitedVersion(contested.Version, s.ConsistencyTimeout)
+		if p.Repeat != nil {
+			p.Repeat()
+		}
+		if p.Outcome.Success {
+			p.Outcome = progress.Outcome{Err: rejection, Interrupted: true}
+		}
+		logger.V(1).Info("Another client has changed the same list; the changes of the handler are not written", "error", rejection.Error())
+		return
+	}
+	if p.Open {
+		return // the failure is recorded when the attempt ends
+	}
+	if p.Outcome.Success {
+		p.Outcome = p.Policy.Outcome(p.Before, now(), rejection)
+		if p.Fail != nil {
+			p.Fail()
+		}
+		s.Records.RecordOutcome(p.ID, p.Outcome, now())
+	}
+	logger.Error(rejection, "The API server rejects the changes of the handler: the attempt has failed",
+		"attempt", p.Before.Retries, "permanent", p.Outcome.Final, "retryAfter", p.Outcome.Delay.String())
+}

@@ -1,0 +1,383 @@
+package commit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/cause"
+	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
+	"github.com/kopf-runtime/kopf-runtime/internal/patch"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+)
+
+// Session writes the changes of one reconcile, in one write or in several. Only the worker of the object uses it.
+//
+// Each write brings the draft, the cause and the records up to date: the session continues with the object of the response. Rejected changes are
+// isolated and reverted within [Session.Write].
+type Session struct {
+	*Committer
+	Draft
+	Memory  *Memory
+	Cause   cause.Cause
+	Records *progress.State
+
+	// Gone is true if the object no longer exists. It is then never written.
+	Gone bool
+	// Leaving is true if the object no longer matches the selectors of the cache. The next write is then the last one.
+	Leaving bool
+	// Unmatched is true if no cause handler matches the object.
+	Unmatched bool
+	// Pauses and Suspensions are their numbers before the object was read.
+	Pauses, Suspensions int64
+
+	// Aborted is true if no other handler is called in this reconcile, because of a deletion, a pause or a rejection.
+	Aborted bool
+	// ReportRejected is true if the API server has rejected the conditions that report handlers.
+	ReportRejected bool
+
+	awaiter Awaiter
+	host    Host
+	phase   phase
+	edited  bool // changes of handlers were written
+
+	change   *patch.Change    // the change that is being written; nil if there is none
+	reduced  *patch.Change    // an earlier form of the change, with fields that another client has changed
+	failures int              // the number of failed attempts to write the change
+	stored   []byte           // the baseline that is being written; nil if there is none
+	handled  map[string]any   // the essence that is handled after the write
+	isolated *isolation       // the patches are being written one by one; nil if they are not
+	revert   patch.MergePatch // reverts what was written of rejected patches
+
+	retriesOverlay bool        // the overlay must be sent again, even if nothing is added to it
+	sendsOverlay   bool        // the overlay is part of the change that is being written
+	sent           *sentChange // a change whose framework's part has not been saved; nil if there is none
+	conflicts      bool        // another operator has saved the progress in the meantime
+}
+
+// phase is the state of the calls of cause handlers.
+type phase int
+
+const (
+	running  phase = iota // other handlers may be called
+	waiting               // all calls have been made, and daemons or timers of the deleted object have not stopped
+	complete              // all calls have been made: the next write is the last one
+)
+
+// End is called when all calls of cause handlers have been made. waits is true if the end of the cause must wait for daemons and timers.
+func (s *Session) End(waits bool) {
+	if s.phase = complete; waits {
+		s.phase = waiting
+	}
+}
+
+// IsFinished reports whether the cause is over: all handlers have finished, and the daemons and timers of a deleted object have stopped.
+func (s *Session) IsFinished() bool {
+	return s.phase == complete && s.Cause.Reason.HasHandlers() && s.Records.Done()
+}
+
+// HasLeftovers reports whether an object without a cause has data that the next write must remove or store.
+func (s *Session) HasLeftovers() bool {
+	return s.Cause.Reason == cause.Noop && (s.Cause.StalePin || s.Cause.OutdatedBaseline || s.Leaving || s.retriesOverlay || s.Records.HasStale(now()))
+}
+
+// IsAtRest reports whether neither handlers nor the framework have changes to write, apart from records.
+func (s *Session) IsAtRest() bool {
+	_, delayed := s.Records.StaleAfter(now())
+	return !s.HasChanges() && !s.Cause.OutdatedBaseline && !s.Cause.StalePin && !s.retriesOverlay && !delayed && !s.Records.HasStale(now())
+}
+
+// Write sends all changes since the last write: those of handlers and those of the framework. It sends nothing if the object has all of them already. It
+// returns the object after the write; nil if the object no longer exists. If the write fails, [Memory.Pending] is the session, and the next reconcile
+// must begin with it.
+func (s *Session) Write(ctx context.Context) (client.Object, error) {
+	wasOverlaid := s.Memory.Overlay != nil
+	for {
+		written, again, err := s.attempt(ctx)
+		switch {
+		case err != nil:
+			return nil, err
+		case again:
+			continue
+		case written == nil || s.Memory.FinalizerRemoved || wasOverlaid == (s.Memory.Overlay != nil):
+			return written, nil
+		}
+		wasOverlaid = !wasOverlaid
+		if s.host.ReportConditions(ctx); !s.HasChanges() { // the condition that reports the overlay
+			return written, nil
+		}
+	}
+}
+
+// attempt makes one attempt to write the change. It returns true if the change must be written again, in a different form.
+func (s *Session) attempt(ctx context.Context) (written client.Object, again bool, err error) {
+	if s.isolated != nil {
+		if err := s.continueIsolation(ctx); err != nil {
+			return nil, false, err
+		}
+	}
+	if s.change == nil {
+		if err := s.prepare(ctx); err != nil {
+			return nil, false, err
+		}
+	}
+	written, err = s.Send(ctx, s.change)
+	concurrent, isConcurrent := errors.AsType[*patch.ConcurrentChangeError](err)
+	switch {
+	case err == nil:
+		written, err = s.accept(ctx, written)
+		return written, false, err
+	case isConcurrent:
+		s.dropFields(ctx, concurrent.Fields)
+		return nil, true, nil
+	case errors.Is(err, patch.ErrGone):
+		s.Memory.Pending, s.Memory.FoundDeleted, s.Aborted = nil, true, true
+		s.host.Deleted()
+		return nil, false, nil
+	case IsRejected(err) && len(s.revert) > 0:
+		return nil, true, s.abandonRevert(ctx, err)
+	case IsRejected(err) && s.HasChanges():
+		return nil, true, s.isolateRejected(ctx, err)
+	case errors.Is(err, progress.ErrConflict):
+		return nil, false, err
+	case IsRejected(err) && len(s.change.FrameworkPatch) > 0 && s.Remote == nil:
+		// Handlers and deletions do not wait until the API server accepts the framework's part.
+		if err := s.keepInMemory(ctx, s.change, err); err != nil || s.change.RemoveFinalizer != "" {
+			return nil, true, err
+		}
+		written, err = s.accept(ctx, nil)
+		return written, false, err
+	case s.giveUpPatches(ctx, err):
+		return nil, true, nil
+	}
+	return nil, false, s.failed(err)
+}
+
+// failed keeps the session for the next reconcile.
+func (s *Session) failed(err error) error {
+	s.Memory.Pending = s
+	return fmt.Errorf("writing the object: %w", err)
+}
+
+// prepare builds the change that contains all changes since the last write.
+func (s *Session) prepare(ctx context.Context) error {
+	tx, err := s.build(ctx)
+	if err != nil {
+		return err
+	}
+	before := s.Base()
+	if err := s.pinAhead(ctx, tx.Change.HandlerPatch); err != nil {
+		if errors.Is(err, progress.ErrConflict) || errors.Is(err, patch.ErrGone) {
+			return fmt.Errorf("writing the object: %w", err)
+		}
+		return s.failed(err)
+	}
+	if s.Base() != before {
+		if tx, err = s.build(ctx); err != nil {
+			return err
+		}
+	}
+	if s.reduced != nil {
+		tx.Change.ResumeFrom(s.reduced)
+		s.reduced = nil
+	}
+	s.change, s.handled, s.stored = tx.Change, tx.Handled, tx.Stored
+	return nil
+}
+
+// build builds the transaction for all changes since the last write.
+func (s *Session) build(ctx context.Context) (Transaction, error) {
+	if s.base.Object == s.Draft.stored.Object { // the overlay may be new
+		if err := s.applyOverlay(); err != nil {
+			return Transaction{}, err
+		}
+	}
+	s.host.ReportConditions(ctx)
+	tx, err := s.Build(Input{
+		Object: s.Base(), Content: s.Content(), Cause: &s.Cause, Progress: s.Records, Finished: s.IsFinished(), Unmatched: s.Unmatched,
+		Leaving: s.Leaving, Edited: s.edited, Patches: s.Patches(), Revert: s.revert, Now: now(),
+	})
+	if err != nil {
+		return tx, err
+	}
+	s.warnBaselineTooLarge(ctx, tx)
+	tx.Change.FrameworkPatch, s.sendsOverlay = s.addOverlay(tx.Change.FrameworkPatch)
+	return tx, nil
+}
+
+// accept continues the session with the object that the API server has stored.
+func (s *Session) accept(ctx context.Context, written client.Object) (client.Object, error) {
+	change, handlerPatch := s.change, s.change.HandlerPatch
+	for _, p := range s.patches {
+		s.ReportDropped(ctx, change, p.ID, p.Patch)
+	}
+	version := s.Base().GetResourceVersion()
+	if written != nil {
+		version = written.GetResourceVersion()
+	}
+	s.dropOverlay(ctx)
+	s.Memory.Pending, s.change = nil, nil
+	s.edited = s.edited || len(handlerPatch) > 0
+	s.host.AfterWrite(ctx, handlerPatch, version)
+	s.Cause = s.Detector.AfterWrite(s.Cause, s.Content(), s.handled, handlerPatch)
+	s.noteBaseline(s.stored)
+	s.stored, s.patches, s.revert = nil, nil, nil
+	if written == nil {
+		return s.Base(), s.SetBase(s.Base())
+	}
+	content, err := change.ContentOf(written)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.setStored(patch.Converted{Object: written, Content: content}); err != nil {
+		return nil, err
+	}
+	if !change.Recovered { // otherwise the object may contain changes of other clients
+		if err := s.storeCorrection(ctx, handlerPatch); err != nil {
+			return nil, err
+		}
+	}
+	s.Cause.Live = s.Detector.Essence.Build(s.Content()) // other clients may have edited the object
+	return written, nil
+}
+
+// noteBaseline records the baseline that was written.
+func (s *Session) noteBaseline(stored []byte) {
+	if stored == nil {
+		return
+	}
+	s.Memory.Baselines = s.Memory.Baselines.With(stored, s.Baseline.Fetch(s.Base()))
+	s.Memory.PausesAtBaseline = s.Committer.Pauses()
+	s.OnBaseline(s.Base().GetUID(), stored)
+}
+
+// storeCorrection stores the baseline again if the API server has altered the changes of handlers, for example by dropping an unknown field.
+// Otherwise the difference would be an update, again and again.
+func (s *Session) storeCorrection(ctx context.Context, handlerPatch patch.MergePatch) error {
+	if !s.mergeStored(ctx, handlerPatch) {
+		return nil
+	}
+	tx, err := s.BuildCorrection(s.Base(), s.Content(), &s.Cause, s.IsFinished())
+	if err != nil {
+		return err
+	}
+	s.warnBaselineTooLarge(ctx, tx)
+	change := tx.Change
+	change.FrameworkPatch, s.sendsOverlay = s.addOverlay(change.FrameworkPatch)
+	written, err := s.Send(ctx, change)
+	if IsRejected(err) && len(change.FrameworkPatch) > 0 {
+		written, err = s.Base(), s.keepInMemory(ctx, change, err)
+	}
+	if err != nil || written == nil {
+		return err
+	}
+	s.dropOverlay(ctx)
+	s.noteBaseline(tx.Stored)
+	return s.SetBase(written)
+}
+
+// mergeStored merges the changes of handlers into the cause as the API server has stored them, and reports whether they differ from the changes that
+// were sent.
+func (s *Session) mergeStored(ctx context.Context, handlerPatch patch.MergePatch) (differs bool) {
+	if s.Unmatched {
+		return false
+	}
+	s.Cause, differs = s.Detector.MergeStored(s.Cause, s.Content(), handlerPatch, log.FromContext(ctx))
+	return differs
+}
+
+// warnBaselineTooLarge reports, once for each object, that the object has no room for its last-handled configuration.
+func (s *Session) warnBaselineTooLarge(ctx context.Context, tx Transaction) {
+	if !tx.BaselineTooLarge || s.Memory.LoggedTooLarge {
+		return
+	}
+	s.Memory.LoggedTooLarge = true
+	const note = "The object is too large for its last-handled configuration: " +
+		"changes are detected, but handlers do not receive the old state"
+	log.FromContext(ctx).Info("Warning: " + note)
+	s.Warn(s.Base(), "BaselineTooLarge", note)
+}
+
+// pinAhead stores the pin before a request that changes essential fields of the status. A later request stores the records and the baseline. If the
+// process ended between the two without a pin, the next process would take the new status for the state to handle: handlers for the old state would
+// no longer match, and handlers for the new state would not be called.
+func (s *Session) pinAhead(ctx context.Context, changed patch.MergePatch) error {
+	if !s.HasStatus || s.Gone || s.Memory.Overlay != nil || s.Cause.PinnedDigest != "" || s.Cause.Reason != cause.Create && s.Cause.Reason != cause.Update {
+		return nil
+	}
+	isPinned := s.Pin.Fetch(s.Base()) != nil && !s.Cause.StalePin
+	status, ok := changed["status"]
+	if !ok || isPinned || !s.Detector.StatusAffectsEssence(s.Content(), status) {
+		return nil
+	}
+	change, err := s.BuildPin(s.Base(), s.Content(), &s.Cause)
+	if err != nil {
+		return fmt.Errorf("pinning the object: %w", err)
+	}
+	written, err := s.Send(ctx, change)
+	switch {
+	case IsRejected(err):
+		log.FromContext(ctx).Info("Cannot pin the object before its status changes: after a crash, handlers may not match any more", "error", err.Error())
+		return nil
+	case err != nil || written == nil:
+		return err
+	}
+	return s.ContinueFrom(written)
+}
+
+// Send sends a change. An operator that is stopping still writes.
+func (s *Session) Send(ctx context.Context, change *patch.Change) (client.Object, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), WriteTimeout)
+	defer cancel()
+	if s.Remote == nil {
+		return s.sendChange(ctx, change)
+	}
+	if s.conflicts { // the session is based on progress that another operator has replaced
+		return nil, progress.ErrConflict
+	}
+	written, err := s.sendAndSave(ctx, change)
+	if s.conflicts = errors.Is(err, progress.ErrConflict); s.conflicts {
+		s.dropConflicting(ctx)
+	}
+	return written, err
+}
+
+// sendChange sends a change to the API server, and records the resource version that the cache must show.
+func (s *Session) sendChange(ctx context.Context, change *patch.Change) (client.Object, error) {
+	change.Allow = s.Guard(&s.Suspensions)
+	written, err := s.Writer.Write(ctx, change)
+	s.noteVersions(change)
+	if err != nil || written == nil {
+		return nil, err
+	}
+	s.noteWritten(written)
+	metrics.StoredBytes.WithLabelValues(s.Name).Observe(float64(AnnotationsSize(written)))
+	s.Memory.FinalizerRemoved = s.Memory.FinalizerRemoved || change.RemoveFinalizer != "" && s.Cause.Facts.Deleting
+	return written, nil
+}
+
+func (s *Session) noteVersions(change *patch.Change) {
+	if s.TracksVersions {
+		s.awaiter.AddOwnVersions(change.WrittenVersions...)
+		change.WrittenVersions = nil
+	}
+}
+
+// noteWritten records the object of a response.
+func (s *Session) noteWritten(written client.Object) {
+	s.identify(written)
+	s.OnWritten(written)
+	version := written.GetResourceVersion()
+	if version == s.Base().GetResourceVersion() {
+		version = "" // there was no change, and there will be no event
+	}
+	s.awaiter.SetAwaitedVersion(version, s.ConsistencyTimeout)
+}
+
+// identify sets the apiVersion and the kind, which typed clients drop.
+func (c *Committer) identify(obj client.Object) {
+	obj.GetObjectKind().SetGroupVersionKind(c.Writer.GVK)
+}
