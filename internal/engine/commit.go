@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/cause"
@@ -27,11 +26,7 @@ func (e *Engine) newCommitter(baseline essence.DigestBaseline) *commit.Committer
 		Name: e.Name, Remote: e.Remote, Fence: e.Fence, ConsistencyTimeout: e.ConsistencyTimeout, TracksVersions: len(e.ReconcileHandlers.IDs()) > 0,
 		ReadCached: e.readCached, ReadLive: e.readLive, Pauses: e.pauses.Load, HasEnded: e.ended.Load,
 		OnWritten: e.states.UpdateUnlessOlder, OnBaseline: e.states.NoteStoredBaseline,
-		Warn: func(obj client.Object, reason, note string) {
-			if e.Events != EventsOff {
-				e.post(obj, true, "Warning", reason, "Handle", note)
-			}
-		},
+		Warn: e.events.Warn,
 	}
 }
 

@@ -51,7 +51,7 @@ func (e *Engine) finishDeleted(ctx context.Context, t *tombstone) {
 		r.DeleteRemote(ctx)
 	}
 	e.removeStaleAnnotations(ctx, r)
-	e.eventLimiter.Forget(t.last.GetUID())
+	e.events.Limiter.Forget(t.last.GetUID())
 }
 
 // removeStaleAnnotations removes what the framework has left on an object that has left the cache but still exists. If the cache is restricted to
@@ -211,7 +211,7 @@ func (e *Engine) handleVanished(ctx context.Context, key types.NamespacedName) (
 		left, done := e.handleTombstone(ctx, t)
 		if done {
 			e.tombstones.remove(key, t)
-			e.eventLimiter.Forget(t.last.GetUID())
+			e.events.Limiter.Forget(t.last.GetUID())
 			continue
 		}
 		if left = max(left, time.Millisecond); wait == 0 || left < wait {

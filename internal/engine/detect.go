@@ -10,9 +10,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/background"
 	"github.com/kopf-runtime/kopf-runtime/internal/cause"
 	"github.com/kopf-runtime/kopf-runtime/internal/essence"
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
+	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
@@ -36,7 +38,7 @@ func (e *Engine) newDetector() *cause.Detector {
 func (e *Engine) detect(ctx context.Context, r *reconciliation) {
 	stored := e.computeCause(ctx, r, nil)
 	if len(stored) > 0 && r.Cause.Unchanged {
-		r.known.Worker.Background.drop(stored...)
+		r.known.Worker.Background.Drop(stored...)
 	} else {
 		r.edits = stored
 	}
@@ -45,7 +47,7 @@ func (e *Engine) detect(ctx context.Context, r *reconciliation) {
 
 // computeCause reads the stored progress and computes the cause. It returns the edits by daemons and timers that the object contains. unreadable receives the errors of
 // stored data that cannot be decoded. If it is nil, they are logged and counted.
-func (e *Engine) computeCause(ctx context.Context, r *reconciliation, unreadable func(error)) (stored []*edit) {
+func (e *Engine) computeCause(ctx context.Context, r *reconciliation, unreadable func(error)) (stored []*background.Edit) {
 	logger := log.FromContext(ctx)
 	state, err := progress.Load(e.Store, r.Base(), e.Handlers.IDs())
 	for _, id := range e.Handlers.IDs() {
@@ -63,8 +65,8 @@ func (e *Engine) computeCause(ctx context.Context, r *reconciliation, unreadable
 	}
 	baseline := e.Baseline.Fetch(r.Base())
 	var edits []cause.BackgroundEdit
-	if background := r.known.Worker.Background; background != nil { // the baseline may lack edits by daemons and timers
-		stored, edits = background.editsIn(r.Base(), r.Content())
+	if state := r.known.Worker.Background; state != nil { // the baseline may lack edits by daemons and timers
+		stored, edits = state.EditsIn(r.Base(), r.Content())
 	}
 	r.Records = state
 	r.Cause = e.detector.Detect(cause.Input{
@@ -101,7 +103,7 @@ func (e *Engine) existedAtStart(r *reconciliation) bool {
 		return r.known.ListedAtStart
 	}
 	epoch := e.epoch.versionOf(r.Base().GetNamespace())
-	return epoch != "" && !isOlderVersion(epoch, r.known.FirstVersion)
+	return epoch != "" && !objectstate.IsOlderVersion(epoch, r.known.FirstVersion)
 }
 
 // history returns what this process knows of the baselines of the object: nothing if a peer may have handled the object during a pause.

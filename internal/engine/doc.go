@@ -57,11 +57,12 @@
 // cause/pin.go contains the rules for the pin, plan/match.go those for filters, plan/schedule.go the next reconcile, commit/draft.go the object with
 // the pending changes, patch/writer.go the order and the preconditions of requests, and pkg/progress the records and the retry policy.
 //
-// The other files contain features that this path passes without effect, one in each file: daemons and timers (background*.go), reconcile handlers and their
-// triggers, event handlers (observed.go, eventhandlers.go), sub-handlers, conditions, Events, log lines as Events (logevents.go), deleted objects, pauses, the
-// first listing (promote.go), caches that are older than the process (epoch.go), handlers that cause their own updates (clientwrites.go), pending writes of
-// an earlier reconcile (pendingwrite.go), objects that leave the scope (scope.go), and explanations (explain.go, status.go). Package commit contains Flush,
-// remote records, rejected changes of handlers (rejected.go), rejected progress (overlay.go), and dropped fields.
+// The other files contain features that this path passes without effect, one in each file: reconcile handlers and their triggers, event handlers,
+// index handlers (observed.go), sub-handlers, conditions, log lines as Events (logevents.go), deleted objects, pauses, caches that are older than the process
+// (epoch.go), handlers that cause their own updates (clientwrites.go), pending writes of an earlier reconcile (pendingwrite.go), objects that leave the
+// scope (scope.go), and explanations (explain.go, status.go). Package commit contains Flush, remote records, rejected changes of handlers (rejected.go),
+// rejected progress (overlay.go), and dropped fields. Daemons and timers are in package background, Track in package tracking, Events in package
+// eventrecorder, and the share of the first listing in package promotion.
 //
 // # Guarantees
 //

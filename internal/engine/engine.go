@@ -9,11 +9,16 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/go-logr/logr"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/background"
 	"github.com/kopf-runtime/kopf-runtime/internal/cause"
 	"github.com/kopf-runtime/kopf-runtime/internal/commit"
 	"github.com/kopf-runtime/kopf-runtime/internal/essence"
@@ -22,6 +27,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
+	"github.com/kopf-runtime/kopf-runtime/internal/promotion"
 	"github.com/kopf-runtime/kopf-runtime/internal/tracking"
 	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
@@ -37,12 +43,13 @@ type Engine struct {
 	detector      *cause.Detector
 	health        health
 	indexFailures indexFailures
-	eventLimiter  eventrecorder.Limiter
+	events        *eventrecorder.Poster
 
 	supervisor    *daemons.Supervisor
+	background    *background.Runner
 	enqueuer      enqueuer
 	tracker       *tracking.Tracker
-	promoter      promoter
+	promoter      *promotion.Promoter
 	tombstones    tombstones
 	eventQueues   eventQueues
 	epoch         *epoch // nil if every state of the cache is trusted
@@ -71,21 +78,32 @@ func New(settings Settings, kind Kind) *Engine {
 
 		ReadBaseline: settings.Baseline.Fetch,
 	})}
-	e.eventLimiter.AggregatesSeries = settings.AggregatesEvents
+	e.events = &eventrecorder.Poster{
+		Name: e.Name, GVK: e.GVK, Client: e.Client, Recorder: e.Recorder, Level: e.Events,
+		Limiter: eventrecorder.Limiter{AggregatesSeries: settings.AggregatesEvents}, LoggerFor: e.logOf,
+	}
 	e.supervisor = daemons.New(daemons.Options{
 		OnEnd:       func(key daemons.Key) { e.enqueue(key.UID) },
 		Kind:        kind.GVK.Kind,
-		GracePeriod: gracePeriod,
+		GracePeriod: background.GracePeriod,
 	})
 	if settings.Scope != nil {
 		e.health.keys = map[types.NamespacedName]bool{}
 	}
 	e.detector = e.newDetector()
 	e.committer = e.newCommitter(lastHandled)
-	e.tracker = tracking.New(e.Client, e.Tracked, func(key types.NamespacedName) { e.Trigger(key) })
 	if len(e.AttemptHooks) > 0 {
 		e.hooks = &invoke.Hooks{Kind: e.GVK, Each: e.AttemptHooks}
 	}
+	e.background = &background.Runner{
+		Name: e.Name, Handlers: &e.BackgroundHandlers, Supervisor: e.supervisor, Committer: e.committer, Objects: e.states, Hooks: e.hooks,
+		Results: e.Results, WithDefaults: e.withDefaults, NewView: e.newView, Report: e.events.PostTransition, Enqueue: e.enqueue, LoggerFor: e.logOf,
+	}
+	e.promoter = promotion.New(e.states, func() {
+		e.QueueStats() // updates the metrics
+		e.events.Limiter.Sweep()
+	})
+	e.tracker = tracking.New(e.Client, e.Tracked, func(key types.NamespacedName) { e.Trigger(key) })
 	e.writesEventChanges, e.reportsConditions = kind.WritesEventChanges(), kind.mayReportConditions()
 	for _, id := range e.Indexes.IDs() {
 		index, _ := e.Indexes.Get(id)
@@ -104,8 +122,22 @@ func (e *Engine) EventHandler(predicates ...predicate.Predicate) handler.EventHa
 	return &scopeFilter{e, all}
 }
 
+// Promoter returns the source that a controller with the given number of workers must watch.
+func (e *Engine) Promoter(workers int) source.Source { return e.promoter.For(workers) }
+
 // Memos returns the values that handlers store for an object. For an unknown object, they are empty and not kept.
 func (e *Engine) Memos(uid types.UID) *objectstate.Memos { return e.states.Memos(uid) }
+
+// Background runs daemons and timers until the context ends, and returns when they have ended.
+func (e *Engine) Background(ctx context.Context) error {
+	logger := e.Log.WithValues("controller", e.Name)
+	return e.supervisor.Start(log.IntoContext(ctx, logger))
+}
+
+// logOf returns the logger for an object outside of reconciles.
+func (e *Engine) logOf(obj client.Object) logr.Logger {
+	return e.Log.WithValues("controller", e.Name, "kind", e.GVK.Kind, "namespace", obj.GetNamespace(), "name", obj.GetName(), "uid", obj.GetUID())
+}
 
 // Close marks the operator as ended. Daemons and timers that have not stopped in time can write nothing any more.
 func (e *Engine) Close() {
@@ -190,7 +222,7 @@ func (e *Engine) reconcile(ctx context.Context, key types.NamespacedName) (none 
 		return requeue(wait), err
 	}
 	if len(r.matching.background) > 0 {
-		e.startBackground(ctx, r)
+		e.background.Start(ctx, r.Base(), r.matching.background, r.backgroundState(), !e.existedAtStart(r))
 	}
 	e.selectHandlers(ctx, r)
 	e.makePlan(ctx, r)
@@ -216,7 +248,10 @@ func (e *Engine) evaluate(ctx context.Context, r *reconciliation) error {
 	e.detect(ctx, r)
 	e.matchHandlers(ctx, r)
 	if len(e.BackgroundHandlers.IDs()) > 0 {
-		e.selectBackground(ctx, r)
+		r.matching.background = e.background.Select(ctx, r.Base(), r.matching.view, r.Content())
+		if !r.Cause.Deleting {
+			e.background.Touch(r.Base(), r.Cause.Live, r.backgroundState())
+		}
 	}
 	return nil
 }

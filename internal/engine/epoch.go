@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/cause"
+	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 )
 
 // epoch is the resource version at the start of the process, when an earlier process had stopped. An older cache may lack the last writes of that
@@ -53,7 +54,7 @@ func (p *epoch) isPassed(namespace string) bool {
 		return true
 	}
 	version := p.cached(namespace)
-	if version == "" || isOlderVersion(version, epoch) {
+	if version == "" || objectstate.IsOlderVersion(version, epoch) {
 		return false
 	}
 	p.passed.Store(namespace, true)
@@ -63,7 +64,7 @@ func (p *epoch) isPassed(namespace string) bool {
 // isOlder reports whether a state of an object may be older than the epoch.
 func (p *epoch) isOlder(obj client.Object) bool {
 	epoch := p.versionOf(obj.GetNamespace())
-	return epoch == "" || isOlderVersion(obj.GetResourceVersion(), epoch)
+	return epoch == "" || objectstate.IsOlderVersion(obj.GetResourceVersion(), epoch)
 }
 
 // AwaitEpoch waits until the cache shows the objects of the given namespaces as they were when the process started, and until the index
@@ -86,7 +87,7 @@ func (e *Engine) AwaitEpoch(ctx context.Context, namespaces ...string) error {
 	for len(missing) > 0 {
 		missing = slices.DeleteFunc(missing, func(one metav1.ObjectMeta) bool {
 			known := e.states.Newest(one.UID)
-			return known != nil && !isOlderVersion(known.GetResourceVersion(), one.ResourceVersion) || !isOlderVersion(e.epoch.cached(one.Namespace), one.ResourceVersion)
+			return known != nil && !objectstate.IsOlderVersion(known.GetResourceVersion(), one.ResourceVersion) || !objectstate.IsOlderVersion(e.epoch.cached(one.Namespace), one.ResourceVersion)
 		})
 		select { // also after the last object, so that the index handlers for it have returned
 		case <-time.After(epochPoll):

@@ -55,7 +55,7 @@ func (e *Engine) Retry(key types.NamespacedName) error {
 // trackReconcile records that a worker has begun a reconcile. The returned function records its end.
 func (e *Engine) trackReconcile(key types.NamespacedName) (done func()) {
 	e.states.MarkStarted(key)
-	e.promoter.reconcileBegun(key)
+	e.promoter.Begin(key)
 	began := time.Now()
 	e.health.mu.Lock()
 	defer e.health.mu.Unlock()
@@ -66,7 +66,7 @@ func (e *Engine) trackReconcile(key types.NamespacedName) (done func()) {
 		e.health.finished = time.Now() // the liveness check measures from the first reconcile
 	}
 	return func() {
-		e.promoter.reconcileEnded(key, time.Since(began))
+		e.promoter.End(key, time.Since(began))
 		e.health.mu.Lock()
 		defer e.health.mu.Unlock()
 		e.health.running--

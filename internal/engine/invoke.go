@@ -145,7 +145,7 @@ func (e *Engine) callHandler(ctx context.Context, r *reconciliation, id string, 
 	if h.ConditionType != "" {
 		e.noteConditionSetByHandler(r, p.Base, h)
 	}
-	r.report.pending = append(r.report.pending, func() { e.postOutcome(r.Base(), p) })
+	r.report.pending = append(r.report.pending, func() { e.events.PostOutcome(r.Base(), id, p.Before, p.Outcome) })
 	if p.Outcome.Success && p.Outcome.Err == nil && req != nil && req.Result != nil {
 		p.Untyped = true
 		r.AddTo(p, commit.PatchAt(e.Results, map[string]any{id: req.Result}).Unapplied(r.Content()))
@@ -182,7 +182,7 @@ func (e *Engine) causeView(r *reconciliation) *invoke.View {
 	return &invoke.View{
 		Object: r.Current().Object, Reason: string(r.Cause.Reason), Old: func() client.Object { return e.oldObject(r) }, Handled: func() client.Object { return e.handledObject(r) },
 		OldUnknown: !r.Cause.IsOldKnown(), Diff: r.Cause.Diff, Before: r.Cause.Old, After: r.Cause.New,
-		ConditionOptions: append(e.conditionOptions(), conditions.Since(r.Base())), Latest: e.latest(r.Base()), Notify: e.notifierFor(r.Base()),
+		ConditionOptions: append(e.conditionOptions(), conditions.Since(r.Base())), Latest: e.latest(r.Base()), Notify: e.events.NotifierFor(r.Base()),
 	}
 }
 
@@ -235,6 +235,11 @@ func (e *Engine) cycleStarted(r *reconciliation) (started time.Time) {
 		}
 	}
 	return started
+}
+
+// newView returns the view of an object without a cause.
+func (e *Engine) newView(obj client.Object, reason string) *invoke.View {
+	return &invoke.View{Object: obj, Reason: reason, ConditionOptions: e.conditionOptions(), Latest: e.latest(obj), Notify: e.events.NotifierFor(obj)}
 }
 
 // latest returns a function that returns a copy of the newest known state of an object. For a deleted object, this is the last known state.

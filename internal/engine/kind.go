@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/eventrecorder"
 	"github.com/kopf-runtime/kopf-runtime/internal/fencing"
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/internal/registry"
@@ -78,7 +79,7 @@ type Settings struct {
 	// AggregatesEvents is true if the recorder counts repeated Events instead of writing each.
 	AggregatesEvents bool
 	// Events selects the automatic Events.
-	Events Events
+	Events eventrecorder.Level
 
 	// Remote stores the framework's part of the objects outside of them. If it is nil, the objects contain it.
 	Remote   progress.Remote

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"github.com/kopf-runtime/kopf-runtime/internal/background"
 	"github.com/kopf-runtime/kopf-runtime/internal/commit"
 	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 )
@@ -26,7 +27,7 @@ type objectMemory struct {
 	// ClientWrites collects the writes that handlers make with their own clients.
 	ClientWrites *clientWrites
 	// Background is the state of the daemons and timers of the object.
-	Background *backgroundState
+	Background *background.State
 }
 
 type (

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
 type recorder struct{ posted int }
@@ -26,8 +26,9 @@ func TestEvents_NothingIsRememberedForever(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		r := &recorder{}
-		e := &Engine{states: objectstate.New[objectMemory](objectstate.Options{}), Settings: Settings{Recorder: r, Log: logr.Discard()}}
-		e.eventLimiter.AggregatesSeries = true
+		e := New(Settings{
+			Recorder: r, AggregatesEvents: true, Log: logr.Discard(), Store: progress.Smart(), Baseline: progress.AnnotationBaseline(""),
+		}, Kind{Name: "configmap"})
 		queue := priorityqueue.New[reconcile.Request](t.Name())
 		if err := e.Promoter(1).Start(ctx, queue); err != nil {
 			t.Fatal(err)
@@ -36,14 +37,14 @@ func TestEvents_NothingIsRememberedForever(t *testing.T) {
 		for n := range objects {
 			obj := &corev1.ConfigMap{}
 			obj.Name, obj.UID = fmt.Sprint("one-", n), types.UID(fmt.Sprint(n))
-			e.post(obj, false, "Normal", "Made", "Make", "it was made")
+			e.events.Post(obj, false, "Normal", "Made", "Make", "it was made")
 		}
-		if n := e.eventLimiter.Len(); r.posted != objects || n != objects {
+		if n := e.events.Limiter.Len(); r.posted != objects || n != objects {
 			t.Errorf("%d Events are posted, and %d objects remembered, want %d", r.posted, n, objects)
 		}
 		<-time.After(8 * time.Minute)
 		synctest.Wait()
-		if n := e.eventLimiter.Len(); n != 0 {
+		if n := e.events.Limiter.Len(); n != 0 {
 			t.Errorf("%d objects are remembered", n)
 		}
 		stop()

@@ -15,6 +15,7 @@ import (
 
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
+	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 	"github.com/kopf-runtime/kopf-runtime/internal/rbac"
 )
@@ -133,16 +134,7 @@ func (e *Engine) isStale(r *reconciliation) bool {
 	if r.Memory.FinalizerRemoved && r.Base().GetDeletionTimestamp() != nil && e.hasFinalizer(r.Base()) {
 		return true // the resource version does not change with the removal of the last finalizer
 	}
-	return r.known.AwaitedVersion != "" && isOlderVersion(r.Base().GetResourceVersion(), r.known.AwaitedVersion)
-}
-
-// isOlderVersion compares resource versions. Versions that are not numbers are older unless they are equal.
-func isOlderVersion(version, written string) bool {
-	order, err := resourceversion.CompareResourceVersion(version, written)
-	if err != nil {
-		return version != written
-	}
-	return order < 0
+	return r.known.AwaitedVersion != "" && objectstate.IsOlderVersion(r.Base().GetResourceVersion(), r.known.AwaitedVersion)
 }
 
 func isOrdered(version string) bool {
@@ -168,7 +160,7 @@ func (e *Engine) stopAwaiting(m *objectState, key types.NamespacedName) {
 	if m.AwaitedVersion == "" {
 		return
 	}
-	if delivered := e.states.Observed(key); delivered != nil && !isOlderVersion(delivered.GetResourceVersion(), m.AwaitedVersion) {
+	if delivered := e.states.Observed(key); delivered != nil && !objectstate.IsOlderVersion(delivered.GetResourceVersion(), m.AwaitedVersion) {
 		m.AwaitedVersion = ""
 	}
 }

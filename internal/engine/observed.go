@@ -116,7 +116,7 @@ func (e *Engine) observedView(observed client.Object, reason string) (*invoke.Vi
 		return nil, match.Input{}, err
 	}
 	view := &invoke.View{
-		Object: obj, Reason: reason, Before: content, After: content, ConditionOptions: e.conditionOptions(), Notify: e.notifierFor(obj),
+		Object: obj, Reason: reason, Before: content, After: content, ConditionOptions: e.conditionOptions(), Notify: e.events.NotifierFor(obj),
 	}
 	return view, match.Input{Object: content}, nil
 }

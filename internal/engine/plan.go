@@ -117,7 +117,7 @@ func (e *Engine) ensureFinalizer(ctx context.Context, r *reconciliation) (time.D
 
 // finalizerAction decides whether the finalizer must be added or removed.
 func (e *Engine) finalizerAction(r *reconciliation) cause.FinalizerAction {
-	needed := e.backgroundNeedsFinalizer(r) || slices.ContainsFunc(r.matching.handlers, func(id string) bool {
+	needed := e.background.NeedsFinalizer(r.Base().GetUID(), r.matching.background) || slices.ContainsFunc(r.matching.handlers, func(id string) bool {
 		handler, _ := e.Handlers.Get(id)
 		return handler.IsMandatoryDelete()
 	})

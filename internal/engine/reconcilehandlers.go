@@ -124,7 +124,7 @@ func (e *Engine) callReconcileHandler(ctx context.Context, r *reconciliation, id
 		e.noteConditionSetByHandler(r, p.Base, h)
 		r.report.outcomes = append(r.report.outcomes, reconcileOutcome{h.ConditionType, p})
 	}
-	r.report.pending = append(r.report.pending, func() { st.failed = e.postTransition(r.Base(), id, st.failed, p.Before, p.Outcome) })
+	r.report.pending = append(r.report.pending, func() { st.failed = e.events.PostTransition(r.Base(), id, st.failed, p.Before, p.Outcome) })
 	if again == 0 {
 		again = h.Interval
 	}

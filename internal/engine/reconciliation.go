@@ -6,6 +6,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/background"
 	"github.com/kopf-runtime/kopf-runtime/internal/commit"
 	"github.com/kopf-runtime/kopf-runtime/internal/essence"
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
@@ -20,9 +21,9 @@ type reconciliation struct {
 
 	engine     *Engine
 	known      *objectState
-	afterEpoch bool          // the cache had reached the epoch before the object was read
-	edits      []*edit       // the edits by daemons and timers that are part of Cause.Old
-	old        client.Object // the object of Cause.Old; nil until it is needed
+	afterEpoch bool               // the cache had reached the epoch before the object was read
+	edits      []*background.Edit // the edits by daemons and timers that are part of Cause.Old
+	old        client.Object      // the object of Cause.Old; nil until it is needed
 
 	matching matching
 	calls    calls
@@ -62,6 +63,14 @@ func (e *Engine) newReconciliation(known *objectState) *reconciliation {
 	return r
 }
 
+// backgroundState returns the state of the daemons and timers of the object, and creates it if there is none.
+func (r *reconciliation) backgroundState() *background.State {
+	if r.known.Worker.Background == nil {
+		r.known.Worker.Background = &background.State{}
+	}
+	return r.known.Worker.Background
+}
+
 // subject is the input of the filters of cause handlers.
 func (r *reconciliation) subject() match.Input {
 	return match.Input{Object: r.Content(), HasCause: true, Old: r.Cause.Old, New: r.Cause.New}
@@ -84,9 +93,9 @@ func (r *reconciliation) AfterWrite(ctx context.Context, changed patch.MergePatc
 	e := r.engine
 	if a := r.known.Worker.Background; a != nil {
 		if len(changed) > 0 {
-			a.noteWorkerWrite(essence.DigestOf(r.Cause.Live), essence.DigestOf(e.detector.Essence.Build(changed.Apply(r.Content()))), version)
+			a.NoteWorkerWrite(essence.DigestOf(r.Cause.Live), essence.DigestOf(e.detector.Essence.Build(changed.Apply(r.Content()))), version)
 		}
-		a.drop(r.edits...)
+		a.Drop(r.edits...)
 	}
 	r.edits = nil
 	if r.IsFinished() {

@@ -139,7 +139,7 @@ func (e *Engine) release(ctx context.Context, key types.NamespacedName) (reconci
 		log.FromContext(ctx).V(1).Info("The object is no longer in scope; its handlers are not called any more")
 		e.supervisor.Forget(obj.GetUID())
 		e.removeFromIndexes(obj)
-		e.eventLimiter.Forget(obj.GetUID())
+		e.events.Limiter.Forget(obj.GetUID())
 		e.states.Forget(obj.GetUID())
 	}
 	e.eventQueues.take(key)

@@ -3,13 +3,22 @@ package engine
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
+)
+
+// The priorities in the queue. Changes by users have priority 0, objects of the first listing have [handler.LowPriority], and promoted objects have 1.
+const (
+	triggered = -1                      // by related objects
+	retrying  = handler.LowPriority / 2 // after a delay
 )
 
 // Trigger makes the reconcile handlers of an object due, as a change of the object by another client does. It returns false if the informer has not
@@ -74,5 +83,36 @@ func (w *enqueuer) add(key types.NamespacedName) {
 		queue.AddWithOpts(priorityqueue.AddOpts{Priority: new(triggered)}, req)
 	default:
 		queue.Add(req)
+	}
+}
+
+// enqueuer is a source without events of its own. It enqueues objects whose daemons or timers have ended.
+type enqueuer struct {
+	mu    sync.Mutex
+	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
+}
+
+// BackgroundSource returns the source of requests that the controller must watch.
+func (e *Engine) BackgroundSource() source.Source { return &e.enqueuer }
+
+func (*enqueuer) String() string { return "background" }
+
+// Start implements [source.Source].
+func (w *enqueuer) Start(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.queue = queue
+	return nil
+}
+
+// enqueue enqueues an object, if it exists.
+func (e *Engine) enqueue(uid types.UID) {
+	obj := e.states.Newest(uid)
+	e.enqueuer.mu.Lock()
+	defer e.enqueuer.mu.Unlock()
+	if obj != nil && e.enqueuer.queue != nil {
+		key := client.ObjectKeyFromObject(obj)
+		e.states.MarkQueued(key)
+		e.enqueuer.queue.Add(reconcile.Request{NamespacedName: key})
 	}
 }

@@ -9,6 +9,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
+// IsOlderVersion reports whether a resource version is older than another one. Versions that are not numbers are older unless they are equal.
+func IsOlderVersion(version, than string) bool {
+	order, err := resourceversion.CompareResourceVersion(version, than)
+	if err != nil {
+		return version != than
+	}
+	return order < 0
+}
+
 // Newest returns the newest known state of an object: the last observed one, or the response to a later write of this process.
 // It returns nil for unknown and deleted objects. The result is shared and must not be changed.
 func (s *Store[W]) Newest(uid types.UID) client.Object {

@@ -44,7 +44,9 @@ func (s *State[W]) SetAwaitedVersion(version string, timeout time.Duration) {
 }
 
 // AddOwnVersions adds the resource versions of writes of this process.
-func (s *State[W]) AddOwnVersions(versions ...string) { s.OwnVersions = append(s.OwnVersions, versions...) }
+func (s *State[W]) AddOwnVersions(versions ...string) {
+	s.OwnVersions = append(s.OwnVersions, versions...)
+}
 
 // Lock locks the state for a worker.
 func (s *State[W]) Lock() { s.mu.Lock() }

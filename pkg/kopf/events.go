@@ -18,11 +18,11 @@ type EventLevel int
 // The levels for [WithEvents].
 const (
 	// EventsTransitions posts an Event when a handler fails permanently, and when a handler succeeds after a failure. This is the default.
-	EventsTransitions = EventLevel(engine.EventsTransitions)
+	EventsTransitions = EventLevel(eventrecorder.Transitions)
 	// EventsOff disables automatic Events.
-	EventsOff = EventLevel(engine.EventsOff)
+	EventsOff = EventLevel(eventrecorder.Off)
 	// EventsSteps posts an Event for each attempt of each handler.
-	EventsSteps = EventLevel(engine.EventsSteps)
+	EventsSteps = EventLevel(eventrecorder.Steps)
 )
 
 // WithEvents sets which Events the operator posts automatically. Default: [EventsTransitions]. A failed attempt that the operator will retry is not a
@@ -35,7 +35,7 @@ func WithEvents(level EventLevel) Option {
 		if level < EventsTransitions || level > EventsSteps {
 			o.addError(fmt.Errorf("WithEvents has the invalid level %d: use EventsTransitions, EventsOff or EventsSteps", level))
 		}
-		o.settings.Events = engine.Events(level)
+		o.settings.Events = eventrecorder.Level(level)
 	})
 }
 

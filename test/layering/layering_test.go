@@ -28,27 +28,33 @@ const (
 // here and in .golangci.yml for each new package.
 var levels = map[string]int{
 	// The top level contains the test kit for users. It may import all other packages.
-	"pkg/kopf/kopftest": 9,
+	"pkg/kopf/kopftest": 10,
 
 	// This package has daemons for handlers of kopf.
-	"pkg/logs": 9,
+	"pkg/logs": 10,
 
 	// This package is the public API.
-	"pkg/kopf": 8,
+	"pkg/kopf": 9,
 
 	// This package connects kopf with kopftest.
-	"internal/testhook": 7,
+	"internal/testhook": 8,
 
 	// This package makes plans of faults for kopftest.
 	"internal/explore": 2,
 
-	"internal/engine": 6,
+	"internal/engine": 7,
+
+	// This package runs the daemons and timers of the engine.
+	"internal/background": 6,
 
 	// The engine and kopf fill the status page.
 	"internal/statuspage": 3,
 
 	// This package has the matchers for the options of kopf.
 	"pkg/kopf/filter": 4,
+
+	// This package prevents starvation in the queue of the engine.
+	"internal/promotion": 4,
 
 	// These packages are the phases of the engine. A plan uses causes and handlers.
 	"internal/plan":   5,
@@ -106,7 +112,7 @@ var levels = map[string]int{
 }
 
 const (
-	top             = 9
+	top             = 10
 	controlPlane    = "internal/controlplane"
 	simulatedServer = "internal/apiserver"
 )

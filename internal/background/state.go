@@ -1,4 +1,4 @@
-package engine
+package background
 
 import (
 	"slices"
@@ -7,15 +7,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/cause"
+	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 )
 
-// backgroundState is what the worker, the daemons and the timers of one object share. Its methods are safe for concurrent use.
-type backgroundState struct {
+// State is what the worker, the daemons and the timers of one object share. Its methods are safe for concurrent use.
+type State struct {
 	mu      sync.Mutex
 	essence string     // the digest of the newest known essence
 	version string     // the resource version of that essence
-	edits   []*edit    // changes of the essence that the baseline lacks
+	edits   []*Edit    // changes of the essence that the baseline lacks
 	writing int        // the number of edits that are being written; observed states are not compared in the meantime
 	missed  bool       // a state was observed in the meantime
 	turn    sync.Mutex // held while an edit is being written, so that edits are computed one after the other
@@ -23,8 +24,8 @@ type backgroundState struct {
 	failed  []string   // the daemons and timers whose permanent failure was reported
 }
 
-// edit is a change of the essence by a daemon or a timer.
-type edit struct {
+// Edit is a change of the essence by a daemon or a timer.
+type Edit struct {
 	base    map[string]any // the JSON form of the object for which it was computed
 	doc     patch.MergePatch
 	version string // the resource version with the edit; empty while it is being written
@@ -33,26 +34,16 @@ type edit struct {
 	from, to string // the digests of the essences before and after the edit
 }
 
-// backgroundState returns the shared state of the object, and creates it if there is none.
-func (r *reconciliation) backgroundState() *backgroundState {
-	known := r.known.Worker.Background
-	if known == nil {
-		known = &backgroundState{}
-		r.known.Worker.Background = known
-	}
-	return known
-}
-
 // noteEssence records the essence of an observed state, and reports whether another client has changed it. It ignores states that are older than
 // our own last write.
-func (a *backgroundState) noteEssence(digest, version string) (changed bool) {
+func (a *State) noteEssence(digest, version string) (changed bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.writing > 0 {
 		a.missed = true
 		return false
 	}
-	if a.version != "" && isOlderVersion(version, a.version) {
+	if a.version != "" && objectstate.IsOlderVersion(version, a.version) {
 		return false
 	}
 	changed = a.essence != "" && a.essence != digest
@@ -60,8 +51,8 @@ func (a *backgroundState) noteEssence(digest, version string) (changed bool) {
 	return changed
 }
 
-// noteWorkerWrite records that the worker has changed the essence.
-func (a *backgroundState) noteWorkerWrite(from, to, version string) {
+// NoteWorkerWrite records that the worker has changed the essence.
+func (a *State) NoteWorkerWrite(from, to, version string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.essence == from {
@@ -70,7 +61,7 @@ func (a *backgroundState) noteWorkerWrite(from, to, version string) {
 }
 
 // beginWrite records an edit before it is written. It is called again if the edit is rebased, or if its response was lost.
-func (a *backgroundState) beginWrite(one *edit, base map[string]any, doc patch.MergePatch, from, to string) {
+func (a *State) beginWrite(one *Edit, base map[string]any, doc patch.MergePatch, from, to string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	one.base, one.doc = base, doc
@@ -83,7 +74,7 @@ func (a *backgroundState) beginWrite(one *edit, base map[string]any, doc patch.M
 
 // endWrite records the edit as the API server has stored it, and the essence of the object after it. It reports whether another client has changed
 // the essence, too, and whether the object must be reconciled again.
-func (a *backgroundState) endWrite(one *edit, written edit, is string) (changed, again bool) {
+func (a *State) endWrite(one *Edit, written Edit, is string) (changed, again bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	one.doc, one.version, one.open = written.doc, written.version, false
@@ -95,8 +86,8 @@ func (a *backgroundState) endWrite(one *edit, written edit, is string) (changed,
 }
 
 // cancelWrite removes an edit that is not written, and reports whether the object must be reconciled again.
-func (a *backgroundState) cancelWrite(one *edit) (again bool) {
-	a.drop(one)
+func (a *State) cancelWrite(one *Edit) (again bool) {
+	a.Drop(one)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	one.open = false
@@ -106,7 +97,7 @@ func (a *backgroundState) cancelWrite(one *edit) (again bool) {
 }
 
 // isFirstStart returns true for the first start of a timer in this process.
-func (a *backgroundState) isFirstStart(id string) bool {
+func (a *State) isFirstStart(id string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if slices.Contains(a.begun, id) {
@@ -117,7 +108,7 @@ func (a *backgroundState) isFirstStart(id string) bool {
 }
 
 // reportOutcome calls report with the last reported state of a daemon or a timer, and records the state that report returns.
-func (a *backgroundState) reportOutcome(id string, report func(failed bool) (fails bool)) {
+func (a *State) reportOutcome(id string, report func(failed bool) (fails bool)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	at := slices.Index(a.failed, id)
@@ -129,22 +120,22 @@ func (a *backgroundState) reportOutcome(id string, report func(failed bool) (fai
 	}
 }
 
-// drop removes edits that the stored baseline contains, or that are not written.
-func (a *backgroundState) drop(some ...*edit) {
+// Drop removes edits that the stored baseline contains, or that are not written.
+func (a *State) Drop(some ...*Edit) {
 	if len(some) == 0 {
 		return
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.edits = slices.DeleteFunc(a.edits, func(one *edit) bool { return slices.Contains(some, one) })
+	a.edits = slices.DeleteFunc(a.edits, func(one *Edit) bool { return slices.Contains(some, one) })
 }
 
-// editsIn returns the edits that a state of the object contains, in order.
-func (a *backgroundState) editsIn(obj client.Object, content map[string]any) (edits []*edit, values []cause.BackgroundEdit) {
+// EditsIn returns the edits that a state of the object contains, in order.
+func (a *State) EditsIn(obj client.Object, content map[string]any) (edits []*Edit, values []cause.BackgroundEdit) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, one := range a.edits {
-		if one.version == "" && len(one.doc.Unapplied(content)) > 0 || one.version != "" && isOlderVersion(obj.GetResourceVersion(), one.version) {
+		if one.version == "" && len(one.doc.Unapplied(content)) > 0 || one.version != "" && objectstate.IsOlderVersion(obj.GetResourceVersion(), one.version) {
 			continue
 		}
 		edits, values = append(edits, one), append(values, cause.BackgroundEdit{Base: one.base, Patch: one.doc})

@@ -1,4 +1,4 @@
-package engine
+package background
 
 import (
 	"context"
@@ -30,11 +30,11 @@ const (
 const maxContests = 10
 
 // flush writes the changes of the status that the function has made so far.
-func (c *backgroundCall) flush(ctx context.Context, copied client.Object) error {
+func (c *call) flush(ctx context.Context, copied client.Object) error {
 	if err := c.begin(); err != nil {
 		return err
 	}
-	own, doc, err := c.engine.committer.FlushableChanges(ctx, c.draft, c.id, copied)
+	own, doc, err := c.Committer.FlushableChanges(ctx, c.draft, c.id, copied)
 	if len(doc) == 0 || err != nil {
 		return err
 	}
@@ -42,17 +42,17 @@ func (c *backgroundCall) flush(ctx context.Context, copied client.Object) error 
 	if err != nil || written == nil {
 		return err
 	}
-	return c.engine.committer.ContinueAfterFlush(c.draft, own, written)
+	return c.Committer.ContinueAfterFlush(c.draft, own, written)
 }
 
 // write writes a patch of the draft, and returns the object after it. It retries after errors of the API server as long as the task may run, and then in
 // the grace period. It returns an error if the API server rejects the patch, or if the patch could not be written in time. If untyped is true, the
 // patch may have fields that the Go type lacks.
-func (c *backgroundCall) write(ctx context.Context, doc patch.MergePatch, untyped bool) (written client.Object, err error) {
-	var own edit
+func (c *call) write(ctx context.Context, doc patch.MergePatch, untyped bool) (written client.Object, err error) {
+	var own Edit
 	defer func() {
 		if own.open && c.state.cancelWrite(&own) {
-			c.engine.enqueue(c.obj.GetUID())
+			c.Enqueue(c.obj.GetUID())
 		}
 	}()
 	change := &patch.Change{Before: c.draft.Base(), Content: c.draft.Content(), HandlerPatch: doc, ReadUntyped: untyped}
@@ -103,17 +103,17 @@ func (c *backgroundCall) write(ctx context.Context, doc patch.MergePatch, untype
 
 // tryWrite makes one attempt. It registers a change of the essence first, so that the worker does not take it for an update. The change
 // remains registered while the outcome of the request is unknown.
-func (c *backgroundCall) tryWrite(ctx context.Context, change *patch.Change, own *edit) (client.Object, error) {
-	e, doc, base := c.engine, change.HandlerPatch, change.Content
-	if e.ended.Load() {
+func (c *call) tryWrite(ctx context.Context, change *patch.Change, own *Edit) (client.Object, error) {
+	doc, base := change.HandlerPatch, change.Content
+	if c.Committer.HasEnded() {
 		return nil, commit.ErrEnded
 	}
 	// The context may end because of the suspension. The change is written after the hold all the same.
 	untouched := func(content map[string]any) bool { return commit.IsUntouched(doc, base, content) }
-	if err := e.committer.AwaitFenceUnchanged(context.WithoutCancel(ctx), c.obj, &c.suspensions, untouched); err != nil {
+	if err := c.Committer.AwaitFenceUnchanged(context.WithoutCancel(ctx), c.obj, &c.suspensions, untouched); err != nil {
 		return nil, err
 	}
-	essential := e.detector.AffectsEssence(base, doc)
+	essential := c.Committer.Detector.AffectsEssence(base, doc)
 	if essential {
 		c.state.turn.Lock()
 		defer c.state.turn.Unlock()
@@ -122,43 +122,43 @@ func (c *backgroundCall) tryWrite(ctx context.Context, change *patch.Change, own
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commit.WriteTimeout)
 	defer cancel()
-	change.Allow = e.committer.Guard(&c.suspensions)
-	written, err := e.committer.Writer.Write(ctx, change)
+	change.Allow = c.Committer.Guard(&c.suspensions)
+	written, err := c.Committer.Writer.Write(ctx, change)
 	if commit.IsRejected(err) && change.FirstResponse() != nil {
 		return nil, errors.Join(err, c.revertPart(ctx, change))
 	}
 	if err != nil || written == nil {
 		return nil, err
 	}
-	e.committer.ReportDropped(ctx, change, c.id, doc)
-	e.identify(written)
+	c.Committer.ReportDropped(ctx, change, c.id, doc)
+	written.GetObjectKind().SetGroupVersionKind(c.Committer.Writer.GVK)
 	content, err := patch.Content(written)
 	if err != nil {
 		return nil, err
 	}
-	e.states.UpdateUnlessOlder(written)
+	c.Objects.UpdateUnlessOlder(written)
 	if essential {
-		is := edit{doc: doc.CurrentValues(content), version: written.GetResourceVersion()}
-		changed, again := c.state.endWrite(own, is, essence.DigestOf(e.detector.Essence.Build(content)))
+		is := Edit{doc: doc.CurrentValues(content), version: written.GetResourceVersion()}
+		changed, again := c.state.endWrite(own, is, essence.DigestOf(c.Committer.Detector.Essence.Build(content)))
 		if changed {
-			e.supervisor.Touch(c.obj.GetUID())
+			c.Supervisor.Touch(c.obj.GetUID())
 		}
 		if again {
-			e.enqueue(c.obj.GetUID())
+			c.Enqueue(c.obj.GetUID())
 		}
 	}
 	return written, nil
 }
 
 // revertPart reverts the status of a rejected change that was written in part, unless another client has changed it since.
-func (c *backgroundCall) revertPart(ctx context.Context, change *patch.Change) error {
+func (c *call) revertPart(ctx context.Context, change *patch.Change) error {
 	content, err := patch.Content(change.FirstResponse())
 	if err != nil {
 		return err
 	}
 	back := change.HandlerPatch.StatusPart().Revert(change.Content, content)
-	_, err = c.engine.committer.Writer.Write(ctx, &patch.Change{
-		Before: change.FirstResponse(), Content: content, HandlerPatch: back, Allow: c.engine.committer.Guard(&c.suspensions),
+	_, err = c.Committer.Writer.Write(ctx, &patch.Change{
+		Before: change.FirstResponse(), Content: content, HandlerPatch: back, Allow: c.Committer.Guard(&c.suspensions),
 	})
 	if commit.IsRejected(err) {
 		return nil
@@ -167,20 +167,20 @@ func (c *backgroundCall) revertPart(ctx context.Context, change *patch.Change) e
 }
 
 // essencesAround returns the essences of the newest known state, without and with a change of the base.
-func (c *backgroundCall) essencesAround(base map[string]any, doc patch.MergePatch) (before, after map[string]any) {
-	if newest := c.engine.states.Newest(c.obj.GetUID()); newest != nil {
+func (c *call) essencesAround(base map[string]any, doc patch.MergePatch) (before, after map[string]any) {
+	if newest := c.Objects.Newest(c.obj.GetUID()); newest != nil {
 		if content, err := patch.Content(newest); err == nil {
 			doc, base = doc.Rebase(base, content), content
 		}
 	}
-	return c.engine.detector.Essence.Build(base), c.engine.detector.Essence.Build(doc.Apply(base))
+	return c.Committer.Detector.Essence.Build(base), c.Committer.Detector.Essence.Build(doc.Apply(base))
 }
 
 // rebaseOnLive returns the change for the present object, because another client has changed the same list.
-func (c *backgroundCall) rebaseOnLive(ctx context.Context, change *patch.Change) (*patch.Change, error) {
+func (c *call) rebaseOnLive(ctx context.Context, change *patch.Change) (*patch.Change, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commit.WriteTimeout)
 	defer cancel()
-	live, err := c.engine.readLive(ctx, client.ObjectKeyFromObject(c.obj))
+	live, err := c.Committer.ReadLive(ctx, client.ObjectKeyFromObject(c.obj))
 	if err != nil {
 		return nil, err
 	}
@@ -211,9 +211,9 @@ func sleep(ctx context.Context, pause time.Duration, ended bool) {
 	}
 }
 
-// gracePeriod is the time in which daemons and timers without a CancellationTimeout must stop when the operator stops. It includes the time for a
+// GracePeriod is the time in which daemons and timers without a CancellationTimeout must stop when the operator stops. It includes the time for a
 // last write.
-const gracePeriod = daemons.DefaultGracePeriod + commit.WriteTimeout
+const GracePeriod = daemons.DefaultGracePeriod + commit.WriteTimeout
 
 // grace is the time after the end of its context in which one invocation of a daemon or a timer can store its last change. Then the supervisor
 // abandons it.
@@ -225,7 +225,7 @@ type grace struct {
 }
 
 func newGrace(ctx context.Context, b *invoke.BackgroundHandler) *grace {
-	g := &grace{context: ctx, period: gracePeriod}
+	g := &grace{context: ctx, period: GracePeriod}
 	if timeout := b.Task.CancellationTimeout; timeout != nil {
 		g.period = *timeout
 		if backoff := b.Task.CancellationBackoff; backoff != nil {

@@ -1,4 +1,4 @@
-package engine
+package promotion
 
 import (
 	"context"
@@ -8,40 +8,45 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 )
 
-// The priorities in the queue. Changes by users have priority 0, objects of the first listing have [handler.LowPriority].
-const (
-	promoted  = 1
-	triggered = -1                      // by related objects
-	retrying  = handler.LowPriority / 2 // after a delay
-)
+// priority is the priority of promoted objects. Changes by users have priority 0.
+const priority = 1
 
 const (
-	// promotionPause is the interval of the checks for objects that have waited for long.
-	promotionPause = time.Second
-	// promotionAge is the time that an object must have waited.
-	promotionAge = 5 * time.Second
-	// promotionShare is the divisor for the time of the workers that promoted objects may use.
-	promotionShare = 4
+	// pause is the interval of the checks for objects that have waited for long.
+	pause = time.Second
+	// minAge is the time that an object must have waited.
+	minAge = 5 * time.Second
+	// share is the divisor for the time of the workers that promoted objects may use.
+	share = 4
 	// maxCandidates limits the candidates of one check, because collecting them is expensive.
 	maxCandidates = 10_000
-	// passOverhead is added to the duration of each reconcile, because even an empty one uses a worker.
-	passOverhead = 100 * time.Microsecond
+	// overhead is added to the duration of each reconcile, because even an empty one uses a worker.
+	overhead = 100 * time.Microsecond
 )
 
-// promoter prevents starvation in the priority queue: it moves objects that have waited for long to the front, as long as they use no more than a
-// quarter of the time of the workers. It limits the number of promoted objects to a quarter of the workers, and it measures how long they take.
+// Keys are the queued keys. Their methods must be safe for concurrent use.
+type Keys interface {
+	// LongestQueued returns at most limit keys that have waited for at least minAge, in the order of their times.
+	LongestQueued(limit int, minAge time.Duration) []objectstate.QueuedKey
+	// IsStillQueued reports whether a key has not been taken from the queue since.
+	IsStillQueued(objectstate.QueuedKey) bool
+}
+
+// Promoter moves objects that have waited for long to the front of the queue, as long as they use no more than a quarter of the time of the workers. It
+// limits the number of promoted objects to a quarter of the workers, and it measures how long they take. It is safe for concurrent use.
 //
 // It is a source without events of its own.
-type promoter struct {
+type Promoter struct {
+	keys   Keys
+	onTick func()
+
 	mu      sync.Mutex
-	engine  *Engine
 	workers int
 	queue   priorityqueue.PriorityQueue[reconcile.Request] // nil before the start, and for queues without priorities
 	// candidates are the objects that have waited for long, in the order of their times.
@@ -54,36 +59,38 @@ type promoter struct {
 	promotions map[types.NamespacedName]promotion
 }
 
+// New returns a promoter. onTick is called every second.
+func New(keys Keys, onTick func()) *Promoter { return &Promoter{keys: keys, onTick: onTick} }
+
 type promotion struct {
 	after   int       // the number of reconciles before the promotion
 	running time.Time // the begin of the reconcile; zero while the object is queued
 }
 
-// Promoter returns the source that a controller with the given number of workers must watch.
-func (e *Engine) Promoter(workers int) source.Source {
-	e.promoter.engine, e.promoter.workers = e, workers
-	return &e.promoter
+// For sets the number of workers, and returns the source that their controller must watch.
+func (p *Promoter) For(workers int) source.Source {
+	p.workers = workers
+	return p
 }
 
-func (*promoter) String() string { return "promoter" }
+func (*Promoter) String() string { return "promoter" }
 
 // Start implements [source.Source].
-func (p *promoter) Start(ctx context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+func (p *Promoter) Start(ctx context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 	if prioritized, ok := q.(priorityqueue.PriorityQueue[reconcile.Request]); ok {
 		p.mu.Lock()
 		p.queue, p.promotions = prioritized, map[types.NamespacedName]promotion{}
 		p.mu.Unlock()
 	}
 	go func() {
-		tick := time.NewTicker(promotionPause)
+		tick := time.NewTicker(pause)
 		defer tick.Stop()
 		for {
 			select {
 			case <-ctx.Done():
 				return
 			case <-tick.C:
-				p.engine.QueueStats() // updates the metrics
-				p.engine.eventLimiter.Sweep()
+				p.onTick()
 				p.promoteStarved()
 			}
 		}
@@ -92,14 +99,14 @@ func (p *promoter) Start(ctx context.Context, q workqueue.TypedRateLimitingInter
 }
 
 // promoteStarved finds objects that have waited for long.
-func (p *promoter) promoteStarved() {
+func (p *Promoter) promoteStarved() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.queue == nil {
 		return // without priorities, no object starves
 	}
 	if len(p.candidates) == 0 {
-		p.candidates = p.engine.states.LongestQueued(maxCandidates, promotionAge)
+		p.candidates = p.keys.LongestQueued(maxCandidates, minAge)
 	}
 	if len(p.candidates) == 0 {
 		p.credit = 0 // unused credit is not saved
@@ -107,8 +114,8 @@ func (p *promoter) promoteStarved() {
 	p.promote()
 }
 
-// reconcileBegun records that a worker has begun a reconcile.
-func (p *promoter) reconcileBegun(key types.NamespacedName) {
+// Begin records that a worker has begun a reconcile.
+func (p *Promoter) Begin(key types.NamespacedName) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.begun++
@@ -118,15 +125,15 @@ func (p *promoter) reconcileBegun(key types.NamespacedName) {
 	}
 }
 
-// reconcileEnded records that a worker has finished a reconcile, and promotes other objects.
-func (p *promoter) reconcileEnded(key types.NamespacedName, took time.Duration) {
+// End records that a worker has finished a reconcile, and promotes other objects.
+func (p *Promoter) End(key types.NamespacedName, took time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.queue == nil {
 		return
 	}
-	took += passOverhead
-	p.credit += took / promotionShare
+	took += overhead
+	p.credit += took / share
 	if _, found := p.promotions[key]; found {
 		p.credit -= took
 		delete(p.promotions, key)
@@ -135,7 +142,7 @@ func (p *promoter) reconcileEnded(key types.NamespacedName, took time.Duration) 
 }
 
 // promote moves candidates to the front of the queue, as far as the credit allows.
-func (p *promoter) promote() {
+func (p *Promoter) promote() {
 	var taken time.Duration // the time of the promoted objects that are being reconciled
 	for key, one := range p.promotions {
 		switch {
@@ -145,15 +152,15 @@ func (p *promoter) promote() {
 			delete(p.promotions, key) // the reconcile does not begin, for example because the object is already being reconciled
 		}
 	}
-	limit := (p.workers + promotionShare - 1) / promotionShare
-	p.credit = min(p.credit, taken+time.Duration(limit)*promotionPause)
+	limit := (p.workers + share - 1) / share
+	p.credit = min(p.credit, taken+time.Duration(limit)*pause)
 	for len(p.promotions) < limit && p.credit >= taken && len(p.candidates) > 0 {
 		next := p.candidates[0]
 		p.candidates = p.candidates[1:]
-		if _, found := p.promotions[next.NamespacedName]; found || !p.engine.states.IsStillQueued(next) {
+		if _, found := p.promotions[next.NamespacedName]; found || !p.keys.IsStillQueued(next) {
 			continue
 		}
 		p.promotions[next.NamespacedName] = promotion{after: p.begun}
-		p.queue.AddWithOpts(priorityqueue.AddOpts{Priority: new(promoted)}, reconcile.Request{NamespacedName: next.NamespacedName})
+		p.queue.AddWithOpts(priorityqueue.AddOpts{Priority: new(priority)}, reconcile.Request{NamespacedName: next.NamespacedName})
 	}
 }

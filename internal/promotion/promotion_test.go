@@ -1,4 +1,4 @@
-package engine
+package promotion_test
 
 import (
 	"context"
@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
+	"github.com/kopf-runtime/kopf-runtime/internal/promotion"
 )
 
 // A load keeps the workers of a queue busy with edits while a listing waits.
@@ -39,15 +40,16 @@ func (l load) play(t *testing.T) (result outcome) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
-		e := &Engine{states: objectstate.New[objectMemory](objectstate.Options{})}
+		keys := objectstate.New[struct{}](objectstate.Options{})
+		promoter := promotion.New(keys, func() {})
 		queue := priorityqueue.New[reconcile.Request](t.Name())
 		began := time.Now()
 		add := func(name string, priority int) {
 			key := types.NamespacedName{Name: name}
-			e.states.MarkQueued(key)
+			keys.MarkQueued(key)
 			queue.AddWithOpts(priorityqueue.AddOpts{Priority: &priority}, reconcile.Request{NamespacedName: key})
 		}
-		if err := e.Promoter(l.workers).Start(ctx, queue); err != nil {
+		if err := promoter.For(l.workers).Start(ctx, queue); err != nil {
 			t.Fatal(err)
 		}
 		var mu sync.Mutex
@@ -74,13 +76,15 @@ func (l load) play(t *testing.T) (result outcome) {
 						result.waited = append(result.waited, time.Since(since[req.Name]))
 					}
 					mu.Unlock()
-					done := e.trackReconcile(req.NamespacedName)
+					keys.MarkStarted(req.NamespacedName)
+					promoter.Begin(req.NamespacedName)
+					began := time.Now()
 					if edited {
 						<-time.After(l.edits)
 					} else {
 						<-time.After(l.takes)
 					}
-					done()
+					promoter.End(req.NamespacedName, time.Since(began))
 					queue.Done(req)
 					if edited {
 						edit(req.Name)
@@ -127,7 +131,7 @@ func TestPromoter_ShareOfTheFirstListing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			result := l.play(t)
 			// All work of the listing, done by a quarter of the workers; a tenth more, and the time until the first are promoted.
-			bound := promotionAge + 2*promotionPause + time.Duration(float64(l.listed)*l.takes.Seconds()/float64(l.workers)*4*1.1*float64(time.Second))
+			bound := 5*time.Second + 2*time.Second + time.Duration(float64(l.listed)*l.takes.Seconds()/float64(l.workers)*4*1.1*float64(time.Second))
 			if result.listing > bound {
 				t.Errorf("the listing has taken %s, want at most %s", result.listing, bound)
 			}

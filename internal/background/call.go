@@ -1,0 +1,102 @@
+package background
+
+import (
+	"cmp"
+	"context"
+	"reflect"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/commit"
+	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
+	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
+	"github.com/kopf-runtime/kopf-runtime/internal/patch"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+)
+
+// call is one call of a daemon or a timer.
+type call struct {
+	*Runner
+	id          string
+	obj         client.Object // the state that the function has received
+	state       *State
+	suspensions int64
+	grace       *grace
+	// draft is the object with the changes of the function. It is nil until there are changes, because the JSON form is expensive.
+	draft *commit.Draft
+}
+
+// begin creates the draft if there is none.
+func (c *call) begin() (err error) {
+	if c.draft == nil {
+		c.draft, err = commit.NewDraft(c.Committer.Writer.NewObject, c.obj)
+	}
+	return err
+}
+
+// isUnchanged reports whether the function has changed nothing in its copy of the object since the last flush.
+func (c *call) isUnchanged(copied client.Object) bool {
+	received := c.obj
+	if c.draft != nil {
+		received = c.draft.Current().Object
+	}
+	return reflect.DeepEqual(received, copied)
+}
+
+// invoke calls a daemon or a timer with the newest state of its object, and writes the changes that it has made, also if it has failed. It
+// runs in the goroutine of the task, concurrently with the worker of the object. The caller must call endAttempt with the outcome.
+func (r *Runner) invoke(
+	ctx context.Context, uid types.UID, id string, b *invoke.BackgroundHandler, state *State, attempt progress.Attempt, endAttempt *func(progress.Outcome),
+) error {
+	suspensions, err := r.Committer.AwaitFence(ctx)
+	if err != nil {
+		return err
+	}
+	shared := r.Objects.Newest(uid)
+	if shared == nil {
+		return nil // the object is deleted, and the task is about to be stopped
+	}
+	obj := shared.DeepCopyObject().(client.Object)
+	obj.GetObjectKind().SetGroupVersionKind(r.Committer.Writer.GVK)
+	c := &call{Runner: r, id: id, obj: obj, state: state, suspensions: suspensions, grace: newGrace(ctx, b)}
+	defer c.grace.end()
+	ctx = objectstate.ContextWithMemos(ctx, r.Objects.Memos(uid))
+	ctx = log.IntoContext(ctx, r.LoggerFor(obj).WithValues("handler", id, "reason", b.Reason(), "attempt", attempt.Number))
+	ctx, *endAttempt = r.Hooks.Begin(ctx, obj, invoke.AttemptInfo{Handler: id, Reason: b.Reason(), Attempt: attempt})
+	view := r.NewView(obj, b.Reason())
+	if b.Field != nil {
+		if err := c.begin(); err != nil {
+			return err
+		}
+		view.Before, view.After = c.draft.Content(), c.draft.Content()
+	}
+	req := view.NewRequest(id, b.Handler, attempt)
+	req.Flush = func(ctx context.Context) error { return c.flush(ctx, req.Object) }
+	failed := r.WithDefaults(b.Handler).Do(ctx, req)
+	if req.Result == nil && c.isUnchanged(req.Object) {
+		return failed
+	}
+	return cmp.Or(failed, c.writeChanges(ctx, req, failed == nil))
+}
+
+// writeChanges writes the changes of the function, and its result if it has succeeded.
+func (c *call) writeChanges(ctx context.Context, req *invoke.Request, succeeded bool) error {
+	if err := c.begin(); err != nil {
+		return err
+	}
+	changed, _, err := c.Committer.ChangesOf(ctx, c.draft.Current(), c.id, req.Object)
+	if err != nil {
+		return err
+	}
+	doc, hasResult := c.draft.Rebased(changed), succeeded && req.Result != nil
+	if hasResult {
+		doc = patch.Merge(doc, commit.PatchAt(c.Results, map[string]any{c.id: req.Result}).Unapplied(c.draft.Content()))
+	}
+	if doc = doc.Unapplied(c.draft.Content()); len(doc) == 0 {
+		return nil
+	}
+	_, err = c.write(ctx, doc, hasResult)
+	return err
+}

@@ -1,0 +1,142 @@
+package background
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/commit"
+	"github.com/kopf-runtime/kopf-runtime/internal/essence"
+	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
+	"github.com/kopf-runtime/kopf-runtime/internal/match"
+	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
+	"github.com/kopf-runtime/kopf-runtime/internal/plan"
+	"github.com/kopf-runtime/kopf-runtime/internal/registry"
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+)
+
+// Runner runs the daemons and timers of the objects of one kind. It is safe for concurrent use.
+type Runner struct {
+	// Name is the name of the controller.
+	Name       string
+	Handlers   *registry.Registry[*invoke.BackgroundHandler]
+	Supervisor *daemons.Supervisor
+	Committer  *commit.Committer
+	Objects    Objects
+	Hooks      *invoke.Hooks // nil if there are none
+	// Results is the path of the field that contains the results of handlers, by id.
+	Results []string
+	// WithDefaults returns a handler with the defaults of the operator.
+	WithDefaults func(invoke.Handler) invoke.Handler
+	// NewView returns the view of an object for a handler.
+	NewView func(obj client.Object, reason string) *invoke.View
+	// Report posts Events about the outcome of an attempt. failed is the state that was reported last. It returns the state now.
+	Report func(obj client.Object, id string, failed bool, before progress.Record, outcome progress.Outcome) (fails bool)
+	// Enqueue enqueues an object for a reconcile.
+	Enqueue func(types.UID)
+	// LoggerFor returns the logger for an object.
+	LoggerFor func(client.Object) logr.Logger
+}
+
+// Objects are the known states of the objects.
+type Objects interface {
+	Newest(uid types.UID) client.Object
+	UpdateIfNewer(obj client.Object)
+	UpdateUnlessOlder(obj client.Object)
+	Memos(uid types.UID) *objectstate.Memos
+}
+
+// Select returns the daemons and timers whose filters accept the object, and stops all others. It stops all of them when the object is being
+// deleted, before any handler is called for the deletion. view and content are the forms of the object for the filters.
+func (r *Runner) Select(ctx context.Context, obj client.Object, view *invoke.View, content map[string]any) (ids []string) {
+	r.Objects.UpdateIfNewer(obj)
+	if obj.GetDeletionTimestamp() != nil {
+		r.Supervisor.StopAll(obj.GetUID(), daemons.ErrDeleted)
+		return nil
+	}
+	for _, id := range r.Handlers.IDs() {
+		handler, _ := r.Handlers.Get(id)
+		if !plan.MatchObject(log.FromContext(ctx), id, handler.Handler, view, match.Input{Object: content}).Accepts() {
+			r.Supervisor.Stop(daemons.Key{UID: obj.GetUID(), ID: id}, daemons.ErrFilteredOut)
+			continue
+		}
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+// NeedsFinalizer reports whether a daemon or a timer of the object is running or may be started. ids are the selected ones.
+func (r *Runner) NeedsFinalizer(uid types.UID, ids []string) bool {
+	return r.Supervisor.Busy(uid) || slices.ContainsFunc(ids, func(id string) bool {
+		return !r.Supervisor.Ended(daemons.Key{UID: uid, ID: id})
+	})
+}
+
+// Start starts the selected daemons and timers that are not running. isNew is true if the object was created after the start of the process.
+func (r *Runner) Start(ctx context.Context, obj client.Object, ids []string, state *State, isNew bool) {
+	for _, id := range ids {
+		key := daemons.Key{UID: obj.GetUID(), ID: id}
+		newest := r.Objects.Newest(key.UID)
+		if !r.Supervisor.NeedsStart(key) || newest == nil || newest.GetDeletionTimestamp() != nil {
+			continue
+		}
+		handler, _ := r.Handlers.Get(id)
+		task, err := r.taskFor(obj, id, handler, state, isNew)
+		if err == nil {
+			err = r.Supervisor.Ensure(key, task)
+		}
+		if err != nil {
+			log.FromContext(ctx).Error(err, "Failed to start a daemon or timer; retrying when the object changes", "handler", id)
+		}
+	}
+}
+
+// taskFor returns the task of a daemon or a timer for one object.
+func (r *Runner) taskFor(obj client.Object, id string, b *invoke.BackgroundHandler, state *State, isNew bool) (task daemons.Task, err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			err = fmt.Errorf("its InitialDelayFunc panicked: %v", value)
+		}
+	}()
+	task = b.Task
+	task.Policy, task.Kind, task.Object = r.WithDefaults(b.Handler).Policy, r.Name, client.ObjectKeyFromObject(obj)
+	uid := obj.GetUID()
+	endAttempt := func(progress.Outcome) {}
+	task.Run = func(ctx context.Context, attempt progress.Attempt) error {
+		return r.invoke(ctx, uid, id, b, state, attempt, &endAttempt)
+	}
+	logger := r.LoggerFor(obj).WithValues("handler", id, "reason", b.Reason())
+	task.OnAttempt = func(before progress.Record, outcome progress.Outcome) {
+		endAttempt(outcome) // also after a panic; only the first call for an attempt has an effect
+		b.Warnings.WarnMissingUnit(logger, outcome)
+		state.reportOutcome(id, func(failed bool) bool {
+			return r.Report(r.Objects.Newest(uid), id, failed, before, outcome)
+		})
+	}
+	if b.InitialDelay != nil {
+		task.InitialDelay = max(0, b.InitialDelay(obj.DeepCopyObject().(client.Object)))
+	}
+	if t := b.Task.Timer; t != nil && t.Sharp {
+		anchored := *t
+		anchored.Anchor = obj.GetCreationTimestamp().Time
+		if isNew && state.isFirstStart(id) && time.Since(anchored.Anchor) < t.Interval {
+			anchored.Last = anchored.Anchor.Add(-1) // it is new, and its creation is the first point in time
+		}
+		task.Timer = &anchored
+	}
+	return task, nil
+}
+
+// Touch resets the idle times of the timers if another client has changed the essence. Timers that have failed permanently are started again.
+func (r *Runner) Touch(obj client.Object, live map[string]any, state *State) {
+	if state.noteEssence(essence.DigestOf(live), obj.GetResourceVersion()) {
+		r.Supervisor.Touch(obj.GetUID())
+	}
+}

@@ -1,0 +1,165 @@
+package eventrecorder
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+)
+
+// Level selects the Events that a [Poster] posts without being asked.
+type Level int
+
+const (
+	// Transitions posts permanent failures, and successes after failures.
+	Transitions Level = iota
+	// Off disables automatic Events.
+	Off
+	// Steps posts the outcome of each attempt of each handler.
+	Steps
+)
+
+// Poster posts Events about the objects of one kind. It is safe for concurrent use.
+type Poster struct {
+	// Name is the name of the controller, a label of the metrics.
+	Name   string
+	GVK    schema.GroupVersionKind
+	Client client.Client
+	// Recorder posts the Events. If it is nil, nothing is posted.
+	Recorder events.EventRecorder
+	Level    Level
+	Limiter  Limiter
+	// LoggerFor returns the logger for an object.
+	LoggerFor func(client.Object) logr.Logger
+}
+
+// PostOutcome posts the Event about the outcome of a cause handler. Attempts that will be repeated cause no Event. before is the record before the attempt.
+func (p *Poster) PostOutcome(obj client.Object, id string, before progress.Record, outcome progress.Outcome) {
+	p.postOutcome(obj, id, before, outcome, outcome.Final && !outcome.Success, before.Message != "" && outcome.Err == nil)
+}
+
+// PostTransition posts the Event about the outcome of a reconcile handler, a daemon or a timer. These are called again and again, so that only
+// transitions are posted: the first permanent failure, and the first success after it. PostTransition returns whether the handler has failed.
+func (p *Poster) PostTransition(obj client.Object, id string, failed bool, before progress.Record, outcome progress.Outcome) (fails bool) {
+	switch {
+	case outcome.Interrupted, !outcome.Final, outcome.Success && outcome.Err != nil: // there is no result yet
+		fails = failed
+	default:
+		fails = !outcome.Success
+	}
+	if obj != nil { // otherwise it is deleted
+		p.postOutcome(obj, id, before, outcome, fails && !failed, failed && !fails)
+	}
+	return fails
+}
+
+// postOutcome posts the Event about an outcome. fails and recovers mark the two transitions.
+func (p *Poster) postOutcome(obj client.Object, id string, before progress.Record, outcome progress.Outcome, fails, recovers bool) {
+	steps := p.Level == Steps
+	if p.Level == Off || outcome.Interrupted || outcome.Waiting || !outcome.Final && !steps {
+		return
+	}
+	// The action is the id of the handler, because Events that differ only in their notes are aggregated.
+	notify := func(urgent bool, eventType, reason, note string, args ...any) {
+		p.Post(obj, urgent, eventType, reason, id, fmt.Sprintf(note, args...))
+	}
+	switch {
+	case !outcome.Final:
+		notify(false, "Warning", "HandlerRetries", "%s: %v", id, outcome.Err)
+	case !outcome.Success && (fails || steps):
+		notify(fails, "Warning", "HandlerFailed", "%s: %v", id, outcome.Err)
+	case !outcome.Success:
+	case outcome.Err != nil && steps:
+		notify(false, "Warning", "HandlerIgnored", "%s: %v", id, outcome.Err)
+	case recovers && before.Retries > 0:
+		notify(true, "Normal", "HandlerRecovered", "%s has succeeded; failed attempts before that: %d", id, before.Retries)
+	case recovers:
+		notify(true, "Normal", "HandlerRecovered", "%s has succeeded; before that, it had failed for good", id)
+	case steps:
+		notify(false, "Normal", "HandlerSucceeded", "%s", id)
+	}
+}
+
+// NotifierFor returns the function with which handlers of an object post Events about the object, or about another one.
+func (p *Poster) NotifierFor(obj client.Object) func(about client.Object, eventType, reason, action, note string, args ...any) {
+	return func(about client.Object, eventType, reason, action, note string, args ...any) {
+		gvk, related, err := p.GVK, runtime.Object(nil), checkEvent(eventType, reason, action)
+		if about != nil && err == nil {
+			gvk, err = apiutil.GVKForObject(about, p.Client.Scheme())
+			related = referenceTo(obj, p.GVK)
+			if err == nil && about.GetUID() == "" {
+				err = fmt.Errorf("the %s %s has no uid: read the object first", gvk.Kind, client.ObjectKeyFromObject(about))
+			}
+		}
+		if err != nil {
+			p.LoggerFor(obj).Info("Warning: an Event is not posted: "+err.Error(), "type", eventType, "reason", reason, "action", action)
+			return
+		}
+		p.postAbout(obj, referenceTo(cmp.Or(about, obj), gvk), related, false, eventType, reason, action, fmt.Sprintf(note, args...))
+	}
+}
+
+// referenceTo returns the reference to an object for an Event.
+func referenceTo(obj client.Object, gvk schema.GroupVersionKind) *metav1.PartialObjectMetadata {
+	reference := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+		Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: obj.GetUID(), ResourceVersion: obj.GetResourceVersion(),
+	}}
+	reference.SetGroupVersionKind(gvk)
+	return reference
+}
+
+// checkEvent returns an error if the API server would reject an Event.
+func checkEvent(eventType, reason, action string) error {
+	switch {
+	case eventType != corev1.EventTypeNormal && eventType != corev1.EventTypeWarning:
+		return errors.New("its type has to be Normal or Warning")
+	case reason == "":
+		return errors.New("it has no reason: say why in one word, such as Resized")
+	case action == "":
+		return errors.New("it has no action: say what was done in one word, such as Resize")
+	}
+	return nil
+}
+
+// Warn posts a Warning about the work of the engine, unless automatic Events are disabled.
+func (p *Poster) Warn(obj client.Object, reason, note string) {
+	if p.Level != Off {
+		p.Post(obj, true, corev1.EventTypeWarning, reason, "Handle", note)
+	}
+}
+
+// Post posts an Event about an object of the kind.
+func (p *Poster) Post(obj client.Object, urgent bool, eventType, reason, action, note string) {
+	p.postAbout(obj, referenceTo(obj, p.GVK), nil, urgent, eventType, reason, action, note)
+}
+
+// postAbout posts an Event, unless there are too many about an object. Urgent Events have a larger limit. There are no Events about Events, because each
+// would cause another one. related is the handled object if the Event is about another one.
+func (p *Poster) postAbout(obj client.Object, regarding *metav1.PartialObjectMetadata, related runtime.Object, urgent bool, eventType, reason, action, note string) {
+	gvk := regarding.GroupVersionKind()
+	if p.Recorder == nil || gvk.Kind == "Event" && (gvk.Group == corev1.GroupName || gvk.Group == eventsv1.GroupName) {
+		return
+	}
+	reason, action = TruncateReason(reason), TruncateReason(action)
+	unsaid, ok := p.Limiter.Allow(regarding.GetUID(), SeriesKey{
+		Type: eventType, Reason: reason, Action: action, ResourceVersion: regarding.GetResourceVersion(),
+	}, urgent)
+	if !ok {
+		metrics.UnpostedEvents.WithLabelValues(p.Name).Inc()
+		p.LoggerFor(obj).V(1).Info("An Event is not posted: there are too many about the object", "type", eventType, "reason", reason, "action", action, "note", note)
+		return
+	}
+	p.Recorder.Eventf(regarding, related, eventType, reason, action, "%s", NoteWithDropped(note, unsaid))
+}
