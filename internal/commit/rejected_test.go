@@ -68,7 +68,7 @@ func TestWrite_IsolatesRejectedPatch(t *testing.T) {
 	next := o.begin()
 	equal(t, "next reason", next.Cause.Reason, cause.Update)
 	equal(t, "StalePin", next.Cause.StalePin, false)
-	equal(t, "PROG-03 due after the delay", next.Records.Due(record.Delayed), []string{"b"})
+	equal(t, "B-11 due after the delay", next.Records.Due(record.Delayed), []string{"b"})
 }
 
 // The outcomes of handlers whose patches are rejected.

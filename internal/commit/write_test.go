@@ -147,7 +147,7 @@ func TestWrite_ContinuesAfterError(t *testing.T) {
 			o.write(o.memory.Pending)
 			equal(t, "second requests", o.sent(), test.second)
 			equal(t, "phase", o.field("status", "phase"), any("Up"))
-			equal(t, "PROG-03 a is not called again", o.begin().Records.Due(now), []string{"b"})
+			equal(t, "B-14 a is not called again", o.begin().Records.Due(now), []string{"b"})
 			equal(t, "successful writes", len(o.afterWrites), 1)
 		})
 	}
@@ -195,7 +195,7 @@ func TestWrite_DropsFieldsOfConcurrentChange(t *testing.T) {
 			if !slices.ContainsFunc(o.logs, func(line string) bool { return strings.Contains(line, "Dropped changes of handlers") }) {
 				t.Errorf("the log is %q", o.logs)
 			}
-			equal(t, "PROG-03 a is not called again", o.begin().Records.Due(now), []string{"b"})
+			equal(t, "B-14 a is not called again", o.begin().Records.Due(now), []string{"b"})
 		})
 	}
 }
