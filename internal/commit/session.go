@@ -269,7 +269,8 @@ func (s *Session) storeCorrection(ctx context.Context, handlerPatch patch.MergeP
 	change.FrameworkPatch, s.sendsOverlay = s.addOverlay(change.FrameworkPatch)
 	written, err := s.Send(ctx, change)
 	if IsRejected(err) && len(change.FrameworkPatch) > 0 {
-		written, err = s.Base(), s.keepInMemory(ctx, change, err)
+		err = s.keepInMemory(ctx, change, err)
+		written = s.Base()
 	}
 	if err != nil || written == nil {
 		return err
