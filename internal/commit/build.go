@@ -162,7 +162,29 @@ func (r *recorder) diff(obj client.Object, content map[string]any) (patch.MergeP
 	if err != nil {
 		return nil, err
 	}
-	return patch.Diff(content, recorded), nil
+	return removeFields(patch.Diff(content, recorded), content), nil
+}
+
+// removeFields replaces the removal of all annotations and of the whole status by the removal of their fields. Other clients may have added fields since
+// the object was read.
+func removeFields(doc patch.MergePatch, content map[string]any) patch.MergePatch {
+	target := doc.Apply(content)
+	for _, path := range [][]string{{"metadata", "annotations"}, {"status"}} {
+		before, existed := diff.Lookup(content, path...)
+		if _, remains := diff.Lookup(target, path...); remains || !existed {
+			continue
+		}
+		doc = doc.WithoutField(path...)
+		removals := map[string]any{}
+		fields, _ := before.(map[string]any)
+		for field := range fields {
+			removals[field] = nil
+		}
+		if len(removals) > 0 {
+			doc = patch.Merge(doc, PatchAt(path, removals))
+		}
+	}
+	return doc
 }
 
 // saveOrPurge stores the records while the cause is being handled. At the end, it removes them and stores the baseline.

@@ -105,7 +105,7 @@ func (s *Session) removeOwnPart(ctx context.Context, obj client.Object) client.O
 	if err != nil {
 		return obj
 	}
-	change := &patch.Change{Before: obj, Content: content, FrameworkPatch: patch.Diff(content, s.withoutFrameworkPart(content))}
+	change := &patch.Change{Before: obj, Content: content, FrameworkPatch: removeFields(patch.Diff(content, s.withoutFrameworkPart(content)), content)}
 	if len(change.FrameworkPatch) == 0 {
 		return obj
 	}

@@ -98,6 +98,10 @@ func (s *Session) Write(ctx context.Context) (client.Object, error) {
 	for {
 		written, again, err := s.attempt(ctx)
 		switch {
+		case errors.Is(err, patch.ErrGone):
+			s.Memory.Pending, s.Memory.FoundDeleted, s.Aborted = nil, true, true
+			s.host.Deleted()
+			return nil, nil
 		case err != nil:
 			return nil, err
 		case again:
@@ -133,15 +137,11 @@ func (s *Session) attempt(ctx context.Context) (written client.Object, again boo
 	case isConcurrent:
 		s.dropFields(ctx, concurrent.Fields)
 		return nil, true, nil
-	case errors.Is(err, patch.ErrGone):
-		s.Memory.Pending, s.Memory.FoundDeleted, s.Aborted = nil, true, true
-		s.host.Deleted()
-		return nil, false, nil
 	case IsRejected(err) && len(s.revert) > 0:
 		return nil, true, s.abandonRevert(ctx, err)
 	case IsRejected(err) && s.HasChanges():
 		return nil, true, s.isolateRejected(ctx, err)
-	case errors.Is(err, progress.ErrConflict):
+	case errors.Is(err, patch.ErrGone), errors.Is(err, progress.ErrConflict):
 		return nil, false, err
 	case IsRejected(err) && len(s.change.FrameworkPatch) > 0 && s.Remote == nil:
 		// Handlers and deletions do not wait until the API server accepts the framework's part.
@@ -170,7 +170,7 @@ func (s *Session) prepare(ctx context.Context) error {
 	}
 	before := s.Base()
 	if err := s.pinAhead(ctx, tx.Change.HandlerPatch); err != nil {
-		if errors.Is(err, progress.ErrConflict) || errors.Is(err, patch.ErrGone) {
+		if errors.Is(err, progress.ErrConflict) {
 			return fmt.Errorf("writing the object: %w", err)
 		}
 		return s.failed(err)
@@ -269,7 +269,8 @@ func (s *Session) storeCorrection(ctx context.Context, handlerPatch patch.MergeP
 	change.FrameworkPatch, s.sendsOverlay = s.addOverlay(change.FrameworkPatch)
 	written, err := s.Send(ctx, change)
 	if IsRejected(err) && len(change.FrameworkPatch) > 0 {
-		written, err = s.Base(), s.keepInMemory(ctx, change, err)
+		err = s.keepInMemory(ctx, change, err)
+		written = s.Base()
 	}
 	if err != nil || written == nil {
 		return err

@@ -1,0 +1,37 @@
+package commit_test
+
+import (
+	"testing"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+)
+
+// After the accepted first request of a rejected correction, the session continues with the object of its response.
+func TestWrite_ContinuesAfterPartlyStoredCorrection(t *testing.T) {
+	b := newBuilder(progress.Annotations(""), progress.StatusBaseline(""))
+	obj := object(sized(2))
+	b.Baseline.Store(obj, []byte(text(sized(1))))
+	o := newOperator(t, b, obj)
+	o.transforms = func(content m) {
+		if spec := content["spec"].(m); spec["own"] != nil {
+			spec["own"] = "altered"
+		}
+	}
+	o.before = func(r request) error {
+		if r.String() == "+pinned-configuration" {
+			return errInvalid
+		}
+		return nil
+	}
+	s := o.begin()
+	o.call(s, "a", succeeds, own("x"))
+	o.write(s)
+	if requests := o.sent(); requests[len(requests)-1] != "+pinned-configuration" {
+		t.Errorf("the requests are %q", requests)
+	}
+	equal(t, "ESS-13 version of the object", s.Base().GetResourceVersion(), o.object().GetResourceVersion())
+	equal(t, "object of the API server", s.Stored().Content, o.content)
+	next := o.begin().Cause
+	equal(t, "B-13 StalePin", next.StalePin, false)
+	equal(t, "B-13 handled state", next.New, m{"spec": m{"size": int64(2), "own": "altered"}})
+}

@@ -1,0 +1,197 @@
+package commit_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/cause"
+	"github.com/kopf-runtime/kopf-runtime/internal/commit"
+	"github.com/kopf-runtime/kopf-runtime/internal/patch"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+)
+
+// operator is the process that writes to the object of a server. It is the host of its sessions.
+type operator struct {
+	*server
+	committer *commit.Committer
+	memory    commit.Memory
+	handlers  []string
+	ctx       context.Context       //nolint:containedctx // it contains the logger of the test
+	report    func(*commit.Session) // adds the conditions that report handlers
+	session   *commit.Session
+
+	pauses      int64
+	ended       bool
+	cached      *unstructured.Unstructured // the object in the cache; nil if it does not exist
+	awaited     []string                   // versions that the cache must show
+	ownVersions []string
+	received    []string // versions of responses
+	baselines   []string
+	warnings    []string // reasons of Events
+	logs        []string
+	afterWrites []string
+	wasDeleted  int
+}
+
+func newOperator(t *testing.T, b *commit.Builder, obj *unstructured.Unstructured) *operator {
+	o := &operator{server: newServer(t, obj), handlers: b.HandlerIDs}
+	o.ctx = log.IntoContext(t.Context(), o.logger())
+	newObject := func() client.Object {
+		out := &unstructured.Unstructured{}
+		out.SetGroupVersionKind(widgetGVK)
+		return out
+	}
+	o.committer = &commit.Committer{
+		Builder: b,
+		Writer: &patch.Writer{
+			Client: o.server, APIReader: o.server, NewObject: newObject, GVK: widgetGVK, HasStatus: b.HasStatus,
+		},
+		Name: "widget", ConsistencyTimeout: time.Second, TracksVersions: true,
+		ReadCached: func(context.Context, client.ObjectKey) (client.Object, error) {
+			if o.cached == nil {
+				return nil, nil
+			}
+			return o.cached, nil
+		},
+		ReadLive: func(ctx context.Context, key client.ObjectKey) (client.Object, error) {
+			obj := newObject()
+			if err := o.Get(ctx, key, obj); err != nil {
+				return nil, client.IgnoreNotFound(err)
+			}
+			return obj, nil
+		},
+		Pauses: func() int64 { return o.pauses }, HasEnded: func() bool { return o.ended },
+		OnWritten:  func(obj client.Object) { o.received = append(o.received, obj.GetResourceVersion()) },
+		OnBaseline: func(_ types.UID, stored []byte) { o.baselines = append(o.baselines, string(stored)) },
+		Warn:       func(_ client.Object, reason, _ string) { o.warnings = append(o.warnings, reason) },
+	}
+	o.hasStatus = b.HasStatus
+	return o
+}
+
+func (o *operator) logger() logr.Logger {
+	return funcr.New(func(_, line string) { o.logs = append(o.logs, line) }, funcr.Options{})
+}
+
+// SetAwaitedVersion implements [commit.Awaiter].
+func (o *operator) SetAwaitedVersion(version string, _ time.Duration) {
+	o.awaited = append(o.awaited, version)
+}
+
+// AddOwnVersions implements [commit.Awaiter].
+func (o *operator) AddOwnVersions(versions ...string) {
+	o.ownVersions = append(o.ownVersions, versions...)
+}
+
+// ReportConditions implements [commit.Host].
+func (o *operator) ReportConditions(context.Context) {
+	if o.report != nil {
+		o.report(o.session)
+	}
+}
+
+// AfterWrite implements [commit.Host].
+func (o *operator) AfterWrite(_ context.Context, changed patch.MergePatch, version string) {
+	o.afterWrites = append(o.afterWrites, fmt.Sprint(version, changed.Paths()))
+}
+
+// Deleted implements [commit.Host].
+func (o *operator) Deleted() { o.wasDeleted++ }
+
+// begin starts a reconcile of the object as the API server has it.
+func (o *operator) begin(options ...func(*cause.Input)) *commit.Session {
+	o.t.Helper()
+	s := o.committer.NewSession(&o.memory, o, o)
+	o.session = &s
+	s.Pauses = o.pauses
+	if err := s.SetBase(o.object()); err != nil {
+		o.t.Fatal(err)
+	}
+	if err := s.UseOverlay(o.ctx); err != nil {
+		o.t.Fatal(err)
+	}
+	b := o.committer.Builder
+	state, err := progress.Load(b.Store, s.Base(), o.handlers)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	s.Records = state
+	in := cause.Input{
+		Facts:   cause.Facts{Deleting: s.Base().GetDeletionTimestamp() != nil, HasFinalizer: len(s.Base().GetFinalizers()) > 0},
+		Content: s.Content(), Baseline: b.Baseline.Fetch(s.Base()), Pin: b.Pin.Fetch(s.Base()), Progress: state, Log: o.logger(),
+	}
+	for _, option := range options {
+		option(&in)
+	}
+	s.Cause = b.Detector.Detect(in)
+	if s.Cause.Reason.HasHandlers() {
+		state.Begin(string(s.Cause.Reason), o.handlers, now)
+	}
+	return &s
+}
+
+var (
+	succeeds = progress.Outcome{Final: true, Success: true, Attempted: true}
+	backoff  = 42 * time.Second
+)
+
+// call makes an attempt of a handler that changes its copy of the object, and records its outcome.
+func (o *operator) call(s *commit.Session, id string, outcome progress.Outcome, doc patch.MergePatch) *commit.HandlerPatch {
+	o.t.Helper()
+	p := &commit.HandlerPatch{ID: id, Policy: progress.Policy{Backoff: &backoff}, Before: s.Records.Record(id), Base: s.Current().Content, Outcome: outcome}
+	copied := &unstructured.Unstructured{Object: doc.Apply(s.Current().Content)}
+	var err error
+	if p.Patch, err = o.committer.TakeChanges(o.ctx, &s.Draft, id, copied.DeepCopy()); err != nil {
+		o.t.Fatal(err)
+	}
+	s.Add(p)
+	s.Records.RecordOutcome(id, outcome, now)
+	return p
+}
+
+// finish makes successful attempts of handlers that change nothing.
+func (o *operator) finish(s *commit.Session, ids ...string) *commit.Session {
+	o.t.Helper()
+	for _, id := range ids {
+		o.call(s, id, succeeds, nil)
+	}
+	s.End(false)
+	return s
+}
+
+// write expects that a write succeeds.
+func (o *operator) write(s *commit.Session) *unstructured.Unstructured {
+	o.t.Helper()
+	written, err := s.Write(o.ctx)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	if written == nil {
+		return nil
+	}
+	if o.memory.Pending != nil {
+		o.t.Error("the session is pending after a write without an error")
+	}
+	return written.(*unstructured.Unstructured)
+}
+
+// field returns the value of a field of the object on the server.
+func (o *operator) field(path ...string) any {
+	value, _, _ := unstructured.NestedFieldNoCopy(o.content, path...)
+	return value
+}
+
+// phase returns a change of the phase in the status.
+func phase(value string) patch.MergePatch { return patch.MergePatch{"status": m{"phase": value}} }
+
+// own returns a change of a field in the spec.
+func own(value string) patch.MergePatch { return patch.MergePatch{"spec": m{"own": value}} }
