@@ -226,7 +226,7 @@ func (x *explanation) ofCause(ctx context.Context) {
 // ofRecord explains a handler that is selected for the cause.
 func (x *explanation) ofRecord(one *explain.Handler, h invoke.Handler) {
 	r, record := x.r, x.r.state.Record(one.ID)
-	one.Attempts, one.LastError = record.Retries, record.Message
+	setRecord(one, record)
 	switch {
 	case record.Success:
 		one.State, one.LastError = explain.Succeeded, ""
@@ -248,6 +248,17 @@ func (x *explanation) ofRecord(one *explain.Handler, h invoke.Handler) {
 	}
 }
 
+// setRecord adds the attempts, the error and the times of a record.
+func setRecord(one *explain.Handler, record progress.Record) {
+	one.Attempts, one.LastError = record.Retries, record.Message
+	if !record.Started.IsZero() && record.Retries > 0 { // a record without attempts begins with this explanation
+		one.Started = new(record.Started)
+	}
+	if !record.Stopped.IsZero() {
+		one.Ended = new(record.Stopped)
+	}
+}
+
 // unfinished returns those of some handlers that have not succeeded for the cause, quoted.
 func (x *explanation) unfinished(ids []string) (quoted []string) {
 	for _, id := range ids {
@@ -265,9 +276,9 @@ func (x *explanation) ofSubHandlers(parent progress.Record) {
 		if record.Started.IsZero() || record.Purpose != "" && record.Purpose != parent.Purpose {
 			continue // it belongs to an earlier cause
 		}
-		one := explain.Handler{ID: id, Kind: "sub", State: stateOf(record), Attempts: record.Retries}
-		if !record.Success {
-			one.LastError = record.Message
+		one := explain.Handler{ID: id, Kind: "sub", State: stateOf(record)}
+		if setRecord(&one, record); record.Success {
+			one.LastError = ""
 		}
 		if one.State == explain.Waiting {
 			one.Due = new(record.Delayed)

@@ -21,6 +21,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/explain"
 )
 
+var update = flag.Bool("update", false, "write the files in testdata")
+
 var updateScreenshots = flag.Bool("update-screenshots", false, "write the screenshots of the documentation")
 
 // The page is served below a prefix, as behind kubectl proxy.
@@ -139,6 +141,21 @@ func testSearch(t *testing.T, b *browser) {
 	p.verify(address)
 }
 
+// expectGolden compares a text with a file in testdata. The flag -update writes the file.
+func expectGolden(t *testing.T, name, text string) {
+	t.Helper()
+	file := filepath.Join("testdata", name)
+	text = strings.ReplaceAll(text, "><", ">\n<") + "\n" // for diffs
+	if *update {
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want, err := os.ReadFile(file); err != nil || text != string(want) {
+		t.Errorf("%s differs (%v); run the test with -update. The page has:\n%s", file, err, text)
+	}
+}
+
 const orders = "#Database.shop.example.com/shop/orders"
 
 func testObject(t *testing.T, b *browser) {
@@ -148,7 +165,7 @@ func testObject(t *testing.T, b *browser) {
 	p.expectText("document.getElementById('object-title').textContent", "Database shop/orders")
 	p.expectText("document.getElementById('object-status').textContent", "update: the object has changed since it was handled (spec.size, spec.users)")
 	p.expectContains("document.querySelector('.facts').innerText", "the object has the finalizer of the operator", "example.com/audit", `handler "provision": the disk pool ssd-2 is full`)
-	p.expectText("[...document.querySelectorAll('#explanation thead th')].map(cell => cell.textContent).join()", "Handler,Kind,State,Attempts,Why,Next,Last error")
+	p.expectText("[...document.querySelectorAll('#explanation table:first-of-type thead th')].map(cell => cell.textContent).join()", "Handler,Kind,State,Attempts,Why,Next,Last error")
 	for row, want := range map[int]string{
 		1: "provision cause waiting 3 the last attempt failed in 4 min the disk pool ssd-2 is full",
 		2: "users cause failed 5 the last attempt failed permanently the role reporting does not exist",
@@ -156,7 +173,16 @@ func testObject(t *testing.T, b *browser) {
 	} {
 		p.expectText(fmt.Sprintf("document.querySelector('#explanation tbody tr:nth-child(%d)').innerText.replace(/\\s+/g, ' ').trim()", row), want)
 	}
-	p.expectText("document.querySelector('svg.times').getAttribute('aria-label')", "Next attempts: health in 12 s, provision in 4 min, backup in 37 min")
+	expectGolden(t, "timeline.svg", p.text("document.querySelector('svg.times').outerHTML"))
+	p.expectText("document.querySelector('svg.times desc').textContent", "provision began 11 min ago, attempt 3 retrying 35 s ago, next in 4 min; "+
+		"users began 11 min ago, failed 1 min 30 s ago, attempt 5 failed 1 min 30 s ago; backup next in 37 min; health attempt 1 succeeded 18 s ago, next in 12 s; "+
+		"replicate attempt 1 active 10 min ago")
+	p.expectText("document.querySelector('#explanation table:last-of-type caption').textContent", "Last attempts since the operator started")
+	p.expectText("document.querySelector('#explanation table:last-of-type tbody').innerText.replace(/\\s+/g, ' ').trim()",
+		"health 1 timer 18 s ago 11 ms succeeded health 1 timer 48 s ago 12 ms succeeded provision 3 update 1 min 5 s ago 30 s retrying the disk pool ssd-2 is full "+
+			"users 5 update 1 min 30 s ago 200 ms failed the role reporting does not exist provision 2 update 6 min ago 35 s retrying the disk pool ssd-2 is full "+
+			"users 4 update 7 min ago 300 ms retrying the role reporting does not exist replicate 1 daemon 10 min ago running active "+
+			"provision 1 update 11 min ago 40 s retrying the disk pool ssd-2 is full")
 	var visible bool
 	if p.eval("document.getElementById('list').checkVisibility()", &visible); visible {
 		t.Error("the list is visible beside the object")
@@ -339,7 +365,8 @@ func testHostileValues(t *testing.T, b *browser) {
 			"Database." + hostile + "/" + hostile + "/" + hostile: {
 				Kind: "Database", Namespace: hostile, Name: hostile, Time: noon, Cause: hostile, Changed: []string{hostile}, Waits: []string{hostile}, Deleting: true,
 				OtherFinalizers: []string{hostile}, Unknown: []string{hostile},
-				Handlers: []explain.Handler{{ID: hostile, Kind: hostile, State: hostile, Why: hostile, LastError: hostile, Due: in(time.Minute)}},
+				Handlers: []explain.Handler{{ID: hostile, Kind: hostile, State: hostile, Why: hostile, LastError: hostile, Started: in(-time.Minute), Due: in(time.Minute)}},
+				Attempts: []explain.Attempt{attempt(hostile, hostile, 1, -time.Second, 0, hostile, hostile)},
 			},
 		},
 	}
@@ -407,7 +434,7 @@ func testAccessibility(t *testing.T, b *browser) {
 			"searchbox Search", "combobox Kind", "radio failing 1", "group Show", "status", "table Objects with problems come first. Open an object to see why its handlers are called or not.",
 			"columnheader Error", "rowheader orders", "link orders", "region Kinds",
 		},
-		orders: {"heading Database shop/orders", "link ← All objects", "status", "table Handlers", "columnheader Why", "rowheader provision", "image Next attempts: health in 12 s, provision in 4 min, backup in 37 min"},
+		orders: {"heading Database shop/orders", "link ← All objects", "status", "table Handlers", "columnheader Why", "rowheader provision", "image Attempts and next attempts", "table Last attempts since the operator started", "columnheader Result"},
 	} {
 		for _, width := range []int{1280, 360} {
 			p := b.blank(t)
@@ -559,7 +586,7 @@ func testScreenshots(t *testing.T, b *browser) {
 	for name, view := range map[string]struct {
 		fragment string
 		height   int
-	}{"status-page.png": {"", 910}, "status-page-object.png": {orders, 850}} {
+	}{"status-page.png": {"", 910}, "status-page-object.png": {orders, 1240}} {
 		file := filepath.Join("..", "..", "docs", "pictures", name)
 		if *updateScreenshots {
 			p := b.blank(t)

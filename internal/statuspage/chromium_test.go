@@ -72,7 +72,7 @@ func startBrowser(t *testing.T) *browser {
 	var output bytes.Buffer
 	// The browser runs without its sandbox, because containers forbid it. It opens only pages of this test.
 	cmd := exec.Command(path, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars", "--window-size=1280,900", "--no-first-run",
-		"--disable-background-networking", "--disable-component-update", "--disable-extensions", "--lang=en-GB", "--user-data-dir="+profile,
+		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-quic", "--disable-extensions", "--lang=en-GB", "--user-data-dir="+profile,
 		"--remote-debugging-pipe", "about:blank")
 	cmd.ExtraFiles = []*os.File{commandsIn, messagesOut} // Chromium uses the descriptors 3 and 4
 	cmd.Env = append(os.Environ(), "LANG=C.UTF-8", "TZ=UTC")
