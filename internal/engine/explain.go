@@ -57,6 +57,7 @@ func (e *Engine) Explain(ctx context.Context, key types.NamespacedName) (*explai
 	}
 	x.ofCause(ctx)
 	x.ofOthers(ctx)
+	x.ofQueue(key, obj)
 	return x.Explanation, nil
 }
 
@@ -113,6 +114,7 @@ func (x *explanation) ofUnobserved(ctx context.Context, key types.NamespacedName
 		return err
 	case obj == nil:
 		x.Cause = string(cause.Gone)
+		x.ofVanished(key)
 	default:
 		x.ofObject(obj)
 		x.waitf("the operator does not see the object: its cache is restricted to other namespaces, labels or fields, or it has not received the object yet")
