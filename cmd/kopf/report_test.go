@@ -135,7 +135,9 @@ func TestReport_Golden(t *testing.T) {
 
 // explained is the explanation of an operator, with attempts of a cause handler and of a timer.
 func explained() *explain.Explanation {
-	at := func(minutes float64) time.Time { return reportNow.Add(time.Duration((minutes - 10) * float64(time.Minute))) }
+	at := func(minutes float64) time.Time {
+		return reportNow.Add(time.Duration((minutes - 10) * float64(time.Minute)))
+	}
 	attempt := func(handler, reason string, number int, started, ended float64, state explain.State, message string) explain.Attempt {
 		return explain.Attempt{Handler: handler, Reason: reason, Number: number, Started: at(started), Ended: at(ended), State: state, Error: message}
 	}
