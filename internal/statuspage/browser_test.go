@@ -188,8 +188,8 @@ func testObject(t *testing.T, b *chromium.Browser) {
 	p.expectContains("document.querySelector('.facts').innerText", "the object has the finalizer of the operator", "example.com/audit", `handler "provision": the disk pool ssd-2 is full`)
 	p.expectText("[...document.querySelectorAll('#explanation table:first-of-type thead th')].map(cell => cell.textContent).join()", "Handler,Kind,State,Attempts,Why,Next,Last error")
 	for row, want := range map[int]string{
-		1: "provision cause waiting 3 the last attempt failed in 4 min the disk pool ssd-2 is full",
-		2: "users cause failed 5 the last attempt failed permanently the role reporting does not exist",
+		1: "provision cause waiting 3 in 11 min the last attempt failed in 4 min the disk pool ssd-2 is full",
+		2: "users cause failed 5 in 9 min 30 s the last attempt failed permanently the role reporting does not exist",
 		4: "backup timer waiting 0 the interval is 1h in 37 min",
 	} {
 		p.expectText(fmt.Sprintf("document.querySelector('#explanation tbody tr:nth-child(%d)').innerText.replace(/\\s+/g, ' ').trim()", row), want)

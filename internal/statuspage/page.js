@@ -256,12 +256,15 @@ function showExplanation(object, e) {
     element('dl', { class: 'facts' }, ...facts.flatMap(([name, value]) => [element('dt', {}, name), element('dd', {}, ...[value].flat())])),
     ...timeline(handlers, attempts, now),
     table('wide', 'Handlers', ['Handler', 'Kind', 'State', 'Attempts', 'Why', 'Next', 'Last error'], handlers.map(h => [
-      h.id, h.kind ?? [], badge(h.state), String(h.attempts ?? 0), h.why ?? [],
+      h.id, h.kind ?? [], badge(h.state), String(h.attempts ?? 0) + since(h, now), h.why ?? [],
       h.due ? element('time', { datetime: h.due, title: new Date(h.due).toLocaleString() }, 'in ' + duration(new Date(h.due) - now)) : [],
       h.lastError ? element('span', { class: 'error' }, h.lastError) : [],
     ])),
     ...attemptTable(attempts, now));
 }
+
+// since returns the time that a handler has taken so far, or until its end.
+const since = (h, now) => h.started ? ` in ${duration((h.ended ? new Date(h.ended) : now) - new Date(h.started))}` : '';
 
 // duration returns the two largest units of a time in milliseconds, such as "2 h 5 min".
 function duration(milliseconds) {
