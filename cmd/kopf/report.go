@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"context"
 	_ "embed" // for the template
 	"errors"
 	"fmt"
@@ -12,12 +11,11 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kopf-runtime/kopf-runtime/pkg/explain"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
@@ -27,18 +25,22 @@ const maxReported = 500
 //go:embed report.tmpl
 var reportText string
 
-var reportTemplate = template.Must(template.New("report").Funcs(template.FuncMap{"line": oneLine, "letter": letterOf, "color": colorOf}).Parse(reportText))
+var reportTemplate = template.Must(template.New("report").Funcs(template.FuncMap{"line": oneLine, "letter": letterOf, "color": colorOf, "stamp": stamp}).Parse(reportText))
 
 func newReport() *cobra.Command {
 	var which selection
 	var look inspector
 	var form string
+	var from operatorEndpoint
 	cmd := &cobra.Command{
 		Use:   "report KIND [NAME...]",
 		Short: "Write a report of the handlers of objects as one file",
 		Long: `Write a table of handlers and objects, with the state of each handler as a color and a letter, and the errors of handlers. With one name, the
 report also has a time line of the handlers of this object. If the operator stores a history (progress.WithHistory), the time line contains finished
 handlers. A record has the last attempt and the next one, but no earlier attempts.
+
+With --operator, the states come from the status page of the running operator. They then also contain progress that is not stored on the object, and
+the time line contains the last attempts of each handler.
 
 The file needs no other files and no scripts. It contains names of objects, ids of handlers, and the errors that handlers have returned. It contains
 no fields of objects and no other annotations. It contains only objects with records or an unhandled change. Pictures contain at most 500 objects, and
@@ -47,6 +49,9 @@ objects with errors come first.`,
   kopf report databases.example.com -A > report.html
   # A time line of one object, for an issue on GitHub:
   kopf report databases.example.com orders -n shop -o mermaid
+  # With all attempts since the operator has started:
+  kopf report databases.example.com orders -n shop --operator https://localhost:8443 --insecure-skip-tls-verify \
+    --token "$(kubectl -n shop-system create token shop-status-reader)"
   # For scripts:
   kopf report databases.example.com -A -o json`,
 		Args: cobra.MinimumNArgs(1),
@@ -57,15 +62,12 @@ objects with errors come first.`,
 			if slices.Contains(look.handlers, "") {
 				return errors.New("--handler is empty: set the id of a handler, or remove the flag")
 			}
-			if err := look.check(); err != nil {
+			if err := errors.Join(look.check(), from.check()); err != nil {
 				return err
 			}
 			look.now = time.Now()
 			r := newReportData(args[0], look.now)
-			if err := which.each(cmd.Context(), args, func(_ context.Context, _ client.Client, obj *unstructured.Unstructured) error {
-				r.add(&look, obj, len(args) == 2)
-				return nil
-			}); err != nil {
+			if err := from.report(cmd.Context(), r, &look, &which, args); err != nil {
 				return err
 			}
 			return r.write(cmd.OutOrStdout(), form)
@@ -73,10 +75,13 @@ objects with errors come first.`,
 	}
 	which.bind(cmd.Flags())
 	look.bind(cmd.Flags())
+	from.bind(cmd.Flags())
 	cmd.Flags().StringVarP(&form, "output", "o", "html", "output format: html, svg, mermaid or json")
 	cmd.Flags().StringArrayVar(&look.handlers, "handler", nil, "id of a handler of the operator; repeatable. The report then contains only these handlers and their sub-handlers")
 	return cmd
 }
+
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 // reportStates are the states of handlers in a report. A handler is retrying if it is unfinished and its last attempt has failed.
 var reportStates = []struct{ name, letter, color string }{
@@ -120,6 +125,7 @@ type reportData struct {
 	Objects  []*reportObject   `json:"objects"` // those with errors first
 	Failing  []reportFailure   `json:"failing"`
 	TimeLine []reportTimeEntry `json:"timeLine,omitempty"`
+	Attempts []explain.Attempt `json:"attempts,omitempty"` // of one object, from the operator
 	Notes    []string          `json:"notes,omitempty"`
 }
 
@@ -162,30 +168,40 @@ func (r *reportData) add(look *inspector, obj *unstructured.Unstructured, timeLi
 	found := look.inspect(obj)
 	object := &reportObject{Name: strings.TrimPrefix(found.Namespace+"/"+found.Name, "/"), Cause: found.Cause, Handlers: map[string]handlerRecord{}}
 	for _, h := range found.Handlers {
-		if h.unfinished() && h.Message != "" {
-			h.State = "retrying"
-		}
-		if h.State == "succeeded" {
-			h.Message = ""
-		}
-		object.Handlers[h.ID] = h
-		if timeLine {
-			r.addTime(h)
-		}
+		r.addHandler(object, h, timeLine)
 	}
 	if timeLine {
-		history, err := progress.History(obj)
-		if err != nil {
-			r.Notes = append(r.Notes, err.Error())
-		}
-		for _, entry := range history {
-			r.addTime(look.state(entry.Handler, entry.Record))
-		}
-		slices.SortStableFunc(r.TimeLine, func(a, b reportTimeEntry) int { return a.Started.Compare(b.Started) })
+		r.addHistory(look, obj)
 	}
 	if len(object.Handlers) > 0 || object.Cause != "none" {
 		r.Objects = append(r.Objects, object)
 	}
+}
+
+// addHandler adds a handler to the row of its object, and to the time line.
+func (r *reportData) addHandler(object *reportObject, h handlerRecord, timeLine bool) {
+	if h.unfinished() && h.Message != "" {
+		h.State = "retrying"
+	}
+	if h.State == "succeeded" {
+		h.Message = ""
+	}
+	object.Handlers[h.ID] = h
+	if timeLine {
+		r.addTime(h)
+	}
+}
+
+// addHistory adds the finished handlers of earlier cycles to the time line, and sorts it.
+func (r *reportData) addHistory(look *inspector, obj *unstructured.Unstructured) {
+	history, err := progress.History(obj)
+	if err != nil {
+		r.Notes = append(r.Notes, err.Error())
+	}
+	for _, entry := range history {
+		r.addTime(look.state(entry.Handler, entry.Record))
+	}
+	slices.SortStableFunc(r.TimeLine, func(a, b reportTimeEntry) int { return a.Started.Compare(b.Started) })
 }
 
 func (r *reportData) addTime(h handlerRecord) {
@@ -252,89 +268,9 @@ func (r *reportData) write(w io.Writer, form string) error {
 	return reportTemplate.ExecuteTemplate(w, form, r)
 }
 
-// A drawing is an SVG picture.
-type drawing struct {
-	Width, Height int
-	Shapes        []shape
-}
-
-// A shape is a rectangle with a text in it, or only a text if it has no width. Its title is shown while the mouse pointer is over it.
-type shape struct {
-	X, Y, W, H        int
-	Color, Text, Hint string
-}
-
-const (
-	labelWidth, cellWidth, rowHeight, chartWidth = 300, 110, 22, 700
-	labelChars, headChars                        = 42, 15
-	maxHint                                      = 300
-)
-
-func (d *drawing) label(x, y, chars int, text string) {
-	d.Shapes = append(d.Shapes, shape{X: x, Y: y + rowHeight - 7, Text: shorten(text, chars), Hint: shorten(text, maxHint)})
-}
-
-func (d *drawing) box(x, y, w int, color, text, hint string) {
-	d.Shapes = append(d.Shapes, shape{X: x, Y: y + 1, W: max(w, 2), H: rowHeight - 2, Color: color, Text: text, Hint: shorten(hint, maxHint)})
-	d.Width = max(d.Width, x+w+10)
-}
-
-// Picture draws the table and the time line.
-func (r *reportData) Picture() *drawing {
-	d := &drawing{Width: labelWidth + chartWidth + 20}
-	y := 10
-	d.label(10, y, 200, r.Title())
-	y += rowHeight
-	x := 10
-	for _, count := range r.Counts {
-		d.box(x, y, cellWidth-4, colorOf(count.State), fmt.Sprintf("%s %s: %d", letterOf(count.State), count.State, count.Number), "")
-		x += cellWidth
-	}
-	y += 2 * rowHeight
-	for i, id := range r.Handlers {
-		d.label(labelWidth+i*cellWidth, y, headChars, id)
-	}
-	for _, object := range r.Objects {
-		y += rowHeight
-		d.label(10, y, labelChars, object.Name)
-		for i, id := range r.Handlers {
-			if h, found := object.Handlers[id]; found {
-				d.box(labelWidth+i*cellWidth, y, cellWidth-4, colorOf(h.State), letterOf(h.State), h.text(r.Time))
-			}
-		}
-	}
-	d.Height = y + 2*rowHeight
-	if len(r.TimeLine) > 0 {
-		r.drawTimeLine(d)
-	}
-	return d
-}
-
-// Chart draws only the time line.
-func (r *reportData) Chart() *drawing {
-	d := &drawing{Width: labelWidth + chartWidth + 20}
-	r.drawTimeLine(d)
-	return d
-}
-
-func (r *reportData) drawTimeLine(d *drawing) {
-	first, last := r.span()
-	at := func(t time.Time) int {
-		return labelWidth + int(float64(chartWidth)*float64(t.Sub(first))/float64(max(last.Sub(first), time.Second)))
-	}
-	y := d.Height
-	d.label(10, y, labelChars, "Time line")
-	d.label(labelWidth, y, labelChars, first.Format(time.RFC3339))
-	d.label(labelWidth+chartWidth-150, y, labelChars, last.Format(time.RFC3339))
-	for _, e := range r.TimeLine {
-		y += rowHeight
-		d.label(10, y, labelChars, e.Cause+": "+e.Handler)
-		d.box(at(e.Started), y, at(e.end(r.Time))-at(e.Started), colorOf(e.State), letterOf(e.State), e.hint())
-		if e.Delayed != nil && e.Stopped == nil && e.Delayed.After(e.end(r.Time)) {
-			d.box(at(e.end(r.Time)), y, at(*e.Delayed)-at(e.end(r.Time)), "#dddddd", "delay", e.hint())
-		}
-	}
-	d.Height = y + 2*rowHeight
+// Title returns the heading of the report.
+func (r *reportData) Title() string {
+	return fmt.Sprintf("Handlers of %s at %s: %d of %d objects with records or changes", r.Kind, r.Time.Format(time.RFC3339), len(r.Objects), r.Total)
 }
 
 // span returns the first and the last time of the time line.
@@ -376,67 +312,4 @@ func (e reportTimeEntry) hint() string {
 		text += ": " + e.Message
 	}
 	return text
-}
-
-// Title returns the heading of the report.
-func (r *reportData) Title() string {
-	return fmt.Sprintf("Handlers of %s at %s: %d of %d objects with records or changes", r.Kind, r.Time.Format(time.RFC3339), len(r.Objects), r.Total)
-}
-
-// mermaid returns a Gantt chart of the time line, or a flow chart of the objects with their handlers.
-func (r *reportData) mermaid() string {
-	var b strings.Builder
-	if len(r.TimeLine) > 0 {
-		tags := map[string]string{"failed": "crit, ", "retrying": "crit, active, ", "succeeded": "done, ", "due": "active, ", "waiting": "active, "}
-		const layout = "2006-01-02T15:04:05"
-		fmt.Fprintf(&b, "gantt\n    title %s\n    dateFormat YYYY-MM-DDTHH:mm:ss\n", mermaidText(r.Title(), ":"))
-		for _, e := range r.TimeLine {
-			end := e.end(r.Time)
-			fmt.Fprintf(&b, "    section %s %s\n", letterOf(e.State), mermaidText(e.Cause+" "+e.Handler, ""))
-			fmt.Fprintf(&b, "    %s attempts %d %s :%s%s, %s\n", letterOf(e.State), e.Attempts, mermaidText(e.Message, ""), tags[e.State],
-				e.Started.Format(layout), end.Add(time.Second).Format(layout))
-			if e.Delayed != nil && e.Stopped == nil && e.Delayed.After(end) {
-				fmt.Fprintf(&b, "    delay :%s, %s\n", end.Format(layout), e.Delayed.Add(time.Second).Format(layout))
-			}
-		}
-		return b.String()
-	}
-	fmt.Fprintf(&b, "flowchart LR\n    title[\"%s\"]\n", mermaidText(r.Title(), ":"))
-	for i, object := range r.Objects {
-		name := mermaidText(object.Name+" "+object.Cause, ":")
-		if len(object.Handlers) == 0 {
-			fmt.Fprintf(&b, "    o%d[\"%s\"]\n", i, name)
-			continue
-		}
-		fmt.Fprintf(&b, "    subgraph o%d [\"%s\"]\n", i, name)
-		for j, id := range r.Handlers {
-			if h, found := object.Handlers[id]; found {
-				fmt.Fprintf(&b, "        o%dh%d[\"%s\"]:::%s\n", i, j, mermaidText(letterOf(h.State)+" "+h.text(r.Time), ":"), h.State)
-			}
-		}
-		b.WriteString("    end\n")
-	}
-	for _, state := range reportStates {
-		fmt.Fprintf(&b, "    classDef %s fill:%s\n", state.name, state.color)
-	}
-	return b.String()
-}
-
-// mermaidText replaces the characters that mermaid can interpret, because it has no escapes that work in all diagrams.
-func mermaidText(text, allowed string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune(" -./(),"+allowed, r) {
-			return r
-		}
-		return '_'
-	}, shorten(text, maxHint))
-}
-
-// shorten returns a text as one line of limited length.
-func shorten(text string, chars int) string {
-	runes := []rune(oneLine(text))
-	if len(runes) > chars {
-		return string(runes[:chars-1]) + "…"
-	}
-	return string(runes)
 }

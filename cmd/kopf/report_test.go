@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,6 +17,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/statuspage"
+	"github.com/kopf-runtime/kopf-runtime/pkg/explain"
 	framework "github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
@@ -40,6 +43,8 @@ func TestTreeWatchReport_InvalidFlags(t *testing.T) {
 		"watch x --for soon":           "invalid argument",
 		"watch x --prefix a/b":         "set the part before the slash",
 		"watch x --kubeconfig nowhere": "no access to a cluster",
+		"report x --operator nowhere":  "set a URL",
+		"report x --token t":           "are for --operator: add it",
 		"report":                       "requires at least 1 arg",
 		"report x -o yaml":             "use html, svg, mermaid or json",
 		"report x y -A":                "use --namespace",
@@ -112,6 +117,8 @@ func TestReport_Golden(t *testing.T) {
 	objects := reportObjects()
 	for file, text := range map[string]string{
 		"report.svg": reportOf(t, "svg", objects...), "report.mmd": reportOf(t, "mermaid", objects...), "report.json": reportOf(t, "json", objects...),
+		"attempts.svg": explainedReport(t, "svg", explained()), "attempts.html": explainedReport(t, "html", explained()),
+		"attempts.mmd": explainedReport(t, "mermaid", explained()), "resize.svg": explainedReport(t, "svg", explained(), "resize"),
 		"timeline.svg": reportOf(t, "svg", objects[2]), "timeline.mmd": reportOf(t, "mermaid", objects[2]), "timeline.html": reportOf(t, "html", objects[2]),
 	} {
 		path := filepath.Join("testdata", file+".golden")
@@ -126,6 +133,65 @@ func TestReport_Golden(t *testing.T) {
 	}
 }
 
+// explained is the explanation of an operator, with attempts of a cause handler and of a timer.
+func explained() *explain.Explanation {
+	at := func(minutes float64) time.Time {
+		return reportNow.Add(time.Duration((minutes - 10) * float64(time.Minute)))
+	}
+	attempt := func(handler, reason string, number int, started, ended float64, state explain.State, message string) explain.Attempt {
+		return explain.Attempt{Handler: handler, Reason: reason, Number: number, Started: at(started), Ended: at(ended), State: state, Error: message}
+	}
+	return &explain.Explanation{
+		Kind: "Database", Namespace: "default", Name: "orders", Time: reportNow, Cause: "update",
+		Handlers: []explain.Handler{
+			{ID: "provision", Kind: "cause", State: explain.Succeeded, Attempts: 1, Started: new(at(2)), Ended: new(at(3))},
+			{ID: "resize", Kind: "cause", State: explain.Waiting, Attempts: 2, Started: new(at(2)), Due: new(at(14)), LastError: "busy"},
+			{ID: "announce", Kind: "cause", State: explain.Blocked, Why: `it comes after "resize"`},
+			{ID: "health", Kind: "timer", State: explain.Waiting, Due: new(at(12))},
+		},
+		Attempts: []explain.Attempt{
+			attempt("health", "timer", 1, 0, 0.1, explain.Succeeded, ""),
+			attempt("provision", "update", 1, 2, 3, explain.Succeeded, ""),
+			attempt("resize", "update", 1, 3, 4.5, explain.Retrying, "busy"),
+			attempt("health", "timer", 1, 5, 5.1, explain.Succeeded, ""),
+			attempt("resize", "update", 2, 7, 8, explain.Retrying, "busy"),
+			{Handler: "watch", Reason: "daemon", Number: 1, Started: at(8), State: explain.Active},
+		},
+	}
+}
+
+func explainedReport(t *testing.T, form string, x *explain.Explanation, handlers ...string) string {
+	t.Helper()
+	look := &inspector{handlers: handlers, now: reportNow}
+	r := newReportData("databases", reportNow)
+	r.addExplained(look, x)
+	r.addHistory(look, reportObjects()[2])
+	var out bytes.Buffer
+	must(t, r.write(&out, form))
+	return out.String()
+}
+
+// With the operator, a report of many objects has their unfinished handlers, and only those of --handler.
+func TestReport_ListedByTheOperator(t *testing.T) {
+	r := newReportData("databases", reportNow)
+	for _, obj := range []statuspage.Object{
+		{Namespace: "shop", Name: "orders", Unfinished: []statuspage.Unfinished{
+			{Handler: "resize", State: explain.Waiting, Attempts: 2, Error: "busy"}, {Handler: "resize/disk", State: explain.Due}, {Handler: "resizer", State: explain.Failed, Attempts: 5, Error: "no"},
+		}},
+		{Namespace: "shop", Name: "carts"},
+	} {
+		r.addListed(&inspector{handlers: []string{"resize"}}, obj)
+	}
+	var out bytes.Buffer
+	must(t, r.write(&out, "json"))
+	var got reportData
+	must(t, json.Unmarshal(out.Bytes(), &got))
+	want := map[string]handlerRecord{"resize": {ID: "resize", State: "retrying", Attempts: 2, Message: "busy"}, "resize/disk": {ID: "resize/disk", State: "due"}}
+	if len(got.Objects) != 1 || got.Total != 2 || !maps.EqualFunc(got.Objects[0].Handlers, want, func(a, b handlerRecord) bool { return a.text(reportNow) == b.text(reportNow) }) {
+		t.Errorf("got %s", out.String())
+	}
+}
+
 // Names, ids, causes and errors can contain any text.
 func TestReport_EscapesTexts(t *testing.T) {
 	const hostile = `</title></text></svg>"]'` + "`" + `--><script>alert(1)</script>&{{.}}` + "\x1b[2J\x00\u202e\nend\n  click a href \"x\"; %% #quot; <img src=x onerror=alert(1)>"
@@ -134,16 +200,32 @@ func TestReport_EscapesTexts(t *testing.T) {
 		"kopf.zalando.org/failed":  reportRecord(hostile, 2, never, never, 3, false, hostile),
 	})
 	other := sample("y", map[string]string{"kopf.zalando.org/a": reportRecord(hostile, 2, 8, 14, never, false, hostile)})
-	for _, objects := range [][]*unstructured.Unstructured{{obj}, {obj, other}} {
+	x := explained()
+	x.Name, x.Cause, x.Handlers[0].ID, x.Handlers[0].LastError = hostile, hostile, hostile, hostile
+	x.Handlers[1].State, x.Attempts[2].State = hostile, hostile
+	x.Attempts[0] = explain.Attempt{Handler: hostile, Reason: hostile, State: hostile, Error: hostile, Started: reportNow.Add(-time.Minute)}
+	listed := func(_ *testing.T, form string) string {
+		r := newReportData(hostile, reportNow)
+		r.addListed(&inspector{}, statuspage.Object{Name: hostile, Unfinished: []statuspage.Unfinished{{Handler: hostile, State: hostile, Error: hostile}}})
+		var out bytes.Buffer
+		must(t, r.write(&out, form))
+		return out.String()
+	}
+	for name, report := range map[string]func(*testing.T, string) string{
+		"one object":   func(t *testing.T, form string) string { return reportOf(t, form, obj) },
+		"two objects":  func(t *testing.T, form string) string { return reportOf(t, form, obj, other) },
+		"the operator": func(t *testing.T, form string) string { return explainedReport(t, form, x) },
+		"a list":       listed,
+	} {
 		for _, form := range []string{"html", "svg", "mermaid"} {
-			text := reportOf(t, form, objects...)
+			text := report(t, form)
 			for _, part := range []string{"<script", "<img", "x<s", "\x1b", "\x00", "\u202e", "\nend\n", "click a href \"", "</text></svg>\""} {
 				if strings.Contains(text, part) {
-					t.Errorf("%s of %d objects contains %q:\n%s", form, len(objects), part, text)
+					t.Errorf("%s of %s contains %q:\n%s", form, name, part, text)
 				}
 			}
 			if strings.Count(text, "<svg") != strings.Count(text, "</svg>") || strings.Count(text, "<svg") > 1 {
-				t.Errorf("%s of %d objects has broken SVG:\n%s", form, len(objects), text)
+				t.Errorf("%s of %s has broken SVG:\n%s", form, name, text)
 			}
 			switch form {
 			case "svg":
@@ -151,12 +233,12 @@ func TestReport_EscapesTexts(t *testing.T) {
 					if _, err := decoder.Token(); errors.Is(err, io.EOF) {
 						break
 					} else if err != nil {
-						t.Fatalf("svg of %d objects: %v:\n%s", len(objects), err, text)
+						t.Fatalf("svg of %s: %v:\n%s", name, err, text)
 					}
 				}
 			case "mermaid":
 				if strings.ContainsAny(text, "<>;%`'{}") {
-					t.Errorf("mermaid of %d objects contains special characters:\n%s", len(objects), text)
+					t.Errorf("mermaid of %s contains special characters:\n%s", name, text)
 				}
 			}
 		}

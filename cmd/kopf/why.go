@@ -146,6 +146,9 @@ func (i *inspector) explain(obj *unstructured.Unstructured) *explain.Explanation
 		if record.State == "succeeded" {
 			h.LastError = ""
 		}
+		if record.State == "due" && record.Attempts == 0 {
+			h.Why = "it was not called yet; it may come after another handler"
+		}
 		x.Handlers = append(x.Handlers, h)
 	}
 	for _, problem := range found.Problems {

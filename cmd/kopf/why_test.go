@@ -26,6 +26,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/statuspage"
@@ -364,15 +365,16 @@ func TestWhy_Waits(t *testing.T) {
 	}
 	environment := kopftest.Environment(t, kopftest.CRDs(filepath.Join("..", "..", "config", "crd")))
 	kubeconfig(t, environment.Config)
+	var began <-chan struct{} // closed when the handler of the other object is called
 	for _, c := range []struct {
 		name    string
-		options func(cluster *kopftest.Cluster) []option
+		options func(t *testing.T, cluster *kopftest.Cluster) []option
 		act     func(*testing.T, *kopftest.Cluster, *kopftest.Operator)
 		want    []string
 	}{
 		{
 			"paused by a peer",
-			func(cluster *kopftest.Cluster) []option {
+			func(_ *testing.T, cluster *kopftest.Cluster) []option {
 				return []option{
 					configMaps().OnCreate("make", succeed).Daemon("watch", succeed),
 					framework.WithPeering(peering.Options{Namespaces: []string{cluster.Namespace}}),
@@ -385,14 +387,14 @@ func TestWhy_Waits(t *testing.T) {
 		},
 		{
 			"another label",
-			func(*kopftest.Cluster) []option {
+			func(*testing.T, *kopftest.Cluster) []option {
 				return []option{configMaps().OnCreate("make", succeed), framework.WithWatchSelector("tier=gold")}
 			},
 			nil, []string{"waits: the operator does not see the object"},
 		},
 		{
 			"a rejected write",
-			func(*kopftest.Cluster) []option { return []option{configMaps().OnDelete("drop", succeed)} },
+			func(*testing.T, *kopftest.Cluster) []option { return []option{configMaps().OnDelete("drop", succeed)} },
 			func(_ *testing.T, _ *kopftest.Cluster, operator *kopftest.Operator) {
 				operator.InjectFaults(kopftest.Fault{Verb: "patch", Resource: "configmaps", Code: http.StatusInternalServerError, Times: -1})
 			},
@@ -400,13 +402,38 @@ func TestWhy_Waits(t *testing.T) {
 		},
 		{
 			"a running handler",
-			func(*kopftest.Cluster) []option {
+			func(*testing.T, *kopftest.Cluster) []option {
 				return []option{configMaps().OnCreate("make", func(ctx context.Context, _ request) error {
 					<-ctx.Done()
 					return nil
 				})}
 			},
-			nil, []string{"the operator is reconciling the object now", "make     cause  due"},
+			nil, []string{"the operator is reconciling the object now", `attempt 1 of the handler "make" has been running for`, "make     cause  due"},
+		},
+		{
+			"a worker that handles another object",
+			func(t *testing.T, cluster *kopftest.Cluster) []option {
+				cluster.Create(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "blocker"}})
+				blocked := make(chan struct{})
+				began = blocked
+				return []option{framework.For(&corev1.ConfigMap{}, framework.WithMaxConcurrentReconciles(1)).OnCreate("make", func(ctx context.Context, req request) error {
+					if req.Object.Name == "blocker" {
+						close(blocked)
+						<-ctx.Done()
+					}
+					return nil
+				})}
+			},
+			func(*testing.T, *kopftest.Cluster, *kopftest.Operator) { <-began },
+			[]string{"waits: it has been in the queue for ", "make     cause  due"},
+		},
+		{
+			"a predicate of the controller",
+			func(*testing.T, *kopftest.Cluster) []option {
+				rejected := predicate.NewPredicateFuncs(func(client.Object) bool { return false })
+				return []option{framework.For(&corev1.ConfigMap{}, framework.WithPredicates(rejected)).OnCreate("make", succeed)}
+			},
+			nil, []string{"waits: the predicates of the controller (WithPredicates) have rejected the last event of the object", "make     cause  due"},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -415,7 +442,7 @@ func TestWhy_Waits(t *testing.T) {
 			peers := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "kopf.dev/v1", "kind": "KopfPeering"}}
 			peers.SetName("default")
 			cluster.Create(t, peers)
-			operator, running, url := serve(t, cluster, c.options(cluster)...)
+			operator, running, url := serve(t, cluster, c.options(t, cluster)...)
 			if c.act != nil {
 				c.act(t, cluster, running)
 			}

@@ -3,6 +3,7 @@ package commit
 import (
 	"context"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
@@ -51,15 +52,28 @@ func (s *Session) UseOverlay(ctx context.Context) error {
 }
 
 // EnableOverlay adds progress to later states of the draft that is not stored on the object.
-func (s *Session) EnableOverlay() { s.Draft.overlay = s.overlaid }
+func (s *Session) EnableOverlay() {
+	s.Draft.overlay = func(content map[string]any) map[string]any { return s.overlaid(s.Memory, content) }
+}
 
-// overlaid returns the JSON form of the object with its overlay, or with its remote part. It returns nil if the object has neither.
-func (s *Session) overlaid(content map[string]any) map[string]any {
-	if remote := s.Memory.Remote; remote != nil && remote.part != nil {
-		return remote.part.Apply(s.withoutFrameworkPart(content))
+// Overlaid returns the JSON form of an object with progress that is not stored on the object. It returns nil if there is none.
+func (c *Committer) Overlaid(memory *Memory, obj client.Object) (map[string]any, error) {
+	if memory.Remote == nil && memory.Overlay == nil {
+		return nil, nil
 	}
-	if s.Memory.Overlay != nil {
-		return s.Memory.Overlay.Patch.Apply(content)
+	content, err := patch.Content(obj)
+	if err != nil {
+		return nil, err
+	}
+	return c.overlaid(memory, content), nil
+}
+
+func (c *Committer) overlaid(memory *Memory, content map[string]any) map[string]any {
+	if remote := memory.Remote; remote != nil && remote.part != nil {
+		return remote.part.Apply(c.withoutFrameworkPart(content))
+	}
+	if memory.Overlay != nil {
+		return memory.Overlay.Patch.Apply(content)
 	}
 	return nil
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
+	"github.com/kopf-runtime/kopf-runtime/internal/statuspage"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 	v1 "github.com/kopf-runtime/kopf-runtime/test/bench/api/v1"
 )
@@ -95,7 +96,30 @@ func BenchmarkCycle(b *testing.B) {
 	}
 }
 
-func newEngine(b *testing.B, s *server, do func(client.Object)) *engine.Engine {
+// BenchmarkStatusPage measures the reconciles for the creation of an object, without the status page and with it. Nothing reads the page.
+func BenchmarkStatusPage(b *testing.B) {
+	for _, form := range []struct {
+		name  string
+		hooks []invoke.AttemptHook
+	}{{"without", nil}, {"with", []invoke.AttemptHook{engine.RecordAttempts(&statuspage.Attempts{})}}} {
+		b.Run(form.name, func(b *testing.B) {
+			s := newServer(b, func() client.Object { return &v1.Widget{} })
+			created := s.stored
+			e := newEngine(b, s, func(obj client.Object) { obj.(*v1.Widget).Status.Phase = "Ready" }, form.hooks...)
+			b.ReportAllocs()
+			for b.Loop() {
+				s.put(created)
+				for range 2 { // one for the event of the last write
+					if _, err := e.Reconcile(b.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(s.stored)}); err != nil {
+						b.Fatal(err)
+					}
+				}
+			}
+		})
+	}
+}
+
+func newEngine(b *testing.B, s *server, do func(client.Object), hooks ...invoke.AttemptHook) *engine.Engine {
 	log.SetLogger(zap.New(zap.WriteTo(io.Discard)))
 	kind := engine.Kind{Name: "widget", GVK: widgetGVK, New: s.empty, Results: []string{"status"}, HasStatus: true}
 	handler := invoke.Handler{
@@ -111,7 +135,7 @@ func newEngine(b *testing.B, s *server, do func(client.Object)) *engine.Engine {
 	return engine.New(engine.Settings{
 		Client: s, Cache: s, APIReader: s,
 		Store: progress.Smart(), Baseline: progress.AnnotationBaseline(""), Finalizer: "example.com/finalizer",
-		Lifecycle: progress.AllAtOnce, Checkpoint: time.Minute,
+		Lifecycle: progress.AllAtOnce, Checkpoint: time.Minute, AttemptHooks: hooks,
 	}, kind)
 }
 

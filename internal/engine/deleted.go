@@ -14,6 +14,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 	"github.com/kopf-runtime/kopf-runtime/internal/tracking"
+	"github.com/kopf-runtime/kopf-runtime/pkg/explain"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
@@ -133,6 +134,8 @@ type tombstone struct {
 	memos *objectstate.Memos
 	// state are the records of the delete handlers. It is nil until the API server has confirmed that the object does not exist.
 	state *progress.State
+	// pending describes the handlers that have not succeeded, for explanations. The mutex of the tombstones protects it.
+	pending []explain.Handler
 }
 
 // tombstones are the tombstones of vanished objects, by key. Only the worker of a key changes its tombstones.
@@ -209,6 +212,7 @@ func (e *Engine) lastReconciliation(ctx context.Context, t *tombstone) (*reconci
 func (e *Engine) handleVanished(ctx context.Context, key types.NamespacedName) (wait time.Duration) {
 	for _, t := range e.tombstones.of(key) {
 		left, done := e.handleTombstone(ctx, t)
+		e.tombstones.setPending(t, e.pendingHandlers(t))
 		if done {
 			e.tombstones.remove(key, t)
 			e.events.Limiter.Forget(t.last.GetUID())

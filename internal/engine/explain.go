@@ -58,6 +58,7 @@ func (e *Engine) Explain(ctx context.Context, key types.NamespacedName) (*explai
 	}
 	x.ofCause(ctx)
 	x.ofOthers(ctx)
+	x.ofQueue(key, obj)
 	return x.Explanation, nil
 }
 
@@ -114,6 +115,7 @@ func (x *explanation) ofUnobserved(ctx context.Context, key types.NamespacedName
 		return err
 	case obj == nil:
 		x.Cause = string(cause.Gone)
+		x.ofVanished(key)
 	default:
 		x.ofObject(obj)
 		x.waitf("the operator does not see the object: its cache is restricted to other namespaces, labels or fields, or it has not received the object yet")
@@ -227,7 +229,7 @@ func (x *explanation) ofCause(ctx context.Context) {
 // ofRecord explains a handler that is selected for the cause.
 func (x *explanation) ofRecord(one *explain.Handler, h invoke.Handler) {
 	r, record := x.r, x.r.Records.Record(one.ID)
-	one.Attempts, one.LastError = record.Retries, record.Message
+	setRecord(one, record)
 	switch {
 	case record.Success:
 		one.State, one.LastError = explain.Succeeded, ""
@@ -249,6 +251,17 @@ func (x *explanation) ofRecord(one *explain.Handler, h invoke.Handler) {
 	}
 }
 
+// setRecord adds the attempts, the error and the times of a record.
+func setRecord(one *explain.Handler, record progress.Record) {
+	one.Attempts, one.LastError = record.Retries, record.Message
+	if !record.Started.IsZero() && record.Retries > 0 { // a record without attempts begins with this explanation
+		one.Started = new(record.Started)
+	}
+	if !record.Stopped.IsZero() {
+		one.Ended = new(record.Stopped)
+	}
+}
+
 // unfinished returns those of some handlers that have not succeeded for the cause, quoted.
 func (x *explanation) unfinished(ids []string) (quoted []string) {
 	for _, id := range ids {
@@ -266,9 +279,9 @@ func (x *explanation) ofSubHandlers(parent progress.Record) {
 		if record.Started.IsZero() || record.Purpose != "" && record.Purpose != parent.Purpose {
 			continue // it belongs to an earlier cause
 		}
-		one := explain.Handler{ID: id, Kind: "sub", State: stateOf(record), Attempts: record.Retries}
-		if !record.Success {
-			one.LastError = record.Message
+		one := explain.Handler{ID: id, Kind: "sub", State: stateOf(record)}
+		if setRecord(&one, record); record.Success {
+			one.LastError = ""
 		}
 		if one.State == explain.Waiting {
 			one.Due = new(record.Delayed)

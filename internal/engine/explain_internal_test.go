@@ -124,6 +124,21 @@ func TestExplain_ResumeHandlerOfNewObject(t *testing.T) {
 	}
 }
 
+func TestExplain_TimesOfRecords(t *testing.T) {
+	obj := newObject(map[string]string{
+		"kopf.zalando.org/h0": `{"started":"2026-01-01T10:00:00.000000","stopped":"2026-01-01T10:00:05.000000","purpose":"create","retries":2,"success":true,"failure":false}`,
+	})
+	e, _ := explainable(t, obj, onReasons(cause.Create), onReasons(cause.Create))
+	handlers := explainOne(t, e, obj).Handlers
+	began := time.Date(2026, 1, 1, 10, 0, 0, 0, time.UTC)
+	if h := handlers[0]; h.Started == nil || !h.Started.Equal(began) || h.Ended == nil || !h.Ended.Equal(began.Add(5*time.Second)) {
+		t.Errorf("the finished handler has the times %v and %v", h.Started, h.Ended)
+	}
+	if h := handlers[1]; h.Started != nil || h.Ended != nil {
+		t.Errorf("the handler that has not begun has the times %v and %v", h.Started, h.Ended)
+	}
+}
+
 func TestExplain_HidesAnnotationsInFields(t *testing.T) {
 	for _, path := range [][]string{{"metadata", "annotations", "note"}, {"metadata", "annotations"}, {"metadata"}} {
 		obj := newObject(map[string]string{"note": "confidential"})

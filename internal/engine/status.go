@@ -1,9 +1,11 @@
 package engine
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/statuspage"
@@ -12,21 +14,28 @@ import (
 )
 
 // Status returns all objects that the engine handles, with their unfinished handlers, sorted by name. It is cheaper than [Engine.Explain] for each of them: it reads
-// only the stored progress.
+// only the progress.
 func (e *Engine) Status() statuspage.Kind {
 	kind := statuspage.Kind{Group: e.GVK.Group, Version: e.GVK.Version, Kind: e.GVK.Kind, Handlers: e.handlerIDs(), Objects: []statuspage.Object{}}
 	for _, obj := range e.states.List() {
 		one := statuspage.Object{
 			Namespace: obj.GetNamespace(), Name: obj.GetName(), Deleting: obj.GetDeletionTimestamp() != nil, Paused: e.paused(obj.GetNamespace()) || IsObjectPaused(obj),
-			Unfinished: e.unfinished(obj),
+			Unfinished: e.unfinished(e.withOverlay(obj)),
 		}
 		if err := e.health.lastError(client.ObjectKeyFromObject(obj)); err != nil {
 			one.Error = err.Error()
 		}
 		kind.Objects = append(kind.Objects, one)
 	}
+	for _, key := range e.Vanished() {
+		one := statuspage.Object{Namespace: key.Namespace, Name: key.Name, Deleting: true}
+		for _, h := range e.tombstones.pending(key) {
+			one.Unfinished = append(one.Unfinished, statuspage.Unfinished{Handler: h.ID, State: h.State, Attempts: h.Attempts, Error: h.LastError})
+		}
+		kind.Objects = append(kind.Objects, one)
+	}
 	slices.SortFunc(kind.Objects, func(a, b statuspage.Object) int {
-		return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 	})
 	return kind
 }
@@ -34,6 +43,21 @@ func (e *Engine) Status() statuspage.Kind {
 // handlerIDs returns the ids of the handlers of all kinds.
 func (e *Engine) handlerIDs() []string {
 	return slices.Concat(e.Handlers.IDs(), e.EventHandlers.IDs(), e.ReconcileHandlers.IDs(), e.BackgroundHandlers.IDs(), e.Indexes.IDs())
+}
+
+// withOverlay returns an object with the progress that is stored elsewhere. While a worker reconciles the object, or before it has loaded the progress,
+// withOverlay returns the object itself.
+func (e *Engine) withOverlay(obj client.Object) client.Object {
+	known := e.states.Get(obj.GetUID())
+	if known == nil || !known.TryLock() {
+		return obj
+	}
+	defer known.Unlock()
+	content, err := e.committer.Overlaid(&known.Worker.Writes, obj)
+	if content == nil || err != nil {
+		return obj
+	}
+	return &unstructured.Unstructured{Object: content}
 }
 
 // unfinished returns the handlers with a record that have not succeeded.

@@ -45,6 +45,8 @@ func (s *Store[W]) EventHandler(observer Observer, predicates ...predicate.Predi
 			}
 			if accepts.Create(e) || s.options.RecordEvents {
 				s.enqueue(q, e.Object)
+			} else {
+				s.markSkipped(e.Object)
 			}
 		},
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
@@ -66,6 +68,8 @@ func (s *Store[W]) EventHandler(observer Observer, predicates ...predicate.Predi
 			deleting := e.ObjectOld.GetDeletionTimestamp() == nil && e.ObjectNew.GetDeletionTimestamp() != nil
 			if replaced || deleting || accepts.Update(e) || s.options.RecordEvents && !resynced {
 				s.enqueue(q, e.ObjectNew)
+			} else if !resynced {
+				s.markSkipped(e.ObjectNew)
 			}
 		},
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) {

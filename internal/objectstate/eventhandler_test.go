@@ -185,3 +185,17 @@ func TestEventHandler_DeletionsIgnorePredicates(t *testing.T) {
 		})
 	}
 }
+
+func TestIsSkipped(t *testing.T) {
+	s := newFixture(predicate.GenerationChangedPredicate{})
+	first, second := object("a", "1", "1"), object("a", "1", "2")
+	s.created(t, first, false)
+	equal(t, "an accepted event", s.IsSkipped(first), false)
+	s.updated(t, first, second) // the generation is the same
+	equal(t, "a rejected event", s.IsSkipped(second), true)
+	equal(t, "another version", s.IsSkipped(first), false)
+	s.MarkStarted(nameOf("a"))
+	equal(t, "a reconcile has started", s.IsSkipped(second), false)
+	s.updated(t, second, second)
+	equal(t, "a resync", s.IsSkipped(second), false)
+}

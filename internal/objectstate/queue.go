@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // MarkQueued records that a key was added to the work queue. A key that is already queued keeps its time.
@@ -30,6 +31,30 @@ func (s *Store[W]) MarkStarted(key types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.queued, key)
+	delete(s.skipped, key)
+}
+
+// QueuedSince returns the time since when a key has been waiting for a worker. It returns false if the key is not waiting, or will be queued later.
+func (s *Store[W]) QueuedSince(key types.NamespacedName) (since time.Time, queued bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	since, found := s.queued[key]
+	return since, found && !since.After(time.Now())
+}
+
+// markSkipped records that the predicates have rejected the event with a version of an object.
+func (s *Store[W]) markSkipped(obj client.Object) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.skipped[client.ObjectKeyFromObject(obj)] = obj.GetResourceVersion()
+}
+
+// IsSkipped reports whether the predicates have rejected the event with this version of an object, and no worker has started to reconcile its key since then.
+func (s *Store[W]) IsSkipped(obj client.Object) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	version, skipped := s.skipped[client.ObjectKeyFromObject(obj)]
+	return skipped && version == obj.GetResourceVersion()
 }
 
 // QueueStats returns the number of keys that are waiting for a worker, and the longest time that one of them has been waiting.

@@ -82,3 +82,25 @@ func TestLongestQueued(t *testing.T) {
 
 // sleep lets time pass in a synctest bubble.
 func sleep(d time.Duration) { <-time.After(d) }
+
+func TestQueuedSince(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFixture()
+		if _, queued := s.QueuedSince(nameOf("a")); queued {
+			t.Error("an unknown key is queued")
+		}
+		due := time.Now().Add(time.Minute)
+		s.MarkQueuedAt(nameOf("a"), due)
+		if _, queued := s.QueuedSince(nameOf("a")); queued {
+			t.Error("a key is queued before its time")
+		}
+		sleep(2 * time.Minute)
+		if since, queued := s.QueuedSince(nameOf("a")); !queued || !since.Equal(due) {
+			t.Errorf("the key is queued since %s (%t), want %s", since, queued, due)
+		}
+		s.MarkStarted(nameOf("a"))
+		if _, queued := s.QueuedSince(nameOf("a")); queued {
+			t.Error("the key is queued after its start")
+		}
+	})
+}

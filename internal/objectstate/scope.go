@@ -47,6 +47,7 @@ func (s *Store[W]) ForgetKey(key types.NamespacedName) {
 	delete(s.current, key)
 	delete(s.deleted, key)
 	delete(s.queued, key)
+	delete(s.skipped, key)
 	delete(s.dirty, key)
 	delete(s.events, key)
 }

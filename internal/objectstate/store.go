@@ -16,6 +16,7 @@ type Store[W any] struct {
 	current map[types.NamespacedName]client.Object   // the last observed states of existing objects
 	deleted map[types.NamespacedName][]client.Object // tombstones
 	queued  map[types.NamespacedName]time.Time       // when the key was queued
+	skipped map[types.NamespacedName]string          // the resource versions of events that predicates have rejected, until the next reconcile
 	dirty   map[types.NamespacedName][]string        // the resource versions that made the key dirty
 	events  map[types.NamespacedName][]Event
 
@@ -40,6 +41,7 @@ func New[W any](options Options) *Store[W] {
 		current: map[types.NamespacedName]client.Object{},
 		deleted: map[types.NamespacedName][]client.Object{},
 		queued:  map[types.NamespacedName]time.Time{},
+		skipped: map[types.NamespacedName]string{},
 		dirty:   map[types.NamespacedName][]string{},
 		events:  map[types.NamespacedName][]Event{},
 	}
@@ -74,6 +76,7 @@ func (s *Store[W]) MarkDeleted(obj client.Object) {
 	}
 	if state, known := s.states[obj.GetUID()]; known {
 		s.deleted[key] = append(s.deleted[key], obj)
+		delete(s.skipped, key)
 		delete(s.dirty, key) // a re-created object starts without dirty marks
 		state.newest, state.deleted = nil, true
 		state.notifyDeletion()

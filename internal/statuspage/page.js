@@ -251,16 +251,20 @@ function showExplanation(object, e) {
     ['Unknown', list(e.unknown ?? [])],
     ['Explained at', new Date(e.time).toLocaleString()],
   ].filter(([, value]) => value.length !== 0);
-  const handlers = e.handlers ?? [], now = new Date(e.time);
+  const handlers = e.handlers ?? [], attempts = e.attempts ?? [], now = new Date(e.time);
   $('explanation').replaceChildren(
     element('dl', { class: 'facts' }, ...facts.flatMap(([name, value]) => [element('dt', {}, name), element('dd', {}, ...[value].flat())])),
-    ...timeline(handlers.filter(h => h.due), now),
+    ...timeline(handlers, attempts, now),
     table('wide', 'Handlers', ['Handler', 'Kind', 'State', 'Attempts', 'Why', 'Next', 'Last error'], handlers.map(h => [
-      h.id, h.kind ?? [], badge(h.state), String(h.attempts ?? 0), h.why ?? [],
+      h.id, h.kind ?? [], badge(h.state), String(h.attempts ?? 0) + since(h, now), h.why ?? [],
       h.due ? element('time', { datetime: h.due, title: new Date(h.due).toLocaleString() }, 'in ' + duration(new Date(h.due) - now)) : [],
       h.lastError ? element('span', { class: 'error' }, h.lastError) : [],
-    ])));
+    ])),
+    ...attemptTable(attempts, now));
 }
+
+// since returns the time that a handler has taken so far, or until its end.
+const since = (h, now) => h.started ? ` in ${duration((h.ended ? new Date(h.ended) : now) - new Date(h.started))}` : '';
 
 // duration returns the two largest units of a time in milliseconds, such as "2 h 5 min".
 function duration(milliseconds) {
@@ -273,22 +277,73 @@ function duration(milliseconds) {
   return parts.slice(0, 2).join(' ') || '0 s';
 }
 
-// timeline draws the next attempts of handlers on a logarithmic axis that begins now.
-function timeline(handlers, now) {
-  if (!handlers.length) return [];
-  const delay = h => Math.max(0, (new Date(h.due) - now) / 1000);
-  const sorted = [...handlers].sort((a, b) => delay(a) - delay(b)), end = Math.max(10, ...sorted.map(delay)) * 1.2;
-  const x = seconds => 200 + 430 * Math.log1p(seconds) / Math.log1p(end), bottom = 24 * sorted.length + 8;
-  const ticks = [0, 1, 10, 60, 600, 3600, 36000, 86400, 864000].filter(s => s <= end);
-  return [element('figure', {}, element('figcaption', {}, 'Next attempts, on a logarithmic scale'), svg('svg', { class: 'times', viewBox: `0 0 720 ${bottom + 22}`, role: 'img',
-    'aria-label': 'Next attempts: ' + sorted.map(h => `${h.id} in ${duration(delay(h) * 1000)}`).join(', ') },
-  ...ticks.flatMap(s => [svg('line', { class: 'rail', x1: x(s), x2: x(s), y1: 0, y2: bottom }),
-    svg('text', { class: 'tick', x: x(s), y: bottom + 16, 'text-anchor': 'middle' }, s ? duration(s * 1000) : 'now')]),
-  ...sorted.flatMap((h, i) => [svg('text', { x: 0, y: 24 * i + 20 }, h.id.length > 26 ? h.id.slice(0, 25) + '…' : h.id),
-    svg('g', { class: h.state }, svg('rect', { class: 'fill', x: x(0), y: 24 * i + 15, width: x(delay(h)) - x(0), height: 2 }),
-      svg('circle', { class: 'fill', cx: x(delay(h)), cy: 24 * i + 16, r: 5 })),
-    svg('text', { x: x(delay(h)) + 10, y: 24 * i + 20 }, duration(delay(h) * 1000))])))];
+// timeline draws for each handler the time since it began, its attempts and its next attempt. The axis is logarithmic on both sides of now.
+function timeline(handlers, attempts, now) {
+  const seconds = time => (new Date(time) - now) / 1000;
+  const rows = new Map(), row = id => rows.get(id) ?? rows.set(id, { id, attempts: [] }).get(id);
+  for (const h of handlers) if (h.started || h.due) Object.assign(row(h.id), { state: h.state, began: h.started && seconds(h.started), ended: h.ended && seconds(h.ended), due: h.due && Math.max(0, seconds(h.due)) });
+  for (const a of attempts) row(a.handler).attempts.push({ state: a.state, number: a.number, from: seconds(a.started), to: a.ended ? seconds(a.ended) : 0 });
+  if (!rows.size) return [];
+  const all = [...rows.values()], times = all.flatMap(r => [r.began ?? 0, r.due ?? 0, ...r.attempts.map(a => a.from)]);
+  const first = Math.min(...times), last = Math.max(10, ...times) * 1.2, left = 200, width = 430;
+  const log = s => Math.sign(s) * Math.log1p(Math.abs(s)), start = log(first && Math.min(first * 1.2, -10));
+  const x = s => Math.round(10 * (left + width * (log(s) - start) / (log(last) - start))) / 10, bottom = 24 * all.length + 8;
+  const ticks = [0];
+  for (const sign of [-1, 1]) {
+    let previous = x(0);
+    for (const s of [1, 10, 60, 600, 3600, 36000, 86400, 864000, 8640000]) {
+      const at = x(sign * s);
+      if (at < left || at > left + width || Math.abs(at - previous) < 54) continue; // the texts would overlap
+      ticks.push(sign * s);
+      previous = at;
+    }
+  }
+  const name = 'Attempts and next attempts';
+  return [element('figure', {}, element('figcaption', {}, 'Attempts (left of now) and next attempts, on a logarithmic scale. A cross is an attempt that has failed.'),
+    svg('svg', { class: 'times', viewBox: `0 0 720 ${bottom + 22}`, role: 'img', 'aria-labelledby': 'times-title', 'aria-describedby': 'times-desc' },
+      svg('title', { id: 'times-title' }, name), svg('desc', { id: 'times-desc' }, all.map(describe).join('; ')),
+      ...ticks.flatMap(s => [svg('line', { class: s ? 'rail' : 'frame', x1: x(s), x2: x(s), y1: 0, y2: bottom }),
+        svg('text', { class: 'tick', x: x(s), y: bottom + 16, 'text-anchor': 'middle' }, s ? (s < 0 ? '−' : '') + duration(Math.abs(s) * 1000) : 'now')]),
+      ...all.flatMap((r, i) => handlerLine(r, x, 24 * i + 16))))];
 }
+
+// describe returns a row of the time line as text.
+function describe(row) {
+  const parts = [], ago = s => duration(-s * 1000) + ' ago', last = row.attempts.at(-1);
+  if (row.began !== undefined) parts.push('began ' + ago(row.began));
+  if (row.ended !== undefined) parts.push(`${row.state} ${ago(row.ended)}`);
+  if (last) parts.push(`attempt ${last.number} ${last.state} ` + ago(last.state === 'active' ? last.from : last.to));
+  if (row.due !== undefined) parts.push('next in ' + duration(row.due * 1000));
+  return `${row.id} ${parts.join(', ')}`;
+}
+
+// handlerLine draws the row of a handler around a vertical position.
+function handlerLine(row, x, y) {
+  const bar = (state, from, to, height) => svg('rect', { class: 'fill ' + state, x: x(from), y: y - height / 2, width: Math.max(1, Math.round(10 * (x(to) - x(from))) / 10), height });
+  const shapes = [svg('text', { x: 0, y: y + 4 }, row.id.length > 26 ? row.id.slice(0, 25) + '…' : row.id)];
+  if (row.began !== undefined) shapes.push(bar(row.state, row.began, row.ended ?? 0, 2));
+  if (row.due !== undefined) shapes.push(bar(row.state, 0, row.due, 2));
+  for (const a of row.attempts) {
+    const end = x(a.to);
+    shapes.push(svg('g', { class: a.state }, svg('title', {}, `Attempt ${a.number}: ${a.state}`), bar(a.state, a.from, a.to, 8),
+      ['failed', 'retrying'].includes(a.state) ? svg('path', { class: 'cross', d: `M${end - 4} ${y - 4}l8 8m0 -8l-8 8` }) : svg('circle', { class: 'fill', cx: end, cy: y, r: 4 })));
+  }
+  if (row.due !== undefined) shapes.push(svg('circle', { class: 'next ' + row.state, cx: x(row.due), cy: y, r: 5 }), svg('text', { x: x(row.due) + 10, y: y + 4 }, duration(row.due * 1000)));
+  return shapes;
+}
+
+// attemptTable lists the attempts, the last one first.
+function attemptTable(attempts, now) {
+  if (!attempts.length) return [];
+  return [table('wide', 'Last attempts since the operator started', ['Handler', 'Attempt', 'Reason', 'Began', 'Duration', 'Result', 'Error'], attempts.toReversed().map(a => [
+    a.handler, String(a.number), a.reason ?? [],
+    element('time', { datetime: a.started, title: new Date(a.started).toLocaleString() }, duration(now - new Date(a.started)) + ' ago'),
+    a.ended ? length(new Date(a.ended) - new Date(a.started)) : 'running', badge(a.state), a.error ? element('span', { class: 'error' }, a.error) : [],
+  ]))];
+}
+
+// length returns a duration in milliseconds, which is often below a second.
+const length = milliseconds => milliseconds < 1000 ? Math.round(milliseconds) + ' ms' : duration(milliseconds);
 
 // ---- Events
 

@@ -59,6 +59,10 @@ func in(d time.Duration) *time.Time {
 	return &due
 }
 
+func attempt(handler, reason string, number int, started, duration time.Duration, state explain.State, message string) explain.Attempt {
+	return explain.Attempt{Handler: handler, Reason: reason, Number: number, Started: noon.Add(started), Ended: noon.Add(started + duration), State: state, Error: message}
+}
+
 // example is an operator with a few objects in all states.
 func example() source {
 	return source{
@@ -85,14 +89,24 @@ func example() source {
 				APIVersion: "shop.example.com/v1", Kind: "Database", Namespace: "shop", Name: "orders", Source: explain.FromOperator, Time: noon,
 				Cause: "update", Changed: []string{"spec.size", "spec.users"}, Finalizer: true, OtherFinalizers: []string{"example.com/audit"},
 				Handlers: []explain.Handler{
-					{ID: "provision", Kind: "cause", State: explain.Waiting, Why: "the last attempt failed", Attempts: 3, Due: in(4 * time.Minute), LastError: "the disk pool ssd-2 is full"},
-					{ID: "users", Kind: "cause", State: explain.Failed, Why: "the last attempt failed permanently", Attempts: 5, LastError: "the role reporting does not exist"},
+					{ID: "provision", Kind: "cause", State: explain.Waiting, Why: "the last attempt failed", Attempts: 3, Started: in(-11 * time.Minute), Due: in(4 * time.Minute), LastError: "the disk pool ssd-2 is full"},
+					{ID: "users", Kind: "cause", State: explain.Failed, Why: "the last attempt failed permanently", Attempts: 5, Started: in(-11 * time.Minute), Ended: in(-90 * time.Second), LastError: "the role reporting does not exist"},
 					{ID: "grants", Kind: "cause", State: explain.Blocked, Why: "the handler users must succeed first"},
 					{ID: "backup", Kind: "timer", State: explain.Waiting, Why: "the interval is 1h", Due: in(37 * time.Minute)},
 					{ID: "health", Kind: "timer", State: explain.Waiting, Why: "the interval is 30s", Due: in(12 * time.Second)},
 					{ID: "replicate", Kind: "daemon", State: explain.Active, Why: "it is running"},
 					{ID: "release", Kind: "cause", State: explain.NotSelected, Why: "it is for the cause delete"},
 					{ID: "migrate", Kind: "cause", State: explain.Filtered, Why: `the label "legacy" must be present`},
+				},
+				Attempts: []explain.Attempt{
+					attempt("provision", "update", 1, -11*time.Minute, 40*time.Second, explain.Retrying, "the disk pool ssd-2 is full"),
+					{Handler: "replicate", Reason: "daemon", Number: 1, Started: noon.Add(-10 * time.Minute), State: explain.Active},
+					attempt("users", "update", 4, -7*time.Minute, 300*time.Millisecond, explain.Retrying, "the role reporting does not exist"),
+					attempt("provision", "update", 2, -6*time.Minute, 35*time.Second, explain.Retrying, "the disk pool ssd-2 is full"),
+					attempt("users", "update", 5, -90*time.Second, 200*time.Millisecond, explain.Failed, "the role reporting does not exist"),
+					attempt("provision", "update", 3, -65*time.Second, 30*time.Second, explain.Retrying, "the disk pool ssd-2 is full"),
+					attempt("health", "timer", 1, -48*time.Second, 12*time.Millisecond, explain.Succeeded, ""),
+					attempt("health", "timer", 1, -18*time.Second, 11*time.Millisecond, explain.Succeeded, ""),
 				},
 			},
 			"ConfigMap/shop/settings": {

@@ -38,6 +38,8 @@ type Explanation struct {
 	// OtherFinalizers are the finalizers of other controllers. While there is one, the object is not deleted.
 	OtherFinalizers []string  `json:"otherFinalizers,omitempty"`
 	Handlers        []Handler `json:"handlers,omitempty"`
+	// Attempts are the last attempts of handlers in this process, the oldest first. The operator records them with the option kopf.WithStatusPage.
+	Attempts []Attempt `json:"attempts,omitempty"`
 	// Events are the last Events about the object, if they are known.
 	Events []Event `json:"events,omitempty"`
 	// Unknown is what the explanation cannot contain, and how to find it out.
@@ -67,8 +69,27 @@ type Handler struct {
 	Attempts int `json:"attempts,omitempty"`
 	// Due is the time of the next attempt, if it is in the future.
 	Due *time.Time `json:"due,omitempty"`
+	// Started is the time when the handler was selected for the cause, and Ended the time when it succeeded or failed permanently.
+	Started *time.Time `json:"started,omitempty"`
+	Ended   *time.Time `json:"ended,omitempty"`
 	// LastError is the error of the last attempt.
 	LastError string `json:"lastError,omitempty"`
+}
+
+// Attempt is one call of a handler for the object.
+type Attempt struct {
+	Handler string `json:"handler"`
+	// Reason is the reason of the request, such as "update".
+	Reason string `json:"reason,omitempty"`
+	// Number is the number of the attempt for the cause, beginning with 1.
+	Number  int       `json:"number"`
+	Started time.Time `json:"started"`
+	// Ended is zero while the handler is running.
+	Ended time.Time `json:"ended,omitzero"`
+	// State is Active, Succeeded, Failed, Retrying, Waiting (for sub-handlers) or Stopped (interrupted).
+	State State `json:"state"`
+	// Error is the error of the attempt, at most about 256 bytes.
+	Error string `json:"error,omitempty"`
 }
 
 // Event is an Event about the object.
@@ -95,6 +116,7 @@ const (
 	Paused      State = "paused"       // the operator is paused
 	Ended       State = "ended"        // the daemon or timer has ended and does not start again
 	Stopped     State = "stopped"      // the daemon or timer is not running
+	Retrying    State = "retrying"     // the attempt has failed, and another one follows
 )
 
 // Write writes the explanation as text: the object first, and then a table of the handlers.
@@ -183,6 +205,11 @@ func (e *Explanation) notes() (lines []string) {
 	}
 	if e.Running {
 		lines = append(lines, "the operator is reconciling the object now")
+	}
+	for _, attempt := range e.Attempts {
+		if attempt.State == Active && e.Running {
+			lines = append(lines, fmt.Sprintf("attempt %d of the handler %q has been running for %s", attempt.Number, attempt.Handler, e.Time.Sub(attempt.Started).Round(time.Second)))
+		}
 	}
 	if e.Deleting && len(e.OtherFinalizers) > 0 {
 		lines = append(lines, "the object is held by the finalizers of other controllers: "+strings.Join(e.OtherFinalizers, ", "))

@@ -31,12 +31,16 @@ func (o *Operator) Explain(ctx context.Context, obj client.Object) (*explain.Exp
 // The page shows the names of all objects, the values that filters test, and the errors of handlers, but no values of Secrets or of annotations. The metrics server must authenticate
 // its users: set FilterProvider in its options, as the projects of kubebuilder do. Users need a role with the verb get for the nonResourceURLs /kopf/*.
 //
-// Without requests, the page costs nothing. A manager can have one operator with the page.
+// The operator keeps the last 20 attempts of each object in memory, for at most 10 000 objects, and adds them to explanations. Recording an attempt takes about a
+// microsecond. Without requests, the page has no other costs. A manager can have one operator with the page.
 func WithStatusPage() Option {
 	return optionFunc(func(o *Operator) {
 		if err := o.mgr.AddMetricsServerExtraHandler(statuspage.Path, statuspage.New(explainer{o})); err != nil {
 			o.addError(fmt.Errorf("WithStatusPage: %w", err))
+			return
 		}
+		o.attempts = &statuspage.Attempts{}
+		o.settings.AttemptHooks = append(o.settings.AttemptHooks, engine.RecordAttempts(o.attempts))
 	})
 }
 
@@ -53,7 +57,11 @@ func (s explainer) Explain(ctx context.Context, kind schema.GroupKind, key types
 	if i < 0 {
 		return nil, fmt.Errorf("%w %s", statuspage.ErrUnknownKind, kind)
 	}
-	return engines[i].Explain(ctx, key)
+	explanation, err := engines[i].Explain(ctx, key)
+	if explanation != nil && s.operator.attempts != nil {
+		explanation.Attempts = s.operator.attempts.Of(kind, key)
+	}
+	return explanation, err
 }
 
 // engines returns the engines of an operator that is running in this process.

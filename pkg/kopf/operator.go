@@ -17,6 +17,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/eventrecorder"
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
 	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
+	"github.com/kopf-runtime/kopf-runtime/internal/statuspage"
 	"github.com/kopf-runtime/kopf-runtime/internal/watchcheck"
 	"github.com/kopf-runtime/kopf-runtime/internal/watching"
 	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
@@ -37,7 +38,8 @@ type Operator struct {
 
 	startup, cleanup []*activity
 	probes           probes
-	memos            objectstate.Memos // memos of activities and probes
+	memos            objectstate.Memos    // memos of activities and probes
+	attempts         *statuspage.Attempts // of WithStatusPage; nil without this option
 	stuckAfter       time.Duration
 	watchCheck       time.Duration // interval of the check; 0 disables it
 	lease            leaseDurations

@@ -104,8 +104,9 @@ var levels = map[string]int{
 	"internal/rbac":       0,
 	"internal/validation": 0,
 
-	// The control plane is not part of the library.
+	// The control plane and the browser for tests are not part of the library.
 	controlPlane: 0,
+	browser:      0,
 
 	// The control plane imports this package.
 	"internal/reaper": -1,
@@ -114,6 +115,7 @@ var levels = map[string]int{
 const (
 	top             = 10
 	controlPlane    = "internal/controlplane"
+	browser         = "internal/chromium"
 	simulatedServer = "internal/apiserver"
 )
 
@@ -140,9 +142,9 @@ var rules = []rule{
 		},
 	},
 	{
-		"only tests, hack/ and test/ may import the control plane",
+		"only tests, hack/ and test/ may import the control plane and the browser",
 		func(from, to string) bool {
-			return to == controlPlane && (shipped(from) || under(from, "examples"))
+			return (to == controlPlane || to == browser) && (shipped(from) || under(from, "examples"))
 		},
 	},
 	{
@@ -331,6 +333,7 @@ func TestChecker_DetectsViolations(t *testing.T) {
 		{"kopf must not import kopftest", "pkg/kopf", ours("pkg/kopf/kopftest"), "only packages of lower levels"},
 		{"kopftest may import kopf", "pkg/kopf/kopftest", ours("pkg/kopf", "internal/engine"), ""},
 		{"the engine must not import the control plane", "internal/engine", ours(controlPlane), "may import the control plane"},
+		{"the status page must not import the browser", "internal/statuspage", ours(browser), "may import the control plane and the browser"},
 		{"the control plane must not import the library", controlPlane, ours("pkg/progress"), "only packages of lower levels"},
 		{"hack may import the control plane", "hack/example", ours(controlPlane, "pkg/kopf"), ""},
 		{"tests may import the library and the control plane", "test/e2e", ours(controlPlane, "pkg/kopf", "internal/engine"), ""},

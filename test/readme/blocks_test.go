@@ -29,6 +29,7 @@ var blockTests = []blockTest{
 	{"docs/getting-started.md", "sh", "", "test/guide TestGettingStarted", ""},
 	{"docs/getting-started.md", "yaml", "", "test/guide TestGettingStarted", ""},
 	{"docs/why.md", "console", "", "cmd/kopf TestWhy", ""},
+	{"docs/why.md", "sh", "", "test/guide TestWhy_TokenOfThePage", ""},
 	{"docs/why.md", "yaml", "", "cmd/kopf TestWhy_RoleOfThePage", ""},
 	{"docs/monitoring.md", "sh", "", "contrib/monitoring TestPage_CommandsExist", ""}, // the test does not run the commands, which need an operator
 	{"docs/peering.md", "sh", "", "test/guide TestCommandsOfPeering", ""},

@@ -1,4 +1,4 @@
-package statuspage_test
+package chromium
 
 import (
 	"bufio"
@@ -19,14 +19,14 @@ import (
 // A test fails if the browser does not reach a state in this time. It is long, because other tests can use all processors.
 const patience = time.Minute
 
-// browser is a headless Chromium. The test controls it with the DevTools protocol over two pipes, which needs no package for websockets.
-type browser struct {
+// Browser is a headless Chromium. The test controls it with the DevTools protocol over two pipes, which needs no package for websockets.
+type Browser struct {
 	commands io.Writer
 
 	mu      sync.Mutex
 	last    int
 	replies map[int]chan message
-	tabs    map[string]*tab // by session
+	tabs    map[string]*Tab // by session
 	closed  error
 }
 
@@ -42,8 +42,8 @@ type message struct {
 	} `json:"error,omitempty"`
 }
 
-// startBrowser skips the test if there is no Chromium.
-func startBrowser(t *testing.T) *browser {
+// Start starts the browser, which ends with the test. It skips the test if there is no Chromium, and in short mode. CHROMIUM can be the path of the browser.
+func Start(t *testing.T) *Browser {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("the test starts a browser, so it does not run in short mode")
@@ -72,7 +72,7 @@ func startBrowser(t *testing.T) *browser {
 	var output bytes.Buffer
 	// The browser runs without its sandbox, because containers forbid it. It opens only pages of this test.
 	cmd := exec.Command(path, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars", "--window-size=1280,900", "--no-first-run",
-		"--disable-background-networking", "--disable-component-update", "--disable-extensions", "--lang=en-GB", "--user-data-dir="+profile,
+		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-quic", "--disable-extensions", "--lang=en-GB", "--user-data-dir="+profile,
 		"--remote-debugging-pipe", "about:blank")
 	cmd.ExtraFiles = []*os.File{commandsIn, messagesOut} // Chromium uses the descriptors 3 and 4
 	cmd.Env = append(os.Environ(), "LANG=C.UTF-8", "TZ=UTC")
@@ -81,7 +81,7 @@ func startBrowser(t *testing.T) *browser {
 		t.Fatal(err)
 	}
 	_, _ = commandsIn.Close(), messagesOut.Close() // the browser has copies
-	b := &browser{commands: commandsOut, replies: map[int]chan message{}, tabs: map[string]*tab{}}
+	b := &Browser{commands: commandsOut, replies: map[int]chan message{}, tabs: map[string]*Tab{}}
 	read := make(chan struct{})
 	go func() {
 		defer close(read)
@@ -102,7 +102,7 @@ func startBrowser(t *testing.T) *browser {
 	return b
 }
 
-func (b *browser) read(r io.Reader) {
+func (b *Browser) read(r io.Reader) {
 	reader := bufio.NewReaderSize(r, 1<<20)
 	for {
 		text, err := reader.ReadBytes(0)
@@ -128,7 +128,7 @@ func (b *browser) read(r io.Reader) {
 	}
 }
 
-func (b *browser) close(err error) {
+func (b *Browser) close(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.closed = err
@@ -139,7 +139,7 @@ func (b *browser) close(err error) {
 }
 
 // call sends a command and decodes its result.
-func (b *browser) call(session, method string, params, result any) error {
+func (b *Browser) call(session, method string, params, result any) error {
 	encoded, err := json.Marshal(params)
 	if err != nil {
 		return err
@@ -176,10 +176,10 @@ func (b *browser) call(session, method string, params, result any) error {
 	}
 }
 
-// tab is a page in the browser.
-type tab struct {
+// Tab is a page in the browser. Its methods fail the test if they fail.
+type Tab struct {
 	t       *testing.T
-	browser *browser
+	browser *Browser
 	session string
 
 	mu       sync.Mutex
@@ -187,18 +187,18 @@ type tab struct {
 	requests []string // the addresses of all requests
 }
 
-// open opens an address in a new tab.
-func (b *browser) open(t *testing.T, address string) *tab {
+// Open opens an address in a new tab.
+func (b *Browser) Open(t *testing.T, address string) *Tab {
 	t.Helper()
-	p := b.blank(t)
-	p.navigate(address)
+	p := b.Blank(t)
+	p.Navigate(address)
 	return p
 }
 
-// blank returns an empty tab, which is closed at the end of the test.
-func (b *browser) blank(t *testing.T) *tab {
+// Blank returns an empty tab, which is closed at the end of the test.
+func (b *Browser) Blank(t *testing.T) *Tab {
 	t.Helper()
-	p := &tab{t: t, browser: b}
+	p := &Tab{t: t, browser: b}
 	var target struct {
 		TargetID string `json:"targetId"`
 	}
@@ -215,12 +215,12 @@ func (b *browser) blank(t *testing.T) *tab {
 		_ = b.call("", "Target.closeTarget", target, nil) // the browser may have ended
 	})
 	for _, domain := range []string{"Page", "Runtime", "Log", "Network"} {
-		p.call(domain+".enable", nil, nil)
+		p.Call(domain+".enable", nil, nil)
 	}
 	return p
 }
 
-func (p *tab) observe(m message) {
+func (p *Tab) observe(m message) {
 	var event struct {
 		Type             string
 		Entry            struct{ Level, Text, URL string }
@@ -248,14 +248,15 @@ func (p *tab) observe(m message) {
 	}
 }
 
-func (p *tab) check(err error) {
+func (p *Tab) check(err error) {
 	p.t.Helper()
 	if err != nil {
 		p.t.Fatal(err)
 	}
 }
 
-func (p *tab) call(method string, params map[string]any, result any) {
+// Call sends a command of the DevTools protocol to the tab, and decodes its result.
+func (p *Tab) Call(method string, params map[string]any, result any) {
 	p.t.Helper()
 	if params == nil {
 		params = map[string]any{}
@@ -263,19 +264,20 @@ func (p *tab) call(method string, params map[string]any, result any) {
 	p.check(p.browser.call(p.session, method, params, result))
 }
 
-func (p *tab) navigate(address string) {
+// Navigate opens the address of a status page, and waits until the page shows its objects.
+func (p *Tab) Navigate(address string) {
 	p.t.Helper()
-	p.call("Page.navigate", map[string]any{"url": address}, nil)
-	p.wait("document.querySelector('main') && performance.getEntriesByName('objects-shown').length > 0 && !document.querySelector('[aria-busy]')")
+	p.Call("Page.navigate", map[string]any{"url": address}, nil)
+	p.Wait("document.querySelector('main') && performance.getEntriesByName('objects-shown').length > 0 && !document.querySelector('[aria-busy]')")
 }
 
-// eval decodes the value of an expression.
-func (p *tab) eval(expression string, value any) {
+// Eval decodes the value of an expression.
+func (p *Tab) Eval(expression string, value any) {
 	p.t.Helper()
 	p.check(p.tryEval(expression, value))
 }
 
-func (p *tab) tryEval(expression string, value any) error {
+func (p *Tab) tryEval(expression string, value any) error {
 	var result struct {
 		Result           struct{ Value json.RawMessage }
 		ExceptionDetails json.RawMessage
@@ -294,20 +296,22 @@ func (p *tab) tryEval(expression string, value any) error {
 	return json.Unmarshal(result.Result.Value, value)
 }
 
-func (p *tab) text(expression string) (text string) {
+// Text returns the value of an expression that is a string.
+func (p *Tab) Text(expression string) (text string) {
 	p.t.Helper()
-	p.eval(expression, &text)
+	p.Eval(expression, &text)
 	return text
 }
 
-func (p *tab) count(selector string) (n int) {
+// Count returns the number of elements that match a selector.
+func (p *Tab) Count(selector string) (n int) {
 	p.t.Helper()
-	p.eval(fmt.Sprintf("document.querySelectorAll(%q).length", selector), &n)
+	p.Eval(fmt.Sprintf("document.querySelectorAll(%q).length", selector), &n)
 	return n
 }
 
-// wait waits until a condition is true.
-func (p *tab) wait(condition string) {
+// Wait waits until a condition is true.
+func (p *Tab) Wait(condition string) {
 	p.t.Helper()
 	deadline := time.After(patience)
 	ticker := time.NewTicker(10 * time.Millisecond)
@@ -330,8 +334,8 @@ func (p *tab) wait(condition string) {
 
 var keyCodes = map[string]int{"Tab": 9, "Enter": 13, " ": 32, "ArrowRight": 39}
 
-// press presses a key, with Shift if the name begins with Shift+.
-func (p *tab) press(key string) {
+// Press presses a key, with Shift if the name begins with Shift+.
+func (p *Tab) Press(key string) {
 	p.t.Helper()
 	modifiers := 0
 	if name, shift := strings.CutPrefix(key, "Shift+"); shift {
@@ -341,50 +345,52 @@ func (p *tab) press(key string) {
 	if text := map[string]string{"Enter": "\r", " ": " "}[key]; text != "" {
 		event["type"], event["text"] = "keyDown", text
 	}
-	p.call("Input.dispatchKeyEvent", event, nil)
+	p.Call("Input.dispatchKeyEvent", event, nil)
 	event["type"] = "keyUp"
 	delete(event, "text")
-	p.call("Input.dispatchKeyEvent", event, nil)
+	p.Call("Input.dispatchKeyEvent", event, nil)
 }
 
-// tabTo presses Tab until the focused element matches a selector.
-func (p *tab) tabTo(selector string) {
+// TabTo presses Tab until the focused element matches a selector.
+func (p *Tab) TabTo(selector string) {
 	p.t.Helper()
 	for range 30 {
-		p.press("Tab")
+		p.Press("Tab")
 		var focused bool
-		if p.eval(fmt.Sprintf("document.activeElement.matches(%q)", selector), &focused); focused {
+		if p.Eval(fmt.Sprintf("document.activeElement.matches(%q)", selector), &focused); focused {
 			return
 		}
 	}
 	p.t.Fatalf("the key Tab does not reach %s", selector)
 }
 
-func (p *tab) insert(text string) {
+// Insert types a text into the focused element.
+func (p *Tab) Insert(text string) {
 	p.t.Helper()
-	p.call("Input.insertText", map[string]any{"text": text}, nil)
+	p.Call("Input.insertText", map[string]any{"text": text}, nil)
 }
 
-// useColors selects the colour scheme: light or dark.
-func (p *tab) useColors(scheme string) {
+// UseColors selects the colour scheme: light or dark.
+func (p *Tab) UseColors(scheme string) {
 	p.t.Helper()
-	p.call("Emulation.setEmulatedMedia", map[string]any{"features": []any{map[string]any{"name": "prefers-color-scheme", "value": scheme}}}, nil)
+	p.Call("Emulation.setEmulatedMedia", map[string]any{"features": []any{map[string]any{"name": "prefers-color-scheme", "value": scheme}}}, nil)
 }
 
-func (p *tab) resize(width, height int) {
+// Resize sets the size of the window.
+func (p *Tab) Resize(width, height int) {
 	p.t.Helper()
-	p.call("Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false}, nil)
+	p.Call("Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false}, nil)
 }
 
-// screenshot returns the visible part of the page as PNG.
-func (p *tab) screenshot() []byte {
+// Screenshot returns the visible part of the page as PNG.
+func (p *Tab) Screenshot() []byte {
 	p.t.Helper()
 	var picture struct{ Data []byte }
-	p.call("Page.captureScreenshot", map[string]any{"format": "png"}, &picture)
+	p.Call("Page.captureScreenshot", map[string]any{"format": "png"}, &picture)
 	return picture.Data
 }
 
-func (p *tab) takeProblems() []string {
+func (p *Tab) takeProblems() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	taken := p.problems
@@ -392,8 +398,8 @@ func (p *tab) takeProblems() []string {
 	return taken
 }
 
-// verify fails the test if there were errors, or requests to other servers.
-func (p *tab) verify(server string) {
+// Verify fails the test if there were errors, or requests to other servers.
+func (p *Tab) Verify(server string) {
 	p.t.Helper()
 	for _, problem := range p.takeProblems() {
 		p.t.Errorf("the browser reports: %s", problem)

@@ -1,0 +1,6 @@
+//go:build !race
+
+package main
+
+// manyObjects is the number of objects on the page.
+const manyObjects = 10_000
