@@ -45,6 +45,7 @@ type Engine struct {
 	promoter      promoter
 	tombstones    tombstones
 	eventQueues   eventQueues
+	clusterEvents clusterEvents
 	epoch         *epoch // nil if every state of the cache is trusted
 	pausedKeys    pausedKeys
 	pausedObjects pausedObjects

@@ -43,6 +43,7 @@ func (e *Engine) callReconcileHandlers(ctx context.Context, r *reconciliation) {
 		handler, _ := e.ReconcileHandlers.Get(id)
 		if !plan.MatchObject(log.FromContext(ctx), id, handler, view, match.Input{Object: r.content}).Accepts() {
 			delete(r.known.Worker.ReconcileHandlers, id)
+			e.clusterEvents.drop(r.before.GetUID(), id)
 			e.tracker.replace(trackReader{client.ObjectKeyFromObject(r.before), id}, nil)
 			continue
 		}
@@ -50,8 +51,11 @@ func (e *Engine) callReconcileHandlers(ctx context.Context, r *reconciliation) {
 		if e.stopIfPaused(r) {
 			return
 		}
-		if st := r.reconcileHandlerState(id); st.isDue(now()) {
-			e.callReconcileHandler(ctx, r, id, handler, st)
+		st := r.reconcileHandlerState(id)
+		if handler.ClusterEvents != "" {
+			e.callForClusterEvents(ctx, r, id, handler, st)
+		} else if st.isDue(now()) {
+			e.callReconcileHandler(ctx, r, id, handler, st, nil)
 		}
 	}
 }
@@ -82,7 +86,10 @@ func (st *reconcileHandlerState) next() time.Time {
 	return st.due
 }
 
-func (e *Engine) callReconcileHandler(ctx context.Context, r *reconciliation, id string, h invoke.Handler, st *reconcileHandlerState) {
+// callReconcileHandler makes one attempt. The Event is that of a handler for Kubernetes Events; nil for other handlers.
+func (e *Engine) callReconcileHandler(
+	ctx context.Context, r *reconciliation, id string, h invoke.Handler, st *reconcileHandlerState, event *invoke.ClusterEvent,
+) {
 	st.dirty, st.due = false, time.Time{}
 	if st.record.Started.IsZero() {
 		st.record.Started = now()
@@ -90,13 +97,18 @@ func (e *Engine) callReconcileHandler(ctx context.Context, r *reconciliation, id
 	s := &handlerPatch{id: id, policy: h.Policy, before: st.record, reconcileHandler: st}
 	view := e.causeView(r)
 	view.Reason, view.Old, view.Diff = reasonReconcile, nil, nil
+	if event != nil {
+		view.Reason = reasonClusterEvent
+	}
 	var again time.Duration
 	var tracked *tracking
 	handlerCtx, cancel := e.cancelOnDelete(ctx, r, h)
 	defer cancel()
 	s.outcome = e.runAttempt(handlerCtx, invoke.HandlerAttempt{
 		Kind: e.Name, ID: id, Handler: e.withDefaults(h), View: view, Record: st.record, QuietSuccess: true,
+		Once: event != nil && h.Policy.Retries == nil,
 		Prepare: func(req *invoke.Request) {
+			req.ClusterEvent = event
 			req.Flush, tracked = e.newFlush(r, req), e.newTracking(r, req)
 			s.base = r.current
 		},
