@@ -36,6 +36,7 @@ type Operator struct {
 	errs      []error
 
 	startup, cleanup []*activity
+	versions         []*activity // of OnVersion
 	probes           probes
 	memos            objectstate.Memos // memos of activities and probes
 	stuckAfter       time.Duration
