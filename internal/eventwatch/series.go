@@ -61,11 +61,7 @@ func (s *series) add(event *corev1.Event, earlier bool) {
 		return
 	}
 	known.latest, known.earlier = event, earlier
-	if left := time.Until(known.deliveredAt.Add(s.interval)); !known.deliveredAt.IsZero() && left > 0 {
-		s.queue.AddAfter(event.UID, left)
-	} else {
-		s.queue.Add(event.UID)
-	}
+	s.queue.Add(event.UID)
 }
 
 // forget removes a deleted Event. It is still delivered if it waits.
@@ -126,11 +122,11 @@ func (s *series) deliverLatest(ctx context.Context, uid types.UID) {
 	if known.latest == event {
 		known.latest = nil
 	} else {
-		s.queue.AddAfter(uid, s.interval) // it has occurred again in the meantime
+		s.queue.Add(uid) // it has occurred again in the meantime
 	}
 }
 
-// due returns the state that must be delivered; nil if there is none.
+// due returns the state that must be delivered; nil if there is none, or if it must wait for the end of the interval.
 func (s *series) due(uid types.UID) (event *corev1.Event, earlier bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
