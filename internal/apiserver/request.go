@@ -40,7 +40,7 @@ func (s *Server) request(r *http.Request, t target) (*request, error) {
 	if q.view, err = parseAccept(r.Header.Get("Accept")); err != nil {
 		return nil, err
 	}
-	if q.selection, err = parseSelection(q.query); err != nil {
+	if q.selection, err = parseSelection(q.query, t.Resource); err != nil {
 		return nil, err
 	}
 	q.media, _, _ = strings.Cut(r.Header.Get("Content-Type"), ";")

@@ -24,6 +24,7 @@ func (e *Engine) handleDeleted(ctx context.Context, key types.NamespacedName) (w
 		t := &tombstone{known: e.states.GetOrCreate(last.GetUID()), memos: e.states.Memos(last.GetUID())}
 		t.known.Lock() // it stays locked: from now on, only the tombstone refers to it
 		e.states.Forget(last.GetUID())
+		e.clusterEvents.forget(last.GetUID())
 		e.supervisor.Forget(last.GetUID()) // a daemon may have been started after the deletion
 		if e.states.Observed(key) == nil {
 			for _, id := range e.ReconcileHandlers.IDs() {

@@ -52,6 +52,7 @@ type Engine struct {
 	promoter      *promotion.Promoter
 	tombstones    tombstones
 	eventQueues   eventQueues
+	clusterEvents clusterEvents
 	epoch         *epoch // nil if every state of the cache is trusted
 	pausedKeys    pausedKeys
 	pausedObjects pausedObjects

@@ -309,6 +309,10 @@ func (x *explanation) ofOthers(ctx context.Context) {
 	}
 	for _, id := range e.ReconcileHandlers.IDs() {
 		h, _ := e.ReconcileHandlers.Get(id)
+		if h.ClusterEvents != "" {
+			add(id, reasonClusterEvent, h, r.matching.view, x.ofClusterEvents(h))
+			continue
+		}
 		add(id, "reconcile", h, r.matching.view, x.ofReconcileHandler)
 	}
 	for _, id := range e.BackgroundHandlers.IDs() {

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/cause"
+	"github.com/kopf-runtime/kopf-runtime/internal/commit"
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/internal/statuspage"
 	"github.com/kopf-runtime/kopf-runtime/pkg/explain"
@@ -110,8 +111,7 @@ func TestExplain_VanishedObject(t *testing.T) {
 func TestStatus_ProgressElsewhere(t *testing.T) {
 	progress := map[string]any{"metadata": map[string]any{"annotations": map[string]any{"kopf.zalando.org/h0": waitingRecord}}}
 	for name, store := range map[string]func(*objectState){
-		"overlay": func(known *objectState) { known.Worker.Overlay = &overlay{Patch: progress} },
-		"remote":  func(known *objectState) { known.Worker.Remote = &remotePart{part: progress} },
+		"overlay": func(known *objectState) { known.Worker.Writes.Overlay = &commit.Overlay{Patch: progress} },
 	} {
 		obj := newObject(nil)
 		e, _ := explainable(t, obj, onReasons(cause.Create))

@@ -110,6 +110,14 @@ func (e *Kind) WritesEventChanges() bool {
 	})
 }
 
+// HandlesRelatedChanges reports whether a reconcile handler is called for changes, and not only for Kubernetes Events.
+func (e *Kind) HandlesRelatedChanges() bool {
+	return slices.ContainsFunc(e.ReconcileHandlers.IDs(), func(id string) bool {
+		handler, _ := e.ReconcileHandlers.Get(id)
+		return handler.ClusterEvents == ""
+	})
+}
+
 // HandlerStores returns the stores of handlers that have their own, by id.
 func (e *Kind) HandlerStores() map[string]progress.Store {
 	stores := map[string]progress.Store{}

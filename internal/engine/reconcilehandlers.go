@@ -45,6 +45,7 @@ func (e *Engine) callReconcileHandlers(ctx context.Context, r *reconciliation) {
 		handler, _ := e.ReconcileHandlers.Get(id)
 		if !plan.MatchObject(log.FromContext(ctx), id, handler, view, match.Input{Object: r.Content()}).Accepts() {
 			delete(r.known.Worker.ReconcileHandlers, id)
+			e.clusterEvents.drop(r.Base().GetUID(), id)
 			e.tracker.Forget(tracking.Reader{Object: client.ObjectKeyFromObject(r.Base()), Handler: id})
 			continue
 		}
@@ -52,8 +53,11 @@ func (e *Engine) callReconcileHandlers(ctx context.Context, r *reconciliation) {
 		if e.stopIfPaused(r) {
 			return
 		}
-		if st := r.reconcileHandlerState(id); st.isDue(now()) {
-			e.callReconcileHandler(ctx, r, id, handler, st)
+		st := r.reconcileHandlerState(id)
+		if handler.ClusterEvents != "" {
+			e.callForClusterEvents(ctx, r, id, handler, st)
+		} else if st.isDue(now()) {
+			e.callReconcileHandler(ctx, r, id, handler, st, nil)
 		}
 	}
 }
@@ -84,7 +88,10 @@ func (st *reconcileHandlerState) next() time.Time {
 	return st.due
 }
 
-func (e *Engine) callReconcileHandler(ctx context.Context, r *reconciliation, id string, h invoke.Handler, st *reconcileHandlerState) {
+// callReconcileHandler makes one attempt. The Event is that of a handler for Kubernetes Events; nil for other handlers.
+func (e *Engine) callReconcileHandler(
+	ctx context.Context, r *reconciliation, id string, h invoke.Handler, st *reconcileHandlerState, event *invoke.ClusterEvent,
+) {
 	st.dirty, st.due = false, time.Time{}
 	if st.record.Started.IsZero() {
 		st.record.Started = now()
@@ -96,12 +103,17 @@ func (e *Engine) callReconcileHandler(ctx context.Context, r *reconciliation, id
 	}
 	view := e.causeView(r)
 	view.Reason, view.Old, view.Diff = reasonReconcile, nil, nil
+	if event != nil {
+		view.Reason = reasonClusterEvent
+	}
 	var again time.Duration
 	var tracked *tracking.Attempt
 	p.Outcome = invoke.HandlerAttempt{
 		Hooks: e.hooks, Restrict: e.cancelOnDelete(r, h),
 		Kind: e.Name, ID: id, Handler: e.withDefaults(h), View: view, Record: st.record, QuietSuccess: true,
+		Once: event != nil && h.Policy.Retries == nil,
 		Prepare: func(req *invoke.Request) {
+			req.ClusterEvent = event
 			tracked = e.tracker.Begin(tracking.Reader{Object: client.ObjectKeyFromObject(r.Base()), Handler: id})
 			req.Flush, req.Track = r.flush(req), tracked.Track
 			p.Base = r.Current().Content

@@ -138,6 +138,7 @@ func (e *Engine) release(ctx context.Context, key types.NamespacedName) (reconci
 		}
 		log.FromContext(ctx).V(1).Info("The object is no longer in scope; its handlers are not called any more")
 		e.supervisor.Forget(obj.GetUID())
+		e.clusterEvents.forget(obj.GetUID())
 		e.removeFromIndexes(obj)
 		e.events.Limiter.Forget(obj.GetUID())
 		e.states.Forget(obj.GetUID())

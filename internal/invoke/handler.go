@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -36,6 +37,8 @@ type Handler struct {
 	WritesChanges bool
 	// CancelOnDelete cancels the context of an attempt when the object is being deleted.
 	CancelOnDelete bool
+	// ClusterEvents describes the Kubernetes Events for which a reconcile handler is called, instead of changes. It is empty for other handlers.
+	ClusterEvents string
 	// ConditionType is the type of the condition that reports the progress of the handler; empty if there is none.
 	ConditionType string
 	// Do is the function of the user.
@@ -67,6 +70,13 @@ func (b *BackgroundHandler) Reason() string {
 	return "daemon"
 }
 
+// ClusterEvent is a Kubernetes Event about an object, or about an object that it owns.
+type ClusterEvent struct {
+	*corev1.Event
+	// Earlier is true if the Event is from the time before the start of the operator, or from a pause.
+	Earlier bool
+}
+
 // IndexHandler is a handler that adds objects to an index.
 type IndexHandler struct {
 	Handler
@@ -81,6 +91,8 @@ type Request struct {
 	ID     string
 	Reason string
 	Event  string // the type of the watch event, for event handlers
+	// ClusterEvent is the Kubernetes Event for which the handler is called; nil for other handlers.
+	ClusterEvent *ClusterEvent
 	// Object is a copy for the handler. The engine writes its changes after the attempt.
 	Object client.Object
 	// Old is the object in its last-handled state. It is nil for a new object, and if OldKnown is false.

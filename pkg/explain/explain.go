@@ -60,7 +60,7 @@ const (
 // Handler describes one handler for the object.
 type Handler struct {
 	ID string `json:"id"`
-	// Kind is "cause", "event", "reconcile", "daemon", "timer" or "sub".
+	// Kind is "cause", "event", "event-about", "reconcile", "daemon", "timer", "index" or "sub".
 	Kind  string `json:"kind,omitempty"`
 	State State  `json:"state"`
 	// Why explains the state.

@@ -32,16 +32,18 @@ type declaration struct {
 	requirements       []labels.Requirement              // label requirements, for watches with a selector
 	literals           []match.Operand                   // values that the handler compares with the value of the field
 	requiredConditions map[string]metav1.ConditionStatus // conditions of WhenCondition
+	events             *eventSelection                   // of OnEventAbout
 }
 
 // A handlerKind defines when a handler is called, and which options it has.
 type handlerKind int
 
 const (
-	causeHandler     handlerKind = iota // OnCreate, OnUpdate, OnDelete, OnResume, On, OnField, OnCondition and OnChange
-	eventHandler                        // OnEvent
-	reconcileHandler                    // OnReconcile
-	indexHandler                        // IndexBy
+	causeHandler      handlerKind = iota // OnCreate, OnUpdate, OnDelete, OnResume, On, OnField, OnCondition and OnChange
+	eventHandler                         // OnEvent
+	reconcileHandler                     // OnReconcile
+	eventAboutHandler                    // OnEventAbout
+	indexHandler                         // IndexBy
 	daemonHandler
 	timerHandler
 	subHandler      // Request.Sub
@@ -50,7 +52,7 @@ const (
 
 func (k handlerKind) String() string {
 	return [...]string{
-		"cause handlers", "OnEvent handlers", "OnReconcile handlers", "index functions", "daemons", "timers", "sub-handlers", "functions of the operator",
+		"cause handlers", "OnEvent handlers", "OnReconcile handlers", "OnEventAbout handlers", "index functions", "daemons", "timers", "sub-handlers", "functions of the operator",
 	}[k]
 }
 
@@ -60,7 +62,7 @@ func (d *declaration) addTo(kind *engine.Kind, handler invoke.Handler) {
 	switch d.handlerKind {
 	case eventHandler:
 		_ = kind.EventHandlers.Add(id, id, handler)
-	case reconcileHandler:
+	case reconcileHandler, eventAboutHandler:
 		_ = kind.ReconcileHandlers.Add(id, id, handler)
 	case daemonHandler, timerHandler:
 		_ = kind.BackgroundHandlers.Add(id, id, &invoke.BackgroundHandler{Handler: handler, Task: d.task, InitialDelay: d.initialDelayFunc})
@@ -76,8 +78,11 @@ func (d *declaration) apply(opts []HandlerOption) {
 	}
 }
 
-// requireKind adds an error if the option does not apply to this kind of handler.
+// requireKind adds an error if the option does not apply to this kind of handler. OnEventAbout handlers have the options of OnEvent handlers.
 func (d *declaration) requireKind(option string, kinds ...handlerKind) {
+	if d.handlerKind == eventAboutHandler && slices.Contains(kinds, eventHandler) {
+		return
+	}
 	if !slices.Contains(kinds, d.handlerKind) {
 		d.addErrorf("%s has no effect on %s: remove it", option, d.handlerKind)
 	}

@@ -46,6 +46,9 @@ func ErrNotServed(gvk schema.GroupVersionKind, served map[string][]string) error
 	return explainNotServed(all, gvk)
 }
 
+// PollVersion exports pollVersion.
+var PollVersion = pollVersion
+
 // WarningsOfFields returns the warnings about handler fields that do not match the schema.
 func WarningsOfFields(r Option, props *apiextensionsv1.JSONSchemaProps) (warnings []string) {
 	for _, d := range r.(resource).handlersWithUncheckedFields() {

@@ -11,10 +11,11 @@ import (
 type HandlerOption func(*declaration)
 
 // Retries sets the maximum number of attempts. After the last failed attempt, the handler fails permanently. For timers and OnReconcile
-// handlers, the count restarts after each success. With 0, the handler fails without a call, as in kopf. Default: no limit; for OnEvent handlers, 1.
+// handlers, the count restarts after each success. With 0, the handler fails without a call, as in kopf. Default: no limit; for OnEvent and
+// OnEventAbout handlers, 1.
 //
 // The retries of an OnEvent handler are for one event, and the later events of the object wait for them. After a restart of the operator, the handler is
-// not retried, but called for the current state of the object.
+// not retried, but called for the current state of the object. For OnEventAbout handlers, see [Resource.OnEventAbout].
 //
 // Equivalent in kopf: retries=.
 func Retries(n int) HandlerOption {
@@ -101,6 +102,9 @@ func ErrorMode(mode progress.ErrorMode) HandlerOption {
 func WriteChanges() HandlerOption {
 	return func(d *declaration) {
 		d.requireKind("WriteChanges", eventHandler)
+		if d.handlerKind == eventAboutHandler {
+			d.addErrorf("WriteChanges has no effect on OnEventAbout handlers, because their changes are always written: remove it")
+		}
 		d.WritesChanges = true
 	}
 }

@@ -22,6 +22,7 @@ type kindGroup struct {
 	engines      []*engine.Engine
 	controllers  []controller.Controller
 	checkWatches func(context.Context)
+	watchEvents  func(context.Context)
 	synced       func() // is called for each synced source
 }
 
@@ -42,7 +43,10 @@ func (o *Operator) newKindGroup(
 		g.engines, g.controllers = append(g.engines, e), append(g.controllers, c)
 	}
 	var err error
-	g.checkWatches, err = g.watchCheckers(resources)
+	if g.checkWatches, err = g.watchCheckers(resources); err != nil {
+		return nil, err
+	}
+	g.watchEvents, err = g.eventWatchers(resources)
 	return g, err
 }
 
@@ -50,6 +54,7 @@ func (o *Operator) newKindGroup(
 func (g *kindGroup) run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { g.checkWatches(ctx); return nil })
+	group.Go(func() error { g.watchEvents(ctx); return nil })
 	group.Go(func() error {
 		<-ctx.Done() // a group without controllers runs until this wait ends
 		return nil

@@ -79,6 +79,9 @@ func (r *rights) ofKind(kind *engine.Kind, declared resource) (needs []rbac.Need
 	for _, related := range declared.relatedKinds() {
 		needs = append(needs, r.of(related.gvk, watch, related.method+" of "+kind.GVK.Kind, "list", "watch")...)
 	}
+	for _, events := range declared.eventSelections() {
+		needs = append(needs, r.ofEventSelection(kind, events, watch)...)
+	}
 	return needs
 }
 

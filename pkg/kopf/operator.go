@@ -37,6 +37,7 @@ type Operator struct {
 	errs      []error
 
 	startup, cleanup []*activity
+	versions         []*activity // of OnVersion
 	probes           probes
 	memos            objectstate.Memos    // memos of activities and probes
 	attempts         *statuspage.Attempts // of WithStatusPage; nil without this option

@@ -20,6 +20,8 @@ const (
 
 	// ReasonEvent is the reason of [Resource.OnEvent] handlers.
 	ReasonEvent Reason = "event"
+	// ReasonEventAbout is the reason of [Resource.OnEventAbout] handlers.
+	ReasonEventAbout Reason = "event-about"
 	// ReasonReconcile is the reason of [Resource.OnReconcile] handlers.
 	ReasonReconcile Reason = "reconcile"
 	// ReasonDaemon is the reason of a [Resource.Daemon].

@@ -100,7 +100,7 @@ func (o *Operator) Enqueue(obj client.Object) error {
 	key := client.ObjectKeyFromObject(obj)
 	served, known := false, false
 	for _, e := range engines {
-		if e.GVK == gvk && len(e.ReconcileHandlers.IDs()) > 0 {
+		if e.GVK == gvk && e.HandlesRelatedChanges() {
 			served, known = true, e.Trigger(key) || known
 		}
 	}
@@ -134,7 +134,8 @@ func (r *Request[T]) Track(ctx context.Context, obj client.Object) error {
 const reasonReconcile Reason = "reconcile"
 
 // checkRelated returns the errors of the related kinds, and resolves the kinds.
-func (r *sharedResource[T]) checkRelated(kind *engine.Kind, scheme *runtime.Scheme) (errs []error) {
+func (r *sharedResource[T]) checkRelated(scheme *runtime.Scheme) (errs []error) {
+	hasReconcileHandlers := slices.ContainsFunc(r.handlers, func(h *typedHandler[T]) bool { return h.handlerKind == reconcileHandler })
 	for i, c := range r.related {
 		switch gvk, err := gvkOf(c.obj, scheme); {
 		case isNil(c.obj):
@@ -142,7 +143,7 @@ func (r *sharedResource[T]) checkRelated(kind *engine.Kind, scheme *runtime.Sche
 		case err != nil:
 			errs = append(errs, fmt.Errorf("%s(%T): the kind is not registered in the manager's scheme: "+
 				"call AddToScheme of its API package, or set apiVersion and kind of an unstructured object: %w", c.method, c.obj, err))
-		case len(kind.ReconcileHandlers.IDs()) == 0:
+		case !hasReconcileHandlers:
 			errs = append(errs, fmt.Errorf("%s has no effect without an OnReconcile handler: add one or remove %[1]s", c.method))
 		case slices.Contains(c.predicates, nil):
 			errs = append(errs, fmt.Errorf("%s(%T) has a nil predicate: remove it", c.method, c.obj))
@@ -150,7 +151,7 @@ func (r *sharedResource[T]) checkRelated(kind *engine.Kind, scheme *runtime.Sche
 			r.related[i].gvk = gvk
 		}
 	}
-	if len(r.triggers) > 0 && len(kind.ReconcileHandlers.IDs()) == 0 {
+	if len(r.triggers) > 0 && !hasReconcileHandlers {
 		errs = append(errs, errors.New("TriggerFrom has no effect without an OnReconcile handler: add one or remove TriggerFrom"))
 	}
 	return errs

@@ -28,6 +28,7 @@ type sharedResource[T client.Object] struct {
 	handlers []*typedHandler[T]
 	indexes  []typedIndex[T]
 	related  []relatedKind
+	events   []*eventSelection // of OnEventAbout
 	triggers []source.Source
 	hooks    []hookBuilder
 	resourceOptions

@@ -148,6 +148,9 @@ func (o *Operator) runControllers(ctx context.Context, all []engine.Kind) error 
 	if o.namespaces != nil {
 		group.Go(func() error { return o.namespaces.run(ctx, settings.Log) })
 	}
+	if len(o.versions) > 0 {
+		group.Go(func() error { return o.watchVersion(ctx, settings.Log) })
+	}
 	group.Go(func() error { return fixed.run(ctx) })
 	if dynamic != nil {
 		group.Go(func() error { return dynamic.run(ctx) })

@@ -25,6 +25,7 @@ type resource interface {
 	kind(scheme *runtime.Scheme, store progress.Store, c client.Client) (engine.Kind, error)
 	options() *resourceOptions
 	relatedKinds() []relatedKind
+	eventSelections() []*eventSelection
 	triggerSources() []source.Source
 	buildHooks(o *Operator) []webhooks.Hook
 	hasOnlyAdmission() bool
@@ -197,7 +198,7 @@ func (r *Resource[T]) register(kind *engine.Kind, scheme *runtime.Scheme, store 
 	if r.hasOnlyAdmission() {
 		errs = append(errs, r.checkUnusedOptions()...)
 	}
-	errs = append(errs, r.checkRelated(kind, scheme)...)
+	errs = append(errs, r.checkRelated(scheme)...)
 	return slices.Concat(errs, checkAfter(kind), checkEarlierIDs(kind))
 }
 
@@ -221,6 +222,9 @@ func addCauseHandler[T client.Object](kind *engine.Kind, store progress.Store, h
 func (h *typedHandler[T]) forEngine(c client.Client) invoke.Handler {
 	handler := h.Handler
 	handler.Do, handler.Warnings = h.fn.forEngine(c), &invoke.Warnings{}
+	if h.events != nil {
+		handler.ClusterEvents = h.events.String()
+	}
 	if h.handlerKind == reconcileHandler && handler.Policy.Backoff == nil && handler.Policy.BackoffFunc == nil {
 		handler.Policy.BackoffFunc = reconcileBackoff
 	}
@@ -250,8 +254,12 @@ func (h *typedHandler[T]) check(obj T, scheme *runtime.Scheme) (errs []error) {
 	if h.Policy.Backoff != nil && h.Policy.BackoffFunc != nil {
 		errs = append(errs, errors.New("Backoff and BackoffFunc are mutually exclusive: remove one"))
 	}
-	if p := h.Policy; h.handlerKind == eventHandler && p.Retries == nil && (p.Backoff != nil || p.BackoffFunc != nil || p.Timeout != nil) {
-		errs = append(errs, errors.New("Backoff, BackoffFunc and Timeout have no effect without Retries, because OnEvent handlers are called once: add Retries"))
+	if p := h.Policy; (h.handlerKind == eventHandler || h.handlerKind == eventAboutHandler) && p.Retries == nil &&
+		(p.Backoff != nil || p.BackoffFunc != nil || p.Timeout != nil) {
+		errs = append(errs, fmt.Errorf("Backoff, BackoffFunc and Timeout have no effect without Retries, because %s are called once: add Retries", h.handlerKind))
+	}
+	if h.events != nil {
+		errs = append(errs, h.events.check(obj, scheme))
 	}
 	if h.handlerKind == timerHandler {
 		errs = append(errs, h.checkTimer()...)

@@ -3,9 +3,6 @@ package logs
 import (
 	"context"
 	"encoding/json"
-	"fmt"
-	"hash/fnv"
-	"regexp"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 )
 
@@ -96,20 +94,5 @@ func (s *state) save(ctx context.Context, req *kopf.Request[*corev1.Pod]) {
 	}
 }
 
-const (
-	keyPrefix = "kopf-runtime.dev/"
-	maxName   = 63 // maximum length of the name in an annotation key
-)
-
-var forbidden = regexp.MustCompile(`[^A-Za-z0-9_.-]`)
-
-// annotationKey returns the key of the bookmark of a handler. If the id contains characters that are not allowed or is too long, the key ends with a hash.
-func annotationKey(id string) string {
-	name := "logs." + forbidden.ReplaceAllString(id, "-")
-	if last := name[len(name)-1]; name != "logs."+id || len(name) > maxName || last == '.' || last == '-' || last == '_' {
-		hash := fnv.New32a()
-		_, _ = hash.Write([]byte(id))
-		name = fmt.Sprintf("%s-%08x", name[:min(len(name), maxName-9)], hash.Sum32())
-	}
-	return keyPrefix + name
-}
+// annotationKey returns the key of the bookmark of a handler.
+func annotationKey(id string) string { return validation.AnnotationKey("logs.", id) }

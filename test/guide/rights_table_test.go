@@ -27,6 +27,7 @@ import (
 	sigsyaml "sigs.k8s.io/yaml"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/rbac"
+	"github.com/kopf-runtime/kopf-runtime/pkg/clusterevents"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
 	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
@@ -77,6 +78,12 @@ func featureRows() []featureRow {
 		{
 			feature: "`Watches`, `WatchesMetadata`", options: []kopf.Option{reconciled(kind()).Watches(&corev1.Secret{}, none)},
 			equal: [][]kopf.Option{{reconciled(kind()).WatchesMetadata(&corev1.Secret{}, none)}},
+		},
+		{
+			feature: "`OnEventAbout` for the pods of a Deployment",
+			options: []kopf.Option{handled().OnEventAbout("pods", clusterevents.Selector{
+				About: []client.Object{&corev1.Pod{}}, Through: []client.Object{&appsv1.ReplicaSet{}, &appsv1.Deployment{}},
+			}, func(context.Context, *looseDatabase, *corev1.Event) error { return nil })},
 		},
 		{feature: "`Needs(&appsv1.Deployment{}, \"get\", \"create\")`", options: with(kopf.Needs(&appsv1.Deployment{}, "get", "create"))},
 		{feature: "`WithNamespaces` with wildcards, `WithNamespaceFunc`", options: with(kopf.WithNamespaces("team-*")), equal: [][]kopf.Option{with(kopf.WithNamespaceFunc(allNamespaces))}},

@@ -77,6 +77,9 @@ var levels = map[string]int{
 	// This package checks the health of informers for kopf.
 	"internal/watchcheck": 3,
 
+	// This package watches Kubernetes Events for kopf.
+	"internal/eventwatch": 3,
+
 	// This package selects and reads kinds at run time for kopf.
 	"internal/watching": 3,
 
@@ -94,6 +97,7 @@ var levels = map[string]int{
 	"internal/fencing":   1,
 	"internal/metrics":   1,
 	"pkg/children":       1,
+	"pkg/clusterevents":  1,
 	"pkg/conditions":     1,
 	"pkg/diff":           1,
 	"pkg/peering/v1":     1,

@@ -1,0 +1,143 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
+	"github.com/kopf-runtime/kopf-runtime/pkg/explain"
+)
+
+// reasonClusterEvent is the reason of handlers for Kubernetes Events.
+const reasonClusterEvent = "event-about"
+
+// maxClusterEvents limits the Events that wait for one handler of one object.
+const maxClusterEvents = 100
+
+// clusterEvents are the Kubernetes Events that wait for their handlers, by the uid of the object and the id of the handler.
+type clusterEvents struct {
+	mu      sync.Mutex
+	waiting map[types.UID]map[string][]*invoke.ClusterEvent
+}
+
+// add records an Event. It replaces an earlier state of the same Event. It returns false if it has dropped the oldest Event.
+func (c *clusterEvents) add(uid types.UID, id string, event *invoke.ClusterEvent) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.waiting == nil {
+		c.waiting = map[types.UID]map[string][]*invoke.ClusterEvent{}
+	}
+	if c.waiting[uid] == nil {
+		c.waiting[uid] = map[string][]*invoke.ClusterEvent{}
+	}
+	all := c.waiting[uid][id]
+	if i := slices.IndexFunc(all, func(other *invoke.ClusterEvent) bool { return other.UID == event.UID }); i >= 0 {
+		all[i] = event
+		return true
+	}
+	all = append(all, event)
+	c.waiting[uid][id] = all[max(0, len(all)-maxClusterEvents):]
+	return len(all) <= maxClusterEvents
+}
+
+// first returns the Event that waits for the longest time, and the number of waiting Events.
+func (c *clusterEvents) first(uid types.UID, id string) (*invoke.ClusterEvent, int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := c.waiting[uid][id]
+	if len(all) == 0 {
+		return nil, 0
+	}
+	return all[0], len(all)
+}
+
+// done removes an Event. A newer state of it, which was recorded in the meantime, remains.
+func (c *clusterEvents) done(uid types.UID, id string, event *invoke.ClusterEvent) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if all := slices.DeleteFunc(c.waiting[uid][id], func(other *invoke.ClusterEvent) bool { return other == event }); len(all) > 0 {
+		c.waiting[uid][id] = all
+		return
+	}
+	if delete(c.waiting[uid], id); len(c.waiting[uid]) == 0 {
+		delete(c.waiting, uid)
+	}
+}
+
+// drop removes the Events of one handler.
+func (c *clusterEvents) drop(uid types.UID, id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if delete(c.waiting[uid], id); len(c.waiting[uid]) == 0 {
+		delete(c.waiting, uid)
+	}
+}
+
+// forget removes the Events of a deleted object.
+func (c *clusterEvents) forget(uid types.UID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.waiting, uid)
+}
+
+// AddClusterEvent enqueues an object for a Kubernetes Event and its handler. With an empty uid, only the key must match. It returns false if the informer
+// has not delivered the object.
+func (e *Engine) AddClusterEvent(key types.NamespacedName, uid types.UID, id string, event invoke.ClusterEvent) (known bool) {
+	obj := e.states.Observed(key)
+	if obj == nil || uid != "" && obj.GetUID() != uid {
+		return false
+	}
+	event.Earlier = event.Earlier || e.paused(key.Namespace) || IsObjectPaused(obj)
+	if !e.clusterEvents.add(obj.GetUID(), id, &event) {
+		e.logOf(obj).Info("Warning: too many Events wait for a handler; the oldest one is dropped", "handler", id)
+	}
+	e.states.MarkQueued(key)
+	e.enqueuer.add(key)
+	return true
+}
+
+// callForClusterEvents calls a handler for the Events that wait for it, in the order of their arrival. While an attempt must be repeated, the later Events
+// wait. The state of the handler is in memory only.
+func (e *Engine) callForClusterEvents(ctx context.Context, r *reconciliation, id string, h invoke.Handler, st *reconcileHandlerState) {
+	uid := r.Base().GetUID()
+	for {
+		event, _ := e.clusterEvents.first(uid, id)
+		if event == nil {
+			st.dirty = false // changes of the object are irrelevant
+			return
+		}
+		st.dirty = true
+		if !st.isDue(now()) || hasEnded(ctx) || e.stopIfPaused(r) {
+			return
+		}
+		e.callReconcileHandler(ctx, r, id, h, st, event)
+		if !st.record.Started.IsZero() || st.dirty {
+			log.FromContext(ctx).V(1).Info("The Event is handled again", "handler", id, "event", event.Name)
+			return
+		}
+		e.clusterEvents.done(uid, id, event)
+	}
+}
+
+// ofClusterEvents explains a handler for Kubernetes Events.
+func (x *explanation) ofClusterEvents(h invoke.Handler) func(*explain.Handler) {
+	return func(one *explain.Handler) {
+		one.Why = "it is called for " + h.ClusterEvents
+		_, waiting := x.engine.clusterEvents.first(x.r.Base().GetUID(), one.ID)
+		if waiting == 0 {
+			return
+		}
+		one.State, one.Why = explain.Due, fmt.Sprintf("%d Events wait for it", waiting)
+		if st := x.r.known.Worker.ReconcileHandlers[one.ID]; st != nil {
+			one.Attempts, one.LastError = st.record.Retries, st.record.Message
+			if next := st.next(); next.After(x.Time) {
+				one.State, one.Due = explain.Waiting, &next
+			}
+		}
+	}
+}

@@ -1,0 +1,64 @@
+package eventwatch
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/clusterevents"
+)
+
+// fieldSelector returns the part of a selector that the API server evaluates, for the Events about one kind. reporters are the reporting controllers of own
+// Events.
+func fieldSelector(s clusterevents.Selector, kind string, reporters ...string) fields.Selector {
+	selectors := []fields.Selector{fields.OneTermEqualSelector("involvedObject.kind", kind)}
+	if s.WarningsOnly {
+		selectors = append(selectors, fields.OneTermEqualSelector("type", corev1.EventTypeWarning))
+	}
+	if len(s.Reasons) == 1 {
+		selectors = append(selectors, fields.OneTermEqualSelector("reason", s.Reasons[0]))
+	}
+	if !s.OwnEvents {
+		for _, reporter := range reporters {
+			selectors = append(selectors, fields.OneTermNotEqualSelector("reportingComponent", reporter))
+		}
+	}
+	return fields.AndSelectors(selectors...)
+}
+
+// matches reports whether a selector selects an Event by its type, reason and reporting controller.
+func matches(s clusterevents.Selector, event *corev1.Event, reporters ...string) bool {
+	switch {
+	case s.WarningsOnly && event.Type != corev1.EventTypeWarning:
+		return false
+	case len(s.Reasons) > 0 && !slices.Contains(s.Reasons, event.Reason):
+		return false
+	default:
+		return s.OwnEvents || !slices.Contains(reporters, event.ReportingController)
+	}
+}
+
+// LastSeen returns the time at which an Event has occurred last.
+func LastSeen(event *corev1.Event) time.Time {
+	last := event.CreationTimestamp.Time
+	times := []time.Time{event.FirstTimestamp.Time, event.LastTimestamp.Time, event.EventTime.Time}
+	if event.Series != nil {
+		times = append(times, event.Series.LastObservedTime.Time)
+	}
+	for _, at := range times {
+		if at.After(last) {
+			last = at
+		}
+	}
+	return last
+}
+
+// count returns how often an Event has occurred.
+func count(event *corev1.Event) int32 {
+	if event.Series != nil {
+		return max(event.Series.Count, event.Count, 1)
+	}
+	return max(event.Count, 1)
+}

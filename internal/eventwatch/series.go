@@ -1,0 +1,142 @@
+package eventwatch
+
+import (
+	"cmp"
+	"context"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/clusterevents"
+)
+
+const (
+	firstRetry = 100 * time.Millisecond
+	lastRetry  = 10 * time.Second
+	maxRetries = 8 // about 25 seconds
+)
+
+// A series delivers each Event when it occurs, and again if it occurs again, at most once in an interval.
+type series struct {
+	interval time.Duration
+	deliver  func(ctx context.Context, event *corev1.Event, earlier bool) error
+	log      logr.Logger
+	queue    workqueue.TypedRateLimitingInterface[types.UID]
+
+	mu     sync.Mutex
+	events map[types.UID]*occurrences
+}
+
+// occurrences is what is known of one Event.
+type occurrences struct {
+	latest      *corev1.Event // not delivered yet; nil if there is nothing to deliver
+	earlier     bool          // latest is from the time before the start
+	count       int32         // of the delivered state
+	seen        time.Time     // of the delivered state
+	deliveredAt time.Time
+}
+
+func newSeries(interval time.Duration, deliver func(context.Context, *corev1.Event, bool) error, log logr.Logger) *series {
+	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](firstRetry, lastRetry)
+	return &series{
+		interval: cmp.Or(interval, clusterevents.DefaultInterval), deliver: deliver, log: log,
+		queue: workqueue.NewTypedRateLimitingQueue(limiter), events: map[types.UID]*occurrences{},
+	}
+}
+
+// add records a state of an Event. It ignores a state in which the Event has not occurred again.
+func (s *series) add(event *corev1.Event, earlier bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := s.events[event.UID]
+	if known == nil {
+		known = &occurrences{}
+		s.events[event.UID] = known
+	}
+	if !known.deliveredAt.IsZero() && count(event) <= known.count && !LastSeen(event).After(known.seen) {
+		return
+	}
+	known.latest, known.earlier = event, earlier
+	s.queue.Add(event.UID)
+}
+
+// forget removes a deleted Event. It is still delivered if it waits.
+func (s *series) forget(uid types.UID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if known := s.events[uid]; known != nil && known.latest == nil {
+		delete(s.events, uid)
+	}
+}
+
+// forgetBefore removes Events that have not occurred since a time, and that were perhaps deleted unnoticed.
+func (s *series) forgetBefore(at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for uid, known := range s.events {
+		if known.latest == nil && known.seen.Before(at) {
+			delete(s.events, uid)
+		}
+	}
+}
+
+// run delivers Events until the context is cancelled.
+func (s *series) run(ctx context.Context) {
+	stop := context.AfterFunc(ctx, s.queue.ShutDown)
+	defer stop()
+	for {
+		uid, shutdown := s.queue.Get()
+		if shutdown {
+			return
+		}
+		s.deliverLatest(ctx, uid)
+		s.queue.Done(uid)
+	}
+}
+
+// deliverLatest delivers the latest state of an Event.
+func (s *series) deliverLatest(ctx context.Context, uid types.UID) {
+	event, earlier := s.due(uid)
+	if event == nil || ctx.Err() != nil {
+		return
+	}
+	if err := s.deliver(ctx, event, earlier); err != nil {
+		if ctx.Err() != nil {
+			return
+		}
+		if s.queue.NumRequeues(uid) < maxRetries {
+			s.queue.AddRateLimited(uid)
+			return
+		}
+		s.log.V(1).Info("Ignored an Event that cannot be delivered", "event", event.Name, "namespace", event.Namespace, "reason", event.Reason, "error", err.Error())
+	}
+	s.queue.Forget(uid)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := s.events[uid]
+	known.count, known.seen, known.deliveredAt = count(event), LastSeen(event), time.Now()
+	if known.latest == event {
+		known.latest = nil
+	} else {
+		s.queue.Add(uid) // it has occurred again in the meantime
+	}
+}
+
+// due returns the state that must be delivered; nil if there is none, or if it must wait for the end of the interval.
+func (s *series) due(uid types.UID) (event *corev1.Event, earlier bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := s.events[uid]
+	if known == nil || known.latest == nil {
+		return nil, false
+	}
+	if left := time.Until(known.deliveredAt.Add(s.interval)); !known.deliveredAt.IsZero() && left > 0 {
+		s.queue.AddAfter(uid, left)
+		return nil, false
+	}
+	return known.latest, known.earlier
+}

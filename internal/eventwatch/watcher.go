@@ -1,0 +1,197 @@
+package eventwatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/rbac"
+	"github.com/kopf-runtime/kopf-runtime/pkg/clusterevents"
+)
+
+const (
+	pageSize   = 500
+	firstPause = time.Second
+	lastPause  = 30 * time.Second
+	// overlap is the time before the end of the last response from which Events are listed again. It covers differences of clocks, and the time until a
+	// broken connection is detected.
+	overlap = time.Minute
+)
+
+// A Watcher delivers the Events about one kind in one namespace.
+type Watcher struct {
+	Client    corev1client.EventsGetter
+	Namespace string // empty for all namespaces
+	Kind      string // of the objects that the Events are about
+	Group     string // its API group
+	Selector  clusterevents.Selector
+	Reporters []string // the reporting controllers of own Events
+	// Deliver handles an Event. After an error, it is called again, several times. earlier is true for an Event from the time before the start.
+	Deliver func(ctx context.Context, event *corev1.Event, earlier bool) error
+	Log     logr.Logger
+
+	series  *series
+	started time.Time
+	listed  bool      // the first list has succeeded
+	contact time.Time // when the last response ended, after the first list
+	failing bool      // the last request has failed, and this is logged
+}
+
+// errExpired is returned when the API server no longer has the version from which the watch continues.
+var errExpired = errors.New("the version of the watch has expired")
+
+// Run delivers Events until the context is cancelled.
+func (w *Watcher) Run(ctx context.Context) {
+	w.started = time.Now()
+	w.series = newSeries(w.Selector.Interval, w.Deliver, w.Log)
+	var delivering sync.WaitGroup
+	defer delivering.Wait()
+	delivering.Go(func() { w.series.run(ctx) })
+	pause := firstPause
+	for ctx.Err() == nil {
+		version, err := w.list(ctx)
+		if err == nil {
+			w.Log.V(1).Info("Watching Events", "about", w.Kind, "namespace", w.Namespace)
+			pause = firstPause
+			err = w.watch(ctx, version)
+		}
+		if errors.Is(err, errExpired) {
+			w.Log.V(1).Info("The watch of Events has expired; listing them again")
+		}
+		sleep(ctx, pause)
+		pause = min(2*pause, lastPause)
+	}
+}
+
+// list delivers the Events that exist and are young enough, and returns the version from which a watch continues. If Events from the time before the start are
+// ignored, it lists only one Event.
+func (w *Watcher) list(ctx context.Context) (version string, err error) {
+	options := metav1.ListOptions{FieldSelector: fieldSelector(w.Selector, w.Kind, w.Reporters...).String(), Limit: pageSize}
+	oldest := w.started.Add(-w.Selector.Since)
+	switch {
+	case w.listed:
+		if last := w.contact.Add(-overlap); last.After(oldest) {
+			oldest = last
+		}
+	case w.Selector.Since == 0:
+		options.FieldSelector, options.Limit = "", 1
+	}
+	for {
+		page, err := w.Client.Events(w.Namespace).List(ctx, options)
+		if w.report(ctx, err); err != nil {
+			return "", err
+		}
+		if version == "" {
+			version = page.ResourceVersion // pages have the same version
+		}
+		if options.Limit == 1 {
+			break
+		}
+		for i := range page.Items {
+			if !LastSeen(&page.Items[i]).Before(oldest) {
+				w.receive(&page.Items[i], !w.listed)
+			}
+		}
+		if options.Continue = page.Continue; options.Continue == "" {
+			break
+		}
+	}
+	if w.listed {
+		w.series.forgetBefore(oldest)
+	}
+	w.listed, w.contact = true, time.Now()
+	return version, nil
+}
+
+// watch delivers Events until the context ends, or until it cannot continue at its version.
+func (w *Watcher) watch(ctx context.Context, version string) error {
+	pause := firstPause
+	for ctx.Err() == nil {
+		began := time.Now()
+		next, err := w.watchOnce(ctx, version)
+		if errors.Is(err, errExpired) {
+			return err
+		}
+		if next != version || time.Since(began) > lastPause {
+			pause = firstPause
+		}
+		version = next
+		if err != nil {
+			w.report(ctx, err)
+		}
+		sleep(ctx, pause)
+		pause = min(2*pause, lastPause)
+	}
+	return nil
+}
+
+// watchOnce delivers the Events of one request, and returns the version at which the next request continues.
+func (w *Watcher) watchOnce(ctx context.Context, version string) (string, error) {
+	events, err := w.Client.Events(w.Namespace).Watch(ctx, metav1.ListOptions{
+		FieldSelector: fieldSelector(w.Selector, w.Kind, w.Reporters...).String(), ResourceVersion: version, AllowWatchBookmarks: true,
+	})
+	if err != nil {
+		return version, orExpired(err)
+	}
+	w.report(ctx, nil)
+	defer func() { events.Stop(); w.contact = time.Now() }()
+	for one := range events.ResultChan() {
+		if one.Type == watch.Error {
+			return version, orExpired(apierrors.FromObject(one.Object))
+		}
+		event, ok := one.Object.(*corev1.Event)
+		if !ok {
+			continue
+		}
+		version = event.ResourceVersion
+		switch one.Type {
+		case watch.Added, watch.Modified:
+			w.receive(event, false)
+		case watch.Deleted:
+			w.series.forget(event.UID)
+		default: // a bookmark has only a version
+		}
+	}
+	return version, nil
+}
+
+func orExpired(err error) error {
+	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+		return fmt.Errorf("%w: %w", errExpired, err)
+	}
+	return err
+}
+
+// receive passes an Event on if the selector selects it.
+func (w *Watcher) receive(event *corev1.Event, earlier bool) {
+	if event.InvolvedObject.Kind == w.Kind && event.InvolvedObject.GroupVersionKind().Group == w.Group && matches(w.Selector, event, w.Reporters...) {
+		w.series.add(event, earlier)
+	}
+}
+
+// report logs the first of several failed requests.
+func (w *Watcher) report(ctx context.Context, err error) {
+	if err != nil && !w.failing && ctx.Err() == nil {
+		w.Log.Info("Failed to list or watch Events; retrying", "error", rbac.Explain(err).Error())
+	}
+	w.failing = err != nil
+}
+
+// sleep waits for a delay or for the end of the context.
+func sleep(ctx context.Context, pause time.Duration) {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,26 @@
+package validation
+
+import (
+	"fmt"
+	"hash/fnv"
+	"regexp"
+)
+
+const (
+	annotationDomain  = "kopf-runtime.dev/"
+	maxAnnotationName = 63 // maximum length of the name in an annotation key
+)
+
+var forbidden = regexp.MustCompile(`[^A-Za-z0-9_.-]`)
+
+// AnnotationKey returns the key of an annotation of the library for a handler. If the id contains characters that are not allowed or is too long, the
+// key ends with a hash.
+func AnnotationKey(prefix, id string) string {
+	name := prefix + forbidden.ReplaceAllString(id, "-")
+	if last := name[len(name)-1]; name != prefix+id || len(name) > maxAnnotationName || last == '.' || last == '-' || last == '_' {
+		hash := fnv.New32a()
+		_, _ = hash.Write([]byte(id))
+		name = fmt.Sprintf("%s-%08x", name[:min(len(name), maxAnnotationName-9)], hash.Sum32())
+	}
+	return annotationDomain + name
+}

@@ -1,0 +1,86 @@
+package clusterevents
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/validation"
+)
+
+// DefaultInterval is the default of [Selector.Interval].
+const DefaultInterval = time.Minute
+
+// A Selector selects Events. The zero value selects all new Events about the objects of the resource, except for those that operators with this
+// library have posted.
+type Selector struct {
+	// About are the kinds of the objects that the Events are about: dependents of the objects of the resource, or the kind of the resource. For each of them,
+	// the operator has a watch. The operator reads the metadata of dependents to find their owner. Default: the kind of the resource.
+	About []client.Object
+	// Through are the kinds between the dependents and the object in the chain of owner references. For the pods of a Deployment that belongs to the
+	// object, they are ReplicaSet and Deployment. Default: the object owns the dependents directly.
+	Through []client.Object
+	// Reasons are the reasons of the Events, such as "FailedScheduling" and "BackOff". Default: all reasons.
+	Reasons []string
+	// WarningsOnly selects only Events of the type Warning.
+	WarningsOnly bool
+	// Since is the maximum age of Events from the time before the start of the operator, or from a pause. The operator then stores the time of the
+	// newest handled Event on the object, in the annotation "kopf-runtime.dev/events.<id of the handler>", so that a restart does not repeat the handled
+	// Events. This costs one write for each Event. Default: 0, which ignores these Events and stores nothing.
+	Since time.Duration
+	// Interval is the minimum time between two calls for one Event that occurs repeatedly. Default: [DefaultInterval].
+	Interval time.Duration
+	// OwnEvents also selects the Events that operators with this library have posted, including this operator. The handler must then not post an
+	// Event for each call, because it would trigger itself.
+	OwnEvents bool
+}
+
+// Check returns all mistakes of the selector, joined.
+func (s Selector) Check() error {
+	var errs []error
+	for _, list := range []struct {
+		field string
+		kinds []client.Object
+	}{{"About", s.About}, {"Through", s.Through}} {
+		for _, obj := range list.kinds {
+			if v := reflect.ValueOf(obj); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+				errs = append(errs, fmt.Errorf("%s has a nil object: use an empty object of the kind, such as &corev1.Pod{}", list.field))
+			}
+		}
+	}
+	if len(s.Through) > 0 && len(s.About) == 0 {
+		errs = append(errs, errors.New("the selector has Through without About, which has no effect: add the kinds of the dependents, or remove Through"))
+	}
+	if slices.Contains(s.Reasons, "") {
+		errs = append(errs, errors.New("one of the Reasons is empty: remove it"))
+	}
+	for _, duration := range []struct {
+		field string
+		value time.Duration
+	}{{"Since", s.Since}, {"Interval", s.Interval}} {
+		if duration.value < 0 {
+			errs = append(errs, fmt.Errorf("%s must not be negative, got %s", duration.field, duration.value))
+		}
+		if err := validation.DurationUnit(duration.value); err != nil {
+			errs = append(errs, fmt.Errorf("%s is %w", duration.field, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// String describes the selected Events, without their kinds, such as "Warning Events with the reason BackOff or Failed".
+func (s Selector) String() string {
+	text := "Events"
+	if s.WarningsOnly {
+		text = "Warning Events"
+	}
+	if len(s.Reasons) > 0 {
+		text += " with the reason " + strings.Join(s.Reasons, " or ")
+	}
+	return text
+}

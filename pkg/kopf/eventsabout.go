@@ -1,0 +1,188 @@
+package kopf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/engine"
+	"github.com/kopf-runtime/kopf-runtime/internal/eventwatch"
+	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
+	"github.com/kopf-runtime/kopf-runtime/internal/rbac"
+	"github.com/kopf-runtime/kopf-runtime/internal/validation"
+	"github.com/kopf-runtime/kopf-runtime/pkg/clusterevents"
+)
+
+// OnEventAbout adds a handler for Kubernetes Events about the object, or about objects that it owns, such as its pods. The selector chooses the Events. The
+// operator watches them on the API server, with filters for the kind, the type and the reason, and without a cache. Request.Object is the current state of
+// the object that owns what the Event is about. The operator writes its changes, as for all other handlers.
+//
+// The operator calls the handler once for each Event, and again if the Event has occurred again, at most once in [clusterevents.Selector.Interval]. With
+// [Retries], it repeats failed attempts. The later Events of the object wait for them, up to 100; then the oldest is dropped. Waiting Events and attempts are
+// in memory only. By default, the operator ignores Events from the time before its start, or from a pause: see [clusterevents.Selector.Since]. The options are those of OnEvent handlers,
+// except for [WriteChanges].
+func (r *Resource[T]) OnEventAbout(
+	id string, events clusterevents.Selector, fn func(ctx context.Context, req *Request[T], event *corev1.Event) error, opts ...HandlerOption,
+) *Resource[T] {
+	var handler Handler[T]
+	if fn != nil {
+		handler = func(ctx context.Context, req *Request[T]) error { return handleClusterEvent(ctx, req, events, fn) }
+	}
+	h := r.newHandler("OnEventAbout", id, handler)
+	h.handlerKind, h.events = eventAboutHandler, &eventSelection{Selector: events, id: id}
+	r.events = append(r.events, h.events)
+	return r.addHandler(h, opts)
+}
+
+// handleClusterEvent calls the function of a handler, unless the Event was handled or is too old. With Since, it records the handled Event on the object.
+func handleClusterEvent[T client.Object](
+	ctx context.Context, req *Request[T], events clusterevents.Selector, fn func(context.Context, *Request[T], *corev1.Event) error,
+) error {
+	if req.call == nil || req.call.ClusterEvent == nil {
+		return Permanent(errors.New("the handler is called without an Event: use OnEventAbout"))
+	}
+	event := req.call.ClusterEvent
+	seen := eventwatch.LastSeen(event.Event)
+	key := validation.AnnotationKey("events.", req.Handler)
+	stored, _ := time.Parse(time.RFC3339Nano, req.Object.GetAnnotations()[key]) // an invalid bookmark is the zero time
+	if event.Earlier && (time.Since(seen) > events.Since || !seen.After(stored)) {
+		log.FromContext(ctx).V(1).Info("Ignored an Event from the time before the start, or from a pause", "event", event.Name)
+		return nil
+	}
+	if err := fn(ctx, req, event.Event); err != nil || events.Since == 0 || !seen.After(stored) {
+		return err
+	}
+	annotations := req.Object.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[key] = seen.UTC().Format(time.RFC3339Nano)
+	req.Object.SetAnnotations(annotations)
+	return nil
+}
+
+// An eventSelection is the selector of an OnEventAbout handler with its kinds, which check resolves.
+type eventSelection struct {
+	clusterevents.Selector
+	id      string
+	about   []schema.GroupVersionKind
+	through []schema.GroupVersionKind // without those of about
+	own     schema.GroupVersionKind   // of the resource
+}
+
+func (r *Resource[T]) eventSelections() []*eventSelection { return r.events }
+
+// check returns the mistakes of the selector, and resolves the kinds.
+func (s *eventSelection) check(obj client.Object, scheme *runtime.Scheme) error {
+	if err := s.Check(); err != nil {
+		return err
+	}
+	var errs []error
+	resolve := func(field string, obj client.Object) schema.GroupVersionKind {
+		gvk, err := gvkOf(obj, scheme)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s(%T): the kind is not registered in the manager's scheme: call AddToScheme of its API package: %w", field, obj, err))
+		}
+		return gvk
+	}
+	s.about, s.through, s.own = nil, nil, resolve("For", obj)
+	for _, one := range s.About {
+		s.about = append(s.about, resolve("About", one))
+	}
+	if len(s.about) == 0 {
+		s.about = []schema.GroupVersionKind{s.own}
+	}
+	for _, one := range s.Through {
+		if gvk := resolve("Through", one); !slices.Contains(s.about, gvk) {
+			s.through = append(s.through, gvk)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// String describes the Events for explanations.
+func (s *eventSelection) String() string {
+	var parts []string
+	if slices.ContainsFunc(s.about, func(gvk schema.GroupVersionKind) bool { return gvk.GroupKind() == s.own.GroupKind() }) {
+		parts = append(parts, "the object")
+	}
+	for _, gvk := range s.about {
+		if gvk.GroupKind() != s.own.GroupKind() {
+			parts = append(parts, "objects of the kind "+gvk.Kind+" that belong to it")
+		}
+	}
+	return s.Selector.String() + " about " + strings.Join(parts, " or ")
+}
+
+// read returns the kinds whose metadata the operator reads.
+func (s *eventSelection) read() []schema.GroupVersionKind {
+	return slices.DeleteFunc(slices.Concat(s.about, s.through), func(gvk schema.GroupVersionKind) bool { return gvk.GroupKind() == s.own.GroupKind() })
+}
+
+// ofEventSelection returns the permissions of an OnEventAbout handler.
+func (r *rights) ofEventSelection(kind *engine.Kind, s *eventSelection, watch rbac.Level) (needs []rbac.Need) {
+	reason := "OnEventAbout of " + kind.GVK.Kind
+	namespaces := r.namespaces(kind.GVK)
+	if _, namespaced := r.lookUp(kind.GVK); !namespaced {
+		namespaces = withDefaultNamespace(r.namespaces(schema.GroupVersionKind{}))
+	}
+	needs = in(namespaces, rbac.Need{Resource: "events", Verbs: []string{"list", "watch"}, Level: watch, Reason: reason})
+	for _, gvk := range s.read() {
+		gr, namespaced := r.lookUp(gvk)
+		n := rbac.Need{Group: gr.Group, Resource: gr.Resource, Verbs: []string{"get"}, Level: rbac.Needed, Reason: reason}
+		if namespaced {
+			needs = append(needs, in(namespaces, n)...)
+		} else {
+			needs = append(needs, n)
+		}
+	}
+	return needs
+}
+
+// withDefaultNamespace adds the namespace with the Events about cluster-scoped objects. No namespace means all of them.
+func withDefaultNamespace(namespaces []string) []string {
+	if len(namespaces) == 0 || slices.Contains(namespaces, metav1.NamespaceDefault) {
+		return namespaces
+	}
+	return append(slices.Clone(namespaces), metav1.NamespaceDefault)
+}
+
+// reporters returns the reporting controllers of the operator's own Events.
+func (o *Operator) reporters() []string {
+	if o.eventNames != nil {
+		return []string{recorderName, o.eventNames.Component}
+	}
+	return []string{recorderName}
+}
+
+var errNotObserved = errors.New("the operator has not observed the object that the Event is about, or that owns it")
+
+// newEventWatcher returns the watcher of the Events about one kind in a namespace, for one handler.
+func (o *Operator) newEventWatcher(e *engine.Engine, s *eventSelection, owners *eventwatch.Owners) eventwatch.Watcher {
+	logger := e.Log.WithValues("controller", e.Name, "handler", s.id)
+	return eventwatch.Watcher{
+		Selector: s.Selector, Reporters: o.reporters(), Log: logger,
+		Deliver: func(ctx context.Context, event *corev1.Event, earlier bool) error {
+			found, err := owners.Of(ctx, logger, event.InvolvedObject)
+			if err != nil {
+				return err
+			}
+			for _, owner := range found {
+				if !e.AddClusterEvent(owner.Key, owner.UID, s.id, invoke.ClusterEvent{Event: event, Earlier: earlier}) {
+					err = errNotObserved
+				}
+			}
+			return err
+		},
+	}
+}

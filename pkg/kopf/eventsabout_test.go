@@ -1,0 +1,245 @@
+package kopf_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/clusterevents"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
+)
+
+// newEvent returns a Warning about an object that occurs now.
+func newEvent(t *testing.T, name string, about client.Object) *corev1.Event {
+	t.Helper()
+	gvk, err := apiutil.GVKForObject(about, clientgoscheme.Scheme)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &corev1.Event{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
+		InvolvedObject: corev1.ObjectReference{
+			APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind, Namespace: about.GetNamespace(), Name: about.GetName(), UID: about.GetUID(),
+		},
+		Type: corev1.EventTypeWarning, Reason: "BackOff", Count: 1, LastTimestamp: metav1.Now(),
+	}
+}
+
+// occurAgain increases the count of an Event.
+func occurAgain(t *testing.T, cluster *kopftest.Cluster, event *corev1.Event) {
+	t.Helper()
+	kopftest.Edit(t, cluster, event, func(e *corev1.Event) { e.Count, e.LastTimestamp = e.Count+1, metav1.Now() })
+}
+
+func noteEvents(seen *steps) func(context.Context, *kopf.Request[configMap], *corev1.Event) error {
+	return func(_ context.Context, req *kopf.Request[configMap], event *corev1.Event) error {
+		seen.add(fmt.Sprintf("%s %s %d#%d", req.Object.Name, event.Name, event.Count, req.Attempt.Number))
+		return nil
+	}
+}
+
+func TestOnEventAbout_LimitsTheCallsForARepeatedEvent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster, seen := kopftest.Memory(t, kopftest.Objects(newConfigMap("one"))), &steps{}
+		operator := cluster.Run(t, kopf.For(&corev1.ConfigMap{}).OnEventAbout("seen", clusterevents.Selector{}, noteEvents(seen)))
+		operator.RunUntilQuiet(t)
+		one := newConfigMap("one")
+		cluster.Get(t, one)
+		event := newEvent(t, "repeated", one)
+		cluster.Create(t, event)
+		const occurrences = 600
+		for range occurrences { // for ten minutes
+			<-time.After(time.Second)
+			occurAgain(t, cluster, event)
+		}
+		<-time.After(2 * clusterevents.DefaultInterval)
+		all := seen.take()
+		if len(all) < 10 || len(all) > 12 {
+			t.Errorf("%d calls in ten minutes, want about one in each minute: %q", len(all), all)
+		}
+		if want := fmt.Sprintf("one repeated %d#0", occurrences+1); all[len(all)-1] != want {
+			t.Errorf("last call %q, want %q", all[len(all)-1], want)
+		}
+		<-time.After(time.Hour)
+		seen.expect(t, "an hour later")
+	})
+}
+
+func TestOnEventAbout_FindsOwnersThroughDeclaredKinds(t *testing.T) {
+	controlled := func(obj, owner client.Object, gvk string) {
+		obj.SetNamespace("default")
+		apiVersion, kind, _ := strings.Cut(gvk, " ")
+		obj.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: apiVersion, Kind: kind, Name: owner.GetName(), UID: owner.GetUID()}})
+	}
+	for name, test := range map[string]struct {
+		through []client.Object
+		want    []string
+	}{
+		"all kinds":                     {[]client.Object{&appsv1.ReplicaSet{}, &appsv1.Deployment{}}, []string{"one event 1#0"}},
+		"without the last kind":         {[]client.Object{&appsv1.ReplicaSet{}}, nil},
+		"without kinds between the two": {nil, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cluster, seen := kopftest.Memory(t, kopftest.Objects(newConfigMap("one"))), &steps{}
+				one := newConfigMap("one")
+				cluster.Get(t, one)
+				deployment, set, pod := &appsv1.Deployment{}, &appsv1.ReplicaSet{}, &corev1.Pod{}
+				deployment.Name, set.Name, pod.Name = "deployment", "set", "pod"
+				controlled(deployment, one, "v1 ConfigMap")
+				cluster.Create(t, deployment)
+				controlled(set, deployment, "apps/v1 Deployment")
+				cluster.Create(t, set)
+				controlled(pod, set, "apps/v1 ReplicaSet")
+				cluster.Create(t, pod)
+				operator := cluster.Run(t, kopf.For(&corev1.ConfigMap{}).OnEventAbout("seen",
+					clusterevents.Selector{About: []client.Object{&corev1.Pod{}}, Through: test.through}, noteEvents(seen)))
+				operator.RunUntilQuiet(t)
+				cluster.Create(t, newEvent(t, "event", pod))
+				foreign := newEvent(t, "replaced", pod)
+				foreign.InvolvedObject.UID = types.UID("of an earlier pod")
+				cluster.Create(t, foreign)
+				<-time.After(time.Minute)
+				seen.expect(t, "after the Events", test.want...)
+			})
+		})
+	}
+}
+
+func TestOnEventAbout_RepeatsAttemptsInMemory(t *testing.T) {
+	for name, test := range map[string]struct {
+		options []kopf.HandlerOption
+		want    []string
+	}{
+		"by default, once": {nil, []string{"a#0", "b#0"}},
+		"with Retries":     {[]kopf.HandlerOption{kopf.Retries(3)}, []string{"a#0", "a#1", "a#2", "b#0", "b#1", "b#2"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cluster, seen := kopftest.Memory(t, kopftest.Objects(newConfigMap("one"))), &steps{}
+				operator := cluster.Run(t, kopf.For(&corev1.ConfigMap{}).OnEventAbout("seen", clusterevents.Selector{},
+					func(_ context.Context, req *kopf.Request[configMap], event *corev1.Event) error {
+						seen.add(fmt.Sprintf("%s#%d", event.Name, req.Attempt.Number))
+						return errors.New("always")
+					}, test.options...))
+				operator.RunUntilQuiet(t)
+				one := newConfigMap("one")
+				cluster.Get(t, one)
+				for _, name := range []string{"a", "b"} {
+					cluster.Create(t, newEvent(t, name, one))
+					<-time.After(time.Second)
+				}
+				<-time.After(10 * time.Minute)
+				seen.expect(t, "after ten minutes", test.want...)
+			})
+		})
+	}
+}
+
+func TestOnEventAbout_IsExplained(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster := kopftest.Memory(t, kopftest.Objects(newConfigMap("one", "watched", "yes")))
+		var operator *kopf.Operator
+		resource := kopf.For(&corev1.ConfigMap{}).
+			OnEventAbout("idle", clusterevents.Selector{WarningsOnly: true, Reasons: []string{"A", "B"}}, noteEvents(&steps{})).
+			OnEventAbout("pods", clusterevents.Selector{About: []client.Object{&corev1.Pod{}}}, noteEvents(&steps{}), kopf.Label("other")).
+			OnEventAbout("both", clusterevents.Selector{About: []client.Object{&corev1.Pod{}, &corev1.ConfigMap{}}}, noteEvents(&steps{})).
+			OnEventAbout("fails", clusterevents.Selector{}, func(context.Context, *kopf.Request[configMap], *corev1.Event) error {
+				return errors.New("always")
+			}, kopf.Retries(3), kopf.Backoff(time.Hour))
+		running := cluster.RunManager(t, func(mgr manager.Manager) error {
+			operator = kopf.New(mgr, resource)
+			return mgr.Add(operator)
+		})
+		running.RunUntilQuiet(t)
+		one := newConfigMap("one")
+		cluster.Get(t, one)
+		cluster.Create(t, newEvent(t, "event", one))
+		<-time.After(time.Minute)
+		explanation, err := operator.Explain(t.Context(), one)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, h := range explanation.Handlers {
+			got = append(got, fmt.Sprintf("%s %s %s: %s", h.Kind, h.ID, h.State, h.Explain(explanation.Time)))
+		}
+		want := []string{
+			"event-about idle active: it is called for Warning Events with the reason A or B about the object",
+			`event-about pods filtered: metadata.labels["other"] does not match: there is no value, wanted Present`,
+			"event-about both active: it is called for Events about the object or objects of the kind Pod that belong to it",
+			"event-about fails waiting: 1 Events wait for it; next in 59m0s; last error: always",
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+	})
+}
+
+func TestOnEventAbout_RejectsInvalidDeclarations(t *testing.T) {
+	ignore := func(context.Context, *kopf.Request[configMap], *corev1.Event) error { return nil }
+	for name, test := range map[string]struct {
+		resource *kopf.Resource[configMap]
+		want     string
+	}{
+		"no function": {kopf.For(&corev1.ConfigMap{}).OnEventAbout("x", clusterevents.Selector{}, nil), "the handler is nil: pass a function"},
+		"nil kind": {
+			kopf.For(&corev1.ConfigMap{}).OnEventAbout("x", clusterevents.Selector{About: []client.Object{nil}}, ignore),
+			"About has a nil object: use an empty object of the kind",
+		},
+		"unknown kind": {
+			kopf.For(&corev1.ConfigMap{}).OnEventAbout("x", clusterevents.Selector{About: []client.Object{&thing{}}}, ignore),
+			"About(*kopf_test.thing): the kind is not registered in the manager's scheme",
+		},
+		"Through alone": {
+			kopf.For(&corev1.ConfigMap{}).OnEventAbout("x", clusterevents.Selector{Through: []client.Object{&corev1.Pod{}}}, ignore),
+			"the selector has Through without About",
+		},
+		"empty reason": {
+			kopf.For(&corev1.ConfigMap{}).OnEventAbout("x", clusterevents.Selector{Reasons: []string{""}}, ignore), "one of the Reasons is empty",
+		},
+		"negative Since": {
+			kopf.For(&corev1.ConfigMap{}).OnEventAbout("x", clusterevents.Selector{Since: -time.Second}, ignore), "Since must not be negative, got -1s",
+		},
+		"no unit": {
+			kopf.For(&corev1.ConfigMap{}).OnEventAbout("x", clusterevents.Selector{Interval: 5}, ignore), "Interval is 5ns",
+		},
+		"WriteChanges": {
+			kopf.For(&corev1.ConfigMap{}).OnEventAbout("x", clusterevents.Selector{}, ignore, kopf.WriteChanges()), "WriteChanges has no effect on OnEventAbout handlers",
+		},
+		"Backoff without Retries": {
+			kopf.For(&corev1.ConfigMap{}).OnEventAbout("x", clusterevents.Selector{}, ignore, kopf.Backoff(time.Second)),
+			"because OnEventAbout handlers are called once: add Retries",
+		},
+		"Interval": {
+			kopf.For(&corev1.ConfigMap{}).OnEventAbout("x", clusterevents.Selector{}, ignore, kopf.Interval(time.Minute)),
+			"Interval has no effect on OnEventAbout handlers",
+		},
+		"related kinds": {
+			kopf.For(&corev1.ConfigMap{}).OnEventAbout("x", clusterevents.Selector{}, ignore).Owns(&corev1.Secret{}),
+			"Owns has no effect without an OnReconcile handler",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := kopf.New(offline{scheme: clientgoscheme.Scheme}, test.resource).CheckDeclaration()
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got %v, want an error with %q", err, test.want)
+			}
+		})
+	}
+}
