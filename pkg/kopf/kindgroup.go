@@ -22,7 +22,8 @@ type kindGroup struct {
 	engines      []*engine.Engine
 	controllers  []controller.Controller
 	checkWatches func(context.Context)
-	synced       func() // is called for each synced source
+	synced       func()                           // is called for each synced source
+	warm         map[*engine.Engine]*verification // of kinds whose caches were filled by Warmup; nil otherwise
 }
 
 // newKindGroup returns a group with an engine and a controller for each kind. It starts nothing.
@@ -54,6 +55,9 @@ func (g *kindGroup) run(ctx context.Context) error {
 		<-ctx.Done() // a group without controllers runs until this wait ends
 		return nil
 	})
+	for e, v := range g.warm {
+		group.Go(func() error { g.verifyCache(ctx, e, v); return nil })
+	}
 	for i, c := range g.controllers {
 		defer g.engines[i].Close()
 		group.Go(func() error { return g.engines[i].Background(ctx) })

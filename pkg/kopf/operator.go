@@ -1,6 +1,7 @@
 package kopf
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"sync"
@@ -54,7 +55,8 @@ type Operator struct {
 
 	mu       sync.Mutex
 	started  bool
-	unsynced int // number of sources of fixed kinds that have not synced yet
+	unsynced int   // number of sources of fixed kinds that have not synced yet
+	warming  error // why the caches of a waiting replica are not filled; nil if they are, or if they must not be
 	engines  []*engine.Engine
 	watches  []*watchcheck.Checker // running checkers; nil otherwise
 	peering  *peering.Peering      // running peering; nil otherwise
@@ -72,6 +74,7 @@ type Operator struct {
 var _ interface {
 	manager.Runnable
 	manager.LeaderElectionRunnable
+	Warmup(context.Context) error
 } = (*Operator)(nil)
 
 // New returns an operator with the given resources and options. It registers the admission handlers with the webhook server of the manager,
@@ -95,6 +98,9 @@ func New(mgr manager.Manager, opts ...Option) *Operator {
 	}
 	if err := o.setupWebhooks(); err != nil {
 		o.addError(err)
+	}
+	if o.warmsUp() {
+		o.warming = errWarming // until Warmup or Start has filled the caches
 	}
 	return o
 }

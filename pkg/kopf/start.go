@@ -126,6 +126,9 @@ func (o *Operator) runControllers(ctx context.Context, all []engine.Kind) error 
 	if err != nil {
 		return err
 	}
+	if o.warmsUp() {
+		fixed.expectWarmCaches()
+	}
 	if dynamic != nil {
 		dynamic.indexes = fixed.indexes
 	}
@@ -204,7 +207,7 @@ func (o *Operator) ownCacheOptions(ctx context.Context) cache.Options {
 func (o *Operator) setStarting() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.started, o.unsynced = true, 1
+	o.started, o.unsynced, o.warming = true, 1, nil
 }
 
 // setRights sets the permissions that the readiness check reports.
@@ -292,6 +295,7 @@ func (g *kindGroup) newController(ctx context.Context, e *engine.Engine, r resou
 		return nil, err
 	}
 	watched := g.indexes.notify(e.Name, source.Kind(g.cache, e.New(), e.EventHandler(opts.predicates...)), func(ctx context.Context) {
+		g.warm[e].observed(ctx, len(e.Indexes.IDs()) > 0)
 		if len(e.Indexes.IDs()) > 0 {
 			g.awaitEpoch(ctx, e)
 		}
