@@ -67,11 +67,11 @@ func (o *Operator) Healthz(*http.Request) error {
 func (o *Operator) Readyz(*http.Request) error {
 	o.mu.Lock()
 	peers, starting, startingKinds := o.peering, o.started && o.unsynced > 0 || o.discovering, maps.Clone(o.startingKinds)
-	checker, warming := o.rights, o.warming
+	checker, warmedUp, warmupErr := o.rights, o.warmedUp, o.warmupErr
 	o.mu.Unlock()
 	var errs []error
-	if warming != nil {
-		errs = append(errs, warming)
+	if !warmedUp && o.warmsUp() {
+		errs = append(errs, cmp.Or(warmupErr, errNotWarm))
 	}
 	if starting {
 		errs = append(errs, errors.New("the operator is starting: its caches have not synced yet"))

@@ -53,14 +53,15 @@ type Operator struct {
 	neededRules      []rbacv1.PolicyRule
 	rightsCheck      RightsCheck
 
-	mu       sync.Mutex
-	started  bool
-	unsynced int   // number of sources of fixed kinds that have not synced yet
-	warming  error // why the caches of a waiting replica are not filled; nil if they are, or if they must not be
-	engines  []*engine.Engine
-	watches  []*watchcheck.Checker // running checkers; nil otherwise
-	peering  *peering.Peering      // running peering; nil otherwise
-	rights   *rightsChecker        // nil if the permissions are not checked
+	mu        sync.Mutex
+	started   bool
+	unsynced  int   // number of sources of fixed kinds that have not synced yet
+	warmedUp  bool  // Warmup has filled the caches, or Start was called
+	warmupErr error // why Warmup cannot fill a cache
+	engines   []*engine.Engine
+	watches   []*watchcheck.Checker // running checkers; nil otherwise
+	peering   *peering.Peering      // running peering; nil otherwise
+	rights    *rightsChecker        // nil if the permissions are not checked
 
 	discovering   bool                              // the first discovery of kinds has not succeeded yet
 	startingKinds map[schema.GroupVersionKind]error // why kinds at run time are not ready
@@ -98,9 +99,6 @@ func New(mgr manager.Manager, opts ...Option) *Operator {
 	}
 	if err := o.setupWebhooks(); err != nil {
 		o.addError(err)
-	}
-	if o.warmsUp() {
-		o.warming = errWarming // until Warmup or Start has filled the caches
 	}
 	return o
 }

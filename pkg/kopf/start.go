@@ -207,7 +207,7 @@ func (o *Operator) ownCacheOptions(ctx context.Context) cache.Options {
 func (o *Operator) setStarting() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.started, o.unsynced, o.warming = true, 1, nil
+	o.started, o.unsynced, o.warmedUp = true, 1, true
 }
 
 // setRights sets the permissions that the readiness check reports.

@@ -48,11 +48,13 @@ func (o *Operator) Warmup(ctx context.Context) error {
 		}
 	}()
 	group.Wait()
-	o.setWarming(nil)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.warmedUp = true
 	return nil
 }
 
-var errWarming = errors.New("the replica waits for leadership: its caches have not synced yet")
+var errNotWarm = errors.New("the replica waits for leadership: its caches have not synced yet")
 
 const (
 	warmupRetryInterval = 10 * time.Second
@@ -80,7 +82,7 @@ func (o *Operator) fillCache(ctx context.Context, kind string, obj client.Object
 			wait = warmupPoll
 		case ctx.Err() == nil:
 			o.mgr.GetLogger().Info("Failed to fill a cache while the replica waits for leadership; retrying", "kind", kind, "error", err.Error())
-			o.setWarming(fmt.Errorf("%w: %s: %w", errWarming, kind, err))
+			o.setWarmupErr(fmt.Errorf("%w: %s: %w", errNotWarm, kind, err))
 		}
 		select {
 		case <-time.After(wait):
@@ -90,12 +92,10 @@ func (o *Operator) fillCache(ctx context.Context, kind string, obj client.Object
 	}
 }
 
-func (o *Operator) setWarming(reason error) {
+func (o *Operator) setWarmupErr(err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if !o.started {
-		o.warming = reason
-	}
+	o.warmupErr = err
 }
 
 // A verification compares the cache of one kind with the API server.
