@@ -33,7 +33,7 @@ func (*fakeManager) GetScheme() *runtime.Scheme { return clientgoscheme.Scheme }
 func (*fakeManager) GetControllerOptions() config.Controller {
 	return config.Controller{}
 }
-func (*fakeManager) GetClient() client.Client   { return nil }
+func (*fakeManager) GetClient() client.Client { return nil }
 func (*fakeManager) GetLogger() logr.Logger {
 	return funcr.New(func(string, string) {}, funcr.Options{})
 }

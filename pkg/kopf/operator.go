@@ -55,9 +55,10 @@ type Operator struct {
 
 	mu        sync.Mutex
 	started   bool
-	unsynced  int   // number of sources of fixed kinds that have not synced yet
-	warmedUp  bool  // Warmup has filled the caches, or Start was called
-	warmupErr error // why Warmup cannot fill a cache
+	unsynced  int                           // number of sources of fixed kinds that have not synced yet
+	warmedUp  bool                          // Warmup has filled the caches, or Start was called
+	warmupErr error                         // why Warmup cannot fill a cache
+	warmKinds func() ([]engine.Kind, error) // the result of engineKinds that Warmup and Start share
 	engines   []*engine.Engine
 	watches   []*watchcheck.Checker // running checkers; nil otherwise
 	peering   *peering.Peering      // running peering; nil otherwise
@@ -90,6 +91,7 @@ func New(mgr manager.Manager, opts ...Option) *Operator {
 		Lifecycle:  progress.AllAtOnce,
 		Checkpoint: defaultCheckpoint,
 	}}
+	o.warmKinds = sync.OnceValues(o.engineKinds)
 	for _, opt := range opts {
 		if opt == nil {
 			o.addError(errors.New("an option is nil: remove it"))

@@ -30,7 +30,11 @@ const recorderName = "kopf-runtime"
 // error if the declaration is invalid, if the API server does not serve a kind, or if a function of [OnStartup] or [OnCleanup] fails. The
 // manager calls it.
 func (o *Operator) Start(ctx context.Context) error {
-	kinds, err := o.engineKinds()
+	engineKinds := o.engineKinds
+	if o.warmsUp() {
+		engineKinds = o.warmKinds
+	}
+	kinds, err := engineKinds()
 	if err != nil {
 		return err
 	}

@@ -26,7 +26,7 @@ func (o *Operator) Warmup(ctx context.Context) error {
 	if !o.warmsUp() {
 		return nil
 	}
-	all, err := o.engineKinds()
+	all, err := o.warmKinds()
 	if err != nil {
 		return err
 	}
