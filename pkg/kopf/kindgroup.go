@@ -16,7 +16,9 @@ import (
 type kindGroup struct {
 	operator     *Operator
 	cache        cache.Cache // the cache of the kinds and their related kinds
-	after        *gate       // opens before the workers start; nil for the fixed kinds
+	sources      cache.Cache // the same for their sources
+	stopSources  func()
+	after        *gate // opens before the workers start; nil for the fixed kinds
 	indexes      *gate
 	kinds        []engine.Kind
 	engines      []*engine.Engine
@@ -31,6 +33,7 @@ func (o *Operator) newKindGroup(
 	ctx context.Context, settings engine.Settings, objects cache.Cache, after *gate, kinds []engine.Kind, resources []resource, scopes []bool, synced func(),
 ) (*kindGroup, error) {
 	g := &kindGroup{operator: o, cache: objects, after: after, indexes: newGate(kinds), kinds: kinds, synced: synced}
+	g.sources, g.stopSources = o.handlersEndWith(objects)
 	settings.Cache = objects
 	for i, kind := range kinds {
 		kind.Namespaced = scopes[i]
@@ -49,6 +52,7 @@ func (o *Operator) newKindGroup(
 
 // run runs the controllers until the context is cancelled, or until one of them fails.
 func (g *kindGroup) run(ctx context.Context) error {
+	defer g.stopSources()
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { g.checkWatches(ctx); return nil })
 	group.Go(func() error {

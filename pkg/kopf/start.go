@@ -238,7 +238,7 @@ func (o *Operator) markSynced() {
 // discover looks up the kinds in the API server and returns whether they are namespaced. It returns an error for kinds that are not served or
 // that lack required verbs or fields.
 func (o *Operator) discover(ctx context.Context, kinds []engine.Kind, resources []resource) (namespaced []bool, err error) {
-	client, err := discovery.NewDiscoveryClientForConfigAndClient(o.mgr.GetConfig(), o.mgr.GetHTTPClient())
+	client, err := discovery.NewDiscoveryClientForConfigAndClient(o.mgr.GetConfig(), endingWith(ctx, o.mgr.GetHTTPClient()))
 	if err != nil {
 		return nil, fmt.Errorf("discovering the served kinds: %w", err)
 	}
@@ -298,7 +298,7 @@ func (g *kindGroup) newController(ctx context.Context, e *engine.Engine, r resou
 	if err != nil {
 		return nil, err
 	}
-	watched := g.indexes.notify(e.Name, source.Kind(g.cache, e.New(), e.EventHandler(opts.predicates...)), func(ctx context.Context) {
+	watched := g.indexes.notify(e.Name, source.Kind(g.sources, e.New(), e.EventHandler(opts.predicates...)), func(ctx context.Context) {
 		g.warm[e].observed(ctx, len(e.Indexes.IDs()) > 0)
 		if len(e.Indexes.IDs()) > 0 {
 			g.awaitEpoch(ctx, e)
@@ -310,7 +310,7 @@ func (g *kindGroup) newController(ctx context.Context, e *engine.Engine, r resou
 		sources = append(sources, &gateSource{g.after, func() {}})
 	}
 	for _, c := range r.relatedKinds() {
-		sources = append(sources, c.source(g.cache, e, namespaced))
+		sources = append(sources, c.source(g.sources, e, namespaced))
 	}
 	for _, src := range r.triggerSources() {
 		sources = append(sources, e.Triggered(src))
