@@ -188,3 +188,40 @@ func TestSetup_Errors(t *testing.T) {
 }
 
 func keyOf(obj client.Object) client.ObjectKey { return client.ObjectKeyFromObject(obj) }
+
+// The event handlers of an operator end with it, although its cache lives on.
+func TestEngage_AgainWithTheSameConnection(t *testing.T) {
+	seen, ns := &calls{}, newNamespace(t)
+	f := newFleet(t, func(Cluster) []kopf.Option {
+		configMaps := kopf.For(&corev1.ConfigMap{}).OnUpdate("updated", func(_ context.Context, req *kopf.Request[configMap]) error {
+			seen.notef("updated %s", req.Object.Data["round"])
+			return nil
+		}, kopf.Label(ns))
+		kopf.IndexBy(configMaps, "index", func(_ context.Context, req *kopf.Request[configMap]) (map[string]int, error) {
+			seen.notef("indexed %s", req.Object.Data["round"])
+			return map[string]int{req.Object.Name: 1}, nil
+		}, kopf.Label(ns))
+		return []kopf.Option{configMaps}
+	})
+	cl := connect(f.WithT, west.Config)
+	f.connections.Go(func() { _ = cl.Start(t.Context()) }) // it fails only without a cache
+	c, obj := direct(f.WithT, west), newConfigMap(ns, "one")
+	f.Expect(c.Create(t.Context(), obj)).To(Succeed())
+	for round := range 3 {
+		ctx, cancel := context.WithCancel(t.Context())
+		f.Expect(f.mgr.Engage(ctx, "west", cl)).To(Succeed())
+		f.Eventually(f.ready).Should(Succeed())
+		f.Eventually(func(g Gomega) {
+			g.Expect(c.Get(t.Context(), keyOf(obj), obj)).To(Succeed())
+			g.Expect(obj.Annotations).NotTo(BeEmpty(), "the object is handled")
+		}).Should(Succeed())
+		text := fmt.Sprint(round)
+		f.Expect(c.Patch(t.Context(), obj, client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"data":{"round":%q}}`, text)))).To(Succeed())
+		f.Eventually(seen.sorted).Should(ContainElement("updated " + text))
+		f.Consistently(seen.sorted).Should(HaveEach(Or(HavePrefix("updated"), HavePrefix("indexed"))))
+		indexed := slices.DeleteFunc(seen.sorted(), func(call string) bool { return call != "indexed "+text })
+		f.Expect(len(indexed)).To(BeNumerically("<=", 2), "the index function is called for the edit and for the write of the operator")
+		cancel()
+		f.ended()
+	}
+}
