@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,6 +27,8 @@ type epoch struct {
 	passed  sync.Map // the namespaces in which the cache has reached the version
 	scoped  bool     // namespaces can come into scope later
 	entered sync.Map // their versions
+
+	verified atomic.Bool // VerifyCache has proved that the cache has reached the version
 }
 
 func (p *epoch) versionOf(namespace string) string {
@@ -46,6 +49,9 @@ func (e *Engine) StartFrom(version string, cached func(namespace string) string)
 
 // isPassed reports whether the cache has reached the epoch in a namespace. Objects that are read from the cache afterwards are not older.
 func (p *epoch) isPassed(namespace string) bool {
+	if p.verified.Load() {
+		return true
+	}
 	epoch := p.versionOf(namespace)
 	if epoch == "" {
 		return false

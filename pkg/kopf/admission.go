@@ -80,6 +80,10 @@ func (o *Operator) setupWebhooks() error {
 	if len(hooks) == 0 && o.webhookOptions == nil {
 		return nil
 	}
+	if m, ok := o.mgr.(clusterManager); ok {
+		return fmt.Errorf("the operator of cluster %q has admission handlers or WithWebhooks, but all clusters share one webhook server: "+
+			"move them into an operator of the manager itself", m.ClusterName())
+	}
 	var options webhooks.Options
 	if o.webhookOptions != nil {
 		options = *o.webhookOptions

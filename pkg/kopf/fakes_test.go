@@ -14,6 +14,7 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
@@ -29,7 +30,10 @@ type fakeManager struct {
 }
 
 func (*fakeManager) GetScheme() *runtime.Scheme { return clientgoscheme.Scheme }
-func (*fakeManager) GetClient() client.Client   { return nil }
+func (*fakeManager) GetControllerOptions() config.Controller {
+	return config.Controller{}
+}
+func (*fakeManager) GetClient() client.Client { return nil }
 func (*fakeManager) GetLogger() logr.Logger {
 	return funcr.New(func(string, string) {}, funcr.Options{})
 }

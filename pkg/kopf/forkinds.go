@@ -163,6 +163,7 @@ func (s *kindSelection) resourceOf(o *Operator, r watching.Resource) (one *decla
 	if err != nil {
 		return nil, err
 	}
+	kind.Name = o.controllerNameOf(kind.Name)
 	if err := o.checkStorage(kind); err != nil {
 		return nil, err
 	}

@@ -59,7 +59,7 @@ func (o *Operator) Healthz(*http.Request) error {
 // Readyz returns an error while the operator starts, until its caches are synced, its indexes are complete and its peers are known. It also
 // returns an error while the peering fails, while a kind is served and cannot be handled, while a watch delivers no changes (see [WithWatchCheck]),
 // and while a permission is lost (see [WithRightsCheck]). An operator that is paused, or that
-// waits to become the leader, is ready. Use Readyz as a healthz.Checker for readiness probes:
+// waits to become the leader, is ready. With EnableWarmup, the latter is ready when its caches have synced (see [Operator.Warmup]). Use Readyz as a healthz.Checker for readiness probes:
 //
 //	mgr.AddReadyzCheck("kopf", op.Readyz)
 //
@@ -67,9 +67,12 @@ func (o *Operator) Healthz(*http.Request) error {
 func (o *Operator) Readyz(*http.Request) error {
 	o.mu.Lock()
 	peers, starting, startingKinds := o.peering, o.started && o.unsynced > 0 || o.discovering, maps.Clone(o.startingKinds)
-	checker := o.rights
+	checker, warmedUp, warmupErr := o.rights, o.warmedUp, o.warmupErr
 	o.mu.Unlock()
 	var errs []error
+	if !warmedUp && o.warmsUp() {
+		errs = append(errs, cmp.Or(warmupErr, errNotWarm))
+	}
 	if starting {
 		errs = append(errs, errors.New("the operator is starting: its caches have not synced yet"))
 	} else if peers != nil {

@@ -16,14 +16,17 @@ import (
 type kindGroup struct {
 	operator     *Operator
 	cache        cache.Cache // the cache of the kinds and their related kinds
-	after        *gate       // opens before the workers start; nil for the fixed kinds
+	sources      cache.Cache // the same for their sources
+	stopSources  func()
+	after        *gate // opens before the workers start; nil for the fixed kinds
 	indexes      *gate
 	kinds        []engine.Kind
 	engines      []*engine.Engine
 	controllers  []controller.Controller
 	checkWatches func(context.Context)
 	watchEvents  func(context.Context)
-	synced       func() // is called for each synced source
+	synced       func()                           // is called for each synced source
+	warm         map[*engine.Engine]*verification // of kinds whose caches were filled by Warmup; nil otherwise
 }
 
 // newKindGroup returns a group with an engine and a controller for each kind. It starts nothing.
@@ -31,6 +34,7 @@ func (o *Operator) newKindGroup(
 	ctx context.Context, settings engine.Settings, objects cache.Cache, after *gate, kinds []engine.Kind, resources []resource, scopes []bool, synced func(),
 ) (*kindGroup, error) {
 	g := &kindGroup{operator: o, cache: objects, after: after, indexes: newGate(kinds), kinds: kinds, synced: synced}
+	g.sources, g.stopSources = o.handlersEndWith(objects)
 	settings.Cache = objects
 	for i, kind := range kinds {
 		kind.Namespaced = scopes[i]
@@ -52,6 +56,7 @@ func (o *Operator) newKindGroup(
 
 // run runs the controllers until the context is cancelled, or until one of them fails.
 func (g *kindGroup) run(ctx context.Context) error {
+	defer g.stopSources()
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { g.checkWatches(ctx); return nil })
 	group.Go(func() error { g.watchEvents(ctx); return nil })
@@ -59,6 +64,9 @@ func (g *kindGroup) run(ctx context.Context) error {
 		<-ctx.Done() // a group without controllers runs until this wait ends
 		return nil
 	})
+	for e, v := range g.warm {
+		group.Go(func() error { g.verifyCache(ctx, e, v); return nil })
+	}
 	for i, c := range g.controllers {
 		defer g.engines[i].Close()
 		group.Go(func() error { return g.engines[i].Background(ctx) })

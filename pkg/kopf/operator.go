@@ -1,6 +1,7 @@
 package kopf
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"sync"
@@ -55,13 +56,16 @@ type Operator struct {
 	neededRules      []rbacv1.PolicyRule
 	rightsCheck      RightsCheck
 
-	mu       sync.Mutex
-	started  bool
-	unsynced int // number of sources of fixed kinds that have not synced yet
-	engines  []*engine.Engine
-	watches  []*watchcheck.Checker // running checkers; nil otherwise
-	peering  *peering.Peering      // running peering; nil otherwise
-	rights   *rightsChecker        // nil if the permissions are not checked
+	mu        sync.Mutex
+	started   bool
+	unsynced  int                           // number of sources of fixed kinds that have not synced yet
+	warmedUp  bool                          // Warmup has filled the caches, or Start was called
+	warmupErr error                         // why Warmup cannot fill a cache
+	warmKinds func() ([]engine.Kind, error) // the result of engineKinds that Warmup and Start share
+	engines   []*engine.Engine
+	watches   []*watchcheck.Checker // running checkers; nil otherwise
+	peering   *peering.Peering      // running peering; nil otherwise
+	rights    *rightsChecker        // nil if the permissions are not checked
 
 	discovering   bool                              // the first discovery of kinds has not succeeded yet
 	startingKinds map[schema.GroupVersionKind]error // why kinds at run time are not ready
@@ -75,6 +79,7 @@ type Operator struct {
 var _ interface {
 	manager.Runnable
 	manager.LeaderElectionRunnable
+	Warmup(context.Context) error
 } = (*Operator)(nil)
 
 // New returns an operator with the given resources and options. It registers the admission handlers with the webhook server of the manager,
@@ -89,6 +94,7 @@ func New(mgr manager.Manager, opts ...Option) *Operator {
 		Lifecycle:  progress.AllAtOnce,
 		Checkpoint: defaultCheckpoint,
 	}}
+	o.warmKinds = sync.OnceValues(o.engineKinds)
 	for _, opt := range opts {
 		if opt == nil {
 			o.addError(errors.New("an option is nil: remove it"))

@@ -30,7 +30,11 @@ const recorderName = "kopf-runtime"
 // error if the declaration is invalid, if the API server does not serve a kind, or if a function of [OnStartup] or [OnCleanup] fails. The
 // manager calls it.
 func (o *Operator) Start(ctx context.Context) error {
-	kinds, err := o.engineKinds()
+	engineKinds := o.engineKinds
+	if o.warmsUp() {
+		engineKinds = o.warmKinds
+	}
+	kinds, err := engineKinds()
 	if err != nil {
 		return err
 	}
@@ -126,6 +130,9 @@ func (o *Operator) runControllers(ctx context.Context, all []engine.Kind) error 
 	if err != nil {
 		return err
 	}
+	if o.warmsUp() {
+		fixed.expectWarmCaches()
+	}
 	if dynamic != nil {
 		dynamic.indexes = fixed.indexes
 	}
@@ -207,7 +214,7 @@ func (o *Operator) ownCacheOptions(ctx context.Context) cache.Options {
 func (o *Operator) setStarting() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.started, o.unsynced = true, 1
+	o.started, o.unsynced, o.warmedUp = true, 1, true
 }
 
 // setRights sets the permissions that the readiness check reports.
@@ -234,7 +241,7 @@ func (o *Operator) markSynced() {
 // discover looks up the kinds in the API server and returns whether they are namespaced. It returns an error for kinds that are not served or
 // that lack required verbs or fields.
 func (o *Operator) discover(ctx context.Context, kinds []engine.Kind, resources []resource) (namespaced []bool, err error) {
-	client, err := discovery.NewDiscoveryClientForConfigAndClient(o.mgr.GetConfig(), o.mgr.GetHTTPClient())
+	client, err := discovery.NewDiscoveryClientForConfigAndClient(o.mgr.GetConfig(), endingWith(ctx, o.mgr.GetHTTPClient()))
 	if err != nil {
 		return nil, fmt.Errorf("discovering the served kinds: %w", err)
 	}
@@ -294,7 +301,8 @@ func (g *kindGroup) newController(ctx context.Context, e *engine.Engine, r resou
 	if err != nil {
 		return nil, err
 	}
-	watched := g.indexes.notify(e.Name, source.Kind(g.cache, e.New(), e.EventHandler(opts.predicates...)), func(ctx context.Context) {
+	watched := g.indexes.notify(e.Name, source.Kind(g.sources, e.New(), e.EventHandler(opts.predicates...)), func(ctx context.Context) {
+		g.warm[e].observed(ctx, len(e.Indexes.IDs()) > 0)
 		if len(e.Indexes.IDs()) > 0 {
 			g.awaitEpoch(ctx, e)
 		}
@@ -305,7 +313,7 @@ func (g *kindGroup) newController(ctx context.Context, e *engine.Engine, r resou
 		sources = append(sources, &gateSource{g.after, func() {}})
 	}
 	for _, c := range r.relatedKinds() {
-		sources = append(sources, c.source(g.cache, e, namespaced))
+		sources = append(sources, c.source(g.sources, e, namespaced))
 	}
 	for _, src := range r.triggerSources() {
 		sources = append(sources, e.Triggered(src))

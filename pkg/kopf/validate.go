@@ -91,6 +91,7 @@ func (o *Operator) engineKinds() ([]engine.Kind, error) {
 			errs = append(errs, fmt.Errorf("%s: two resources declare the kind: put the handlers into one", kind.GVK.Kind))
 		}
 		seen[kind.GVK] = true
+		kind.Name = o.controllerNameOf(kind.Name)
 		kinds = append(kinds, kind)
 		if kind.New == nil {
 			continue

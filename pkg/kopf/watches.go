@@ -69,7 +69,7 @@ func (g *kindGroup) watchCheckers(resources []resource) (run func(context.Contex
 	for _, r := range resources {
 		for _, c := range r.relatedKinds() {
 			if !checked[c.gvk] {
-				add(strings.ToLower(c.gvk.Kind), c.gvk, c.watched(), g.cache)
+				add(o.controllerNameOf(strings.ToLower(c.gvk.Kind)), c.gvk, c.watched(), g.cache)
 			}
 		}
 	}

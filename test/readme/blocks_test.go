@@ -31,6 +31,7 @@ var blockTests = []blockTest{
 	{"docs/why.md", "console", "", "cmd/kopf TestWhy", ""},
 	{"docs/why.md", "sh", "", "test/guide TestWhy_TokenOfThePage", ""},
 	{"docs/why.md", "yaml", "", "cmd/kopf TestWhy_RoleOfThePage", ""},
+	{"docs/multicluster.md", "yaml", "", "contrib/multicluster TestPage_RelabelingAddsTheCluster", ""},
 	{"docs/monitoring.md", "sh", "", "contrib/monitoring TestPage_CommandsExist", ""}, // the test does not run the commands, which need an operator
 	{"docs/peering.md", "sh", "", "test/guide TestCommandsOfPeering", ""},
 	{"docs/peering.md", "yaml", "", "test/guide TestCommandsOfPeering", ""},

@@ -1,0 +1,111 @@
+package kopf
+
+import (
+	"context"
+	"net/http"
+	"sync"
+
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+)
+
+// A clusterManager is the manager for one of several clusters of a process. Its cache can live longer than the operator. The module contrib/multicluster
+// implements it.
+type clusterManager interface {
+	manager.Manager
+	ClusterName() string
+}
+
+// controllerNameOf returns the name of a controller for metrics and logs, which begins with the name of the cluster if the process has several.
+func (o *Operator) controllerNameOf(name string) string {
+	if m, ok := o.mgr.(clusterManager); ok {
+		return m.ClusterName() + "/" + name
+	}
+	return name
+}
+
+// handlersEndWith returns the cache for the sources of an operator. If the cache can live longer than the operator, stop removes their event handlers, so that
+// they do not call index handlers and map functions any more.
+func (o *Operator) handlersEndWith(objects cache.Cache) (sources cache.Cache, stop func()) {
+	if _, ok := o.mgr.(clusterManager); !ok {
+		return objects, func() {}
+	}
+	c := &sourceCache{Cache: objects}
+	return c, c.removeHandlers
+}
+
+// A sourceCache remembers the event handlers that its informers receive.
+type sourceCache struct {
+	cache.Cache
+	mu      sync.Mutex
+	added   []addedHandler
+	stopped bool
+}
+
+type addedHandler struct {
+	informer     cache.Informer
+	registration toolscache.ResourceEventHandlerRegistration
+}
+
+// GetInformer implements [cache.Cache].
+func (c *sourceCache) GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error) {
+	informer, err := c.Cache.GetInformer(ctx, obj, opts...)
+	if err != nil {
+		return nil, err
+	}
+	return &sourceInformer{informer, c}, nil
+}
+
+func (c *sourceCache) removeHandlers() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stopped = true
+	for _, one := range c.added {
+		_ = one.informer.RemoveEventHandler(one.registration) // it fails only if the informer has stopped
+	}
+	c.added = nil
+}
+
+type sourceInformer struct {
+	cache.Informer
+	of *sourceCache
+}
+
+// AddEventHandlerWithOptions implements [cache.Informer]. Sources of controller-runtime use only this method.
+func (i *sourceInformer) AddEventHandlerWithOptions(handler toolscache.ResourceEventHandler, options toolscache.HandlerOptions) (toolscache.ResourceEventHandlerRegistration, error) {
+	i.of.mu.Lock()
+	defer i.of.mu.Unlock()
+	if i.of.stopped {
+		return nil, context.Canceled
+	}
+	registration, err := i.Informer.AddEventHandlerWithOptions(handler, options)
+	if err == nil {
+		i.of.added = append(i.of.added, addedHandler{i.Informer, registration})
+	}
+	return registration, err
+}
+
+// endingWith returns an HTTP client whose requests end with the context, for functions of client-go that take no context.
+func endingWith(ctx context.Context, c *http.Client) *http.Client {
+	ending := *c
+	next := ending.Transport
+	if next == nil {
+		next = http.DefaultTransport
+	}
+	ending.Transport = endingTransport{ctx, next}
+	return &ending
+}
+
+type endingTransport struct {
+	ctx  context.Context //nolint:containedctx // the requests have no context
+	next http.RoundTripper
+}
+
+func (t endingTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.Context().Done() == nil {
+		req = req.WithContext(t.ctx)
+	}
+	return t.next.RoundTrip(req)
+}
