@@ -103,7 +103,7 @@ func (v *rbacVerify) run(cmd *cobra.Command, files []string) error {
 		problems = append(problems, fmt.Errorf("permissions are missing: add these rules:\n%s", strings.TrimSuffix(rbac.Advice(missing), "\n")))
 	}
 	if len(excess) > 0 {
-		problems = append(problems, errors.New("there are permissions in excess: remove them from the roles"))
+		problems = append(problems, errors.New("permissions are not needed: remove the rules with the state excess from the roles"))
 	}
 	return errors.Join(problems...)
 }
