@@ -19,15 +19,15 @@ import (
 
 // rights computes the permissions of an operator.
 type rights struct {
-	operator   *Operator
-	scheme     *runtime.Scheme
+	operator *Operator
+	scheme   *runtime.Scheme
 	// namespaces returns the namespaces to which the cache of a kind is restricted, or nil if the cache is cluster-wide. For the zero GroupVersionKind, it
 	// returns the default namespaces.
 	namespaces func(schema.GroupVersionKind) []string
 	lookUp     func(schema.GroupVersionKind) (resource schema.GroupResource, namespaced bool)
 }
 
-// in returns the permission for each of the namespaces, or a cluster-wide permission if there are none.
+// in returns the permission for each of the namespaces, or a cluster-wide permission without namespaces.
 func in(namespaces []string, n rbac.Need) (needs []rbac.Need) {
 	if len(namespaces) == 0 {
 		return []rbac.Need{n}

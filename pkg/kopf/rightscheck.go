@@ -65,8 +65,8 @@ type rightsChecker struct {
 	log      logr.Logger
 	changed  chan struct{} // kinds or namespaces have changed
 
-	mu       sync.Mutex
-	kinds    map[schema.GroupVersionKind]checkedKind // by kind
+	mu    sync.Mutex
+	kinds map[schema.GroupVersionKind]checkedKind // by kind
 	// Each element of these three slices has exactly one verb.
 	reviewed []rbac.Need // the permissions of the last review
 	missing  []rbac.Need // the permissions that were missing in the last review
