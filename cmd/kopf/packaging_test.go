@@ -87,10 +87,10 @@ func TestPackaging(t *testing.T) {
 		}
 	}
 	if got := runProgram(t, kubectl, "kopf", "--help"); !strings.Contains(got, "kubectl kopf [command]") {
-		t.Errorf("kubectl kopf --help: got\n%s", got)
+		t.Errorf("kubectl kopf --help: got\n%s\nwant the usage line with %q", got, "kubectl kopf [command]")
 	}
 	if got := runProgram(t, kubectl, "__complete", "kopf", "pe"); !strings.HasPrefix(got, "peers\t") {
-		t.Errorf("completion of kubectl kopf pe: got\n%s", got)
+		t.Errorf("completion of kubectl kopf pe: got\n%s\nwant peers first", got)
 	}
 }
 

@@ -61,9 +61,9 @@ files with the roles in other files, and needs no cluster.`,
 	v.form.bind(fs)
 	fs.StringVar(&v.user, "as", "", "user or service account whose permissions are verified: system:serviceaccount:<namespace>:<name>")
 	fs.StringSliceVar(&v.groups, "as-group", nil, "group of the user of --as; repeatable")
-	fs.StringSliceVarP(&v.namespaces, "namespace", "n", nil, "namespace of RoleBindings for ClusterRoles, and of Roles without a namespace; repeatable (default: the cluster)")
+	fs.StringSliceVarP(&v.namespaces, "namespace", "n", nil, "namespace in which RoleBindings bind the ClusterRoles, and namespace of Roles that do not set one; repeatable (default: ClusterRoles apply to the whole cluster)")
 	fs.StringSliceVar(&v.against, "against", nil, "file with the roles to compare with, instead of a cluster; repeatable")
-	fs.BoolVar(&v.excess, "excess", false, "also report permissions that are not in the files, in the cluster and in the namespaces of the files")
+	fs.BoolVar(&v.excess, "excess", false, "also report permissions that the files do not contain, both cluster-wide and in the namespaces that occur in the files")
 	return cmd
 }
 
@@ -103,7 +103,7 @@ func (v *rbacVerify) run(cmd *cobra.Command, files []string) error {
 		problems = append(problems, fmt.Errorf("permissions are missing: add these rules:\n%s", strings.TrimSuffix(rbac.Advice(missing), "\n")))
 	}
 	if len(excess) > 0 {
-		problems = append(problems, errors.New("there are permissions in excess: remove them from the roles"))
+		problems = append(problems, errors.New("permissions are not needed: remove the rules with the state excess from the roles"))
 	}
 	return errors.Join(problems...)
 }
@@ -125,9 +125,9 @@ func (v *rbacVerify) check(files []string) error {
 	case len(v.groups) > 0 && v.user == "":
 		return errors.New("--as-group needs --as: add the user")
 	case v.readsStdinTwice(files):
-		return errors.New("\"-\" is there several times: the standard input can only be read once")
+		return errors.New("\"-\" is given more than once: the standard input can be read only once")
 	case slices.Contains(v.namespaces, ""):
-		return errors.New("--namespace is empty: set a name, or remove the flag for the cluster")
+		return errors.New("--namespace is empty: set a name, or remove the flag to verify the permissions in the whole cluster")
 	}
 	return v.form.check()
 }
@@ -170,7 +170,7 @@ func (v *rbacVerify) compareFiles(stdin io.Reader, needs []rbac.Need) (missing, 
 	return missing, excess, nil
 }
 
-// notGranted returns the permissions that others do not contain.
+// notGranted returns the needs, reduced to the verbs that no granted permission covers.
 func notGranted(needs, granted []rbac.Need) (missing []rbac.Need) {
 	for _, n := range needs {
 		var rules []rbacv1.PolicyRule
@@ -232,7 +232,7 @@ func isForAllUsers(n rbac.Need) bool {
 		n.Group == "authentication.k8s.io" && n.Resource == "selfsubjectreviews"
 }
 
-// withoutCluster leaves permissions in namespaces out that are also permissions in the cluster.
+// withoutCluster returns the permissions without those in a namespace that are also granted cluster-wide.
 func withoutCluster(needs []rbac.Need) []rbac.Need {
 	inCluster := func(n rbac.Need) bool {
 		n.Namespace = ""

@@ -114,7 +114,7 @@ func TestRBACVerify_Errors(t *testing.T) {
 		writeFile(t, role+"kind: ClusterRole\nmetadata: {name: r}\nrules:\n- {apigroups: [x], resource: [y]}"): "unknown field",
 		writeFile(t, role+"kind: ClusterRole\nmetadata: {name: r}\nrules:\n- {resources: [y], verbs: [get]}"):  "without apiGroups",
 		writeFile(t, "apiVersion: example.com/v1\nkind: ClusterRole\nrules: []"):                               "there are no roles",
-		"- --against -":              "only be read once",
+		"- --against -":              "be read only once",
 		writeFile(t, "kind: Secret"): "there are no roles",
 		writeFile(t, role+"kind: ClusterRole\nmetadata: {name: all}\naggregationRule: {}\nrules: []"):                         `"all" is aggregated`,
 		writeFile(t, role+"kind: ClusterRole\nmetadata: {name: urls}\nrules:\n- {nonResourceURLs: [/metrics], verbs: [get]}"): `"urls" has a rule for URLs`,

@@ -287,7 +287,7 @@ func TestEncodeEssence_KeepsLastResult(t *testing.T) {
 	}
 	other, err := c.EncodeEssence(sized(2))
 	if err != nil || string(other) != string(text(sized(2))) {
-		t.Errorf("EncodeEssence = %s, %v for another essence", other, err)
+		t.Errorf("EncodeEssence of another essence = %s, %v, want %s", other, err, text(sized(2)))
 	}
 	back, err := c.EncodeEssence(c.New)
 	if err != nil || string(back) != string(first) {

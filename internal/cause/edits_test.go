@@ -337,7 +337,7 @@ func TestMergeStored(t *testing.T) {
 				t.Errorf("MergeStored returns differs = %t, want %t", differs, test.new != nil)
 			}
 			if logged := strings.Join(lines, "\n"); (test.warning == "") != (len(lines) == 0) || !strings.Contains(logged, test.warning) {
-				t.Errorf("log does not consist of a line with %q:\n%s", test.warning, logged)
+				t.Errorf("want a log line with %q, or none if it is empty; got:\n%s", test.warning, logged)
 			}
 		})
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// Level selects the Events that a [Poster] posts without being asked.
+// Level selects the Events that a [Poster] posts automatically.
 type Level int
 
 const (
@@ -50,7 +50,7 @@ func (p *Poster) PostOutcome(obj client.Object, id string, before progress.Recor
 	p.postOutcome(obj, id, before, outcome, outcome.Final && !outcome.Success, before.Message != "" && outcome.Err == nil)
 }
 
-// PostTransition posts the Event about the outcome of a reconcile handler, a daemon or a timer. These are called again and again, so that only
+// PostTransition posts the Event about the outcome of a reconcile handler, a daemon or a timer. These handlers are called repeatedly, so that only
 // transitions are posted: the first permanent failure, and the first success after it. PostTransition returns whether the handler has failed.
 func (p *Poster) PostTransition(obj client.Object, id string, failed bool, before progress.Record, outcome progress.Outcome) (fails bool) {
 	switch {

@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// A Generator makes random values that match a schema: types, required fields, enums, bounds, lengths, formats and patterns. The caller must check
-// other rules, such as oneOf and CEL. The same seed makes the same values.
+// A Generator makes random values from a schema. It follows types, required fields, enums and bounds, and for strings the format, the pattern or the
+// length. Values can still be invalid, so the caller must validate them. The same seed makes the same values.
 type Generator struct {
 	rand *rand.Rand
 }
@@ -40,7 +40,8 @@ func (g *Generator) RandomFields(schema *apiextensionsv1.JSONSchemaProps) map[st
 	return out
 }
 
-// Vary returns the fields with a change of one field below the top level. Sometimes it returns entirely new fields.
+// Vary returns a copy of the fields in which one field of each top-level object is replaced or removed, and each other top-level field is replaced. One time
+// in three, it returns entirely new fields.
 func (g *Generator) Vary(schema *apiextensionsv1.JSONSchemaProps, fields map[string]any) map[string]any {
 	newFields := g.RandomFields(schema)
 	if g.rand.IntN(3) == 0 {
@@ -175,8 +176,8 @@ func identity(item any, keys []string) string {
 	return string(text)
 }
 
-// bounds returns the bounds of a number. The bounds are close to each other, because handlers may create that number
-// of objects.
+// bounds returns the bounds of a number. Without a maximum in the schema, the upper bound is small, because handlers may create that number of
+// objects.
 func bounds(schema *apiextensionsv1.JSONSchemaProps) (low, high float64) {
 	low, high = 0, 5
 	if schema.Minimum != nil {

@@ -22,7 +22,7 @@ func TestGenerator_MatchesPatterns(t *testing.T) {
 			}
 		}
 		if len(texts) < 3 {
-			t.Errorf("only %d different texts for %s", len(texts), pattern)
+			t.Errorf("got %d different texts for %s, want at least 3", len(texts), pattern)
 		}
 	}
 }
@@ -34,7 +34,7 @@ func TestGenerator_StaysWithinBounds(t *testing.T) {
 	for range 200 {
 		n := g.value(&apiextensionsv1.JSONSchemaProps{Type: "integer", Minimum: &two, Maximum: &ten, ExclusiveMinimum: true, ExclusiveMaximum: true, MultipleOf: &three}, 0).(int64)
 		if seen[fmt.Sprint(n)] = true; n <= 2 || n >= 10 || n%3 != 0 {
-			t.Errorf("%d is out of bounds", n)
+			t.Errorf("got %d, want a multiple of 3 between 2 and 10, exclusively", n)
 		}
 	}
 	if len(seen) != 3 {

@@ -122,7 +122,24 @@ func TestAll_BreakAndConcurrentUpdate(t *testing.T) {
 	equal(t, "IDX-20 remaining keys", x.Len(), 1)
 }
 
-// IDX-19: the informer updates the index while handlers read it.
+// BenchmarkIndex_Get shows IDX-19: the duration of a lookup does not depend on the number of keys and objects.
+func BenchmarkIndex_Get(b *testing.B) {
+	for _, size := range []int{1, 1_000, 100_000} {
+		b.Run(fmt.Sprint(size), func(b *testing.B) {
+			x := newIndex()
+			for n := range size {
+				x.Set(fmt.Sprint(n), map[string]int{fmt.Sprint(n): n})
+			}
+			for b.Loop() {
+				if got := x.Get("0"); len(got) != 1 {
+					b.Fatalf("got %d values, want 1", len(got))
+				}
+			}
+		})
+	}
+}
+
+// The informer updates the index while handlers read it.
 func TestIndex_ConcurrentUse(t *testing.T) {
 	const objects, rounds = 8, 200
 	x := newIndex()

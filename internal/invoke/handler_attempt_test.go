@@ -212,7 +212,7 @@ func TestHandlerAttempt_LogsAndCounts(t *testing.T) {
 				level = `"level"=1`
 			}
 			if last := lines[len(lines)-1]; !strings.Contains(last, level) || !strings.Contains(last, "Handler succeeded") {
-				t.Errorf("the outcome is not logged with %s: %s", level, last)
+				t.Errorf("got the last line %s, want one with \"Handler succeeded\" and %s", last, level)
 			}
 		})
 	}

@@ -271,7 +271,7 @@ func TestMake_LifecycleReceivesRecords(t *testing.T) {
 func TestSkip_Err(t *testing.T) {
 	err := plan.Skip{ID: "b", After: "a"}.Err()
 	if _, ok := errors.AsType[*progress.PermanentError](err); !ok || err.Error() != `it comes after "a", which has failed` {
-		t.Errorf("PROG-27: Err = %v", err)
+		t.Errorf("PROG-27: Err = %T %v, want a permanent error that names the handler \"a\"", err, err)
 	}
 }
 

@@ -107,7 +107,7 @@ func (l load) play(t *testing.T) (result outcome) {
 		select {
 		case <-handled:
 		case <-time.After(24 * time.Hour):
-			t.Errorf("%d of %d listed objects are left after a day", left, l.listed)
+			t.Errorf("%d of %d listed objects are left after a day, want none", left, l.listed)
 		}
 		result.listing = time.Since(began)
 		stop()

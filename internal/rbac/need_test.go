@@ -65,7 +65,7 @@ func TestWriteRoles_ReadRoles(t *testing.T) {
 		t.Fatal(err)
 	}
 	if text := out.String(); !strings.Contains(text, "# one; two\n") || strings.Count(text, "kind: RoleBinding\n") != 2 || strings.Count(text, "kind: ClusterRoleBinding\n") != 1 {
-		t.Errorf("got:\n%s", text)
+		t.Errorf("want the comment with both reasons, two RoleBindings and one ClusterRoleBinding, got:\n%s", text)
 	}
 	got, err := rbac.ReadRoles(&out)
 	if err != nil {

@@ -57,7 +57,7 @@ func RulesOf(ctx context.Context, c authorizationclient.AuthorizationV1Interface
 	}
 	review := &authorizationv1.SelfSubjectRulesReview{Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: namespace}}
 	if review, err = c.SelfSubjectRulesReviews().Create(ctx, review, metav1.CreateOptions{}); err != nil {
-		return nil, fmt.Errorf("asking the API server for the own permissions: %w", err)
+		return nil, fmt.Errorf("reviewing the permissions of the user: %w", err)
 	}
 	for _, r := range review.Status.ResourceRules {
 		rules = append(rules, rbacv1.PolicyRule{APIGroups: r.APIGroups, Resources: r.Resources, ResourceNames: r.ResourceNames, Verbs: r.Verbs})
@@ -73,7 +73,7 @@ func isAllowed(ctx context.Context, c authorizationclient.AuthorizationV1Interfa
 		},
 	}}, metav1.CreateOptions{})
 	if err != nil {
-		return false, fmt.Errorf("asking the API server for the permission to %s %s: %w", verb, n.Resource, err)
+		return false, fmt.Errorf("reviewing the permission to %s %s: %w", verb, n.Resource, err)
 	}
 	return review.Status.Allowed, nil
 }

@@ -81,7 +81,7 @@ func TestClient(t *testing.T) {
 		t.Helper()
 		for key, from := range map[string]client.Client{"manager": manager, "own": own} {
 			if err := c.Get(t.Context(), client.ObjectKey{Name: key}, obj); (err == nil) != (from == want) {
-				t.Errorf("%s: reading %q: error = %v", name, key, err)
+				t.Errorf("%s: reading %q: error = %v, want success: %t", name, key, err, from == want)
 			}
 		}
 	}

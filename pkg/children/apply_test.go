@@ -163,7 +163,7 @@ func TestApply_CorrectsDrift(t *testing.T) {
 		live, writes = apply()
 		equal(t, c.name+": writes", writes, c.writes)
 		if !c.becomes() {
-			t.Errorf("%s: got the spec %v", c.name, live.Spec)
+			t.Errorf("%s: the live spec is not as the case wants it: %v", c.name, live.Spec)
 		}
 		live, writes = apply()
 		equal(t, c.name+": writes of the next Apply", writes, 0)

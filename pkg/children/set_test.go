@@ -526,7 +526,7 @@ func TestSet_PruneWithOtherOwners(t *testing.T) {
 	must(t, err)
 	result := s.apply(set.Apply, nil, "", "shared Deleted")
 	if got := result.Pruned[0]; got.Operation != "released" || got.Message != "other owners keep the object" {
-		t.Errorf("operation = %q, message = %q", got.Operation, got.Message)
+		t.Errorf("operation = %q, message = %q, want released and %q", got.Operation, got.Message, "other owners keep the object")
 	}
 	live := &corev1.ConfigMap{}
 	must(t, k8s.Get(t.Context(), client.ObjectKeyFromObject(shared), live))

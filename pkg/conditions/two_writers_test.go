@@ -46,7 +46,7 @@ func TestWrite_TwoWriters(t *testing.T) {
 	states, changes := check(t, seen, last.GetResourceVersion())
 	t.Logf("%d write requests with conflicts, %d states with %d transitions", requests, states, changes)
 	if states < rounds/2 || changes < rounds/4 {
-		t.Error("got too few requests or transitions")
+		t.Errorf("got %d states and %d transitions, want at least %d and %d", states, changes, rounds/2, rounds/4)
 	}
 }
 

@@ -57,7 +57,8 @@ func TestSet_TruncatesMessages(t *testing.T) {
 		s.True("Ready", "R", c.in)
 		got, _ := s.Get("Ready")
 		if got.Message != c.want || !utf8.ValidString(got.Message) || utf8.RuneCountInString(got.Message) > 32768 {
-			t.Errorf("%s: got %d characters that end with %q", name, utf8.RuneCountInString(got.Message), got.Message[max(0, len(got.Message)-9):])
+			t.Errorf("%s: got %d characters that end with %q, want %d characters that end with %q", name,
+				utf8.RuneCountInString(got.Message), got.Message[max(0, len(got.Message)-9):], utf8.RuneCountInString(c.want), c.want[max(0, len(c.want)-9):])
 		}
 		s.True("Ready", "R", c.in)
 		if again, _ := s.Get("Ready"); again != got {

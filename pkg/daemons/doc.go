@@ -27,9 +27,9 @@
 // next point in time. A timer that failed permanently waits until [Supervisor.Touch] reports a relevant change to the
 // object. Touch also restarts the idle time of timers.
 //
-// Stopping a run cancels its context. [context.Cause] returns the reason: [ErrDeleted], [ErrFilteredOut], [ErrPaused]
-// or [ErrShutdown]. If the function does not return within CancellationBackoff, the supervisor logs a warning. After
-// CancellationTimeout, it abandons the run and [Supervisor.Busy] no longer counts it.
+// Stopping a run cancels its context. [context.Cause] returns the reason: [ErrDeleted], [ErrFilteredOut], [ErrPaused],
+// [ErrOutOfScope] or [ErrShutdown]. If the function does not return within CancellationBackoff, the supervisor logs a warning.
+// After CancellationTimeout, it abandons the run and [Supervisor.Busy] no longer counts it.
 //
 // One goroutine waits for the earliest due time of all tasks. Other goroutines exist only for running functions. A
 // due timer starts immediately if fewer than MaxParallel timers of its group are running. Otherwise, the supervisor

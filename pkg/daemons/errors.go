@@ -11,7 +11,7 @@ var (
 	ErrDeleted = errors.New("object deleted")
 	// ErrFilteredOut means that the object no longer matches the filters of the handler.
 	ErrFilteredOut = errors.New("object no longer matches the filters")
-	// ErrPaused means that the operator is paused.
+	// ErrPaused means that the operator or the object is paused.
 	ErrPaused = errors.New("operator paused")
 	// ErrOutOfScope means that the object no longer belongs to the namespaces that the operator handles.
 	ErrOutOfScope = errors.New("object out of scope")

@@ -162,7 +162,7 @@ func TestOf(t *testing.T) {
 				t.Errorf("Of() mismatch (-want +got):\n%s", d)
 			}
 			if got.Empty() != (len(tt.want) == 0) {
-				t.Errorf("Empty() = %v for %d items", got.Empty(), len(got))
+				t.Errorf("Empty() = %v for %d items, want %v", got.Empty(), len(got), len(tt.want) == 0)
 			}
 			if diff.Equal(tt.old, tt.new) != got.Empty() {
 				t.Errorf("Equal() = %v, but the diff is: %v", !got.Empty(), got)

@@ -74,7 +74,7 @@ func TestItem_String(t *testing.T) {
 
 func TestDiff_String(t *testing.T) {
 	if got := diff.Of(nil, nil).String(); got != "" {
-		t.Errorf("String() = %q for an empty diff", got)
+		t.Errorf("String() of an empty diff = %q, want an empty string", got)
 	}
 	want := "add new: 1\nremove old: 2"
 	if got := diff.Of(m{"old": 2}, m{"new": 1}).String(); got != want {

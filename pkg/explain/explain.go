@@ -25,7 +25,7 @@ type Explanation struct {
 	// deleted without the finalizer of the operator, "gone" if the object does not exist, "none" if the kind has no handlers for causes, and "unknown" if the cause
 	// cannot be detected.
 	Cause string `json:"cause"`
-	// Changed are the paths of the fields that have changed since the object was handled.
+	// Changed contains the paths of the fields that have changed since the object was handled.
 	Changed []string `json:"changed,omitempty"`
 	// Waits are the reasons why work for the object waits as a whole, such as a pause.
 	Waits []string `json:"waits,omitempty"`
@@ -42,7 +42,7 @@ type Explanation struct {
 	Attempts []Attempt `json:"attempts,omitempty"`
 	// Events are the last Events about the object, if they are known.
 	Events []Event `json:"events,omitempty"`
-	// Unknown is what the explanation cannot contain, and how to find it out.
+	// Unknown lists the facts that the explanation lacks, each with a way to find it.
 	Unknown []string `json:"unknown,omitempty"`
 }
 

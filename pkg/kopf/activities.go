@@ -14,9 +14,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// OnStartup adds a function that the operator calls when it starts, before its first request to the API server. It calls the functions in
-// the order of their registration. The operator watches objects only after all functions have finished. It retries errors in the same way
-// as errors of handlers. A permanent failure stops the operator. The supported options are [Retries], [Timeout], [AttemptTimeout],
+// OnStartup adds a function that the operator calls when it starts. It calls the functions in the order of their registration. The operator
+// discovers and watches its kinds only after all functions have finished. It retries errors in the same way as errors of handlers. A permanent failure stops the operator. The supported options are [Retries], [Timeout], [AttemptTimeout],
 // [Backoff], [BackoffFunc] and [ErrorMode].
 //
 // Equivalent in kopf: @kopf.on.startup.

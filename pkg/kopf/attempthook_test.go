@@ -114,13 +114,13 @@ func TestWithAttemptHook_AllKindsOfHandlers(t *testing.T) {
 			isCause := reason == kopf.ReasonCreate || reason == kopf.ReasonDelete
 			if a.Reason != reason || a.Kind != corev1.SchemeGroupVersion.WithKind("ConfigMap") || a.UID != obj.UID || a.UID == "" ||
 				a.Object != (types.NamespacedName{Namespace: "default", Name: "one"}) || a.CycleStarted.IsZero() == isCause || a.Attempt.Started.IsZero() {
-				t.Errorf("the hook received %+v for %s", a, id)
+				t.Errorf("the hook received %+v for %s, want the reason %q, ConfigMap default/one with the uid %q, and the start of a cycle: %t", a, id, reason, obj.UID, isCause)
 			}
 			if contexts[id] != id {
-				t.Errorf("the context of %s contains %v", id, contexts[id])
+				t.Errorf("the context of %s contains %v, want its id", id, contexts[id])
 			}
 			if outcomes := hooked.outcomes[id]; len(outcomes) != len(attempts) || !outcomes[len(outcomes)-1].Success {
-				t.Errorf("outcomes of %s = %+v after %d attempts", id, outcomes, len(attempts))
+				t.Errorf("outcomes of %s = %+v, want %d outcomes, the last one a success", id, outcomes, len(attempts))
 			}
 		}
 		for i, a := range hooked.attempts {
@@ -316,7 +316,7 @@ func TestWithAttemptHook_EndsIfTheGoroutineExits(t *testing.T) {
 			}, kopf.Retries(1)))
 		operator.RunUntilQuiet(t)
 		if got := hooked.outcomes["daemon"]; hooked.open != 0 || len(got) == 0 || got[0].Err == nil {
-			t.Errorf("open attempts = %d, outcomes = %+v", hooked.open, got)
+			t.Errorf("open attempts = %d, outcomes = %+v, want no open attempts, and an error in the first outcome", hooked.open, got)
 		}
 	})
 }

@@ -12,8 +12,8 @@ import (
 
 // Daemon adds a function that runs in its own goroutine as long as the object exists, for example to watch a socket or to poll another
 // system. The operator starts it when it first observes a matching object. The function must return soon after its context is cancelled.
-// context.Cause then returns the reason: [daemons.ErrDeleted], [daemons.ErrFilteredOut], [daemons.ErrPaused] or [daemons.ErrShutdown]. The
-// finalizer blocks the deletion of the object until the function has returned.
+// context.Cause then returns the reason: [daemons.ErrDeleted], [daemons.ErrFilteredOut], [daemons.ErrPaused], [daemons.ErrOutOfScope] or
+// [daemons.ErrShutdown]. The finalizer blocks the deletion of the object until the function has returned.
 //
 // Request.Object is the state of the object at the start of the daemon. [Request.Latest] returns the newest state. When the function
 // returns, the operator writes its changes to Request.Object, even if it returns an error. After an error, the operator calls the function
@@ -118,8 +118,8 @@ func Sharp() HandlerOption {
 }
 
 // Idle delays a timer until the essence of its object has not changed for the given duration. Without an interval, the operator calls the
-// timer once after each such period. With an interval, it calls the timer repeatedly until the next change. Changes made by handlers of
-// this operator do not restart the idle time.
+// timer once after each such period. With an interval, it calls the timer repeatedly until the next change. Changes that handlers, daemons and
+// timers of this operator make to Request.Object do not restart the idle time.
 //
 // Equivalent in kopf: idle=.
 func Idle(duration time.Duration) HandlerOption {

@@ -11,7 +11,7 @@
 //		return err
 //	}
 //
-// Start with [For], [Handler] and [SetupWithManager]. The packages below this one also work in reconcilers that do not use it:
+// Start with [For], [Handler] and [SetupWithManager]. These other packages in pkg/ also work in reconcilers without this package:
 // progress, daemons, peering, webhooks, conditions, children and diff.
 //
 // # How it works

@@ -223,7 +223,7 @@ func (d *dynamicKinds) isRunning(kind schema.GroupKind) bool {
 	return false
 }
 
-// hasFailed reports whether a version of a group does not answer. Its kinds may be handled in that version.
+// hasFailed reports whether the discovery of a version of the group has failed. The kinds of the group may be handled in that version.
 func hasFailed(failed map[schema.GroupVersion]error, group string) bool {
 	for gv := range failed {
 		if gv.Group == group {
@@ -448,7 +448,7 @@ func (o *Operator) setStartingKind(gvk schema.GroupVersionKind, reason error) {
 	o.startingKinds[gvk] = reason
 }
 
-// keepStartingKinds forgets why kinds are not ready that are no longer handled.
+// keepStartingKinds removes the reasons of kinds that are no longer handled.
 func (o *Operator) keepStartingKinds(keep func(schema.GroupVersionKind) bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -463,7 +463,7 @@ func (o *Operator) setKindCount(waiting, running int) {
 	o.updateKindMetric()
 }
 
-// updateKindMetric is called with the lock.
+// updateKindMetric updates the metric. The caller must hold the lock.
 func (o *Operator) updateKindMetric() {
 	starting, failed := 0, 0
 	for _, reason := range o.startingKinds {

@@ -141,13 +141,13 @@ func TestWhenServed_ComesAndGoes(t *testing.T) {
 		for round := range int32(3) {
 			edit()
 			if mapped.Load() != 2*round || handled.Load() != 2*round {
-				t.Fatalf("round %d: the map function was called %d times, the handler %d times, while the kind is not served", round, mapped.Load(), handled.Load())
+				t.Fatalf("round %d, while the kind is not served: the map function was called %d times, the handler %d times, want %d times each", round, mapped.Load(), handled.Load(), 2*round)
 			}
 			kinds.hide()
 			<-time.After(time.Minute)
 			edit()
 			if mapped.Load() != 2*(round+1) || handled.Load() != 2*(round+1) {
-				t.Fatalf("round %d: the map function was called %d times, the handler %d times", round, mapped.Load(), handled.Load())
+				t.Fatalf("round %d: the map function was called %d times, the handler %d times, want %d times each", round, mapped.Load(), handled.Load(), 2*(round+1))
 			}
 			kinds.hide("Deployment")
 			<-time.After(time.Minute)
@@ -185,7 +185,7 @@ func TestWhenServed_WithoutPermissions(t *testing.T) {
 				before := kinds.count()
 				<-time.After(2 * time.Minute)
 				if n := kinds.count() - before; n > 30 {
-					t.Errorf("%d discoveries in two minutes after a failed kind is gone", n)
+					t.Errorf("got %d discoveries in the two minutes after a failed kind has disappeared, want at most 30", n)
 				}
 				if err := operator.Readyz(nil); err != nil {
 					t.Errorf("Readyz = %v, want none for a kind that is not served", err)
@@ -215,7 +215,7 @@ func TestWhenServed_NotWatchable(t *testing.T) {
 			t.Errorf("calls = %q, want those of the other kind", got)
 		}
 		if got := gauges(t, "kopf_dynamic_kinds"); got["failed"] != 1 || got["served"] != 1 || got["waiting"] != 0 {
-			t.Errorf("kopf_dynamic_kinds is %v", got)
+			t.Errorf("kopf_dynamic_kinds = %v, want failed: 1, served: 1, waiting: 0", got)
 		}
 	})
 }

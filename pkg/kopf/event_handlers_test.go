@@ -57,7 +57,7 @@ func TestWriteChanges(t *testing.T) {
 					OnUpdate("update", func(_ context.Context, req *kopf.Request[configMap]) error {
 						updates++
 						if seen := req.Object.Labels["seen"]; write != (seen == "2") {
-							t.Errorf("the update handler sees the label %q", seen)
+							t.Errorf("the update handler sees the label %q, want \"2\": %t", seen, write)
 						}
 						return nil
 					}))

@@ -40,7 +40,7 @@ func ExampleResource_Daemon_cause() {
 			if errors.Is(context.Cause(ctx), daemons.ErrDeleted) {
 				return cloud.Drop(context.WithoutCancel(ctx), req.Object.Name) // ctx is cancelled
 			}
-			return nil // ErrFilteredOut, ErrPaused, ErrShutdown: the daemon can start again later
+			return nil // for the other causes, the daemon can start again later
 		}, kopf.Label("session"))
 }
 

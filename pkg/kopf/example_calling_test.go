@@ -32,7 +32,7 @@ func TestProvision(t *testing.T) {
 			err := provision(t.Context(), &DatabaseRequest{Object: orders, Reason: kopf.ReasonCreate})
 
 			if _, forGood := errors.AsType[*progress.PermanentError](err); forGood != test.forGood {
-				t.Errorf("the error is %v", err)
+				t.Errorf("got error %v, want a permanent one: %t", err, test.forGood)
 			}
 			if orders.Status.Address != test.address {
 				t.Errorf("got address %q, want %q", orders.Status.Address, test.address)

@@ -85,7 +85,7 @@ func ForEachRelated[T, P client.Object](
 			}
 		}
 		if len(targets) > maxRelated {
-			return nil, Permanent(fmt.Errorf("ForEachRelated: the map function has returned %d objects, at most %d are possible: use OnReconcile with Watches or Track",
+			return nil, Permanent(fmt.Errorf("ForEachRelated: the map function has returned %d objects, but at most %d are allowed: use OnReconcile with Watches or Track",
 				len(targets), maxRelated))
 		}
 		return targets, nil

@@ -150,7 +150,7 @@ func TestForEachRelated_Errors(t *testing.T) {
 			}
 			return requests
 		},
-			"the map function has returned 201 objects, at most 200 are possible"},
+			"the map function has returned 201 objects, but at most 200 are allowed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			req := &kopf.Request[*corev1.Secret]{Object: newSecret("key"), Client: memory.Client}

@@ -53,8 +53,8 @@ func ForKinds(selector KindSelector, declare func(kind metav1.APIResource) Optio
 	})
 }
 
-// WithKindCaches sets the options for the caches of the operator's own. Each kind with [WhenServed] and [ForKinds] has such a cache, so that a kind without
-// permissions does not block others. With [WithNamespaces], [WithNamespaceFunc] and [WithWatchSelector], the other kinds have one in common. Pass the Cache of the
+// WithKindCaches sets the options of the operator's own caches. Each kind with [WhenServed] and [ForKinds] has such a cache, so that a kind without
+// permissions does not block others. With [WithNamespaces], [WithNamespaceFunc] and [WithWatchSelector], the other kinds share one such cache. Pass the Cache of the
 // manager's options, for example to restrict the caches to some namespaces. Without a DefaultTransform, these caches drop the managedFields of the
 // objects to save memory. Default: all namespaces, no restrictions.
 func WithKindCaches(options cache.Options) Option {

@@ -131,6 +131,6 @@ func TestForKinds_Errors(t *testing.T) {
 		t.Run(name, func(t *testing.T) { wantErrorOf(t, []kopf.Option{test.option}, test.words) })
 	}
 	if text := fmt.Sprint(kopf.Kinds("a", "b.c"), " ", kopf.KindsFunc(func(metav1.APIResource) bool { return true })); text != "a, b.c a function" {
-		t.Errorf("selectors print as %q", text)
+		t.Errorf("selectors print as %q, want %q", text, "a, b.c a function")
 	}
 }

@@ -155,7 +155,7 @@ func (n *namespaceSet) names() (names []string) {
 	return names
 }
 
-// namespaceRetryInterval is the time after which a namespace is entered again whose caches could not be created.
+// namespaceRetryInterval is the delay before the operator retries a namespace whose caches could not be created.
 const namespaceRetryInterval = 10 * time.Second
 
 // run enters and leaves namespaces until the context is cancelled.
@@ -188,7 +188,7 @@ func (n *namespaceSet) run(ctx context.Context, log logr.Logger) error {
 	}
 }
 
-// needsObjects reports whether the set depends on the Namespaces that exist. It is called with the lock.
+// needsObjects reports whether the set depends on the Namespaces that exist. The caller must hold the lock.
 func (n *namespaceSet) needsObjects() bool {
 	return n.match != nil || slices.ContainsFunc(n.patterns, func(p watching.NamespacePattern) bool {
 		_, exact := p.Exact()
@@ -210,7 +210,7 @@ func (n *namespaceSet) observe(ctx context.Context) (stop func(), err error) {
 		n.denied = err
 		n.mu.Unlock()
 		if isNew {
-			n.log.Info("Warning: the operator may not list and watch Namespaces; without the permission, it notices changes only at times, or handles only those that are named without wildcards",
+			n.log.Info("Warning: the operator may not list and watch Namespaces; without the permission, it notices changes late, or handles only namespaces that are named without wildcards",
 				"error", err.Error())
 			n.notifyChanged()
 		}
@@ -280,7 +280,8 @@ func (n *namespaceSet) desired() (names map[string]bool, known bool) {
 	return names, true
 }
 
-// exists reports whether a namespace exists, and is not deleted except for its own object. Without observed Namespaces, it returns true.
+// exists reports whether a namespace exists. It returns false for a namespace that is being deleted and in which nothing is left. Without observed
+// Namespaces, it returns true.
 func (n *namespaceSet) exists(namespace string) bool {
 	n.mu.RLock()
 	objects, isSynced := n.objects, n.synced != nil && n.synced()
@@ -507,7 +508,7 @@ func (n *namespaceSet) leave(ctx context.Context, namespace string) {
 	n.notifyChanged() // it may be entered again
 }
 
-// updateMetric is called with the lock.
+// updateMetric updates the metric. The caller must hold the lock.
 func (n *namespaceSet) updateMetric() {
 	numbers := map[string]int{}
 	for _, state := range n.states {

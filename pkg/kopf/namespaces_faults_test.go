@@ -324,7 +324,7 @@ func TestWithNamespaces_IndexFunctionWhileLeaving(t *testing.T) {
 		setNamespaces(t, op, "one")
 		<-time.After(time.Minute)
 		if n := len(index.Get("two")); n != 0 {
-			t.Errorf("the index has %d objects of a namespace that was left", n)
+			t.Errorf("the index has %d objects of a namespace that was left, want none", n)
 		}
 	})
 }
@@ -349,7 +349,7 @@ func TestWithNamespaces_NoRequestsForTheCluster(t *testing.T) {
 		defer requests.mu.Unlock()
 		for _, request := range requests.requests {
 			if strings.HasSuffix(request, "/v1/secrets") || strings.HasSuffix(request, "/v1/namespaces") {
-				t.Errorf("a request for the whole cluster: %s", request)
+				t.Errorf("got the request %s for the whole cluster, want only requests for namespaces", request)
 			}
 		}
 	})
@@ -423,7 +423,7 @@ func TestWithNamespaces_NotReady(t *testing.T) {
 				requests.stop()
 				expectTexts(t, calls, test.call)
 				if err := op.Readyz(nil); err != nil {
-					t.Errorf("Readyz returned %v", err)
+					t.Errorf("Readyz = %v, want nil", err)
 				}
 			})
 		})

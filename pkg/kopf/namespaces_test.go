@@ -91,11 +91,11 @@ func TestWithNamespaces_InvalidOptions(t *testing.T) {
 func TestSetNamespaces_Errors(t *testing.T) {
 	op := kopf.New(newManager())
 	if err := op.SetNamespaces("a"); err == nil || !strings.Contains(err.Error(), "create it with WithNamespaces") {
-		t.Errorf("got the error %v without WithNamespaces", err)
+		t.Errorf("without WithNamespaces: got error %v, want one with the advice to create the operator with WithNamespaces", err)
 	}
 	op = kopf.New(newManager(), kopf.WithNamespaces("a"))
 	if err := op.SetNamespaces("b", "B"); err == nil || !strings.Contains(err.Error(), `"B" can never match`) {
-		t.Errorf("got the error %v for an invalid pattern", err)
+		t.Errorf("invalid pattern: got error %v, want one that quotes the pattern \"B\"", err)
 	}
 }
 
@@ -199,7 +199,7 @@ func TestWithNamespaces_Quiet(t *testing.T) {
 		operator := cluster.Run(t, kopf.WithNamespaces("one"), kopf.WithWatchSelector("handled"), kopf.For(&corev1.ConfigMap{}).OnCreate("create", calls.handler("create")))
 		operator.RunUntilQuiet(t)
 		if got := calls.take(); got != "create one/a" {
-			t.Errorf("got %q", got)
+			t.Errorf("got the calls %q, want create one/a", got)
 		}
 	})
 }
@@ -269,7 +269,7 @@ func TestWithNamespaces_WithoutPermissions(t *testing.T) {
 				cluster.Create(t, mapIn("a3", "m"))
 				<-time.After(5 * time.Minute)
 				if got := calls.take(); !strings.HasSuffix(got, "create a3/m") || test.later == "" && !strings.HasPrefix(got, "create a1/m, create a2/m") {
-					t.Errorf("got %q after the permissions were granted", got)
+					t.Errorf("after the permissions were granted: got the calls %q, want create a3/m as the last one, and a1/m and a2/m before it unless they are handled later", got)
 				}
 			})
 		})

@@ -19,13 +19,15 @@ import (
 
 // rights computes the permissions of an operator.
 type rights struct {
-	operator   *Operator
-	scheme     *runtime.Scheme
-	namespaces func(schema.GroupVersionKind) []string // that of the cache of a kind, or by default for an empty kind; none for the cluster
+	operator *Operator
+	scheme   *runtime.Scheme
+	// namespaces returns the namespaces to which the cache of a kind is restricted, or nil if the cache is cluster-wide. For the zero GroupVersionKind, it
+	// returns the default namespaces.
+	namespaces func(schema.GroupVersionKind) []string
 	lookUp     func(schema.GroupVersionKind) (resource schema.GroupResource, namespaced bool)
 }
 
-// in returns a permission in each of some namespaces; in the cluster if there is no namespace.
+// in returns the permission for each of the namespaces, or a cluster-wide permission without namespaces.
 func in(namespaces []string, n rbac.Need) (needs []rbac.Need) {
 	if len(namespaces) == 0 {
 		return []rbac.Need{n}
@@ -36,7 +38,7 @@ func in(namespaces []string, n rbac.Need) (needs []rbac.Need) {
 	return needs
 }
 
-// inDefault returns a permission in each namespace of the operator.
+// inDefault returns the permission for each default namespace of the cache.
 func (r *rights) inDefault(n rbac.Need) []rbac.Need {
 	return in(r.namespaces(schema.GroupVersionKind{}), n)
 }

@@ -119,7 +119,8 @@ func TestEventAbout_NamesBothObjects(t *testing.T) {
 		event := list.Items[0]
 		if event.Regarding.Kind != "Secret" || event.Regarding.Name != "other" || event.Regarding.UID == "" ||
 			event.Related == nil || event.Related.Kind != "ConfigMap" || event.Related.Name != "one" || event.Note != "one uses the Secret" {
-			t.Errorf("regarding = %v, related = %v, note = %q", event.Regarding, event.Related, event.Note)
+			t.Errorf("regarding = %v, related = %v, note = %q, want Secret other with its uid, ConfigMap one, and the note %q",
+				event.Regarding, event.Related, event.Note, "one uses the Secret")
 		}
 	})
 }

@@ -48,12 +48,14 @@ type Request[T client.Object] struct {
 	//
 	// Equivalent in kopf: type.
 	Event watch.EventType
-	// Attempt is the number and the start time of this attempt. For cause handlers, the count is stored on the object and survives restarts.
+	// Attempt contains the number of this attempt, the time when the handler was selected for the cause, and the last error. For cause handlers, they
+	// are stored on the object and survive restarts.
 	//
 	// Equivalent in kopf: retry, started.
 	Attempt progress.Attempt
-	// Client is the client of the manager, which reads from the cache. For cause handlers, the client also detects writes to the handler's own
-	// object, so that the operator can log handlers that trigger themselves.
+	// Client is the client of the manager, which reads from the cache of the manager. If the operator has caches of its own (see [WithKindCaches]), it
+	// reads from these. For cause handlers, the client also detects writes to the handler's own object, so that the operator can log handlers that
+	// trigger themselves.
 	Client client.Client
 
 	call         *invoke.Request

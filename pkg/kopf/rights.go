@@ -66,14 +66,16 @@ type RightsOptions struct {
 	Name string
 	// ServiceAccount adds a ServiceAccount and bindings to it. Default: only roles.
 	ServiceAccount string
-	// Namespace is that of the operator. Required with ServiceAccount, LeaderElection and self-managed certificates of webhooks.
+	// Namespace is the namespace of the operator. Required with ServiceAccount, LeaderElection and self-managed certificates of webhooks.
 	Namespace string
 	// Namespaces restricts the permissions to namespaces, for example those of the manager's cache. Default: the names of [WithNamespaces], or the cluster.
 	Namespaces []string
 	// LeaderElection adds the permissions for the leader election of the manager.
 	LeaderElection bool
-	// Kinds are served kinds with their groups, for example from a discovery client. WriteRights looks up the plurals, scopes and subresources of the operator's kinds, and
-	// those that [ForKinds] selects. Without Kinds, a pattern of ForKinds must have the form plural.group, and what it declares is not known, such as Owns. Default: the plurals are guessed, kinds have namespaces, and a status subresource if their type has a field "status".
+	// Kinds are served kinds with their groups, for example from a discovery client. WriteRights looks up in them the plurals, scopes and subresources of the operator's
+	// kinds, and the kinds that [ForKinds] selects. Without Kinds, WriteRights guesses the plurals, and assumes that kinds are namespaced, except for built-in
+	// cluster-scoped kinds, and that they have a status subresource if their type has a field "status". A pattern of ForKinds must then have the form plural.group, and
+	// the roles lack permissions for the related kinds of its declaration, such as those of Owns.
 	Kinds []metav1.APIResource
 }
 
@@ -82,7 +84,7 @@ type RightsOptions struct {
 //
 //	err := kopf.WriteRights(os.Stdout, scheme, kopf.RightsOptions{Name: "databases"}, databases)
 //
-// It returns an error for an invalid declaration. What handlers do with the request's client is declared by [Needs].
+// It returns an error for an invalid declaration. Use [Needs] to declare the requests that handlers send with the request's client.
 func WriteRights(w io.Writer, scheme *runtime.Scheme, options RightsOptions, opts ...Option) error {
 	switch {
 	case options.Name == "":
@@ -206,7 +208,7 @@ var clusterScoped = map[schema.GroupKind]bool{
 	{Group: "storage.k8s.io", Kind: "VolumeAttachment"}:                             true,
 }
 
-// isNamespaced reports whether a resource, which may be a subresource, has namespaces as far as that is known.
+// isNamespaced returns false for the built-in cluster-scoped resources and their subresources, and true for all others.
 func (r *rights) isNamespaced(group, resource string) bool {
 	resource, _, _ = strings.Cut(resource, "/")
 	for kind := range clusterScoped {
@@ -262,7 +264,7 @@ func (n *namespaceSet) exact() (names []string) {
 	return names
 }
 
-// declarations returns what a selection declares for some kinds. Without kinds, it returns the resources that the patterns name.
+// declarations returns the declarations of the selection for the kinds. Without kinds, it returns the resources that the patterns name.
 func (s *kindSelection) declarations(kinds []metav1.APIResource) (declared []resource, patterns []schema.GroupResource, err error) {
 	if len(kinds) == 0 {
 		if s.selector.match != nil {

@@ -189,7 +189,7 @@ func TestWriteRights_Errors(t *testing.T) {
 			t.Errorf("the error is %v, want one with %q", err, test.want)
 		}
 		if out.Len() > 0 {
-			t.Errorf("with an error, WriteRights wrote %q", out.String())
+			t.Errorf("with an error, WriteRights wrote %q, want nothing", out.String())
 		}
 	}
 }
@@ -197,7 +197,7 @@ func TestWriteRights_Errors(t *testing.T) {
 func TestWriteRights_NilScheme(t *testing.T) {
 	maps := kopf.For(&corev1.ConfigMap{}).OnEvent("see", func(context.Context, *kopf.Request[configMap]) error { return nil })
 	if err := kopf.WriteRights(&bytes.Buffer{}, nil, kopf.RightsOptions{Name: "r"}, maps); err == nil || !strings.Contains(err.Error(), "the scheme is nil") {
-		t.Errorf("the error is %v", err)
+		t.Errorf("got error %v, want one with %q", err, "the scheme is nil")
 	}
 }
 

@@ -30,24 +30,25 @@ type RightsCheck int
 
 // The modes of [WithRightsCheck].
 const (
-	// RequireWatchRights ends the start with an error if a kind or a related kind cannot be watched, and logs a warning for other permissions. This
+	// RequireWatchRights makes the start fail if a kind or a related kind cannot be watched, and logs a warning for other missing permissions. This
 	// is the default.
 	RequireWatchRights RightsCheck = iota
-	// RequireAllRights ends the start with an error for any permission that is not optional.
+	// RequireAllRights makes the start fail if any permission that is not optional is missing.
 	RequireAllRights
 	// WarnAboutRights only logs warnings.
 	WarnAboutRights
-	// SkipRightsCheck asks the API server for no permissions.
+	// SkipRightsCheck disables the check.
 	SkipRightsCheck
 )
 
 // WithRightsCheck sets what the operator does if it lacks permissions at the start. It asks the API server for its own permissions, and compares them with those that
-// [WriteRights] writes. The error contains all missing rules. For kinds of [WhenServed] and [ForKinds], and with [WithNamespaces], missing permissions
-// are only logged, because the other kinds and namespaces are handled.
+// [WriteRights] writes. The error contains all missing rules. Missing permissions for kinds of [WhenServed] and [ForKinds], and for namespaces that
+// patterns or a function select, are only logged, because the other kinds and namespaces are handled. If [WithNamespaces] has only names, the start fails with
+// [RequireAllRights], but not with [RequireWatchRights].
 //
-// The check is repeated at the interval of [WithWatchCheck], with one small request for the cluster, one for each namespace for which it is not sufficient, and one for each missing permission. Permissions that are lost or granted later
-// are logged, and counted by the metric kopf_missing_permissions. [Operator.Readyz] fails while a permission is lost that the operator had. Default:
-// [RequireWatchRights].
+// The check is repeated at the interval of [WithWatchCheck], with one small request for the cluster, one for each namespace for which that request is not
+// sufficient, and one for each missing permission. The operator logs permissions that are lost or granted later. The metric kopf_missing_permissions shows
+// those that are missing. [Operator.Readyz] fails while the operator lacks a permission that it had. Default: [RequireWatchRights].
 func WithRightsCheck(mode RightsCheck) Option {
 	return optionFunc(func(o *Operator) {
 		if mode < RequireWatchRights || mode > SkipRightsCheck {
@@ -64,11 +65,12 @@ type rightsChecker struct {
 	log      logr.Logger
 	changed  chan struct{} // kinds or namespaces have changed
 
-	mu       sync.Mutex
-	kinds    map[schema.GroupVersionKind]checkedKind // by kind
-	reviewed []rbac.Need                             // those of the last review. All lists of results have one verb in each element.
-	missing  []rbac.Need                             // found by the last review
-	initial  []rbac.Need                             // those of missing that were missing in their first review
+	mu    sync.Mutex
+	kinds map[schema.GroupVersionKind]checkedKind // by kind
+	// Each element of these three slices has exactly one verb.
+	reviewed []rbac.Need // the permissions of the last review
+	missing  []rbac.Need // the permissions that were missing in the last review
+	initial  []rbac.Need // the elements of missing that were also missing in their first review
 }
 
 // A checkedKind is a kind whose permissions are checked.
@@ -78,8 +80,8 @@ type checkedKind struct {
 	atRunTime bool // it has a cache of its own
 }
 
-// newRightsChecker asks for the permissions of the operator. It returns an error if it must not start without those that are missing, and no checker if
-// they are not checked.
+// newRightsChecker reviews the permissions of the operator. It returns an error if the operator must not start without the missing permissions. The
+// checker is nil if the permissions are not checked.
 func (o *Operator) newRightsChecker(ctx context.Context, kinds []engine.Kind, resources []resource, log logr.Logger) (*rightsChecker, error) {
 	if o.rightsCheck == SkipRightsCheck || !testhook.ChecksRights(ctx) {
 		return nil, nil
@@ -107,14 +109,14 @@ func (o *Operator) newRightsChecker(ctx context.Context, kinds []engine.Kind, re
 		return c, nil // it tries again at the interval
 	}
 	if slices.ContainsFunc(missing, func(n rbac.Need) bool { return o.rightsCheck.isFatal(n.Level) }) {
-		return nil, fmt.Errorf("the operator cannot start: permissions are missing:\n%s\nadd these rules to its roles, or choose another mode, such as SkipRightsCheck, by WithRightsCheck:\n%s",
+		return nil, fmt.Errorf("the operator cannot start: permissions are missing:\n%s\nadd the rules below to its roles, or choose another mode with WithRightsCheck, such as WarnAboutRights\n%s",
 			lines(missing), rbac.Advice(missing))
 	}
 	c.update(needs, missing)
 	return c, nil
 }
 
-// needs returns the permissions for the kinds in namespaces, which are only for an operator with WithNamespaces, and those of the operator.
+// needs returns the permissions of the operator and of its kinds. The argument namespaces is used only if the operator has WithNamespaces.
 func (c *rightsChecker) needs(namespaces []string) ([]rbac.Need, error) {
 	o := c.operator
 	c.mu.Lock()
@@ -153,7 +155,8 @@ func (c *rightsChecker) isServedPeering(n rbac.Need) bool {
 	return err == nil
 }
 
-// cachedNamespaces returns the namespaces to which the cache of a kind is restricted, or for an empty kind the default ones; none for the cluster.
+// cachedNamespaces returns the namespaces to which the cache of a kind is restricted, or nil if the cache is cluster-wide. For the zero GroupVersionKind, it
+// returns the default namespaces of the cache.
 func (o *Operator) cachedNamespaces(gvk schema.GroupVersionKind, atRunTime bool) (namespaces []string) {
 	if !atRunTime && !o.hasOwnCache() {
 		return watchcheck.CacheNamespaces(o.mgr.GetCache(), gvk)
@@ -182,7 +185,7 @@ func podNamespace() string {
 	return strings.TrimSpace(string(text))
 }
 
-// rightsChanged reviews the permissions again, because kinds or namespaces have changed.
+// rightsChanged applies change to the checked kinds, and requests a review from run.
 func (o *Operator) rightsChanged(change func(kinds map[schema.GroupVersionKind]checkedKind)) {
 	o.mu.Lock()
 	c := o.rights
@@ -226,7 +229,7 @@ func singleVerbs(needs []rbac.Need) (single []rbac.Need) {
 	return single
 }
 
-// setOf returns the texts of permissions.
+// setOf returns the set of the strings of permissions.
 func setOf(needs []rbac.Need) map[string]bool {
 	set := make(map[string]bool, len(needs))
 	for _, n := range needs {
@@ -246,7 +249,7 @@ func lines(needs []rbac.Need) (text string) {
 	return text[:max(0, len(text)-1)]
 }
 
-// run checks again and again until the context is cancelled: at the interval, if it is not 0, and when the kinds or the namespaces at run time change.
+// run repeats the review until the context is cancelled: at the interval, if it is not 0, and when the kinds or the namespaces at run time change.
 func (c *rightsChecker) run(ctx context.Context, interval time.Duration) {
 	var tick <-chan time.Time
 	if interval > 0 {

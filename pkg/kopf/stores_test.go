@@ -164,7 +164,7 @@ func TestHistory_Unreadable(t *testing.T) {
 		}
 		store := progress.WithHistory(progress.Smart(), 2).(progress.Archiver)
 		if err := store.Archive(obj, "a", progress.Record{Purpose: "create", Success: true}); err != nil {
-			t.Errorf("Archive returns %v after an unreadable history", err)
+			t.Errorf("Archive after an unreadable history = %v, want nil", err)
 		}
 		if entries, err := progress.History(obj); err != nil || len(entries) != 1 {
 			t.Errorf("history after %q = %v and error = %v, want one entry", text, entries, err)

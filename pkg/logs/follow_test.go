@@ -158,10 +158,10 @@ func TestLines_EndWithThePod(t *testing.T) {
 		requests := f.requestCount()
 		wait(time.Hour)
 		if now := f.requestCount(); now != requests {
-			t.Errorf("%d more requests after the end of the pod", now-requests)
+			t.Errorf("got %d more requests after the end of the pod, want none", now-requests)
 		}
 		if pod := newPod(); f.bookmark(t) == "" {
-			t.Error("no bookmark at the end of the daemon")
+			t.Error("the pod has no bookmark at the end of the daemon, want one")
 		} else if f.cluster.Get(t, pod); len(pod.Finalizers) > 0 {
 			t.Errorf("finalizers %q, want none after the daemon has ended", pod.Finalizers)
 		}
@@ -286,7 +286,8 @@ func TestLines_CutLongLines(t *testing.T) {
 		} {
 			want.Container, want.Time = "app", after(i, "").time
 			if got := f.lines[i]; got != want {
-				t.Errorf("line %d has %d bytes, truncated %t, time %s, container %q", i, len(got.Text), got.Truncated, got.Time, got.Container)
+				t.Errorf("line %d has %d bytes, truncated %t, time %s, container %q, want %d bytes, truncated %t, time %s, container %q",
+					i, len(got.Text), got.Truncated, got.Time, got.Container, len(want.Text), want.Truncated, want.Time, want.Container)
 			}
 		}
 	})

@@ -115,7 +115,7 @@ func Containers(names ...string) Option {
 	}
 }
 
-// Since ignores lines that are older than this when the daemon first starts for a pod that has no bookmark. With 0, it ignores all lines that
+// Since ignores lines that are older than age when the daemon first starts for a pod without a bookmark. With 0, it ignores all lines that
 // exist at that time. Default: all lines.
 func Since(age time.Duration) Option {
 	return func(o *options) {

@@ -79,12 +79,12 @@ func TestAnnotationKey_IsValidAndUnique(t *testing.T) {
 			t.Errorf("key %q of id %q: %v", key, id, err)
 		}
 		if other, found := seen[key]; found {
-			t.Errorf("the ids %q and %q have the key %q", id, other, key)
+			t.Errorf("the ids %q and %q have the same key %q, want different keys", id, other, key)
 		}
 		seen[key] = id
 	}
 	if got := annotationKey("oom"); got != "kopf-runtime.dev/logs.oom" {
-		t.Errorf("key %q", got)
+		t.Errorf("got the key %q, want kopf-runtime.dev/logs.oom", got)
 	}
 }
 
@@ -105,7 +105,7 @@ func FuzzReader(f *testing.F) {
 				t.Fatalf("line %d: %v", i, err)
 			}
 			if parsed, ok := parse(line, truncated); ok && len(parsed.Text) > MaxText {
-				t.Fatalf("text of %d bytes", len(parsed.Text))
+				t.Fatalf("got a text of %d bytes, want at most %d", len(parsed.Text), MaxText)
 			}
 		}
 	})

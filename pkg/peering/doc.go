@@ -44,8 +44,8 @@
 // Running reconciles continue when a pause begins, so two operators can briefly process one object. The operator removes its
 // record when shutdown begins, and does not wait for its last reconcile.
 //
-// Operators in Python compare clocks. If the clock of such an operator is wrong by more than the lifetime, it considers the operator
-// in Go dead. The operator in Go logs a warning if the clock of a peer is ahead.
+// Operators in Python compare clocks. If the clock of such an operator is more than five seconds ahead, it can consider the operator
+// in Go dead. The operator in Go logs a warning if the clock of a peer is more than ten seconds ahead.
 //
 // The record of a killed process blocks its successor until the record expires, unless both have the same identity. An operator
 // that starts later can respect a record for up to ten minutes after it has expired, because clocks may differ.

@@ -54,7 +54,7 @@ func setUp(mgr manager.Manager, options peering.Options) error {
 	)
 }
 
-// Other code than reconcilers can run only while no peer has precedence.
+// This loop shows how code other than a reconciler can pause while a peer has precedence.
 func ExamplePeering_Changed() {
 	var p *peering.Peering // the result of peering.New
 	loop := func(ctx context.Context) error {

@@ -32,7 +32,8 @@ func newIdentity(now time.Time) string {
 	return Whoami() + "/" + now.UTC().Format("20060102150405") + "/" + string(suffix)
 }
 
-// Whoami returns the identity of a user who freezes and resumes operators: user@host.
+// Whoami returns the identity of the current user, in the form user@host. The command kopf uses it as the default key of the records that it writes and
+// removes.
 func Whoami() string { return currentUser() + "@" + hostName() }
 
 // currentUser returns the user name that Python's getpass would return, or "unknown".

@@ -99,7 +99,7 @@ func TestAnnotationBaseline_Check(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			err := progress.AnnotationBaseline(test.prefix).(progress.Checker).Check()
 			if (err == nil) != test.fine {
-				t.Fatalf("Check = %v", err)
+				t.Fatalf("Check = %v, want no error: %t", err, test.fine)
 			}
 			if err != nil && !strings.Contains(err.Error(), test.prefix) {
 				t.Errorf("Check = %v, want an error about the prefix", err)

@@ -200,7 +200,7 @@ func TestKeyChecker(t *testing.T) {
 			key, err := progress.Annotations(test.prefix).(progress.KeyChecker).Key(test.id)
 			if test.problem == "" {
 				if err != nil {
-					t.Errorf("Key(%q) failed: %v", test.id, err)
+					t.Errorf("Key(%q) returned the error %v, want none", test.id, err)
 				}
 			} else if err == nil || !strings.Contains(err.Error(), test.problem) {
 				t.Errorf("Key(%q) = %v, want an error with %q", test.id, err, test.problem)

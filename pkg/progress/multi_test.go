@@ -139,7 +139,7 @@ func TestMulti_Check(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			err := test.it.(progress.Checker).Check()
 			if (err == nil) != (test.problems == nil) {
-				t.Errorf("Check = %v", err)
+				t.Errorf("Check = %v, want an error with %q, or none without problems", err, test.problems)
 			}
 			for _, problem := range test.problems {
 				if !strings.Contains(fmt.Sprint(err), problem) {

@@ -11,8 +11,8 @@ import (
 const (
 	pinName = "pinned-configuration"
 
-	// olderPinPrefix is the prefix under which earlier versions stored the pin. It is read and removed until the
-	// second release after the one that stopped writing it.
+	// olderPinPrefix is the prefix under which earlier versions stored the pin. Pins under it are still read and removed.
+	// TODO: remove this in v0.3.
 	olderPinPrefix = "runtime." + DefaultPrefix
 )
 
@@ -26,8 +26,8 @@ type annotated interface {
 // annotation "pinned-configuration" with the prefix of the baseline. If the baseline uses no annotations, the prefix
 // is that of the first store that does, or [DefaultPrefix]. kopf ignores the annotation.
 //
-// Earlier versions used the prefix "runtime.kopf.zalando.org" where the baseline had no prefix. Fetch also reads that
-// annotation, and Store removes it.
+// Earlier versions used the prefix "runtime.kopf.zalando.org" if the baseline used [DefaultPrefix] or no annotations. Fetch
+// also reads that annotation, and Store removes it.
 func Pin(b Baseline, stores ...Store) Baseline {
 	keys, ok := annotationKeysOf(b)
 	if ok && keys.prefix != DefaultPrefix {
@@ -62,7 +62,8 @@ func (s annotationStore) annotationKeys() (annotationKeys, bool) { return s.keys
 func (s smartStore) annotationKeys() (annotationKeys, bool)      { return s.annotations.keys, true }
 func (m multiStore) annotationKeys() (annotationKeys, bool)      { return annotationKeysOf(m...) }
 
-// A pin has the format of a baseline. The store writes the first keys, and reads and removes all keys.
+// A pin stores the pinned essence in the format of a baseline. Store writes the annotation of the first element. Fetch reads, and Store removes,
+// the annotations of all elements.
 type pin []annotationKeys
 
 // UsesOnlyAnnotations implements [AnnotationUser].

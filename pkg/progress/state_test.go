@@ -317,9 +317,9 @@ func TestTruncateMessages(t *testing.T) {
 	after := state.Record("a")
 	before.Message = after.Message
 	if diff := cmp.Diff(before, after); diff != "" {
-		t.Errorf("changes apart from the messages:\n%s", diff)
+		t.Errorf("TruncateMessages must change only the message (-before +after):\n%s", diff)
 	}
 	if got := state.Record("b").Message; got != "" {
-		t.Errorf("message of a record without a message = %q", got)
+		t.Errorf("message of a record without a message = %q, want none", got)
 	}
 }

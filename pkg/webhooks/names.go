@@ -44,7 +44,7 @@ func nameHooks(hooks []Hook, gvks []schema.GroupVersionKind) ([]namedHook, error
 		}
 		paths[out[i].path] = h
 		if out[i].name == "" {
-			problems = append(problems, fmt.Errorf("%s: the id has no letters and digits: use some", h.describe()))
+			problems = append(problems, fmt.Errorf("%s: the id has no letters and digits: use at least one", h.describe()))
 		} else if other, taken := names[string(h.kind)+out[i].name]; taken {
 			problems = append(problems, fmt.Errorf("%s: its name in the configuration, %q, is also the name of %s: rename one of them",
 				h.describe(), out[i].name, other.describe()))

@@ -63,7 +63,7 @@ var _ = Describe("A deployment that is applied as a child", func() {
 		return now.Annotations[appliedKey]
 	}
 
-	It("keeps its replica sets and pods when its applied hash changes", func(ctx context.Context) {
+	It("keeps its replica set when only its applied hash and its size change", func(ctx context.Context) {
 		seen := &callLog{}
 		parent, written := running(ctx, seen)
 		first := hash(ctx, parent)
@@ -87,7 +87,7 @@ var _ = Describe("A deployment that is applied as a child", func() {
 			Expect(set.Spec.Template.Annotations).To(BeEmpty())
 		}
 		Expect(written.count(isOperator)).To(HaveKeyWithValue("patch widgets", 3))
-		// A changed hash must not cause an update of the deployment or the replica set.
+		// A changed hash must not trigger the update handlers of the deployment or of the replica set.
 		Expect(seen.changes(sets["main:1"].Name)).NotTo(ContainElement(ContainSubstring(appliedKey)))
 		Expect(seen.changes(children.Name(parent, "server") + "-")).To(HaveEach(Or(
 			ContainSubstring("deployment.kubernetes.io/"), Equal("spec.replicas"))))

@@ -41,7 +41,7 @@ func TestRetries_EndAfterADay(t *testing.T) {
 			<-time.After(report.RequeueAfter)
 		}
 		if attempts != 26 {
-			t.Errorf("it was called %d times", attempts)
+			t.Errorf("got %d attempts, want 26", attempts)
 		}
 	})
 }
