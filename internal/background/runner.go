@@ -30,7 +30,7 @@ type Runner struct {
 	Supervisor *daemons.Supervisor
 	Committer  *commit.Committer
 	Objects    Objects
-	Hooks      *invoke.Hooks // nil if there are none
+	Hooks      *invoke.Hooks // nil without hooks
 	// Results is the path of the field that contains the results of handlers, by id.
 	Results []string
 	// WithDefaults returns a handler with the defaults of the operator.

@@ -157,7 +157,7 @@ func TestGuard(t *testing.T) {
 		if _, err := s.Write(o.ctx); !errors.Is(err, fencing.ErrSuspended) || o.memory.Pending != s {
 			t.Errorf("during the hold: the error is %v, and the pending session %v", err, o.memory.Pending)
 		}
-		time.Sleep(holdTime + time.Second)
+		<-time.After(holdTime + time.Second)
 		if _, err := s.Write(o.ctx); !errors.Is(err, fencing.ErrSuspended) {
 			t.Errorf("after the hold: the error is %v", err)
 		}

@@ -58,14 +58,14 @@ func (e *Engine) reportConditions(ctx context.Context, r *reconciliation) {
 }
 
 // mayReportConditions reports whether the kind has conditions that the engine sets.
-func (k *Kind) mayReportConditions() bool {
+func (e *Kind) mayReportConditions() bool {
 	reports := func(handlers *registry.Registry[invoke.Handler]) bool {
 		return slices.ContainsFunc(handlers.IDs(), func(id string) bool {
 			h, _ := handlers.Get(id)
 			return h.ConditionType != ""
 		})
 	}
-	return len(k.DeclaredConditions) > 0 || k.Root != nil || reports(&k.Handlers) || reports(&k.ReconcileHandlers)
+	return len(e.DeclaredConditions) > 0 || e.Root != nil || reports(&e.Handlers) || reports(&e.ReconcileHandlers)
 }
 
 // hasReports reports whether a handler of the cause has a condition.

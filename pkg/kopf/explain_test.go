@@ -29,7 +29,7 @@ func explainAfter(t *testing.T, d time.Duration, options ...kopf.Option) *explai
 		operator = kopf.New(mgr, options...)
 		return mgr.Add(operator)
 	})
-	time.Sleep(d) // in virtual time
+	<-time.After(d) // in virtual time
 	synctest.Wait()
 	x, err := operator.Explain(t.Context(), obj)
 	if err != nil {
