@@ -231,12 +231,12 @@ func newProxy(t *testing.T, g *WithT, config *rest.Config) (*proxy, *rest.Config
 }
 
 func (p *proxy) serve(conn net.Conn) {
-	defer conn.Close() //nolint:errcheck // a connection of a test
+	defer conn.Close()
 	server, err := net.Dial("tcp", p.target)
 	if err != nil {
 		return
 	}
-	defer server.Close() //nolint:errcheck // a connection of a test
+	defer server.Close()
 	go func() {
 		p.forward(server, conn)
 		_ = server.Close()

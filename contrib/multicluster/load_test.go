@@ -36,7 +36,7 @@ func startLoad(t *testing.T, g *WithT, cp *controlplane.ControlPlane, ns string)
 	ended.Go(func() {
 		for i := 0; ctx.Err() == nil; i++ {
 			if l.paused.Load() {
-				time.Sleep(10 * time.Millisecond)
+				<-time.After(10 * time.Millisecond)
 				continue
 			}
 			obj := newConfigMap(ns, fmt.Sprint("load-", i%objects))
@@ -46,7 +46,7 @@ func startLoad(t *testing.T, g *WithT, cp *controlplane.ControlPlane, ns string)
 				obj.Data = map[string]string{"round": strconv.Itoa(i)}
 				_ = c.Update(ctx, obj) // it may be a conflict with the operator
 			}
-			time.Sleep(2 * time.Millisecond)
+			<-time.After(2 * time.Millisecond)
 		}
 	})
 	return l
@@ -86,14 +86,14 @@ func TestSetup_ClusterComesAndGoesUnderLoad(t *testing.T) {
 				if req.Object.Name == "load-0" { // one object must not have two attempts at a time
 					enter(&handlers)
 					defer handlers.Add(-1)
-					time.Sleep(5 * time.Millisecond)
+					<-time.After(5 * time.Millisecond)
 				}
 				handled.Add(1)
 				return nil
 			}, kopf.Label(ns)),
 			kopf.OnStartup("starts", func(context.Context) error { enter(&running); starts.Add(1); return nil }),
 			kopf.OnCleanup("ends", func(context.Context) error {
-				time.Sleep(20 * time.Millisecond) // the next engagement must wait
+				<-time.After(20 * time.Millisecond) // the next engagement must wait
 				running.Add(-1)
 				ends.Add(1)
 				return nil
@@ -118,7 +118,7 @@ func TestSetup_ClusterComesAndGoesUnderLoad(t *testing.T) {
 			l.paused.Store(true)
 		}
 		if round == first-1 {
-			time.Sleep(time.Second) // connections and timers end
+			<-time.After(time.Second) // connections and timers end
 			goroutines, heap = usage()
 		} else {
 			var now int
