@@ -67,7 +67,7 @@ func (e *Engine) startBackground(ctx context.Context, r *reconciliation) {
 	for _, id := range r.backgroundIDs {
 		key := daemons.Key{UID: r.before.GetUID(), ID: id}
 		newest := e.states.Newest(key.UID)
-		if !e.supervisor.NeedsStart(key) || newest == nil || newest.GetDeletionTimestamp() != nil {
+		if !e.supervisor.NeedsStart(key) || newest == nil || newest.GetDeletionTimestamp() != nil || e.Shard.leaves(newest) {
 			continue
 		}
 		background, _ := e.BackgroundHandlers.Get(id)
@@ -130,6 +130,7 @@ func (e *Engine) touchTimers(r *reconciliation) {
 func (e *Engine) invokeBackground(
 	ctx context.Context, uid types.UID, id string, b *invoke.BackgroundHandler, a *backgroundState, attempt progress.Attempt, endAttempt *func(progress.Outcome),
 ) error {
+	defer e.runs.begin(uid)()
 	suspensions, err := e.waitForFence(ctx)
 	if err != nil {
 		return err

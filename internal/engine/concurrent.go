@@ -143,6 +143,9 @@ func (e *Engine) writeGuard(r *reconciliation) func() error {
 		return nil
 	}
 	return func() error {
+		if e.ended.Load() {
+			return errEnded
+		}
 		if e.Fence.IsActive() || e.Fence.SuspensionCount() != r.suspensions {
 			return fencing.ErrSuspended
 		}

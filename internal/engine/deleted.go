@@ -57,6 +57,9 @@ func (e *Engine) finishDeleted(ctx context.Context, t *tombstone) {
 // labels and the object has lost them, no later event is received for it.
 func (e *Engine) removeStaleAnnotations(ctx context.Context, lost *reconciliation) {
 	_, delayed := lost.state.StaleAfter(now())
+	if e.Shard != nil { // another shard may handle it
+		return
+	}
 	if !lost.state.HasStale(now()) && !delayed && e.Pin.Fetch(lost.before) == nil {
 		return
 	}

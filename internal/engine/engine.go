@@ -48,6 +48,8 @@ type Engine struct {
 	epoch         *epoch // nil if every state of the cache is trusted
 	pausedKeys    pausedKeys
 	pausedObjects pausedObjects
+	releases      releases
+	runs          runCounter
 	pauses        atomic.Int64 // the number of pauses that have begun in any namespace
 	ended         atomic.Bool  // the operator has ended, and nothing is written any more
 	hasPredicates atomic.Bool  // predicates may prevent reconciles
@@ -99,10 +101,13 @@ func New(settings Settings, kind Kind) *Engine {
 func (e *Engine) EventHandler(predicates ...predicate.Predicate) handler.EventHandler {
 	e.hasPredicates.Store(len(predicates) > 0)
 	all := e.states.EventHandler(observer{e}, predicates...)
-	if e.Scope == nil {
-		return all
+	if e.Scope != nil {
+		all = &scopeFilter{e, all}
 	}
-	return &scopeFilter{e, all}
+	if e.Shard != nil {
+		all = e.filterByShard(all)
+	}
+	return all
 }
 
 // Memos returns the values that handlers store for an object. For an unknown object, they are empty and not kept.
@@ -162,6 +167,9 @@ func (e *Engine) reconcile(ctx context.Context, req reconcile.Request) (none rec
 		return none, err
 	}
 	defer r.known.Unlock()
+	if e.Shard.leaves(r.before) {
+		return none, nil // the watch will show it, and the object is then released
+	}
 	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithValues("uid", string(r.before.GetUID())))
 	ctx = objectstate.ContextWithMemos(ctx, e.states.Memos(r.before.GetUID()))
 	if wait, err := e.awaitFreshCache(ctx, r); wait > 0 || err != nil { // has an effect after our own writes
@@ -176,6 +184,9 @@ func (e *Engine) reconcile(ctx context.Context, req reconcile.Request) (none rec
 	}
 	if wait, err := e.verifyAgainstEpoch(ctx, r); wait > 0 || err != nil { // has an effect shortly after the start of the process
 		return requeue(wait), err
+	}
+	if e.Shard.leaves(r.before) {
+		return none, nil // it was read from the API server, and the watch will show it
 	}
 	if wait, err := e.ensureFinalizer(ctx, r); wait > 0 || err != nil { // for delete handlers, daemons and timers
 		return requeue(wait), err

@@ -28,7 +28,7 @@ type Scope interface {
 }
 
 func (e *Engine) inScope(key types.NamespacedName) bool {
-	return e.Scope == nil || e.Scope.InScope(key)
+	return (e.Scope == nil || e.Scope.InScope(key)) && !e.isLeaving(key)
 }
 
 // IsWatched reports whether the informer delivers an object and the engine handles it. It is for the test kit.
@@ -43,7 +43,7 @@ type scopeFilter struct {
 }
 
 func (f *scopeFilter) accepts(obj client.Object) bool {
-	return f.engine.inScope(client.ObjectKeyFromObject(obj)) || f.engine.states.IsKnown(obj.GetUID())
+	return f.engine.Scope.InScope(client.ObjectKeyFromObject(obj)) || f.engine.states.IsKnown(obj.GetUID())
 }
 
 // Create implements [handler.EventHandler].
@@ -131,9 +131,24 @@ func (e *Engine) release(ctx context.Context, key types.NamespacedName) (reconci
 		vanished = e.handleDeleted(ctx, key)
 	}
 	obj := e.states.Observed(key)
+	var back client.Object // the object has returned to the shard
 	if obj != nil {
 		if wait, err := e.finishWork(ctx, key, obj.GetUID()); wait != finished || err != nil {
 			return requeueBefore(reconcile.Result{RequeueAfter: max(wait, 0)}, vanished), err
+		}
+		if e.Shard != nil {
+			if e.deferIfPaused(ctx, key) {
+				return requeueBefore(reconcile.Result{}, vanished), nil // the end of the pause enqueues the object
+			}
+			if e.runs.of(obj.GetUID()) > 0 {
+				log.FromContext(ctx).Info("The object is released when its daemons and timers have returned; they did not end within their CancellationTimeout")
+				return requeueBefore(reconcile.Result{RequeueAfter: maxQuiescePoll}, vanished), nil
+			}
+			left, returned, err := e.acknowledgeDrain(ctx, key, obj)
+			if !left || err != nil {
+				return requeueBefore(reconcile.Result{}, vanished), err
+			}
+			back = returned
 		}
 		log.FromContext(ctx).V(1).Info("The object is no longer in scope; its handlers are not called any more")
 		e.supervisor.Forget(obj.GetUID())
@@ -146,6 +161,9 @@ func (e *Engine) release(ctx context.Context, key types.NamespacedName) (reconci
 	e.states.ForgetKey(key)
 	for _, id := range e.ReconcileHandlers.IDs() {
 		e.tracker.replace(trackReader{key, id}, nil)
+	}
+	if back != nil {
+		e.readmit(ctx, back)
 	}
 	return requeueBefore(reconcile.Result{}, vanished), nil
 }
