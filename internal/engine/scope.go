@@ -140,10 +140,6 @@ func (e *Engine) release(ctx context.Context, key types.NamespacedName) (reconci
 			if e.deferIfPaused(ctx, key) {
 				return requeueBefore(reconcile.Result{}, vanished), nil // the end of the pause enqueues the object
 			}
-			if e.runs.of(obj.GetUID()) > 0 {
-				log.FromContext(ctx).Info("The object is released when its daemons and timers have returned; they did not end within their CancellationTimeout")
-				return requeueBefore(reconcile.Result{RequeueAfter: maxQuiescePoll}, vanished), nil
-			}
 			left, returned, err := e.acknowledgeDrain(ctx, key, obj)
 			if !left || err != nil {
 				return requeueBefore(reconcile.Result{}, vanished), err
@@ -174,8 +170,8 @@ const finished = time.Duration(-1)
 // must be called again; 0 if the object will be enqueued.
 func (e *Engine) finishWork(ctx context.Context, key types.NamespacedName, uid types.UID) (time.Duration, error) {
 	e.supervisor.StopAll(uid, daemons.ErrOutOfScope)
-	if e.supervisor.Busy(uid) {
-		return 0, nil // the end of the last run enqueues the object
+	if e.isBusy(uid) {
+		return maxQuiescePoll, nil // the end of the last run enqueues the object earlier
 	}
 	r, err := e.observe(ctx, key)
 	if r == nil || err != nil {

@@ -194,6 +194,11 @@ func (c *runCounter) of(uid types.UID) int {
 	return c.byUID[uid]
 }
 
+// isBusy reports whether daemons or timers of an object are running. With a shard, this includes those that the supervisor has abandoned: another shard must not start them.
+func (e *Engine) isBusy(uid types.UID) bool {
+	return e.supervisor.Busy(uid) || e.Shard != nil && e.runs.of(uid) > 0
+}
+
 // HasRuns reports whether daemons or timers have not returned, although the operator has stopped them.
 func (e *Engine) HasRuns() bool {
 	e.runs.mu.Lock()

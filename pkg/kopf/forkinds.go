@@ -178,7 +178,9 @@ func (o *Operator) hasDynamicKinds() bool {
 }
 
 // hasOwnCache reports whether the operator does not use the cache of the manager, whose namespaces and selectors are fixed.
-func (o *Operator) hasOwnCache() bool { return o.namespaces != nil || o.watchSelector != nil || o.ring != nil }
+func (o *Operator) hasOwnCache() bool {
+	return o.namespaces != nil || o.watchSelector != nil || o.ring != nil
+}
 
 // client returns the client for handlers. It reads kinds with caches of their own from these.
 func (o *Operator) client() client.Client {
