@@ -168,6 +168,19 @@ func joinResources(all []schema.GroupResource) string {
 	return strings.Join(names, ", ")
 }
 
+// ofRing returns the permissions of a shard. namespace is that of the operator; it may be empty outside of a cluster.
+func (o *Operator) ofRing(namespace string) []rbac.Need {
+	if explicit := o.ring.ExplicitNamespace(); explicit != "" {
+		namespace = explicit
+	} else if found, err := o.ring.Namespace(); namespace == "" && err == nil {
+		namespace = found
+	}
+	return []rbac.Need{
+		{Group: "coordination.k8s.io", Resource: "leases", Namespace: namespace, Verbs: []string{"get", "create", "update"}, Level: rbac.Required, Reason: "sharding: the Lease of the shard"},
+		{Group: ringKind.Group, Resource: "controllerrings", Verbs: []string{"get"}, Reason: "optional: without it, the kinds of the ring are not checked"},
+	}
+}
+
 // runInRing acquires the Lease of the shard, and calls run while it holds the Lease. Afterwards, it releases the Lease. If the Lease is lost, runInRing returns an error
 // before other shards can handle the objects, also if run has not returned by then.
 func (o *Operator) runInRing(ctx context.Context, run func(context.Context) error) error {

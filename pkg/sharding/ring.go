@@ -84,6 +84,9 @@ func (r Ring) Shard() (string, error) {
 	return name, nil
 }
 
+// ExplicitNamespace returns the namespace of [LeaseNamespace]; empty without this option.
+func (r Ring) ExplicitNamespace() string { return r.namespace }
+
 const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
 // Namespace returns the namespace of the Lease. It returns an error if the namespace is not known.
