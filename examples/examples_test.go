@@ -47,6 +47,7 @@ var walkthroughs = map[string]func(*example){
 	"21-related":      related,
 	"22-children-set": childrenSet,
 	"23-logs":         podLogs,
+	"25-sharded":      sharded,
 	"99-all-at-once":  allAtOnce,
 	"kubebuilder":     kubebuilder,
 }

@@ -42,6 +42,7 @@ var explored = map[string]struct {
 	"21-related":      {explore: true, reason: "Walk requires a CRD, and the kinds are built in."},
 	"22-children-set": {explore: true, walk: true},
 	"23-logs":         {reason: "The example only reads logs, and the clusters of Explore and Walk have none."},
+	"25-sharded":      {reason: "The example needs a ControllerRing and a sharder, and Explore has neither."},
 	"99-all-at-once":  {explore: true, walk: true},
 }
 

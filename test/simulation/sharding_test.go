@@ -224,7 +224,7 @@ func TestShards_ServeAgain(t *testing.T) {
 	const limit = 2*leaseDuration + 6*time.Second
 	for name, end := range map[string]func(w *shardWorld, p *shardProcess){
 		"killed":       func(_ *shardWorld, p *shardProcess) { p.kill() },
-		"frozen":       func(w *shardWorld, p *shardProcess) { w.freeze(p, 10*time.Minute) },
+		"frozen":       func(_ *shardWorld, p *shardProcess) { p.freeze() },
 		"disconnected": func(_ *shardWorld, p *shardProcess) { p.setCut(true) },
 		"stopped":      func(_ *shardWorld, p *shardProcess) { p.stop() },
 	} {

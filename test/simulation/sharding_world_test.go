@@ -392,8 +392,8 @@ func (w *shardWorld) attempt(ctx context.Context, p *shardProcess, id string, ob
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	defer delete(w.attempts, a)
-	if a.suspends || !w.attempts[a] {
-		return context.Cause(ctx)
+	if !w.attempts[a] {
+		return errNoConnection // the process was killed
 	}
 	if ends && ctx.Err() != nil {
 		return context.Cause(ctx)
