@@ -25,7 +25,7 @@ var errNotOurs = errors.New("the Lease is held by another process, or was delete
 type Options struct {
 	Identity
 	Client coordinationv1client.LeasesGetter
-	// Duration is the time after the last renewal in which nobody else may handle the objects of the shard. RenewDeadline is the time after which the shard gives up,
+	// Duration is the time after the last renewal in which no other process may handle the objects of the shard. RenewDeadline is the time after which the shard gives up,
 	// and RetryPeriod the time between renewals.
 	Duration, RenewDeadline, RetryPeriod time.Duration
 	// WallClock returns the time of the wall clock. Default: time.Now.
