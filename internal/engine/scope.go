@@ -131,7 +131,7 @@ func (e *Engine) release(ctx context.Context, key types.NamespacedName) (reconci
 		vanished = e.handleDeleted(ctx, key)
 	}
 	obj := e.states.Observed(key)
-	var back client.Object // the object has returned to the shard
+	back := false // the object has returned to the shard
 	if obj != nil {
 		if wait, err := e.finishWork(ctx, key, obj.GetUID()); wait != finished || err != nil {
 			return requeueBefore(reconcile.Result{RequeueAfter: max(wait, 0)}, vanished), err
@@ -158,8 +158,8 @@ func (e *Engine) release(ctx context.Context, key types.NamespacedName) (reconci
 	for _, id := range e.ReconcileHandlers.IDs() {
 		e.tracker.replace(trackReader{key, id}, nil)
 	}
-	if back != nil {
-		e.readmit(ctx, back)
+	if back {
+		e.readmit(ctx, key)
 	}
 	return requeueBefore(reconcile.Result{}, vanished), nil
 }

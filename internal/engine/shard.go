@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 )
 
@@ -79,13 +78,18 @@ func (s *releases) begin(key types.NamespacedName, uid types.UID) {
 	s.byKey[key] = &released{uid: uid}
 }
 
-// end records whether the labels were removed. It reports whether the object has left the shard, and returns the object if it has returned.
-func (s *releases) end(key types.NamespacedName, removed bool) (left bool, back client.Object) {
+// end records whether the labels were removed. returned is the object if the request has assigned it to the shard again. end reports whether the object has left the
+// shard, and whether it has returned since; [Engine.readmit] must be called for a returned object. Its events are kept until then.
+func (s *releases) end(key types.NamespacedName, removed bool, returned client.Object) (left, back bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	one := s.byKey[key]
-	left, back = removed || one.left || one.back != nil, one.back
-	if one.done = true; !left || one.left || back != nil {
+	if one.back == nil && !one.left {
+		one.back = returned
+	}
+	left, back = removed || one.left || one.back != nil, one.back != nil
+	switch one.done = left && !back; {
+	case !left, one.left && !back:
 		delete(s.byKey, key)
 	}
 	return left, back
@@ -97,73 +101,79 @@ func (s *releases) takes(shard *Shard, obj client.Object, deleted bool) (taken, 
 	defer s.mu.Unlock()
 	key := client.ObjectKeyFromObject(obj)
 	one := s.byKey[key]
+	if one == nil {
+		return false, false
+	}
+	isSame := one.uid == obj.GetUID() // otherwise, the object was re-created
 	switch {
-	case one == nil:
-		return false, false
-	case one.uid != obj.GetUID(): // the object was re-created
-		delete(s.byKey, key)
-		return false, false
-	case one.done && deleted:
-		delete(s.byKey, key)
-		return true, false
-	case one.done && shard.leaves(obj):
+	case one.done && isSame && !deleted && shard.leaves(obj):
 		return true, false
 	case one.done:
 		delete(s.byKey, key)
-		return false, true
+		return isSame && deleted, isSame && !deleted
 	case deleted:
 		one.left, one.back = true, nil
 		return true, false
-	case one.back != nil || !shard.leaves(obj):
+	case one.left || one.back != nil || !isSame || !shard.leaves(obj):
 		one.back = obj
 		return true, false
 	}
 	return false, false // the request may fail, and is then repeated for the newest state
 }
 
-// acknowledgeDrain removes the labels of an object whose work has ended. It reports whether the engine must forget the object, and returns the object if it has
+// acknowledgeDrain removes the labels of an object whose work has ended. It reports whether the engine must forget the object, and whether the object has
 // returned to the shard in the meantime. The request fails if the object has changed, because the sharder may have assigned it to another process.
-func (e *Engine) acknowledgeDrain(ctx context.Context, key types.NamespacedName, obj client.Object) (left bool, back client.Object, err error) {
+func (e *Engine) acknowledgeDrain(ctx context.Context, key types.NamespacedName, obj client.Object) (left, back bool, err error) {
 	if newest := e.states.Newest(obj.GetUID()); newest != nil {
 		obj = newest
 	}
 	if _, drained := obj.GetLabels()[e.Shard.Drain]; !drained || obj.GetLabels()[e.Shard.Label] != e.Shard.Name {
-		return true, nil, nil
+		return true, false, nil
 	}
 	if e.ended.Load() {
-		return false, nil, errEnded
+		return false, false, errEnded
 	}
 	document, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid": obj.GetUID(), "resourceVersion": obj.GetResourceVersion(), "labels": map[string]any{e.Shard.Label: nil, e.Shard.Drain: nil},
 	}})
 	if err != nil {
-		return false, nil, err
+		return false, false, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
-	written := patch.ShallowCopy(obj)
-	e.identify(written)
+	written := e.New()
+	written.SetNamespace(key.Namespace)
+	written.SetName(key.Name)
 	e.releases.begin(key, obj.GetUID())
 	err = client.IgnoreNotFound(e.Client.Patch(ctx, written, client.RawPatch(types.MergePatchType, document)))
-	if left, back = e.releases.end(key, err == nil); !left {
-		return false, nil, err
+	var returned client.Object
+	if err == nil && written.GetUID() == obj.GetUID() && !e.Shard.leaves(written) {
+		returned = written // the sharder has assigned it to this shard again, in the same request
+	}
+	if left, back = e.releases.end(key, err == nil, returned); !left {
+		return false, false, err
 	}
 	log.FromContext(ctx).V(1).Info("The object was released; another shard can handle it")
-	if back == nil && err == nil && written.GetResourceVersion() != obj.GetResourceVersion() && !e.Shard.leaves(written) {
-		back = written // the sharder has assigned it to this shard again, in the same request
-	}
 	return true, back, nil
 }
 
-// readmit handles an object that has returned to the shard during its release.
-func (e *Engine) readmit(ctx context.Context, back client.Object) {
-	e.releases.mu.Lock()
-	delete(e.releases.byKey, client.ObjectKeyFromObject(back))
-	e.releases.mu.Unlock()
+// readmit handles an object that has returned to the shard during its release. It holds the lock, so that later events of the object are handled after it.
+func (e *Engine) readmit(ctx context.Context, key types.NamespacedName) {
 	e.enqueuer.mu.Lock()
 	queue := e.enqueuer.queue
 	e.enqueuer.mu.Unlock()
-	e.releases.next.Create(ctx, event.CreateEvent{Object: back, IsInInitialList: true}, queue)
+	e.releases.mu.Lock()
+	defer e.releases.mu.Unlock()
+	one := e.releases.byKey[key]
+	delete(e.releases.byKey, key)
+	if one == nil || one.back == nil {
+		return // it has left again
+	}
+	e.releases.next.Create(ctx, event.CreateEvent{Object: one.back, IsInInitialList: e.wasHandled(one.back)}, queue)
+	if e.Shard.leaves(one.back) {
+		e.states.MarkQueued(key)
+		queue.Add(reconcile.Request{NamespacedName: key})
+	}
 }
 
 // runCounter counts the runs of daemons and timers that have not returned, including those that the supervisor has abandoned.
@@ -238,9 +248,14 @@ func (f *shardFilter) Create(ctx context.Context, ev event.CreateEvent, q reques
 	if taken {
 		return
 	}
-	ev.IsInInitialList = ev.IsInInitialList || returns || e.Remote != nil || e.Baseline.Fetch(ev.Object) != nil
+	ev.IsInInitialList = ev.IsInInitialList || returns || e.wasHandled(ev.Object)
 	f.next.Create(ctx, ev, q)
 	f.drain(ev.Object, q)
+}
+
+// wasHandled reports whether an object that appears in the shard may have been handled before.
+func (e *Engine) wasHandled(obj client.Object) bool {
+	return e.Remote != nil || e.Baseline.Fetch(obj) != nil
 }
 
 // Update implements [handler.EventHandler].
