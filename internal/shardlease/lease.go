@@ -104,7 +104,7 @@ func (l *Lease) Keep(ctx context.Context) error {
 		pause = o.RetryPeriod
 		switch elapsed := o.now().since(l.renewed); {
 		case ctx.Err() != nil:
-			return nil
+			return nil //nolint:nilerr // the Lease is not needed any more
 		case err != nil && !errors.Is(err, errNotOurs) && o.now().since(began) > timeout+o.RetryPeriod:
 			pause = 0 // the process was suspended during the request
 		case errors.Is(err, errNotOurs), err != nil && elapsed >= o.RenewDeadline:

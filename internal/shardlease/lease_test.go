@@ -87,7 +87,7 @@ func (w *world) acquire(p *process) *shardlease.Lease {
 }
 
 // keep renews the Lease until the returned function is called. It returns the error of Keep, and the time of its end.
-func (w *world) keep(l *shardlease.Lease) (stop func() (error, time.Time)) {
+func (w *world) keep(l *shardlease.Lease) (stop func() (time.Time, error)) {
 	ctx, cancel := context.WithCancel(w.Context())
 	ended := make(chan error, 1)
 	var at time.Time
@@ -96,9 +96,10 @@ func (w *world) keep(l *shardlease.Lease) (stop func() (error, time.Time)) {
 		at = time.Now()
 		ended <- err
 	}()
-	return func() (error, time.Time) {
+	return func() (time.Time, error) {
 		cancel()
-		return <-ended, at
+		err := <-ended
+		return at, err
 	}
 }
 
@@ -131,7 +132,7 @@ func TestLease_FormForTheSharder(t *testing.T) {
 		stop := w.keep(l)
 		w.update(func(l *coordinationv1.Lease) { l.Labels["state"] = "ready" })
 		sleep(time.Minute)
-		if err, _ := stop(); err != nil {
+		if _, err := stop(); err != nil {
 			t.Fatal(err)
 		}
 		if renewed := w.stored(); renewed.Labels["state"] != "ready" || time.Since(renewed.Spec.RenewTime.Time) > 2*time.Second || !renewed.Spec.AcquireTime.Equal(got.Spec.AcquireTime) {
@@ -176,7 +177,7 @@ func TestAcquire_FailsForASecondProcess(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "two processes have the shard name") {
 			t.Errorf("error of the second process = %v, want an error about the name", err)
 		}
-		if err, _ := stop(); err != nil {
+		if _, err := stop(); err != nil {
 			t.Errorf("error of the first process = %v, want none", err)
 		}
 	})
@@ -205,7 +206,7 @@ func TestKeep_GivesUpAtTheDeadline(t *testing.T) {
 		stop := w.keep(l)
 		p.cut.Store(true)
 		sleep(time.Minute)
-		err, at := stop()
+		at, err := stop()
 		if after := at.Sub(began); !errors.Is(err, shardlease.ErrLost) || after < 9*time.Second || after > 12*time.Second {
 			t.Errorf("Keep() = %v after %s, want ErrLost after 10s to 12s", err, after)
 		}
@@ -222,7 +223,7 @@ func TestKeep_SurvivesAShortOutage(t *testing.T) {
 			p.cut.Store(false)
 			sleep(5 * time.Second)
 		}
-		if err, _ := stop(); err != nil {
+		if _, err := stop(); err != nil {
 			t.Errorf("Keep() = %v, want no error", err)
 		}
 	})
@@ -248,7 +249,7 @@ func TestKeep_EndsIfTheSharderHoldsTheLease(t *testing.T) {
 				stop := w.keep(w.acquire(w.process("one")))
 				take(w)
 				sleep(5 * time.Second)
-				if err, at := stop(); !errors.Is(err, shardlease.ErrLost) || at.Sub(began) > 3*time.Second {
+				if at, err := stop(); !errors.Is(err, shardlease.ErrLost) || at.Sub(began) > 3*time.Second {
 					t.Errorf("Keep() = %v after %s, want ErrLost within 3s", err, at.Sub(began))
 				}
 			})
@@ -274,7 +275,7 @@ func TestKeep_AfterASuspension(t *testing.T) {
 				}
 				p.stopped.Store(false)
 				sleep(5 * time.Second)
-				if err, _ := stop(); taken != errors.Is(err, shardlease.ErrLost) {
+				if _, err := stop(); taken != errors.Is(err, shardlease.ErrLost) {
 					t.Errorf("Keep() = %v, want ErrLost: %t", err, taken)
 				}
 			})
@@ -291,7 +292,7 @@ func TestKeep_TrustsTheClockThatIsAhead(t *testing.T) {
 		p.cut.Store(true)
 		p.ahead.Store(int64(time.Minute))
 		sleep(3 * time.Second)
-		if err, _ := stop(); !errors.Is(err, shardlease.ErrLost) {
+		if _, err := stop(); !errors.Is(err, shardlease.ErrLost) {
 			t.Errorf("Keep() = %v, want ErrLost", err)
 		}
 	})

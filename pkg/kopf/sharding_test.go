@@ -229,8 +229,8 @@ func TestWithSharding_MovesObjects(t *testing.T) {
 			t.Error("the released object has been written")
 		}
 
-		label(t, c, a, shardLabel, "one") // it returns
-		expectTexts(t, log, "daemon of a begins, resume default/a, update default/a") // the update is about the last change of the daemon
+		label(t, c, a, shardLabel, "one") // it returns, and the update is about the last change of the daemon
+		expectTexts(t, log, "daemon of a begins, resume default/a, update default/a")
 
 		label(t, c, a, shardLabel, nil) // by hand
 		expectTexts(t, log, "daemon of a ends: false")

@@ -115,7 +115,7 @@ var _ = Describe("Shards, as processes", func() {
 				used[owner] = true
 				p := shards[owner]
 				g.Expect(p).NotTo(BeNil(), "%s belongs to %q", name, owner)
-				g.Expect(p.count("begin " + name + " daemon")()).To(Equal(1+p.count("end "+name+" daemon")()), "the daemon of %s in %s", name, owner)
+				g.Expect(p.count("begin "+name+" daemon")()).To(Equal(1+p.count("end "+name+" daemon")()), "the daemon of %s in %s", name, owner)
 			}
 			for owner := range used {
 				g.Expect(among).To(ContainElement(owner))
@@ -244,7 +244,7 @@ var _ = Describe("Shards, as processes", func() {
 		Expect(drains.Load()).To(BeNumerically(">", 0))
 		for _, one := range releases {
 			_, body, _ := strings.Cut(one, "{")
-			Expect("{"+body).To(MatchRegexp(`^\{"metadata":\{"labels":\{"drain\.[^"]*":null,"shard\.[^"]*":null\},"resourceVersion":"\d+","uid":"[^"]*"\}\}$`))
+			Expect("{" + body).To(MatchRegexp(`^\{"metadata":\{"labels":\{"drain\.[^"]*":null,"shard\.[^"]*":null\},"resourceVersion":"\d+","uid":"[^"]*"\}\}$`))
 		}
 		AddReportEntry("drains", fmt.Sprint(drains.Load()))
 

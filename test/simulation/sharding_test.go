@@ -91,10 +91,14 @@ func (w *shardWorld) simulate() {
 	for _, p := range w.processes {
 		<-p.ended
 		if p.err != nil && w.gentle {
+			w.mu.Lock()
 			w.violatef("%s has ended with an error: %v", p.name, p.err)
+			w.mu.Unlock()
 		}
 	}
 	wait(10 * time.Second) // daemons that have not ended in time
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if len(w.attempts) > 0 {
 		w.violatef("%d attempts are left after the end", len(w.attempts))
 	}
@@ -232,6 +236,7 @@ func TestShards_ServeAgain(t *testing.T) {
 			for seed := range seeds(10) {
 				synctest.Test(t, func(t *testing.T) {
 					w := newShardWorld(t, seed)
+					w.longest = time.Second // less than the CancellationTimeout, so that a stopped shard releases its Lease
 					ctx, cancel := context.WithCancel(t.Context())
 					ended := make(chan struct{})
 					go func() { defer close(ended); w.sharder.Run(ctx, time.Second) }()
@@ -274,6 +279,8 @@ func TestShards_ServeAgain(t *testing.T) {
 					wait(10 * time.Second) // daemons that have not ended in time
 					cancel()
 					<-ended
+					w.mu.Lock()
+					defer w.mu.Unlock()
 					for _, violation := range w.wrong {
 						t.Errorf("seed %d: %s", seed, violation)
 					}

@@ -50,7 +50,8 @@ type shardWorld struct {
 	sharder *sharder.Sharder
 
 	mu        sync.Mutex
-	work      *rand.Rand // decides how long handlers take
+	work      *rand.Rand    // decides how long handlers take
+	longest   time.Duration // of a handler
 	processes []*shardProcess
 	attempts  map[*shardAttempt]bool // that are running
 	handled   map[string][]string    // what was handled of each object, by uid
@@ -98,7 +99,7 @@ func newShardWorld(t *testing.T, seed uint64) *shardWorld {
 		apiserver.Resource{GroupVersion: coordinationv1.SchemeGroupVersion, Kind: "Lease", Plural: "leases"},
 		apiserver.Resource{GroupVersion: schema.GroupVersion{Group: "sharding.timebertt.dev", Version: "v1alpha1"}, Kind: "ControllerRing", Plural: "controllerrings", ClusterScoped: true})
 	w := &shardWorld{
-		T: t, scheme: runtime.NewScheme(), random: rand.New(rand.NewPCG(seed, 1)), work: rand.New(rand.NewPCG(seed, 2)),
+		T: t, longest: 3 * time.Second, scheme: runtime.NewScheme(), random: rand.New(rand.NewPCG(seed, 1)), work: rand.New(rand.NewPCG(seed, 2)),
 		config:   &rest.Config{Host: "http://simulated", Transport: s, QPS: -1},
 		attempts: map[*shardAttempt]bool{}, handled: map[string][]string{}, sizes: map[string]int{}, tenures: map[string]*tenure{}, served: map[string]time.Time{},
 	}
@@ -378,7 +379,7 @@ func (w *shardWorld) attempt(ctx context.Context, p *shardProcess, id string, ob
 	a := &shardAttempt{process: p, uid: string(obj.UID), id: id}
 	w.begin(a, obj)
 	w.mu.Lock()
-	took := time.Duration(w.work.IntN(3000)) * time.Millisecond
+	took := time.Duration(w.work.Int64N(int64(w.longest)))
 	w.mu.Unlock()
 	if !ends {
 		<-ctx.Done()
