@@ -50,6 +50,7 @@ var walkthroughs = map[string]func(*example){
 	"24-cluster-events": clusterEvents,
 	"99-all-at-once":    allAtOnce,
 	"kubebuilder":       kubebuilder,
+	"25-sharded":        sharded,
 }
 
 func TestExamples(t *testing.T) {

@@ -44,6 +44,7 @@ var explored = map[string]struct {
 	"23-logs":           {reason: "The example only reads logs, and the clusters of Explore and Walk have none."},
 	"24-cluster-events": {explore: true, walk: true},
 	"99-all-at-once":    {explore: true, walk: true},
+	"25-sharded":        {reason: "The example needs a ControllerRing and a sharder, and Explore has neither."},
 }
 
 // The table must list each numbered example and agree with its tests.

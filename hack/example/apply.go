@@ -13,7 +13,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/hack/example/catalog"
 )
 
-// prepare creates the CRDs and the peering objects, which the operator needs when it starts.
+// prepare creates the CRDs and the objects that the operator needs when it starts.
 func (g *stage) prepare(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, installLimit)
 	defer cancel()
@@ -33,14 +33,14 @@ func (g *stage) prepare(ctx context.Context) error {
 	if err := envtest.WaitForCRDs(config, crds, envtest.CRDInstallOptions{MaxTime: installLimit}); err != nil {
 		return fmt.Errorf("wait until the kinds are served: %w", err)
 	}
-	return g.createSamples(ctx, catalog.IsPeering)
+	return g.createSamples(ctx, catalog.IsPrerequisite)
 }
 
 // applySamples creates the other samples, so that the operator sees their creation.
 func (g *stage) applySamples(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, installLimit)
 	defer cancel()
-	return g.createSamples(ctx, func(obj *unstructured.Unstructured) bool { return !catalog.IsPeering(obj) })
+	return g.createSamples(ctx, func(obj *unstructured.Unstructured) bool { return !catalog.IsPrerequisite(obj) })
 }
 
 func (g *stage) createSamples(ctx context.Context, wanted func(*unstructured.Unstructured) bool) error {

@@ -41,6 +41,10 @@ type Runner struct {
 	Report func(obj client.Object, id string, failed bool, before progress.Record, outcome progress.Outcome) (fails bool)
 	// Enqueue enqueues an object for a reconcile.
 	Enqueue func(types.UID)
+	// Leaves reports whether another process will handle the object, so that nothing is started for it.
+	Leaves func(client.Object) bool
+	// OnCall is called before each call of a daemon or a timer. The returned function is called after it.
+	OnCall func(types.UID) func()
 	// LoggerFor returns the logger for an object.
 	LoggerFor func(client.Object) logr.Logger
 }
@@ -84,7 +88,7 @@ func (r *Runner) Start(ctx context.Context, obj client.Object, ids []string, sta
 	for _, id := range ids {
 		key := daemons.Key{UID: obj.GetUID(), ID: id}
 		newest := r.Objects.Newest(key.UID)
-		if !r.Supervisor.NeedsStart(key) || newest == nil || newest.GetDeletionTimestamp() != nil {
+		if !r.Supervisor.NeedsStart(key) || newest == nil || newest.GetDeletionTimestamp() != nil || r.Leaves(newest) {
 			continue
 		}
 		handler, _ := r.Handlers.Get(id)

@@ -102,6 +102,9 @@ func (c *Committer) Guard(suspensions *int64) func() error {
 		return nil
 	}
 	return func() error {
+		if c.HasEnded() {
+			return ErrEnded
+		}
 		if c.Fence.IsActive() || c.Fence.SuspensionCount() != *suspensions {
 			return fencing.ErrSuspended
 		}

@@ -60,6 +60,9 @@ func (e *Engine) finishDeleted(ctx context.Context, t *tombstone) {
 // labels and the object has lost them, no later event is received for it.
 func (e *Engine) removeStaleAnnotations(ctx context.Context, lost *reconciliation) {
 	_, delayed := lost.Records.StaleAfter(now())
+	if e.Shard != nil { // another shard may handle it
+		return
+	}
 	if !lost.Records.HasStale(now()) && !delayed && e.Pin.Fetch(lost.Base()) == nil {
 		return
 	}

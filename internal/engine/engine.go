@@ -55,6 +55,8 @@ type Engine struct {
 	epoch         *epoch // nil if every state of the cache is trusted
 	pausedKeys    pausedKeys
 	pausedObjects pausedObjects
+	releases      releases
+	runs          runCounter
 	pauses        atomic.Int64 // the number of pauses that have begun in any namespace
 	ended         atomic.Bool  // the operator has ended, and nothing is written any more
 	hasPredicates atomic.Bool  // predicates may prevent reconciles
@@ -98,6 +100,7 @@ func New(settings Settings, kind Kind) *Engine {
 	e.background = &background.Runner{
 		Name: e.Name, Handlers: &e.BackgroundHandlers, Supervisor: e.supervisor, Committer: e.committer, Objects: e.states, Hooks: e.hooks,
 		Results: e.Results, WithDefaults: e.withDefaults, NewView: e.newView, Report: e.events.PostTransition, Enqueue: e.enqueue, LoggerFor: e.logOf,
+		Leaves: e.Shard.leaves, OnCall: e.runs.begin,
 	}
 	e.promoter = promotion.New(e.states, func() {
 		e.QueueStats() // updates the metrics
@@ -116,10 +119,13 @@ func New(settings Settings, kind Kind) *Engine {
 func (e *Engine) EventHandler(predicates ...predicate.Predicate) handler.EventHandler {
 	e.hasPredicates.Store(len(predicates) > 0)
 	all := e.states.EventHandler(observer{e}, predicates...)
-	if e.Scope == nil {
-		return all
+	if e.Scope != nil {
+		all = &scopeFilter{e, all}
 	}
-	return &scopeFilter{e, all}
+	if e.Shard != nil {
+		all = e.filterByShard(all)
+	}
+	return all
 }
 
 // Promoter returns the source that a controller with the given number of workers must watch.
@@ -150,7 +156,7 @@ func (e *Engine) Close() {
 func (e *Engine) Reconcile(ctx context.Context, req reconcile.Request) (result reconcile.Result, err error) {
 	key := req.NamespacedName
 	defer e.trackReconcile(key)()
-	if e.Scope != nil {
+	if e.Scope != nil || e.Shard != nil {
 		switch {
 		case !e.inScope(key):
 			return e.requeueErrors(key)(e.release(ctx, key))
@@ -200,6 +206,9 @@ func (e *Engine) reconcile(ctx context.Context, key types.NamespacedName) (none 
 		return none, err
 	}
 	defer r.known.Unlock()
+	if e.Shard.leaves(r.Base()) {
+		return none, nil // the watch will show it, and the object is then released
+	}
 	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithValues("uid", string(r.Base().GetUID())))
 	ctx = objectstate.ContextWithMemos(ctx, e.states.Memos(r.Base().GetUID()))
 	if wait, err := e.awaitFreshCache(ctx, r); wait > 0 || err != nil { // has an effect after our own writes
@@ -217,6 +226,9 @@ func (e *Engine) reconcile(ctx context.Context, key types.NamespacedName) (none 
 		if r, wait, err = e.verifyAgainstEpoch(ctx, r); wait > 0 || err != nil {
 			return requeue(wait), err
 		}
+	}
+	if e.Shard.leaves(r.Base()) {
+		return none, nil // it was read from the API server, and the watch will show it
 	}
 	if wait, err := e.ensureFinalizer(ctx, r); wait > 0 || err != nil { // for delete handlers, daemons and timers
 		return requeue(wait), err

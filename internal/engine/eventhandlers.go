@@ -90,6 +90,12 @@ func (e *Engine) callEventHandlers(ctx context.Context, key types.NamespacedName
 	}
 	for len(queue.events) > 0 {
 		event := queue.events[0]
+		if moved, err := e.hasMoved(ctx, event); err != nil {
+			return e.ConsistencyTimeout
+		} else if moved {
+			queue.events = queue.events[1:]
+			continue
+		}
 		changes, wait := e.callForEvent(ctx, event)
 		queue.changes = append(queue.changes, changes...)
 		if wait > 0 {

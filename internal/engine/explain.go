@@ -32,6 +32,10 @@ func (e *Engine) Explain(ctx context.Context, key types.NamespacedName) (*explai
 		APIVersion: e.GVK.GroupVersion().String(), Kind: e.GVK.Kind, Namespace: key.Namespace, Name: key.Name,
 		Source: explain.FromOperator, Time: now(), Cause: "unknown",
 	}, engine: e}
+	if e.isLeaving(key) {
+		x.waitf("the object is being released: the sharder moves it to another shard")
+		return x.Explanation, nil
+	}
 	if !e.inScope(key) {
 		x.waitf("the operator does not handle the namespace %q: see WithNamespaces", key.Namespace)
 		return x.Explanation, nil

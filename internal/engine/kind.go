@@ -70,6 +70,8 @@ type Settings struct {
 	Pause Pauser
 	// Scope decides which objects the engine handles. If it is nil, the engine handles all objects.
 	Scope Scope
+	// Shard selects the objects of this process. If it is nil, the process handles all objects.
+	Shard *Shard
 	// Selector is the label selector of the informers; nil if they deliver all objects. It is for the test kit.
 	Selector labels.Selector
 	// Fence detects suspensions of the process. It is optional.

@@ -68,7 +68,7 @@ func (e *Engine) deferKey(ctx context.Context, key types.NamespacedName, waits f
 // written.
 func (e *Engine) stopIfPaused(r *reconciliation) bool {
 	newest := e.states.Newest(r.Base().GetUID())
-	if e.paused(r.Base().GetNamespace()) || newest != nil && IsObjectPaused(newest) || e.Scope != nil && !e.inScope(client.ObjectKeyFromObject(r.Base())) {
+	if e.paused(r.Base().GetNamespace()) || newest != nil && IsObjectPaused(newest) || (e.Scope != nil || e.Shard != nil) && !e.inScope(client.ObjectKeyFromObject(r.Base())) {
 		r.Aborted = true
 		e.enqueue(r.Base().GetUID()) // the key is deferred until the end of the pause, or released
 	}

@@ -29,7 +29,7 @@ type Scope interface {
 }
 
 func (e *Engine) inScope(key types.NamespacedName) bool {
-	return e.Scope == nil || e.Scope.InScope(key)
+	return (e.Scope == nil || e.Scope.InScope(key)) && !e.isLeaving(key)
 }
 
 // IsWatched reports whether the informer delivers an object and the engine handles it. It is for the test kit.
@@ -44,7 +44,7 @@ type scopeFilter struct {
 }
 
 func (f *scopeFilter) accepts(obj client.Object) bool {
-	return f.engine.inScope(client.ObjectKeyFromObject(obj)) || f.engine.states.IsKnown(obj.GetUID())
+	return f.engine.Scope.InScope(client.ObjectKeyFromObject(obj)) || f.engine.states.IsKnown(obj.GetUID())
 }
 
 // Create implements [handler.EventHandler].
@@ -132,9 +132,20 @@ func (e *Engine) release(ctx context.Context, key types.NamespacedName) (reconci
 		vanished = e.handleDeleted(ctx, key)
 	}
 	obj := e.states.Observed(key)
+	back := false // the object has returned to the shard
 	if obj != nil {
 		if wait, err := e.finishWork(ctx, key, obj.GetUID()); wait != finished || err != nil {
 			return requeueBefore(reconcile.Result{RequeueAfter: max(wait, 0)}, vanished), err
+		}
+		if e.Shard != nil {
+			if e.deferIfPaused(ctx, key) {
+				return requeueBefore(reconcile.Result{}, vanished), nil // the end of the pause enqueues the object
+			}
+			left, returned, err := e.acknowledgeDrain(ctx, key, obj)
+			if !left || err != nil {
+				return requeueBefore(reconcile.Result{}, vanished), err
+			}
+			back = returned
 		}
 		log.FromContext(ctx).V(1).Info("The object is no longer in scope; its handlers are not called any more")
 		e.supervisor.Forget(obj.GetUID())
@@ -149,6 +160,9 @@ func (e *Engine) release(ctx context.Context, key types.NamespacedName) (reconci
 	for _, id := range e.ReconcileHandlers.IDs() {
 		e.tracker.Forget(tracking.Reader{Object: key, Handler: id})
 	}
+	if back {
+		e.readmit(ctx, key)
+	}
 	return requeueBefore(reconcile.Result{}, vanished), nil
 }
 
@@ -158,8 +172,8 @@ const finished = time.Duration(-1)
 // must be called again; 0 if the object will be enqueued.
 func (e *Engine) finishWork(ctx context.Context, key types.NamespacedName, uid types.UID) (time.Duration, error) {
 	e.supervisor.StopAll(uid, daemons.ErrOutOfScope)
-	if e.supervisor.Busy(uid) {
-		return 0, nil // the end of the last run enqueues the object
+	if e.isBusy(uid) {
+		return maxQuiescePoll, nil // the end of the last run enqueues the object earlier
 	}
 	r, err := e.observe(ctx, key)
 	if r == nil || err != nil {

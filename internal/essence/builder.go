@@ -10,6 +10,7 @@ import (
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+	"github.com/kopf-runtime/kopf-runtime/pkg/sharding"
 )
 
 const (
@@ -35,7 +36,7 @@ type Builder struct {
 }
 
 // Build returns the essence of the JSON form of an object: all fields except the type, system metadata, the status, and the annotations
-// of kopf operators. Build adds the fields and condition statuses of the builder.
+// of kopf operators and the labels of sharders. Build adds the fields and condition statuses of the builder.
 //
 // Build does not change the content. The result shares values below the second level with it.
 func (b Builder) Build(content map[string]any) map[string]any {
@@ -108,6 +109,21 @@ func removeField(content, other map[string]any, path []string) {
 func (b Builder) clean(essence map[string]any) {
 	for _, c := range b.Cleaners {
 		c.Clear(essence)
+	}
+	clearRingLabels(essence)
+}
+
+// clearRingLabels removes the labels with which a sharder moves objects between operators. The metadata of the essence is not shared with the object.
+func clearRingLabels(essence map[string]any) {
+	meta, _ := essence["metadata"].(map[string]any)
+	labels, _ := meta["labels"].(map[string]any)
+	before := len(labels)
+	maps.DeleteFunc(labels, func(key string, _ any) bool { return sharding.IsRingLabel(key) })
+	if len(labels) > 0 || before == 0 {
+		return
+	}
+	if delete(meta, "labels"); len(meta) == 0 {
+		delete(essence, "metadata")
 	}
 }
 

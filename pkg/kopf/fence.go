@@ -29,7 +29,7 @@ const fenceMargin = time.Second
 // for RenewDeadline + RetryPeriod + 1 s (13 s). During this time, the leader elector renews the lease, or the manager stops the operator.
 // After the pause, the operator discards its unwritten changes to each object that another process has changed.
 //
-// Three zeros disable this pause. The option has no effect if NeedLeaderElection of the manager's controller options is false.
+// With [WithSharding], they are also the durations of the shard's Lease. Three zeros disable this pause. The option has no effect if NeedLeaderElection of the manager's controller options is false.
 func WithLeaseDurations(lease, renewDeadline, retryPeriod time.Duration) Option {
 	return optionFunc(func(o *Operator) {
 		o.lease = leaseDurations{lease, renewDeadline, retryPeriod}
@@ -42,7 +42,7 @@ func WithLeaseDurations(lease, renewDeadline, retryPeriod time.Duration) Option 
 
 // newFence returns the fence that detects suspensions. It returns nil if the pause is disabled, or if the operator needs no leader election.
 func (o *Operator) newFence(ctx context.Context, peers *peering.Peering, log logr.Logger) *fencing.Fence {
-	if o.lease == (leaseDurations{}) || !o.NeedLeaderElection() {
+	if o.lease == (leaseDurations{}) || !o.NeedLeaderElection() && o.ring == nil {
 		return nil
 	}
 	options := fencing.Options{

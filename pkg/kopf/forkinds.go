@@ -164,7 +164,7 @@ func (s *kindSelection) resourceOf(o *Operator, r watching.Resource) (one *decla
 		return nil, err
 	}
 	kind.Name = o.controllerNameOf(kind.Name)
-	if err := o.checkStorage(kind); err != nil {
+	if err := errors.Join(o.checkStorage(kind), o.checkShardedKind(&kind)); err != nil {
 		return nil, err
 	}
 	if kind.GVK != r.GroupVersionKind {
@@ -179,7 +179,9 @@ func (o *Operator) hasDynamicKinds() bool {
 }
 
 // hasOwnCache reports whether the operator does not use the cache of the manager, whose namespaces and selectors are fixed.
-func (o *Operator) hasOwnCache() bool { return o.namespaces != nil || o.watchSelector != nil }
+func (o *Operator) hasOwnCache() bool {
+	return o.namespaces != nil || o.watchSelector != nil || o.ring != nil
+}
 
 // client returns the client for handlers. It reads kinds with caches of their own from these.
 func (o *Operator) client() client.Client {

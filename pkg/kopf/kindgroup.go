@@ -38,6 +38,7 @@ func (o *Operator) newKindGroup(
 	settings.Cache = objects
 	for i, kind := range kinds {
 		kind.Namespaced = scopes[i]
+		settings.Selector, settings.Shard = o.selectorOf(&kind), o.shardOf(&kind)
 		e := engine.New(settings, kind)
 		g.setEpoch(ctx, e)
 		c, err := g.newController(ctx, e, resources[i], scopes[i])
@@ -68,7 +69,12 @@ func (g *kindGroup) run(ctx context.Context) error {
 		group.Go(func() error { g.verifyCache(ctx, e, v); return nil })
 	}
 	for i, c := range g.controllers {
-		defer g.engines[i].Close()
+		defer func() {
+			g.engines[i].Close()
+			if g.engines[i].HasRuns() {
+				g.operator.unfinished.Store(true)
+			}
+		}()
 		group.Go(func() error { return g.engines[i].Background(ctx) })
 		group.Go(func() error {
 			if err := c.Start(ctx); err != nil {

@@ -73,6 +73,9 @@ func (r *rights) ofKind(kind *engine.Kind, declared resource) (needs []rbac.Need
 		}
 		needs = append(needs, r.ofSideObjects(kind.GVK)...)
 	}
+	if r.operator.isSharded(kind) {
+		needs = append(needs, r.of(kind.GVK, rbac.Required, "sharding: the labels of released objects", "get", "patch")...)
+	}
 	if _, namespaced := r.lookUp(kind.GVK); !namespaced && len(r.namespaces(schema.GroupVersionKind{})) > 0 {
 		events := r.operator.eventRights()
 		events.Namespace = metav1.NamespaceDefault // contains the Events about cluster-scoped objects
@@ -117,6 +120,9 @@ func (r *rights) ofOperator(namespace string) (needs []rbac.Need) {
 	}
 	if o.peers != nil && !o.peers.Standalone {
 		needs = append(needs, ofPeering(*o.peers)...)
+	}
+	if o.ring != nil {
+		needs = append(needs, o.ofRing(namespace)...)
 	}
 	if o.webhookOptions != nil {
 		needs = append(needs, ofWebhooks(*o.webhookOptions, namespace)...)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -23,6 +24,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/watching"
 	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+	"github.com/kopf-runtime/kopf-runtime/pkg/sharding"
 	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
 )
 
@@ -52,6 +54,9 @@ type Operator struct {
 	kindCaches       cache.Options    // of the operator's own caches
 	watchSelector    labels.Selector  // of WithWatchSelector; nil for all objects
 	namespaces       *namespaceSet    // of WithNamespaces; nil without this option
+	ring             *sharding.Ring   // of WithSharding; nil without this option
+	shard            *engine.Shard    // of the ring, after the start
+	unfinished       atomic.Bool      // daemons or timers have not returned
 	needs            []declaredNeed   // of Needs
 	neededRules      []rbacv1.PolicyRule
 	rightsCheck      RightsCheck
@@ -151,8 +156,11 @@ func (o *Operator) healthCheckName() string {
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable. It returns true, unless NeedLeaderElection of the manager's controller options
-// is false.
+// is false, or the operator has [WithSharding].
 func (o *Operator) NeedLeaderElection() bool {
+	if o.ring != nil {
+		return false
+	}
 	if o.mgr == nil {
 		return true
 	}

@@ -66,7 +66,7 @@ type RightsOptions struct {
 	Name string
 	// ServiceAccount adds a ServiceAccount and bindings to it. Default: only roles.
 	ServiceAccount string
-	// Namespace is the namespace of the operator. Required with ServiceAccount, LeaderElection and self-managed certificates of webhooks.
+	// Namespace is the namespace of the operator. Required with ServiceAccount, LeaderElection, WithSharding and self-managed certificates of webhooks.
 	Namespace string
 	// Namespaces restricts the permissions to namespaces, for example those of the manager's cache. Default: the names of [WithNamespaces], or the cluster.
 	Namespaces []string
@@ -105,6 +105,9 @@ func (o *Operator) declaredRights(scheme *runtime.Scheme, options RightsOptions)
 	errs := slices.Clone(o.errs)
 	if scheme == nil {
 		errs = append(errs, errors.New("the scheme is nil: pass the scheme of the manager"))
+	}
+	if o.ring != nil && options.Namespace == "" && o.ring.ExplicitNamespace() == "" {
+		errs = append(errs, errors.New("RightsOptions has no Namespace: set it to the namespace of the operator, which contains the Leases of the shards"))
 	}
 	if scheme != nil && o.webhookOptions != nil {
 		errs = append(errs, checkWebhooks(scheme, *o.webhookOptions, options.Namespace))

@@ -38,6 +38,9 @@ func (o *Operator) Start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := o.checkRing(ctx, kinds); err != nil {
+		return err
+	}
 	o.setStarting()
 	defer o.setEngines(nil)
 	if err := o.runActivities(ctx, "startup", o.startup); err != nil {
@@ -46,7 +49,7 @@ func (o *Operator) Start(ctx context.Context) error {
 		}
 		return fmt.Errorf("the operator cannot start:\n%w", err)
 	}
-	err = o.runControllers(ctx, kinds)
+	err = o.runInRing(ctx, func(ctx context.Context) error { return o.runControllers(ctx, kinds) })
 	cleanupErr := o.runActivities(context.WithoutCancel(ctx), "cleanup", o.cleanup)
 	return errors.Join(err, cleanupErr)
 }
@@ -112,7 +115,6 @@ func (o *Operator) runControllers(ctx context.Context, all []engine.Kind) error 
 		settings.Pause = settings.Fence
 	}
 
-	settings.Selector = o.watchSelector
 	var first *gate // opens before the workers start
 	if o.namespaces != nil {
 		settings.Scope, first = o.namespaces, o.namespaces.entered

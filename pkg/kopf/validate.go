@@ -96,7 +96,7 @@ func (o *Operator) engineKinds() ([]engine.Kind, error) {
 		if kind.New == nil {
 			continue
 		}
-		errs = append(errs, o.checkStorage(kind))
+		errs = append(errs, o.checkStorage(kind), o.checkShardedKind(&kind))
 		if r.options().whenServed {
 			o.routedClient.Declare(kind.New())
 			if len(r.triggerSources()) > 0 {
@@ -104,6 +104,7 @@ func (o *Operator) engineKinds() ([]engine.Kind, error) {
 			}
 		}
 	}
+	errs = append(errs, o.checkSharding(kinds)...)
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("the operator cannot start:\n%w", err)
 	}

@@ -52,16 +52,17 @@ func WatchSelectorFlag(flags *flag.FlagSet) Option {
 	})
 }
 
-// selectObjects adds the watch selector to cache options, for the given kinds.
+// selectObjects adds the selectors of the given kinds to cache options.
 func (o *Operator) selectObjects(options *cache.Options, kinds ...engine.Kind) {
-	if o.watchSelector == nil {
-		return
-	}
 	options.ByObject = maps.Clone(options.ByObject)
 	if options.ByObject == nil {
 		options.ByObject = map[client.Object]cache.ByObject{}
 	}
 	for _, kind := range kinds {
+		selector := o.selectorOf(&kind)
+		if selector == nil {
+			continue
+		}
 		obj, byObject := kind.New(), cache.ByObject{}
 		for other, present := range options.ByObject {
 			if gvk, err := apiutil.GVKForObject(other, options.Scheme); err == nil && gvk == kind.GVK {
@@ -71,23 +72,23 @@ func (o *Operator) selectObjects(options *cache.Options, kinds ...engine.Kind) {
 		if byObject.Label == nil {
 			byObject.Label = options.DefaultLabelSelector
 		}
-		byObject.Label = bothSelectors(byObject.Label, o.watchSelector)
+		byObject.Label = bothSelectors(byObject.Label, selector)
 		if namespaced, err := apiutil.IsObjectNamespaced(obj, options.Scheme, options.Mapper); err == nil && namespaced {
-			byObject.Namespaces = o.selectInNamespaces(byObject.Namespaces, options.DefaultNamespaces)
+			byObject.Namespaces = selectInNamespaces(selector, byObject.Namespaces, options.DefaultNamespaces)
 		}
 		options.ByObject[obj] = byObject
 	}
 }
 
-// selectInNamespaces adds the watch selector to the selectors of namespaces, which replace those of the kind.
-func (o *Operator) selectInNamespaces(configs, defaults map[string]cache.Config) map[string]cache.Config {
+// selectInNamespaces adds a selector to the selectors of namespaces, which replace those of the kind.
+func selectInNamespaces(selector labels.Selector, configs, defaults map[string]cache.Config) map[string]cache.Config {
 	if configs == nil {
 		configs = defaults
 	}
 	configs = maps.Clone(configs)
 	for namespace, config := range configs {
 		if config.LabelSelector != nil {
-			config.LabelSelector = bothSelectors(config.LabelSelector, o.watchSelector)
+			config.LabelSelector = bothSelectors(config.LabelSelector, selector)
 			configs[namespace] = config
 		}
 	}

@@ -42,6 +42,9 @@ func runChild() int {
 	if os.Getenv(childBusy) != "" {
 		return busyChild()
 	}
+	if os.Getenv(childShard) != "" {
+		return shardChild()
+	}
 	if os.Getenv(childPeer) != "" {
 		return peerChild()
 	}

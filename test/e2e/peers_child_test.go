@@ -146,8 +146,15 @@ func launchPeer(namespace string, setup peerSetup) *peer {
 	Expect(err).NotTo(HaveOccurred())
 	kubeconfig := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
 	Expect(cp.WriteKubeconfig(kubeconfig)).To(Succeed())
-	p := &peer{Cmd: exec.Command(os.Args[0]), exited: make(chan struct{})}
-	p.Env = append(os.Environ(), childEnv+"="+namespace, childPeer+"="+string(text), "KUBECONFIG="+kubeconfig)
+	command := exec.Command(os.Args[0])
+	command.Env = append(os.Environ(), childEnv+"="+namespace, childPeer+"="+string(text), "KUBECONFIG="+kubeconfig)
+	return run(command)
+}
+
+// run starts a child process and collects the lines that it prints.
+func run(command *exec.Cmd) *peer {
+	GinkgoHelper()
+	p := &peer{Cmd: command, exited: make(chan struct{})}
 	p.Stderr = GinkgoWriter
 	out, err := p.StdoutPipe()
 	Expect(err).NotTo(HaveOccurred())

@@ -51,7 +51,7 @@ func TestEndToEnd(t *testing.T) {
 
 var _ = BeforeSuite(func() {
 	var err error
-	cp, err = controlplane.Start(controlplane.Options{CRDs: crds(), CRDPaths: []string{"../../config/crd"}})
+	cp, err = controlplane.Start(controlplane.Options{CRDs: crds(), CRDPaths: []string{"../../config/crd", "../sharder/crd"}})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(cp.Stop)
 	httpClient, err := rest.HTTPClientFor(cp.Config)

@@ -32,6 +32,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
 	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+	"github.com/kopf-runtime/kopf-runtime/pkg/sharding"
 	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
 )
 
@@ -98,6 +99,7 @@ func featureRows() []featureRow {
 			})),
 		},
 		{feature: "`WithRemote` with `progress.SideObjects`", options: with(kopf.WithRemote(&progress.SideObjects{Client: unused, Reader: unused}))},
+		{feature: "`WithSharding`", options: with(kopf.WithSharding(sharding.ControllerRing("databases", sharding.LeaseNamespace("databases-system"))))},
 		{feature: "leader election", rights: kopf.RightsOptions{LeaderElection: true, Namespace: "databases-system"}, options: with()},
 	}
 }

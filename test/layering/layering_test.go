@@ -93,15 +93,17 @@ var levels = map[string]int{
 	"pkg/progress/storetest":        2,
 
 	// These packages import only packages of level 0 and below.
-	"internal/apiserver": 1,
-	"internal/fencing":   1,
-	"internal/metrics":   1,
-	"pkg/children":       1,
-	"pkg/clusterevents":  1,
-	"pkg/conditions":     1,
-	"pkg/diff":           1,
-	"pkg/peering/v1":     1,
-	"pkg/progress":       1,
+	"internal/apiserver":  1,
+	"internal/fencing":    1,
+	"internal/metrics":    1,
+	"pkg/children":        1,
+	"pkg/clusterevents":   1,
+	"pkg/conditions":      1,
+	"pkg/diff":            1,
+	"pkg/peering/v1":      1,
+	"pkg/progress":        1,
+	"internal/shardlease": 1,
+	"pkg/sharding":        1,
 
 	// These packages explain errors, missing permissions, and what the operator does.
 	"pkg/explain":         0,

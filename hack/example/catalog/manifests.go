@@ -35,7 +35,7 @@ func (e Example) CRDs() ([]*apiextensionsv1.CustomResourceDefinition, error) {
 	if err != nil {
 		return nil, err
 	}
-	if slices.ContainsFunc(samples, IsPeering) {
+	if slices.ContainsFunc(samples, isPeering) {
 		common, err := objects(filepath.Join(e.Folder, "..", "..", "config", "crd"))
 		if err != nil {
 			return nil, err
@@ -56,8 +56,12 @@ func (e Example) CRDs() ([]*apiextensionsv1.CustomResourceDefinition, error) {
 	return crds, nil
 }
 
-// IsPeering reports whether an object is a peering object. It must exist before the operators start.
-func IsPeering(obj *unstructured.Unstructured) bool {
+// IsPrerequisite reports whether an object must exist before the operators start: a peering object or a ring.
+func IsPrerequisite(obj *unstructured.Unstructured) bool {
+	return isPeering(obj) || obj.GetKind() == "ControllerRing"
+}
+
+func isPeering(obj *unstructured.Unstructured) bool {
 	return obj.GroupVersionKind().Group == peeringGroup
 }
 

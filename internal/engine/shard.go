@@ -1,0 +1,294 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/commit"
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
+)
+
+// A Shard selects the objects that one of several processes handles. The informers of the kind must deliver only objects with the label.
+//
+// When an object gets the drain label, the engine ends the work for it, forgets it, and removes both labels. Another process may then handle the object. An object
+// that appears in the shard is resumed.
+type Shard struct {
+	Label, Name string // the label of the objects of the process, and its value
+	Drain       string // the label of objects that the process must release
+}
+
+// leaves reports whether the process must not begin any work for an object.
+func (s *Shard) leaves(obj client.Object) bool {
+	if s == nil {
+		return false
+	}
+	_, drained := obj.GetLabels()[s.Drain]
+	return drained || obj.GetLabels()[s.Label] != s.Name
+}
+
+// releases are the objects that the engine has released, until the watch shows that they have left the shard. Until then, the cache contains states that
+// must not be handled.
+type releases struct {
+	mu    sync.Mutex
+	byKey map[types.NamespacedName]*released
+	next  handler.EventHandler // receives the events of all other objects
+}
+
+type released struct {
+	uid  types.UID
+	done bool          // the labels are removed; otherwise, the request is on its way
+	left bool          // the watch has shown meanwhile that the object has left
+	back client.Object // the object, if it has returned to the shard meanwhile
+}
+
+// isLeaving reports whether the object of a key is being released, or was released.
+func (e *Engine) isLeaving(key types.NamespacedName) bool {
+	if e.Shard == nil {
+		return false
+	}
+	if e.releases.isDone(key) {
+		return true
+	}
+	obj := e.states.Observed(key)
+	return obj != nil && e.Shard.leaves(obj)
+}
+
+func (s *releases) isDone(key types.NamespacedName) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	one := s.byKey[key]
+	return one != nil && one.done
+}
+
+// begin must be called before the labels of an object are removed, and end afterwards.
+func (s *releases) begin(key types.NamespacedName, uid types.UID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.byKey == nil {
+		s.byKey = map[types.NamespacedName]*released{}
+	}
+	s.byKey[key] = &released{uid: uid}
+}
+
+// end records whether the labels were removed. returned is the object if the request has assigned it to the shard again. end reports whether the object has left the
+// shard, and whether it has returned since; [Engine.readmit] must be called for a returned object. Its events are kept until then.
+func (s *releases) end(key types.NamespacedName, removed bool, returned client.Object) (left, back bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	one := s.byKey[key]
+	if one.back == nil && !one.left {
+		one.back = returned
+	}
+	left, back = removed || one.left || one.back != nil, one.back != nil
+	switch one.done = left && !back; {
+	case !left, one.left && !back:
+		delete(s.byKey, key)
+	}
+	return left, back
+}
+
+// takes reports whether an event must not be handled because of a release. returns is true for the first event of an object that has returned to the shard.
+func (s *releases) takes(shard *Shard, obj client.Object, deleted bool) (taken, returns bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := client.ObjectKeyFromObject(obj)
+	one := s.byKey[key]
+	if one == nil {
+		return false, false
+	}
+	isSame := one.uid == obj.GetUID() // otherwise, the object was re-created
+	switch {
+	case one.done && isSame && !deleted && shard.leaves(obj):
+		return true, false
+	case one.done:
+		delete(s.byKey, key)
+		return isSame && deleted, isSame && !deleted
+	case deleted:
+		one.left, one.back = true, nil
+		return true, false
+	case one.left || one.back != nil || !isSame || !shard.leaves(obj):
+		one.back = obj
+		return true, false
+	}
+	return false, false // the request may fail, and is then repeated for the newest state
+}
+
+// acknowledgeDrain removes the labels of an object whose work has ended. It reports whether the engine must forget the object, and whether the object has
+// returned to the shard in the meantime. The request fails if the object has changed, because the sharder may have assigned it to another process.
+func (e *Engine) acknowledgeDrain(ctx context.Context, key types.NamespacedName, obj client.Object) (left, back bool, err error) {
+	if newest := e.states.Newest(obj.GetUID()); newest != nil {
+		obj = newest
+	}
+	if _, drained := obj.GetLabels()[e.Shard.Drain]; !drained || obj.GetLabels()[e.Shard.Label] != e.Shard.Name {
+		return true, false, nil
+	}
+	if e.ended.Load() {
+		return false, false, commit.ErrEnded
+	}
+	document, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": obj.GetUID(), "resourceVersion": obj.GetResourceVersion(), "labels": map[string]any{e.Shard.Label: nil, e.Shard.Drain: nil},
+	}})
+	if err != nil {
+		return false, false, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, commit.WriteTimeout)
+	defer cancel()
+	written := e.New()
+	written.SetNamespace(key.Namespace)
+	written.SetName(key.Name)
+	e.releases.begin(key, obj.GetUID())
+	err = client.IgnoreNotFound(e.Client.Patch(ctx, written, client.RawPatch(types.MergePatchType, document)))
+	var returned client.Object
+	if err == nil && written.GetUID() == obj.GetUID() && !e.Shard.leaves(written) {
+		returned = written // the sharder has assigned it to this shard again, in the same request
+	}
+	if left, back = e.releases.end(key, err == nil, returned); !left {
+		return false, false, err
+	}
+	log.FromContext(ctx).V(1).Info("The object was released; another shard can handle it")
+	return true, back, nil
+}
+
+// readmit handles an object that has returned to the shard during its release. It holds the lock, so that later events of the object are handled after it.
+func (e *Engine) readmit(ctx context.Context, key types.NamespacedName) {
+	e.enqueuer.mu.Lock()
+	queue := e.enqueuer.queue
+	e.enqueuer.mu.Unlock()
+	e.releases.mu.Lock()
+	defer e.releases.mu.Unlock()
+	one := e.releases.byKey[key]
+	delete(e.releases.byKey, key)
+	if one == nil || one.back == nil {
+		return // it has left again
+	}
+	e.releases.next.Create(ctx, event.CreateEvent{Object: one.back, IsInInitialList: e.wasHandled(one.back)}, queue)
+	if e.Shard.leaves(one.back) {
+		e.states.MarkQueued(key)
+		queue.Add(reconcile.Request{NamespacedName: key})
+	}
+}
+
+// runCounter counts the runs of daemons and timers that have not returned, including those that the supervisor has abandoned.
+type runCounter struct {
+	mu    sync.Mutex
+	byUID map[types.UID]int
+}
+
+func (c *runCounter) begin(uid types.UID) (ended func()) {
+	c.add(uid, 1)
+	return func() { c.add(uid, -1) }
+}
+
+func (c *runCounter) add(uid types.UID, change int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.byUID == nil {
+		c.byUID = map[types.UID]int{}
+	}
+	if c.byUID[uid] += change; c.byUID[uid] == 0 {
+		delete(c.byUID, uid)
+	}
+}
+
+func (c *runCounter) of(uid types.UID) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.byUID[uid]
+}
+
+// isBusy reports whether daemons or timers of an object are running. With a shard, this includes those that the supervisor has abandoned: another shard must not start them.
+func (e *Engine) isBusy(uid types.UID) bool {
+	return e.supervisor.Busy(uid) || e.Shard != nil && e.runs.of(uid) > 0
+}
+
+// HasRuns reports whether daemons or timers have not returned, although the operator has stopped them.
+func (e *Engine) HasRuns() bool {
+	e.runs.mu.Lock()
+	defer e.runs.mu.Unlock()
+	return len(e.runs.byUID) > 0
+}
+
+// hasMoved reports whether the deletion event is about an object that has left the shard and still exists, for example because a user has removed its label.
+func (e *Engine) hasMoved(ctx context.Context, one *eventInProgress) (bool, error) {
+	if e.Shard == nil || !one.IsDeletion() {
+		return false, nil
+	}
+	exists, err := e.exists(ctx, one.Object)
+	if err != nil {
+		log.FromContext(ctx).Error(err, "Failed to check whether the object is deleted; its event handlers wait", "retryAfter", e.ConsistencyTimeout.String())
+	}
+	return exists, err
+}
+
+// shardFilter passes the events of the objects of a shard. Objects that appear in the shard count as listed at the start if they were handled before: they are resumed.
+type shardFilter struct {
+	engine *Engine
+	next   handler.EventHandler
+}
+
+type requests = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+func (e *Engine) filterByShard(next handler.EventHandler) handler.EventHandler {
+	e.releases.next = next
+	return &shardFilter{e, next}
+}
+
+// Create implements [handler.EventHandler].
+func (f *shardFilter) Create(ctx context.Context, ev event.CreateEvent, q requests) {
+	e := f.engine
+	taken, returns := e.releases.takes(e.Shard, ev.Object, false)
+	if taken {
+		return
+	}
+	ev.IsInInitialList = ev.IsInInitialList || returns || e.wasHandled(ev.Object)
+	f.next.Create(ctx, ev, q)
+	f.drain(ev.Object, q)
+}
+
+// wasHandled reports whether an object that appears in the shard may have been handled before.
+func (e *Engine) wasHandled(obj client.Object) bool {
+	return e.Remote != nil || e.Baseline.Fetch(obj) != nil
+}
+
+// Update implements [handler.EventHandler].
+func (f *shardFilter) Update(ctx context.Context, ev event.UpdateEvent, q requests) {
+	switch taken, returns := f.engine.releases.takes(f.engine.Shard, ev.ObjectNew, false); {
+	case taken:
+	case returns:
+		f.next.Create(ctx, event.CreateEvent{Object: ev.ObjectNew, IsInInitialList: true}, q)
+	default:
+		f.next.Update(ctx, ev, q)
+		f.drain(ev.ObjectNew, q)
+	}
+}
+
+// Delete implements [handler.EventHandler].
+func (f *shardFilter) Delete(ctx context.Context, ev event.DeleteEvent, q requests) {
+	if taken, _ := f.engine.releases.takes(f.engine.Shard, ev.Object, true); !taken {
+		f.next.Delete(ctx, ev, q)
+	}
+}
+
+// Generic implements [handler.EventHandler].
+func (f *shardFilter) Generic(ctx context.Context, ev event.GenericEvent, q requests) {
+	f.next.Generic(ctx, ev, q)
+}
+
+// drain stops the daemons and timers of an object that must be released, and enqueues it regardless of the predicates.
+func (f *shardFilter) drain(obj client.Object, q requests) {
+	if f.engine.Shard.leaves(obj) {
+		f.engine.supervisor.StopAll(obj.GetUID(), daemons.ErrOutOfScope)
+		key := client.ObjectKeyFromObject(obj)
+		f.engine.states.MarkQueued(key)
+		q.Add(reconcile.Request{NamespacedName: key})
+	}
+}

@@ -1,0 +1,87 @@
+package shardlease
+
+import (
+	"fmt"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+)
+
+const (
+	// SharderIdentity holds the Leases of shards that the sharder considers dead.
+	SharderIdentity = "shardlease-controller"
+	// InstanceAnnotation contains the id of the process that holds the Lease.
+	InstanceAnnotation = "kopf-runtime.dev/shard-process"
+)
+
+// An Identity is what distinguishes the Lease of a process from others.
+type Identity struct {
+	Namespace, Name string // of the Lease
+	RingLabel, Ring string // the label of the Lease
+	Instance        string // the id of the process
+}
+
+// A Decision is what a process does with the Lease that it has read.
+type Decision int
+
+// The decisions about a Lease.
+const (
+	Wait   Decision = iota // until the Lease changes or expires
+	Create                 // the Lease does not exist
+	Take                   // the Lease is free, expired, or already held by the process
+)
+
+// isHeldBy reports whether the process holds the Lease.
+func (id Identity) isHeldBy(lease *coordinationv1.Lease) bool {
+	return lease != nil && holder(lease) == id.Name && lease.Annotations[InstanceAnnotation] == id.Instance
+}
+
+// Decide decides about a Lease, which is nil if it does not exist. first is the Lease that the process has read first with the same holder, and unchanged is the time since
+// then.
+func (id Identity) Decide(lease, first *coordinationv1.Lease, unchanged time.Duration) (Decision, error) {
+	switch {
+	case lease == nil:
+		return Create, nil
+	case lease.Labels[id.RingLabel] != id.Ring:
+		return Wait, fmt.Errorf("the Lease %s/%s has the label %s=%q instead of %q: its name is used for another purpose; give the shard another name, or delete the Lease",
+			id.Namespace, id.Name, id.RingLabel, lease.Labels[id.RingLabel], id.Ring)
+	case holder(lease) == "" || id.isHeldBy(lease):
+		return Take, nil
+	case holder(lease) != id.Name && holder(lease) != SharderIdentity:
+		return Wait, fmt.Errorf("the Lease %s/%s is held by %q: its name is used for another purpose; give the shard another name, or delete the Lease",
+			id.Namespace, id.Name, holder(lease))
+	case holder(lease) == id.Name && renewed(first, lease):
+		return Wait, fmt.Errorf("another process renews the Lease %s/%s: two processes have the shard name %q; give each replica its own name, for example from metadata.name in POD_NAME",
+			id.Namespace, id.Name, id.Name)
+	case unchanged >= durationOf(lease):
+		return Take, nil
+	}
+	return Wait, nil
+}
+
+// sameHolder reports whether two states of a Lease have the same holder.
+func sameHolder(one, other *coordinationv1.Lease) bool {
+	return one != nil && other != nil && holder(one) == holder(other) && one.Annotations[InstanceAnnotation] == other.Annotations[InstanceAnnotation]
+}
+
+// renewed reports whether the holder has renewed the Lease between two states. The sharder changes labels, which is no renewal.
+func renewed(first, lease *coordinationv1.Lease) bool {
+	return sameHolder(first, lease) && (!first.Spec.RenewTime.Equal(lease.Spec.RenewTime) || !first.Spec.AcquireTime.Equal(lease.Spec.AcquireTime))
+}
+
+func holder(lease *coordinationv1.Lease) string {
+	if lease.Spec.HolderIdentity == nil {
+		return ""
+	}
+	return *lease.Spec.HolderIdentity
+}
+
+// defaultDuration is that of the sharder for a Lease without a duration.
+const defaultDuration = 15 * time.Second
+
+func durationOf(lease *coordinationv1.Lease) time.Duration {
+	if lease.Spec.LeaseDurationSeconds == nil {
+		return defaultDuration
+	}
+	return time.Duration(*lease.Spec.LeaseDurationSeconds) * time.Second
+}

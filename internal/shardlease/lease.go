@@ -1,0 +1,237 @@
+package shardlease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"time"
+
+	"github.com/go-logr/logr"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
+)
+
+// ErrLost means that the process may not hold the Lease any more.
+var ErrLost = errors.New("the shard has lost its Lease: another process may handle its objects")
+
+// errNotOurs means that another process holds the Lease.
+var errNotOurs = errors.New("the Lease is held by another process, or was deleted")
+
+// Options configure a [Lease].
+type Options struct {
+	Identity
+	Client coordinationv1client.LeasesGetter
+	// Duration is the time after the last renewal in which no other process may handle the objects of the shard. RenewDeadline is the time after which the shard gives up,
+	// and RetryPeriod the time between renewals.
+	Duration, RenewDeadline, RetryPeriod time.Duration
+	// WallClock returns the time of the wall clock. Default: time.Now.
+	WallClock func() time.Time
+	Log       logr.Logger
+}
+
+// A Lease is held by this process. Its methods must not be called concurrently.
+type Lease struct {
+	options Options
+	lease   *coordinationv1.Lease // as it was written last
+	renewed instant               // the start of the last successful request
+}
+
+// instant is a time of two clocks. On some systems, only the monotonic clock stops while the machine is suspended.
+type instant struct{ monotonic, wall time.Time }
+
+func (i instant) since(earlier instant) time.Duration {
+	return max(i.monotonic.Sub(earlier.monotonic), i.wall.Sub(earlier.wall))
+}
+
+func (o *Options) now() instant {
+	return instant{monotonic: time.Now(), wall: o.WallClock().Round(0)}
+}
+
+// Acquire waits until the process holds the Lease. It fails if another process renews the Lease, or if the Lease does not belong to a shard of the ring.
+func Acquire(ctx context.Context, options Options) (*Lease, error) {
+	if options.WallClock == nil {
+		options.WallClock = time.Now
+	}
+	l := &Lease{options: options}
+	var first *coordinationv1.Lease // the first state with the present holder
+	var since time.Time             // when it was read, on the monotonic clock
+	logged := ""
+	for {
+		err := l.read(ctx)
+		if err == nil {
+			if !sameHolder(first, l.lease) || renewed(first, l.lease) && holder(l.lease) != options.Name {
+				first, since = l.lease, time.Now()
+			}
+			decision, refused := options.Decide(l.lease, first, time.Since(since))
+			if refused != nil {
+				return nil, refused
+			}
+			if decision != Wait {
+				if err = l.write(ctx, options.Name); err == nil {
+					return l, nil
+				}
+			} else if current := l.lease.Annotations[InstanceAnnotation] + holder(l.lease); current != logged {
+				logged = current
+				options.Log.Info("Waiting until the Lease of the shard expires", "lease", options.Name, "holder", holder(l.lease), "duration", durationOf(l.lease).String())
+			}
+		}
+		if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsInvalid(err) {
+			return nil, fmt.Errorf("acquiring the Lease %s/%s of the shard: %w", options.Namespace, options.Name, err)
+		}
+		if err != nil && ctx.Err() == nil && !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
+			options.Log.Error(err, "Failed to acquire the Lease of the shard; retrying", "lease", options.Name)
+		}
+		if !sleep(ctx, options.RetryPeriod) {
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// Keep renews the Lease until the context is cancelled. It returns [ErrLost] if the Lease could not be renewed in time, or if another process holds it.
+//
+// After a suspension of the process, Keep makes one attempt: the sharder may not have moved the objects yet, and a successful renewal proves that.
+func (l *Lease) Keep(ctx context.Context) error {
+	o := &l.options
+	pause := o.RetryPeriod
+	for sleep(ctx, pause) {
+		began := o.now()
+		timeout := max(o.RenewDeadline-began.since(l.renewed), o.RetryPeriod)
+		err := l.renew(ctx, timeout)
+		pause = o.RetryPeriod
+		switch elapsed := o.now().since(l.renewed); {
+		case ctx.Err() != nil:
+			return nil //nolint:nilerr // the Lease is not needed any more
+		case err != nil && !errors.Is(err, errNotOurs) && o.now().since(began) > timeout+o.RetryPeriod:
+			pause = 0 // the process was suspended during the request
+		case errors.Is(err, errNotOurs), err != nil && elapsed >= o.RenewDeadline:
+			return fmt.Errorf("%w: Lease %s/%s, renewed %s ago: %w", ErrLost, o.Namespace, o.Name, elapsed.Round(time.Millisecond), err)
+		case err != nil:
+			o.Log.Error(err, "Failed to renew the Lease of the shard; retrying", "lease", o.Name, "renewed", elapsed.Round(time.Millisecond).String())
+		}
+	}
+	return nil
+}
+
+// Remaining returns the time in which no other process can handle the objects of the shard.
+func (l *Lease) Remaining() time.Duration {
+	return max(0, l.options.Duration-l.options.now().since(l.renewed))
+}
+
+// Release releases the Lease, so that the sharder moves the objects immediately. All work must have ended.
+func (l *Lease) Release(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, l.options.RenewDeadline)
+	defer cancel()
+	for {
+		err := l.write(ctx, "")
+		if !apierrors.IsConflict(err) {
+			return err
+		}
+		if err := l.read(ctx); err != nil {
+			return err
+		}
+		if !l.options.isHeldBy(l.lease) {
+			return nil
+		}
+	}
+}
+
+// renew writes the Lease. After a conflict, it reads the Lease, because the sharder adds labels.
+func (l *Lease) renew(ctx context.Context, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	err := l.write(ctx, l.options.Name)
+	if !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+		return err
+	}
+	if err := l.read(ctx); err != nil {
+		return err
+	}
+	if !l.options.isHeldBy(l.lease) {
+		return errNotOurs
+	}
+	return l.write(ctx, l.options.Name)
+}
+
+func (l *Lease) read(ctx context.Context) error {
+	lease, err := l.options.Client.Leases(l.options.Namespace).Get(ctx, l.options.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		l.lease = nil
+		return nil
+	case err != nil:
+		return err
+	}
+	l.lease = lease
+	return nil
+}
+
+// write creates or updates the Lease with a holder. Another process cannot have changed the Lease since it was read.
+func (l *Lease) write(ctx context.Context, holder string) error {
+	o, started := &l.options, l.options.now()
+	lease, err := o.next(l.lease, holder), error(nil)
+	if l.lease == nil {
+		lease, err = o.Client.Leases(o.Namespace).Create(ctx, lease, metav1.CreateOptions{})
+	} else {
+		lease, err = o.Client.Leases(o.Namespace).Update(ctx, lease, metav1.UpdateOptions{})
+	}
+	if err != nil {
+		return err
+	}
+	if l.lease != nil && l.lease.UID != lease.UID {
+		return errNotOurs // the request has created the Lease again after the sharder has deleted it
+	}
+	l.lease, l.renewed = lease, started
+	return nil
+}
+
+// next returns the Lease with a holder; "" releases it.
+func (o *Options) next(current *coordinationv1.Lease, holderIdentity string) *coordinationv1.Lease {
+	now := metav1.NewMicroTime(o.WallClock())
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name}}
+	if current != nil {
+		lease = current.DeepCopy()
+	}
+	isNew := !o.isHeldBy(current)
+	setValue(&lease.Labels, o.RingLabel, o.Ring)
+	setValue(&lease.Annotations, InstanceAnnotation, o.Instance)
+	lease.Spec.HolderIdentity, lease.Spec.RenewTime = &holderIdentity, &now
+	lease.Spec.LeaseDurationSeconds = new(int32(math.Ceil(o.Duration.Seconds())))
+	if isNew || lease.Spec.AcquireTime == nil {
+		lease.Spec.AcquireTime = &now
+	}
+	if isNew && current != nil {
+		transitions := int32(1)
+		if current.Spec.LeaseTransitions != nil {
+			transitions += *current.Spec.LeaseTransitions
+		}
+		lease.Spec.LeaseTransitions = &transitions
+	}
+	if holderIdentity == "" {
+		lease.Spec.LeaseDurationSeconds = new(int32(1)) // as the leader election of client-go
+	}
+	return lease
+}
+
+func setValue(values *map[string]string, key, value string) {
+	*values = maps.Clone(*values)
+	if *values == nil {
+		*values = map[string]string{}
+	}
+	(*values)[key] = value
+}
+
+// sleep waits, and returns false if the context ends first.
+func sleep(ctx context.Context, pause time.Duration) bool {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,299 @@
+package shardlease_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/apiserver"
+	"github.com/kopf-runtime/kopf-runtime/internal/shardlease"
+)
+
+// world is an API server with Leases, in virtual time.
+type world struct {
+	*testing.T
+	leases coordinationv1client.LeaseInterface
+	server *apiserver.Server
+}
+
+// process is one process of a shard. Its requests can fail, and its clocks can differ.
+type process struct {
+	cut     atomic.Bool  // its requests fail
+	stopped atomic.Bool  // its requests hang, also after the end of their contexts, as in a suspended process
+	ahead   atomic.Int64 // of its wall clock
+	options shardlease.Options
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+func run(t *testing.T, act func(w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{T: t, server: apiserver.New(apiserver.Resource{GroupVersion: coordinationv1.SchemeGroupVersion, Kind: "Lease", Plural: "leases"})}
+		w.leases = w.client(w.server).Leases("ns")
+		act(w)
+	})
+}
+
+func (w *world) client(through http.RoundTripper) coordinationv1client.LeasesGetter {
+	w.Helper()
+	c, err := coordinationv1client.NewForConfig(&rest.Config{Host: "http://simulated", Transport: through, QPS: -1})
+	if err != nil {
+		w.Fatal(err)
+	}
+	return c
+}
+
+func (w *world) process(instance string) *process {
+	p := &process{}
+	client := w.client(roundTripper(func(r *http.Request) (*http.Response, error) {
+		for p.stopped.Load() {
+			sleep(10 * time.Millisecond)
+		}
+		if p.cut.Load() {
+			return nil, errors.New("no connection")
+		}
+		return w.server.RoundTrip(r)
+	}))
+	p.options = shardlease.Options{
+		Identity: identity, Client: client, Duration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second,
+		WallClock: func() time.Time { return time.Now().Add(time.Duration(p.ahead.Load())) },
+	}
+	p.options.Instance = instance
+	return p
+}
+
+func sleep(pause time.Duration) { <-time.After(pause) }
+
+func (w *world) acquire(p *process) *shardlease.Lease {
+	w.Helper()
+	l, err := shardlease.Acquire(w.Context(), p.options)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return l
+}
+
+// keep renews the Lease until the returned function is called. It returns the error of Keep, and the time of its end.
+func (w *world) keep(l *shardlease.Lease) (stop func() (time.Time, error)) {
+	ctx, cancel := context.WithCancel(w.Context())
+	ended := make(chan error, 1)
+	var at time.Time
+	go func() {
+		err := l.Keep(ctx)
+		at = time.Now()
+		ended <- err
+	}()
+	return func() (time.Time, error) {
+		cancel()
+		err := <-ended
+		return at, err
+	}
+}
+
+func (w *world) stored() *coordinationv1.Lease {
+	w.Helper()
+	l, err := w.leases.Get(w.Context(), "pod-1", metav1.GetOptions{})
+	if err != nil {
+		w.Fatal(err)
+	}
+	return l
+}
+
+func (w *world) update(change func(*coordinationv1.Lease)) {
+	w.Helper()
+	l := w.stored()
+	change(l)
+	if _, err := w.leases.Update(w.Context(), l, metav1.UpdateOptions{}); err != nil {
+		w.Fatal(err)
+	}
+}
+
+func TestLease_FormForTheSharder(t *testing.T) {
+	run(t, func(w *world) {
+		l := w.acquire(w.process("one"))
+		got := w.stored()
+		if *got.Spec.HolderIdentity != got.Name || *got.Spec.LeaseDurationSeconds != 15 || got.Labels["ring"] != "databases" ||
+			got.Spec.RenewTime == nil || got.Spec.AcquireTime == nil {
+			t.Errorf("Lease = %+v, want the name as holder, 15 seconds and the label of the ring", got)
+		}
+		stop := w.keep(l)
+		w.update(func(l *coordinationv1.Lease) { l.Labels["state"] = "ready" })
+		sleep(time.Minute)
+		if _, err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		if renewed := w.stored(); renewed.Labels["state"] != "ready" || time.Since(renewed.Spec.RenewTime.Time) > 2*time.Second || !renewed.Spec.AcquireTime.Equal(got.Spec.AcquireTime) {
+			t.Errorf("Lease after a minute = %+v, want a new renew time and the label of the sharder", renewed)
+		}
+		if err := l.Release(w.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if released := w.stored(); *released.Spec.HolderIdentity != "" {
+			t.Errorf("holder after the release = %q, want none", *released.Spec.HolderIdentity)
+		}
+		began := time.Now()
+		w.acquire(w.process("two"))
+		if waited := time.Since(began); waited > 0 {
+			t.Errorf("the next process waits %s after the release, want no time", waited)
+		}
+	})
+}
+
+// The next process waits for the duration of the Lease, whatever the wall clocks of both processes are.
+func TestAcquire_WaitsOutTheLeaseOfAnEarlierProcess(t *testing.T) {
+	for name, ahead := range map[string]time.Duration{"equal clocks": 0, "a clock that is ahead": time.Hour, "a clock that is behind": -time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(w *world) {
+				w.acquire(w.process("one"))
+				next := w.process("two")
+				next.ahead.Store(int64(ahead))
+				began := time.Now()
+				w.acquire(next)
+				if waited := time.Since(began); waited < 15*time.Second || waited > 18*time.Second {
+					t.Errorf("waited %s, want 15s to 18s", waited)
+				}
+			})
+		})
+	}
+}
+
+func TestAcquire_FailsForASecondProcess(t *testing.T) {
+	run(t, func(w *world) {
+		stop := w.keep(w.acquire(w.process("one")))
+		_, err := shardlease.Acquire(w.Context(), w.process("two").options)
+		if err == nil || !strings.Contains(err.Error(), "two processes have the shard name") {
+			t.Errorf("error of the second process = %v, want an error about the name", err)
+		}
+		if _, err := stop(); err != nil {
+			t.Errorf("error of the first process = %v, want none", err)
+		}
+	})
+}
+
+// The sharder holds the Lease of a dead shard for twice the duration, and moves the objects in this time.
+func TestAcquire_WaitsForTheSharder(t *testing.T) {
+	run(t, func(w *world) {
+		w.acquire(w.process("one"))
+		w.update(func(l *coordinationv1.Lease) {
+			l.Spec.HolderIdentity, l.Spec.LeaseDurationSeconds = new(shardlease.SharderIdentity), new(int32(30))
+		})
+		began := time.Now()
+		w.acquire(w.process("two"))
+		if waited := time.Since(began); waited < 30*time.Second || waited > 33*time.Second {
+			t.Errorf("waited %s, want 30s to 33s", waited)
+		}
+	})
+}
+
+func TestKeep_GivesUpAtTheDeadline(t *testing.T) {
+	run(t, func(w *world) {
+		p := w.process("one")
+		l := w.acquire(p)
+		began := time.Now()
+		stop := w.keep(l)
+		p.cut.Store(true)
+		sleep(time.Minute)
+		at, err := stop()
+		if after := at.Sub(began); !errors.Is(err, shardlease.ErrLost) || after < 9*time.Second || after > 12*time.Second {
+			t.Errorf("Keep() = %v after %s, want ErrLost after 10s to 12s", err, after)
+		}
+	})
+}
+
+func TestKeep_SurvivesAShortOutage(t *testing.T) {
+	run(t, func(w *world) {
+		p := w.process("one")
+		stop := w.keep(w.acquire(p))
+		for range 10 {
+			p.cut.Store(true)
+			sleep(7 * time.Second)
+			p.cut.Store(false)
+			sleep(5 * time.Second)
+		}
+		if _, err := stop(); err != nil {
+			t.Errorf("Keep() = %v, want no error", err)
+		}
+	})
+}
+
+func TestKeep_EndsIfTheSharderHoldsTheLease(t *testing.T) {
+	for name, take := range map[string]func(w *world){
+		"acquired": func(w *world) {
+			w.update(func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = new(shardlease.SharderIdentity) })
+		},
+		"deleted": func(w *world) {
+			if err := w.leases.Delete(w.Context(), "pod-1", metav1.DeleteOptions{}); err != nil {
+				w.Fatal(err)
+			}
+		},
+		"taken by a process with the same name": func(w *world) {
+			w.update(func(l *coordinationv1.Lease) { l.Annotations[shardlease.InstanceAnnotation] = "two" })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(w *world) {
+				began := time.Now()
+				stop := w.keep(w.acquire(w.process("one")))
+				take(w)
+				sleep(5 * time.Second)
+				if at, err := stop(); !errors.Is(err, shardlease.ErrLost) || at.Sub(began) > 3*time.Second {
+					t.Errorf("Keep() = %v after %s, want ErrLost within 3s", err, at.Sub(began))
+				}
+			})
+		})
+	}
+}
+
+// A suspended process does not know whether the sharder has moved its objects. The renewal shows it.
+func TestKeep_AfterASuspension(t *testing.T) {
+	for name, taken := range map[string]bool{"still held": false, "taken by the sharder": true} {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(w *world) {
+				p := w.process("one")
+				l := w.acquire(p)
+				stop := w.keep(l)
+				p.stopped.Store(true)
+				sleep(20 * time.Second)
+				if left := l.Remaining(); left > 0 {
+					t.Errorf("Remaining() = %s after 20s, want 0", left)
+				}
+				if taken {
+					w.update(func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = new(shardlease.SharderIdentity) })
+				}
+				p.stopped.Store(false)
+				sleep(5 * time.Second)
+				if _, err := stop(); taken != errors.Is(err, shardlease.ErrLost) {
+					t.Errorf("Keep() = %v, want ErrLost: %t", err, taken)
+				}
+			})
+		})
+	}
+}
+
+// On some machines, only the wall clock shows a suspension.
+func TestKeep_TrustsTheClockThatIsAhead(t *testing.T) {
+	run(t, func(w *world) {
+		p := w.process("one")
+		stop := w.keep(w.acquire(p))
+		sleep(time.Second)
+		p.cut.Store(true)
+		p.ahead.Store(int64(time.Minute))
+		sleep(3 * time.Second)
+		if _, err := stop(); !errors.Is(err, shardlease.ErrLost) {
+			t.Errorf("Keep() = %v, want ErrLost", err)
+		}
+	})
+}

@@ -1,0 +1,13 @@
+// Package sharding distributes the objects of an operator over its replicas. It speaks the protocol of
+// [kubernetes-controller-sharding], whose sharder assigns each object to one replica, a shard:
+//
+//	kopf.SetupWithManager(mgr, databases, kopf.WithSharding(sharding.ControllerRing("databases")))
+//
+// A ring is a ControllerRing object in the cluster that lists the sharded resources. Each shard renews a Lease with the label [LeaseLabel]. The sharder adds the label
+// [ShardLabel] to each object. A shard watches only the objects with its name in this label.
+//
+// To move an object, the sharder adds the label [DrainLabel]. The shard then starts no new work for the object, waits until handlers, daemons and timers have ended,
+// writes their outcomes, and removes both labels in one request. If the Lease of a shard has expired, the sharder moves its objects without waiting.
+//
+// [kubernetes-controller-sharding]: https://github.com/timebertt/kubernetes-controller-sharding
+package sharding

@@ -1,0 +1,106 @@
+package sharding
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// A Ring is the membership of this process in a ring. Create it with [ControllerRing].
+type Ring struct {
+	name, shard, namespace string
+	errs                   []error
+}
+
+// An Option configures a [Ring].
+type Option func(*Ring)
+
+// ControllerRing returns the membership in the ring of the ControllerRing object with this name. kopf.WithSharding uses it.
+func ControllerRing(name string, options ...Option) Ring {
+	r := Ring{name: name}
+	if errs := validation.IsDNS1123Label(name); len(errs) > 0 {
+		r.errs = append(r.errs, fmt.Errorf("ControllerRing(%q): the name is not valid: %s", name, strings.Join(errs, "; ")))
+	}
+	for _, option := range options {
+		if option == nil {
+			r.errs = append(r.errs, fmt.Errorf("ControllerRing(%q): an option is nil: remove it", name))
+			continue
+		}
+		option(&r)
+	}
+	return r
+}
+
+// ShardName sets the name of the shard, which is also the name of its Lease. It must be unique among the running processes of the ring. At most 63 characters. Default: the
+// environment variable POD_NAME, or else the host name.
+func ShardName(name string) Option {
+	return func(r *Ring) {
+		if r.shard = name; name == "" {
+			r.errs = append(r.errs, errors.New("ShardName is empty: pass a name that no other process of the ring has, or remove the option"))
+		}
+	}
+}
+
+// LeaseNamespace sets the namespace of the Lease. Default: the environment variable POD_NAMESPACE, or else the namespace of the pod's service account.
+func LeaseNamespace(namespace string) Option {
+	return func(r *Ring) {
+		if r.namespace = namespace; namespace == "" {
+			r.errs = append(r.errs, errors.New("LeaseNamespace is empty: pass the namespace of the operator, or remove the option"))
+		}
+	}
+}
+
+// Name returns the name of the ring.
+func (r Ring) Name() string { return r.name }
+
+// Check returns the errors of the declaration, joined.
+func (r Ring) Check() error {
+	if r.name == "" && len(r.errs) == 0 {
+		return errors.New("the ring has no name: create it with ControllerRing")
+	}
+	return errors.Join(r.errs...)
+}
+
+// Shard returns the name of the shard. It returns an error if there is no name, or if the name is not valid.
+func (r Ring) Shard() (string, error) {
+	name, source := r.shard, "ShardName"
+	if name == "" {
+		name, source = os.Getenv("POD_NAME"), "the environment variable POD_NAME"
+	}
+	if name == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			return "", fmt.Errorf("the shard has no name: set the environment variable POD_NAME from metadata.name, or use sharding.ShardName: %w", err)
+		}
+		name, source = host, "the host name"
+	}
+	if errs := append(validation.IsDNS1123Subdomain(name), validation.IsValidLabelValue(name)...); len(errs) > 0 {
+		return "", fmt.Errorf("%s %q is not a valid name of a shard: %s; use sharding.ShardName", source, name, strings.Join(errs, "; "))
+	}
+	return name, nil
+}
+
+// ExplicitNamespace returns the namespace of [LeaseNamespace]; empty without this option.
+func (r Ring) ExplicitNamespace() string { return r.namespace }
+
+const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
+
+// Namespace returns the namespace of the Lease. It returns an error if the namespace is not known.
+func (r Ring) Namespace() (string, error) {
+	namespace := cmp.Or(r.namespace, os.Getenv("POD_NAMESPACE"))
+	if namespace == "" {
+		text, err := os.ReadFile(namespaceFile)
+		if err != nil {
+			return "", fmt.Errorf("the namespace of the shard's Lease is not known outside of a cluster: use sharding.LeaseNamespace, or set the environment variable POD_NAMESPACE: %w", err)
+		}
+		namespace = strings.TrimSpace(string(text))
+	}
+	if errs := validation.IsDNS1123Label(namespace); len(errs) > 0 {
+		return "", fmt.Errorf("%q is not a valid namespace for the shard's Lease: %s; use sharding.LeaseNamespace", namespace, strings.Join(errs, "; "))
+	}
+	return namespace, nil
+}
