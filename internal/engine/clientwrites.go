@@ -3,17 +3,14 @@ package engine
 import (
 	"context"
 	"encoding/json"
-	"maps"
 	"reflect"
-	"slices"
+	"strings"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/cause"
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
 )
@@ -21,88 +18,22 @@ import (
 // maxReads limits the recorded states of the object in one attempt of a handler.
 const maxReads = 8
 
-// loopLength is the number of successive updates by a handler itself that are reported.
-const loopLength = 3
-
-// clientWrites records which handlers write their object with the client of the request, to find handlers that cause their own updates.
-type clientWrites struct {
-	last   map[string]patch.MergePatch // by handler, in the previous cycle
-	now    map[string]patch.MergePatch // by handler, in this cycle
-	loops  map[string]int              // successive updates that the handler has caused itself
-	logged map[string]bool
-}
-
-// noteClientWrites records what a handler has written with its client.
-func (r *reconciliation) noteClientWrites(id string, doc patch.MergePatch) {
-	known := r.known.Worker.ClientWrites
-	if known == nil {
-		if len(doc) == 0 {
-			return
-		}
-		known = &clientWrites{logged: map[string]bool{}}
-		r.known.Worker.ClientWrites = known
-	}
-	if len(doc) > 0 {
-		if known.now == nil {
-			known.now = map[string]patch.MergePatch{}
-		}
-		known.now[id] = patch.Merge(known.now[id], doc)
-	}
-}
-
-// reportLoops logs, once for each object and handler, that a handler alone has caused several successive updates: each update changed only
-// fields that the handler had set with its client in the cycle before, to the same values.
-func (e *Engine) reportLoops(ctx context.Context, r *reconciliation) {
-	known := r.known.Worker.ClientWrites
-	if known == nil {
-		return
-	}
-	loops, all := map[string]int{}, patch.Merge(slices.Collect(maps.Values(known.last))...)
-	if r.cause.Reason == cause.Update && isSetBy(all, r.cause.Diff) {
-		for id, doc := range known.last {
-			fields := fieldsSetBy(doc, r.cause.Diff)
-			if len(fields) == 0 || len(known.now[id]) == 0 {
-				continue
-			}
-			if loops[id] = known.loops[id] + 1; loops[id] >= loopLength && !known.logged[id] {
-				known.logged[id] = true
-				log.FromContext(ctx).Info("Warning: the handler has called itself several times: it changes the object with a client, and each change is an update. "+
-					"Change req.Object instead, which is no update, or let the handler react to other fields only", "handler", id, "fields", fields, "updates", loops[id])
-			}
-		}
-	}
-	known.loops, known.last, known.now = loops, known.now, nil
-}
-
-// isSetBy reports whether a patch sets all fields that have changed.
-func isSetBy(doc patch.MergePatch, changes diff.Diff) bool {
-	return len(changes) > 0 && len(fieldsSetBy(doc, changes)) == len(changes)
-}
-
-// fieldsSetBy returns the changed fields that a patch sets to their new values.
-func fieldsSetBy(doc patch.MergePatch, changes diff.Diff) (fields []string) {
-	for _, item := range changes {
-		if value, ok := diff.Lookup(map[string]any(doc), item.Path...); ok && item.New != nil && diff.Equal(value, item.New) {
-			fields = append(fields, item.Path.String())
-		}
-	}
-	return fields
-}
-
-// writeRecorder is the client of one attempt of a handler. It records the changes of the handler's own object.
+// writeRecorder is the client of one attempt of a handler. It records the changes of the handler's own object, to find handlers that cause their own
+// calls.
 type writeRecorder struct {
 	client.Client
-	engine *Engine
-	object client.Object // the object of the attempt
+	engine  *Engine
+	object  client.Object  // the object of the attempt
+	content map[string]any // the JSON form of the object that the handler has received
 
-	mu   sync.Mutex
-	read map[string]map[string]any // the states that the handler has read, by resource version
-	doc  patch.MergePatch
+	mu    sync.Mutex
+	read  map[string]map[string]any // the states that the handler has read, by resource version
+	wrote handlerWrite
 }
 
 // recording returns a writeRecorder for an attempt of a handler. Its client is set by [writeRecorder.wrap].
-func (e *Engine) recording(r *reconciliation) *writeRecorder {
-	return &writeRecorder{engine: e, object: r.before, read: map[string]map[string]any{r.object.GetResourceVersion(): r.current}}
+func (e *Engine) recording(obj client.Object, content map[string]any) *writeRecorder {
+	return &writeRecorder{engine: e, object: obj, content: content, read: map[string]map[string]any{obj.GetResourceVersion(): content}}
 }
 
 // wrap sets the client.
@@ -111,10 +42,14 @@ func (r *writeRecorder) wrap(inner client.Client) client.Client {
 	return r
 }
 
-func (r *writeRecorder) written() patch.MergePatch {
+// written returns what the handler has written. It returns nothing for a nil recorder.
+func (r *writeRecorder) written() handlerWrite {
+	if r == nil {
+		return handlerWrite{}
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.doc
+	return r.wrote
 }
 
 // isHandledObject reports whether an object is the one for which the handler is called.
@@ -144,6 +79,10 @@ func (r *writeRecorder) Patch(ctx context.Context, obj client.Object, change cli
 	return r.patch(obj, change, func() error { return r.Client.Patch(ctx, obj, change, opts...) })
 }
 
+func (r *writeRecorder) Apply(ctx context.Context, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+	return r.apply(obj, func() error { return r.Client.Apply(ctx, obj, opts...) })
+}
+
 func (r *writeRecorder) Status() client.SubResourceWriter { return r.SubResource("status") }
 
 func (r *writeRecorder) SubResource(name string) client.SubResourceClient {
@@ -167,18 +106,24 @@ func (s *statusRecorder) Patch(ctx context.Context, obj client.Object, change cl
 	return s.recorder.patch(obj, change, func() error { return s.SubResourceClient.Patch(ctx, obj, change, opts...) })
 }
 
+func (s *statusRecorder) Apply(ctx context.Context, obj runtime.ApplyConfiguration, opts ...client.SubResourceApplyOption) error {
+	return s.recorder.apply(obj, func() error { return s.SubResourceClient.Apply(ctx, obj, opts...) })
+}
+
 // keep records a state from which the handler may update the object.
-func (r *writeRecorder) keep(obj client.Object) {
+func (r *writeRecorder) keep(obj client.Object) map[string]any {
 	content, err := patch.Content(obj)
 	if err != nil {
-		return
+		return nil
 	}
+	content = runtime.DeepCopyJSON(content)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.read) >= maxReads {
 		clear(r.read)
 	}
-	r.read[obj.GetResourceVersion()] = runtime.DeepCopyJSON(content)
+	r.read[obj.GetResourceVersion()] = content
+	return content
 }
 
 // update records the difference between the state that the handler has read and the one that it writes.
@@ -188,46 +133,130 @@ func (r *writeRecorder) update(obj client.Object, status bool, send func() error
 	}
 	sent, err := patch.JSONTypedContent(obj)
 	r.mu.Lock()
-	base := r.read[obj.GetResourceVersion()]
+	base, known := r.read[obj.GetResourceVersion()]
 	r.mu.Unlock()
+	if !known {
+		base = r.content // the handler has read the object with another client
+	}
 	if failed := send(); failed != nil {
 		return failed
 	}
-	r.keep(obj)
-	if err == nil && base != nil {
-		doc := patch.Diff(base, sent).WithoutServerFields()
-		if status {
-			doc = patch.MergePatch{"status": doc["status"]}
-		}
-		r.add(doc)
+	stored := r.keep(obj)
+	if err != nil {
+		return nil //nolint:nilerr // the write has succeeded
 	}
+	doc := patch.Diff(base, sent).WithoutServerFields()
+	if status {
+		doc = patch.MergePatch{"status": doc["status"]}
+	} else if r.engine.HasStatus {
+		doc = doc.WithoutField("status") // the API server ignores it
+	}
+	r.add(base, stored, doc)
 	return nil
 }
 
-// patch records what a patch sets. JSON patches are not read.
+// patch records the fields of a patch.
 func (r *writeRecorder) patch(obj client.Object, change client.Patch, send func() error) error {
-	if !r.isHandledObject(obj) || change.Type() == types.JSONPatchType {
+	if !r.isHandledObject(obj) {
 		return send()
 	}
-	var doc patch.MergePatch
 	data, err := change.Data(obj)
-	if err == nil {
-		err = json.Unmarshal(data, &doc)
+	if failed := send(); failed != nil {
+		return failed
+	}
+	stored := r.keep(obj)
+	var doc patch.MergePatch
+	switch {
+	case err != nil:
+	case change.Type() == types.JSONPatchType:
+		doc = fieldsOfJSONPatch(data, stored)
+	default:
+		_ = json.Unmarshal(data, &doc) // an invalid patch sets no fields
+	}
+	r.add(r.content, stored, doc.WithoutServerFields())
+	return nil
+}
+
+// apply records the fields of an apply configuration.
+func (r *writeRecorder) apply(config runtime.ApplyConfiguration, send func() error) error {
+	sent := contentOf(config)
+	meta, _ := sent["metadata"].(map[string]any)
+	group, _, _ := strings.Cut(text(sent["apiVersion"]), "/")
+	if !strings.Contains(text(sent["apiVersion"]), "/") {
+		group = ""
+	}
+	if text(sent["kind"]) != r.engine.GVK.Kind || group != r.engine.GVK.Group || text(meta["name"]) != r.object.GetName() || text(meta["namespace"]) != r.object.GetNamespace() {
+		return send()
 	}
 	if failed := send(); failed != nil {
 		return failed
 	}
-	r.keep(obj)
-	if err == nil {
-		r.add(doc.WithoutServerFields())
-	}
+	r.add(r.content, contentOf(config), patch.MergePatch(sent).WithoutServerFields())
 	return nil
 }
 
-func (r *writeRecorder) add(doc patch.MergePatch) {
+// contentOf returns the JSON form of an apply configuration; nil if it has none.
+func contentOf(config runtime.ApplyConfiguration) (content map[string]any) {
+	data, err := json.Marshal(config)
+	if err == nil {
+		_ = json.Unmarshal(data, &content) // the content stays nil
+	}
+	return content
+}
+
+func text(value any) string {
+	s, _ := value.(string)
+	return s
+}
+
+// fieldsOfJSONPatch returns the fields that a JSON patch changes, with their stored values. Lists count as one field.
+func fieldsOfJSONPatch(data []byte, stored map[string]any) patch.MergePatch {
+	var operations []struct{ Op, Path, From string }
+	_ = json.Unmarshal(data, &operations) // an invalid patch has no operations
+	doc := patch.MergePatch{}
+	for _, operation := range operations {
+		pointers := []string{operation.Path}
+		switch operation.Op {
+		case "test":
+			continue
+		case "move":
+			pointers = append(pointers, operation.From)
+		}
+		for _, pointer := range pointers {
+			doc = patch.Merge(doc, fieldAt(pointer, stored))
+		}
+	}
+	return doc
+}
+
+// fieldAt returns the field at a JSON pointer with its stored value, as a patch.
+func fieldAt(pointer string, stored map[string]any) patch.MergePatch {
+	var path []string
+	var value any = stored
+	for _, token := range strings.Split(strings.TrimPrefix(pointer, "/"), "/") {
+		fields, isMap := value.(map[string]any)
+		if !isMap {
+			break
+		}
+		name := strings.NewReplacer("~1", "/", "~0", "~").Replace(token)
+		path, value = append(path, name), fields[name]
+	}
+	if len(path) == 0 {
+		return nil
+	}
+	return patchAt(path[:len(path)-1], map[string]any{path[len(path)-1]: value})
+}
+
+// add records a write: the changed fields, and the resource version that it has created.
+func (r *writeRecorder) add(base, stored map[string]any, doc patch.MergePatch) {
+	version, _ := diff.Lookup(stored, "metadata", "resourceVersion")
+	if len(doc) == 0 || stored == nil || version == nil {
+		return
+	}
+	one := r.engine.handlerWrite(base, stored, doc, text(version))
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.doc = patch.Merge(r.doc, doc)
+	r.wrote = r.wrote.with(one)
 }
 
 var (

@@ -185,6 +185,7 @@ func (r *reconciliation) giveUpPatches(ctx context.Context, writeErr error) bool
 // afterWrite continues the reconcile with the object that the API server has stored.
 func (e *Engine) afterWrite(ctx context.Context, r *reconciliation, written client.Object) (client.Object, error) {
 	change, handlerPatch := r.change, r.change.HandlerPatch
+	base, patches := r.content, r.handlerPatches
 	for _, s := range r.handlerPatches {
 		e.reportDropped(ctx, change, s.id, s.doc)
 	}
@@ -201,7 +202,6 @@ func (e *Engine) afterWrite(ctx context.Context, r *reconciliation, written clie
 	r.known.Worker.PendingWrite, r.change = nil, nil
 	if r.isFinished() {
 		r.known.Worker.Handled = true
-		e.reportLoops(ctx, r)
 	}
 	r.edited = r.edited || len(handlerPatch) > 0
 	r.cause = e.detector.AfterWrite(r.cause, r.content, r.handled, handlerPatch)
@@ -219,6 +219,7 @@ func (e *Engine) afterWrite(ctx context.Context, r *reconciliation, written clie
 	if err := r.setConverted(written, content); err != nil {
 		return nil, err
 	}
+	e.noteOwnChanges(r, base, patches...)
 	if !change.Recovered { // otherwise the object may contain changes of other clients
 		if err := e.storeCorrection(ctx, r, handlerPatch); err != nil {
 			return nil, err

@@ -96,6 +96,7 @@ func (e *Engine) setHandlerConditions(r *reconciliation, set *conditions.Set) {
 	}
 	e.setProgressNotStored(r, set)
 	e.setPaused(r, set)
+	e.setHandlerLoop(r, set)
 	if e.Root != nil && !r.cause.Facts.Deleting {
 		set.Summarize(*e.Root)
 	}

@@ -47,10 +47,12 @@ type Engine struct {
 	eventQueues   eventQueues
 	epoch         *epoch // nil if every state of the cache is trusted
 	pausedKeys    pausedKeys
-	pausedObjects pausedObjects
-	pauses        atomic.Int64 // the number of pauses that have begun in any namespace
-	ended         atomic.Bool  // the operator has ended, and nothing is written any more
-	hasPredicates atomic.Bool  // predicates may prevent reconciles
+	pausedObjects markedObjects
+	// loopingObjects are the objects whose handlers cause their own calls.
+	loopingObjects markedObjects
+	pauses         atomic.Int64 // the number of pauses that have begun in any namespace
+	ended          atomic.Bool  // the operator has ended, and nothing is written any more
+	hasPredicates  atomic.Bool  // predicates may prevent reconciles
 
 	writesEventChanges bool // changes of an event handler are written
 }
@@ -88,6 +90,7 @@ func New(settings Settings, kind Kind) *Engine {
 		OnConflict: metrics.WriteConflicts.WithLabelValues(e.Name).Inc,
 	}
 	e.writesEventChanges = kind.WritesEventChanges()
+	metrics.LoopingObjects.WithLabelValues(e.Name).Set(0) // an earlier operator in this process may have set it
 	for _, id := range e.Indexes.IDs() {
 		index, _ := e.Indexes.Get(id)
 		index.Clear() // an earlier operator in this process may have filled it
@@ -157,7 +160,8 @@ func (e *Engine) requeueErrors(key types.NamespacedName) func(reconcile.Result, 
 // reconcile takes the object through the phases: observe, cause, plan, invoke, commit, schedule.
 func (e *Engine) reconcile(ctx context.Context, req reconcile.Request) (none reconcile.Result, err error) {
 	r, err := e.observe(ctx, req.NamespacedName)
-	e.pausedObjects.note(e.Name, req.NamespacedName, r != nil && IsObjectPaused(r.before))
+	e.pausedObjects.note(metrics.PausedObjects, e.Name, req.NamespacedName, r != nil && IsObjectPaused(r.before))
+	e.loopingObjects.note(metrics.LoopingObjects, e.Name, req.NamespacedName, r != nil && r.known.Worker.Loops.isLooping())
 	if r == nil || err != nil {
 		return none, err
 	}
@@ -181,6 +185,7 @@ func (e *Engine) reconcile(ctx context.Context, req reconcile.Request) (none rec
 		return requeue(wait), err
 	}
 	e.startBackground(ctx, r)
+	endGuard := e.guardLoops(ctx, r)
 	e.selectHandlers(ctx, r)
 	e.makePlan(ctx, r)
 	e.takeEventChanges(ctx, r)
@@ -191,7 +196,7 @@ func (e *Engine) reconcile(ctx context.Context, req reconcile.Request) (none rec
 	if err := e.writeOutcomes(ctx, r); err != nil {
 		return none, err
 	}
-	result := e.schedule(r)
+	result := requeueBefore(e.schedule(r), endGuard())
 	e.expectOwnEvent(r, result)
 	return result, nil
 }

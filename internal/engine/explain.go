@@ -79,6 +79,9 @@ func (e *Engine) copyState(ctx context.Context, uid types.UID) *objectState {
 			if remote := known.Worker.Remote; remote != nil {
 				copied.Worker.Remote = new(*remote)
 			}
+			if loops := known.Worker.Loops; loops != nil {
+				copied.Worker.Loops = new(*loops)
+			}
 			return copied
 		}
 		select {
@@ -144,6 +147,13 @@ func (x *explanation) ofWaits(key types.NamespacedName) {
 	}
 	if x.r.known.Worker.PendingWrite != nil {
 		x.waitf("the outcomes of the last reconcile are not written yet")
+	}
+	if loops := x.r.known.Worker.Loops; loops.isLooping() {
+		text := "the handlers of the object cause their own calls: " + strings.Join(loops.changes, ", ")
+		if held := loops.held(); held.After(x.Time) {
+			text += "; the next ones in " + held.Sub(x.Time).Round(time.Second).String()
+		}
+		x.waitf("%s", text)
 	}
 	if overlay := x.r.known.Worker.Overlay; overlay != nil {
 		x.unknown("whether the progress survives a restart: the API server has rejected it (" + overlay.Message + "), and it is kept in memory")

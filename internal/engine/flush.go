@@ -49,7 +49,12 @@ func (e *Engine) newFlush(r *reconciliation, call *invoke.Request) func(context.
 		}
 		e.reportDropped(ctx, change, call.ID, doc)
 		r.cause, r.edited = e.detector.MergeFlushed(r.cause, r.content, doc), true
-		return e.continueAfterFlush(r, own, written)
+		base := r.content
+		if err := e.continueAfterFlush(r, own, written); err != nil {
+			return err
+		}
+		e.noteOwnChanges(r, base, &handlerPatch{id: call.ID, doc: doc})
+		return nil
 	}
 }
 

@@ -109,7 +109,7 @@ func (e *Engine) callHandler(ctx context.Context, r *reconciliation, id string, 
 		Prepare: func(req *invoke.Request) {
 			req.Flush, req.FinishedSubs = e.newFlush(r, req), r.finishedSubs
 			if isTop { // sub-handlers use the client of their parent
-				recorded = e.recording(r)
+				recorded = e.recording(r.before, r.current)
 				req.WrapClient = recorded.wrap
 			}
 			s.base = r.current
@@ -128,9 +128,7 @@ func (e *Engine) callHandler(ctx context.Context, r *reconciliation, id string, 
 	}.Run(handlerCtx)
 	endAttempt(s.outcome)
 	s.open = false
-	if recorded != nil {
-		r.noteClientWrites(id, recorded.written())
-	}
+	e.noteWrite(r, id, recorded.written())
 	e.noteConditionSetByHandler(r, s.base, h)
 	r.pendingEvents = append(r.pendingEvents, func() { e.postOutcome(r, s) })
 	if s.outcome.Success && s.outcome.Err == nil && result != nil {

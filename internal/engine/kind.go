@@ -47,6 +47,8 @@ type Kind struct {
 	Root *conditions.Root
 	// Results is the path of the field that contains the results of handlers, by id.
 	Results []string
+	// LoopLimit is the number of updates in a minute that handlers may cause themselves before the engine delays further ones. With 0, it delays none.
+	LoopLimit int
 	// Namespaced is true if the objects have namespaces.
 	Namespaced bool
 	// HasStatus is true if the kind has the status subresource.

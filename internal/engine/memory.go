@@ -37,8 +37,8 @@ type objectMemory struct {
 	Remote *remotePart
 	// ReconcileHandlers is the state of the reconcile handlers of the object, by handler id.
 	ReconcileHandlers map[string]*reconcileHandlerState
-	// ClientWrites collects the writes that handlers make with their own clients.
-	ClientWrites *clientWrites
+	// Loops describes the changes by which handlers cause their own calls; nil if there are none.
+	Loops *handlerLoops
 	// Background is the state of the daemons and timers of the object.
 	Background *backgroundState
 }

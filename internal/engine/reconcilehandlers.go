@@ -32,11 +32,13 @@ func (e *Engine) callReconcileHandlers(ctx context.Context, r *reconciliation) {
 	if len(e.ReconcileHandlers.IDs()) == 0 || r.aborted || r.writeErr != nil || hasEnded(ctx) {
 		return
 	}
-	if e.states.TakeForeignChange(client.ObjectKeyFromObject(r.before), r.known, r.before.GetResourceVersion()) {
+	changes := e.states.TakeForeignChanges(client.ObjectKeyFromObject(r.before), r.known, r.before.GetResourceVersion())
+	if len(changes) > 0 {
 		for _, st := range r.known.Worker.ReconcileHandlers {
 			st.dirty = true
 		}
 	}
+	held := e.holdsReconcileHandlers(r, changes)
 	view := e.causeView(r)
 	view.Object = r.before // predicates see the object as it is stored, not the pending changes of handlers
 	for _, id := range e.ReconcileHandlers.IDs() {
@@ -50,7 +52,7 @@ func (e *Engine) callReconcileHandlers(ctx context.Context, r *reconciliation) {
 		if e.stopIfPaused(r) {
 			return
 		}
-		if st := r.reconcileHandlerState(id); st.isDue(now()) {
+		if st := r.reconcileHandlerState(id); st.isDue(now(), held) {
 			e.callReconcileHandler(ctx, r, id, handler, st)
 		}
 	}
@@ -69,9 +71,9 @@ func (r *reconciliation) reconcileHandlerState(id string) *reconcileHandlerState
 	return st
 }
 
-// isDue reports whether the handler must be called. Changes do not shorten the delay after a failure.
-func (st *reconcileHandlerState) isDue(at time.Time) bool {
-	return !st.record.Delayed.After(at) && (st.dirty || !st.due.IsZero() && !st.due.After(at))
+// isDue reports whether the handler must be called. Changes do not shorten the delay after a failure. If held is true, changes are not handled yet.
+func (st *reconcileHandlerState) isDue(at time.Time, held bool) bool {
+	return !st.record.Delayed.After(at) && (st.dirty && !held || !st.due.IsZero() && !st.due.After(at))
 }
 
 // next returns the time of the next call without a change; zero if there is none.
@@ -92,13 +94,14 @@ func (e *Engine) callReconcileHandler(ctx context.Context, r *reconciliation, id
 	view.Reason, view.Old, view.Diff = reasonReconcile, nil, nil
 	var again time.Duration
 	var tracked *tracking
+	recorded := e.recording(r.before, r.current)
 	handlerCtx, cancel := e.cancelOnDelete(ctx, r, h)
 	defer cancel()
 	s.outcome = e.runAttempt(handlerCtx, invoke.HandlerAttempt{
 		Kind: e.Name, ID: id, Handler: e.withDefaults(h), View: view, Record: st.record, QuietSuccess: true,
 		Prepare: func(req *invoke.Request) {
 			req.Flush, tracked = e.newFlush(r, req), e.newTracking(r, req)
-			s.base = r.current
+			s.base, req.WrapClient = r.current, recorded.wrap
 		},
 		Accept: func(req *invoke.Request, failed error) error {
 			again = req.RequeueAfter
@@ -113,6 +116,7 @@ func (e *Engine) callReconcileHandler(ctx context.Context, r *reconciliation, id
 		},
 	}, time.Time{})
 	tracked.end(s.outcome.Success)
+	e.noteWrite(r, id, recorded.written())
 	if len(s.doc) > 0 {
 		r.handlerPatches = append(r.handlerPatches, s)
 	}

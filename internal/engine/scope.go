@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
 	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 )
 
@@ -142,7 +143,8 @@ func (e *Engine) release(ctx context.Context, key types.NamespacedName) (reconci
 		e.states.Forget(obj.GetUID())
 	}
 	e.eventQueues.take(key)
-	e.pausedObjects.note(e.Name, key, false)
+	e.pausedObjects.note(metrics.PausedObjects, e.Name, key, false)
+	e.loopingObjects.note(metrics.LoopingObjects, e.Name, key, false)
 	e.states.ForgetKey(key)
 	for _, id := range e.ReconcileHandlers.IDs() {
 		e.tracker.replace(trackReader{key, id}, nil)
