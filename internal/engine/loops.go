@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -289,6 +290,9 @@ func (e *Engine) reportLoop(ctx context.Context, obj client.Object, loops *handl
 		e.post(obj, true, "Warning", handlerLoop, "Handle", loops.message())
 	}
 }
+
+// IsLooping reports whether the handlers of the object of a key cause their own calls. It is for the test kit.
+func (e *Engine) IsLooping(key types.NamespacedName) bool { return e.loopingObjects.has(key) }
 
 // setHandlerLoop sets or removes the condition that reports a loop, for kinds that declare conditions.
 func (e *Engine) setHandlerLoop(r *reconciliation, set *conditions.Set) {

@@ -91,3 +91,10 @@ func (p *markedObjects) note(gauge *prometheus.GaugeVec, kind string, key types.
 	p.count.Store(int64(len(p.keys)))
 	gauge.WithLabelValues(kind).Set(float64(len(p.keys)))
 }
+
+// has reports whether the object of a key counts.
+func (p *markedObjects) has(key types.NamespacedName) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.keys[key]
+}

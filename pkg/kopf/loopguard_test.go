@@ -365,7 +365,10 @@ func TestWithLoopGuard(t *testing.T) {
 			var l loop
 			cluster := kopftest.Memory(t, kopftest.Objects(loopingDeployment("a")))
 			cluster.Run(t, kopf.For(&appsv1.Deployment{}, kopf.WithLoopGuard(limit)).
-				OnUpdate("touch", l.patchJSON(`{"spec": {"minReadySeconds": %s}}`, false)))
+				OnUpdate("touch", func(ctx context.Context, req *kopf.Request[deployment]) error {
+					<-time.After(200 * time.Millisecond) // without a limit, the test kit stops faster loops
+					return l.patchJSON(`{"spec": {"minReadySeconds": %s}}`, false)(ctx, req)
+				}))
 			<-time.After(time.Second)
 			editDeployment(t, cluster)
 			<-time.After(30 * time.Second)
