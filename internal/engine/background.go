@@ -94,12 +94,16 @@ func (e *Engine) taskFor(r *reconciliation, id string, b *invoke.BackgroundHandl
 	uid := r.before.GetUID()
 	endAttempt := noHooks
 	task.Run = func(ctx context.Context, attempt progress.Attempt) error {
+		defer e.awaitRecovery(uid, id, b, backgroundState)()
 		return e.invokeBackground(ctx, uid, id, b, backgroundState, attempt, &endAttempt)
 	}
 	logger := e.logOf(r.before).WithValues("handler", id, "reason", b.Reason())
 	task.OnAttempt = func(before progress.Record, outcome progress.Outcome) {
 		endAttempt(outcome) // also after a panic; only the first call for an attempt has an effect
 		b.Warnings.WarnMissingUnit(logger, outcome)
+		if change, ok := panicChangeOf(id, outcome); ok {
+			e.noteBackgroundPanic(uid, backgroundState, change)
+		}
 		backgroundState.reportOutcome(id, func(failed bool) bool {
 			return e.postTransition(e.states.Newest(uid), id, failed, before, outcome)
 		})

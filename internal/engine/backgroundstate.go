@@ -21,6 +21,8 @@ type backgroundState struct {
 	turn    sync.Mutex // held while an edit is being written, so that edits are computed one after the other
 	begun   []string   // the timers that were started in this process
 	failed  []string   // the daemons and timers whose permanent failure was reported
+
+	panicChanges []panicChange // the worker has not reported them
 }
 
 // edit is a change of the essence by a daemon or a timer.

@@ -26,7 +26,7 @@ const (
 // reportConditions adds the conditions that report handlers, and the root condition, to the pending changes. Declared conditions are set in the first
 // reconcile of the object.
 func (e *Engine) reportConditions(ctx context.Context, r *reconciliation) {
-	if r.reportRejected || len(e.DeclaredConditions) == 0 && e.Root == nil && !e.hasReports(r) || r.gone || r.leaving {
+	if r.reportRejected || len(e.DeclaredConditions) == 0 && e.Root == nil && e.PanicCondition == "" && !e.hasReports(r) || r.gone || r.leaving {
 		return
 	}
 	if len(r.matching)+len(r.backgroundIDs) == 0 && !r.hasReconcileHandlers {
@@ -97,6 +97,7 @@ func (e *Engine) setHandlerConditions(r *reconciliation, set *conditions.Set) {
 	e.setProgressNotStored(r, set)
 	e.setPaused(r, set)
 	e.setHandlerLoop(r, set)
+	e.setPanicked(r, set)
 	if e.Root != nil && !r.cause.Facts.Deleting {
 		set.Summarize(*e.Root)
 	}

@@ -129,6 +129,7 @@ func (e *Engine) callHandler(ctx context.Context, r *reconciliation, id string, 
 	endAttempt(s.outcome)
 	s.open = false
 	e.noteWrite(r, id, recorded.written())
+	e.notePanic(r, id, s.outcome)
 	e.noteConditionSetByHandler(r, s.base, h)
 	r.pendingEvents = append(r.pendingEvents, func() { e.postOutcome(r, s) })
 	if s.outcome.Success && s.outcome.Err == nil && result != nil {

@@ -43,6 +43,8 @@ type Kind struct {
 	ConditionOptions []conditions.Option
 	// DeclaredConditions are the types of conditions that each object has from its first reconcile on.
 	DeclaredConditions []string
+	// PanicCondition is the type of the condition that reports panics of handlers; empty if there is none.
+	PanicCondition string
 	// Root is the condition that summarizes others; nil if there is none.
 	Root *conditions.Root
 	// Results is the path of the field that contains the results of handlers, by id.

@@ -117,6 +117,7 @@ func (e *Engine) callReconcileHandler(ctx context.Context, r *reconciliation, id
 	}, time.Time{})
 	tracked.end(s.outcome.Success)
 	e.noteWrite(r, id, recorded.written())
+	e.notePanic(r, id, s.outcome)
 	if len(s.doc) > 0 {
 		r.handlerPatches = append(r.handlerPatches, s)
 	}

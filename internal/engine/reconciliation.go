@@ -69,7 +69,8 @@ type reconciliation struct {
 	pendingEvents    []func() // post the Events about attempts, after the write
 	reconcileOutcome []reconcileOutcome
 	conditionsSet    []string // the types of conditions that handlers have set themselves
-	reportRejected   bool     // the API server has rejected the conditions
+	panicChanges     []panicChange
+	reportRejected   bool // the API server has rejected the conditions
 
 	// Committed.
 	runEnded           bool             // all calls of cause handlers have been made: the next write is the last one

@@ -243,8 +243,12 @@ func TestLoopGuard_DelaysLoops(t *testing.T) {
 func editDeployment(t *testing.T, cluster *kopftest.Cluster) {
 	t.Helper()
 	for _, write := range []func(obj client.Object, patch client.Patch) error{
-		func(obj client.Object, patch client.Patch) error { return cluster.Client.Status().Patch(t.Context(), obj, patch) },
-		func(obj client.Object, patch client.Patch) error { return cluster.Client.Patch(t.Context(), obj, patch) },
+		func(obj client.Object, patch client.Patch) error {
+			return cluster.Client.Status().Patch(t.Context(), obj, patch)
+		},
+		func(obj client.Object, patch client.Patch) error {
+			return cluster.Client.Patch(t.Context(), obj, patch)
+		},
 	} {
 		patch := `{"spec": {"minReadySeconds": 50}, "status": {"replicas": 50, "conditions": [{"type": "Synced", "status": "True"}]}}`
 		if err := write(loopingDeployment("a"), client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {

@@ -56,6 +56,7 @@ type resourceOptions struct {
 	conditionTypes   []string
 	conditionOptions []conditions.Option
 	rootCondition    *conditions.Root
+	panicCondition   string
 	errs             []error
 }
 
