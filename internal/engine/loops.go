@@ -76,9 +76,9 @@ func (e *Engine) handlerWrite(base, stored map[string]any, doc patch.MergePatch,
 	}
 }
 
-// noteWrite records what a handler has written.
+// noteWrite records what a handler has written. Writes outside of the essence matter only for reconcile handlers.
 func (e *Engine) noteWrite(r *reconciliation, id string, one handlerWrite) {
-	if len(one.versions) == 0 || e.LoopLimit < 1 {
+	if len(one.versions) == 0 || e.LoopLimit < 1 || len(one.Fields) == 0 && len(e.ReconcileHandlers.IDs()) == 0 {
 		return
 	}
 	if r.known.Worker.Loops == nil {

@@ -101,7 +101,7 @@ func TestWithPanicCondition(t *testing.T) {
 				<-time.After(10 * time.Second)
 				expectDegraded(t, cluster, "after a restart", want)
 				on.Store(false)
-				editDeployment(t, cluster)
+				kopftest.Edit(t, cluster, loopingDeployment("a"), func(obj deployment) { obj.Spec.MinReadySeconds++ })
 				<-time.After(3 * time.Minute)
 				expectDegraded(t, cluster, "success")
 				writes := len(operator.Writes())
