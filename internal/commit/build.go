@@ -193,7 +193,7 @@ func (r *recorder) saveOrPurge(in Input, changed patch.MergePatch, handled map[s
 	case in.Finished:
 		return errors.Join(in.Progress.Purge(r.Store, r.target), r.sweep(), r.closeCycle(in, handled))
 	case in.Cause.Reason.HasHandlers():
-		// The pin contains the digest of the baseline, so the baseline is stored first.
+		// The pin contains the digest of the baseline, so the baseline is set on the copy first.
 		return errors.Join(in.Progress.Save(r.Store, r.target), r.amendBaseline(in, changed), r.storeCyclePin(handled), r.truncateMessages(in.Progress))
 	case in.Leaving:
 		r.Pin.Store(r.target, nil)

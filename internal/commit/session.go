@@ -64,7 +64,7 @@ type phase int
 const (
 	running  phase = iota // other handlers may be called
 	waiting               // all calls have been made, and daemons or timers of the deleted object have not stopped
-	complete              // all calls have been made: the next write is the last one
+	complete              // all calls have been made: the next write is the last one of this reconcile
 )
 
 // End is called when all calls of cause handlers have been made. waits is true if the end of the cause must wait for daemons and timers.

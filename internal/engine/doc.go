@@ -32,7 +32,7 @@
 //	observe   the object with size 2
 //	cause     Reason: update, Old: {spec: {size: 1}}, New: {spec: {size: 2}}, Diff: spec.size 1 -> 2
 //	plan      Next: resize, notify
-//	invoke    resize returns a temporary error: its outcome has a delay of a minute. notify succeeds and sets the phase in the status
+//	invoke    resize returns progress.Temporary(err, time.Minute). notify succeeds and sets the phase in the status
 //	commit    the first request writes the phase; the second one writes a record for each handler, and the pin {spec: {size: 2}}
 //	schedule  a minute, for resize
 //
@@ -49,13 +49,14 @@
 //	engine.go, reconciliation.go           the phases, and the values that they pass on
 //	observe.go                             own writes and the cache
 //	detect.go, cause/detect.go             the comparison with the last-handled configuration
-//	plan.go, plan/plan.go                  the due handlers, in the order of package progress
+//	plan.go, plan/plan.go                  the due handlers, in the order of their registration
 //	invoke.go, invoke/attempt.go           one attempt, and the changes that it has made
-//	commit.go                              the end of the cause
+//	commit.go                              the last write of the reconcile
 //	commit/session.go, commit/build.go     the transaction and its requests
 //
 // cause/pin.go contains the rules for the pin, plan/match.go those for filters, plan/schedule.go the next reconcile, commit/draft.go the object with
-// the pending changes, patch/writer.go the order and the preconditions of requests, and pkg/progress the records and the retry policy.
+// the pending changes, patch/writer.go the order and the preconditions of requests, and state.go, record.go and policy.go in pkg/progress the
+// records and the retry policy.
 //
 // The other files contain features that this path passes without effect, one in each file: reconcile handlers and their triggers, event handlers,
 // index handlers (observed.go), sub-handlers, conditions, log lines as Events (logevents.go), deleted objects, pauses, caches that are older than the process

@@ -186,7 +186,7 @@ func (e *Engine) causeView(r *reconciliation) *invoke.View {
 	}
 }
 
-// checkpoint writes the outcomes so far if handlers have worked for the checkpoint interval. If the object is deleted, run calls no other handler in this
+// checkpoint writes the outcomes so far if handlers have worked for the checkpoint interval. If the object is deleted, callPlanned calls no other handler in this
 // reconcile.
 func (e *Engine) checkpoint(ctx context.Context, r *reconciliation) error {
 	if r.calls.err != nil {
