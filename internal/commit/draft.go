@@ -64,12 +64,6 @@ func NewDraft(newObject func() client.Object, obj client.Object) (*Draft, error)
 	return d, d.SetBase(obj)
 }
 
-// DraftOf returns a draft of an object with its known JSON form.
-func DraftOf(newObject func() client.Object, obj client.Object, content map[string]any) *Draft {
-	known := patch.Converted{Object: obj, Content: content}
-	return &Draft{newObject: newObject, stored: known, base: known, current: known}
-}
-
 // Base returns the object without the pending changes.
 func (d *Draft) Base() client.Object { return d.base.Object }
 

@@ -117,7 +117,7 @@ func (s *Session) resumeFrom(change *patch.Change) error {
 }
 
 // startRevert prepares the revert of the rejected patches whose status was written: the last patch first, because each was computed after those before it.
-// Values that another client has changed since are not reverted.
+// Values that differ in the last response, because another client has changed them, are not reverted.
 func (s *Session) startRevert() error {
 	undone := s.isolated.undone
 	s.isolated = nil

@@ -71,6 +71,39 @@ func TestWrite_IsolatesRejectedPatch(t *testing.T) {
 	equal(t, "B-11 due after the delay", next.Records.Due(record.Delayed), []string{"b"})
 }
 
+// A revert is written once. Later writes of the reconcile leave the values of other clients alone.
+func TestWrite_RevertsOnce(t *testing.T) {
+	o := newOperator(t, withThird(), handled(1, sized(2)))
+	o.before = rejectsValue("bad", "spec", "b")
+	s := o.begin()
+	o.call(s, "a", succeeds, patch.MergePatch{"spec": m{"a": "x"}})
+	o.call(s, "b", succeeds, patch.MergePatch{"spec": m{"b": "bad"}, "status": m{"b": "x"}})
+	o.write(s)
+	o.edit(patch.MergePatch{"status": m{"b": "foreign"}})
+	if err := s.SetBase(o.object()); err != nil {
+		t.Fatal(err)
+	}
+	o.call(s, "c", succeeds, patch.MergePatch{"spec": m{"c": "x"}})
+	o.write(s)
+	equal(t, "B-05 status", o.field("status"), any(m{"b": "foreign"}))
+}
+
+// A handler that has succeeded with its sub-handlers waits again if the patch of a sub-handler is rejected.
+func TestWrite_ParentWaitsForRejectedSubHandler(t *testing.T) {
+	o := newOperator(t, defaults(), handled(1, sized(2)))
+	o.before = rejectsValue("bad", "spec", "b")
+	s := o.begin()
+	if err := s.Records.Adopt(o.committer.Store, s.Base(), "a", []string{"a/sub"}, now); err != nil {
+		t.Fatal(err)
+	}
+	o.call(s, "a/sub", succeeds, patch.MergePatch{"spec": m{"b": "bad"}})
+	o.call(s, "a", succeeds, nil)
+	o.write(s)
+	if sub, parent := s.Records.Record("a/sub"), s.Records.Record("a"); sub.Success || parent.Success || parent.Retries != 0 {
+		t.Errorf("SUB-10 got the records %+v of the sub-handler and %+v of its parent, want both unfinished, and no attempt of the parent", sub, parent)
+	}
+}
+
 // The outcomes of handlers whose patches are rejected.
 func TestWrite_RecordsOutcomeOfRejectedPatch(t *testing.T) {
 	doomed := progress.Policy{Errors: progress.ErrorsPermanent}

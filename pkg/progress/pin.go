@@ -11,8 +11,7 @@ import (
 const (
 	pinName = "pinned-configuration"
 
-	// olderPinPrefix is the prefix under which earlier versions stored the pin. Pins under it are still read and removed.
-	// TODO: remove this in v0.3.
+	// olderPinPrefix is the prefix under which earlier versions stored the pin. Pins under it are still read and removed. No version after v0.2 needs this.
 	olderPinPrefix = "runtime." + DefaultPrefix
 )
 
