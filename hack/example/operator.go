@@ -1,13 +1,16 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/kopf-runtime/kopf-runtime/hack/example/program"
@@ -34,7 +37,7 @@ func (g *stage) file() string { return filepath.Join(g.temp, g.name) }
 // their webhooks receive the creation of the samples.
 func (g *stage) start(ctx context.Context) error {
 	return g.screen.During(ctx, startTimeout, "Starting the operator", "seconds", func(ctx context.Context) (err error) {
-		if g.operator, err = program.Start(g.file(), g.args, "KUBECONFIG="+g.pinned()); err != nil {
+		if g.operator, err = program.Start(g.file(), g.args, "KUBECONFIG="+g.pinned(), "POD_NAMESPACE="+namespace()); err != nil {
 			return err
 		}
 		g.shown = 0
@@ -51,6 +54,9 @@ func (g *stage) start(ctx context.Context) error {
 		})
 	})
 }
+
+// namespace returns the namespace of an operator that runs outside of a cluster, for the Lease of a shard.
+func namespace() string { return cmp.Or(os.Getenv("POD_NAMESPACE"), metav1.NamespaceDefault) }
 
 // await polls until a log line that is not printed yet contains the wanted message.
 func (g *stage) await(ctx context.Context, what string, done func(log string) bool) error {
