@@ -118,7 +118,7 @@ func (i *inspector) cause(obj *unstructured.Unstructured, f *finding) string {
 			}
 		}
 	}
-	if reason := facts.Reason(); reason.HasHandlers() {
+	if reason := facts.DetectReason(); reason.HasHandlers() {
 		return string(reason)
 	}
 	return "none"

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -30,6 +31,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/statuspage"
+	"github.com/kopf-runtime/kopf-runtime/pkg/clusterevents"
 	"github.com/kopf-runtime/kopf-runtime/pkg/explain"
 	framework "github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/filter"
@@ -51,6 +53,11 @@ var errBusy = errors.New("the backend is busy")
 func succeed(context.Context, request) error { return nil }
 func busy(context.Context, request) error    { return framework.Temporary(errBusy, hour) }
 func fail(context.Context, request) error    { return framework.Permanent(errors.New("no such size")) }
+
+func ignoreEvent(context.Context, request, *corev1.Event) error { return nil }
+func busyForEvent(context.Context, request, *corev1.Event) error {
+	return framework.Temporary(errBusy, hour)
+}
 
 func configMaps() resource { return framework.For(&corev1.ConfigMap{}) }
 
@@ -118,6 +125,15 @@ func edit(key, value string) func(*testing.T, *kopftest.Cluster, configMap) {
 		must(t, err)
 		must(t, cluster.Client.Patch(t.Context(), obj, client.RawPatch("application/merge-patch+json", patch)))
 	}
+}
+
+// postEvent creates a Kubernetes Event about the object.
+func postEvent(t *testing.T, cluster *kopftest.Cluster, obj configMap) {
+	cluster.Create(t, &corev1.Event{
+		ObjectMeta:     metav1.ObjectMeta{Name: "orders.1"},
+		InvolvedObject: corev1.ObjectReference{APIVersion: "v1", Kind: "ConfigMap", Namespace: obj.Namespace, Name: obj.Name, UID: obj.UID},
+		Type:           corev1.EventTypeWarning, Reason: "Full", FirstTimestamp: metav1.Now(), LastTimestamp: metav1.Now(), Count: 1,
+	})
 }
 
 func remove(t *testing.T, cluster *kopftest.Cluster, obj configMap) { cluster.Delete(t, obj) }
@@ -265,6 +281,18 @@ func whyCases() []whyCase {
 		{
 			name: "an event handler", options: one(configMaps().OnEvent("see", succeed, framework.Label("tier"))), handler: "see",
 			cause: "none", state: explain.Filtered, why: `metadata.labels["tier"]`,
+		},
+		{
+			name: "a handler for Kubernetes Events", options: one(configMaps().OnEventAbout("react", clusterevents.Selector{}, ignoreEvent)), handler: "react",
+			cause: "none", state: explain.Active, why: "it is called for ",
+		},
+		{
+			name: "a handler for Kubernetes Events with a filter", options: one(configMaps().OnEventAbout("react", clusterevents.Selector{}, ignoreEvent, framework.Label("tier"))), handler: "react",
+			cause: "none", state: explain.Filtered, why: `metadata.labels["tier"]`,
+		},
+		{
+			name: "a handler for Kubernetes Events that waits for a retry", options: one(configMaps().OnEventAbout("react", clusterevents.Selector{}, busyForEvent, framework.Retries(3))),
+			act: postEvent, handler: "react", cause: "none", state: explain.Waiting, why: "last error: the backend is busy",
 		},
 		{
 			name: "a daemon", options: one(configMaps().Daemon("watch", func(ctx context.Context, _ request) error { <-ctx.Done(); return nil })), handler: "watch",
@@ -426,6 +454,20 @@ func TestWhy_Waits(t *testing.T) {
 			},
 			func(*testing.T, *kopftest.Cluster, *kopftest.Operator) { <-began },
 			[]string{"waits: it has been in the queue for ", "make     cause  due"},
+		},
+		{
+			"handlers that cause their own calls",
+			func(*testing.T, *kopftest.Cluster) []option {
+				calls := 0
+				touch := func(ctx context.Context, req request) error {
+					calls++
+					changed := req.Object.DeepCopy()
+					changed.Data = map[string]string{"calls": strconv.Itoa(calls)}
+					return req.Client.Patch(ctx, changed, client.MergeFrom(req.Object))
+				}
+				return []option{framework.For(&corev1.ConfigMap{}, framework.WithLoopGuard(2)).OnCreate("start", touch).OnUpdate("touch", touch)}
+			},
+			nil, []string{`waits: the handlers of the object cause their own calls: "start" changes data.calls, "touch" changes data.calls; the next ones in `},
 		},
 		{
 			"a predicate of the controller",

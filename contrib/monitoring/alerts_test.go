@@ -115,7 +115,7 @@ func TestAlerts_AreValidRules(t *testing.T) {
 	g.Expect(errs).To(BeEmpty())
 
 	rules := readRules(t)
-	g.Expect(rules).To(HaveLen(10))
+	g.Expect(rules).To(HaveLen(11))
 	for name, r := range rules {
 		g.Expect(name).To(MatchRegexp(`^Kopf[A-Z]\w+$`))
 		g.Expect(checkExpression(all, r.Expr.String())).To(Succeed(), name)
@@ -242,6 +242,16 @@ var alertCases = []alertCase{
 	{
 		name: "a permission is missing for a short time", alert: "KopfPermissionMissing",
 		series: []string{`kopf_missing_permissions{group="example.com",resource="databases",verb="patch"} _x10 1x1 0x30`},
+	},
+	{
+		name: "handlers cause their own calls", alert: "KopfHandlerLoop",
+		series: []string{`kopf_looping_objects{kind="database"} 0x9 2x20 0x9`},
+		want:   firing{`{job="databases", kind="database", namespace="databases-system"}`: through(15, 30)},
+		text:   "The handlers of 2 objects of database cause their own calls again and again, so these calls are delayed." + suffix,
+	},
+	{
+		name: "a short loop", alert: "KopfHandlerLoop",
+		series: []string{`kopf_looping_objects{kind="database"} 0x9 1x3 0x20`},
 	},
 	{
 		name: "all operators are paused", alert: "KopfPaused",

@@ -50,7 +50,7 @@ func (c *call) isUnchanged(copied client.Object) bool {
 func (r *Runner) invoke(
 	ctx context.Context, uid types.UID, id string, b *invoke.BackgroundHandler, state *State, attempt progress.Attempt, endAttempt *func(progress.Outcome),
 ) error {
-	defer r.OnCall(uid)()
+	defer r.OnCall(uid, id)()
 	suspensions, err := r.Committer.AwaitFence(ctx)
 	if err != nil {
 		return err

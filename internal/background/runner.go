@@ -37,14 +37,14 @@ type Runner struct {
 	WithDefaults func(invoke.Handler) invoke.Handler
 	// NewView returns the view of an object for a handler.
 	NewView func(obj client.Object, reason string) *invoke.View
-	// Report posts Events about the outcome of an attempt. failed is the state that was reported last. It returns the state now.
-	Report func(obj client.Object, id string, failed bool, before progress.Record, outcome progress.Outcome) (fails bool)
+	// Report reports the outcome of an attempt. obj is nil for a deleted object. failed is the state that was reported last. It returns the state now.
+	Report func(uid types.UID, obj client.Object, id string, failed bool, before progress.Record, outcome progress.Outcome) (fails bool)
 	// Enqueue enqueues an object for a reconcile.
 	Enqueue func(types.UID)
 	// Leaves reports whether another process will handle the object, so that nothing is started for it.
 	Leaves func(client.Object) bool
 	// OnCall is called before each call of a daemon or a timer. The returned function is called after it.
-	OnCall func(types.UID) func()
+	OnCall func(uid types.UID, id string) func()
 	// LoggerFor returns the logger for an object.
 	LoggerFor func(client.Object) logr.Logger
 }
@@ -121,7 +121,7 @@ func (r *Runner) taskFor(obj client.Object, id string, b *invoke.BackgroundHandl
 		endAttempt(outcome) // also after a panic; only the first call for an attempt has an effect
 		b.Warnings.WarnMissingUnit(logger, outcome)
 		state.reportOutcome(id, func(failed bool) bool {
-			return r.Report(r.Objects.Newest(uid), id, failed, before, outcome)
+			return r.Report(uid, r.Objects.Newest(uid), id, failed, before, outcome)
 		})
 	}
 	if b.InitialDelay != nil {

@@ -30,8 +30,8 @@ type Facts struct {
 	Initial      bool // the object was in the first listing, and this process has not handled it yet
 }
 
-// Reason returns the reason for these facts.
-func (f Facts) Reason() Reason {
+// DetectReason returns the reason for these facts.
+func (f Facts) DetectReason() Reason {
 	switch {
 	case f.Gone:
 		return Gone

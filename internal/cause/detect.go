@@ -122,12 +122,12 @@ func (d *Detector) Detect(in Input) Cause {
 	switch {
 	case c.PinnedDigest != "" || c.Reversed || isDigest && !isSameDigest:
 		c.Changed = true
-	case c.Old != nil && !(c.Unchanged && !c.OutdatedBaseline || isSameDigest) || c.IsPinned():
+	case c.Old != nil && !(c.Unchanged && !c.OutdatedBaseline || isSameDigest) || c.WasEdited():
 		c.Changed = c.Old != nil && !diff.Equal(c.Old, c.New)
 	default:
 		c.Changed = false
 	}
-	c.Reason = c.Facts.Reason()
+	c.Reason = c.Facts.DetectReason()
 	switch {
 	case !c.Reason.HasHandlers():
 	case !c.HasBaseline:
@@ -176,8 +176,8 @@ func compareDigest(stored, live map[string]any) (isDigest, isSame bool) {
 	return true, digest == essence.DigestOf(live)
 }
 
-// IsPinned reports whether the object was edited after the cycle began.
-func (c *Cause) IsPinned() bool {
+// WasEdited reports whether the object was edited after the cycle began.
+func (c *Cause) WasEdited() bool {
 	return c.PinnedDigest != "" || !same(c.New, c.Live) && !diff.Equal(c.New, c.Live)
 }
 

@@ -52,7 +52,7 @@ func TestDetect_TruthTable(t *testing.T) {
 			}
 			seen[row.row]++
 			t.Run(fmt.Sprintf("%s %+v", row.row, f), func(t *testing.T) {
-				if got := f.Reason(); got != row.want {
+				if got := f.DetectReason(); got != row.want {
 					t.Errorf("Reason = %q, want %q", got, row.want)
 				}
 			})
@@ -89,7 +89,7 @@ func TestDetect_Examples(t *testing.T) {
 		{"FIN-09 the object is gone: other facts are ignored", cause.Facts{Gone: true, Deleting: true, HasFinalizer: true, HasBaseline: true}, cause.Gone},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if got := test.facts.Reason(); got != test.want {
+			if got := test.facts.DetectReason(); got != test.want {
 				t.Errorf("Reason = %q, want %q", got, test.want)
 			}
 		})
@@ -121,11 +121,11 @@ func TestSupersedings(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			facts := test.facts
-			if got := facts.Reason(); got != test.from {
+			if got := facts.DetectReason(); got != test.from {
 				t.Errorf("Reason before the change = %q, want %q", got, test.from)
 			}
 			test.happens(&facts)
-			if got := facts.Reason(); got != test.to {
+			if got := facts.DetectReason(); got != test.to {
 				t.Errorf("Reason after the change = %q, want %q", got, test.to)
 			}
 		})

@@ -138,8 +138,8 @@ func TestDetect_ComparesWithBaseline(t *testing.T) {
 			got := detect(test.in)
 			equal(t, "cause", got, test.want)
 			equal(t, "content after Detect", test.in.Content, object(live))
-			if got.IsPinned() {
-				t.Error("IsPinned = true, want false")
+			if got.WasEdited() {
+				t.Error("WasEdited = true, want false")
 			}
 			if want := test.want.Old != nil || !test.want.HasBaseline; got.IsOldKnown() != want {
 				t.Errorf("IsOldKnown = %t, want %t", got.IsOldKnown(), want)

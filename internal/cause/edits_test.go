@@ -130,8 +130,8 @@ func TestDetect_MergesEditsIntoPin(t *testing.T) {
 			})
 			test.want.Live, test.want.OutdatedBaseline = test.live, true
 			equal(t, "cause", got, test.want)
-			if got.IsPinned() != test.pinned {
-				t.Errorf("IsPinned = %t, want %t", got.IsPinned(), test.pinned)
+			if got.WasEdited() != test.pinned {
+				t.Errorf("WasEdited = %t, want %t", got.WasEdited(), test.pinned)
 			}
 		})
 	}

@@ -151,7 +151,7 @@ func (d *Detector) withEdits(c *Cause, s Snapshot) Snapshot {
 
 // WithSeen returns the cause after a handler has finished. If the object was edited during the attempt, the handler may have seen the edit.
 func (c Cause) WithSeen() Cause {
-	if c.Reason == Delete || !c.IsPinned() {
+	if c.Reason == Delete || !c.WasEdited() {
 		return c
 	}
 	if seen := snapshotOf(c.Live, Snapshot{}); seen.Digest != "" {

@@ -114,8 +114,8 @@ func TestDetect_ContinuesPinnedCycle(t *testing.T) {
 				Facts: test.facts, Content: object(test.live), Baseline: test.baseline, Pin: pinText(test.pin, test.baseline), Progress: test.records,
 			})
 			equal(t, "cause", got, test.want)
-			if got.IsPinned() != test.pinned {
-				t.Errorf("IsPinned = %t, want %t", got.IsPinned(), test.pinned)
+			if got.WasEdited() != test.pinned {
+				t.Errorf("WasEdited = %t, want %t", got.WasEdited(), test.pinned)
 			}
 		})
 	}

@@ -209,7 +209,7 @@ func TestBuild_StoresState(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			tx := test.begin(t).build()
 			equal(t, "changed annotations", keys(tx.Change.FrameworkPatch), test.want)
-			equal(t, "stored baseline", string(tx.Stored), test.stored)
+			equal(t, "stored baseline", string(tx.NewBaseline), test.stored)
 			equal(t, "handled essence", tx.Handled, test.handled)
 			equal(t, "changes of handlers", tx.Change.HandlerPatch, patch.MergePatch{})
 			if tx.BaselineTooLarge || tx.Change.StatusLast || tx.Change.AddFinalizer != "" {
@@ -279,13 +279,13 @@ func TestBuild_MergesHandlerPatches(t *testing.T) {
 		equal(t, "changes of handlers", tx.Change.HandlerPatch, patch.MergePatch{"spec": m{"own": "x"}, "status": m{"a": "done"}})
 		equal(t, "changed annotations", keys(tx.Change.FrameworkPatch), set(setBaseline))
 		equal(t, "handled essence", tx.Handled, with(1))
-		equal(t, "stored baseline", string(tx.Stored), text(with(1)))
+		equal(t, "stored baseline", string(tx.NewBaseline), text(with(1)))
 		equal(t, "reason afterwards", begin(t, b, written(tx.Change)).cause.Reason, cause.Noop)
 	})
 	t.Run("B-13 a running update: the old state has the changes, too", func(t *testing.T) {
 		tx := begin(t, b, handled(1, sized(2))).patched(ownField).build()
 		equal(t, "changed annotations", keys(tx.Change.FrameworkPatch), set(setBaseline, "+a", "+b", setPin))
-		equal(t, "stored baseline", string(tx.Stored), text(with(1)))
+		equal(t, "stored baseline", string(tx.NewBaseline), text(with(1)))
 		obj := written(tx.Change)
 		equal(t, "digest of the pin", pinOf(t, obj).Digest, essence.DigestOf(with(2)))
 		c := begin(t, b, obj).cause
@@ -303,7 +303,7 @@ func TestBuild_MergesHandlerPatches(t *testing.T) {
 	})
 	t.Run("B-13 a finished resumption", func(t *testing.T) {
 		tx := begin(t, b, handled(1, sized(1)), initial).finish().patched(ownField).build()
-		equal(t, "stored baseline", string(tx.Stored), text(with(1)))
+		equal(t, "stored baseline", string(tx.NewBaseline), text(with(1)))
 	})
 	t.Run("B-13 handlers of an update restore the old state", func(t *testing.T) {
 		tx := begin(t, b, handled(1, sized(2))).finish().patched(patch.MergePatch{"spec": m{"size": int64(1)}}).build()
@@ -316,13 +316,13 @@ func TestBuild_MergesHandlerPatches(t *testing.T) {
 	})
 	t.Run("B-02 B-13 handlers of a reversal make the undone change again", func(t *testing.T) {
 		tx := begin(t, b, undone(t, b, pin(2, 1))).finish().patched(patch.MergePatch{"spec": m{"size": int64(2)}}).build()
-		equal(t, "stored baseline", string(tx.Stored), text(sized(2)))
+		equal(t, "stored baseline", string(tx.NewBaseline), text(sized(2)))
 	})
 	t.Run("B-13 handlers have changed the object earlier in the reconcile", func(t *testing.T) {
 		r := begin(t, b, object(sized(1), baselineKey, `{"spec": {"size": 1}}`), initial).finish()
 		r.in.Edited = true
 		r.cause.Old = sized(2)
-		equal(t, "stored baseline", string(r.build().Stored), text(sized(1)))
+		equal(t, "stored baseline", string(r.build().NewBaseline), text(sized(1)))
 	})
 	t.Run("B-20 the last of several changes of a field wins", func(t *testing.T) {
 		r := begin(t, b, object(sized(1))).patched(patch.MergePatch{"spec": m{"x": "1", "y": "1"}}, patch.MergePatch{"spec": m{"x": "2", "y": nil}})
@@ -455,7 +455,7 @@ func TestBuildCorrection(t *testing.T) {
 			if test.stored != nil {
 				stored = text(test.stored)
 			}
-			equal(t, "stored baseline", string(tx.Stored), stored)
+			equal(t, "stored baseline", string(tx.NewBaseline), stored)
 			equal(t, "handled essence", tx.Handled, altered(2))
 			if test.want[setPin] {
 				equal(t, "digest of the pin", pinOf(t, written(tx.Change)).Digest, essence.DigestOf(altered(2)))

@@ -44,7 +44,7 @@ func (s *Session) giveUpPatches(ctx context.Context, writeErr error) bool {
 		return false
 	}
 	log.FromContext(ctx).Error(writeErr, "Failed to write the other changes repeatedly; only the finalizer is removed")
-	s.change.HandlerPatch, s.change.FrameworkPatch, s.stored = nil, nil, nil
+	s.change.HandlerPatch, s.change.FrameworkPatch, s.baseline = nil, nil, nil
 	return true
 }
 

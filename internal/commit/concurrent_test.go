@@ -199,7 +199,7 @@ func TestFlush_AfterSuspension(t *testing.T) {
 				suspend()
 				test.edit(o)
 				began := time.Now()
-				if err := s.Flush(o.ctx, "a", copied); !errors.Is(err, test.want) {
+				if _, err := s.Flush(o.ctx, "a", copied); !errors.Is(err, test.want) {
 					t.Errorf("the error is %v, want %v", err, test.want)
 				}
 				if waited := time.Since(began); waited < holdTime {
@@ -217,7 +217,7 @@ func TestFlush_AfterSuspension(t *testing.T) {
 			suspend()
 			ctx, cancel := context.WithTimeout(o.ctx, time.Second)
 			defer cancel()
-			if err := s.Flush(ctx, "a", copied); !errors.Is(err, context.DeadlineExceeded) {
+			if _, err := s.Flush(ctx, "a", copied); !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("the error is %v", err)
 			}
 			equal(t, "requests", o.sent(), []string{})

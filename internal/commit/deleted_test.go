@@ -104,7 +104,7 @@ func TestWrite_OfDeletedObject(t *testing.T) {
 	t.Run("B-42 a deletion waits for daemons", func(t *testing.T) {
 		o := newOperator(t, defaults(), deleted(handled(1, sized(1))))
 		s := o.finish(o.begin(), "a", "b")
-		s.End(true)
+		s.EndCalls(true)
 		o.write(s)
 		equal(t, "requests", o.sent(), []string{"+a +b"})
 		equal(t, "finished", s.IsFinished(), false)

@@ -12,41 +12,42 @@ import (
 // ErrEnded means that nothing is written any more.
 var ErrEnded = errors.New("the operator has ended: nothing is written any more")
 
-// Flush writes the changes in the status that a handler has made in its copy of the object so far. The rest of the session is based on the result.
-func (s *Session) Flush(ctx context.Context, id string, copied client.Object) error {
+// Flush writes the changes in the status that a handler has made in its copy of the object so far, and returns what it has written. The rest of the session
+// is based on the result.
+func (s *Session) Flush(ctx context.Context, id string, copied client.Object) (changed patch.MergePatch, err error) {
 	own, doc, err := s.FlushableChanges(ctx, &s.Draft, id, copied)
 	if len(own) == 0 || err != nil {
-		return err
+		return nil, err
 	}
 	if len(doc) == 0 { // the object has these values already
 		s.dropSuperseded(own)
 		s.isBehind = true // the copy of the handler has its own values
-		return s.Apply(own)
+		return nil, s.Apply(own)
 	}
 	if s.HasEnded() {
-		return ErrEnded
+		return nil, ErrEnded
 	}
 	if err := s.AwaitFenceUnchanged(ctx, s.Base(), &s.Suspensions, s.isUnchangedIn); err != nil {
-		return err
+		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, WriteTimeout)
 	defer cancel()
 	if err := s.pinAhead(ctx, doc); err != nil {
-		return err
+		return nil, err
 	}
 	if own, doc, err = s.FlushableChanges(ctx, &s.Draft, id, copied); err != nil {
-		return err
+		return nil, err
 	}
 	change := &patch.Change{Before: s.Base(), Content: s.Content(), HandlerPatch: doc, Allow: s.Guard(&s.Suspensions)}
 	written, err := s.Writer.Write(ctx, change)
 	s.noteVersions(change)
 	if err != nil || written == nil {
-		return err
+		return nil, err
 	}
 	s.ReportDropped(ctx, change, id, doc)
 	s.Cause, s.edited = s.Detector.MergeFlushed(s.Cause, s.Content(), doc), true
 	s.awaiter.SetAwaitedVersion(written.GetResourceVersion(), s.ConsistencyTimeout)
-	return s.ContinueAfterFlush(&s.Draft, own, written)
+	return doc, s.ContinueAfterFlush(&s.Draft, own, written)
 }
 
 // FlushableChanges returns the changes in the status since the attempt began or since the last flush: relative to the copy of the handler, and relative

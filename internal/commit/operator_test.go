@@ -100,8 +100,8 @@ func (o *operator) ReportConditions(context.Context) {
 }
 
 // AfterWrite implements [commit.Host].
-func (o *operator) AfterWrite(_ context.Context, changed patch.MergePatch, version string) {
-	o.afterWrites = append(o.afterWrites, fmt.Sprint(version, changed.Paths()))
+func (o *operator) AfterWrite(_ context.Context, written commit.AcceptedWrite) {
+	o.afterWrites = append(o.afterWrites, fmt.Sprint(written.Version, written.Changes.Paths()))
 }
 
 // Deleted implements [commit.Host].
@@ -164,7 +164,7 @@ func (o *operator) finish(s *commit.Session, ids ...string) *commit.Session {
 	for _, id := range ids {
 		o.call(s, id, succeeds, nil)
 	}
-	s.End(false)
+	s.EndCalls(false)
 	return s
 }
 

@@ -106,7 +106,7 @@ func TestBuild_StoresDigestOfLargeBaseline(t *testing.T) {
 				want = text(m{essence.DigestDocumentKey: essence.DigestOf(live)})
 				equal(t, "text for other operators", obj.GetAnnotations()[baselineKey], test.kept+"\n")
 			}
-			equal(t, "stored baseline", string(tx.Stored), want)
+			equal(t, "stored baseline", string(tx.NewBaseline), want)
 			c := begin(t, b, obj).cause
 			equal(t, "reason afterwards", c.Reason, cause.Noop)
 			obj.Object["spec"] = m{"blob": "z"}
@@ -126,7 +126,7 @@ func TestBuild_ReplacesDigest(t *testing.T) {
 	obj.Object["spec"] = sized(1)["spec"]
 	tx := begin(t, b, obj).finish().build()
 	equal(t, "B-31 annotations", written(tx.Change).GetAnnotations(), map[string]string{baselineKey: text(sized(1)) + "\n"})
-	equal(t, "B-31 stored baseline", string(tx.Stored), text(sized(1)))
+	equal(t, "B-31 stored baseline", string(tx.NewBaseline), text(sized(1)))
 }
 
 // While handlers are running, a complete baseline is not replaced by a digest.
@@ -134,8 +134,8 @@ func TestBuild_KeepsCompleteBaselineWhileRunning(t *testing.T) {
 	b := defaults()
 	own := patch.MergePatch{"spec": m{"own": strings.Repeat("x", limit)}}
 	tx := begin(t, b, handled(1, sized(2))).patched(own).build()
-	if tx.BaselineTooLarge || !strings.HasPrefix(string(tx.Stored), `{"spec":{"own":"xxx`) {
-		t.Errorf("B-31: BaselineTooLarge = %t, and the stored baseline is %.60s", tx.BaselineTooLarge, tx.Stored)
+	if tx.BaselineTooLarge || !strings.HasPrefix(string(tx.NewBaseline), `{"spec":{"own":"xxx`) {
+		t.Errorf("B-31: BaselineTooLarge = %t, and the stored baseline is %.60s", tx.BaselineTooLarge, tx.NewBaseline)
 	}
 	tx = begin(t, b, handled(1, sized(2))).finish().patched(own).build()
 	equal(t, "B-31 the baseline is too large at the end", tx.BaselineTooLarge, true)

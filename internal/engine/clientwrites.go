@@ -3,17 +3,15 @@ package engine
 import (
 	"context"
 	"encoding/json"
-	"maps"
 	"reflect"
-	"slices"
+	"strings"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/cause"
+	"github.com/kopf-runtime/kopf-runtime/internal/commit"
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
 )
@@ -21,83 +19,16 @@ import (
 // maxReads limits the recorded states of the object in one attempt of a handler.
 const maxReads = 8
 
-// loopLength is the number of successive updates by a handler itself that are reported.
-const loopLength = 3
-
-// clientWrites records which handlers write their object with the client of the request, to find handlers that cause their own updates.
-type clientWrites struct {
-	last   map[string]patch.MergePatch // by handler, in the previous cycle
-	now    map[string]patch.MergePatch // by handler, in this cycle
-	loops  map[string]int              // successive updates that the handler has caused itself
-	logged map[string]bool
-}
-
-// noteClientWrites records what a handler has written with its client.
-func (r *reconciliation) noteClientWrites(id string, doc patch.MergePatch) {
-	known := r.known.Worker.ClientWrites
-	if known == nil {
-		if len(doc) == 0 {
-			return
-		}
-		known = &clientWrites{logged: map[string]bool{}}
-		r.known.Worker.ClientWrites = known
-	}
-	if len(doc) > 0 {
-		if known.now == nil {
-			known.now = map[string]patch.MergePatch{}
-		}
-		known.now[id] = patch.Merge(known.now[id], doc)
-	}
-}
-
-// reportLoops logs, once for each object and handler, that a handler alone has caused several successive updates: each update changed only
-// fields that the handler had set with its client in the cycle before, to the same values.
-func (e *Engine) reportLoops(ctx context.Context, r *reconciliation) {
-	known := r.known.Worker.ClientWrites
-	if known == nil {
-		return
-	}
-	loops, all := map[string]int{}, patch.Merge(slices.Collect(maps.Values(known.last))...)
-	if r.Cause.Reason == cause.Update && isSetBy(all, r.Cause.Diff) {
-		for id, doc := range known.last {
-			fields := fieldsSetBy(doc, r.Cause.Diff)
-			if len(fields) == 0 || len(known.now[id]) == 0 {
-				continue
-			}
-			if loops[id] = known.loops[id] + 1; loops[id] >= loopLength && !known.logged[id] {
-				known.logged[id] = true
-				log.FromContext(ctx).Info("Warning: the handler has called itself several times: it changes the object with a client, and each change is an update. "+
-					"Change req.Object instead, which is no update, or let the handler react to other fields only", "handler", id, "fields", fields, "updates", loops[id])
-			}
-		}
-	}
-	known.loops, known.last, known.now = loops, known.now, nil
-}
-
-// isSetBy reports whether a patch sets all fields that have changed.
-func isSetBy(doc patch.MergePatch, changes diff.Diff) bool {
-	return len(changes) > 0 && len(fieldsSetBy(doc, changes)) == len(changes)
-}
-
-// fieldsSetBy returns the changed fields that a patch sets to their new values.
-func fieldsSetBy(doc patch.MergePatch, changes diff.Diff) (fields []string) {
-	for _, item := range changes {
-		if value, ok := diff.Lookup(map[string]any(doc), item.Path...); ok && item.New != nil && diff.Equal(value, item.New) {
-			fields = append(fields, item.Path.String())
-		}
-	}
-	return fields
-}
-
-// writeRecorder is the client of one attempt of a handler. It records the changes of the handler's own object.
+// writeRecorder is the client of one attempt of a handler. It records the changes of the handler's own object, to find handlers that cause their own
+// calls.
 type writeRecorder struct {
 	client.Client
 	engine   *Engine
 	received patch.Converted // the object of the attempt, with the changes of earlier handlers
 
-	mu   sync.Mutex
-	read map[string]map[string]any // the states that the handler has read, by resource version
-	doc  patch.MergePatch
+	mu    sync.Mutex
+	read  map[string]map[string]any // the states that the handler has read, by resource version
+	wrote handlerWrite
 }
 
 // recording returns the function that wraps the client of an attempt. The function sets the recorder.
@@ -108,14 +39,14 @@ func (e *Engine) recording(r *reconciliation, recorder **writeRecorder) func(cli
 	}
 }
 
-// written returns what the handler has written. A nil recorder has recorded nothing.
-func (r *writeRecorder) written() patch.MergePatch {
+// written returns what the handler has written. It returns nothing for a nil recorder.
+func (r *writeRecorder) written() handlerWrite {
 	if r == nil {
-		return nil
+		return handlerWrite{}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.doc
+	return r.wrote
 }
 
 // isHandledObject reports whether an object is the one for which the handler is called.
@@ -145,6 +76,10 @@ func (r *writeRecorder) Patch(ctx context.Context, obj client.Object, change cli
 	return r.patch(obj, change, func() error { return r.Client.Patch(ctx, obj, change, opts...) })
 }
 
+func (r *writeRecorder) Apply(ctx context.Context, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+	return r.apply(obj, func() error { return r.Client.Apply(ctx, obj, opts...) })
+}
+
 func (r *writeRecorder) Status() client.SubResourceWriter { return r.SubResource("status") }
 
 func (r *writeRecorder) SubResource(name string) client.SubResourceClient {
@@ -168,28 +103,24 @@ func (s *statusRecorder) Patch(ctx context.Context, obj client.Object, change cl
 	return s.recorder.patch(obj, change, func() error { return s.SubResourceClient.Patch(ctx, obj, change, opts...) })
 }
 
+func (s *statusRecorder) Apply(ctx context.Context, obj runtime.ApplyConfiguration, opts ...client.SubResourceApplyOption) error {
+	return s.recorder.apply(obj, func() error { return s.SubResourceClient.Apply(ctx, obj, opts...) })
+}
+
 // keep records a state from which the handler may update the object.
-func (r *writeRecorder) keep(obj client.Object) {
+func (r *writeRecorder) keep(obj client.Object) map[string]any {
 	content, err := patch.Content(obj)
 	if err != nil {
-		return
+		return nil
 	}
+	content = runtime.DeepCopyJSON(content)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.read == nil || len(r.read) >= maxReads {
 		r.read = map[string]map[string]any{}
 	}
-	r.read[obj.GetResourceVersion()] = runtime.DeepCopyJSON(content)
-}
-
-// stateOf returns the state of a version that the handler has received or read; nil if it is unknown.
-func (r *writeRecorder) stateOf(version string) map[string]any {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if version == r.received.Object.GetResourceVersion() {
-		return r.received.Content
-	}
-	return r.read[version]
+	r.read[obj.GetResourceVersion()] = content
+	return content
 }
 
 // update records the difference between the state that the handler has read and the one that it writes.
@@ -198,45 +129,131 @@ func (r *writeRecorder) update(obj client.Object, status bool, send func() error
 		return send()
 	}
 	sent, err := patch.JSONTypedContent(obj)
-	base := r.stateOf(obj.GetResourceVersion())
+	r.mu.Lock()
+	base, known := r.read[obj.GetResourceVersion()]
+	r.mu.Unlock()
+	if !known {
+		base = r.received.Content // the handler has read the object with another client
+	}
 	if failed := send(); failed != nil {
 		return failed
 	}
-	r.keep(obj)
-	if err == nil && base != nil {
-		doc := patch.Diff(base, sent).WithoutServerFields()
-		if status {
-			doc = patch.MergePatch{"status": doc["status"]}
-		}
-		r.add(doc)
+	stored := r.keep(obj)
+	if err != nil {
+		return nil //nolint:nilerr // the write has succeeded
 	}
+	doc := patch.Diff(base, sent).WithoutServerFields()
+	if status {
+		doc = patch.MergePatch{"status": doc["status"]}
+	} else if r.engine.HasStatus {
+		doc = doc.WithoutField("status") // the API server ignores it
+	}
+	r.add(base, stored, doc)
 	return nil
 }
 
-// patch records what a patch sets. JSON patches are not read.
+// patch records the fields of a patch.
 func (r *writeRecorder) patch(obj client.Object, change client.Patch, send func() error) error {
-	if !r.isHandledObject(obj) || change.Type() == types.JSONPatchType {
+	if !r.isHandledObject(obj) {
 		return send()
 	}
-	var doc patch.MergePatch
 	data, err := change.Data(obj)
-	if err == nil {
-		err = json.Unmarshal(data, &doc)
+	if failed := send(); failed != nil {
+		return failed
+	}
+	stored := r.keep(obj)
+	var doc patch.MergePatch
+	switch {
+	case err != nil:
+	case change.Type() == types.JSONPatchType:
+		doc = fieldsOfJSONPatch(data, stored)
+	default:
+		_ = json.Unmarshal(data, &doc) // an invalid patch sets no fields
+	}
+	r.add(r.received.Content, stored, doc.WithoutServerFields())
+	return nil
+}
+
+// apply records the fields of an apply configuration.
+func (r *writeRecorder) apply(config runtime.ApplyConfiguration, send func() error) error {
+	sent := contentOf(config)
+	meta, _ := sent["metadata"].(map[string]any)
+	group, _, _ := strings.Cut(text(sent["apiVersion"]), "/")
+	if !strings.Contains(text(sent["apiVersion"]), "/") {
+		group = ""
+	}
+	if text(sent["kind"]) != r.engine.GVK.Kind || group != r.engine.GVK.Group || text(meta["name"]) != r.received.Object.GetName() || text(meta["namespace"]) != r.received.Object.GetNamespace() {
+		return send()
 	}
 	if failed := send(); failed != nil {
 		return failed
 	}
-	r.keep(obj)
-	if err == nil {
-		r.add(doc.WithoutServerFields())
-	}
+	r.add(r.received.Content, contentOf(config), patch.MergePatch(sent).WithoutServerFields())
 	return nil
 }
 
-func (r *writeRecorder) add(doc patch.MergePatch) {
+// contentOf returns the JSON form of an apply configuration; nil if it has none.
+func contentOf(config runtime.ApplyConfiguration) (content map[string]any) {
+	data, err := json.Marshal(config)
+	if err == nil {
+		_ = json.Unmarshal(data, &content) // the content stays nil
+	}
+	return content
+}
+
+func text(value any) string {
+	s, _ := value.(string)
+	return s
+}
+
+// fieldsOfJSONPatch returns the fields that a JSON patch changes, with their stored values. Lists count as one field.
+func fieldsOfJSONPatch(data []byte, stored map[string]any) patch.MergePatch {
+	var operations []struct{ Op, Path, From string }
+	_ = json.Unmarshal(data, &operations) // an invalid patch has no operations
+	doc := patch.MergePatch{}
+	for _, operation := range operations {
+		pointers := []string{operation.Path}
+		switch operation.Op {
+		case "test":
+			continue
+		case "move":
+			pointers = append(pointers, operation.From)
+		}
+		for _, pointer := range pointers {
+			doc = patch.Merge(doc, fieldAt(pointer, stored))
+		}
+	}
+	return doc
+}
+
+// fieldAt returns the field at a JSON pointer with its stored value, as a patch.
+func fieldAt(pointer string, stored map[string]any) patch.MergePatch {
+	var path []string
+	var value any = stored
+	for _, token := range strings.Split(strings.TrimPrefix(pointer, "/"), "/") {
+		fields, isMap := value.(map[string]any)
+		if !isMap {
+			break
+		}
+		name := strings.NewReplacer("~1", "/", "~0", "~").Replace(token)
+		path, value = append(path, name), fields[name]
+	}
+	if len(path) == 0 {
+		return nil
+	}
+	return commit.PatchAt(path[:len(path)-1], map[string]any{path[len(path)-1]: value})
+}
+
+// add records a write: the changed fields, and the resource version that it has created.
+func (r *writeRecorder) add(base, stored map[string]any, doc patch.MergePatch) {
+	version, _ := diff.Lookup(stored, "metadata", "resourceVersion")
+	if len(doc) == 0 || stored == nil || version == nil {
+		return
+	}
+	one := r.engine.handlerWrite(base, stored, doc, text(version))
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.doc = patch.Merge(r.doc, doc)
+	r.wrote = r.wrote.with(one)
 }
 
 var (

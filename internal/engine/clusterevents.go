@@ -112,7 +112,7 @@ func (e *Engine) callForClusterEvents(ctx context.Context, r *reconciliation, id
 			return
 		}
 		st.dirty = true
-		if !st.isDue(now()) || hasEnded(ctx) || e.stopIfPaused(r) {
+		if !st.isDue(now(), false) || hasEnded(ctx) || e.stopIfPaused(r) {
 			return
 		}
 		e.callReconcileHandler(ctx, r, id, h, st, event)

@@ -29,7 +29,7 @@ const (
 // reportConditions adds the conditions that report handlers, and the root condition, to the pending changes. Declared conditions are set in the first
 // reconcile of the object.
 func (e *Engine) reportConditions(ctx context.Context, r *reconciliation) {
-	if r.ReportRejected || len(e.DeclaredConditions) == 0 && e.Root == nil && !e.hasReports(r) || r.Gone || r.Leaving {
+	if r.ReportRejected || len(e.DeclaredConditions) == 0 && e.Root == nil && e.PanicCondition == "" && !e.hasReports(r) || r.Gone || r.Leaving {
 		return
 	}
 	if len(r.matching.handlers)+len(r.matching.background) == 0 && !r.matching.reconciles {
@@ -65,7 +65,7 @@ func (e *Kind) mayReportConditions() bool {
 			return h.ConditionType != ""
 		})
 	}
-	return len(e.DeclaredConditions) > 0 || e.Root != nil || reports(&e.Handlers) || reports(&e.ReconcileHandlers)
+	return len(e.DeclaredConditions) > 0 || e.Root != nil || e.PanicCondition != "" || reports(&e.Handlers) || reports(&e.ReconcileHandlers)
 }
 
 // hasReports reports whether a handler of the cause has a condition.
@@ -107,8 +107,21 @@ func (e *Engine) setHandlerConditions(r *reconciliation, set *conditions.Set) {
 	}
 	e.setProgressNotStored(r, set)
 	e.setPaused(r, set)
+	e.setHandlerLoop(r, set)
+	e.setPanicked(r, set)
 	if e.Root != nil && !r.Cause.Facts.Deleting {
 		set.Summarize(*e.Root)
+	}
+}
+
+// setProgressNotStored sets or removes the condition that reports progress that the API server has rejected, for kinds that declare conditions.
+func (e *Engine) setProgressNotStored(r *reconciliation, set *conditions.Set) {
+	switch {
+	case len(e.DeclaredConditions) == 0:
+	case r.Memory.Overlay == nil:
+		set.Remove(commit.ProgressNotStored)
+	default:
+		set.True(commit.ProgressNotStored, reasonRejected, r.Memory.Overlay.Message)
 	}
 }
 

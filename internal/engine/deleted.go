@@ -192,7 +192,7 @@ func (e *Engine) Vanished() (names []types.NamespacedName) {
 // deletion crosses the write of its first finalizer. A peer has handled the object if a pause began since the last reconcile. An earlier process may have
 // handled it if the state comes from a cache that is older than the epoch.
 func (e *Engine) isVanished(t *tombstone) bool {
-	return t.known.Worker.SeenSinceStart && e.hasFinalizer(t.last) && t.last.GetDeletionTimestamp() == nil && !t.known.Worker.Writes.FinalizerRemoved && t.known.Worker.PausesAtReconcile == e.pauses.Load()
+	return t.known.Worker.SeenSinceStart && e.hasFinalizer(t.last) && t.last.GetDeletionTimestamp() == nil && !t.known.Worker.Memory.FinalizerRemoved && t.known.Worker.PausesAtReconcile == e.pauses.Load()
 }
 
 // lastReconciliation returns a reconciliation of the last known state of an object.

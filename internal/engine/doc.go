@@ -15,8 +15,11 @@
 //	schedule  compute when the next handler is due (package plan)
 //
 // If handlers have worked for the checkpoint interval (100 milliseconds by default), the engine commits between two handlers. The status is written
-// before the other fields, unless it contains records. If the status is part of the essence, the pin is written in a request before it. The events of
-// these writes enqueue the object again. That reconcile finds nothing to do until the next handler is due.
+// before the other fields, unless it contains records. Fields of the status are part of the essence only if a handler reacts to them, or to a condition;
+// if a write changes such fields, the pin is written in a request before it. Patches contain the uid as a precondition. They contain the resource version
+// only where they could overwrite changes of other clients, such as in lists, and in patches of the status subresource.
+//
+// The events of these writes enqueue the object again. That reconcile finds nothing to do until the next handler is due.
 //
 // Event handlers and the handlers of deleted objects are called before these phases. During a pause, only event handlers are called. Index handlers are
 // called in the goroutine of the informer, before the object is reconciled.
@@ -46,21 +49,24 @@
 //
 // These files handle the example, in this order:
 //
-//	engine.go, reconciliation.go           the phases, and the values that they pass on
-//	observe.go                             own writes and the cache
-//	detect.go, cause/detect.go             the comparison with the last-handled configuration
-//	plan.go, plan/plan.go                  the due handlers, in the order of their registration
-//	invoke.go, invoke/attempt.go           one attempt, and the changes that it has made
-//	commit.go                              the last write of the reconcile
-//	commit/session.go, commit/build.go     the transaction and its requests
+//	engine.go                  the phases
+//	reconciliation.go          the values that they pass on, and the last write of the reconcile
+//	observe.go                 own writes and the cache
+//	plan.go                    the cause, the matching handlers, the due ones, and the next reconcile
+//	cause/detect.go            the comparison with the last-handled configuration
+//	plan/plan.go               filters, the order of handlers, and delays
+//	invoke.go                  the calls, and what becomes of their outcomes
+//	invoke/attempt.go          one attempt of a handler
+//	commit/draft.go            the object with the pending changes
+//	commit/build.go            the transaction: records, pin, baseline, changes of handlers
+//	commit/session.go          its requests, and what follows from the responses
 //
-// cause/pin.go contains the rules for the pin, plan/match.go those for filters, plan/schedule.go the next reconcile, commit/draft.go the object with
-// the pending changes, patch/writer.go the order and the preconditions of requests, and state.go, record.go and policy.go in pkg/progress the
-// records and the retry policy.
+// cause/pin.go contains the rules for the pin, patch/writer.go the order and the preconditions of requests, and state.go, record.go and policy.go in
+// pkg/progress the records and the retry policy.
 //
 // The other files contain features that this path passes without effect, one in each file: reconcile handlers and their triggers, event handlers,
 // index handlers (observed.go), sub-handlers, conditions, log lines as Events (logevents.go), deleted objects, pauses, caches that are older than the process
-// (epoch.go), handlers that cause their own updates (clientwrites.go), pending writes of an earlier reconcile (pendingwrite.go), objects that leave the
+// (epoch.go), handlers that cause their own calls (loops.go, clientwrites.go), panics as a condition (panics.go), pending writes of an earlier reconcile (pendingwrite.go), objects that leave the
 // scope (scope.go), and explanations (explain.go, status.go). Package commit contains Flush, remote records, rejected changes of handlers (rejected.go),
 // rejected progress (overlay.go), and dropped fields. Daemons and timers are in package background, Track in package tracking, Events in package
 // eventrecorder, and the share of the first listing in package promotion.

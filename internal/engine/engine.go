@@ -24,6 +24,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/eventrecorder"
 	"github.com/kopf-runtime/kopf-runtime/internal/fencing"
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
+	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
 	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 	"github.com/kopf-runtime/kopf-runtime/internal/promotion"
@@ -44,22 +45,24 @@ type Engine struct {
 	indexFailures indexFailures
 	events        *eventrecorder.Poster
 
-	supervisor    *daemons.Supervisor
-	background    *background.Runner
-	enqueuer      enqueuer
-	tracker       *tracking.Tracker
-	promoter      *promotion.Promoter
-	tombstones    tombstones
-	eventQueues   eventQueues
-	clusterEvents clusterEvents
-	epoch         *epoch // nil if every state of the cache is trusted
-	pausedKeys    pausedKeys
-	pausedObjects pausedObjects
-	releases      releases
-	runs          runCounter
-	pauses        atomic.Int64 // the number of pauses that have begun in any namespace
-	ended         atomic.Bool  // the operator has ended, and nothing is written any more
-	hasPredicates atomic.Bool  // predicates may prevent reconciles
+	supervisor     *daemons.Supervisor
+	background     *background.Runner
+	enqueuer       enqueuer
+	tracker        *tracking.Tracker
+	promoter       *promotion.Promoter
+	tombstones     tombstones
+	eventQueues    eventQueues
+	clusterEvents  clusterEvents
+	epoch          *epoch // nil if every state of the cache is trusted
+	pausedKeys     pausedKeys
+	pausedObjects  markedObjects
+	loopingObjects markedObjects // their handlers cause their own calls
+	releases       releases
+	runs           runCounter
+	panicChanges   panicChanges // of daemons and timers
+	pauses         atomic.Int64 // the number of pauses that have begun in any namespace
+	ended          atomic.Bool  // the operator has ended, and nothing is written any more
+	hasPredicates  atomic.Bool  // predicates may prevent reconciles
 
 	writesEventChanges bool // changes of an event handler are written
 	reportsConditions  bool // the engine sets conditions
@@ -99,8 +102,8 @@ func New(settings Settings, kind Kind) *Engine {
 	}
 	e.background = &background.Runner{
 		Name: e.Name, Handlers: &e.BackgroundHandlers, Supervisor: e.supervisor, Committer: e.committer, Objects: e.states, Hooks: e.hooks,
-		Results: e.Results, WithDefaults: e.withDefaults, NewView: e.newView, Report: e.events.PostTransition, Enqueue: e.enqueue, LoggerFor: e.logOf,
-		Leaves: e.Shard.leaves, OnCall: e.runs.begin,
+		Results: e.Results, WithDefaults: e.withDefaults, NewView: e.newView, Report: e.reportBackground, Enqueue: e.enqueue, LoggerFor: e.logOf,
+		Leaves: e.Shard.leaves, OnCall: e.beginBackgroundCall,
 	}
 	e.promoter = promotion.New(e.states, func() {
 		e.QueueStats() // updates the metrics
@@ -108,6 +111,7 @@ func New(settings Settings, kind Kind) *Engine {
 	})
 	e.tracker = tracking.New(e.Client, e.Tracked, func(key types.NamespacedName) { e.Trigger(key) })
 	e.writesEventChanges, e.reportsConditions = kind.WritesEventChanges(), kind.mayReportConditions()
+	metrics.LoopingObjects.WithLabelValues(e.Name).Set(0) // an earlier operator in this process may have set it
 	for _, id := range e.Indexes.IDs() {
 		index, _ := e.Indexes.Get(id)
 		index.Clear() // an earlier operator in this process may have filled it
@@ -201,7 +205,8 @@ func (e *Engine) requeueErrors(key types.NamespacedName) func(reconcile.Result, 
 // reconcile takes the object through the phases: observe, cause, plan, invoke, commit, schedule.
 func (e *Engine) reconcile(ctx context.Context, key types.NamespacedName) (none reconcile.Result, err error) {
 	r, err := e.observe(ctx, key)
-	e.pausedObjects.note(e.Name, key, r != nil && IsObjectPaused(r.Base()))
+	e.pausedObjects.note(metrics.PausedObjects, e.Name, key, r != nil && IsObjectPaused(r.Base()))
+	e.loopingObjects.note(metrics.LoopingObjects, e.Name, key, r != nil && r.known.Worker.Loops.isLooping())
 	if r == nil || err != nil {
 		return none, err
 	}
@@ -236,6 +241,7 @@ func (e *Engine) reconcile(ctx context.Context, key types.NamespacedName) (none 
 	if len(r.matching.background) > 0 {
 		e.background.Start(ctx, r.Base(), r.matching.background, r.backgroundState(), !e.existedAtStart(r))
 	}
+	guarded := e.guardLoops(ctx, r)
 	e.selectHandlers(ctx, r)
 	e.makePlan(ctx, r)
 	if e.writesEventChanges {
@@ -247,7 +253,7 @@ func (e *Engine) reconcile(ctx context.Context, key types.NamespacedName) (none 
 	if err := e.commit(ctx, r); err != nil {
 		return none, err
 	}
-	result := e.schedule(r)
+	result := requeueBefore(e.schedule(r), e.releaseLoops(ctx, r, guarded))
 	e.expectOwnEvent(r, result)
 	return result, nil
 }

@@ -82,8 +82,11 @@ func (e *Engine) copyState(ctx context.Context, uid types.UID) *objectState {
 			for id, st := range known.Worker.ReconcileHandlers {
 				copied.Worker.ReconcileHandlers[id] = new(*st)
 			}
-			if remote := known.Worker.Writes.Remote; remote != nil {
-				copied.Worker.Writes.Remote = new(*remote)
+			if remote := known.Worker.Memory.Remote; remote != nil {
+				copied.Worker.Memory.Remote = new(*remote)
+			}
+			if loops := known.Worker.Loops; loops != nil {
+				copied.Worker.Loops = new(*loops)
 			}
 			return copied
 		}
@@ -152,6 +155,13 @@ func (x *explanation) ofWaits(key types.NamespacedName) {
 	if x.r.Memory.Pending != nil {
 		x.waitf("the outcomes of the last reconcile are not written yet")
 	}
+	if loops := x.r.known.Worker.Loops; loops.isLooping() {
+		text := "the handlers of the object cause their own calls: " + strings.Join(loops.changes, ", ")
+		if held := loops.held(); held.After(x.Time) {
+			text += "; the next ones in " + held.Sub(x.Time).Round(time.Second).String()
+		}
+		x.waitf("%s", text)
+	}
 	if overlay := x.r.Memory.Overlay; overlay != nil {
 		x.unknown("whether the progress survives a restart: the API server has rejected it (" + overlay.Message + "), and it is kept in memory")
 	}
@@ -189,7 +199,7 @@ func (x *explanation) evaluate(ctx context.Context, obj client.Object) error {
 			x.Changed = append(x.Changed, item.Path.String())
 		}
 	}
-	if detected.HasHandlers() && r.Cause.IsPinned() {
+	if detected.HasHandlers() && r.Cause.WasEdited() {
 		x.waitf("the object was edited after its handlers began: the edit is handled when they have finished")
 	}
 	if detected == cause.Update && !r.Cause.IsOldKnown() {

@@ -111,7 +111,7 @@ func TestExplain_VanishedObject(t *testing.T) {
 func TestStatus_ProgressElsewhere(t *testing.T) {
 	progress := map[string]any{"metadata": map[string]any{"annotations": map[string]any{"kopf.zalando.org/h0": waitingRecord}}}
 	for name, store := range map[string]func(*objectState){
-		"overlay": func(known *objectState) { known.Worker.Writes.Overlay = &commit.Overlay{Patch: progress} },
+		"overlay": func(known *objectState) { known.Worker.Memory.Overlay = &commit.Overlay{Patch: progress} },
 	} {
 		obj := newObject(nil)
 		e, _ := explainable(t, obj, onReasons(cause.Create))

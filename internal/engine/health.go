@@ -28,17 +28,17 @@ type failure struct {
 }
 
 // setFailure records the error that has ended a reconcile, or nil.
-func (v *health) setFailure(key types.NamespacedName, err error, isExpected bool) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
+func (h *health) setFailure(key types.NamespacedName, err error, isExpected bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	if err == nil {
-		delete(v.failures, key)
+		delete(h.failures, key)
 		return
 	}
-	if v.failures == nil {
-		v.failures = map[types.NamespacedName]failure{}
+	if h.failures == nil {
+		h.failures = map[types.NamespacedName]failure{}
 	}
-	v.failures[key] = failure{err, isExpected}
+	h.failures[key] = failure{err, isExpected}
 }
 
 // Retry returns the conflict or throttling error that ended the last reconcile of an object, and because of which the
@@ -76,10 +76,10 @@ func (e *Engine) trackReconcile(key types.NamespacedName) (done func()) {
 }
 
 // isRunning reports whether a key that match accepts is being reconciled.
-func (v *health) isRunning(match func(types.NamespacedName) bool) bool {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	for key := range v.keys {
+func (h *health) isRunning(match func(types.NamespacedName) bool) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for key := range h.keys {
 		if match(key) {
 			return true
 		}
@@ -98,12 +98,12 @@ func (e *Engine) QueueStats() QueueStats {
 	n, longest := e.states.QueueStats()
 	e.health.mu.Lock()
 	defer e.health.mu.Unlock()
-	p := QueueStats{Waiting: n, Running: e.health.running, Longest: longest}
+	stats := QueueStats{Waiting: n, Running: e.health.running, Longest: longest}
 	if !e.health.finished.IsZero() {
-		p.Unfinished = time.Since(e.health.finished)
+		stats.Unfinished = time.Since(e.health.finished)
 	}
 	metrics.OldestUnhandled.WithLabelValues(e.Name).Set(longest.Seconds())
-	return p
+	return stats
 }
 
 // InProgress returns the ids of the handlers that have begun to handle a cause and have not finished, with their delays. If all have finished and only

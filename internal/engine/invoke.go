@@ -141,7 +141,8 @@ func (e *Engine) callHandler(ctx context.Context, r *reconciliation, id string, 
 		},
 	}.Run(ctx)
 	p.Open = false
-	r.noteClientWrites(id, recorder.written())
+	e.noteWrite(r, id, recorder.written())
+	e.notePanic(r, id, p.Outcome)
 	if h.ConditionType != "" {
 		e.noteConditionSetByHandler(r, p.Base, h)
 	}
@@ -174,7 +175,14 @@ func (r *reconciliation) flush(req *invoke.Request) func(context.Context) error 
 	if r.Gone {
 		return nil
 	}
-	return func(ctx context.Context) error { return r.Flush(ctx, req.ID, req.Object) }
+	return func(ctx context.Context) error {
+		base := r.Content()
+		changed, err := r.Flush(ctx, req.ID, req.Object)
+		if len(changed) > 0 && err == nil {
+			r.engine.noteOwnChanges(r, base, r.Content(), r.Base().GetResourceVersion(), &commit.HandlerPatch{ID: req.ID, Patch: changed})
+		}
+		return err
+	}
 }
 
 // causeView returns the view of the object and the cause that handlers receive.

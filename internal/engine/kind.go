@@ -44,10 +44,14 @@ type Kind struct {
 	ConditionOptions []conditions.Option
 	// DeclaredConditions are the types of conditions that each object has from its first reconcile on.
 	DeclaredConditions []string
+	// PanicCondition is the type of the condition that reports panics of handlers; empty if there is none.
+	PanicCondition string
 	// Root is the condition that summarizes others; nil if there is none.
 	Root *conditions.Root
 	// Results is the path of the field that contains the results of handlers, by id.
 	Results []string
+	// LoopLimit is the number of updates in a minute that handlers may cause themselves before the engine delays further ones. With 0, it delays none.
+	LoopLimit int
 	// Namespaced is true if the objects have namespaces.
 	Namespaced bool
 	// HasStatus is true if the kind has the status subresource.

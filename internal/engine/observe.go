@@ -147,7 +147,7 @@ func isOrdered(version string) bool {
 func (e *Engine) skipsOwnEvent(m *objectState, obj client.Object) bool {
 	expected := m.Worker.SettledVersion
 	m.Worker.SettledVersion = ""
-	if expected == "" || expected != obj.GetResourceVersion() || m.Worker.Writes.Pending != nil || m.Worker.Writes.Overlay != nil {
+	if expected == "" || expected != obj.GetResourceVersion() || m.Worker.Memory.Pending != nil || m.Worker.Memory.Overlay != nil {
 		return false
 	}
 	e.stopAwaiting(m, client.ObjectKeyFromObject(obj))
@@ -169,7 +169,7 @@ func (e *Engine) stopAwaiting(m *objectState, key types.NamespacedName) {
 // find nothing to do, the event of the write is skipped.
 func (e *Engine) expectOwnEvent(r *reconciliation, result reconcile.Result) {
 	m, version := r.known, r.Base().GetResourceVersion()
-	if !r.IsFinished() || result != (reconcile.Result{}) || m.AwaitedVersion != version || r.ReportRejected || m.Worker.Writes.Overlay != nil ||
+	if !r.IsFinished() || result != (reconcile.Result{}) || m.AwaitedVersion != version || r.ReportRejected || m.Worker.Memory.Overlay != nil ||
 		len(e.ReconcileHandlers.IDs())+len(e.BackgroundHandlers.IDs()) > 0 || e.writesEventChanges {
 		return
 	}
@@ -179,7 +179,7 @@ func (e *Engine) expectOwnEvent(r *reconciliation, result reconcile.Result) {
 	// Other clients may have changed the object between the read and the write.
 	stored := e.Baseline.Fetch(r.Base())
 	if r.Base().GetDeletionTimestamp() != nil || e.hasFinalizer(r.Base()) != r.Cause.Facts.HasFinalizer ||
-		stored == nil || m.Worker.Writes.Baselines.BaselineReplaced(stored) {
+		stored == nil || m.Worker.Memory.Baselines.BaselineReplaced(stored) {
 		return
 	}
 	// The filters decide on the finalizer, and a handler may have changed what they look at.

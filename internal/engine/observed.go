@@ -141,6 +141,7 @@ func (w observer) OnUpsert(ctx context.Context, obj client.Object) {
 func (w observer) OnDelete(obj client.Object) {
 	w.removeFromIndexes(obj)
 	w.supervisor.Forget(obj.GetUID())
+	w.panicChanges.take(obj.GetUID())
 	if forgetter, ok := w.Store.(progress.Forgetter); ok {
 		forgetter.Forget(obj.GetUID())
 	}

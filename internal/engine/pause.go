@@ -142,7 +142,8 @@ func (e *Engine) reconcileAll(namespaces []string) {
 		return
 	}
 	all := e.states.List()
-	// The filters of daemons and timers may no longer accept objects with pending events. These daemons and timers are stopped before any worker
+	// The filters of daemons and timers may no longer accept objects with pending events. These daemons and timers are stopped before they could resume.
+	// A worker starts those that still match.
 	for _, obj := range all {
 		if pendingEvents[client.ObjectKeyFromObject(obj)] {
 			e.supervisor.StopAll(obj.GetUID(), daemons.ErrPaused)

@@ -6,11 +6,11 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
 	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
 	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 )
@@ -66,16 +66,16 @@ func (e *Engine) setPaused(r *reconciliation, set *conditions.Set) {
 	}
 }
 
-// pausedObjects are the objects that annotations pause, for the metric.
-type pausedObjects struct {
-	count atomic.Int64 // without paused objects, note takes no lock
+// markedObjects counts objects for a metric, such as those that annotations pause.
+type markedObjects struct {
+	count atomic.Int64 // without objects, note takes no lock
 	mu    sync.Mutex
 	keys  map[types.NamespacedName]bool
 }
 
-// note records whether the object of a key is paused.
-func (p *pausedObjects) note(kind string, key types.NamespacedName, paused bool) {
-	if !paused && p.count.Load() == 0 {
+// note records whether the object of a key counts.
+func (p *markedObjects) note(gauge *prometheus.GaugeVec, kind string, key types.NamespacedName, counts bool) {
+	if !counts && p.count.Load() == 0 {
 		return
 	}
 	p.mu.Lock()
@@ -83,11 +83,18 @@ func (p *pausedObjects) note(kind string, key types.NamespacedName, paused bool)
 	if p.keys == nil {
 		p.keys = map[types.NamespacedName]bool{}
 	}
-	if paused {
+	if counts {
 		p.keys[key] = true
 	} else {
 		delete(p.keys, key)
 	}
 	p.count.Store(int64(len(p.keys)))
-	metrics.PausedObjects.WithLabelValues(kind).Set(float64(len(p.keys)))
+	gauge.WithLabelValues(kind).Set(float64(len(p.keys)))
+}
+
+// has reports whether the object of a key counts.
+func (p *markedObjects) has(key types.NamespacedName) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.keys[key]
 }

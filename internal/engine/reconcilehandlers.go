@@ -34,11 +34,13 @@ func (e *Engine) callReconcileHandlers(ctx context.Context, r *reconciliation) {
 	if r.Aborted || hasEnded(ctx) {
 		return
 	}
-	if e.states.TakeForeignChange(client.ObjectKeyFromObject(r.Base()), r.known, r.Base().GetResourceVersion()) {
+	changes := e.states.TakeForeignChanges(client.ObjectKeyFromObject(r.Base()), r.known, r.Base().GetResourceVersion())
+	if len(changes) > 0 {
 		for _, st := range r.known.Worker.ReconcileHandlers {
 			st.dirty = true
 		}
 	}
+	held := e.holdsReconcileHandlers(r, changes)
 	view := e.causeView(r)
 	view.Object = r.Base() // predicates see the object as it is stored, not the pending changes of handlers
 	for _, id := range e.ReconcileHandlers.IDs() {
@@ -56,7 +58,7 @@ func (e *Engine) callReconcileHandlers(ctx context.Context, r *reconciliation) {
 		st := r.reconcileHandlerState(id)
 		if handler.ClusterEvents != "" {
 			e.callForClusterEvents(ctx, r, id, handler, st)
-		} else if st.isDue(now()) {
+		} else if st.isDue(now(), held) {
 			e.callReconcileHandler(ctx, r, id, handler, st, nil)
 		}
 	}
@@ -75,9 +77,9 @@ func (r *reconciliation) reconcileHandlerState(id string) *reconcileHandlerState
 	return st
 }
 
-// isDue reports whether the handler must be called. Changes do not shorten the delay after a failure.
-func (st *reconcileHandlerState) isDue(at time.Time) bool {
-	return !st.record.Delayed.After(at) && (st.dirty || !st.due.IsZero() && !st.due.After(at))
+// isDue reports whether the handler must be called. Changes do not shorten the delay after a failure. If held is true, changes are not handled yet.
+func (st *reconcileHandlerState) isDue(at time.Time, held bool) bool {
+	return !st.record.Delayed.After(at) && (st.dirty && !held || !st.due.IsZero() && !st.due.After(at))
 }
 
 // next returns the time of the next call without a change; zero if there is none.
@@ -108,6 +110,7 @@ func (e *Engine) callReconcileHandler(
 	}
 	var again time.Duration
 	var tracked *tracking.Attempt
+	var recorder *writeRecorder
 	p.Outcome = invoke.HandlerAttempt{
 		Hooks: e.hooks, Restrict: e.cancelOnDelete(r, h),
 		Kind: e.Name, ID: id, Handler: e.withDefaults(h), View: view, Record: st.record, QuietSuccess: true,
@@ -115,7 +118,7 @@ func (e *Engine) callReconcileHandler(
 		Prepare: func(req *invoke.Request) {
 			req.ClusterEvent = event
 			tracked = e.tracker.Begin(tracking.Reader{Object: client.ObjectKeyFromObject(r.Base()), Handler: id})
-			req.Flush, req.Track = r.flush(req), tracked.Track
+			req.Flush, req.Track, req.WrapClient = r.flush(req), tracked.Track, e.recording(r, &recorder)
 			p.Base = r.Current().Content
 		},
 		Accept: func(req *invoke.Request, failed error) error {
@@ -131,6 +134,8 @@ func (e *Engine) callReconcileHandler(
 		},
 	}.Run(ctx)
 	tracked.End(p.Outcome.Success)
+	e.noteWrite(r, id, recorder.written())
+	e.notePanic(r, id, p.Outcome)
 	r.Add(p)
 	if h.ConditionType != "" {
 		e.noteConditionSetByHandler(r, p.Base, h)

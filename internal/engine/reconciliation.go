@@ -5,12 +5,16 @@ import (
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/background"
+	"github.com/kopf-runtime/kopf-runtime/internal/cause"
 	"github.com/kopf-runtime/kopf-runtime/internal/commit"
 	"github.com/kopf-runtime/kopf-runtime/internal/essence"
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
+	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
+	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 	"github.com/kopf-runtime/kopf-runtime/internal/plan"
 )
@@ -54,12 +58,13 @@ type report struct {
 	pending       []func()           // post the Events about attempts
 	outcomes      []reconcileOutcome // of reconcile handlers with a condition
 	setByHandlers []string           // the types of conditions that handlers have set themselves
+	panicChanges  []panicChange      // for the condition that reports panics
 }
 
 // newReconciliation returns a reconciliation without an object.
 func (e *Engine) newReconciliation(known *objectState) *reconciliation {
 	r := &reconciliation{engine: e, known: known}
-	r.Session = e.committer.NewSession(&known.Worker.Writes, known, r)
+	r.Session = e.committer.NewSession(&known.Worker.Memory, known, r)
 	return r
 }
 
@@ -89,19 +94,20 @@ func (r *reconciliation) ReportConditions(ctx context.Context) {
 }
 
 // AfterWrite implements [commit.Host].
-func (r *reconciliation) AfterWrite(ctx context.Context, changed patch.MergePatch, version string) {
+func (r *reconciliation) AfterWrite(_ context.Context, written commit.AcceptedWrite) {
 	e := r.engine
 	if a := r.known.Worker.Background; a != nil {
-		if len(changed) > 0 {
-			a.NoteWorkerWrite(essence.DigestOf(r.Cause.Live), essence.DigestOf(e.detector.Essence.Build(changed.Apply(r.Content()))), version)
+		if len(written.Changes) > 0 {
+			after := e.detector.Essence.Build(written.Changes.Apply(r.Content()))
+			a.NoteWorkerWrite(essence.DigestOf(r.Cause.Live), essence.DigestOf(after), written.Version)
 		}
 		a.Drop(r.edits...)
 	}
 	r.edits = nil
 	if r.IsFinished() {
 		r.known.Worker.Handled = true
-		e.reportLoops(ctx, r)
 	}
+	e.noteOwnChanges(r, r.Content(), written.Stored, written.Version, written.Patches...)
 	r.calls.workTime, r.calls.unsaved = 0, false
 	r.postEvents()
 }
@@ -115,4 +121,74 @@ func (r *reconciliation) postEvents() {
 		post()
 	}
 	r.report.pending = nil
+}
+
+// objectMemory is what the engine knows of one object beyond the cache. Only the worker of the object uses it.
+type objectMemory struct {
+	// Handled is true after a cycle of the object has ended in this process. Resume handlers are not called for it again.
+	Handled bool
+	// SeenAlive is true if this process has seen the object without a deletion timestamp.
+	SeenAlive bool
+	// OptionalDeleteCalled is true after the optional delete handlers were called.
+	OptionalDeleteCalled bool
+	// SeenSinceStart is true if this process has seen a version of the object that is at least as new as the start of the process.
+	SeenSinceStart bool
+	// PausesAtReconcile is the number of pauses before the last reconcile of the object.
+	PausesAtReconcile int64
+	// SettledVersion is the resource version that ended a cycle and left nothing to do; empty if there is none, or if its event was skipped.
+	SettledVersion string
+	// Memory is what package commit remembers of the writes to the object; a session refers to it.
+	Memory commit.Memory
+	// ReconcileHandlers is the state of the reconcile handlers of the object, by handler id.
+	ReconcileHandlers map[string]*reconcileHandlerState
+	// Loops describes the changes by which handlers cause their own calls; nil if there are none.
+	Loops *handlerLoops
+	// Background is the state of the daemons and timers of the object.
+	Background *background.State
+}
+
+type (
+	objectState = objectstate.State[objectMemory]
+	objectStore = objectstate.Store[objectMemory]
+)
+
+// commit writes the outcomes of the reconcile. If the cause is over, the write removes the records and stores the baseline.
+func (e *Engine) commit(ctx context.Context, r *reconciliation) error {
+	r.ReportConditions(ctx)
+	if !r.Cause.Reason.HasHandlers() && !r.HasLeftovers() && !r.HasChanges() {
+		r.postEvents()
+		return nil
+	}
+	r.EndCalls(r.Cause.Reason == cause.Delete && e.supervisor.Busy(r.Base().GetUID()))
+	if r.Cause.Reason == cause.Resume && r.hasNothingToWrite() {
+		r.known.Worker.Handled = true
+		r.postEvents()
+		return nil
+	}
+	written, err := r.Write(ctx)
+	if err != nil || written == nil {
+		return err
+	}
+	if r.IsFinished() && len(r.matching.selection.Selected) > 0 {
+		sum := r.Records.Summary()
+		log.FromContext(ctx).Info("Handled", "reason", r.Cause.Reason, "succeeded", sum.Succeeded, "failed", sum.Failed)
+	}
+	return nil
+}
+
+// newCommitter returns the committer for the kind of the engine.
+func (e *Engine) newCommitter(baseline essence.DigestBaseline) *commit.Committer {
+	return &commit.Committer{
+		Builder: &commit.Builder{
+			Detector: e.detector, Store: e.Store, Baseline: baseline, Pin: e.Pin, HandlerIDs: e.Handlers.IDs(), Finalizer: e.Finalizer, HasStatus: e.HasStatus,
+		},
+		Writer: &patch.Writer{
+			Client: e.Client, APIReader: e.APIReader, NewObject: e.New, GVK: e.GVK, HasStatus: e.HasStatus,
+			OnConflict: metrics.WriteConflicts.WithLabelValues(e.Name).Inc,
+		},
+		Name: e.Name, Remote: e.Remote, Fence: e.Fence, ConsistencyTimeout: e.ConsistencyTimeout, TracksVersions: len(e.ReconcileHandlers.IDs()) > 0,
+		ReadCached: e.readCached, ReadLive: e.readLive, Pauses: e.pauses.Load, HasEnded: e.ended.Load,
+		OnWritten: e.states.UpdateUnlessOlder, OnBaseline: e.states.NoteStoredBaseline,
+		Warn: e.events.Warn,
+	}
 }

@@ -53,7 +53,7 @@ func (e *Engine) withOverlay(obj client.Object) client.Object {
 		return obj
 	}
 	defer known.Unlock()
-	content, err := e.committer.Overlaid(&known.Worker.Writes, obj)
+	content, err := e.committer.Overlaid(&known.Worker.Memory, obj)
 	if content == nil || err != nil {
 		return obj
 	}

@@ -10,7 +10,7 @@ import (
 
 // causeOf converts facts to a cause as the engine does.
 func causeOf(f cause.Facts) match.Cause {
-	reason := f.Reason()
+	reason := f.DetectReason()
 	return match.Cause{Reason: string(reason), Initial: cause.RunsResumeHandlers(reason, f), Deleting: f.Deleting}
 }
 

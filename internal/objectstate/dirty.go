@@ -30,10 +30,10 @@ func (s *Store[W]) markDirty(key types.NamespacedName, version string) {
 	s.dirty[key] = append(s.dirty[key], version)
 }
 
-// TakeForeignChange reports whether key was marked as dirty since the last call by anything but the writes of this process: a change by another client,
-// or a change of a related object. It clears the marks up to the given version of the object. Marks of newer versions remain for the next call.
+// TakeForeignChanges returns the marks of key since the last call that are not the writes of this process: the resource versions of changes by other clients,
+// and an empty string for each change of a related object. It clears the marks up to the given version of the object. Marks of newer versions remain for the next call.
 // With an empty version, it clears all marks.
-func (s *Store[W]) TakeForeignChange(key types.NamespacedName, state *State[W], version string) bool {
+func (s *Store[W]) TakeForeignChanges(key types.NamespacedName, state *State[W], version string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var taken, newer []string
@@ -50,5 +50,5 @@ func (s *Store[W]) TakeForeignChange(key types.NamespacedName, state *State[W], 
 	own := state.OwnVersions
 	state.OwnVersions = slices.DeleteFunc(slices.Clone(own), func(version string) bool { return slices.Contains(taken, version) })
 	state.OwnVersions = state.OwnVersions[max(0, len(state.OwnVersions)-maxVersions):] // the watch may skip some versions
-	return slices.ContainsFunc(taken, func(version string) bool { return !slices.Contains(own, version) })
+	return slices.DeleteFunc(taken, func(version string) bool { return slices.Contains(own, version) })
 }

@@ -27,7 +27,7 @@ type Store[W any] struct {
 type Options struct {
 	// RecordEvents records every observed event for [Store.TakeEvents].
 	RecordEvents bool
-	// TrackDirty records the resource versions that mark an object as dirty, for [Store.TakeForeignChange].
+	// TrackDirty records the resource versions that mark an object as dirty, for [Store.TakeForeignChanges].
 	TrackDirty bool
 	// ReadBaseline returns the stored baseline of an object, for [Store.BaselineBeforeReplacement]. If it is nil, the store does not compare baselines.
 	ReadBaseline func(client.Object) []byte

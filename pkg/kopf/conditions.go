@@ -118,6 +118,22 @@ func WithRootCondition(root conditions.Root) ResourceOption {
 	}
 }
 
+// WithPanicCondition sets the type of a condition that reports panics of handlers, such as "Degraded". It is True with the reason HandlerPanicked
+// while a cause handler, a sub-handler, a reconcile handler, a daemon or a timer of the object has panicked and has not succeeded since. The
+// message has a line for each of these handlers with the first line of the panic, but without the stack. Otherwise, the condition is False
+// with the reason AsExpected. A daemon also counts as recovered if it runs for a minute. A cause handler counts as recovered when all
+// handlers of a later cause have succeeded. The condition survives restarts of the operator. Default: no condition.
+//
+// Do not declare the type with [WithConditions]. To make the object unready after a panic, set Not of [WithRootCondition].
+func WithPanicCondition(conditionType string) ResourceOption {
+	return func(o *resourceOptions) {
+		if err := conditions.CheckType(conditionType); err != nil {
+			o.errs = append(o.errs, fmt.Errorf("WithPanicCondition: %w", err))
+		}
+		o.panicCondition = conditionType
+	}
+}
+
 const readyCondition = "Ready"
 
 // effectiveRoot returns the root condition: that of WithRootCondition, or else Ready if it is declared together with other conditions. It
@@ -210,7 +226,15 @@ func (r *Resource[T]) watchedConditions() (types []string) {
 
 // checkConditions returns an error if the kind has no field for the conditions that are declared or reported.
 func (r *Resource[T]) checkConditions(obj client.Object) error {
-	declares := len(r.conditionTypes) > 0 || r.rootCondition != nil
+	if r.panicCondition != "" && slices.Contains(r.conditionTypes, r.panicCondition) {
+		return fmt.Errorf("WithPanicCondition: %s is declared with WithConditions, too: remove it from WithConditions", r.panicCondition)
+	}
+	for _, h := range r.handlers {
+		if r.panicCondition != "" && h.ConditionType == r.panicCondition {
+			return fmt.Errorf("WithPanicCondition: the handler %q reports the condition %s, too: choose another type", h.fullID(), r.panicCondition)
+		}
+	}
+	declares := len(r.conditionTypes) > 0 || r.rootCondition != nil || r.panicCondition != ""
 	reports := slices.ContainsFunc(r.handlers, func(h *typedHandler[T]) bool { return h.ConditionType != "" })
 	if !declares && !reports {
 		return nil

@@ -35,6 +35,13 @@ type Bucket struct {
 
 func (b *Bucket) DeepCopyObject() runtime.Object { out := *b; return &out }
 
+func ExampleWithPanicCondition() {
+	kopf.For(&Bucket{},
+		kopf.WithPanicCondition("Degraded"),
+		kopf.WithRootCondition(conditions.Root{Of: []string{"Created"}, Not: []string{"Degraded"}}), // a bucket is not ready after a panic
+	).OnCreate("create", build, kopf.ReportCondition("Created"))
+}
+
 type BucketRequest = kopf.Request[*Bucket]
 
 func build(context.Context, *BucketRequest) error { return nil }

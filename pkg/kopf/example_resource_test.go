@@ -37,6 +37,11 @@ func ExampleWithResults() {
 		})
 }
 
+func ExampleWithLoopGuard() {
+	// Each step of a migration sets status.step, which triggers the next step. A migration has up to 100 short steps.
+	kopf.For(&Database{}, kopf.WithLoopGuard(100)).OnField("migrate", "status.step", provision)
+}
+
 func ExampleWithPredicates() {
 	// Changes to only the labels or the status do not cause a reconcile.
 	kopf.For(&Database{}, kopf.WithPredicates(predicate.GenerationChangedPredicate{})).OnUpdate("announce", announce)

@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/loopguard"
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
 	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
 )
@@ -51,17 +52,19 @@ type resourceOptions struct {
 	predicates       []predicate.Predicate
 	results          string
 	ownChanges       bool
+	loopLimit        int
 	whenServed       bool
 	conditionTypes   []string
 	conditionOptions []conditions.Option
 	rootCondition    *conditions.Root
+	panicCondition   string
 	errs             []error
 }
 
 // For declares a kind. The object is a pointer to an empty object whose type is registered in the manager's scheme, such as &v1.Database{}, or
 // the result of [Unstructured] or [Metadata].
 func For[T client.Object](obj T, opts ...ResourceOption) *Resource[T] {
-	r := &Resource[T]{sharedResource: &sharedResource[T]{obj: obj, resourceOptions: resourceOptions{results: defaultResults}}}
+	r := &Resource[T]{sharedResource: &sharedResource[T]{obj: obj, resourceOptions: resourceOptions{results: defaultResults, loopLimit: loopguard.DefaultLimit}}}
 	for _, opt := range opts {
 		if opt != nil {
 			opt(&r.resourceOptions)

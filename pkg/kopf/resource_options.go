@@ -82,6 +82,26 @@ func WithOwnChangesAsUpdates() ResourceOption {
 	return func(o *resourceOptions) { o.ownChanges = true }
 }
 
+// WithLoopGuard sets how many calls in a minute the handlers of an object may cause themselves after each change by another client. Further
+// calls are delayed: by a second at first, then by twice the last delay, up to a minute. The delays end when the handlers have caused no call
+// for a minute. A change by another client is never delayed. Set a larger limit for handlers that take many short steps, each of which triggers
+// the next one. Default: 10. With 0, no calls are delayed or reported.
+//
+// Handlers cause their own calls if they change fields with Request.Client, or if they change fields of Request.Object whose changes are
+// updates: see [WithOwnChangesAsUpdates]. A handler that writes another value in each call never ends. The operator reports such a loop with
+// a warning in the log, an Event with the reason HandlerLoop, the metric kopf_looping_objects and, for kinds with [WithConditions], the
+// condition HandlerLoop. The log, the Event and the condition name the handlers and the fields.
+//
+// Changes by daemons and timers, through other clients, and of other objects count as changes by another client.
+func WithLoopGuard(limit int) ResourceOption {
+	return func(o *resourceOptions) {
+		if limit < 0 {
+			o.errs = append(o.errs, fmt.Errorf("WithLoopGuard must not be negative, got %d: use 0 to disable it", limit))
+		}
+		o.loopLimit = limit
+	}
+}
+
 const defaultResults = "status"
 
 // WithResults sets the field in which the results of handlers are stored, as a dotted path. Default: "status", so that results are stored in

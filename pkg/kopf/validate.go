@@ -191,9 +191,9 @@ func (r *Resource[T]) register(kind *engine.Kind, scheme *runtime.Scheme, store 
 		_ = x.register(kind, x.forEngine(c))
 	}
 	kind.Fields, kind.Conditions = r.essenceFields(), r.watchedConditions()
-	kind.Watched, kind.OwnChanges = r.watchedFields(), r.ownChanges
+	kind.Watched, kind.OwnChanges, kind.LoopLimit = r.watchedFields(), r.ownChanges, r.loopLimit
 	kind.ConditionOptions = r.conditionOptions
-	kind.DeclaredConditions, kind.Root = r.conditionTypes, r.effectiveRoot()
+	kind.DeclaredConditions, kind.Root, kind.PanicCondition = r.conditionTypes, r.effectiveRoot(), r.panicCondition
 	if err := r.checkConditions(kind.New()); err != nil {
 		errs = append(errs, err)
 	}

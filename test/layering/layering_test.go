@@ -63,6 +63,7 @@ var levels = map[string]int{
 	"internal/invoke": 4,
 
 	// The phases use these packages.
+	"internal/loopguard":     2,
 	"internal/essence":       3,
 	"internal/indexing":      3,
 	"internal/match":         3,

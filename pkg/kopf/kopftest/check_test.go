@@ -207,7 +207,7 @@ func TestCheck_FindsBugs(t *testing.T) {
 				mine.Annotations = map[string]string{"example.com/n": mine.Annotations["example.com/n"] + "1"}
 				return req.Client.Patch(ctx, mine, client.MergeFrom(req.Object))
 			})
-		}, "was reconciled more than 100 times in one second"},
+		}, "cause their own calls again and again"},
 		"an update without a read": {func(r *kopf.Resource[*corev1.Pod], _ *cloud) {
 			r.OnUpdate("label", func(ctx context.Context, req *podRequest) error {
 				mine := req.Object.DeepCopy()

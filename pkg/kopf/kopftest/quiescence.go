@@ -170,6 +170,8 @@ func (o *Operator) pendingObjects(ctx context.Context, e *engine.Engine) (string
 		case engine.IsObjectPaused(obj): // its handlers continue when the annotation is removed
 		case len(e.InProgress(obj)) > 0:
 			return fmt.Sprintf("%s has unfinished handlers: %s%s", name, strings.Join(e.InProgress(obj), ", "), o.tracker.lastError(uid)), nil
+		case e.IsLooping(client.ObjectKeyFromObject(obj)):
+			return fmt.Sprintf("the handlers of %s cause their own calls again and again; the log has their names and the changed fields", name), nil
 		case obj.GetDeletionTimestamp() != nil && hasFinalizer(obj, e.Finalizer):
 			return fmt.Sprintf("%s is under deletion and still has the operator's finalizer", name), nil
 		case !o.tracker.hasReconciled(e, client.ObjectKeyFromObject(obj)) && !(e.MayFilterEvents() && o.tracker.isIdle()):

@@ -1,0 +1,188 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/cause"
+	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+)
+
+// reasonPanicked is the reason of the condition that reports panics.
+const reasonPanicked = "HandlerPanicked"
+
+const (
+	maxPanicText = 200 // characters of a panic in the condition
+	maxPanics    = 10  // handlers in the condition
+	// daemonRecovery is the time for which a daemon must run after a panic until it counts as recovered.
+	daemonRecovery = time.Minute
+)
+
+// panicChange is the effect of an attempt on the condition that reports panics.
+type panicChange struct {
+	id   string
+	text string // the first line of the panic; empty after a success
+}
+
+// panicChangeOf returns the effect of an outcome, and false if it has none.
+func panicChangeOf(id string, o progress.Outcome) (panicChange, bool) {
+	if panicked, ok := errors.AsType[*progress.PanicError](o.Err); ok {
+		text, _, _ := strings.Cut(strings.TrimSpace(fmt.Sprint(panicked.Value)), "\n")
+		if runes := []rune(text); len(runes) > maxPanicText {
+			text = string(runes[:maxPanicText])
+		}
+		return panicChange{id, text}, true
+	}
+	return panicChange{id: id}, o.Success && o.Err == nil
+}
+
+// notePanic records the effect of an attempt on the condition that reports panics.
+func (e *Engine) notePanic(r *reconciliation, id string, o progress.Outcome) {
+	if change, ok := panicChangeOf(id, o); ok && e.PanicCondition != "" {
+		r.report.panicChanges = append(r.report.panicChanges, change)
+	}
+}
+
+// panicChanges are the effects of daemons and timers that the workers have not written yet.
+type panicChanges struct {
+	mu    sync.Mutex
+	byUID map[types.UID][]panicChange
+}
+
+func (p *panicChanges) add(uid types.UID, change panicChange) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.byUID == nil {
+		p.byUID = map[types.UID][]panicChange{}
+	}
+	p.byUID[uid] = append(p.byUID[uid], change)
+}
+
+// take returns the changes of an object, and forgets them.
+func (p *panicChanges) take(uid types.UID) []panicChange {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	changes := p.byUID[uid]
+	delete(p.byUID, uid)
+	return changes
+}
+
+// reportBackground reports the outcome of an attempt of a daemon or a timer: it posts Events, and notes a panic for the condition. obj is nil for a
+// deleted object.
+func (e *Engine) reportBackground(uid types.UID, obj client.Object, id string, failed bool, before progress.Record, outcome progress.Outcome) (fails bool) {
+	if change, ok := panicChangeOf(id, outcome); ok && obj != nil {
+		e.noteBackgroundPanic(uid, change)
+	}
+	return e.events.PostTransition(obj, id, failed, before, outcome)
+}
+
+// noteBackgroundPanic records the effect of an attempt of a daemon or a timer on the condition that reports panics. The worker writes the condition.
+func (e *Engine) noteBackgroundPanic(uid types.UID, change panicChange) {
+	if e.PanicCondition == "" || change.text == "" && !e.reportsPanicOf(uid, change.id) {
+		return
+	}
+	e.panicChanges.add(uid, change)
+	e.enqueue(uid)
+}
+
+// beginBackgroundCall is called before each call of a daemon or a timer, and the returned function after it. A daemon that runs for some time has
+// recovered from a panic.
+func (e *Engine) beginBackgroundCall(uid types.UID, id string) (end func()) {
+	ended := e.runs.begin(uid)
+	if handler, _ := e.BackgroundHandlers.Get(id); e.PanicCondition == "" || handler.Task.Timer != nil {
+		return ended
+	}
+	recovery := time.AfterFunc(daemonRecovery, func() { e.noteBackgroundPanic(uid, panicChange{id: id}) })
+	return func() {
+		recovery.Stop()
+		ended()
+	}
+}
+
+// reportsPanicOf reports whether the condition of the newest known state of an object names a handler.
+func (e *Engine) reportsPanicOf(uid types.UID, id string) bool {
+	newest := e.states.Newest(uid)
+	if newest == nil {
+		return false
+	}
+	set, err := conditions.For(newest.DeepCopyObject().(client.Object), e.conditionOptions()...)
+	if err != nil {
+		return false
+	}
+	condition, _ := set.Get(e.PanicCondition)
+	_, found := parsePanics(condition)[id]
+	return found
+}
+
+// setPanicked sets the condition that reports panics. The condition itself stores which handlers have panicked, so that a restart changes nothing.
+func (e *Engine) setPanicked(r *reconciliation, set *conditions.Set) {
+	if e.PanicCondition == "" {
+		return
+	}
+	r.report.panicChanges = append(r.report.panicChanges, e.panicChanges.take(r.Base().GetUID())...)
+	before, exists := set.Get(e.PanicCondition)
+	panics := parsePanics(before)
+	for _, change := range r.report.panicChanges {
+		if change.text == "" {
+			delete(panics, change.id)
+		} else {
+			panics[change.id] = change.text
+		}
+	}
+	recovered := r.IsFinished() && r.Cause.Reason != cause.Delete && r.Records.Summary().Failed == 0
+	maps.DeleteFunc(panics, func(id, _ string) bool {
+		return recovered && isOneOf(e.Handlers.IDs(), id) || !isOneOf(e.handlerIDs(), id)
+	})
+	switch {
+	case len(panics) > 0:
+		set.True(e.PanicCondition, reasonPanicked, formatPanics(panics))
+	case exists && before.Reason != reasonPanicked && before.Reason != conditions.ReasonNotReported, r.Cause.Deleting && !exists:
+	default:
+		set.False(e.PanicCondition, conditions.ReasonAsExpected, "")
+	}
+}
+
+// isOneOf reports whether an id is one of the given ids, or that of a sub-handler.
+func isOneOf(ids []string, id string) bool {
+	return slices.ContainsFunc(ids, func(known string) bool { return id == known || strings.HasPrefix(id, known+"/") })
+}
+
+const panicPrefix = "handler "
+
+// formatPanics returns the message of the condition: a line for each handler.
+func formatPanics(panics map[string]string) string {
+	var lines []string
+	for _, id := range slices.Sorted(maps.Keys(panics)) {
+		lines = append(lines, fmt.Sprintf("%s%q panicked: %s", panicPrefix, id, panics[id]))
+	}
+	return strings.Join(lines[:min(len(lines), maxPanics)], "\n")
+}
+
+// parsePanics returns the panics in a condition, by handler.
+func parsePanics(c metav1.Condition) map[string]string {
+	panics := map[string]string{}
+	if c.Status != metav1.ConditionTrue || c.Reason != reasonPanicked {
+		return panics
+	}
+	for line := range strings.SplitSeq(c.Message, "\n") {
+		rest, ok := strings.CutPrefix(line, panicPrefix)
+		quoted, err := strconv.QuotedPrefix(rest)
+		if !ok || err != nil {
+			continue
+		}
+		id, _ := strconv.Unquote(quoted) // QuotedPrefix has checked it
+		panics[id] = strings.TrimPrefix(rest[len(quoted):], " panicked: ")
+	}
+	return panics
+}

@@ -1,0 +1,83 @@
+package loopguard
+
+import (
+	"slices"
+	"time"
+)
+
+const (
+	// DefaultLimit is the number of own cycles in [Window] that start without a delay.
+	DefaultLimit = 10
+	// Window is the period in which a Guard counts own cycles. A loop is over if no own cycle starts for this period.
+	Window = time.Minute
+
+	firstDelay = time.Second
+	maxDelay   = time.Minute
+)
+
+// A Guard counts the own cycles of one object: those that handlers have caused themselves. The zero value has counted none. It is immutable.
+type Guard struct {
+	starts []time.Time   // the own cycles since the last change by another client; without a loop at most those of the window
+	delay  time.Duration // the delay of the last own cycle; zero without a loop
+	held   time.Time     // the time at which the waiting cycle may start; zero if none waits
+}
+
+// Start decides how long a cycle must wait. The caller calls it again for the same cycle when the time has passed, or earlier. own is true if handlers
+// have caused the cycle themselves; others never wait.
+//
+// A change by another client begins a new count, because one change may cause a chain of own cycles. During a loop, it does not.
+func (g Guard) Start(now time.Time, own bool, limit int) (next Guard, wait time.Duration) {
+	switch {
+	case !own:
+		if g.held = (time.Time{}); !g.Looping() {
+			return Guard{}, 0
+		}
+		return g, 0
+	case g.held.After(now):
+		return g, g.held.Sub(now)
+	case !g.held.IsZero():
+		g.held, g.starts = time.Time{}, []time.Time{now}
+		return g, 0
+	case g.Looping():
+		g.delay = min(2*g.delay, maxDelay)
+	default:
+		g.starts = slices.DeleteFunc(slices.Clone(g.starts), func(at time.Time) bool { return now.Sub(at) >= Window })
+		if g.starts = append(g.starts, now); len(g.starts) <= limit {
+			return g, 0
+		}
+		g.delay = firstDelay
+	}
+	g.held = now.Add(g.delay)
+	return g, g.delay
+}
+
+// Expire ends a loop whose last own cycle started at least [Window] ago. During a loop, it returns the time until it must be called again, and otherwise 0. It drops
+// counted cycles that are older than [Window].
+func (g Guard) Expire(now time.Time) (next Guard, left time.Duration) {
+	if !g.held.IsZero() {
+		return g, max(g.held.Sub(now), time.Millisecond)
+	}
+	if len(g.starts) == 0 {
+		return Guard{}, 0
+	}
+	left = g.starts[len(g.starts)-1].Add(Window).Sub(now)
+	switch {
+	case left <= 0:
+		return Guard{}, 0
+	case !g.Looping():
+		return g, 0
+	}
+	return g, left
+}
+
+// Looping reports whether there is a loop.
+func (g Guard) Looping() bool { return g.delay > 0 }
+
+// Count returns the number of counted cycles.
+func (g Guard) Count() int { return len(g.starts) }
+
+// Empty reports whether the guard has counted nothing.
+func (g Guard) Empty() bool { return len(g.starts) == 0 && !g.Looping() }
+
+// Held returns the time at which the waiting cycle may start; zero if none waits.
+func (g Guard) Held() time.Time { return g.held }
