@@ -22,9 +22,11 @@
 // [Supervisor.Forget] discards the state of a deleted object.
 //
 // A run is one call of the function, and one attempt of the handler. A [progress.Policy] determines its outcome. An invocation of a
-// timer consists of the first attempt and its retries. The supervisor keeps all state in memory and writes nothing to objects. A daemon that has returned is not started again, unless its [RestartPolicy] restarts it. A
-// timer waits for its next point in time. A timer that has failed permanently, or that has neither an Interval nor a Schedule, waits
-// until [Supervisor.Touch] reports a relevant change to the object. Touch also restarts the idle time of timers.
+// timer consists of the first attempt and its retries. The supervisor keeps all state in memory and writes nothing to objects.
+//
+// A daemon that has returned is not started again, unless its [RestartPolicy] restarts it. A timer waits for its next point in time.
+// A timer that has failed permanently, or that has succeeded and has neither an Interval nor a Schedule, waits until
+// [Supervisor.Touch] reports a relevant change to the object. Touch also restarts the idle time of timers.
 //
 // Stopping a run cancels its context. [context.Cause] returns the reason: [ErrDeleted], [ErrFilteredOut], [ErrPaused],
 // [ErrOutOfScope] or [ErrShutdown]. If the function does not return within CancellationBackoff, the supervisor logs a warning.
