@@ -11,7 +11,7 @@
 //
 //   - The operator calls the handler for each new Event, and again when the Event has occurred again, at most once in an interval. Each call receives the
 //     newest state of the Event.
-//   - The operator ignores Events from the time before its start, or from a pause. With [Selector].Since, it handles such Events, unless they were handled
+//   - The operator ignores Events from the time before its start, or from a pause. With [Selector.Since], it handles such Events, unless they were handled
 //     before.
 //
 // # Caveats

@@ -16,7 +16,7 @@ import (
 // DefaultInterval is the default of [Selector.Interval].
 const DefaultInterval = time.Minute
 
-// A Selector selects Events. The zero value selects all new Events about the objects of the resource, except for those that operators with this
+// A Selector selects Events. The zero value selects all new Events about the objects of the resource, except for Events that operators with this
 // library have posted.
 type Selector struct {
 	// About contains the kinds of the objects that the Events are about: the kind of the resource, or kinds of its dependents. The operator watches the Events

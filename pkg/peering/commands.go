@@ -26,7 +26,7 @@ type Target struct {
 // Object is a peering object of any kind and group with its records.
 type Object struct {
 	Group, Kind, Namespace, Name string
-	// Peers contains the readable records sorted by identity, including those of dead peers.
+	// Peers contains all peers with a readable record, including dead peers, sorted by identity.
 	Peers []Peer
 	// Unreadable contains the records that cannot be decoded.
 	Unreadable []Unreadable

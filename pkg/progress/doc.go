@@ -48,7 +48,7 @@
 //
 //   - A handler is not called again for a cause once its success or permanent failure is stored on the object.
 //   - For another cause, a finished handler starts again. An unfinished handler keeps its attempts and its delay, so editing the object does not shorten a backoff.
-//   - Keys and values are those of kopf 1.44, in both generations of its keys. Either framework can continue a cycle that the other one started.
+//   - By default, the keys and values of records and baselines are compatible with kopf 1.44, in both generations of its keys. Each framework can continue a cycle of the other.
 //   - Stores write annotations in ASCII and times in UTC. Apart from [HistoryAnnotation], they do not change annotations with other prefixes.
 //   - Stores do not modify maps that the object shares with a cache.
 //   - A panic of a handler is treated as an error. The outcome of one handler does not affect other handlers.

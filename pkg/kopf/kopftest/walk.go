@@ -27,7 +27,7 @@ func WithSeed(seed uint64) WalkOption {
 	return func(w *walk) { w.seed = seed }
 }
 
-// WithFilter restricts the random objects to those for which valid returns true. Use it for rules that the schema does not contain, and for
+// WithFilter makes Walk use only random objects for which valid returns true. Use it for rules that the schema does not contain, and for
 // CEL rules, which a cluster in memory does not check.
 func WithFilter(valid func(obj *unstructured.Unstructured) bool) WalkOption {
 	return func(w *walk) { w.valid = append(w.valid, valid) }
