@@ -16,31 +16,31 @@ import (
 // DefaultInterval is the default of [Selector.Interval].
 const DefaultInterval = time.Minute
 
-// A Selector selects Events. The zero value selects all new Events about the objects of the resource, except for those that operators with this
+// A Selector selects Events. The zero value selects all new Events about the objects of the resource, except for Events that operators with this
 // library have posted.
 type Selector struct {
-	// About are the kinds of the objects that the Events are about: dependents of the objects of the resource, or the kind of the resource. For each of them,
-	// the operator has a watch. The operator reads the metadata of dependents to find their owner. Default: the kind of the resource.
+	// About contains the kinds of the objects that the Events are about: the kind of the resource, or kinds of its dependents. The operator watches the Events
+	// about each kind. It reads the metadata of dependents to find their owner. Default: the kind of the resource.
 	About []client.Object
-	// Through are the kinds between the dependents and the object in the chain of owner references. For the pods of a Deployment that belongs to the
-	// object, they are ReplicaSet and Deployment. Default: the object owns the dependents directly.
+	// Through contains the kinds between the dependents and the object in the chain of owner references. If the object owns a Deployment and About is Pod,
+	// these kinds are ReplicaSet and Deployment. Default: none, which means that the object owns the dependents directly.
 	Through []client.Object
-	// Reasons are the reasons of the Events, such as "FailedScheduling" and "BackOff". Default: all reasons.
+	// Reasons contains the reasons of the Events, such as "FailedScheduling" and "BackOff". Default: all reasons.
 	Reasons []string
 	// WarningsOnly selects only Events of the type Warning.
 	WarningsOnly bool
-	// Since is the maximum age of Events from the time before the start of the operator, or from a pause. The operator then stores the time of the
-	// newest handled Event on the object, in the annotation "kopf-runtime.dev/events.<id of the handler>", so that a restart does not repeat the handled
-	// Events. This costs one write for each Event. Default: 0, which ignores these Events and stores nothing.
+	// Since is the maximum age of Events from the time before the start of the operator, or from a pause. If Since is positive, the operator stores the time
+	// of the newest handled Event on the object, in the annotation "kopf-runtime.dev/events.<id of the handler>", so that a restart does not repeat handled
+	// Events. This costs one write for each Event. Default: 0, which ignores Events from before the start or from a pause, and stores nothing.
 	Since time.Duration
 	// Interval is the minimum time between two calls for one Event that occurs repeatedly. Default: [DefaultInterval].
 	Interval time.Duration
-	// OwnEvents also selects the Events that operators with this library have posted, including this operator. The handler must then not post an
-	// Event for each call, because it would trigger itself.
+	// OwnEvents also selects the Events that operators with this library have posted, including this operator. With OwnEvents, a handler that posts an Event
+	// in each call triggers itself without end.
 	OwnEvents bool
 }
 
-// Check returns all mistakes of the selector, joined.
+// Check returns all errors in the selector, joined.
 func (s Selector) Check() error {
 	var errs []error
 	for _, list := range []struct {

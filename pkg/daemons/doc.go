@@ -1,6 +1,5 @@
 // Package daemons runs background functions for Kubernetes objects: daemons, which run until their object is deleted,
-// and timers, which are called repeatedly. Package kopf is built on this package, which also works in any other
-// reconciler:
+// and timers, which are called repeatedly. Package kopf uses this package. Other reconcilers can use it, too:
 //
 //	supervisor := daemons.New(daemons.Options{OnEnd: func(key daemons.Key) { ... }}) // mgr.Add(supervisor)
 //
@@ -22,10 +21,12 @@
 // handler. [Supervisor.Ensure] starts a task, [Supervisor.Stop] and [Supervisor.StopAll] stop it, and
 // [Supervisor.Forget] discards the state of a deleted object.
 //
-// A run is one invocation of the function. A [progress.Policy] evaluates its result in memory. The supervisor writes
-// nothing to objects. A daemon that has returned is not started again, unless its [RestartPolicy] restarts it. A timer waits for its
-// next point in time. A timer that failed permanently waits until [Supervisor.Touch] reports a relevant change to the
-// object. Touch also restarts the idle time of timers.
+// A run is one call of the function, and one attempt of the handler. A [progress.Policy] determines its outcome. An invocation of a
+// timer consists of the first attempt and its retries. The supervisor keeps all state in memory and writes nothing to objects.
+//
+// A daemon that has returned is not started again, unless its [RestartPolicy] restarts it. A timer waits for its next point in time.
+// A timer that has failed permanently, or that has succeeded and has neither an Interval nor a Schedule, waits until
+// [Supervisor.Touch] reports a relevant change to the object. Touch also restarts the idle time of timers.
 //
 // Stopping a run cancels its context. [context.Cause] returns the reason: [ErrDeleted], [ErrFilteredOut], [ErrPaused],
 // [ErrOutOfScope] or [ErrShutdown]. If the function does not return within CancellationBackoff, the supervisor logs a warning.
@@ -33,13 +34,13 @@
 //
 // One goroutine waits for the earliest due time of all tasks. Other goroutines exist only for running functions. A
 // due timer starts immediately if fewer than MaxParallel timers of its group are running. Otherwise, the supervisor
-// queues it.
+// queues the timer.
 //
 // # Guarantees
 //
 //   - At most one run of a key exists at any time. If the old run is abandoned, a new one starts only after the old function has returned.
 //   - A timer never overlaps with itself.
-//   - Sharp timers with an Anchor keep their points in time across restarts, pauses and failures. No point is used twice, and missed points cause at most one invocation.
+//   - Sharp timers with an Anchor keep their points in time across restarts, pauses and failures. No point is used twice. Missed points cause at most one invocation.
 //   - Stop, StopAll, Forget and Pause cancel the contexts before they return.
 //   - No run starts during a pause.
 //   - Start returns within a bounded time after its context is cancelled. After it has returned, no run starts and OnEnd is not called.
@@ -48,21 +49,21 @@
 // # Requirements
 //
 // Call Forget when an object no longer exists. Until then, the supervisor stores which tasks have ended. Functions must return
-// soon after their context is cancelled. Timers of one handler must have the same MaxParallel. Otherwise, the
-// supervisor uses the last value.
+// soon after their context is cancelled. All timers of a group must have the same MaxParallel. Otherwise, the
+// supervisor uses the value of the timer that was added last.
 //
 // # Caveats
 //
 //   - Ensure does not replace the task of a running daemon or timer. Functions must read the latest state of the object themselves.
-//   - State is not stored. After a restart of the process, daemons start again and timers without [Timer].Last are invoked immediately.
-//   - A function that never returns blocks its goroutine and its key. It counts towards the limit of its group until the supervisor abandons it. Use AttemptTimeout for timers.
-//   - If the wall clock is changed, waiting invocations keep their due time. Later ones use the new clock.
-//   - The context of a run has the values of the context of Start. Therefore its logger does not contain the object.
+//   - State is not stored. After a restart of the process, daemons start again. A timer without Last, Idle, Anchor and Schedule is then invoked immediately.
+//   - A function that never returns blocks its goroutine and its key. It counts towards the limit of its group until the supervisor abandons the run. Use AttemptTimeout for timers.
+//   - If the wall clock is changed, waiting invocations keep their due time. Later invocations use the new clock.
+//   - The context of a run has the values of the context of Start. Therefore the logger in the context has no values for the object.
 //
 // # Errors
 //
 // [Task.Check] and Ensure return all errors of a task definition. The supervisor logs and counts errors of functions;
 // see [progress.Temporary] and [progress.Permanent]. It also logs runs that ignore the cancellation of their context, and
 // counts them in the metrics kopf_background_unstopped and kopf_background_abandoned_total. The metric
-// kopf_timer_drift_seconds measures the delay of timers.
+// kopf_timer_drift_seconds measures the time from the due time of a timer to the start of its run.
 package daemons

@@ -9,9 +9,9 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// Ensure starts the daemon or timer if it does not exist. It does not replace the task of an existing one. If the old
-// run is stopping, the new task starts as soon as that run has ended. A task that has ended permanently is not started
-// again until [Supervisor.Forget]. During a pause, Ensure keeps the task and starts it after the pause.
+// Ensure starts the daemon or timer if it does not exist. It does not replace the task of an existing daemon or timer. If a
+// run of the key is stopping, the new task starts as soon as the run has ended. A task that has ended permanently is not started
+// again until [Supervisor.Forget]. During a pause, Ensure stores the task, which then starts after the pause.
 //
 // Ensure returns all errors of the task definition, joined (see [Task.Check]). During shutdown, it does nothing.
 func (s *Supervisor) Ensure(key Key, task Task) error {
@@ -148,8 +148,8 @@ func (s *Supervisor) end(j *job) {
 	s.notify(j)
 }
 
-// Touch reports a relevant change to the object. It restarts the idle time of timers and schedules permanently failed timers
-// again.
+// Touch reports a relevant change to the object. It restarts the idle time of timers. It also schedules timers that wait for a
+// change, because they have failed permanently, or because they have succeeded and have neither an Interval nor a Schedule.
 func (s *Supervisor) Touch(uid types.UID) {
 	s.mu.Lock()
 	defer s.unlock()

@@ -2,7 +2,7 @@ package daemons
 
 import "errors"
 
-// These errors are the reasons for stopping a run. [context.Cause] returns them for the context of the run. Callers
+// These errors are the reasons for stopping a run. [context.Cause] returns the reason for the context of the run. Callers
 // of Stop may pass other errors.
 //
 // Equivalent in kopf: stopped.reason.
@@ -15,9 +15,9 @@ var (
 	ErrPaused = errors.New("operator paused")
 	// ErrOutOfScope means that the object no longer belongs to the namespaces that the operator handles.
 	ErrOutOfScope = errors.New("object out of scope")
-	// ErrShutdown means that the operator is shutting down or has lost the leadership.
+	// ErrShutdown means that the operator is shutting down or is no longer the leader.
 	ErrShutdown = errors.New("operator shutting down")
 )
 
-// errExited is the error of a function that ended its goroutine without returning, like FailNow in a test.
+// errExited is the error of a function that ended its goroutine without returning, as FailNow of package testing does.
 var errExited = errors.New("function ended its goroutine without returning: call return instead of runtime.Goexit")

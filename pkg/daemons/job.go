@@ -45,7 +45,7 @@ type job struct {
 	phase  phase
 	run    *run // the current run; nil if there is none
 
-	record         progress.Record // record of the current chain of attempts; zero before the first attempt
+	record         progress.Record // record of the attempts of the current invocation; zero before the first attempt
 	point          time.Time       // scheduled time of the next or current invocation of a timer
 	lastInvocation time.Time       // Timer.Last; zero after the first invocation of a timer has started
 	restarts       int             // number of consecutive quick restarts of a daemon
@@ -59,7 +59,7 @@ type job struct {
 	index   int
 }
 
-// A run is an invocation that has not ended.
+// A run is a call of the function that has not ended.
 type run struct {
 	cancel  context.CancelCauseFunc
 	touches uint64 // object.touches at the start of the run
@@ -67,7 +67,7 @@ type run struct {
 	// The supervisor sets these fields when it stops the run.
 	cause      error
 	stoppedAt  time.Time
-	abandonAt  time.Time // time when the supervisor abandons the run; zero if no limit is set before the object is deleted
+	abandonAt  time.Time // time when the supervisor abandons the run; zero if there is no limit
 	nextReport time.Time // time of the next warning
 	unstopped  bool      // whether the supervisor has logged a warning
 	abandoned  bool
@@ -84,7 +84,7 @@ const (
 	queued                 // the job is due, but the group is full
 	active                 // the job runs
 	stopping               // the job runs with a cancelled context
-	dormant                // a failed timer that waits for Touch
+	dormant                // the timer waits for Touch: it has failed, or has succeeded and does not repeat
 	ended                  // the job has ended permanently
 )
 
@@ -114,8 +114,7 @@ func gaugeChange(up bool) float64 {
 	return -1
 }
 
-// idleUntil returns the time when the object will have been idle for long enough. It returns zero if the job has no idle
-// time.
+// idleUntil returns the end of the idle time of the job if no further change follows. It returns zero if the job has no idle time.
 func (j *job) idleUntil() time.Time {
 	if j.task.Timer == nil || j.task.Timer.Idle == 0 {
 		return time.Time{}

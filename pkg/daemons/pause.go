@@ -1,6 +1,6 @@
 package daemons
 
-// A pause prevents starts, either of all jobs or of those in some namespaces.
+// A pause prevents the start of all jobs, or of the jobs in some namespaces.
 type pause struct {
 	everywhere bool
 	namespaces map[string]bool
@@ -11,8 +11,8 @@ func (p *pause) covers(namespace string) bool { return p.everywhere || p.namespa
 // isPaused reports whether a job must not start.
 func (s *Supervisor) isPaused(j *job) bool { return s.paused.covers(j.task.Object.Namespace) }
 
-// Pause stops all runs with [ErrPaused] and prevents starts until [Supervisor.Resume]. With namespaces, it affects only
-// objects in these namespaces. Permanently failed timers continue to wait for [Supervisor.Touch].
+// Pause stops all runs with [ErrPaused] and prevents starts until [Supervisor.Resume]. With namespaces, Pause affects only
+// objects in these namespaces. Timers that wait for [Supervisor.Touch] continue to wait.
 func (s *Supervisor) Pause(namespaces ...string) {
 	s.mu.Lock()
 	defer s.unlock()
@@ -44,9 +44,9 @@ func (s *Supervisor) suspend(j *job) {
 	}
 }
 
-// Resume ends a pause and starts all suspended jobs after their InitialDelay. A job whose run is still stopping starts when
-// that run has ended. Without namespaces, Resume ends all pauses. With namespaces, it ends only the pauses of these
-// namespaces.
+// Resume ends pauses: all pauses without namespaces as arguments, otherwise only the pauses of these namespaces. The affected
+// daemons and timers start again after their InitialDelay. If a run is still stopping, the new run starts when the old
+// run has ended.
 func (s *Supervisor) Resume(namespaces ...string) {
 	s.mu.Lock()
 	defer s.unlock()

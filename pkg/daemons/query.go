@@ -7,7 +7,7 @@ import (
 )
 
 // Busy reports whether the object has runs that have neither ended nor been abandoned. Keep the finalizer of the
-// object while it returns true.
+// object while Busy returns true.
 func (s *Supervisor) Busy(uid types.UID) bool {
 	s.mu.Lock()
 	defer s.unlock()
@@ -15,7 +15,7 @@ func (s *Supervisor) Busy(uid types.UID) bool {
 }
 
 // Ended reports whether a daemon or timer has ended permanently without being stopped, so that it needs no finalizer. It
-// returns false for a failed timer, because [Supervisor.Touch] can start it again.
+// returns false for a timer that waits for [Supervisor.Touch].
 func (s *Supervisor) Ended(key Key) bool {
 	s.mu.Lock()
 	defer s.unlock()
@@ -23,8 +23,8 @@ func (s *Supervisor) Ended(key Key) bool {
 	return j != nil && j.phase == ended
 }
 
-// Wait blocks until the object is no longer busy. If the context ends first, Wait returns its cause. It does not stop
-// any run.
+// Wait blocks until the object is no longer busy. If the context ends first, Wait returns the cause of its end. Wait does not
+// stop any run.
 func (s *Supervisor) Wait(ctx context.Context, uid types.UID) error {
 	for {
 		quiet := s.notBusy(uid)

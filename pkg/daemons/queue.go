@@ -31,7 +31,7 @@ func (q *queue) head() *job {
 	return q.jobs[0]
 }
 
-// A queueHeap implements heap.Interface, so that queue does not export its methods.
+// A queueHeap implements heap.Interface, so that queue does not have the methods of this interface.
 type queueHeap queue
 
 func (q *queueHeap) Len() int { return len(q.jobs) }

@@ -114,8 +114,7 @@ func (s *Supervisor) reportStopped(j *job, r *run) {
 	s.deferred = append(s.deferred, func() { logger.Info(message) })
 }
 
-// logScheduleError logs an invalid result of a schedule. It logs once per handler, because all objects share the
-// schedule.
+// logScheduleError logs an invalid result of a schedule, once per handler. The timers of a handler usually share one schedule.
 func (s *Supervisor) logScheduleError(j *job, err error) {
 	if !s.isFirst(j, "unusable") {
 		return

@@ -93,7 +93,7 @@ func (s *Supervisor) finishRun(j *job, outcome progress.Outcome) {
 	}
 }
 
-// releaseRun stops counting a run that has ended or was abandoned.
+// releaseRun subtracts a run that has ended or was abandoned from the counts of the supervisor and of the group.
 func (s *Supervisor) releaseRun(j *job) {
 	if s.awaitedRuns--; s.shuttingDown {
 		s.wakeLoop()
@@ -139,7 +139,7 @@ func (s *Supervisor) handleDaemonEnd(j *job, outcome progress.Outcome, now time.
 	s.scheduleAt(j, now.Add(pause))
 }
 
-// handleTimerEnd handles the end of a chain of attempts of a timer.
+// handleTimerEnd handles the end of an invocation of a timer: a success or a permanent failure.
 func (s *Supervisor) handleTimerEnd(j *job, outcome progress.Outcome, now time.Time, touched bool) {
 	j.record = progress.Record{}
 	switch repeats := j.task.Timer.repeats(); {

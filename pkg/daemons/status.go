@@ -2,14 +2,14 @@ package daemons
 
 import "time"
 
-// Status describes a daemon or a timer of one object at one time.
+// Status describes the current state of a daemon or a timer of one object.
 type Status struct {
 	State State
-	// Due is the time of the next attempt or invocation; zero if it is running or not scheduled.
+	// Due is the time of the next attempt or invocation. It is zero unless State is StateWaiting.
 	Due time.Time
-	// Attempts is the number of failed attempts since the last success.
+	// Attempts is the number of failed attempts since the last success, permanent failure or restart.
 	Attempts int
-	// LastError is the error of the last attempt; empty if it has succeeded.
+	// LastError is the error of the last of these attempts. It is empty if there is none.
 	LastError string
 }
 
@@ -18,14 +18,14 @@ type State string
 
 // The states of daemons and timers.
 const (
-	StateAbsent   State = ""        // it was not started, or was stopped
-	StatePaused   State = "paused"  // it starts after the pause
-	StateWaiting  State = "waiting" // it waits for its due time
-	StateQueued   State = "queued"  // it is due, and waits until other objects have finished
+	StateAbsent   State = ""        // the task was not started, or was stopped
+	StatePaused   State = "paused"  // the task starts after the pause
+	StateWaiting  State = "waiting" // the task waits for its due time
+	StateQueued   State = "queued"  // the timer is due, and waits until other timers of its group have finished
 	StateRunning  State = "running"
-	StateStopping State = "stopping" // its context is cancelled, and it is still running
-	StateFailed   State = "failed"   // a timer that has failed permanently: a change of the object starts it again
-	StateEnded    State = "ended"    // it has ended permanently
+	StateStopping State = "stopping" // the context is cancelled, and the function has not returned
+	StateFailed   State = "failed"   // the timer waits for Touch: it has failed permanently, or has succeeded and has neither an Interval nor a Schedule
+	StateEnded    State = "ended"    // the task has ended permanently
 )
 
 var states = map[phase]State{

@@ -9,9 +9,9 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
 )
 
-// Stop stops a daemon or timer and cancels the context of its run with the cause. [Options].OnEnd is called when the
-// run has ended or is abandoned. The task can be started again afterwards. Stop has no effect on a task that has
-// ended permanently.
+// Stop stops a daemon or timer and cancels the context of its run with the cause. The supervisor calls OnEnd of its [Options] when
+// the run has ended or is abandoned. [Supervisor.Ensure] can then start the task again. Stop has no effect on a task that has ended
+// permanently.
 func (s *Supervisor) Stop(key Key, cause error) {
 	s.mu.Lock()
 	defer s.unlock()
@@ -43,7 +43,7 @@ func (s *Supervisor) Forget(uid types.UID) {
 	}
 }
 
-// jobsOf returns a copy, because stopping a job may remove it.
+// jobsOf returns a copy of the list of jobs of an object, because stopping a job may remove it from the list.
 func (s *Supervisor) jobsOf(uid types.UID) []*job {
 	if o := s.objects[uid]; o != nil {
 		return slices.Clone(o.jobs)
@@ -62,7 +62,8 @@ func (s *Supervisor) stop(j *job, cause error) {
 	}
 }
 
-// minStopTime is the minimum time between the cancellation of a run and its first warning or its abandonment.
+// minStopTime is the minimum time from the cancellation of a run to its first warning or its abandonment, unless ReportEvery or the
+// grace period is shorter.
 const minStopTime = 10 * time.Millisecond
 
 // cancel cancels the context of a run.
@@ -113,7 +114,7 @@ func (s *Supervisor) checkStopping(j *job) {
 	s.scheduleCheck(j)
 }
 
-// abandon stops waiting for a run. The run still exists, so its key cannot start again yet.
+// abandon stops waiting for a run. The function is still running, so no new run of the key can start yet.
 func (s *Supervisor) abandon(j *job) {
 	s.reportUnstopped(j, "abandoned")
 	metrics.BackgroundAbandoned.WithLabelValues(j.task.Kind, j.task.label(j.key)).Inc()

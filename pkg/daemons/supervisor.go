@@ -16,10 +16,10 @@ import (
 // Options configure a [Supervisor].
 type Options struct {
 	// OnEnd is called when a stopped run has ended or is abandoned, and when a daemon or timer has ended permanently.
-	// Use it to enqueue the object. It is not called after Forget or during shutdown. It must not block.
+	// Use OnEnd to enqueue the object. It is not called after Forget or during shutdown. It must not block.
 	OnEnd func(Key)
-	// GracePeriod limits the wait for runs without a CancellationTimeout during shutdown and after the deletion of
-	// their object. Default: 5 seconds.
+	// GracePeriod limits the wait for runs without a CancellationTimeout, during shutdown and after [Supervisor.Forget].
+	// Default: 5 seconds.
 	GracePeriod time.Duration
 	// ReportEvery is the interval of warnings about a run that ignores the cancellation of its context. Default: one
 	// minute.
@@ -39,7 +39,7 @@ const (
 )
 
 // A Supervisor runs daemons and timers for objects. It is a [manager.Runnable]: pass it to Add of the manager. All
-// methods are safe for concurrent use. No run starts before Start or after its end.
+// methods are safe for concurrent use. Runs start only while Start is running.
 type Supervisor struct {
 	options Options
 	wakeUp  chan struct{} // channel that signals a new earliest due time
@@ -62,7 +62,7 @@ var (
 	_ manager.LeaderElectionRunnable = (*Supervisor)(nil)
 )
 
-// New returns a supervisor. Start runs it.
+// New returns a supervisor. It runs no tasks before [Supervisor.Start].
 func New(options Options) *Supervisor {
 	if options.GracePeriod == 0 {
 		options.GracePeriod = DefaultGracePeriod
@@ -87,8 +87,9 @@ func (s *Supervisor) NeedLeaderElection() bool {
 }
 
 // Start runs the daemons and timers until the context is cancelled. Then it stops them with [ErrShutdown] and returns
-// when all runs have ended or are abandoned. The wait for a run is limited by its CancellationBackoff and
-// CancellationTimeout, or by the grace period. Start returns an error if the options are invalid or if it is called twice.
+// when all runs have ended or are abandoned. It abandons a run after the CancellationBackoff and the CancellationTimeout of the
+// task, or without a CancellationTimeout after the GracePeriod. Start returns an error if the options are invalid or if it is
+// called twice.
 func (s *Supervisor) Start(ctx context.Context) error {
 	if err := s.prepare(ctx); err != nil {
 		return err

@@ -9,8 +9,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// A Key identifies a daemon or timer. It contains the uid, because an object can be deleted and created again under the same
-// name.
+// A Key identifies a daemon or timer. It contains the uid instead of the name, because an object can be deleted and created again
+// with the same name.
 type Key struct {
 	UID types.UID // UID of the object
 	ID  string    // id of the handler
@@ -21,21 +21,21 @@ type Task struct {
 	// Run is the function. A daemon is called once and returns when its work is done or its context is cancelled. A
 	// timer is called repeatedly. The Policy defines the effect of errors, and a panic is an error. Required.
 	Run func(ctx context.Context, attempt progress.Attempt) error
-	// Policy limits the attempts and defines the effect of errors. For timers, its limits apply to a chain of retries
-	// until the next success.
+	// Policy limits the attempts and defines the effect of errors. For timers, the limits apply to the attempts of one
+	// invocation, from the first attempt to a success or a permanent failure.
 	//
 	// Equivalent in kopf: retries=, timeout=, backoff=, errors=.
 	Policy progress.Policy
 	// OnAttempt, if set, is called after each attempt with the record before the attempt, for example to post an
-	// Event. The supervisor handles the outcome after it returns, so it must be quick.
+	// Event. The supervisor handles the outcome after OnAttempt has returned, so OnAttempt must be quick.
 	OnAttempt func(before progress.Record, outcome progress.Outcome)
 	// InitialDelay is the delay before each start of the daemon or timer, including starts after a pause. Default: 0.
 	//
 	// Equivalent in kopf: initial_delay=.
 	InitialDelay time.Duration
 
-	// Kind and Label are the labels of metrics, so they must have few values. The default of Label is the ID of the
-	// key.
+	// Kind and Label are the values of metric labels, so there must be few different values. The default of Label is the ID of
+	// the key.
 	Kind, Label string
 	// Object identifies the object in log messages.
 	Object types.NamespacedName
@@ -43,17 +43,17 @@ type Task struct {
 	// Restart defines whether a daemon restarts after it has returned. Default: [RestartNever]. Not for timers.
 	Restart RestartPolicy
 	// CancellationBackoff is the time from the cancellation of the context to the first warning about a daemon that
-	// still runs. Nil selects [Options].ReportEvery. Not for timers.
+	// is still running. Nil selects ReportEvery of [Options]. Not for timers.
 	//
 	// Equivalent in kopf: cancellation_backoff=.
 	CancellationBackoff *time.Duration
 	// CancellationTimeout is the time after CancellationBackoff until the daemon is abandoned, so that its object can
-	// be deleted. Nil means that it is not abandoned while its object exists. Not for timers.
+	// be deleted. If it is nil, the daemon is abandoned only after [Supervisor.Forget] or during shutdown. Not for timers.
 	//
 	// Equivalent in kopf: cancellation_timeout=.
 	CancellationTimeout *time.Duration
 
-	// Timer makes the task a timer; nil makes it a daemon. It must not be modified afterwards.
+	// Timer makes the task a timer. Nil makes it a daemon. Do not modify the Timer after a call of Ensure.
 	Timer *Timer
 }
 

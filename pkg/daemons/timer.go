@@ -10,38 +10,38 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// DefaultMaxParallel is the default limit for concurrent timers of one handler.
+// DefaultMaxParallel is the default of MaxParallel in a [Timer].
 const DefaultMaxParallel = 16
 
 // A Timer defines when a [Task] runs. It needs an Interval, an Idle or a Schedule.
 type Timer struct {
 	// Interval is the time from the end of one invocation to the start of the next. Equivalent in kopf: interval=.
 	Interval time.Duration
-	// Sharp measures the Interval between the starts of invocations. The scheduled starts are called points. The timer
-	// skips points that pass during an invocation. Equivalent in kopf: sharp=True.
+	// Sharp makes the Interval the time between the starts of two invocations. The scheduled starts are called points. The
+	// timer skips points that pass during an invocation. Equivalent in kopf: sharp=True.
 	Sharp bool
-	// Anchor is one of these points, for example the creation time of the object. It keeps the points constant across
-	// restarts. Zero selects the time of the first invocation. Only with Sharp.
+	// Anchor is one of the points, for example the creation time of the object. With an Anchor, the points are the same after a
+	// restart. Zero selects the time of the first invocation. Only with Sharp.
 	Anchor time.Time
 	// Schedule computes the points instead of an Interval. Next must return a time after its argument, or zero to end the
-	// timer. It must return quickly and must not use the [Supervisor].
+	// timer. Next must return quickly and must not use the [Supervisor].
 	//
 	// If Next panics or returns a time that is not after its argument, the timer is not invoked. The supervisor logs the
 	// error once for each kind and ID, and calls Next again after a minute. Two invocations are at least one millisecond
 	// apart.
 	Schedule interface{ Next(time.Time) time.Time }
-	// Idle is the minimum time since the object was first seen or last touched. Without an Interval or Schedule, the
-	// timer runs once per such period. With an Anchor or a Schedule, the timer skips earlier points. Otherwise, it
-	// delays them. Equivalent in kopf: idle=.
+	// Idle is the minimum time from the last [Supervisor.Touch], or from the first task of the object, to an invocation. Without
+	// an Interval or a Schedule, the timer is invoked once after its start, and again after a Touch. With an Anchor or a Schedule, the timer skips points
+	// within the idle time. Otherwise, it is invoked at the end of the idle time. Equivalent in kopf: idle=.
 	Idle time.Duration
-	// Last is the start of the previous invocation, if it is known from before a restart of the process. The first
-	// invocation is then due one Interval after Last, or at the first point after Last, or immediately if that time has
-	// passed. If Last is zero, the first invocation is immediate, or at the next point of an Anchor or a Schedule.
+	// Last is the start of the previous invocation in an earlier process, if it is known. The first invocation is then due one
+	// Interval after Last, or at the first point after Last. If this time has passed, the first invocation is due immediately. If
+	// Last is zero, the first invocation is due immediately, or at the next point of an Anchor or a Schedule.
 	Last time.Time
 	// Jitter delays invocations by a random fraction of the Interval, or of the time between two points. The value is
 	// the maximum fraction, from 0 to 1. Default: 0.
 	Jitter float64
-	// MaxParallel limits the concurrent timers of one group. The others are queued in the order of their due times.
+	// MaxParallel limits the concurrent runs of one group. The supervisor queues other timers in the order of their due times.
 	// Default: [DefaultMaxParallel].
 	MaxParallel int
 	// Group is the name of the group that shares the limit. Default: all timers with the same Kind and ID.
@@ -55,7 +55,7 @@ func (t *Timer) hasFixedPoints() bool { return t.Schedule != nil || t.Sharp && !
 func (t *Timer) repeats() bool { return t.Schedule != nil || t.Interval > 0 }
 
 // firstPoint returns the point of the first invocation after the start of the timer. The parameter last is the time of the
-// previous invocation, or zero. Like the functions below, it returns zero if there is no further point.
+// previous invocation, or zero. firstPoint, nextPoint and pointNotBefore return zero if there is no further point.
 func (t *Timer) firstPoint(last, from time.Time) (time.Time, error) {
 	if last.IsZero() || last.After(from) || !t.repeats() {
 		return t.pointNotBefore(from)
@@ -101,8 +101,8 @@ func (t *Timer) nextFixedPoint(from time.Time) (time.Time, error) {
 	return from.Round(0).Add(t.Interval - elapsed), nil
 }
 
-// offsetAt returns the time since the last multiple of the interval, counted from the zero time. Therefore an anchor
-// may be farther away than the range of a duration.
+// offsetAt returns the time since the last multiple of the interval, counted from the zero time. With offsets, the difference
+// between a time and an anchor may exceed the range of a duration.
 func (t *Timer) offsetAt(at time.Time) time.Duration { return at.Round(0).Sub(at.Truncate(t.Interval)) }
 
 // callSchedule calls the schedule, recovers from a panic and validates the result.

@@ -26,8 +26,8 @@ type Item struct {
 	New any
 }
 
-// A Diff is an ordered list of differences that do not overlap. A nil Diff means no differences. This package never
-// modifies a returned Diff, which may share values with the compared inputs.
+// A Diff is an ordered list of differences that do not overlap. A nil Diff means no differences. A Diff may share values with the
+// compared inputs.
 type Diff []Item
 
 // Empty reports whether there are no differences.

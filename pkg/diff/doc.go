@@ -15,8 +15,7 @@
 // # Concepts
 //
 // [Of] compares two values. It descends into maps and compares all other values as a whole with [Equal]. Each
-// difference is an [Item]. [Diff.Reduce] returns the diff of one field, as if only the values of that field had been
-// compared. [Lookup] returns the value of a field.
+// difference is an [Item]. [Diff.Reduce] returns the diff of one field. [Lookup] returns the value of a field.
 //
 // # Guarantees
 //
@@ -38,7 +37,7 @@
 //   - A diff shares values with the inputs. Copy the inputs if they will be modified while the diff is in use.
 //   - Values of other types, such as map[string]string, structs or pointers, are compared with [reflect.DeepEqual].
 //     Such a value never equals a value of another type.
-//   - A json.Number with integer syntax is an exact integer of any size. With a fraction or an exponent, it is the nearest float64, which may be infinite. So "9007199254740993.0" is 2^53. Invalid text equals nothing, like NaN.
+//   - A json.Number with integer syntax is an exact integer of any size. A json.Number with a fraction or an exponent is the nearest float64, which may be infinite. So "9007199254740993.0" is 2^53. Invalid text equals nothing, like NaN.
 //   - Lists are compared as a whole, so no path leads to a list element.
 //   - The text of a path is ambiguous if keys contain dots. Compare paths by their elements.
 //   - The texts of items and diffs contain the complete values, including secrets.

@@ -1,6 +1,6 @@
 package diff
 
-// Lookup returns the value of a nested field, and whether there is one. It returns (nil, false) for null, for a
+// Lookup returns the value of a nested field, and whether the field exists. It returns (nil, false) for null, for a
 // missing key, and for a key of a value that is not a map. Without a path, it returns the value itself. The result is
 // not a copy.
 func Lookup(value any, path ...string) (any, bool) {

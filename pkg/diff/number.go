@@ -74,8 +74,8 @@ func unsigned(value uint64) number {
 	return number{form: smallInteger, size: value}
 }
 
-// literal parses the text of a JSON number like a decoder: integer syntax as an integer, all other text as a float.
-// Therefore a document is equal with and without the use of json.Number.
+// literal parses the text of a JSON number: integer syntax as an exact integer, other valid text as the nearest float64,
+// and invalid text as NaN.
 func literal(text string) number {
 	integer, valid := scanLiteral(text)
 	switch {
@@ -100,8 +100,8 @@ func literal(text string) number {
 	return number{form: smallInteger, negative: negative && size != 0, size: size}
 }
 
-// scanLiteral validates the text by the JSON grammar, which is stricter than the parsers of strconv, and reports
-// whether it is an integer.
+// scanLiteral validates the text by the JSON grammar, and reports whether the text is an integer. The JSON grammar is
+// stricter than the parsers of strconv.
 func scanLiteral(text string) (integer, valid bool) {
 	rest := text
 	if rest != "" && rest[0] == '-' {
@@ -157,8 +157,8 @@ func (n number) equal(other number) bool {
 	}
 }
 
-// equalFloat compares an integer with a float. It converts the float to an integer, because this direction is exact
-// for all integral floats.
+// equalFloat compares an integer with a float. It converts the float to an integer, because this conversion is exact
+// for all floats without a fraction.
 func (n number) equalFloat(float float64) bool {
 	size := math.Abs(float)
 	if size != math.Trunc(size) || math.IsInf(size, 0) { // Trunc(NaN) differs from NaN, too

@@ -3,7 +3,7 @@ package diff
 import "slices"
 
 // Of returns the differences from the old to the new value. Maps are compared key by key, recursively. All other
-// values are compared as a whole with [Equal]. A value replaced by one of another type is a single change.
+// values are compared as a whole with [Equal]. The replacement of a value by a value of another type is a single change.
 //
 // If only one of the values is nil, the result is one addition or removal with an empty path. If both are nil, the
 // result is empty. The items share the given values.
@@ -68,6 +68,6 @@ func (c *collector) compareMaps(old, new map[string]any) {
 }
 
 func (c *collector) emit(op Op, old, new any) {
-	// At the root, the stack is nil, and so is the copy, as documented for Item.Path.
+	// At the root, the stack is nil, so the copy is nil too, as documented for Item.Path.
 	c.items = append(c.items, Item{Op: op, Path: slices.Clone(c.at), Old: old, New: new})
 }

@@ -21,13 +21,13 @@ type Explanation struct {
 	Source Source    `json:"source"`
 	Time   time.Time `json:"time"`
 
-	// Cause is the reason that the operator detects: create, update, delete or resume. It is "noop" if nothing has changed, "free" if the object is being
-	// deleted without the finalizer of the operator, "gone" if the object does not exist, "none" if the kind has no handlers for causes, and "unknown" if the cause
-	// cannot be detected.
+	// Cause is the cause that the operator detects: create, update, delete or resume. It is "noop" if nothing has changed, "free" if the object is being
+	// deleted without the finalizer of the operator, "gone" if the object does not exist, "none" if the kind has no cause handlers, and "unknown" if the operator
+	// has not detected a cause, for example because it does not handle the namespace of the object.
 	Cause string `json:"cause"`
 	// Changed contains the paths of the fields that have changed since the object was handled.
 	Changed []string `json:"changed,omitempty"`
-	// Waits are the reasons why work for the object waits as a whole, such as a pause.
+	// Waits are the reasons why all handlers of the object wait, such as a pause.
 	Waits []string `json:"waits,omitempty"`
 	// Running is true if the operator is reconciling the object at this moment.
 	Running bool `json:"running,omitempty"`
@@ -35,14 +35,14 @@ type Explanation struct {
 	Deleting bool `json:"deleting,omitempty"`
 	// Finalizer is true if the object has the finalizer of the operator.
 	Finalizer bool `json:"finalizer,omitempty"`
-	// OtherFinalizers are the finalizers of other controllers. While there is one, the object is not deleted.
+	// OtherFinalizers are the finalizers of other controllers. The API server does not remove the object while it has such a finalizer.
 	OtherFinalizers []string  `json:"otherFinalizers,omitempty"`
 	Handlers        []Handler `json:"handlers,omitempty"`
-	// Attempts are the last attempts of handlers in this process, the oldest first. The operator records them with the option kopf.WithStatusPage.
+	// Attempts are the last attempts of handlers in this process, the oldest first. They are recorded only with the option kopf.WithStatusPage.
 	Attempts []Attempt `json:"attempts,omitempty"`
-	// Events are the last Events about the object, if they are known.
+	// Events are the last Events about the object. Only the command "kopf why" reads them.
 	Events []Event `json:"events,omitempty"`
-	// Unknown lists the facts that the explanation lacks, each with a way to find it.
+	// Unknown describes the information that the explanation lacks.
 	Unknown []string `json:"unknown,omitempty"`
 }
 
@@ -51,9 +51,9 @@ type Source string
 
 // The sources of explanations.
 const (
-	// FromOperator is an explanation of the operator that handles the object. It knows all handlers and their filters.
+	// FromOperator means that the operator that handles the object made the explanation, from all handlers and their filters.
 	FromOperator Source = "operator"
-	// FromRecords is an explanation from the data that the operator has stored on the object.
+	// FromRecords means that the explanation contains only the data that the operator has stored on the object.
 	FromRecords Source = "records"
 )
 
@@ -65,11 +65,11 @@ type Handler struct {
 	State State  `json:"state"`
 	// Why explains the state.
 	Why string `json:"why,omitempty"`
-	// Attempts is the number of attempts for the cause so far.
+	// Attempts is the number of attempts so far. For a cause handler, it counts the attempts for the cause.
 	Attempts int `json:"attempts,omitempty"`
 	// Due is the time of the next attempt, if it is in the future.
 	Due *time.Time `json:"due,omitempty"`
-	// Started is the time when the handler was selected for the cause, and Ended the time when it succeeded or failed permanently.
+	// Started is the time when the handler was selected for the cause. Ended is the time when the handler succeeded or failed permanently.
 	Started *time.Time `json:"started,omitempty"`
 	Ended   *time.Time `json:"ended,omitempty"`
 	// LastError is the error of the last attempt.
@@ -81,7 +81,7 @@ type Attempt struct {
 	Handler string `json:"handler"`
 	// Reason is the reason of the request, such as "update".
 	Reason string `json:"reason,omitempty"`
-	// Number is the number of the attempt for the cause, beginning with 1.
+	// Number is the number of the attempt, beginning with 1.
 	Number  int       `json:"number"`
 	Started time.Time `json:"started"`
 	// Ended is zero while the handler is running.
@@ -108,11 +108,11 @@ const (
 	Due         State = "due"          // the handler is called in the next reconcile
 	Waiting     State = "waiting"      // the next attempt, or the next run of a timer, is later
 	Blocked     State = "blocked"      // another handler must succeed first
-	Succeeded   State = "succeeded"    // it has succeeded for the cause
-	Failed      State = "failed"       // it has failed permanently
-	Filtered    State = "filtered"     // its filters do not accept the object
-	NotSelected State = "not selected" // it is not for the cause
-	Active      State = "active"       // it is called for all changes, or it is running
+	Succeeded   State = "succeeded"    // the handler has succeeded for the cause
+	Failed      State = "failed"       // the handler has failed permanently
+	Filtered    State = "filtered"     // the filters of the handler do not match the object
+	NotSelected State = "not selected" // the handler is not for the cause
+	Active      State = "active"       // the handler is called for later events or changes, or is running
 	Paused      State = "paused"       // the operator is paused
 	Ended       State = "ended"        // the daemon or timer has ended and does not start again
 	Stopped     State = "stopped"      // the daemon or timer is not running

@@ -18,15 +18,16 @@ import (
 // writeTimeout limits the time of a write, so that the daemon ends soon after it was stopped.
 const writeTimeout = 3 * time.Second
 
-// A state is the position in the logs of a pod. It exists until the pod is deleted or the process ends.
+// A state holds the positions in the logs of a pod. It exists until the pod is deleted or the process ends.
 type state struct {
 	positions map[string]*position // by container
-	floor     time.Time            // lines up to this time are ignored, see Since
+	floor     time.Time            // the daemon ignores lines up to this time, see Since
 	saved     string               // value of the annotation
 	savedAt   time.Time            // time of the last write, or of the start
 }
 
-// loadState returns the state in memory. A bookmark that another process has written during a pause can be newer, and replaces it.
+// loadState returns the state in memory, with the positions of the bookmark that are newer. Another process can have written a newer bookmark during
+// a pause.
 func loadState(ctx context.Context, o *options, req *kopf.Request[*corev1.Pod]) *state {
 	value := req.Object.Annotations[annotationKey(req.Handler)]
 	s, ok := o.memo.Load(ctx)

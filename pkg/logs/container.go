@@ -23,10 +23,10 @@ const (
 type container struct {
 	*follower
 	name     string
-	position *position // the goroutine of the daemon changes it while the container waits for the delivery of a line
+	position *position // the goroutine of the daemon changes the position while deliver waits
 
 	previousRead int32                    // restart count for which the log of the previous instance is read
-	read         atomic.Pointer[instance] // the last instance whose log is read completely
+	read         atomic.Pointer[instance] // the last instance whose whole log is read
 	stream       atomic.Pointer[stream]   // the open stream
 }
 
@@ -50,7 +50,7 @@ var (
 	errOpen    = errors.New("the log cannot be opened")
 )
 
-// interruptIfStalled ends a stream that has delivered nothing for a long time, or since a restart of the container.
+// interruptIfStalled ends a stream that has waited for data for at least stallTimeout, or for at least restartWait after a restart of the container.
 func (c *container) interruptIfStalled(now instance) {
 	s := c.stream.Load()
 	if s == nil || s.waits.Load() == 0 {
@@ -62,7 +62,7 @@ func (c *container) interruptIfStalled(now instance) {
 	}
 }
 
-// hasRead reports whether the instance has ended and its log is read completely.
+// hasRead reports whether the instance has ended and its whole log is read.
 func (c *container) hasRead(i instance) bool {
 	read := c.read.Load()
 	return read != nil && *read == i
@@ -84,7 +84,7 @@ func (c *container) follow(ctx context.Context) {
 			continue
 		case ctx.Err() != nil:
 			return
-		case errors.Is(err, errOpen) && !apierrors.IsBadRequest(err): // a container that waits is a bad request
+		case errors.Is(err, errOpen) && !apierrors.IsBadRequest(err): // for a waiting container, the API server returns a bad request
 			log.FromContext(ctx).Info("Failed to open the log of a container; retrying", "container", c.name, "error", err.Error(), "retryAfter", pause.String())
 		case err != nil:
 			log.FromContext(ctx).V(1).Info("The stream of a log has ended; reopening", "container", c.name, "error", err.Error())
@@ -124,8 +124,8 @@ func (c *container) readPrevious(ctx context.Context, now instance) (lines int, 
 	return lines, err
 }
 
-// readEnded reads the log of an instance that has ended. A connection between the API server and the kubelet can break without an error, so the log is
-// complete only when it has no new lines after another request.
+// readEnded reads the log of an instance that has ended. A connection between the API server and the kubelet can break without an error. Therefore
+// readEnded repeats the request until a response has no new lines.
 func (c *container) readEnded(ctx context.Context, now instance, previous bool) (lines int, err error) {
 	var last Line
 	for {
@@ -143,7 +143,7 @@ func (c *container) readEnded(ctx context.Context, now instance, previous bool) 
 	}
 }
 
-// readStream delivers the lines of a log that are not handled. It returns their number, and the rest of the log without a line break.
+// readStream delivers the lines of a log that are not handled. It returns their number, and an unhandled last line without a line break.
 func (c *container) readStream(ctx context.Context, now instance, previous bool) (lines int, rest Line, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -153,7 +153,7 @@ func (c *container) readStream(ctx context.Context, now instance, previous bool)
 	}
 	s := &stream{cancel: cancel, restarts: now.restarts}
 	s.waits.Store(time.Now().UnixNano())
-	defer c.stream.Store(c.stream.Swap(s)) // a stream of the previous log opens while that of the current log waits
+	defer c.stream.Store(c.stream.Swap(s)) // readStream calls readPrevious while the stream of the current log is open
 	if s.body, err = c.clientset.CoreV1().Pods(c.req.Object.Namespace).GetLogs(c.req.Object.Name, request).Stream(ctx); err != nil {
 		return 0, Line{}, fmt.Errorf("%w: %w", errOpen, err)
 	}
@@ -179,7 +179,7 @@ func (c *container) readStream(ctx context.Context, now instance, previous bool)
 			continue
 		}
 		if !isKnown {
-			// The container can have restarted before the status shows it. Unless the log has a handled line, the rest of the previous log must be handled first.
+			// The container can have restarted before the status shows the restart. If the log begins with an unhandled line, first handle the rest of the previous log.
 			if before, err := c.readPrevious(ctx, now); before > 0 || err != nil {
 				return before, Line{}, err
 			}

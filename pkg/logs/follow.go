@@ -21,7 +21,7 @@ const (
 	deletionWait = 5 * time.Second  // time to read the rest of the logs after the grace period of a deleted pod
 )
 
-// A follower follows the logs of one pod. Only the goroutine of the daemon calls the function and writes positions and bookmarks.
+// A follower follows the logs of one pod. Only the goroutine of the daemon calls the function and changes positions and bookmarks.
 type follower struct {
 	*options
 	req        *kopf.Request[*corev1.Pod]
@@ -33,7 +33,7 @@ type follower struct {
 	running    sync.WaitGroup
 }
 
-// A delivery is a line on its way from a container to the function. The channel is closed when the line is handled.
+// A delivery passes a line from a container to the goroutine of the daemon. The channel handled is closed when the line is handled.
 type delivery struct {
 	line     Line
 	position *position

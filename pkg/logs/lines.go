@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// DefaultBookmark is the default interval of [Bookmark].
+	// DefaultBookmark is the interval between two writes of the bookmark without the option [Bookmark].
 	DefaultBookmark = 30 * time.Second
 	// MaxText is the maximum length of [Line.Text] in bytes.
 	MaxText = 64 << 10
@@ -35,8 +35,8 @@ type Line struct {
 	Truncated bool
 }
 
-// A Func handles a line. The request is that of the daemon, so the function can use its Client, Latest and Eventf. The operator writes changes to
-// Request.Object only when the daemon ends. The context ends when the daemon must stop.
+// A Func handles a line. The parameter req is the request of the daemon, so the function can use its Client, Latest and Eventf. The operator writes
+// changes to Request.Object when the attempt of the daemon ends. The context ends when the daemon must stop.
 type Func func(ctx context.Context, req *kopf.Request[*corev1.Pod], line Line) error
 
 // An Option configures [Lines].
@@ -64,11 +64,11 @@ func (o *options) checkUnit(option string, value time.Duration) {
 }
 
 // Lines returns a daemon for pods that calls fn for each line in their logs. Pass the result to [kopf.Resource.Daemon]. Call Lines once for each
-// daemon, and add [Needs] to the options of the operator. Without options, the function receives all lines of all containers that the
-// kubelet still has.
+// daemon, and add [Needs] to the options of the operator. Without options, the function receives the lines of all containers, beginning with the
+// oldest lines that the kubelet still has.
 //
-// The daemon opens one stream for each container, with the rate limit of the clientset. It ends when the pod has succeeded or failed and all its logs are
-// read. If an option is invalid, the daemon fails permanently with an error that lists all mistakes.
+// The daemon follows each container with one stream. The rate limit of the clientset applies to its requests. The daemon ends when the pod has succeeded
+// or failed and all its logs are read. If an argument is invalid, the daemon fails permanently with an error that lists all invalid arguments.
 func Lines(clientset kubernetes.Interface, fn Func, opts ...Option) kopf.Handler[*corev1.Pod] {
 	o := &options{clientset: clientset, fn: fn, bookmark: DefaultBookmark, memo: kopf.NewMemo[*state]("logs")}
 	if v := reflect.ValueOf(clientset); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
@@ -90,7 +90,7 @@ func Lines(clientset kubernetes.Interface, fn Func, opts ...Option) kopf.Handler
 	}
 }
 
-// Match restricts the lines to those that match the expression. For a truncated line, the expression is matched against [Line.Text].
+// Match makes the daemon call the function only for lines whose [Line.Text] matches the expression.
 func Match(re *regexp.Regexp) Option {
 	return func(o *options) {
 		if re == nil {
@@ -100,7 +100,7 @@ func Match(re *regexp.Regexp) Option {
 	}
 }
 
-// Containers restricts the lines to containers with these names. Default: all containers, including init and ephemeral containers.
+// Containers makes the daemon follow only the containers with these names. Default: all containers, including init and ephemeral containers.
 func Containers(names ...string) Option {
 	return func(o *options) {
 		if len(names) == 0 {
@@ -115,8 +115,8 @@ func Containers(names ...string) Option {
 	}
 }
 
-// Since ignores lines that are older than age when the daemon first starts for a pod without a bookmark. With 0, it ignores all lines that
-// exist at that time. Default: all lines.
+// Since makes the daemon ignore lines that are older than age when it first starts for a pod without a bookmark. With 0, it ignores all lines that
+// exist at that time. Default: no line is ignored.
 func Since(age time.Duration) Option {
 	return func(o *options) {
 		if age < 0 {
@@ -127,8 +127,9 @@ func Since(age time.Duration) Option {
 	}
 }
 
-// Bookmark sets how often the daemon stores its position on the pod. It stores the position only if it has changed, and also when the daemon
-// ends. A crash of the process repeats at most the lines of one interval, if the API server accepts the writes. Default: [DefaultBookmark].
+// Bookmark sets the interval at which the daemon stores changed positions on the pod. The daemon also stores them when it ends, unless the pod is
+// being deleted. After a crash of the process, at most the lines of one interval are repeated, if the API server has accepted the writes. Default:
+// [DefaultBookmark].
 func Bookmark(interval time.Duration) Option {
 	return func(o *options) {
 		if interval <= 0 {
@@ -139,7 +140,7 @@ func Bookmark(interval time.Duration) Option {
 	}
 }
 
-// Needs declares the permission that [Lines] needs in addition to those of the daemon: get for pods/log.
+// Needs declares the permission that [Lines] needs in addition to the permissions of every daemon: get for pods/log.
 func Needs() kopf.Option {
 	return kopf.NeedsRules(rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods/log"}, Verbs: []string{"get"}})
 }

@@ -9,8 +9,8 @@ import (
 // the newest timestamp is not sufficient.
 const maxRecent = 8
 
-// A position identifies the handled lines of a container. The log of a container is the sequence of the logs of its instances, and the handled
-// lines are always the beginning of this sequence.
+// A position identifies the handled lines of a container. The logs of all instances of the container form one sequence of lines. The handled lines are
+// always at the beginning of this sequence.
 type position struct {
 	// Floor is a time up to which all lines are handled or ignored.
 	Floor time.Time `json:"floor,omitzero"`
@@ -43,7 +43,8 @@ func (p *position) add(t time.Time) {
 	}
 }
 
-// since returns the time from which the log must be read again, or zero for the beginning. It is a second early, because the next line can be swapped.
+// since returns the time from which the log must be read again, or zero for the beginning. The time is one second before the oldest recent timestamp,
+// because the container runtime can have swapped lines.
 func (p *position) since() time.Time {
 	if len(p.Recent) > 0 {
 		return p.Recent[0].Time.Add(-time.Second)
@@ -61,13 +62,13 @@ func (p *position) newest() time.Time {
 
 func (p *position) clone() position { return position{p.Floor, slices.Clone(p.Recent)} }
 
-// A skipper finds the first line of a stream that is not handled. All later lines of the stream are not handled either.
+// A skipper finds the first unhandled line of a stream. All later lines of the stream are unhandled, too.
 type skipper struct {
 	position
 	done bool
 }
 
-// skip reports whether the next line of the stream is handled.
+// skip reports whether the next line of the stream is already handled.
 func (s *skipper) skip(t time.Time) bool {
 	switch i := slices.IndexFunc(s.Recent, func(r timestamp) bool { return r.Time.Equal(t) }); {
 	case s.done:

@@ -18,8 +18,8 @@ func newLineReader(r io.Reader) lineReader {
 	return lineReader{bufio.NewReaderSize(r, maxTime+MaxText+1)}
 }
 
-// next returns the next line with its timestamp, valid until the next call. At the end of the stream, it returns the last line without a line
-// break, or an empty line, and the error.
+// next returns the next line with its timestamp. The line is valid until the next call. At the end of the stream, next returns an error, with the
+// last line if it has no line break, or with an empty line.
 func (r lineReader) next() (line []byte, truncated bool, err error) {
 	line, err = r.buffer.ReadSlice('\n')
 	if !errors.Is(err, bufio.ErrBufferFull) {
@@ -32,7 +32,7 @@ func (r lineReader) next() (line []byte, truncated bool, err error) {
 	return line, true, err
 }
 
-// parse splits a line into its timestamp and its text. It reports false for a message of the kubelet, which has no timestamp.
+// parse splits a line into its timestamp and its text. It returns false for a message of the kubelet, which has no timestamp.
 func parse(line []byte, truncated bool) (parsed Line, ok bool) {
 	stamp, text, _ := bytes.Cut(line, []byte(" "))
 	t, err := time.Parse(time.RFC3339Nano, string(stamp))

@@ -29,7 +29,7 @@ type kind struct {
 	resource   schema.GroupVersionResource
 	name       string
 	namespaced bool
-	hasStatus  bool // whether the kind has the status subresource; writes to the object itself then ignore the status
+	hasStatus  bool // whether the kind has the status subresource; the API server then ignores the status in writes of the object itself
 }
 
 // errUnserved means that the API server changed how it serves a kind.
@@ -37,7 +37,7 @@ var errUnserved = errors.New("the API server no longer serves the kind in the sa
 
 // api contains the requests to the API server.
 type api interface {
-	// kind describes how a group serves the kind. It returns nil if the group does not serve it.
+	// kind describes how the API server serves the kind of a group. It returns nil if the API server does not serve the kind.
 	kind(ctx context.Context, group string, namespaced bool) (*kind, error)
 	// watch calls handle with the current version of an object and with all later events, until the watch ends or fails. It
 	// does not call handle if the watch cannot be started.

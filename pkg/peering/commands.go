@@ -26,7 +26,7 @@ type Target struct {
 // Object is a peering object of any kind and group with its records.
 type Object struct {
 	Group, Kind, Namespace, Name string
-	// Peers contains the readable records sorted by identity, including those of dead peers.
+	// Peers contains all peers with a readable record, including dead peers, sorted by identity.
 	Peers []Peer
 	// Unreadable contains the records that cannot be decoded.
 	Unreadable []Unreadable
@@ -45,8 +45,9 @@ func (c *Client) List(ctx context.Context, target Target) ([]Object, error) {
 	return objects, nil
 }
 
-// Freeze writes a record once. Operators with the same or a lower priority pause until its lifetime ends or [Client.Resume]
-// removes it. If LastSeen is zero, Freeze sets it to the current time. It returns the changed objects, even if other writes failed.
+// Freeze writes a record once. Operators with the same or a lower priority pause until the lifetime of the record ends or
+// [Client.Resume] removes the record. If LastSeen is zero, Freeze sets it to the current time. Freeze returns the changed objects,
+// even if other writes failed.
 //
 // Equivalent in kopf: kopf freeze.
 func (c *Client) Freeze(ctx context.Context, target Target, identity string, record Record) ([]Object, error) {
@@ -63,7 +64,7 @@ func (c *Client) Freeze(ctx context.Context, target Target, identity string, rec
 	return c.patchAll(ctx, target, body)
 }
 
-// Resume removes the record of the identity if it exists. It returns the patched objects, even if other writes failed.
+// Resume removes the record of the identity if the record exists. It returns the patched objects, even if other writes failed.
 //
 // Equivalent in kopf: kopf resume.
 func (c *Client) Resume(ctx context.Context, target Target, identity string) ([]Object, error) {

@@ -14,8 +14,8 @@ type Tie int
 const (
 	// PauseAll pauses all operators that share a priority until only one of them is left. This is kopf's rule and the default.
 	PauseAll Tie = iota
-	// Elect selects the operator that has been running longest among operators that share a priority. The others
-	// pause. All of these operators must use Elect. If one of them does not, all pause. Operators in Python do not
+	// Elect selects the operator that has been a candidate for the longest time among operators that share a priority. The others
+	// pause. All operators with this priority must use Elect. If one of them does not, all pause. Operators in Python do not
 	// support Elect.
 	Elect
 )
@@ -24,7 +24,7 @@ const (
 type Self struct {
 	Identity string
 	Priority int
-	// Candidate is the time at which the operator became a candidate (see [Elect]). Zero means [PauseAll].
+	// Candidate is the time at which the operator with [Elect] started to take part in peering. Zero means [PauseAll].
 	Candidate time.Time
 }
 
@@ -36,13 +36,13 @@ type Decision struct {
 	Higher, Same, Lower []Peer
 	// Dead contains the dead peers, whose records can be removed.
 	Dead []Peer
-	// Recheck is the time at which the first of the blocking peers will be dead if it does not renew its record. It is zero if
-	// the operator is not paused.
+	// Recheck is the earliest time at which a blocking peer will be dead if it does not renew its record. Recheck is zero if the
+	// operator is not paused.
 	Recheck time.Time
 }
 
-// Decide compares the operator with its peers. Decide ignores a peer with the operator's identity, because it is the operator itself. The
-// peers must have been observed at the time now.
+// Decide compares the operator with its peers. Decide ignores the record with the operator's identity, because it belongs to the operator
+// itself. The peers must have been observed at the time now.
 func (s Self) Decide(peers []Peer, now time.Time) (v Decision) {
 	for _, p := range peers {
 		switch {
@@ -73,7 +73,7 @@ func (s Self) isElected(same []Peer) bool {
 	}
 	for _, p := range same {
 		if p.Candidate.IsZero() {
-			return false // the operator is not a candidate, so PauseAll applies
+			return false // the peer does not use Elect, so PauseAll applies
 		}
 		own := s.Candidate.Truncate(time.Microsecond) // records have this precision
 		if cmp.Or(p.Candidate.Compare(own), strings.Compare(p.Identity, s.Identity)) < 0 {

@@ -9,14 +9,15 @@ import (
 )
 
 const (
-	// Interval for discovering kinds that are not served. It is shorter if the peering object is mandatory.
+	// discoveryInterval is the interval at which the operator checks whether a missing kind is served now. The interval is
+	// mandatoryDiscoveryInterval if the peering object is mandatory and neither group is served.
 	discoveryInterval          = 30 * time.Second
 	mandatoryDiscoveryInterval = 2 * time.Second
 
 	minRetryDelay, maxRetryDelay = time.Second, 10 * time.Second
 )
 
-// discover detects whether a group serves peering objects, and runs members while it does.
+// discover checks whether the API server serves the peering objects of a group, and runs members while it does.
 func (p *Peering) discover(ctx context.Context, group string, self Self) {
 	var pause retryBackoff
 	for ctx.Err() == nil {

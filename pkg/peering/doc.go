@@ -1,6 +1,6 @@
 // Package peering coordinates operators through a shared peering object, as kopf does: the operator with the highest
 // priority works, and all others pause. For example, a developer starts an operator on a laptop, and the operator in the
-// cluster pauses until the one on the laptop stops. Package kopf is built on it, and any other reconciler can use it without package kopf:
+// cluster pauses until the operator on the laptop stops. Package kopf uses this package. Other reconcilers can use it, too:
 //
 //	p, err := peering.New(mgr, peering.Options{Priority: 100})
 //	...
@@ -12,7 +12,7 @@
 //
 // The peering object is a ClusterKopfPeering, or a KopfPeering in each served namespace. Its API group is kopf.dev and, if
 // the API server serves it, also zalando.org. Each operator writes a [Record] into the status of the object, and
-// renews it before its lifetime ends. The records have kopf's format, so operators in Python are peers as well.
+// renews the record before its lifetime ends. The records have the format of kopf, so operators in Python are peers as well.
 //
 // A [Peering] is the runnable that writes the record and watches the records of the peers. [Observations] store the
 // time at which each record last changed, and [Self.Decide] decides which peers are alive and have precedence. If a
@@ -30,8 +30,9 @@
 //     while it cannot read the object.
 //   - An operator that cannot renew its record during its lifetime pauses, because peers may declare it dead. After the machine
 //     was suspended, the operator pauses within two seconds and resumes after it has renewed its record.
-//   - The operator writes its record once per lifetime, five to ten seconds before the lifetime ends. Reading causes no requests besides a watch.
-//   - The operator keeps and ignores unreadable records.
+//   - The operator renews its record once per lifetime, five to ten seconds before the lifetime ends. A paused operator also renews it when the record of a
+//     blocking peer expires. To read the records, the operator lists and watches the peering object.
+//   - The operator ignores unreadable records and does not remove them.
 //   - At shutdown, the operator removes its record within two seconds.
 //
 // # Assumptions
@@ -44,15 +45,16 @@
 // Running reconciles continue when a pause begins, so two operators can briefly process one object. The operator removes its
 // record when shutdown begins, and does not wait for its last reconcile.
 //
-// Operators in Python compare clocks. If the clock of such an operator is more than five seconds ahead, it can consider the operator
-// in Go dead. The operator in Go logs a warning if the clock of a peer is more than ten seconds ahead.
+// Operators in Python compare their clocks with the times in records. If the clock of such an operator is more than five seconds
+// ahead, the operator can consider an operator in Go dead. An operator in Go logs a warning if the clock of a peer is more than ten
+// seconds ahead.
 //
-// The record of a killed process blocks its successor until the record expires, unless both have the same identity. An operator
-// that starts later can respect a record for up to ten minutes after it has expired, because clocks may differ.
+// The record of a killed process pauses its successor until the record expires, unless both have the same identity. An operator
+// that starts later can treat an expired record as alive for up to ten minutes, because clocks may differ.
 //
 // # Errors
 //
-// [Options.Check] returns all errors in the options. If an operation fails later, the Peering retries it without limit. [Peering.Readyz],
+// [Options.Check] returns all errors in the options. If a request fails later, the Peering retries it without limit. [Peering.Readyz],
 // [Peering.Describe] and the log report the failure, including the rule for a missing permission and the manifest of a missing mandatory object.
-// The metrics kopf_paused and kopf_peers, and Events on the peering object, report pauses.
+// The metric kopf_paused and Events about the peering object report pauses. The metric kopf_peers reports the number of live peers.
 package peering

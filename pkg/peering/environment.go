@@ -18,8 +18,8 @@ import (
 //	KOPF_RUN_NAMESPACES   the served namespaces, separated by spaces; KOPF_RUN_NAMESPACE adds one
 //	KOPF_RUN_CLUSTERWIDE  if true, the cluster is served
 //
-// Call it before [Options.BindFlags], so that flags override variables. ReadEnvironment returns the joined errors of all invalid
-// values. [Options.Check] reports invalid namespaces, including patterns, which are not supported.
+// Call ReadEnvironment before [Options.BindFlags], so that flags override variables. ReadEnvironment returns the joined errors of all
+// invalid values. [Options.Check] reports invalid namespaces. Patterns of namespaces are not supported.
 //
 // Equivalent in kopf: the environment of "kopf run".
 func (o *Options) ReadEnvironment() error {

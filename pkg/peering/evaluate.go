@@ -29,7 +29,7 @@ func (m *member) handleObservation(ctx context.Context, o observedObject) {
 		}
 	case o.object.GetUID() != m.writtenUID && m.writeErr == nil:
 		m.listed, m.isAbsent = true, false
-		m.writeRecord(ctx) // the object is new and lacks the record; writeRecord also evaluates the response
+		m.writeRecord(ctx) // the object is new and does not have the record; writeRecord also evaluates the response
 	default:
 		m.listed = true
 		m.evaluate(ctx, o.object)
@@ -62,8 +62,8 @@ func (m *member) evaluate(ctx context.Context, object *unstructured.Unstructured
 	m.removeDeadPeers(ctx, now)
 }
 
-// isOutdated reports whether a newer version was already evaluated. The response to a write can arrive before older events of
-// the watch.
+// isOutdated reports whether a newer version of the object was already evaluated. The response to a write can arrive before older events
+// of the watch.
 func (m *member) isOutdated(object *unstructured.Unstructured) bool {
 	if m.object == nil || m.object.GetUID() != object.GetUID() {
 		return false
@@ -72,8 +72,8 @@ func (m *member) isOutdated(object *unstructured.Unstructured) bool {
 	return err == nil && order < 0
 }
 
-// checkOwnRecord logs a warning if another client has changed the operator's record. If the record was removed, it schedules a
-// write.
+// checkOwnRecord logs a warning if another client has changed the operator's record. If the record was removed, checkOwnRecord schedules
+// a write.
 func (m *member) checkOwnRecord(peers []Peer, now time.Time) {
 	if m.object.GetUID() != m.writtenUID {
 		return
@@ -88,7 +88,7 @@ func (m *member) checkOwnRecord(peers []Peer, now time.Time) {
 		}
 		return
 	}
-	// A peer with a wrong clock considers the operator dead, or a user removed the record. Write the record again soon.
+	// A peer with a wrong clock has removed the record as dead, or a user has removed it. Write the record again soon.
 	if soon := latest(now, m.lastWritten.monotonic.Add(rewriteDelay)); soon.Before(m.nextWrite) {
 		m.nextWrite = soon
 	}
@@ -100,7 +100,7 @@ func (m *member) removeDeadPeers(ctx context.Context, now time.Time) {
 	if len(dead) == 0 || now.Before(m.cleanAfter) {
 		return
 	}
-	m.cleanAfter = now.Add(maxRetryDelay) // do not retry a failure immediately
+	m.cleanAfter = now.Add(maxRetryDelay) // after a failure, wait before the next attempt
 	version := m.object.GetResourceVersion()
 	object, err := m.write(ctx, m.requestTimeout(), func() ([]byte, error) { return deadPeersPatch(dead, version) })
 	switch {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// BindFlags adds flags for the options, whose current values are the defaults:
+// BindFlags adds flags for the options. The current values of the options are the defaults:
 //
 //	--peering NAME    the peering object, which then must exist (Mandatory)
 //	--priority N      the priority among the peers

@@ -10,14 +10,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// pollPaused is the interval at which the gate retries requests during a pause, if it is not a source of its controller.
+// pollPaused is the interval at which a gate that is not a source of its controller retries requests during a pause.
 const pollPaused = 5 * time.Second
 
 // Gate is a reconciler that defers requests while the operator is paused in their namespace. After the pause, it passes each
 // deferred request once to the next reconciler.
 //
-// A Gate is also a source of requests. Add it as a source to its controller, so that requests continue immediately after the
-// pause. Otherwise, the gate retries them every five seconds.
+// A Gate is also a source of requests. If the controller has the Gate as a source, deferred requests continue immediately after the
+// pause. Otherwise, the Gate retries deferred requests every five seconds.
 type Gate struct {
 	peering *Peering
 	next    reconcile.Reconciler

@@ -20,7 +20,7 @@ const alphabet = "abcdefhijklmnopqrstuvwxyz0123456789"
 // lookupTimeout limits the DNS lookups of the host's name.
 const lookupTimeout = 2 * time.Second
 
-// newIdentity returns $POD_ID, or a unique identity of the form user@host/20201231235959/x7q.
+// newIdentity returns the value of the variable POD_ID, or a random identity of the form user@host/20201231235959/x7q.
 func newIdentity(now time.Time) string {
 	if id, set := os.LookupEnv(podID); set {
 		return id
@@ -32,8 +32,8 @@ func newIdentity(now time.Time) string {
 	return Whoami() + "/" + now.UTC().Format("20060102150405") + "/" + string(suffix)
 }
 
-// Whoami returns the identity of the current user, in the form user@host. The command kopf uses it as the default key of the records that it writes and
-// removes.
+// Whoami returns the identity of the current user, in the form user@host. The command kopf uses it as the default identity of the records that it writes
+// and removes.
 func Whoami() string { return currentUser() + "@" + hostName() }
 
 // currentUser returns the user name that Python's getpass would return, or "unknown".
@@ -65,7 +65,7 @@ func hostName() string {
 	return chooseHostName(name, append(names, addresses...))
 }
 
-// chooseHostName returns the most specific name: one with a domain, or else one that is not localhost.
+// chooseHostName returns the first name with a domain, or else the first name other than localhost, or else the host name.
 func chooseHostName(hostname string, names []string) string {
 	best, undotted := "", ""
 	for _, name := range names {

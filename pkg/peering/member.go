@@ -16,12 +16,12 @@ import (
 const (
 	maxRequestTimeout = 5 * time.Second
 	removalTimeout    = 2 * time.Second
-	// Minimum time between two writes if another client removes the record.
+	// rewriteDelay is the minimum time between two writes if another client removes the record.
 	rewriteDelay = 5 * time.Second
 )
 
-// member maintains the operator's record in one peering object and observes its peers there. Only the goroutine of run uses the
-// fields. A second goroutine watches the object.
+// member maintains the operator's record in one peering object and observes the peers in this object. Only the goroutine of run uses
+// the fields. A second goroutine watches the object.
 type member struct {
 	*Peering
 	kind     kind
@@ -30,7 +30,7 @@ type member struct {
 	log      logr.Logger
 
 	object       *unstructured.Unstructured // latest observed version; nil if the object does not exist
-	listed       bool                       // whether the watch has reported the object; a response to a write is not enough
+	listed       bool                       // whether the watch has reported the object
 	isAbsent     bool                       // whether the object is known not to exist
 	observations Observations
 	decision     Decision
@@ -88,7 +88,7 @@ func (m *member) run(ctx context.Context) error {
 				continue
 			}
 			if m.writeErr != nil {
-				m.reportStatus() // report before the retry, because it may time out while peers already consider the operator dead
+				m.reportStatus() // report before the retry: the retry may time out, and peers may already consider the operator dead
 			}
 			m.writeRecord(ctx)
 		}
@@ -122,7 +122,7 @@ func (m *member) watch(ctx context.Context, observed chan<- observedObject) {
 // nextWake returns the time of the next write if no event arrives earlier.
 func (m *member) nextWake() time.Time {
 	if m.decision.Paused && m.writeErr == nil && m.decision.Recheck.Before(m.nextWrite) {
-		return m.decision.Recheck // the response shows whether the blocking peers are still alive
+		return m.decision.Recheck // the response to the write shows whether the blocking peers are still alive
 	}
 	return m.nextWrite
 }
@@ -172,14 +172,14 @@ func (m *member) writeRecord(ctx context.Context) {
 	m.evaluate(ctx, object)
 }
 
-// keepaliveInterval returns the time until the next write: the lifetime minus a random number of seconds. Operators that
-// started together therefore do not write at the same time.
+// keepaliveInterval returns the time until the next write: the lifetime minus 5 to 10 seconds, but at least one second. The number
+// of seconds is random, so that operators that started together do not write at the same time.
 func (m *member) keepaliveInterval() time.Duration {
 	lifetime := int(m.options.Lifetime / time.Second)
 	return time.Duration(max(1, min(lifetime, max(1, lifetime-5-rand.IntN(6))))) * time.Second
 }
 
-// requestTimeout leaves time for a retry before the record expires.
+// requestTimeout returns a timeout that leaves time for a retry before the record expires.
 func (m *member) requestTimeout() time.Duration {
 	return max(time.Second, min(maxRequestTimeout, m.options.Lifetime/4))
 }

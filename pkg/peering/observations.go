@@ -12,13 +12,13 @@ import (
 type Peer struct {
 	Identity string
 	Record
-	// Since is the time at which the record was first observed with its current content, by the local clock. For a [Client], it
-	// is the time of the request.
+	// Since is the time at which the record was first observed with its current content, by the local clock. In results of a
+	// [Client], Since is the time of the request.
 	Since time.Time
 }
 
-// Deadline returns the time at which the peer is dead if its record does not change: one lifetime after Since. If LastSeen is
-// older than the lifetime plus [MaxSkew], the peer is already dead, so leftover records do not block new operators.
+// Deadline returns the time at which the peer is dead if its record does not change. The deadline is one lifetime after Since, but at
+// most one lifetime plus [MaxSkew] after LastSeen. So old records of killed processes do not pause new operators.
 func (p Peer) Deadline() time.Time {
 	unchanged := p.Since.Add(p.Lifetime)
 	if p.LastSeen.IsZero() {
@@ -31,9 +31,9 @@ func (p Peer) Deadline() time.Time {
 	return unchanged
 }
 
-// Dead reports whether the deadline has passed at the time now. The object must have been observed at that time, because otherwise
-// the peer may have renewed its record after the last observation. For peers returned by a [Client], Dead returns true only if the record expired
-// more than [MaxSkew] ago. If clocks are synchronized, use [Record.Expired] instead.
+// Dead reports whether the deadline has passed at the time now. The object must have been observed at this time. Otherwise, the peer may
+// have renewed its record after the last observation. For peers in results of a [Client], Dead returns true at the time of the request only if the
+// record expired at least [MaxSkew] ago. If clocks are synchronized, use [Record.Expired] for such peers.
 func (p Peer) Dead(now time.Time) bool { return !now.Before(p.Deadline()) }
 
 // Unreadable is a record that cannot be decoded. Operators do not remove it.
@@ -43,7 +43,7 @@ type Unreadable struct {
 }
 
 // Observations stores the times at which the records of a peering object last changed. The zero value is ready to
-// use. It is not safe for concurrent use.
+// use. Observations is not safe for concurrent use.
 type Observations struct {
 	previous map[string]observation
 }

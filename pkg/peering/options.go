@@ -9,15 +9,15 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 )
 
-// Options configures a [Peering]. The zero value is for an operator that serves the whole cluster with priority 0. It uses the
-// ClusterKopfPeering "default" if that object exists.
+// Options configures a [Peering]. With the zero value, the operator serves the whole cluster with priority 0, and uses the
+// ClusterKopfPeering "default" if this object exists.
 type Options struct {
 	// Name is the name of the peering object. Operators with the same peering object are peers. Default: "default".
 	//
 	// Equivalent in kopf: settings.peering.name, --peering.
 	Name string
-	// Namespaces are the served namespaces. The operator uses a KopfPeering in each, and pauses in each independently. If
-	// empty, the operator serves the cluster and uses a ClusterKopfPeering.
+	// Namespaces are the served namespaces. The operator uses a KopfPeering in each namespace, and pauses in each namespace
+	// independently. If Namespaces is empty, the operator serves the cluster and uses a ClusterKopfPeering.
 	//
 	// Equivalent in kopf: --namespace, settings.peering.clusterwide, settings.peering.namespaced.
 	Namespaces []string
@@ -41,7 +41,7 @@ type Options struct {
 	// Equivalent in kopf: settings.peering.standalone, --standalone.
 	Standalone bool
 	// Identity is the key of the operator's record. It must be unique among running operators, because operators with the same
-	// identity ignore each other. Default: $POD_ID if it is set, otherwise user@host/time/random.
+	// identity ignore each other. Default: the environment variable POD_ID if it is set, otherwise user@host/time/random.
 	//
 	// Equivalent in kopf: identity=.
 	Identity string
@@ -61,7 +61,7 @@ type Options struct {
 const (
 	DefaultName     = "default"
 	DefaultLifetime = 60 * time.Second
-	// DevPriority is the priority set by --dev. It is higher than usual priorities in clusters.
+	// DevPriority is the priority that the flag --dev sets. It is higher than the usual priorities of operators in clusters.
 	DevPriority = 666
 )
 
@@ -111,7 +111,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// namespaces returns the namespaces with a peering object; "" is the cluster.
+// namespaces returns the served namespaces, or "" for the cluster.
 func (o Options) namespaces() []string {
 	if len(o.Namespaces) == 0 {
 		return []string{""}

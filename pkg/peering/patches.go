@@ -2,7 +2,7 @@ package peering
 
 import "encoding/json"
 
-// The following functions return merge patches, which contain only the affected records.
+// The following functions return merge patches that contain only the affected records.
 
 func recordPatch(identity string, record Record) ([]byte, error) {
 	return json.Marshal(map[string]any{"status": map[string]any{identity: record}})

@@ -32,7 +32,7 @@ type Peering struct {
 	done            <-chan struct{} // done channel of the context; nil before the start
 	statuses        map[location]status
 	states          map[string]state // last reported state of each namespace
-	announcedPauses map[string]bool  // pauses whose start is logged and whose end is not yet
+	announcedPauses map[string]bool  // namespaces with a pause whose start is logged and whose end is not logged
 	changed         chan struct{}
 	subscribers     map[int]func(Transition)
 	nextID          int
@@ -43,7 +43,7 @@ var (
 	_ manager.LeaderElectionRunnable = (*Peering)(nil)
 )
 
-// New returns a Peering without starting it. The error joins all errors in the options.
+// New returns a Peering that is not started. The error joins all errors in the options.
 func New(mgr manager.Manager, options Options) (*Peering, error) {
 	if err := options.Check(); err != nil {
 		return nil, err

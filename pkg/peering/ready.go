@@ -10,7 +10,7 @@ import (
 )
 
 // Readyz returns an error until the peers are observed, while a mandatory peering object is missing, and while peering fails.
-// An operator that is paused by peers, or that waits to become the leader, is ready. Readyz implements healthz.Checker:
+// An operator that is paused by peers, or that waits to become the leader, is ready. Readyz is a healthz.Checker:
 // mgr.AddReadyzCheck("peering", p.Readyz). [Peering.Describe] returns more details.
 func (p *Peering) Readyz(*http.Request) error {
 	var problems []error
@@ -24,7 +24,7 @@ func (p *Peering) Readyz(*http.Request) error {
 	return errors.Join(problems...)
 }
 
-// Describe returns one line for each namespace with the state of the operator and its reason, for users.
+// Describe returns one line for each namespace. The line describes for users whether and why the operator is paused.
 func (p *Peering) Describe() string {
 	var lines []string
 	p.forEachState(func(prefix string, s state) {

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Record is the entry of an operator in the status of the peering object, stored under its identity. Its JSON form is that of
-// kopf: {"priority": 0, "lifetime": 60, "lastseen": "2020-12-31T23:59:59.123456+00:00"}.
+// Record is the entry of an operator in the status of the peering object. Its key is the identity of the operator. The JSON form is the
+// form of kopf: {"priority": 0, "lifetime": 60, "lastseen": "2020-12-31T23:59:59.123456+00:00"}.
 //
 // Decoding is tolerant: missing fields have kopf's defaults, unknown fields are ignored, and numbers can be strings. Other
 // invalid values are errors.
@@ -21,16 +21,16 @@ type Record struct {
 	Priority int
 	// Lifetime is the time for which the record is valid after it was written, in whole seconds. Default: 60 seconds.
 	Lifetime time.Duration
-	// LastSeen is the time of the write by the clock of its operator; zero if unknown.
+	// LastSeen is the time of the write by the clock of the writer. It is zero if unknown.
 	LastSeen time.Time
 	// Candidate is the time at which the operator became a candidate for the election among equal priorities (see [Elect]). If
-	// it is zero, the operator is not a candidate, and the JSON form lacks the field. kopf ignores the field.
+	// it is zero, the operator is not a candidate, and the JSON form omits the field. kopf ignores the field.
 	Candidate time.Time
 	// Message is the reason for a freeze, for users. The JSON form omits an empty message.
 	Message string
 }
 
-// Defaults of missing fields.
+// Defaults of missing fields of a record.
 const (
 	defaultPriority = 0
 	defaultLifetime = 60 * time.Second
@@ -39,7 +39,8 @@ const (
 // MaxSkew is the maximum tolerated difference between the clocks of operators.
 const MaxSkew = 10 * time.Minute
 
-// Expires returns the time at which the record expires by the clock of its operator, which is kopf's rule. Zero means never.
+// Expires returns the time at which the record expires by the clock of its operator, as in kopf. If LastSeen is zero, the record never
+// expires, and Expires returns zero.
 func (r Record) Expires() time.Time {
 	if r.LastSeen.IsZero() {
 		return time.Time{}
@@ -47,7 +48,7 @@ func (r Record) Expires() time.Time {
 	return r.LastSeen.Add(r.Lifetime)
 }
 
-// Expired reports whether the record has expired by kopf's rule. The result is only correct if clocks are
+// Expired reports whether the record has expired at the time now, as in kopf. The result is only correct if clocks are
 // synchronized. Operators of this package use [Peer.Dead].
 func (r Record) Expired(now time.Time) bool {
 	return !r.LastSeen.IsZero() && !now.Before(r.Expires())
@@ -107,8 +108,8 @@ func fieldError(key string, err error) error {
 	return fmt.Errorf("%s: %w", key, err)
 }
 
-// parseInteger decodes a number or a string with a number. Values out of range become the nearest limit. round
-// converts fractions. Priorities are rounded down, so that a comparison never ranks a peer too high.
+// parseInteger decodes a number, or a string with an integer. It replaces a value out of range by the nearest limit. The function round
+// converts fractions.
 func parseInteger(raw []byte, round func(float64) float64) (int64, error) {
 	text := string(bytes.TrimSpace(raw))
 	quoted := strings.HasPrefix(text, `"`)

@@ -11,7 +11,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
 )
 
-// report changes the status of one location, and reports a resulting state change to subscribers, metrics, log and Events.
+// report changes the status of one location. If the state of the namespace changes, report calls the subscribers, updates the metrics,
+// writes to the log and posts an Event.
 func (p *Peering) report(at location, change func(*status)) {
 	p.reportMu.Lock()
 	defer p.reportMu.Unlock()
@@ -45,8 +46,8 @@ func (p *Peering) report(at location, change func(*status)) {
 			subscriber(Transition{Namespace: at.namespace, Paused: after.isPaused(), Why: after.message})
 		}
 	}
-	// Log and post the start of a pause after the subscribers have stopped their work. Log and post its end before they start
-	// their work again.
+	// At the start of a pause, call the subscribers before the pause is logged and posted, because they stop their work. At the end
+	// of a pause, call the subscribers afterwards.
 	if after.isPaused() {
 		notify()
 	}
@@ -89,7 +90,8 @@ func (p *Peering) deleteMetrics() {
 	}
 }
 
-// eventTarget returns the object for Events: that of the location, or that of the other group. The caller must hold the lock.
+// eventTarget returns the object for Events: the object of the location, or else the object of the other group. The caller must hold the
+// lock.
 func (p *Peering) eventTarget(at location) *unstructured.Unstructured {
 	object := p.statuses[at].object
 	for _, group := range groups {
@@ -121,7 +123,7 @@ func (p *Peering) logState(namespace string, before, after state, announced bool
 	}
 }
 
-// recordEvent records an Event for a transition on the peering object.
+// recordEvent posts an Event about the peering object when a pause starts or ends.
 func (p *Peering) recordEvent(object *unstructured.Unstructured, after state, announced bool) {
 	if object == nil || p.recorder == nil || after.phase <= notObserved || after.isPaused() == announced {
 		return

@@ -6,17 +6,17 @@ import (
 )
 
 const (
-	// suspensionCheckInterval is the interval of checks whether the machine was suspended. Timers stop during a suspension.
+	// suspensionCheckInterval is the interval of checks whether the machine was suspended. Timers do not run during a suspension.
 	suspensionCheckInterval = time.Second
-	// suspensionThreshold is the tolerated difference between the clocks. It must be shorter than the time between the renewal of
-	// a record and its expiry.
+	// suspensionThreshold is the tolerated difference between the monotonic clock and the wall clock. It must be shorter than the
+	// time between the renewal of a record and its expiry.
 	suspensionThreshold = 3 * time.Second
 )
 
 // errSuspended pauses the operator after a suspension until its record is renewed.
 var errSuspended = errors.New("the machine was suspended or its clock was set forward: peers may consider this operator dead")
 
-// clockReading is one moment on two clocks. Only the monotonic clock stops while the machine is suspended.
+// clockReading is the current time of two clocks. Only the monotonic clock stops while the machine is suspended.
 type clockReading struct{ monotonic, wall time.Time }
 
 func (p *Peering) readClocks() clockReading {

@@ -15,7 +15,7 @@ type Transition struct {
 }
 
 // Paused reports whether the operator is paused in a namespace, and the reason for the state. If the operator serves the cluster,
-// Paused ignores the namespace. If the operator serves other namespaces, or if the namespace is "" for a cluster-scoped object,
+// Paused ignores the namespace. If the operator does not serve the namespace, or if the namespace is "" for a cluster-scoped object,
 // Paused reports whether the operator is paused in any of its namespaces.
 func (p *Peering) Paused(namespace string) (paused bool, why string) {
 	p.mu.Lock()
@@ -26,7 +26,7 @@ func (p *Peering) Paused(namespace string) (paused bool, why string) {
 
 func (p *Peering) stateFor(namespace string) state {
 	if p.done != nil && p.isShuttingDown() && !p.options.Standalone {
-		return p.computeState(namespace) // no new work may start during shutdown, and subscribers receive no transition for it
+		return p.computeState(namespace) // no new work may start during shutdown, although subscribers receive no transition
 	}
 	if s, served := p.states[namespace]; served {
 		return s
@@ -44,16 +44,16 @@ func (p *Peering) stateFor(namespace string) state {
 	return first
 }
 
-// Changed returns a channel that is closed when the next pause begins or ends in any namespace. Call it before [Peering.Paused],
-// so that no change is missed. Call it again after each change, because each channel reports only one.
+// Changed returns a channel that is closed when the next pause begins or ends in any namespace. Call Changed before [Peering.Paused],
+// so that no change is missed. Call it again after each change, because each channel reports only one change.
 func (p *Peering) Changed() <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.changed
 }
 
-// Subscribe makes the Peering call handle whenever a pause begins or ends, sequentially and in order. handle must not block and
-// must not call cancel. It is not called for transitions before Subscribe, for the shutdown, or after cancel has returned.
+// Subscribe makes the Peering call handle whenever a pause begins or ends. The calls are sequential and in order. handle must not block
+// and must not call cancel. It is not called for transitions before Subscribe, for the shutdown, or after cancel has returned.
 func (p *Peering) Subscribe(handle func(Transition)) (cancel func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

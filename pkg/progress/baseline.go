@@ -11,9 +11,9 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 )
 
-// A Baseline stores the last-handled configuration of an object on the object. This is the essence of the object when
-// the last cycle ended: the spec, labels, annotations and other fields that count for change detection. Its methods
-// change the object in memory only.
+// A Baseline stores the last-handled configuration of an object on the object. The last-handled configuration is the essence of
+// the object at the end of the last cycle: the spec, labels, annotations and other fields that count for change detection. The
+// methods change the object in memory only.
 //
 // Equivalent in kopf: settings.persistence.diffbase_storage.
 type Baseline interface {
@@ -42,8 +42,9 @@ func AnnotationBaselineKey(prefix, name string) Baseline {
 	return annotationBaseline{keys: keysOf(prefix), name: name}
 }
 
-// AnnotationBaselineV2 is [AnnotationBaseline] without the second key that prefixes of more than 36 characters have.
-// It corresponds to [AnnotationsV2] for records.
+// AnnotationBaselineV2 is [AnnotationBaseline] without the second key. AnnotationBaseline uses a second key for prefixes of more
+// than 36 characters, and for ReplicaSets of Deployments with prefixes of more than 30 characters. [AnnotationsV2] is the
+// corresponding store.
 //
 // Equivalent in kopf: AnnotationsDiffBaseStorage(v1=False).
 func AnnotationBaselineV2(prefix string) Baseline {
@@ -82,8 +83,7 @@ func (b annotationBaseline) Store(obj client.Object, essence []byte) {
 }
 
 func (b annotationBaseline) Clear(essence map[string]any) {
-	// The keys depend on the kind of the object, which the essence does not contain. Therefore both forms are
-	// removed.
+	// The keys depend on the kind of the object, which the essence does not contain. Therefore Clear removes both forms.
 	own := map[string]bool{}
 	for _, id := range []string{b.name, b.name + ownedSuffix} {
 		for _, key := range b.keys.of(nil, id) {
@@ -94,8 +94,8 @@ func (b annotationBaseline) Clear(essence map[string]any) {
 }
 
 // StatusBaseline stores the essence in a field of the object, as a string of JSON. The field is a dotted path. An
-// empty path selects "status.kopf.last-handled-configuration". The kind must have the field as a string. If the Go
-// type lacks the field, the store writes nothing. See [CheckType] and [CheckSchema].
+// empty path selects "status.kopf.last-handled-configuration". The Go type and the schema must have the field as a string. If the
+// Go type lacks the field, the baseline writes nothing. See [CheckType] and [CheckSchema].
 //
 // Equivalent in kopf: StatusDiffBaseStorage.
 func StatusBaseline(field string) Baseline {
@@ -120,7 +120,7 @@ func (b statusBaseline) Fetch(obj client.Object) []byte {
 	}
 	text, isString := value.(string)
 	if !isString {
-		// The value was not written by this package. The caller decides whether it is an essence.
+		// Another client has written the value. The caller decides whether the value is an essence.
 		other, err := json.Marshal(value)
 		if err != nil {
 			return nil

@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// ByHandler stores the records of some handlers in other stores. The keys are the ids of the handlers; the sub-handlers follow their handler. All
-// other records are in the first store.
+// ByHandler returns a store that uses separate stores for some handlers. The keys of stores are the ids of handlers. The records of sub-handlers are in the
+// store of their handler, unless stores has their ids. All other records are in the store other.
 //
 // kopf has no equivalent.
 func ByHandler(other Store, stores map[string]Store) Store {
@@ -25,13 +25,13 @@ func ByHandler(other Store, stores map[string]Store) Store {
 	return handlerStores{multiStore: multiStore(all), stores: maps.Clone(stores)}
 }
 
-// same reports whether two values are the same store. Stores of a type without equality differ.
+// same reports whether two values are the same store. It returns false for stores of a type that cannot be compared.
 func same(one, other Store) (equal bool) {
 	defer func() { _ = recover() }() // the types cannot be compared
 	return one == other
 }
 
-// handlerStores has the methods of multiStore for all stores, except for those that are about one id.
+// handlerStores overrides the methods of multiStore that have an id as a parameter: they use only the store of this id.
 type handlerStores struct {
 	multiStore
 	stores map[string]Store
@@ -93,8 +93,8 @@ func (s handlerStores) Sweep(obj client.Object, known []string) error {
 	return errors.Join(errs...)
 }
 
-// InMemory returns a store that keeps records in the memory of the process. The operator then writes nothing for an attempt, but repeats
-// the handlers of unfinished cycles after a restart, with all their attempts. Each call returns a new store.
+// InMemory returns a store that keeps records in the memory of the process. The operator then does not write records to objects. After a restart, it
+// calls all handlers of unfinished cycles again, and their attempts start from 0. Each call returns a new store.
 //
 // kopf has no equivalent.
 func InMemory() Store { return &memoryStore{records: map[types.UID]map[string]Record{}} }
@@ -148,7 +148,7 @@ func (s *memoryStore) Forget(uid types.UID) {
 	delete(s.records, uid)
 }
 
-// A Forgetter is a [Store] with data in memory. Forget is called when an object has been deleted.
+// A Forgetter is a [Store] with data in memory. Package kopf calls Forget when the watch reports the deletion of an object.
 type Forgetter interface{ Forget(uid types.UID) }
 
 // Forget implements [Forgetter] for the stores that support it.

@@ -10,8 +10,8 @@ import (
 const digestName = "last-handled-digest"
 
 // Digest returns the store for the digest of an essence that is too large for the object. The digest is stored in the
-// annotation "last-handled-digest" with the prefix of the baseline. If the baseline uses no annotations, the prefix
-// is that of the first store that does, or [DefaultPrefix]. kopf ignores the annotation. Store with nil removes it.
+// annotation "last-handled-digest" with the prefix of the baseline. If the baseline uses no annotations, Digest uses the
+// prefix of the first store with annotations, or [DefaultPrefix]. kopf ignores the annotation. Store with nil removes it.
 func Digest(b Baseline, stores ...Store) Baseline {
 	keys, ok := annotationKeysOf(b)
 	if !ok {

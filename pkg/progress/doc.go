@@ -1,6 +1,6 @@
 // Package progress stores on an object which handlers have succeeded, which have failed permanently, and when the
-// others are due. The records survive restarts of the process and are compatible with kopf. Package kopf is built on
-// this package. You can also use it in any other reconciler:
+// others are due. The records survive restarts of the process and are compatible with kopf. Package kopf uses this
+// package. Other reconcilers can use it, too:
 //
 //	before := obj.DeepCopy()
 //	cause := fmt.Sprintf("generation-%d", obj.Generation)
@@ -21,16 +21,16 @@
 // [Load] reads the records of an object into a [State], and [State.Begin] selects the handlers of a cause.
 // [State.Due] returns the handlers that may be called now, and a [Lifecycle] chooses among them. [Policy.Attempt]
 // calls one handler and returns an [Outcome], which [State.RecordOutcome] adds to the record. [State.Save] writes the
-// records to the object. When [State.Done] reports that the cause is finished, [State.Purge] removes them. Until
-// then, [State.Delay] returns the time until the next handler is due. [Run] performs all these steps in one call. It
-// keeps the records of the last cause and uses no lifecycle.
+// records to the object. When [State.Done] reports that all handlers have finished, [State.Purge] removes the records.
+// Until then, [State.Delay] returns the time until the next handler is due. [Run] performs these steps in one call,
+// except that it does not purge the records of the last cause and uses no lifecycle.
 //
-// A [Baseline] stores the last-handled configuration of the object, which is the essence that was handled last. The
-// essence consists of the spec, labels, annotations and other fields that count for change detection.
+// A [Baseline] stores the last-handled configuration of the object, which is the essence of the object at the end of the last
+// cycle. The essence consists of the spec, labels, annotations and other fields that count for change detection.
 //
 // # Stores
 //
-//	Smart, AnnotationBaseline   annotations with the prefix of kopf, and older records in the status: the default
+//	Smart, AnnotationBaseline   annotations with the prefix of kopf; Smart also reads older records in the status: the default
 //	Annotations                 annotations with a different prefix
 //	AnnotationsV2               like Annotations, but without the keys for older versions of kopf
 //	Status, StatusBaseline      fields of the object, which its Go type and its schema must have
@@ -39,16 +39,17 @@
 //	WithHistory, ByHandler      a store with the last finished handlers; different stores for different handlers
 //	IgnoringFields              a baseline that ignores some fields
 //
-// You can also use any other type with the methods of [Store] or [Baseline]. A type may also implement [Checker],
-// [KeyChecker], [FieldUser] or [Sweeper]. A type that embeds the interface Store or Baseline hides these methods. A [Remote], such as
-// [SideObjects], keeps all of this outside of the object.
+// You can also use any other type with the methods of [Store] or [Baseline]. A store or a baseline may also implement [Checker],
+// [FieldUser] and [AnnotationUser]. A store may also implement [KeyChecker], [Sweeper], [Archiver] and [Forgetter]. A type that embeds
+// the interface Store or Baseline hides these methods. A [Remote], such as [SideObjects], stores the records and the baseline outside
+// of the object.
 //
 // # Guarantees
 //
 //   - A handler is not called again for a cause once its success or permanent failure is stored on the object.
 //   - For another cause, a finished handler starts again. An unfinished handler keeps its attempts and its delay, so editing the object does not shorten a backoff.
-//   - Keys and values are those of kopf 1.44, in both generations of its keys. Either framework can continue a cycle that the other one started.
-//   - Stores write annotations in ASCII and times in UTC. They do not change annotations with other prefixes.
+//   - By default, the keys and values of records and baselines are compatible with kopf 1.44, in both generations of its keys. Each framework can continue a cycle of the other.
+//   - Stores write annotations in ASCII and times in UTC. Apart from [HistoryAnnotation], they do not change annotations with other prefixes.
 //   - Stores do not modify maps that the object shares with a cache.
 //   - A panic of a handler is treated as an error. The outcome of one handler does not affect other handlers.
 //
@@ -60,19 +61,19 @@
 //
 // The id of a handler must stay the same between versions of the operator, because another id is another handler.
 //
-// The clocks of the machines that handle an object must agree. If the times of a record are in the future, the clock
-// of its writer was ahead, and [State.Begin] moves these times back. A clock that is behind shortens delays and
-// timeouts.
+// The clocks of the machines that handle an object must agree. If the start or the last attempt in a record is in the future, the
+// clock of its writer was ahead, and [State.Begin] moves the times back. If the clock of the writer was behind, delays and timeouts
+// are shorter.
 //
 // # Caveats
 //
-//   - If the process exits between an attempt and the write of its record, the attempt is repeated. Handlers must be idempotent.
+//   - If the process exits between an attempt and the write of its record, the next process repeats the attempt. Handlers must be idempotent.
 //   - [Policy.Timeout] does not interrupt an attempt. [Policy.AttemptTimeout] does, if the handler observes its context.
-//   - Only a [Sweeper] removes the records of unknown ids. Do not use it where another operator uses the same prefix. All operators use the prefix of kopf by default.
+//   - Only a [Sweeper] removes the records of unknown ids. Do not call Sweep if another operator uses the same prefix. By default, all operators use the prefix of kopf.
 //   - A change to the annotations increases the generation of a Deployment, but not of other kinds. Do not derive the cause of [Run] from the generation of a Deployment.
 //   - All annotations of an object together have a limit of 256 KiB. Therefore records store only the beginning of a long error.
 //   - Decoding drops fields that the Go type lacks, and the API server prunes fields that the schema lacks. If you use [Status] or [StatusBaseline], call [CheckType] and [CheckSchema] at startup.
-//   - Every access to a field of a Go type converts the object, so annotations are faster.
+//   - Stores in fields convert an object with a Go type for each access, so annotations are faster.
 //
 // # Errors
 //

@@ -31,7 +31,7 @@ func Permanent(err error) error {
 	return &PermanentError{Err: err}
 }
 
-// errMissingCause returns the error that replaces a nil cause in Temporary or Permanent. A nil cause is often an unset variable.
+// errMissingCause returns the error that replaces a nil argument of Temporary or Permanent. A nil argument is often an unset variable.
 func errMissingCause(function string) error {
 	return fmt.Errorf("%s(nil): pass the cause of the failure, or return nil for success", function)
 }
@@ -118,11 +118,11 @@ func classify(err error) (class, time.Duration) {
 	return unknown, 0
 }
 
-// Expected reports whether an error is expected: temporary, permanent, a reached limit, or a write conflict. Log such
-// errors without a stack trace.
+// Expected reports whether an error is temporary, permanent, a reached limit, or a write conflict. Log such errors without a
+// stack trace. For a limit that was reached after an attempt, the error of this attempt decides.
 func Expected(err error) bool {
 	if limit, ok := errors.AsType[*LimitError](err); ok && limit.Err != nil {
-		return Expected(limit.Err) // the error of the last attempt decides
+		return Expected(limit.Err)
 	}
 	c, _ := classify(err)
 	return c != unknown || apierrors.IsConflict(err)

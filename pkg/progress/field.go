@@ -70,7 +70,7 @@ func (f objectField) write(obj client.Object, value any, below ...string) error 
 	return f.replace(obj, content)
 }
 
-// remove deletes the given keys below the field. It keeps the field itself, because other clients may use its parents.
+// remove deletes the given keys below the field. It keeps the field itself.
 func (f objectField) remove(obj client.Object, keys ...string) error {
 	content, err := f.content(obj)
 	if err != nil {
@@ -87,7 +87,7 @@ func (f objectField) remove(obj client.Object, keys ...string) error {
 	return f.replace(obj, content)
 }
 
-// clear removes the field and its empty parents from an essence.
+// clear removes the field from an essence, and then each parent that has become empty.
 func (f objectField) clear(essence map[string]any) { clearField(essence, f.path()) }
 
 func clearField(essence map[string]any, path []string) {
@@ -115,7 +115,7 @@ func (f objectField) content(obj client.Object) (map[string]any, error) {
 	return content, nil
 }
 
-// knownFields holds the results of existsIn: the fields are part of the configuration, and the types are those of handled kinds.
+// knownFields caches the results of existsIn. Its size is bounded by the number of configured fields and of Go types of handled kinds.
 var knownFields sync.Map // fieldOfType → bool
 
 type fieldOfType struct {
@@ -140,7 +140,7 @@ func (f objectField) replace(obj client.Object, content map[string]any) error {
 		u.Object = content
 		return nil
 	}
-	// The conversion merges into existing values, so start with an empty object to drop removed keys.
+	// The conversion merges into existing values. Therefore start with an empty object, so that removed keys disappear.
 	fresh := reflect.New(reflect.TypeOf(obj).Elem())
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, fresh.Interface()); err != nil {
 		return fmt.Errorf("%s does not fit the Go type %T: %w", f, obj, err)
@@ -173,7 +173,7 @@ func setNested(content map[string]any, path []string, value any) (map[string]any
 }
 
 // removeNested returns a copy of the content without a field, and whether anything was removed. The copy shares all
-// other values. With removeEmpty, empty parents of the field are removed, too.
+// other values. With removeEmpty, it also removes the empty parents of the field.
 func removeNested(content map[string]any, path []string, removeEmpty bool) (out map[string]any, found bool) {
 	key := path[0]
 	value, ok := content[key]

@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// HistoryAnnotation is the annotation of [WithHistory].
+// HistoryAnnotation is the annotation in which [WithHistory] stores the finished handlers.
 const HistoryAnnotation = "kopf-runtime.dev/history"
 
 const (
@@ -30,9 +30,9 @@ func archive(store Store, obj client.Object, id string, record Record) error {
 	return nil
 }
 
-// WithHistory returns a store that also keeps the last finished handlers of each object, at most the given number, in the annotation
-// [HistoryAnnotation]. The operator writes it together with the end of a cycle, so it needs no further request. The number is from 1 to 100; messages are
-// cut at 256 bytes. Two operators for the same objects share the history. Read it with [History].
+// WithHistory returns a store that also keeps the last finished handlers of each object in the annotation [HistoryAnnotation]. The parameter handlers is
+// the maximum number of entries, from 1 to 100. Messages are cut at 256 bytes. The operator writes the history together with the end of a cycle, so the
+// history needs no further request. Two operators for the same objects share the history. [History] reads it.
 //
 // kopf has no equivalent.
 func WithHistory(store Store, handlers int) Store {
@@ -46,7 +46,7 @@ type HistoryEntry struct {
 	Record
 }
 
-// History returns the finished handlers of [WithHistory], the last one at the end. It returns an error if the annotation cannot be decoded.
+// History returns the finished handlers that [WithHistory] has stored, the oldest first. It returns an error if the annotation cannot be decoded.
 func History(obj client.Object) ([]HistoryEntry, error) {
 	text, found := obj.GetAnnotations()[HistoryAnnotation]
 	if !found {

@@ -13,8 +13,8 @@ import (
 // rest of a path after "metadata.labels." or "metadata.annotations." is a single key, which may contain dots. The baseline also
 // ignores parents that contain only ignored fields.
 //
-// Both sides of a comparison omit the fields. Therefore, adding a path does not cause updates of objects that were handled
-// before.
+// Change detection removes the fields from the current essence and from the stored one. Therefore, adding a path does not cause
+// updates of objects that were handled before.
 //
 // Equivalent in kopf: ignored_fields= of the diff-base storages.
 func IgnoringFields(baseline Baseline, paths ...string) Baseline {

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// EncodeJSON encodes a value like kopf: compact and in ASCII, so that any tool preserves it. The characters < > & are
+// EncodeJSON encodes a value like kopf: compact and in ASCII, so that any tool preserves the text. The characters < > & are
 // not escaped.
 func EncodeJSON(value any) ([]byte, error) {
 	var out bytes.Buffer

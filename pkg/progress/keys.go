@@ -25,7 +25,7 @@ const (
 	baselineName = "last-handled-configuration"
 	touchName    = "touch-dummy"
 
-	ownedSuffix = "-ofDRS" // suffix of ids on ReplicaSets, because Kubernetes copies annotations of Deployments
+	ownedSuffix = "-ofDRS" // suffix of ids on ReplicaSets of Deployments, see isOwnedReplicaSet
 
 	maxNameLength = 63 // maximum length of the name part of an annotation key
 	hashLength    = 7  // length of the hash at the end of a shortened name
@@ -46,7 +46,7 @@ func keysOf(prefix string) annotationKeys {
 
 func (k annotationKeys) withoutV1() annotationKeys { return annotationKeys{prefix: k.prefix, v2: true} }
 
-// of returns the keys of an id, the preferred one first. Two generations of kopf shorten long ids differently.
+// of returns the keys of an id, the preferred key first. Two generations of kopf shorten long ids differently.
 // Unless v2 is set, the store therefore writes and purges both keys, and reads the first key with a value.
 // The result is shared and must not be modified.
 func (k annotationKeys) of(obj client.Object, id string) []string {
@@ -60,7 +60,7 @@ func (k annotationKeys) compute(id string) []string {
 	safe := sanitizeName(id)
 	v2 := shorten(safe, []rune(id), maxNameLength)
 	v1 := shorten(safe, []rune(safe), k.maxV1Length())
-	// With a long prefix, the older generation computes an invalid name that no API server accepts.
+	// With a long prefix, the older generation computes a name that the API server rejects.
 	impossible := strings.HasPrefix(v1, "-") || utf8.RuneCountInString(v1) > maxNameLength
 	if k.v2 || v1 == v2 || impossible {
 		return []string{k.prefix + "/" + v2}
@@ -68,10 +68,10 @@ func (k annotationKeys) compute(id string) []string {
 	return []string{k.prefix + "/" + v2, k.prefix + "/" + v1}
 }
 
-// computedKeys holds the keys of the ids that were used before, because each reconcile needs them many times.
+// computedKeys caches the keys of ids, because each reconcile needs them many times.
 var computedKeys keyCache
 
-// A keyCache is a limited cache of annotation keys. The ids of sub-handlers may differ for each object.
+// A keyCache is a cache of annotation keys. Its size is limited, because the ids of sub-handlers may differ for each object.
 type keyCache struct {
 	mu   sync.RWMutex
 	keys map[keyQuery][]string
@@ -106,7 +106,7 @@ func (k annotationKeys) maxV1Length() int {
 	return maxNameLength - utf8.RuneCountInString(k.prefix) - 1
 }
 
-// check returns the main key of an id, or an error if the API server would reject the key.
+// check returns the preferred key of an id. It returns an error if the id is empty or reserved, or if the API server would reject the key.
 func (k annotationKeys) check(id string) (string, error) {
 	if id == "" {
 		return "", errEmptyID
@@ -122,9 +122,8 @@ func (k annotationKeys) check(id string) (string, error) {
 	return key, nil
 }
 
-// mark adds the annotation that identifies the prefix as kopf's, except for the default prefix, which kopf always
-// recognizes. kopf itself omits the mark for all prefixes that begin with "kopf.", although it needs the mark to
-// recognize them.
+// mark adds the annotation by which kopf recognizes the prefix. The default prefix needs no mark. kopf itself also omits the
+// mark for other prefixes that begin with "kopf.", although it does not recognize them without the mark.
 func (k annotationKeys) mark(annotations map[string]string) {
 	if k.prefix == DefaultPrefix {
 		return
@@ -182,8 +181,7 @@ func (k annotationKeys) remove(obj client.Object, id string) {
 	obj.SetAnnotations(annotations)
 }
 
-// removeTouch deletes the annotation by which kopf triggers itself. The deletion is part of other writes, because
-// this package does not need the annotation.
+// removeTouch deletes the annotation by which kopf triggers itself. This package does not need the annotation.
 func (k annotationKeys) removeTouch(obj client.Object, annotations map[string]string) {
 	for _, key := range k.of(obj, touchName) {
 		delete(annotations, key)
@@ -211,7 +209,7 @@ func clearAnnotations(essence map[string]any, match func(key string) bool) {
 	}
 }
 
-// cloneAnnotations copies the annotations, because the map of a cached object must not be modified.
+// cloneAnnotations returns a copy of the annotations, because the map of a cached object must not be modified.
 func cloneAnnotations(annotations map[string]string) map[string]string {
 	out := make(map[string]string, len(annotations)+2)
 	maps.Copy(out, annotations)
@@ -253,7 +251,7 @@ func truncateRunes(name string, length int) string {
 }
 
 // isOwnedReplicaSet reports whether the object is a ReplicaSet of a Deployment. Kubernetes copies the annotations of
-// a Deployment to its ReplicaSets. Without separate keys, the ReplicaSet would have the records of its
+// a Deployment to its ReplicaSets. Without separate keys, the ReplicaSet would therefore have the records of the
 // Deployment.
 func isOwnedReplicaSet(obj client.Object) bool {
 	if obj == nil || kindOf(obj) != "ReplicaSet" {

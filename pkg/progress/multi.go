@@ -8,8 +8,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Multi combines several stores. Multi reads a record from the first store that has it, writes it to all stores and purges it
-// from all. Use Multi(new, old) to migrate while operators with the old store still run.
+// Multi combines several stores. Multi reads a record from the first store that has the record, writes records to all stores and purges
+// them from all stores. Use Multi(new, old) to migrate while operators with the old store still run.
 //
 // Equivalent in kopf: MultiProgressStorage.
 func Multi(stores ...Store) Store { return multiStore(slices.Clone(stores)) }
@@ -22,8 +22,8 @@ func (m multiStore) Check() error { return checkMembers("Multi", m) }
 // Fields implements [FieldUser].
 func (m multiStore) Fields() []string { return fieldsOf(m) }
 
-// Key implements [KeyChecker]. An id must be valid for all stores, and ids that conflict in one store must conflict
-// here. Therefore the key is that of the first store which changes the id.
+// Key implements [KeyChecker]. An id must be valid for all stores. Key returns the key of the first store whose key differs from the
+// id, so that ids with the same key in this store conflict.
 func (m multiStore) Key(id string) (string, error) {
 	if id == "" {
 		return "", errEmptyID

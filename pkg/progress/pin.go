@@ -11,22 +11,22 @@ import (
 const (
 	pinName = "pinned-configuration"
 
-	// olderPinPrefix is the prefix under which earlier versions stored the pin. Pins under it are still read and removed. No version after v0.2 needs this.
+	// olderPinPrefix is the prefix under which earlier versions stored the pin. This version reads and removes such pins, and stores no pins under this prefix.
 	olderPinPrefix = "runtime." + DefaultPrefix
 )
 
-// An annotated type is a [Baseline] or a [Store] that may use annotations.
+// annotated is implemented by each [Baseline] and [Store] that may use annotations.
 type annotated interface {
 	// annotationKeys returns false if the type uses no annotations.
 	annotationKeys() (annotationKeys, bool)
 }
 
 // Pin returns the store for the pin, which is the essence that a running cycle handles. The pin is stored in the
-// annotation "pinned-configuration" with the prefix of the baseline. If the baseline uses no annotations, the prefix
-// is that of the first store that does, or [DefaultPrefix]. kopf ignores the annotation.
+// annotation "pinned-configuration" with the prefix of the baseline. If the baseline uses no annotations, Pin uses the prefix of
+// the first store with annotations, or [DefaultPrefix]. kopf ignores the annotation.
 //
 // Earlier versions used the prefix "runtime.kopf.zalando.org" if the baseline used [DefaultPrefix] or no annotations. Fetch
-// also reads that annotation, and Store removes it.
+// also reads the annotation with this prefix, and Store removes it.
 func Pin(b Baseline, stores ...Store) Baseline {
 	keys, ok := annotationKeysOf(b)
 	if ok && keys.prefix != DefaultPrefix {
@@ -81,7 +81,7 @@ func (p pin) Fetch(obj client.Object) []byte {
 	return nil
 }
 
-// Store writes the essence to the object; nil removes it.
+// Store writes the essence to the object. If essence is nil, Store removes the pin.
 func (p pin) Store(obj client.Object, essence []byte) {
 	for _, keys := range p {
 		if keys.has(obj, pinName) {

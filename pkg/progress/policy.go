@@ -26,11 +26,11 @@ const (
 	ErrorsTemporary ErrorMode = iota
 	// ErrorsPermanent makes the handler fail permanently.
 	ErrorsPermanent
-	// ErrorsIgnored logs the error and makes the handler succeed.
+	// ErrorsIgnored makes the handler succeed. Packages kopf and daemons log the error.
 	ErrorsIgnored
 )
 
-// An Attempt describes the current attempt to a handler. It survives restarts of the process if the [Record] is
+// An Attempt describes the current attempt. Its values come from the [Record], so they survive restarts of the process if the record is
 // stored.
 type Attempt struct {
 	// Number is the number of the attempt, starting with 0. Equivalent in kopf: retry.
@@ -47,20 +47,20 @@ func (a Attempt) Runtime() time.Duration { return time.Since(a.Started) }
 // A Policy limits the attempts of a handler and defines the delays between them. The zero value retries without
 // limit, with [DefaultBackoff] between attempts.
 type Policy struct {
-	// Retries is the maximum number of attempts. Nil means no limit; 0 forbids even the first attempt. Equivalent in
-	// kopf: retries=.
+	// Retries is the maximum number of attempts, including the first one. Nil means no limit; with 0, the handler fails without a call.
+	// Equivalent in kopf: retries=.
 	Retries *int
 	// Timeout is the maximum time from the selection of the handler to an attempt; nil means no limit. It is checked
-	// between attempts and does not interrupt one. Each handler is called at least once, unless the timeout is 0.
+	// between attempts and does not interrupt a running attempt. The first attempt is always made, unless the timeout is 0.
 	// Equivalent in kopf: timeout=.
 	Timeout *time.Duration
-	// Backoff is the delay after an unclassified error; nil selects [DefaultBackoff]. If the API server asks for a
-	// longer delay, that delay is used. Equivalent in kopf: backoff=.
+	// Backoff is the delay after an unclassified error; nil selects [DefaultBackoff]. If the error is from the API server and asks for
+	// a longer delay, that delay is used. Equivalent in kopf: backoff=.
 	Backoff *time.Duration
-	// BackoffFunc computes the delay from the failed attempt and its error. If the API server asks for a longer delay,
-	// that delay is used.
+	// BackoffFunc computes the delay after an unclassified error, in place of Backoff. If the error is from the API server and asks for
+	// a longer delay, that delay is used.
 	BackoffFunc func(a Attempt, err error) time.Duration
-	// AttemptTimeout is the deadline for the context of each attempt; 0 means no deadline.
+	// AttemptTimeout is the time until the context of each attempt ends; 0 means no limit.
 	AttemptTimeout time.Duration
 	// Errors defines the effect of an unclassified error. Equivalent in kopf: errors=.
 	Errors ErrorMode
@@ -77,8 +77,7 @@ type Outcome struct {
 	Success bool
 	// Attempted is false if the handler was not called because of a limit, or if the attempt was interrupted.
 	Attempted bool
-	// Waiting reports that the handler itself has finished and waits for its sub-handlers. This is neither an error
-	// nor a counted attempt.
+	// Waiting reports that the handler itself has finished and waits for its sub-handlers. Such an attempt does not count.
 	Waiting bool
 	// Interrupted reports that the context was cancelled, for example because the process stops. The attempt does not
 	// count and will be repeated.
@@ -135,7 +134,7 @@ func (p Policy) limitReached(record Record, at time.Time) string {
 	return ""
 }
 
-// storedError returns the error of the last attempt. It is a temporary error, because it was already logged.
+// storedError returns the error of the last attempt. It is a temporary error, so that [Expected] accepts it: the error was already logged.
 func storedError(record Record) error {
 	if record.Message == "" {
 		return nil

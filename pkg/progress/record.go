@@ -21,17 +21,17 @@ type Record struct {
 	Stopped time.Time
 	// Delayed is the earliest time of the next attempt; zero if the handler is due.
 	Delayed time.Time
-	// Attempted is the time when the last attempt ended, by the clock that computed Delayed. The difference is the
-	// length of the delay. It is zero if Delayed is zero, and in records of kopf and of earlier versions.
+	// Attempted is the time when the last attempt ended, by the clock that computed Delayed. The difference of both times is
+	// the length of the delay. Attempted is zero if Delayed is zero, and in records of kopf and of earlier versions.
 	Attempted time.Time
 	// Purpose is kopf's name for the cause of the record: "create", "update", "delete", "resume", or the cause given
-	// to [Run]. It is empty in records of very old operators, which match any cause.
+	// to [Run]. It is empty in records of old versions of kopf. Such records match any cause.
 	Purpose string
 	// Retries is the number of attempts so far, including a successful one.
 	Retries int
 	// Success and Failure report the result. Both are false while the handler is unfinished.
 	Success, Failure bool
-	// Message is the error of the last attempt, cut at 1024 bytes.
+	// Message is the error of the last attempt, cut at 1024 bytes. It is empty after a success.
 	Message string
 	// Subrefs lists the ids of all sub-handlers, at any depth, that the handler has ever declared.
 	Subrefs []string
@@ -53,9 +53,9 @@ func (r Record) Attempt() Attempt {
 	return Attempt{Number: r.Retries, Started: r.Started, Last: r.Message}
 }
 
-// withoutClockSkew corrects the times of a record that was written by a clock ahead of this one. The writer has set
-// Started and Attempted to past times. If they are in the future of this clock, withoutClockSkew moves all times back
-// by the difference. No delay becomes longer than it was.
+// withoutClockSkew corrects the times of an unfinished record whose writer had a clock ahead of this one. Started and Attempted
+// were not in the future when they were written. If one of them is in the future by this clock, withoutClockSkew moves all times
+// back by the difference. Therefore, no delay becomes longer.
 func (r Record) withoutClockSkew(now time.Time) Record {
 	written := r.Started
 	if r.Attempted.After(written) {
@@ -72,7 +72,7 @@ func (r Record) withoutClockSkew(now time.Time) Record {
 	return r
 }
 
-// A wireRecord is the stored form of a [Record]. The order of the fields is that of kopf.
+// A wireRecord is the stored form of a [Record]. The fields have the order of kopf.
 type wireRecord struct {
 	Started *string  `json:"started,omitempty"`
 	Stopped *string  `json:"stopped,omitempty"`

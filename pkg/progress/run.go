@@ -13,7 +13,7 @@ import (
 
 // A Step is one handler of [Run].
 type Step struct {
-	// ID identifies the step in the stored records. A changed ID is a new step.
+	// ID identifies the step in the stored records. A step with another ID is a new step.
 	ID string
 	// Do makes an attempt. See [Temporary] and [Permanent] for the meaning of errors.
 	Do func(ctx context.Context, attempt Attempt) error
@@ -44,7 +44,8 @@ type Report struct {
 //	}
 //	return reconcile.Result{RequeueAfter: report.RequeueAfter}, nil
 //
-// The error reports conflicting ids or a failure of the store. Errors of steps are in the report.
+// Run returns an error if the arguments are invalid, for example because two ids conflict, or if the store fails. The report contains
+// the errors of permanently failed steps. Run does not log or return other errors of steps.
 func Run(ctx context.Context, store Store, obj client.Object, cause string, steps ...Step) (Report, error) {
 	if err := checkSteps(store, cause, steps); err != nil {
 		return Report{}, err

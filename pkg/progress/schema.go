@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// A FieldUser is a [Store] or a [Baseline] that uses fields other than annotations. A Go type or a schema without
-// these fields drops their values silently. [CheckType] and [CheckSchema] detect that.
+// A FieldUser is a [Store] or a [Baseline] that uses fields other than annotations. If the Go type or the schema lacks
+// these fields, their values are lost without an error. [CheckType] and [CheckSchema] detect missing fields.
 type FieldUser interface {
 	// Fields returns the innermost required fields as dotted paths, such as "status.kopf.last-handled-configuration".
 	// The element "*" matches any key: "status.kopf.progress.*.started".
@@ -43,8 +43,8 @@ func checkType(obj client.Object, fields ...string) error {
 		"or use Annotations and AnnotationBaseline", obj, strings.Join(missing, ", "))
 }
 
-// CheckSchema returns an error if the API server would prune a field that the [Store] or [Baseline] uses. The schema
-// is that of one version of a CustomResourceDefinition. A nil schema is always valid.
+// CheckSchema returns an error if the API server would prune a field that the [Store] or [Baseline] uses. Pass the schema
+// of one version of a CustomResourceDefinition. A nil schema is always valid.
 func CheckSchema(schema *apiextensionsv1.JSONSchemaProps, store any) error {
 	user, ok := store.(FieldUser)
 	if !ok || schema == nil {

@@ -15,22 +15,24 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// DefaultSideObjectPrefix is the default of [SideObjects].Prefix.
+// DefaultSideObjectPrefix is the default of Prefix in [SideObjects].
 const DefaultSideObjectPrefix = "kopf-progress"
 
-// SideObjects is a [Remote] that keeps the progress of each object in a ConfigMap or a Secret with the name "<prefix>-<uid of the object>". The
-// object owns it, so Kubernetes deletes it with the object. The operator needs the permissions to get, create, update and delete these ConfigMaps or
-// Secrets; it does not watch them.
+// SideObjects is a [Remote] that stores the progress of each object in a ConfigMap or a Secret with the name "<prefix>-<uid of the object>". This side
+// object has an owner reference to the object, so the garbage collector deletes it after the object. The operator needs the permissions to get, create, update and delete these
+// ConfigMaps or Secrets. It does not watch them.
 type SideObjects struct {
-	// Client writes. Required.
+	// Client writes the side objects. Required.
 	Client client.Client
-	// Reader reads from the API server, without a cache, such as mgr.GetAPIReader(). Required.
+	// Reader reads the side objects from the API server, without a cache. Use mgr.GetAPIReader(). Required.
 	Reader client.Reader
-	// Prefix begins the names. Two operators for the same objects need different prefixes. Default: [DefaultSideObjectPrefix].
+	// Prefix is the beginning of the names. Two operators for the same objects need different prefixes. Default: [DefaultSideObjectPrefix].
 	Prefix string
-	// Namespace is for the progress of cluster-scoped objects; that of other objects is in their namespace. Required for cluster-scoped objects.
+	// Namespace is the namespace of the side objects of cluster-scoped objects. Required for cluster-scoped objects. The side object of a namespaced
+	// object is in the namespace of the object.
 	Namespace string
-	// Secrets selects Secrets instead of ConfigMaps. The progress contains the last-handled configuration of the object and messages of errors.
+	// Secrets selects Secrets instead of ConfigMaps. Use it if the essence of the objects or the error messages of the handlers are confidential, because
+	// the progress contains both.
 	Secrets bool
 }
 
@@ -122,7 +124,7 @@ func (s *SideObjects) delete(ctx context.Context, side client.Object, version st
 	return asConflict(s.Client.Delete(ctx, side, client.Preconditions{ResourceVersion: &version}))
 }
 
-// asConflict returns ErrConflict for errors that mean that the stored version is another one.
+// asConflict adds ErrConflict to an error that reports a different stored version.
 func asConflict(err error) error {
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) {
 		return fmt.Errorf("%w: %w", ErrConflict, err)

@@ -9,8 +9,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// A State holds the records of the handlers of one object while a cause is being handled. It contains the selected
-// handlers, their delays and their results. All methods and stores change the object in memory only.
+// A State holds the records of the handlers of one object while a cause is being handled. All methods and stores change the
+// object in memory only.
 type State struct {
 	cause    string
 	handlers []handler
@@ -20,18 +20,18 @@ type handler struct {
 	id     string
 	parent string // id of the parent handler; empty for top-level handlers
 	record Record
-	stored bool // whether the object has a value for the id, readable or not
+	stored bool // whether the object has a value for the id, even an unreadable one
 	active bool // whether the handler is selected for the cause
 
 	discarded bool   // whether the stored record is obsolete
 	earlier   string // the id under which the record is stored, if the handler was renamed
 }
 
-// A Summary counts the selected handlers of a state by result.
+// A Summary counts handlers by result.
 type Summary struct{ Succeeded, Failed, Left int }
 
-// Load reads the records of the given ids and of their known sub-handlers. The error joins an [UnreadableError] for
-// each unreadable record. The state is usable in any case and treats these records as absent.
+// Load reads the records of the given ids and of the sub-handlers that these records list. The error joins an [UnreadableError]
+// for each unreadable record. Even with an error, the returned state is usable. It treats unreadable records as absent.
 func Load(store Store, obj client.Object, ids []string) (*State, error) {
 	state := &State{handlers: make([]handler, 0, len(ids))}
 	var errs []error
@@ -58,8 +58,9 @@ func (s *State) load(store Store, obj client.Object, parent, id string) error {
 	return err
 }
 
-// Rename makes a handler continue with the record of an earlier id, unless the object has a record of its present id.
-// Its sub-handlers continue, too. Save stores the records under the present ids, and removes those of the earlier ids.
+// Rename makes a handler continue with the record of an earlier id, unless the object has a record of the present id. The
+// sub-handlers of the handler also continue. Save stores the records under the present ids and removes the records of the
+// earlier ids.
 func (s *State) Rename(store Store, obj client.Object, id, earlier string) error {
 	if h := s.find(id); h == nil || h.stored {
 		return nil
@@ -110,8 +111,8 @@ func (s *State) find(id string) *handler {
 
 // Begin selects the handlers of a cause, in the order in which they were loaded. Handlers without a record start at
 // the given time. Unfinished records of another cause keep their attempts and delays, so a new cause does not shorten
-// a backoff. Begin resets finished records of another cause, so the handler is due for the new cause. Begin returns a
-// summary of the records of each other cause.
+// a backoff. Begin resets finished records of another cause, so their handlers are due for the new cause. For each other cause,
+// Begin returns a summary of the records of top-level handlers.
 func (s *State) Begin(cause string, ids []string, now time.Time) (superseded map[string]Summary) {
 	s.cause = cause
 	for i := range s.handlers {
@@ -143,9 +144,9 @@ func (h *handler) begin(cause string, now time.Time) {
 	h.record.Purpose = cause
 }
 
-// Adopt selects the sub-handlers that a handler declared during its attempt and loads their records. All ancestors
-// store the ids, so that the records are purged at the end of the cause even if the sub-handlers are not declared
-// again.
+// Adopt selects the sub-handlers that a handler declared during its attempt and loads their records. The records of all
+// ancestors list the ids, so that the records of the sub-handlers are purged at the end of the cause even if the sub-handlers are
+// not declared again.
 func (s *State) Adopt(store Store, obj client.Object, parent string, ids []string, now time.Time) error {
 	var errs []error
 	for _, id := range ids {
@@ -170,7 +171,7 @@ func (s *State) Adopt(store Store, obj client.Object, parent string, ids []strin
 }
 
 // Relabel assigns finished records of any cause to the given cause without resetting them. It is for handlers that
-// are selected together with a new cause but are independent of it.
+// are selected together with a new cause and must not be called again for it.
 func (s *State) Relabel(cause string, ids []string) {
 	for i := range s.handlers {
 		if h := &s.handlers[i]; slices.Contains(ids, h.id) && h.record.Finished() && h.record.Purpose != "" {
@@ -221,8 +222,8 @@ func (s *State) SetRecord(id string, record Record) {
 	}
 }
 
-// WaitAgain resets the success of all ancestors of an unfinished sub-handler. It is for ancestors that succeeded on
-// the assumption that the sub-handler had succeeded.
+// WaitAgain resets the success of all ancestors of an unfinished sub-handler. Use it if the success of the sub-handler is withdrawn
+// after its ancestors have succeeded.
 func (s *State) WaitAgain(id string) {
 	sub := s.find(id)
 	if sub == nil || sub.record.Finished() {
@@ -256,15 +257,15 @@ func (r Record) WithOutcome(outcome Outcome, now time.Time) Record {
 	return r
 }
 
-// Done reports whether all selected handlers have succeeded or failed permanently. It ignores sub-handlers, because
-// their parents wait for them.
+// Done reports whether all selected handlers have succeeded or failed permanently. It checks only top-level handlers, because
+// a handler does not finish before its sub-handlers.
 func (s *State) Done() bool {
 	_, remaining := s.Delay(time.Time{})
 	return !remaining
 }
 
-// Delay returns the time from now until the next selected handler is due: 0 if one is due already, and false if none
-// remains. It ignores the handlers in except, which cannot be called.
+// Delay returns the time from now until the next selected top-level handler is due. The time is 0 if a handler is due now. Delay
+// returns false if no unfinished handler remains. It ignores the handlers in except.
 func (s *State) Delay(now time.Time, except ...string) (delay time.Duration, ok bool) {
 	return s.delayBelow("", now, except)
 }
@@ -309,12 +310,13 @@ func (summary Summary) plus(r Record) Summary {
 	return summary
 }
 
-// Save stores the records of the selected handlers on the object and removes records of other causes.
+// Save stores the records of the selected handlers on the object. It removes the records of other causes and the records that
+// [State.Restart] and [State.RestartAll] have discarded.
 func (s *State) Save(store Store, obj client.Object) error {
 	var errs []error
 	for i := range s.handlers {
 		h := &s.handlers[i]
-		// A sub-handler may be declared in a later attempt, so its record stays as long as that of its parent.
+		// A sub-handler may be declared again in a later attempt, so its record stays as long as the record of its parent.
 		switch other := h.record.Purpose != "" && h.record.Purpose != s.cause && h.parent == ""; {
 		case h.active, h.stored && h.earlier != "" && !other: // the sub-handlers of a renamed handler are not active yet
 			errs = append(errs, store.Store(obj, h.id, h.record))
@@ -331,8 +333,8 @@ func (s *State) Save(store Store, obj client.Object) error {
 	return errors.Join(errs...)
 }
 
-// Purge removes all records from the object. Call it when the cause is finished. If the store is an [Archiver], Purge archives the records of the
-// finished handlers.
+// Purge removes all records from the object. Call Purge when [State.Done] returns true. If the store is an [Archiver], Purge first archives the records of
+// the finished handlers.
 func (s *State) Purge(store Store, obj client.Object) error {
 	var errs []error
 	for _, h := range s.handlers {
@@ -343,9 +345,8 @@ func (s *State) Purge(store Store, obj client.Object) error {
 	return errors.Join(append(errs, s.purge(store, obj, func(handler) bool { return true }))...)
 }
 
-// Restart resets the finished handlers of a cause and their sub-handlers, because their effect must be undone or
-// repeated. Unfinished handlers keep their attempts and delays. Handlers that only wait for sub-handlers become due
-// immediately.
+// Restart resets the finished handlers and sub-handlers of a cause, so that they are called again. Unfinished handlers keep
+// their attempts and delays. Handlers that only wait for sub-handlers become due immediately.
 func (s *State) Restart(cause string) {
 	for i := range s.handlers {
 		h := &s.handlers[i]
@@ -367,9 +368,9 @@ func (s *State) RestartAll() {
 	}
 }
 
-// PurgeStale removes the records that are obsolete when there is nothing to handle, so that no success or failure
-// applies to a later cause. It keeps delays that have not passed yet: changing, reverting and changing an object
-// again does not shorten them.
+// PurgeStale removes the obsolete records of an object without a cause, so that no success or failure applies to a later
+// cause. It keeps records with a delay that has not passed yet. Therefore, an edit that is reverted and made again does not
+// shorten a delay.
 func (s *State) PurgeStale(store Store, obj client.Object, now time.Time) error {
 	return s.purge(store, obj, func(h handler) bool { return !s.delayed(h, now) })
 }
@@ -390,7 +391,7 @@ func (s *State) HasRecords(cause string) bool {
 	return slices.ContainsFunc(s.handlers, func(h handler) bool { return h.stored && h.record.Purpose == cause })
 }
 
-// HasAttempts reports whether a handler was called for a cause, successfully or not.
+// HasAttempts reports whether any handler was called for a cause, or has finished for it.
 func (s *State) HasAttempts(cause string) bool {
 	return slices.ContainsFunc(s.handlers, func(h handler) bool {
 		return h.stored && h.record.Purpose == cause && (h.record.Finished() || h.record.Retries > 0)
@@ -432,11 +433,11 @@ func purge(store Store, obj client.Object, h handler) error {
 	return errors.Join(errs...)
 }
 
-// maxMessage is the limit for stored error messages, in bytes. Records must fit on the object.
+// maxMessage is the limit for stored error messages, in bytes, because the annotations of an object have a limit.
 const maxMessage = 1024
 
-// TruncateMessages cuts the messages in all records to the given number of bytes, for an object without room for
-// more.
+// TruncateMessages cuts the messages in all records to the given number of bytes. Use it if the object has no room for longer
+// messages.
 func (s *State) TruncateMessages(limit int) {
 	for i := range s.handlers {
 		record := &s.handlers[i].record

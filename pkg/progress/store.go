@@ -11,8 +11,8 @@ import (
 //
 // Equivalent in kopf: settings.persistence.progress_storage.
 type Store interface {
-	// Fetch returns the record of the handler with this id, or nil if the object has no such record. Fetch also
-	// returns an error if a stored value cannot be decoded. Callers treat such a value as absent.
+	// Fetch returns the record of the handler with this id, or nil if the object has no such record. If a stored value
+	// cannot be decoded, Fetch returns an error. Callers treat such a value as absent.
 	Fetch(obj client.Object, id string) (*Record, error)
 	// Store writes the record of the handler with this id to the object.
 	Store(obj client.Object, id string, record Record) error
@@ -34,8 +34,8 @@ type Checker interface {
 	Check() error
 }
 
-// An AnnotationUser is a [Store] or a [Baseline] that usually changes only annotations. Package kopf then copies and compares only the
-// metadata of the object, which is faster.
+// An AnnotationUser is a [Store] or a [Baseline] that can report that it changes only annotations. Package kopf then copies and
+// compares only the metadata of the object, which is faster.
 type AnnotationUser interface {
 	// UsesOnlyAnnotations reports whether the methods read only the metadata of this object and change only its
 	// annotations. The methods may then be called with a PartialObjectMetadata instead of the object.
@@ -55,7 +55,7 @@ func Annotations(prefix string) Store { return annotationStore{keysOf(prefix)} }
 
 // AnnotationsV2 is like [Annotations], but stores a long id under one key only. [Annotations] also writes a second key in
 // the format that older versions of kopf read. AnnotationsV2 does not write, read or purge the second key. Use it only for
-// operators that never ran with such a version. Otherwise, a stale record under the second key remains on the object, and
+// objects that kopf and [Annotations] never handled. Otherwise, a stale record under the second key remains on the object, and
 // [Annotations] or kopf may use it later.
 //
 // Equivalent in kopf: AnnotationsProgressStorage(v1=False).
@@ -130,8 +130,8 @@ func (s smartStore) Purge(obj client.Object, id string) error {
 	return errors.Join(s.annotations.Purge(obj, id), s.legacy.Purge(obj, id))
 }
 
-// UsesOnlyAnnotations implements [AnnotationUser]. It returns false if the status contains records, because the engine
-// must then copy the whole object.
+// UsesOnlyAnnotations implements [AnnotationUser]. It returns false if the status contains records, because Purge must then
+// change the status.
 func (s smartStore) UsesOnlyAnnotations(obj client.Object) bool {
 	value, err := s.legacy.field.read(obj)
 	return value == nil && err == nil && s.annotations.UsesOnlyAnnotations(obj)

@@ -11,12 +11,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// A Sweeper is a [Store] that removes records of unknown handlers. Such handlers were removed from the code or
+// A Sweeper is a [Store] that can remove the records of unknown handlers. Such handlers were removed from the code or
 // renamed while an object was being handled.
 //
-// A Sweeper cannot identify the operator that wrote a record. Use it only if no other operator stores records in the
-// same place. By default, all operators use the prefix of kopf. Package kopf sweeps at the end of each cycle, so two
-// of its operators on the same kind need different prefixes.
+// A Sweeper cannot identify the operator that wrote a record. Call Sweep only if no other operator stores records in the
+// same place. By default, all operators use the prefix of kopf. Package kopf calls Sweep at the end of each cycle, so two
+// operators with package kopf for the same kind need different prefixes.
 type Sweeper interface {
 	// Sweep removes the records of ids that are neither known nor sub-handlers of a known id (the known id, "/", and
 	// a suffix). It keeps records of causes other than create, update, delete and resume, and all values that are not
@@ -26,7 +26,7 @@ type Sweeper interface {
 
 // Sweep implements [Sweeper].
 func (s annotationStore) Sweep(obj client.Object, known []string) error {
-	keys := keysOf(s.keys.prefix) // use both generations, because an older key also belongs to its handler
+	keys := keysOf(s.keys.prefix) // use both generations of keys, also for AnnotationsV2
 	var orphans []string
 	for key, value := range obj.GetAnnotations() {
 		if keys.isCandidate(obj, key) && isHandlerRecord([]byte(value)) && !keys.matchesKnown(obj, key, known) {
@@ -72,7 +72,7 @@ func (k annotationKeys) matchesKnown(obj client.Object, key string, known []stri
 }
 
 // trimHash returns a name without its hash, and whether the name may have been shortened. Only names of the maximum
-// length may have been shortened. In the older generation, long prefixes have no maximum length.
+// length may have been shortened. In the older generation, names with a long prefix have no maximum length.
 func (k annotationKeys) trimHash(name string) (begin string, shortened bool) {
 	length, maxV1 := utf8.RuneCountInString(name), k.maxV1Length()
 	inV2 := length == maxNameLength

@@ -1,5 +1,5 @@
-// Package sharding distributes the objects of an operator over its replicas. It speaks the protocol of
-// [kubernetes-controller-sharding], whose sharder assigns each object to one replica, a shard:
+// Package sharding distributes the objects of an operator over its replicas. It implements the protocol of
+// [kubernetes-controller-sharding]. The sharder of that project assigns each object to one replica, which is called a shard:
 //
 //	kopf.SetupWithManager(mgr, databases, kopf.WithSharding(sharding.ControllerRing("databases")))
 //

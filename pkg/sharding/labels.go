@@ -10,10 +10,10 @@ const domain = "alpha.sharding.timebertt.dev/"
 // ShardLabel returns the key of the label that contains the name of the shard of an object.
 func ShardLabel(ring string) string { return "shard." + domain + ring }
 
-// IsRingLabel reports whether a label of an object belongs to the protocol, for any ring. Such labels never count as changes of the object.
+// IsRingLabel reports whether a label is the shard label or the drain label of any ring. Such labels never count as changes of the object.
 func IsRingLabel(key string) bool {
 	return strings.HasPrefix(key, ShardLabel("")) || strings.HasPrefix(key, DrainLabel(""))
 }
 
-// DrainLabel returns the key of the label with which the sharder asks the shard of an object to release it. The value of the label has no meaning.
+// DrainLabel returns the key of the label with which the sharder asks the shard to release an object. The value of the label has no meaning.
 func DrainLabel(ring string) string { return "drain." + domain + ring }

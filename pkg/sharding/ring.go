@@ -19,7 +19,7 @@ type Ring struct {
 // An Option configures a [Ring].
 type Option func(*Ring)
 
-// ControllerRing returns the membership in the ring of the ControllerRing object with this name. kopf.WithSharding uses it.
+// ControllerRing returns the membership in the ring with this name, which is the name of a ControllerRing object. Pass the result to kopf.WithSharding.
 func ControllerRing(name string, options ...Option) Ring {
 	r := Ring{name: name}
 	if errs := validation.IsDNS1123Label(name); len(errs) > 0 {
@@ -35,8 +35,8 @@ func ControllerRing(name string, options ...Option) Ring {
 	return r
 }
 
-// ShardName sets the name of the shard, which is also the name of its Lease. It must be unique among the running processes of the ring. At most 63 characters. Default: the
-// environment variable POD_NAME, or else the host name.
+// ShardName sets the name of the shard, which is also the name of its Lease. The name must be unique among the running processes of the ring, and must have at most 63
+// characters. Default: the environment variable POD_NAME, or else the host name.
 func ShardName(name string) Option {
 	return func(r *Ring) {
 		if r.shard = name; name == "" {
@@ -57,7 +57,7 @@ func LeaseNamespace(namespace string) Option {
 // Name returns the name of the ring.
 func (r Ring) Name() string { return r.name }
 
-// Check returns the errors of the declaration, joined.
+// Check returns all errors in the arguments and options of [ControllerRing], joined.
 func (r Ring) Check() error {
 	if r.name == "" && len(r.errs) == 0 {
 		return errors.New("the ring has no name: create it with ControllerRing")
@@ -84,12 +84,12 @@ func (r Ring) Shard() (string, error) {
 	return name, nil
 }
 
-// ExplicitNamespace returns the namespace of [LeaseNamespace]; empty without this option.
+// ExplicitNamespace returns the namespace that [LeaseNamespace] sets, or an empty string without this option.
 func (r Ring) ExplicitNamespace() string { return r.namespace }
 
 const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
-// Namespace returns the namespace of the Lease. It returns an error if the namespace is not known.
+// Namespace returns the namespace of the Lease. It returns an error if the namespace is unknown or invalid.
 func (r Ring) Namespace() (string, error) {
 	namespace := cmp.Or(r.namespace, os.Getenv("POD_NAMESPACE"))
 	if namespace == "" {

@@ -16,7 +16,7 @@ type Builder[T client.Object] struct {
 	hooks   []Hook
 }
 
-// For returns a builder for the kind of obj. obj is a pointer to an empty object whose type is registered in the manager's scheme,
+// For returns a builder for the kind of obj. Pass a pointer to an empty object whose type is registered in the manager's scheme,
 // or an unstructured or metadata-only object with apiVersion and kind.
 func For[T client.Object](mgr manager.Manager, obj T) *Builder[T] {
 	return &Builder[T]{mgr: mgr, obj: obj}
@@ -34,7 +34,7 @@ func (b *Builder[T]) Mutate(id string, fn Handler[T], opts ...Option) *Builder[T
 	return b
 }
 
-// WithOptions sets the options of the server. Default: the zero [Options]. The default FieldOwner contains the kind, so that
+// WithOptions sets the options of the server. Default: the zero [Options]. A Builder adds the kind to the default FieldOwner, so that
 // builders of several kinds can share the configurations.
 func (b *Builder[T]) WithOptions(o Options) *Builder[T] {
 	b.options = o

@@ -15,8 +15,8 @@ import (
 const (
 	// filePollInterval is the interval at which controller-runtime reads certificate files.
 	filePollInterval = 10 * time.Second
-	// caRetention is the time for which a CA stays trusted after it is removed from the file. Mounted files and
-	// certificates can change some minutes apart in different replicas.
+	// caRetention is the time for which a CA stays trusted after it is removed from the file. The mounted files of different
+	// replicas can change at times that differ by minutes.
 	caRetention = 5 * time.Minute
 )
 
@@ -27,7 +27,7 @@ type caFile struct {
 	observed []observedCA
 }
 
-// observedCA is a CA with the time at which it was last in the file.
+// observedCA is a CA with the time at which the file contained it last.
 type observedCA struct {
 	ca       *x509.Certificate
 	lastSeen time.Time

@@ -43,8 +43,8 @@ func (s *certStore) GetCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate
 	return s.current.Load(), nil
 }
 
-// load reads the Secret or creates it. If several replicas create it at the same time, one succeeds, and the others use its
-// Secret.
+// load reads the Secret, or creates it if it does not exist. If several replicas create the Secret at the same time, one replica
+// succeeds, and the others use the created Secret.
 func (s *certStore) load(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,8 +66,8 @@ func (s *certStore) rotate(ctx context.Context, published []byte) (time.Duration
 	return next, err
 }
 
-// rotateOnce executes one step of the rotation on the stored state. If another replica writes the Secret first, rotateOnce uses
-// that state.
+// rotateOnce executes one step of the rotation on the stored state. If another replica writes the Secret first, rotateOnce uses the
+// state of this replica.
 func (s *certStore) rotateOnce(ctx context.Context, published []byte) (changed bool, next time.Duration, err error) {
 	secret := &corev1.Secret{}
 	err = s.client.Get(ctx, s.key, secret)
@@ -85,8 +85,8 @@ func (s *certStore) rotateOnce(ctx context.Context, published []byte) (changed b
 	}
 	restored := stored.serving == nil && s.latest.serving != nil
 	if restored {
-		// The Secret was deleted or damaged, but all replicas still serve its certificate, and API servers trust only that certificate.
-		// Deleting the Secret requests a new certificate, so restore the old one and start a regular rotation.
+		// The Secret was deleted or damaged, but all replicas still use its certificate, and API servers trust only its CAs. Users delete
+		// the Secret to get a new certificate, so restore the old certificate and start a regular rotation.
 		stored.restoreFrom(s.latest)
 	}
 	bundle, err := encodeCAs(stored.trusted)
@@ -167,8 +167,8 @@ func (s *certStore) use(bundle certBundle) {
 	s.current.Store(bundle.serving.tls)
 }
 
-// caBundle returns the trusted CAs. It fails until the Secret has been read, because API servers cannot call entries without a
-// CA.
+// caBundle returns the trusted CAs. It returns an error until the Secret has been read, because API servers cannot call the webhooks of
+// entries without a CA.
 func (s *certStore) caBundle() ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

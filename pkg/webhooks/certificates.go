@@ -21,12 +21,12 @@ type Certificates interface {
 }
 
 // Files selects certificates from files that another program writes, such as cert-manager. The manager's webhook server reads
-// them from its CertDir, CertName and KeyName, and reloads them when they change.
+// the files of its options CertDir, CertName and KeyName, and reloads them when they change.
 type Files struct {
-	// CAFile is a PEM file with the CAs that API servers must trust, often "ca.crt" in the folder of the certificate. The leader reads it
-	// every 10 seconds. CAs that are removed from the file are trusted for 5 more minutes, because mounted files change at
-	// different times in each replica. Default: the server writes no caBundle. Then cert-manager's injector writes it, or API
-	// servers use their system roots, for example for a tunnel with a public URL.
+	// CAFile is a PEM file with the CAs that API servers must trust, often "ca.crt" in the folder of the certificate. The leader
+	// reads the file every 10 seconds. CAs that are removed from the file are trusted for 5 more minutes, because mounted files
+	// change at different times in each replica. Default: the server writes only the CABundle of ClientConfig. Without a CABundle,
+	// cert-manager's injector must write it, or API servers use their system roots, for example for a tunnel with a public URL.
 	CAFile string
 }
 
@@ -53,13 +53,14 @@ const maxTrustedCAs = 50
 // SelfManaged selects certificates that the operator creates and stores in a Secret for all of its replicas. Each certificate
 // has its own CA, whose private key is discarded immediately.
 //
-// The leader renews certificates long before they expire. It first adds the new CA to the configurations. After
-// PropagationDelay, all replicas use the new certificate. The old CA is trusted until it expires, so that replicas that still
-// use the old certificate are trusted as well.
+// The leader renews certificates before they expire, see RenewBefore. It first adds the new CA to the configurations. After
+// PropagationDelay, it stores the new certificate for all replicas. The old CA is trusted until it expires, so that API servers
+// also trust replicas that still use the old certificate.
 type SelfManaged struct {
 	// SecretName is the name of the Secret in the operator's namespace. Default: [DefaultSecretName].
 	SecretName string
-	// Hosts are additional names and addresses for the certificate. The names of the Service or the URL are always included.
+	// Hosts are additional names and addresses for the certificate. The certificate always has the names of the Service or the host
+	// of the URL.
 	Hosts []string
 	// Lifetime is the validity of a certificate. Default: [DefaultLifetime].
 	Lifetime time.Duration
@@ -68,7 +69,7 @@ type SelfManaged struct {
 	// Default: a third of the Lifetime.
 	RenewBefore time.Duration
 	// PropagationDelay is the minimum time for which a new CA is in the configurations before its certificate is
-	// used. All API servers must receive the CA in this time. It must be less than RenewBefore. Default: the smaller
+	// used. All API servers must receive the CA in this time. PropagationDelay must be less than RenewBefore. Default: the smaller
 	// of [DefaultPropagationDelay] and a third of RenewBefore.
 	PropagationDelay time.Duration
 }

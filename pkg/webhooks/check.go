@@ -12,8 +12,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 )
 
-// Check returns all errors in the declaration, joined. Each error describes how to fix it. [Server.Check] returns these errors and
-// conflicts between hooks.
+// Check returns all errors in the declaration of the hook, joined. Each error describes how to fix it. [Server.Check] returns the errors
+// of all hooks, the errors in the options, and conflicts between hooks.
 func (h Hook) Check() error {
 	h.errs = slices.Clone(h.errs)
 	h.checkID()

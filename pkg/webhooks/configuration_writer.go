@@ -38,7 +38,7 @@ type writtenEntries struct {
 const conflictBackoff = 5 * time.Second
 
 // ensure writes the configuration of the kind if its entries differ from the desired entries. complete reports whether the
-// configuration has all entries. If it lacks some, again is the maximum delay until the next attempt.
+// configuration has all desired entries. If it is false, again is the maximum delay until the next call.
 func (c *configurationWriter) ensure(ctx context.Context, kind hookKind, entries []entry) (complete bool, again time.Duration, err error) {
 	if c.options.Configurations == Unmanaged {
 		return true, 0, nil
@@ -79,7 +79,7 @@ func (c *configurationWriter) ensure(ctx context.Context, kind hookKind, entries
 	return true, 0, nil
 }
 
-// conflictDelay returns the delay before the entries are written again. If the entries were written before, another
+// conflictDelay returns the delay before the entries are written again. If the last write had the same entries, another
 // client has changed them since.
 func (c *configurationWriter) conflictDelay(ctx context.Context, kind hookKind, entries []entry) time.Duration {
 	last, written := c.lastWritten[kind]
@@ -163,7 +163,7 @@ func (c *configurationWriter) injectCABundle(ctx context.Context, kind hookKind,
 		c.lastWritten[kind] = writtenEntries{entries: present, at: c.now()}
 	}
 	if len(missing) > 0 {
-		return false, maxRetryDelay, nil // the watch reports new entries; the delay covers a watch that has become forbidden
+		return false, maxRetryDelay, nil // the watch reports new entries; the delay is for a watch that has become forbidden
 	}
 	return true, 0, nil
 }

@@ -1,6 +1,5 @@
-// Package webhooks serves admission webhooks whose handlers are plain Go functions. It can also write the webhook
-// configurations and create the certificates. Package kopf is built on it, and any other reconciler can use it without
-// package kopf:
+// Package webhooks serves admission webhooks whose handlers are Go functions. It can also write the webhook
+// configurations and create the certificates. Package kopf uses this package. Other operators can use it, too:
 //
 //	err := webhooks.For(mgr, &v1.Database{}).
 //		Validate("size", func(ctx context.Context, req *webhooks.Request[*v1.Database]) error {
@@ -14,17 +13,17 @@
 //
 // # Concepts
 //
-// A [Handler] receives a [Request], and returns nil to allow it or an error to deny it. [Validating] and [Mutating] combine
-// a handler, one kind and its options into a [Hook]. A [Server] serves hooks of any kinds on the manager's webhook
+// A [Handler] receives a [Request], and returns nil to allow the request or an error to deny it. [Validating] and [Mutating]
+// combine a handler, one kind and options into a [Hook]. A [Server] serves hooks of any kinds on the manager's webhook
 // server. [For] is the short form for one kind. Each hook has its own path and one entry in a webhook configuration.
 //
-// The server decodes each admission review into the Go type of the hook and calls the handler. It returns the
+// The server decodes the objects of each admission review into the Go type of the hook and calls the handler. It returns the
 // changes that a mutating handler makes to the object as a JSON patch.
 //
 // With [Managed] configurations, the leader writes the webhook configurations by server-side apply, as soon as its own
-// webhook server answers. The leader writes them again when another client changes the entries of the operator, when a
-// CRD is created, and when the CAs change. With [SelfManaged] certificates, the leader also maintains a Secret, which all
-// replicas watch.
+// webhook server answers. The leader writes them again when another client changes the entries of the operator, when the
+// CRD of a hook is created, and when the CAs change. With [SelfManaged] certificates, the leader also maintains a Secret, which
+// all replicas watch.
 //
 // # Guarantees
 //
@@ -32,11 +31,11 @@
 //   - The server calls a handler at most once for each review, and treats a panic as an error.
 //   - A patch contains only the changes of the handler, even if the Go type lacks fields of the object. Numbers are not rounded.
 //   - The server logs the details of unexpected handler errors, and does not return them to the client.
-//   - The server does not change entries of other field owners in the configurations, and creates no empty configuration.
-//   - With [SelfManaged] certificates, the API servers trust a new CA before the webhook server uses a certificate signed by it. They
+//   - The server does not change entries of other field owners in the configurations, and does not create empty configurations.
+//   - With [SelfManaged] certificates, API servers trust a new CA before the webhook server uses a certificate signed by it. They
 //     trust an old CA until it expires. Therefore, no request fails because of a rotation, even after the Secret is deleted.
-//   - With [Files], CAs that are removed from the file are trusted for 5 more minutes. The program that writes the files must
-//     add a new CA before it replaces the certificate.
+//   - With [Files] and a CAFile, CAs that are removed from the file are trusted for 5 more minutes. The program that writes the
+//     files must add a new CA before it replaces the certificate.
 //
 // # Assumptions
 //
@@ -46,16 +45,17 @@
 //
 // # Caveats
 //
-// The API server applies operations, namespace selectors and CEL expressions. The webhook server does not check them
-// again when it receives a request on the path of a hook. If hooks of several kinds have the same id, their paths and
-// names include the kind, so adding a second such hook renames the first. With managed configurations and without leader
-// election, replicas of two versions overwrite each other's entries. Objects that are created within 2 seconds after their CRD are not reviewed, unless the hook has a [Plural].
+// The API server evaluates operations, namespace selectors and CEL expressions. The webhook server does not check them
+// again when it receives a request on the path of a hook. If several hooks have the same id, their paths and names include the
+// kind of the handler and of the object. So a second hook with the same id renames the first one. With managed configurations and
+// without leader election, replicas of two versions overwrite each other's entries. Objects that are created within 2 seconds after
+// their CRD may not be reviewed, unless the hook has a [Plural].
 //
 // # Errors
 //
 // [Server.Check] returns all errors in options and hooks. [Server.SetupWithManager] also returns conflicts between two servers of
-// one manager. If permissions are missing at startup, the manager stops with an error that names the missing rule. If a write of
-// configurations or certificates fails after startup, the server logs the error and retries the write. The server answers
+// one manager. If permissions are missing at startup, the manager stops with an error that names the missing rule. If another
+// write of configurations or certificates fails, the server logs the error and retries the write. The server answers
 // malformed reviews, and reviews of another kind, with an HTTP error, so that the failure policy applies.
 //
 // The controller-runtime metric controller_runtime_webhook_requests_total counts requests by path, and

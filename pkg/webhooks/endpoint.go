@@ -85,7 +85,7 @@ func (e *endpoint) Handle(ctx context.Context, review admission.Request) admissi
 	return response
 }
 
-// findReviewProblem returns an error status if the review is incomplete or of another kind, and nil otherwise.
+// findReviewProblem returns an error status if the review is incomplete or for another kind, and nil otherwise.
 func (e *endpoint) findReviewProblem(req *admissionv1.AdmissionRequest) *metav1.Status {
 	switch user := &req.UserInfo; {
 	case req.UID == "":
@@ -109,8 +109,8 @@ func missingData(what string) *metav1.Status {
 	}
 }
 
-// matchesReview reports whether the handler was declared for the subresource and the operation of the review. The API server
-// matches operations, but a mutating handler with default operations must ignore deletions that another configuration sends.
+// matchesReview reports whether the subresource of the review matches. The API server evaluates the operations. But a mutating handler
+// with the default operations must ignore deletions, even if the configuration was not written by this server and has them.
 func (e *endpoint) matchesReview(req *admissionv1.AdmissionRequest) bool {
 	if e.kind == mutating && !e.settings.operationsSet && req.Operation == admissionv1.Delete {
 		return false
@@ -142,7 +142,7 @@ func (e *endpoint) decode(req *admissionv1.AdmissionRequest) (object, old client
 	return object, old, err
 }
 
-// recoverPanics calls fn and returns a panic as an error. fn includes the handler and all later access to its object, because
+// recoverPanics calls fn and returns a panic as an error. fn contains the call of the handler and all later access to the object, because
 // methods of the object's type can panic as well.
 func recoverPanics(fn func() error) (err error) {
 	defer func() {
@@ -179,8 +179,8 @@ func (e *endpoint) statusFor(ctx context.Context, err error, req *admissionv1.Ad
 	}
 }
 
-// buildPatch returns the JSON patch for the changes of a mutating handler. It discards changes that cannot take effect, and
-// adds a warning.
+// buildPatch returns the JSON patch for the changes of a mutating handler. If the changes cannot take effect, buildPatch discards them
+// and adds a warning to the response.
 func (e *endpoint) buildPatch(ctx context.Context, call *Call, before runtime.Object, after client.Object) ([]jsonpatch.Operation, error) {
 	if v := reflect.ValueOf(after); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return nil, errors.New("the handler set Object to nil: keep the object or change its fields")

@@ -11,8 +11,9 @@ import (
 // reviewVersions are the supported versions of admission reviews.
 var reviewVersions = []string{"v1", "v1beta1"}
 
-// entry is one webhook of a configuration, of either kind. Mutating webhooks have all fields of validating webhooks and the reinvocationPolicy.
-// newEntry sets all fields, including fields with the API server's default, so that an entry can be compared with the stored one.
+// entry is one webhook of a validating or a mutating configuration. Mutating webhooks have all fields of validating webhooks and the
+// reinvocationPolicy. newEntry sets all fields, including fields with a default of the API server, so that an entry can be compared with the
+// stored entry.
 type entry = admissionregistrationv1.MutatingWebhook
 
 // newEntry returns the entry for a hook.

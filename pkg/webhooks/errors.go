@@ -38,8 +38,8 @@ func (d *denial) Error() string {
 // Status returns the status of the denial, so that tests of handlers can use apierrors.IsForbidden and similar functions.
 func (d *denial) Status() metav1.Status { return d.status }
 
-// clientStatus returns the status for the client, and false if the error has no details that are meant for the client. Among
-// joined errors, a denial has precedence over Invalid errors, which have precedence over handler failures.
+// clientStatus returns the status for the client. It returns false if the error is a failure of the handler, whose details are not for
+// the client. Among joined errors, a denial has precedence over Invalid errors, which have precedence over handler failures.
 func clientStatus(err error, gk schema.GroupKind, name string) (metav1.Status, bool) {
 	found := clientErrors{kind: gk, name: name}
 	found.collect(err)
@@ -55,7 +55,7 @@ func clientStatus(err error, gk schema.GroupKind, name string) (metav1.Status, b
 	}
 }
 
-// clientErrors collects the errors within an error that are meant for the client.
+// clientErrors collects the errors for the client that an error contains.
 type clientErrors struct {
 	kind schema.GroupKind // kind of the reviewed object
 	name string
@@ -75,8 +75,8 @@ func (f *clientErrors) collect(err error) {
 	case *field.Error:
 		f.fields = append(f.fields, e)
 	case *apierrors.StatusError:
-		// Errors of an API client have the same type. Such errors reveal the permissions and writes of the operator,
-		// so the server returns only an Invalid error for the reviewed object to the user.
+		// Errors of an API client have the same type and can reveal the permissions and writes of the operator. Therefore,
+		// the user receives only an Invalid error for the reviewed object.
 		if f.invalid == nil && apierrors.IsInvalid(e) && f.describesObject(e.ErrStatus.Details) {
 			f.invalid = &e.ErrStatus
 		}

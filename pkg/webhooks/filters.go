@@ -16,10 +16,10 @@ import (
 type requestFilter func(object, old client.Object, content any, call *Call) bool
 
 // Annotation calls the handler only for objects with the annotation. If values are given, the annotation must have one of them. Several annotations must
-// all match. For a deletion, the object to be deleted counts.
+// all match. For a deletion, the object to be deleted must match.
 //
-// The server evaluates this option and those below, and allows other requests without calling the handler. To avoid the request of the API server, use
-// [Label] or [MatchConditions].
+// The webhook server evaluates Annotation, [NoAnnotation], [Field], [FieldChanged] and [When]. It allows other requests without calling the handler. To
+// avoid the request to the webhook server, use [Label] or [MatchConditions].
 //
 // Equivalent in kopf: annotations=, with PRESENT or a literal.
 func Annotation(key string, values ...string) Option {
@@ -46,7 +46,7 @@ func NoAnnotation(key string) Option {
 }
 
 // Field calls the handler only for objects with the field. If values are given, the field must have one of them. The path is dotted, such as
-// "spec.size". Write a dot within a key as "\.", as in "metadata.labels.example\.com/tier". For a deletion, the object to be deleted counts. See
+// "spec.size". Write a dot within a key as "\.", as in "metadata.labels.example\.com/tier". For a deletion, the object to be deleted must match. See
 // [Annotation].
 //
 // Equivalent in kopf: field=, value=.
@@ -71,8 +71,8 @@ func Field(path string, values ...any) Option {
 	}
 }
 
-// FieldChanged calls the handler only for requests that change the field, or a part of it. A creation changes the fields that the new object has, and
-// a deletion those of the deleted object. See [Field] for the path.
+// FieldChanged calls the handler only for requests that change the field, or a part of it. A creation changes all fields of the new object. A deletion
+// changes all fields of the deleted object. See [Field] for the path.
 //
 // kopf has no equivalent: its field= does not compare the objects of a request.
 func FieldChanged(path string) Option {
@@ -82,8 +82,8 @@ func FieldChanged(path string) Option {
 	}
 }
 
-// When calls the handler only if the predicate returns true. The predicate must not change the request. If it panics, the request is denied, as if the
-// handler had panicked. See [Annotation].
+// When calls the handler only if the predicate returns true. The predicate must not change the request. If the predicate panics, the request is denied, as
+// after a panic of the handler. See [Annotation].
 //
 // Equivalent in kopf: when=.
 func When[T client.Object](predicate func(req *Request[T]) bool) Option {
@@ -137,7 +137,7 @@ func (h Hook) matchesFilters(object, old client.Object, call *Call) bool {
 	return !slices.ContainsFunc(h.settings.filters, func(accepts requestFilter) bool { return !accepts(object, old, content, call) })
 }
 
-// fieldOf returns the value of a field. A null is no value.
+// fieldOf returns the value of a field. It returns false for null.
 func fieldOf(content any, keys []string) (value any, found bool) {
 	for _, key := range keys {
 		fields, _ := content.(map[string]any)

@@ -20,14 +20,14 @@ import (
 // package field become the causes of an Invalid status. Any other error is a failure of the handler: the server logs it, and the
 // client receives an internal error without details. The server calls a handler once and never retries it.
 //
-// The context ends when the API server stops waiting, and carries a logger.
+// The context ends after the timeout of the hook, or when the API server closes the request. It contains a logger.
 type Handler[T client.Object] func(ctx context.Context, req *Request[T]) error
 
 // Request is the argument of a [Handler].
 type Request[T client.Object] struct {
-	// Object is the object as it will be after the request. For a deletion, it is the object to be deleted. It is a copy for this
-	// call. The server applies the changes of a mutating handler, unless the handler denies the request. It discards the changes
-	// of a validating handler.
+	// Object is the requested new state of the object. For a deletion, it is the object to be deleted. Object is a copy for this
+	// call. The server returns the changes of a mutating handler to the API server, unless the handler denies the request. It
+	// discards the changes of a validating handler, and changes during a deletion.
 	Object T
 	// Old is the stored object. It is nil for a creation, and equal to Object for a deletion.
 	Old T
@@ -47,10 +47,10 @@ type Call struct {
 	// Review is the request as it was received, with the requested kind, the options, the objects as JSON and the UID.
 	Review *admissionv1.AdmissionRequest
 	// Header and TLS belong to the HTTP request of the API server. Both are nil without an HTTP request, as in tests.
-	// TLS contains a certificate of the API server only if the server requests client certificates (ClientCAName).
+	// TLS contains a certificate of the API server only if the webhook server requests client certificates (ClientCAName).
 	Header http.Header
 	TLS    *tls.ConnectionState
-	// Client is the client of the manager, which reads from its cache.
+	// Client is the client of the manager, which reads from the cache of the manager by default.
 	Client client.Client
 
 	warnings []string
@@ -58,15 +58,15 @@ type Call struct {
 	diff     diff.Diff
 }
 
-// Warn adds warnings to the response, whether the request is allowed or denied. kubectl prints them. Keep each text below 120
-// characters, because the API server may truncate longer texts.
+// Warn adds warnings to the response, whether the request is allowed or denied. kubectl prints warnings. Keep each text below 120
+// characters if possible. The API server may truncate texts of more than 256 characters.
 func (c *Call) Warn(texts ...string) { c.warnings = append(c.warnings, texts...) }
 
 // Warnings returns the texts passed to [Call.Warn], for tests of handlers.
 func (c *Call) Warnings() []string { return c.warnings }
 
 // Diff returns the difference between the stored object and the requested object, including metadata and status. For
-// a creation, every field is added. For a deletion, every field is removed. Diff does not include changes made by the
+// a creation, the whole object is added. For a deletion, the whole object is removed. Diff does not include changes made by the
 // handler. The first call computes the difference from the JSON of the review.
 func (c *Call) Diff() diff.Diff {
 	c.diffOnce.Do(func() {
@@ -92,7 +92,7 @@ func newCall(review *admissionv1.AdmissionRequest, c client.Client, r *http.Requ
 	return call
 }
 
-// unmarshalObject returns the decoded JSON of an object, or nil if there is none.
+// unmarshalObject decodes the JSON of an object. It returns nil for empty text.
 func unmarshalObject(raw []byte) any {
 	var value map[string]any
 	if len(raw) == 0 || json.Unmarshal(raw, &value) != nil {

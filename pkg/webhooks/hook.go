@@ -31,10 +31,10 @@ const (
 	mutating   hookKind = "mutate"
 )
 
-// Validating creates a hook whose handler allows or denies requests. obj selects the kind. It is a pointer to an empty object whose
-// type is registered in the scheme, or an unstructured or metadata-only object with apiVersion and kind. The id names the handler,
-// as in kopf. The path of the hook and its name in the configuration are derived from the id. [Server.Check] reports invalid
-// arguments.
+// Validating creates a hook whose handler allows or denies requests. obj selects the kind: pass a pointer to an empty object whose
+// type is registered in the scheme, or an unstructured or metadata-only object with apiVersion and kind. The id identifies the
+// handler, as in kopf. The path of the hook and its name in the configuration are derived from the id. [Server.Check] reports
+// invalid arguments.
 //
 // Equivalent in kopf: @kopf.on.validate.
 func Validating[T client.Object](obj T, id string, fn Handler[T], opts ...Option) Hook {
@@ -100,7 +100,7 @@ func (h Hook) newObject() client.Object {
 	return reflect.New(reflect.TypeOf(h.obj).Elem()).Interface().(client.Object)
 }
 
-// describe returns the name of the hook for errors, with its kind if that is known.
+// describe returns the name of the hook for errors, with the kind of its objects if it is known.
 func (h Hook) describe() string {
 	name := fmt.Sprintf("%s(%q)", strings.ToUpper(string(h.kind[:1]))+string(h.kind[1:]), h.id)
 	if kind := h.displayKind(); kind != "" {
@@ -109,7 +109,7 @@ func (h Hook) describe() string {
 	return name
 }
 
-// displayKind returns the kind for error messages. Without a scheme, it is the name of the Go type.
+// displayKind returns the kind for error messages. Before the scheme is known, it returns the name of a Go type instead.
 func (h Hook) displayKind() string {
 	switch {
 	case h.schemeKind != "" || h.obj == nil:

@@ -16,10 +16,10 @@ import (
 )
 
 // Manifests returns the webhook configurations for the hooks, for users who apply them with their own tools. Without hooks, it
-// returns none. The caBundle is that of the ClientConfig. If the ClientConfig has none, the caBundle is empty, and cert-manager or a server with
-// [Injected] configurations must write it.
+// returns no configurations. The entries have the CABundle of the ClientConfig. If the ClientConfig has no CABundle, cert-manager or a
+// server with [Injected] configurations must write the caBundle of the entries.
 //
-// Plural names are guessed from the kinds as controller-gen does. [Plural] overrides them.
+// Manifests derives plural names from the kinds, as controller-gen does. [Plural] overrides these names.
 func Manifests(scheme *runtime.Scheme, o Options, hooks ...Hook) ([]client.Object, error) {
 	if o.Configurations == Unmanaged {
 		o.Configurations = Managed // printing has the same requirements as writing

@@ -19,8 +19,8 @@ type namedHook struct {
 	name string // name without the suffix of the configuration
 }
 
-// nameHooks derives paths and names from the ids, as kopf does. If several hooks have the same id, it appends the kind of handler
-// and the kind of object.
+// nameHooks derives paths and names from the ids, as kopf does. If several hooks have the same id, it appends the kind of the handler
+// and of the object.
 func nameHooks(hooks []Hook, gvks []schema.GroupVersionKind) ([]namedHook, error) {
 	count := map[string]int{}
 	for _, h := range hooks {
@@ -54,7 +54,7 @@ func nameHooks(hooks []Hook, gvks []schema.GroupVersionKind) ([]namedHook, error
 	return out, errors.Join(problems...)
 }
 
-// toPath returns the path of an id: slashes are kept, and other reserved characters are escaped.
+// toPath returns the path of an id. It keeps slashes and escapes other reserved characters.
 func toPath(id string) string {
 	segments := strings.Split(id, "/")
 	for i, segment := range segments {
@@ -90,8 +90,8 @@ func toDNSName(id string) string {
 	return strings.Join(kept, ".")
 }
 
-// nameSuffix returns the end of the names in a configuration. Names need three parts, so a configuration name without a dot is
-// extended by a domain.
+// nameSuffix returns the end of the names of entries in a configuration. The names need three parts, so nameSuffix adds a domain to a
+// configuration name without a dot.
 func nameSuffix(configuration string) string {
 	if strings.Contains(configuration, ".") {
 		return configuration
@@ -99,7 +99,7 @@ func nameSuffix(configuration string) string {
 	return configuration + ".kopf.dev"
 }
 
-// checkEntryName reports whether the API server accepts the full name.
+// checkEntryName returns an error if the API server would reject the full name of an entry.
 func checkEntryName(name string) error {
 	if err := validation.Subdomain(name); err != nil {
 		return fmt.Errorf("its name in the configuration would be %q, which is invalid: %w", name, err)

@@ -11,7 +11,7 @@ import (
 const DefaultTimeoutSeconds = 10
 
 // Option configures one handler. Most options become part of the webhook configuration, so the API server evaluates them and
-// calls only matching handlers. The server evaluates [Annotation], [Field], [FieldChanged] and [When].
+// calls only matching hooks. The webhook server evaluates [Annotation], [NoAnnotation], [Field], [FieldChanged] and [When].
 type Option func(*Hook)
 
 type settings struct {
@@ -36,9 +36,9 @@ type namespaceSettings struct {
 	all      bool
 }
 
-// Operations limits the operations for which the handler is called: admissionregistrationv1.Create, Update, Delete, Connect or
-// OperationAll. Default: all operations for validating handlers; Create and Update for mutating handlers, because an object
-// that is deleted cannot be changed.
+// Operations sets the operations for which the handler is called: admissionregistrationv1.Create, Update, Delete, Connect or
+// OperationAll. Default: all operations for validating handlers; Create and Update for mutating handlers, because a deletion
+// cannot change the object.
 //
 // Equivalent in kopf: operations=.
 func Operations(operations ...admissionregistrationv1.OperationType) Option {
@@ -62,14 +62,14 @@ func Subresource(name string) Option {
 }
 
 // Plural sets the name of the resource in URLs, such as "databases". Default: the name that the API server returns for the
-// kind. With Plural, all objects are reviewed, including the first objects of a CRD that is created after the operator starts.
+// kind. With Plural, the server writes the entry before the CRD exists, so the first objects of the CRD are also reviewed.
 func Plural(name string) Option {
 	return func(h *Hook) { h.settings.plural = name }
 }
 
 // Label calls the handler only for objects with the label. If values are given, the label must have one of them.
 // Several labels must all match. The API server calls the webhook even if only the old object has the label. The
-// server then allows the request without calling the handler, unless the new or the deleted object matches.
+// webhook server then allows the request without calling the handler, unless the new or the deleted object matches.
 //
 // Equivalent in kopf: labels=, with PRESENT or a literal. For other tests of labels, use [MatchConditions].
 func Label(key string, values ...string) Option {
@@ -93,9 +93,10 @@ func NoLabel(key string) Option {
 }
 
 // MatchConditions adds CEL expressions that must all be true for the handler to be called, such as {Name: "big", Expression:
-// "object.spec.size > 10"}. The API server evaluates them without a call.
+// "object.spec.size > 10"}. The API server evaluates them before it calls the webhook. An expression can often replace
+// [Annotation], [Field] or [When], and saves the request to the webhook server.
 //
-// kopf has no equivalent. CEL can express many uses of [Annotation], [Field] and [When], and saves the request.
+// kopf has no equivalent.
 func MatchConditions(conditions ...admissionregistrationv1.MatchCondition) Option {
 	return func(h *Hook) { h.settings.conditions = append(h.settings.conditions, conditions...) }
 }
@@ -109,16 +110,16 @@ func SideEffects(class admissionregistrationv1.SideEffectClass) Option {
 }
 
 // FailurePolicy sets the effect of a webhook call that fails because the operator is down, too slow or not trusted.
-// admissionregistrationv1.Fail denies the request (default), and Ignore allows it. An error of the handler is a valid answer, so
-// the request is denied with either policy.
+// admissionregistrationv1.Fail (default) denies the request. Ignore allows the request. An error of the handler is a valid
+// response of the webhook, so it denies the request with either policy.
 //
 // Equivalent in kopf: ignore_failures=True is Ignore.
 func FailurePolicy(policy admissionregistrationv1.FailurePolicyType) Option {
 	return func(h *Hook) { h.settings.failure = policy }
 }
 
-// TimeoutSeconds sets the time for which the API server waits for an answer, from 1 to 30. The handler's context ends
-// at that time. Default: [DefaultTimeoutSeconds]. kopf always uses 30 seconds.
+// TimeoutSeconds sets the time for which the API server waits for a response, from 1 to 30 seconds. The handler's context ends
+// after the same time. Default: [DefaultTimeoutSeconds]. kopf always uses 30 seconds.
 func TimeoutSeconds(seconds int32) Option {
 	return func(h *Hook) {
 		h.settings.timeout = seconds
@@ -136,7 +137,7 @@ func ReinvocationPolicy(policy admissionregistrationv1.ReinvocationPolicyType) O
 }
 
 // Namespaces limits the handler to objects in these namespaces, even if they are excluded by default. Default: the Namespaces
-// of [Options], or all namespaces except kube-system and the operator's own.
+// of [Options].
 func Namespaces(names ...string) Option {
 	return func(h *Hook) {
 		if len(names) == 0 {
@@ -146,14 +147,14 @@ func Namespaces(names ...string) Option {
 	}
 }
 
-// NamespaceSelector limits the handler to objects in namespaces with matching labels. Namespaces that are excluded by default
-// stay excluded, unless [EveryNamespace] is set as well.
+// NamespaceSelector limits the handler to objects in namespaces with matching labels. The Namespaces of [Options] and their
+// default also apply, unless the hook has [EveryNamespace].
 func NamespaceSelector(selector *metav1.LabelSelector) Option {
 	return func(h *Hook) { h.settings.namespaces.selector = selector }
 }
 
-// EveryNamespace also calls the handler for objects in kube-system and in the operator's own namespace. A handler with the
-// failure policy Fail can then prevent its own operator from starting.
+// EveryNamespace calls the handler for objects in all namespaces, including kube-system and the operator's own namespace. The
+// Namespaces of [Options] do not apply. A handler with the failure policy Fail can then prevent its own operator from starting.
 func EveryNamespace() Option {
 	return func(h *Hook) { h.settings.namespaces.all = true }
 }

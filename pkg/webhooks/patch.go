@@ -20,7 +20,7 @@ import (
 
 // computePatch returns the operations that apply the changes of a handler to the raw object. before and after are the object
 // before and after the call of the handler. Both were converted to a Go type, which may lack fields of the raw object and may add
-// empty fields. Therefore the patch contains only differences between the two. All arguments are JSON.
+// empty fields. Therefore the patch contains only differences between before and after. All arguments are JSON.
 func computePatch(raw, before, after []byte) ([]jsonpatch.Operation, error) {
 	var values [3]any
 	for i, text := range [][]byte{raw, before, after} {
@@ -38,7 +38,7 @@ func computePatch(raw, before, after []byte) ([]jsonpatch.Operation, error) {
 	return ops, nil
 }
 
-// decodeJSON keeps numbers as they are written, so that large numbers are not rounded.
+// decodeJSON decodes JSON without converting numbers, so that large numbers are not rounded.
 func decodeJSON(text []byte) (value any, err error) {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.UseNumber()
@@ -46,10 +46,9 @@ func decodeJSON(text []byte) (value any, err error) {
 	return value, err
 }
 
-// isUnchanged reports whether a handler left its object unchanged. Most validating handlers do, so the strict
-// comparison runs first. It is much faster than the semantic one, which also treats different notations of a quantity
-// or a time as equal. The semantic comparison panics on changed values with unexported fields. isUnchanged treats
-// such an object as changed.
+// isUnchanged reports whether a handler left its object unchanged. Most validating handlers do not change the object, so the
+// strict comparison runs first, because it is much faster. The semantic comparison also treats different notations of a quantity
+// or a time as equal. It panics on changed values with unexported fields. isUnchanged then returns false.
 func isUnchanged(before runtime.Object, after client.Object) (unchanged bool) {
 	was, untyped := before.(*unstructured.Unstructured)
 	if is, ok := after.(*unstructured.Unstructured); ok && untyped {
@@ -100,7 +99,7 @@ func mergeMap(raw, before, after map[string]any) map[string]any {
 	for key, to := range after {
 		from, was := before[key]
 		if was && diff.Equal(from, to) {
-			continue // this includes empty fields that exist only because of the Go type
+			continue // unchanged fields include empty fields that only the Go type adds
 		}
 		is, there := raw[key]
 		if !was || !there {
@@ -112,8 +111,8 @@ func mergeMap(raw, before, after map[string]any) map[string]any {
 	return out
 }
 
-// mergeList finds the origin of each element of after, so that fields unknown to the Go type are kept. The origin is an equal
-// element, an element with the same name, or the element at the same index.
+// mergeList finds the origin of each element of after in before, so that the elements keep fields that the Go type lacks. The origin is
+// an equal element, an element with the same name, or the element at the same index.
 func mergeList(raw, before, after []any) []any {
 	used := make([]bool, len(before))
 	origin := make([]int, len(after))
@@ -221,8 +220,8 @@ func (ops *patchBuilder) compareMaps(path string, is, wanted map[string]any) {
 	}
 }
 
-// maxOperations limits the operations in one list: API servers apply them one by one and shift all following elements each
-// time.
+// maxOperations limits the operations in one list, because API servers apply them one by one and move all following elements in
+// each operation.
 const maxOperations = 1000
 
 // compareLists skips equal elements at both ends and compares the remaining elements one by one. If this takes too many
@@ -254,7 +253,8 @@ func (ops *patchBuilder) compareLists(path string, is, wanted []any) {
 	}
 }
 
-// identical is stricter than diff.Equal: it distinguishes null from an absent field.
+// identical reports whether two JSON values are equal. Unlike diff.Equal, it distinguishes null from an absent field, and different
+// notations of a number.
 func identical(a, b any) bool {
 	switch a := a.(type) {
 	case map[string]any:

@@ -18,10 +18,10 @@ import (
 
 // caProvider provides the CAs that API servers must trust.
 type caProvider interface {
-	// caBundle returns the CAs as PEM, or nil if another program writes the caBundle.
+	// caBundle returns the CAs as PEM. It returns nil if another program writes the caBundle.
 	caBundle() ([]byte, error)
-	// rotate advances the rotation of the certificates. published is the caBundle in the configurations, or nil if they are not
-	// all written. It returns the delay until the next call; zero means that no call is needed.
+	// rotate advances the rotation of the certificates. published is the caBundle in the configurations, or nil if some
+	// configurations are not written yet. rotate returns the delay until the next call. Zero means that no call is needed.
 	rotate(ctx context.Context, published []byte) (time.Duration, error)
 }
 
@@ -118,8 +118,8 @@ func (r *configurationReconciler) run(ctx context.Context) error {
 	}
 }
 
-// reconcile writes configurations and certificates once, and returns the delay until the next reconcile; zero means to wait for
-// a trigger.
+// reconcile writes configurations and certificates once. It returns the delay until the next reconcile. Zero means that only a trigger
+// leads to the next reconcile.
 func (r *configurationReconciler) reconcile(ctx context.Context) (time.Duration, error) {
 	bundle, err := r.caProvider.caBundle()
 	if err != nil {
@@ -154,7 +154,8 @@ func (r *configurationReconciler) reconcile(ctx context.Context) (time.Duration,
 	return shortestDelay(next, pause), err
 }
 
-// desiredEntries returns the entries of all hooks whose kinds the API server serves. unknown reports whether kinds are missing.
+// desiredEntries returns the entries of all hooks with a [Plural] or a kind that the API server serves. unknown reports whether entries
+// of other hooks are missing.
 func (r *configurationReconciler) desiredEntries(bundle []byte) (out map[hookKind][]entry, unknown bool, err error) {
 	out = map[hookKind][]entry{}
 	for _, n := range r.hooks {

@@ -19,7 +19,7 @@ type (
 		mgr         manager.Manager
 		name, owner string
 	}
-	// certificateReservation reserves the certificate of the webhook server. Its value is the certificate source.
+	// certificateReservation reserves the certificate of the webhook server. The value in the map is the certificate source.
 	certificateReservation struct{ mgr manager.Manager }
 )
 

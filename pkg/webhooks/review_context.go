@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
 
-// reviewReadTimeout is the time within which a client must send its review. API servers wait at most 30 seconds for a response.
+// reviewReadTimeout is the time within which an API server must send its review. API servers wait at most 30 seconds for a response.
 const reviewReadTimeout = 30 * time.Second
 
 // reviewContext is the response writer of one HTTP request. If no handler can process the review, reviewContext sets an HTTP error
@@ -22,11 +22,11 @@ type reviewContext struct {
 	http.ResponseWriter
 	request  *http.Request
 	log      logr.Logger // logger without the values of the review
-	accepted bool        // whether the endpoint processes the review; an error status must then be part of the review
+	accepted bool        // whether the endpoint processes the review; the HTTP status is then always 200
 	written  bool
 
 	mu     sync.Mutex
-	closed bool // whether the request is finished; the writer must not be used afterwards
+	closed bool // whether the request has ended; the response writer must not be used afterwards
 }
 
 type reviewContextKey struct{}
@@ -41,12 +41,12 @@ func reviewContextFrom(ctx context.Context) *reviewContext {
 
 // newHTTPHandler returns the HTTP handler of an endpoint.
 //
-// controller-runtime logs the values of the review only at verbosity 5 and above, because creating a logger with these values takes
-// longer than most handlers.
+// The logger of controller-runtime has the values of the review only at verbosity 5 and above, because creating a logger with these values
+// takes longer than most handlers.
 //
-// While the server drains, responses close their connections. Removing a pod from the endpoints of a Service affects
+// While the server drains, each response closes its connection. The removal of a pod from the endpoints of a Service affects
 // only new connections. API servers would use existing connections until the server closes them, possibly with an
-// unanswered review. Over HTTP/2, Go translates the Connection header into GOAWAY.
+// unanswered review. For HTTP/2, the Go server sends GOAWAY in place of the Connection header.
 func newHTTPHandler(e *endpoint, logger logr.Logger, readTimeout time.Duration, draining func() bool) http.Handler {
 	hook := &admission.Webhook{Handler: e, LogConstructor: func(_ logr.Logger, req *admission.Request) logr.Logger {
 		if !logger.V(5).Enabled() {
@@ -70,8 +70,8 @@ func (x *reviewContext) logger(req *admission.Request, handler string) logr.Logg
 	return admission.DefaultLogConstructor(x.log, req).WithValues("handler", handler, "operation", req.Operation)
 }
 
-// abortRead stops reading the request, because the review did not arrive in time. For HTTP/2, a read deadline at the start of each
-// request would be slower, because each one sends a message to the goroutine of the connection.
+// abortRead stops reading the request, because the review did not arrive in time. A read deadline at the start of each request would
+// be slower, because for HTTP/2 each deadline sends a message to the goroutine of the connection.
 func (x *reviewContext) abortRead() {
 	x.mu.Lock()
 	defer x.mu.Unlock()

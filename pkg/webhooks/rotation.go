@@ -47,7 +47,7 @@ func (p *keyPair) hosts() []string {
 	return hosts
 }
 
-// certBundle is the state that replicas share through the Secret.
+// certBundle is the content of the Secret, which all replicas use.
 type certBundle struct {
 	serving      *keyPair            // key pair that all replicas use
 	next         *keyPair            // the successor of serving; nil outside of a rotation
@@ -57,14 +57,14 @@ type certBundle struct {
 	version      string              // resourceVersion of the Secret
 }
 
-// isOlderThan reports whether the bundle was stored before the other bundle. Events of a watch can be older than the replica's own
-// last write.
+// isOlderThan reports whether the bundle was stored before the other bundle. Events of a watch can be older than the last write of the
+// replica.
 func (b certBundle) isOlderThan(other certBundle) bool {
 	order, err := resourceversion.CompareResourceVersion(b.version, other.version)
 	return err == nil && order < 0
 }
 
-// restoreFrom restores the bundle from the latest known bundle.
+// restoreFrom copies the certificate and the CAs of the latest known bundle, and requests a new certificate.
 func (b *certBundle) restoreFrom(latest certBundle) {
 	b.serving, b.forceRenewal = latest.serving, true
 	for _, ca := range latest.trusted {
@@ -72,14 +72,14 @@ func (b *certBundle) restoreFrom(latest certBundle) {
 	}
 }
 
-// rotation contains the rules for the replacement of certificates.
+// rotation contains the parameters for the replacement of certificates.
 type rotation struct {
 	lifetime, renewBefore, propagationDelay time.Duration
 	hosts                                   []string
 	issueKeyPair                            func(hosts []string, lifetime time.Duration) (*keyPair, error)
 }
 
-// advance returns the next state of a bundle, whether that is a change, and the delay until the next call. published reports
+// advance returns the next state of a bundle, whether the state has changed, and the delay until the next call. published reports
 // whether the webhook configurations contain all trusted CAs. Each call executes only one step, because the result must be
 // stored before the next step.
 func (r rotation) advance(b certBundle, now time.Time, published bool) (certBundle, bool, time.Duration, error) {
@@ -148,7 +148,7 @@ func (b *certBundle) trust(ca *x509.Certificate) {
 	}
 }
 
-// prune removes expired CAs, and adds the CAs of certificates in use if they are absent.
+// prune removes expired CAs, and adds missing CAs of the valid certificates. It reports whether the CAs have changed.
 func (b *certBundle) prune(now time.Time) bool {
 	before := len(b.trusted)
 	b.trusted = slices.DeleteFunc(b.trusted, func(ca *x509.Certificate) bool { return now.After(ca.NotAfter) })

@@ -13,7 +13,7 @@ const (
 	bundleKey   = "ca.crt"
 	nextCertKey = "next.crt"
 	nextKeyKey  = "next.key"
-	// trustedSinceAnnotation contains the time at which the next CA was first found in the configurations.
+	// trustedSinceAnnotation contains the time at which the configurations were first found to contain the CA of the next certificate.
 	trustedSinceAnnotation = "kopf.dev/next-trusted-since"
 )
 

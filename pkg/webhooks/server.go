@@ -45,7 +45,7 @@ func (s *Server) Check() error {
 
 // SetupWithManager registers the hooks with the manager's webhook server, adds the runnables for configurations and
 // certificates to the manager, and adds the readiness check "webhooks". It must be called before the manager starts. Without
-// hooks, it serves nothing, but removes [Managed] entries of an earlier version of the operator.
+// hooks, the server only removes [Managed] entries that an earlier version of the operator has written.
 func (s *Server) SetupWithManager() (err error) {
 	all, err := prepareHooks(s.mgr.GetScheme(), s.options, s.hooks)
 	if err != nil {
@@ -109,8 +109,7 @@ func (s *Server) SetupWithManager() (err error) {
 	return s.mgr.AddReadyzCheck("webhooks", s.Readyz)
 }
 
-// Readyz returns an error until the webhook server answers, and again while the operator shuts down. It implements
-// healthz.Checker.
+// Readyz returns an error until the webhook server answers, and again while the operator shuts down. It is a healthz.Checker.
 func (s *Server) Readyz(r *http.Request) error {
 	if s.draining.Load() {
 		return errors.New("the operator is shutting down")

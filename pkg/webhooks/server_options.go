@@ -13,14 +13,14 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 )
 
-// DefaultDrain is the default of [Options].Drain in a pod or with a Service.
+// DefaultDrain is the default of Drain in [Options] in a pod or with a Service.
 const DefaultDrain = 5 * time.Second
 
 // Options configures a [Server]. The zero value serves the hooks with certificates from files, and does not write webhook
 // configurations.
 type Options struct {
 	// Name is the name of the two webhook configurations, and the end of the names of their entries. Use a domain that you own,
-	// such as "databases.example.com". It is required unless Configurations is Unmanaged.
+	// such as "databases.example.com". Name is required unless Configurations is Unmanaged.
 	//
 	// Equivalent in kopf: settings.admission.managed.
 	Name string
@@ -30,14 +30,14 @@ type Options struct {
 	Exit Exit
 	// Annotations are added to managed configurations, such as cert-manager's "cert-manager.io/inject-ca-from".
 	Annotations map[string]string
-	// FieldOwner is the owner of the written fields in the configurations. Default: "kopf-webhooks". Two servers with
-	// the same Name need different owners. Within one manager, [Server.SetupWithManager] returns an error if the
-	// owners are equal.
+	// FieldOwner is the field owner of the entries that the server writes. Default: "kopf-webhooks". Two servers with
+	// the same Name need different owners. [Server.SetupWithManager] returns an error if two servers of one manager have the
+	// same Name and owner.
 	FieldOwner string
 
 	// ClientConfig is the address of the operator for API servers: a Service, or a URL for an operator or a tunnel outside of
-	// the cluster. The namespace of the Service defaults to the operator's own, and its port to 443. A path in ClientConfig is
-	// a prefix of the paths of the hooks. CABundle is only needed if Certificates provide no CA.
+	// the cluster. The namespace of the Service defaults to the operator's own namespace, and the port to 443. A path in
+	// ClientConfig is a prefix of the paths of the hooks. CABundle is only needed if Certificates provides no CA.
 	//
 	// Equivalent in kopf: the value of settings.admission.server.
 	ClientConfig admissionregistrationv1.WebhookClientConfig
@@ -47,12 +47,12 @@ type Options struct {
 	// Namespace is the operator's own namespace, which contains the Secret of SelfManaged certificates. Default: the namespace
 	// of its pod.
 	Namespace string
-	// Namespaces limits all hooks to objects in these namespaces. The [Namespaces] of a hook override it. Default:
-	// all namespaces except kube-system and the operator's own. With a URL, the pods of an operator outside of the
-	// cluster are not in Namespace, so Namespace is not excluded.
+	// Namespaces limits all hooks to objects in these namespaces. The options [Namespaces] and [EveryNamespace] of a hook override
+	// this limit. Default: all namespaces except kube-system and the namespace of the operator's pods. With a URL, the
+	// operator may run outside of the cluster. Then only kube-system is excluded.
 	Namespaces []string
 
-	// Drain is the time for which the server still answers requests after shutdown begins and the readiness check
+	// Drain is the time for which the server still answers requests after the shutdown has begun and the readiness check
 	// fails. It must be shorter than the manager's GracefulShutdownTimeout, which also includes the shutdown of all
 	// other runnables. At most 20 seconds are allowed. Default: zero if ClientConfig has a URL; otherwise
 	// [DefaultDrain] with a Service or in a pod, and zero elsewhere. A negative value means zero.
@@ -67,7 +67,7 @@ type Configurations int
 const (
 	// Unmanaged means that another program writes the configurations.
 	Unmanaged Configurations = iota
-	// Managed means that the server writes one entry for each hook. It keeps entries of other field owners.
+	// Managed means that the server writes one entry for each hook. It does not change entries of other field owners.
 	Managed
 	// Injected means that another program writes the configurations, for example from the output of [WriteManifests], and that
 	// the server only updates the caBundle of its hooks.
@@ -81,8 +81,8 @@ const (
 	// KeepOnExit keeps the configurations: with the failure policy Fail, no object bypasses the handlers while the operator is
 	// down.
 	KeepOnExit Exit = iota
-	// RemoveOnExit removes the entries of all hooks that are not [Persistent], and then configurations without entries. Use it for an
-	// operator with one replica or in development. kopf always does so.
+	// RemoveOnExit removes the entries of all hooks that are not [Persistent]. It also deletes configurations without remaining
+	// entries. Use it for an operator with one replica or in development. kopf always removes these entries.
 	RemoveOnExit
 )
 

@@ -1,10 +1,10 @@
-// Package filter provides matchers for the values of labels, annotations and fields. Pass them to the options kopf.Label,
+// Package filter provides matchers for the values of labels, annotations and fields. Pass matchers to the options kopf.Label,
 // kopf.Annotation and kopf.Field.
 //
 //	kopf.For(&v1.Database{}).
 //		OnCreate("provision", provision, kopf.Label("tier", filter.Any(filter.Equal("gold"), filter.Equal("silver")))).
 //		OnUpdate("grow", grow, kopf.Field("spec.size", filter.From(filter.Present)))
 //
-// A matcher receives the value in its JSON form, and nil if the label, annotation or field is absent. If an option has several matchers,
-// all of them must pass. Before the operator calls any handler, it reports matchers that are invalid or can never pass.
+// A matcher receives the value in its JSON form, or nil if the label, annotation or field is absent. If an option has several matchers,
+// all of them must pass. The check of the declaration reports matchers that are invalid or can never pass, so the operator does not start.
 package filter

@@ -13,7 +13,7 @@ import (
 // A Matcher tests the value of a label, an annotation or a field. Only this package implements it. Use [Match] for a
 // custom test.
 type Matcher interface {
-	// Form returns the matcher in the form that package kopf evaluates. Only package kopf calls it.
+	// Form returns the matcher in the form that package kopf evaluates. It is for this library only.
 	Form() match.Matcher
 }
 
@@ -49,7 +49,7 @@ func Equal(value any) Matcher {
 	return m
 }
 
-// Match passes if the function returns true. The function gets the value in its JSON form, and nil for an absent value. It must
+// Match passes if the function returns true. The function receives the value in its JSON form, or nil for an absent value. It must
 // return quickly and have no side effects. If it panics, the value does not match.
 //
 // Equivalent in kopf: a callback.

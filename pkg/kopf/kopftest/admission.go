@@ -15,9 +15,9 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
 )
 
-// An Admission is the outcome of an admission handler.
+// An Admission is the result of an admission handler.
 type Admission[T client.Object] struct {
-	// Err is the error that the handler returned; nil if it admits the request.
+	// Err is the error that the handler has returned. It is nil if the handler allows the request.
 	Err error
 	// Object is the object after the call. An API server ignores the changes of a validating handler.
 	Object T
@@ -30,8 +30,8 @@ type Admission[T client.Object] struct {
 // Admit calls an admission handler once. The request creates obj, or updates old to obj if old is not nil. The handler receives copies of the
 // objects.
 //
-// The functions change other parts of the request, such as the operation, the user or the dry run. Admit copies their changes to the Review of
-// the request. To test a deletion, set Operation to Delete. obj is then the deleted object. The client of the request
+// The functions in change modify the Call of the request. Admit copies the operation, the subresource, the user and DryRun to the Review of the
+// request. To test a deletion, set Operation to Delete. obj is then the object to be deleted. The client of the request
 // is nil unless a function sets it:
 //
 //	got := kopftest.Admit(t, sized, db, nil, func(call *webhooks.Call) { call.Client = kopftest.Memory(t).Client })
@@ -79,16 +79,16 @@ func AdmitContext[T client.Object](
 	return got
 }
 
-// review copies the changes of the functions to the review of a request.
+// review copies the attributes of a call to its review.
 func review(call *webhooks.Call) {
 	if r := call.Review; r != nil {
 		r.Operation, r.SubResource, r.UserInfo, r.DryRun = call.Operation, call.Subresource, call.User, &call.DryRun
 	}
 }
 
-// CheckMutation tests that a mutating handler is idempotent. It calls the handler for an object, and then again for the result. It fails the test if the
-// second call changes the object. The API server calls a mutating handler for each update, and can call it twice in one
-// request (reinvocationPolicy). CheckMutation returns the object after the first call.
+// CheckMutation tests that a mutating handler is idempotent. It calls the handler for the creation of an object, and then again for the result, as a
+// repeated call and as an update. It fails the test if one of these calls changes the object. The API server calls a mutating handler for each update, and
+// can call it twice in one request (reinvocationPolicy). CheckMutation returns the object after the first call.
 func CheckMutation[T client.Object](t testing.TB, fn webhooks.Handler[T], obj T) T {
 	t.Helper()
 	var none T

@@ -11,19 +11,19 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 )
 
-// A Scenario is an operator and a sequence of changes made by users. [Check], [Explore] and [Walk] run it under faults.
+// A Scenario is an operator and a sequence of changes made by users, for [Check], [Explore] and [Walk].
 type Scenario struct {
-	// Given is the initial state of the cluster. The test kit ignores its Faults and Duration.
+	// Given is the initial state of the cluster. Its Faults and Duration are ignored.
 	Given Given
-	// Operator declares the operator. The test kit calls it for each start of the operator.
+	// Operator returns the options of the operator. It is called for each start of the operator.
 	Operator func() []kopf.Option
-	// Setup replaces Operator for an operator with its own setup function, such as that of main.go. It is called for
+	// Setup replaces Operator for an operator with its own setup function, such as the setup function of main.go. It is called for
 	// each start of the operator.
 	Setup func(mgr manager.Manager) error
-	// Steps are the changes made by users. Before each step and after the last one, the test kit waits until the operator is quiet.
+	// Steps are the changes made by users. Each step begins after the operator has no pending work, as for [Operator.RunUntilQuiet].
 	Steps []func(t testing.TB, c *Cluster)
-	// ExternalState returns the state that handlers change outside of the cluster, such as that of a fake cloud API. It must be the same
-	// with and without faults whenever the operator is quiet. The comparison follows pointers.
+	// ExternalState returns the state that handlers change outside of the cluster, such as the state of a fake cloud API. It must be the
+	// same with and without faults whenever the operator has no pending work. The comparison follows pointers.
 	ExternalState func() any
 	// Ignore lists the dotted paths of fields that may differ, such as "status.startedAt". Write "\." for a dot in a key.
 	Ignore []string
@@ -32,18 +32,18 @@ type Scenario struct {
 // Check tests whether handlers survive crashes, failed requests and shutdowns. It runs a scenario without faults first. Then it repeats the
 // scenario, in memory and in virtual time, once for each of these faults:
 //
-//   - a crash before and after each write, followed by a restart. The operator calls handlers again if their success was not written. Idempotent
-//     handlers lead to the same state.
+//   - a crash before each write and a crash after each write, followed by a restart. The operator calls handlers again if their success was not
+//     written. Idempotent handlers lead to the same state.
 //   - a conflict, a server error and a lost response at each write.
-//   - a shutdown during each handler call. The handler must return when its context is cancelled.
+//   - a shutdown during each handler call, followed by a restart. The handler must return when its context is cancelled.
 //
 // After each step, all objects and the external state must be the same as without faults. Objects that differ only in their names are
 // equal, because handlers may give random names to children. Check reports differences of the same kind once, with their number.
 //
-// Check also reports unsafe writes: an update without a resourceVersion, and a patch that replaces a list without one. Such a
-// write can overwrite a concurrent change.
+// Check also reports unsafe writes, which can overwrite a concurrent change: an update without a resourceVersion, a patch that replaces a
+// list without a resourceVersion or a test, and a JSON patch that addresses a list item by its index without a test.
 //
-// In a scenario with more than 100 writes or calls, Check injects faults at only 100 of these, evenly spread, and logs the limit. A scenario
+// If a scenario has more than 100 writes or calls, Check injects faults at only 100 of them, evenly spread, and logs this limit. A scenario
 // without any handler call fails the test.
 //
 // The function setup returns a new Scenario with new external state for each run. Check calls it in a bubble of testing/synctest. The test
@@ -125,13 +125,13 @@ func (d *differences) summaries() (lines []string) {
 
 // An injection is one fault at one point of a scenario. The zero value is a run without faults.
 type injection struct {
-	write  int    // number of the write, from 1; 0 for a shutdown
+	write  int    // number of the write, counted from 1; 0 for a shutdown
 	what   string // kind of the fault: one of the constants below
-	call   int    // number of the handler call during which the operator is shut down, from 1; 0 for a fault of a write
+	call   int    // number of the handler call during which the operator is shut down, counted from 1; 0 for a fault at a write
 	target string // description of the write or the call, for messages
 }
 
-// when returns a phrase for messages, such as "after a crash before write 2 (patch pods/orders)".
+// when returns a text for messages, such as "after a crash before write 2 (patch pods/orders)".
 func (i injection) when() string {
 	if i == (injection{}) {
 		return "without faults"
@@ -172,7 +172,7 @@ const (
 	lostAnswer  = "a lost response"
 )
 
-// injections returns the faults for a scenario. For each kind, it returns at most maxInjections, evenly spread.
+// injections returns the faults for a scenario. It selects at most maxInjections writes and at most maxInjections calls, evenly spread.
 func injections(t testing.TB, reference *scenarioRun) (all []injection) {
 	t.Helper()
 	if len(reference.writes) > maxInjections || len(reference.calls) > maxInjections {
@@ -190,7 +190,7 @@ func injections(t testing.TB, reference *scenarioRun) (all []injection) {
 	return all
 }
 
-// maxInjections limits the runs of a scenario for each kind of fault to some seconds.
+// maxInjections limits the number of writes and of calls with faults, so that a check takes some seconds.
 const maxInjections = 100
 
 // spreadIndexes returns up to maxInjections numbers below n, evenly spread, with the first and the last one.

@@ -25,22 +25,22 @@ import (
 
 // A Cluster is an API server for tests of operators: in memory ([Memory]) or a real one ([Environment]).
 type Cluster struct {
-	// Client reads and writes without a cache and without injected faults. Use it for the actions of users.
+	// Client reads and writes without a cache and without injected faults. Use it for the requests of users.
 	Client client.Client
 	// Config connects to the server with all permissions, unless [Cluster.WithRights] restricts them.
 	Config *rest.Config
 	// Scheme contains the Go types of the objects.
 	Scheme *runtime.Scheme
-	// Namespace restricts the operators of this cluster to one namespace. An empty value means all namespaces. See
+	// Namespace restricts the operators of this cluster to one namespace. If Namespace is empty, the operators are not restricted. See
 	// [Cluster.ForTest].
 	Namespace string
 
 	server       *apiserver.Server // server in memory; nil for a real server
-	webhookSlots *webhookSlots     // slots of a real server; nil in memory
-	mapper       meta.RESTMapper   // mapper in memory; nil for a real server
+	webhookSlots *webhookSlots     // slots for admission handlers on a real server; nil in memory
+	mapper       meta.RESTMapper   // static mapper for a server in memory; nil for a real server
 }
 
-// Create creates objects, including their status, and updates them to the stored state. It fails the test if an object cannot be
+// Create creates objects, including their status, and sets objs to the stored objects. It fails the test if an object cannot be
 // created.
 //
 // In all methods, a namespaced object without a namespace belongs to the namespace of the cluster, or to "default" if the cluster has
@@ -90,8 +90,9 @@ func (c *Cluster) Delete(t testing.TB, objs ...client.Object) {
 	}
 }
 
-// Edit reads an object, calls change with it and updates it, including its status. If the kind has the status subresource, Edit sends a
-// second request. After a conflict, Edit reads the object and calls change again. After Edit has returned, obj is the stored object.
+// Edit reads an object, calls change with the object, and updates the object, including its status. If the kind has the status
+// subresource, Edit sends a second request for a changed status. After a conflict, Edit reads the object and calls change again. After
+// Edit has returned, obj is the stored object.
 func Edit[T client.Object](t testing.TB, c *Cluster, obj T, change func(T)) {
 	t.Helper()
 	for range 100 {
@@ -108,7 +109,8 @@ func Edit[T client.Object](t testing.TB, c *Cluster, obj T, change func(T)) {
 	t.Fatalf("kopftest: updating %s: too many conflicts", c.name(obj))
 }
 
-// updateWithStatus updates an object. If the response shows that the server has ignored the status, it also updates the status subresource.
+// updateWithStatus updates an object. If the response shows that the server has ignored the status, updateWithStatus also updates the status
+// subresource.
 func updateWithStatus(ctx context.Context, c client.Client, obj client.Object) error {
 	wanted, err := statusField(obj)
 	if err != nil {
@@ -147,7 +149,7 @@ func statusField(obj client.Object) (any, error) {
 	return runtime.DeepCopyJSONValue(content["status"]), nil
 }
 
-// Object returns a function that reads an object each time it is called, for gomega's Eventually and Consistently:
+// Object returns a function that reads an object in each call. Use it for Eventually and Consistently of Gomega:
 //
 //	Eventually(kopftest.Object(t, cluster, db)).Should(kopftest.HaveHandled())
 func Object[T client.Object](t testing.TB, c *Cluster, obj T) func() (T, error) {
@@ -177,7 +179,7 @@ func (c *Cluster) name(obj client.Object) string {
 	return fmt.Sprintf("%s %s", kind, client.ObjectKeyFromObject(obj))
 }
 
-// connect returns a new connection, and a client that uses it.
+// connect returns a new connection, and a client that uses the connection.
 func (c *Cluster) connect(t testing.TB) (*connection, client.Client) {
 	t.Helper()
 	l := &connection{}

@@ -34,17 +34,17 @@ type Given struct {
 	Duration time.Duration
 }
 
-// A Report contains the calls, requests and Events of an operator.
+// A Report contains the handler calls, the writes and the Events of an operator.
 type Report struct {
 	// Calls are the handler calls in the order in which they started.
 	Calls []Call
-	// Writes are all requests other than reads, without those that create Events.
+	// Writes are the writes of the operator, without the requests for Events.
 	Writes []Write
-	// Events are the created Events, including those of the operator itself, such as HandlerFailed.
+	// Events are the created Events, including Events of the operator itself, such as HandlerFailed.
 	Events []Event
-	// RequeueAfter is the delay of the requeue that is due next; 0 if no object is requeued.
+	// RequeueAfter is the delay of the requeue that is due next, from the end of its reconcile. It is 0 if no object is requeued.
 	RequeueAfter time.Duration
-	// Errors are the errors of reconciles, such as failed requests, which are retried. The errors of handlers are in Calls.
+	// Errors are the errors that reconciles have returned, for example after failed requests. The errors of handlers are in Calls.
 	Errors []error
 
 	scheme  *runtime.Scheme
@@ -52,8 +52,8 @@ type Report struct {
 	engines []*engine.Engine
 }
 
-// Cycle runs an operator in memory and in virtual time, starting from the given state, and reports its calls, requests and Events. It runs in
-// a bubble of testing/synctest, either that of the test or a new one. Create channels and timers that handlers wait for in the same bubble.
+// Cycle runs an operator in memory and in virtual time, starting from the given state, and reports its handler calls, writes and Events. It runs in
+// the bubble of testing/synctest in which the test runs, or else in a new bubble. Create channels and timers that handlers wait for in the same bubble.
 func Cycle(t *testing.T, given Given, opts ...kopf.Option) *Report {
 	t.Helper()
 	report := &Report{}
@@ -103,7 +103,7 @@ func advanceClock(t testing.TB, now time.Time) {
 	<-time.After(wait)
 }
 
-// check fails the test if an object is newer than the clock. The engine would delay the handlers of such an object.
+// check fails the test if an object is more than a day newer than the clock. The engine would delay the handlers of such an object.
 func (g Given) check(t testing.TB) {
 	t.Helper()
 	for _, obj := range g.Objects {
@@ -129,7 +129,7 @@ func (g Given) cluster(t testing.TB) *Cluster {
 	return Memory(t, Types(schemeOr(g.Scheme)), CRDs(g.CRDs...), Objects(g.Objects...))
 }
 
-// Get reads an object by its name, in the state in which the operator left it. It returns false if the object does not exist.
+// Get sets obj to the object with its name, in the state at the end of the run. It returns false if the object does not exist.
 func (r *Report) Get(t testing.TB, obj client.Object) bool {
 	t.Helper()
 	gvk, err := apiutil.GVKForObject(obj, r.scheme)
@@ -149,8 +149,8 @@ func (r *Report) Get(t testing.TB, obj client.Object) bool {
 	return false
 }
 
-// Record returns the stored progress of a handler of an object. It returns nil if the handler was not called, or if
-// all handlers have finished.
+// Record returns the stored progress of a handler for an object. It returns nil if no progress is stored, for example after all handlers
+// have finished.
 func (r *Report) Record(t testing.TB, obj client.Object, id string) *progress.Record {
 	t.Helper()
 	if !r.Get(t, obj) {

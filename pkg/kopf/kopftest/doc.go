@@ -11,23 +11,23 @@
 // # Levels of tests
 //
 //   - [Invoke] calls one handler for one object. It returns the outcome, the changes, the Events, the sub-handlers, and the requests of the
-//     client. [Admit] does this for admission handlers.
+//     client. [Admit] calls one admission handler.
 //   - [Cycle] runs an operator in memory for given objects, at a given time, with given faults. It reports the handler calls, the writes,
-//     the Events, the stored progress, and the next requeue. It suits table tests.
+//     the Events, the stored progress, and the next requeue. Use it for table tests.
 //   - [Check] repeats a [Scenario] with crashes, conflicts, lost responses and shutdowns, and compares the results. It finds handlers that are not
-//     idempotent. [CheckMutation] does this for mutating admission handlers.
-//   - [Explore] runs a scenario under every fault that can happen in it, including restarts with stale lists and missed watch events. Each
-//     violation comes with a plan to reproduce it.
+//     idempotent. [CheckMutation] finds mutating admission handlers that are not idempotent.
+//   - [Explore] repeats a scenario with more faults, including restarts with stale lists and missed watch events. Each failure
+//     contains a plan that reproduces it.
 //   - [Walk] replaces the spec of an object with random specs. It finds handlers whose result depends on earlier specs, and objects that remain
 //     after the deletion.
 //   - [Cluster.Run] runs an operator during a test, on [Memory] or on an [Environment]. [Operator.RunUntilQuiet]
-//     waits until the operator is quiet. [Operator.Stop] and [Operator.Crash] end the operator.
+//     waits until the operator has no pending work. [Operator.Stop] and [Operator.Crash] end the operator.
 //   - [HaveHandled], [HaveInProgress], [HaveFinalizer] and [HaveCondition] are Gomega matchers for objects.
 //
 // # Virtual time
 //
 // With a cluster in memory, a test can run in a bubble of testing/synctest. The clock of a bubble starts at midnight UTC of 2000-01-01.
-// It advances when all goroutines wait, so that a retry after a day takes no real time. [Cycle], [Check], [Explore] and [Walk] create a bubble.
+// It advances when all goroutines wait, so that a retry after a day takes almost no real time. [Cycle], [Check], [Explore] and [Walk] create a bubble.
 //
 //	synctest.Test(t, func(t *testing.T) {
 //		cluster := kopftest.Memory(t, kopftest.Objects(db))
@@ -52,12 +52,12 @@
 // # Caveats
 //
 // Tests of package testing pass their *testing.T. Tests of Ginkgo pass GinkgoTB(). [Cycle], [Check], [Explore] and
-// [Walk] need a *testing.T, because bubbles do. A failed precondition ends the test with a message that starts with
-// "kopftest:".
+// [Walk] need a *testing.T, because testing/synctest needs it. A failed precondition ends the test with a message that starts
+// with "kopftest:".
 //
 // [Check] and [Explore] crash the operator at its writes, not between two statements of a handler. A handler that ignores its context cannot be
-// stopped. The test then ends with a panic that names the handler.
+// stopped. If such a handler does not return within 48 hours of virtual time, the test ends with a panic that names the handler.
 //
-// The package imports envtest and Gomega, so import it only in tests. It removes the rate limit of utilruntime.ErrorHandlers, which would block for
-// years in a bubble.
+// The package imports envtest and Gomega, so import it only in tests. It removes the rate limit of utilruntime.ErrorHandlers, which would block
+// operators in a bubble for years of virtual time.
 package kopftest

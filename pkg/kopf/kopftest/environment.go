@@ -31,8 +31,8 @@ import (
 //   - bin/controlplane and bin/k8s/<version>, in the directory of the test and in its parent directories;
 //   - the directory of setup-envtest.
 //
-// It fails the test if the binaries are missing, and never downloads them. The start timeout is one minute.
-// KUBEBUILDER_CONTROLPLANE_START_TIMEOUT overrides it. Environment ignores USE_EXISTING_CLUSTER.
+// Environment fails the test if the binaries are missing. It does not download them. The start timeout is one minute, unless the environment
+// variable KUBEBUILDER_CONTROLPLANE_START_TIMEOUT sets another one. Environment ignores USE_EXISTING_CLUSTER.
 func Environment(t testing.TB, opts ...ClusterOption) *Cluster {
 	t.Helper()
 	c, stop, err := start(opts)
@@ -53,8 +53,9 @@ func Environment(t testing.TB, opts ...ClusterOption) *Cluster {
 //
 //	func TestMain(m *testing.M) { os.Exit(kopftest.Main(m, &cluster, kopftest.CRDs("../config/crd"))) }
 //
-// Each test calls [Cluster.ForTest] for a namespace of its own. For the binaries, see [Environment]. With "go test -short" and "go test -list",
-// and in the worker processes of "go test -fuzz", no server starts and the cluster is nil. Tests that need it must then skip themselves.
+// Each test calls [Cluster.ForTest] for its own namespace. [Environment] describes where Main looks for the binaries. With "go test -short" and
+// "go test -list", and in the worker processes of "go test -fuzz", no server starts and the cluster is nil. Tests that need the cluster must
+// then skip themselves.
 func Main(m *testing.M, cluster **Cluster, opts ...ClusterOption) (code int) {
 	flag.Parse() // m.Run parses flags too late for testing.Short
 	if testing.Short() || isSet("test.list") || isSet("test.fuzzworker") {
@@ -81,8 +82,8 @@ func isSet(name string) bool {
 	return f != nil && f.Value.String() != f.DefValue
 }
 
-// ForTest returns the cluster with a new namespace, to isolate tests from each other. Operators that run on it handle objects in this
-// namespace and cluster-scoped objects. ForTest does not delete the namespace, because only a kube-controller-manager can do so.
+// ForTest returns a copy of the cluster with a new namespace, to isolate tests from each other. Operators of the copy handle objects in the
+// new namespace and cluster-scoped objects. ForTest does not delete the namespace, because only a kube-controller-manager can complete the deletion.
 func (c *Cluster) ForTest(t testing.TB) *Cluster {
 	t.Helper()
 	ns := &unstructured.Unstructured{} // the scheme may lack the type
@@ -96,7 +97,7 @@ func (c *Cluster) ForTest(t testing.TB) *Cluster {
 	return &part
 }
 
-// The default start timeout is longer than that of envtest, for busy machines.
+// The default start timeout is longer than the default of envtest, for busy machines.
 const (
 	startTimeout    = time.Minute
 	envStartTimeout = "KUBEBUILDER_CONTROLPLANE_START_TIMEOUT" // envtest reads this variable
@@ -158,7 +159,7 @@ func start(opts []ClusterOption) (c *Cluster, stop func() error, err error) {
 	return c, stop, nil
 }
 
-// configureServers sets the binaries and the data directories of the servers. The reaper stops them when this process ends.
+// configureServers sets the binaries and the data directories of the servers. The reaper stops the servers when this process ends.
 func configureServers(plane *envtest.ControlPlane, watch *reaper.Reaper, assets, dir string) (err error) {
 	plane.Etcd = &envtest.Etcd{DataDir: filepath.Join(dir, "etcd")}
 	plane.APIServer = &envtest.APIServer{CertDir: filepath.Join(dir, "kube-apiserver")}
@@ -212,7 +213,7 @@ func findProjectAssets(bin string) string {
 	return findNewest(filepath.Join(bin, "k8s"))
 }
 
-// findNewest returns the last subdirectory with the binaries. The names of the subdirectories begin with the version.
+// findNewest returns the subdirectory with the binaries whose name is the last one in alphabetical order. The names begin with the version.
 func findNewest(parent string) string {
 	entries, err := os.ReadDir(parent)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 // An ExploreOption configures [Explore].
 type ExploreOption func(*explore.Options)
 
-// WithPairs adds plans of two faults. Their number grows with the square of the number of writes, so use it for short scenarios.
+// WithPairs adds plans of two faults. Their number grows with the square of the number of writes, so use WithPairs for short scenarios.
 func WithPairs() ExploreOption {
 	return func(o *explore.Options) { o.Pairs = true }
 }
@@ -31,19 +31,20 @@ func WithMaxPlans(plans int) ExploreOption {
 //     can return it;
 //   - for each watch event that a later event of the same object supersedes: the operator does not receive it.
 //
-// Explore leaves out plans that can have no effect. For each plan, it checks that
+// Explore omits plans that can have no effect. For each plan, it checks that
 //
-//   - all objects and the external state are the same as without faults whenever the operator is quiet;
+//   - all objects and the external state are the same as without faults whenever the operator has no pending work;
 //   - no handler was called again for a cause after its success was written;
-//   - the operator becomes quiet and writes nothing in the following hour, unless it also does so without faults.
+//   - the operator finishes its work and writes nothing in the following hour, unless it also writes without faults.
 //
-// Explore covers the crashes and lost responses of [Check] and takes longer. It does not look for unsafe writes and does not shut the operator
-// down during calls, so use both. A failure contains its plan. The environment variable KOPFTEST_PLAN runs only this plan:
+// Explore covers the crashes, conflicts and lost responses of [Check] and takes longer. It does not report unsafe writes, inject server
+// errors with status 500, or stop the operator during calls. Therefore use both. A failure contains its plan. If the environment variable
+// KOPFTEST_PLAN contains a plan, Explore runs only this plan:
 //
 //	KOPFTEST_PLAN='crash-after@3/list@1' go test -run '^TestDatabases$' .
 //
 // The function setup returns a new Scenario for each run, as for [Check]. The test must not run in a bubble of testing/synctest. Explore logs
-// the numbers of plans that were made, left out and run.
+// the numbers of plans that were made, omitted and run.
 func Explore(t *testing.T, setup func() Scenario, opts ...ExploreOption) {
 	t.Helper()
 	options, err := exploreOptions(opts)

@@ -11,13 +11,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// A Fault makes requests of an operator fail or wait. The first matching fault applies to a request.
+// A Fault makes requests of an operator fail or wait. If several faults match a request, the first fault that is neither skipped nor used up applies.
 type Fault struct {
 	// Verb, Resource and Subresource select requests, with the values of [Write] and the verbs "get", "list" and "watch". An empty field
 	// matches every value, but an empty Verb does not match watches. Subresource "-" matches requests without a subresource.
 	Verb, Resource, Subresource string
-	// Skip is the number of matching requests that pass first. Times is the number of requests that the fault then applies to: 0 means one, a
-	// negative number means all.
+	// Skip is the number of matching requests before the fault applies. Times is the number of requests to which the fault then applies. 0 means
+	// one request, and a negative number means all requests.
 	Skip, Times int
 
 	// Code is the status code of the response, such as 409, 429 or 500. The request does not reach the server. The response has the reason that a
@@ -42,7 +42,7 @@ var (
 
 func (f *Fault) matches(r request) bool {
 	switch {
-	case r.verb == "": // a request that is not for objects, such as discovery
+	case r.verb == "": // the request is not for objects, for example a discovery request
 		return false
 	case f.Verb != "" && f.Verb != r.verb, f.Verb == "" && r.verb == "watch", f.Resource != "" && f.Resource != r.resource:
 		return false

@@ -31,31 +31,31 @@ type Invocation[T client.Object] struct {
 	Outcome progress.Outcome
 	// RequeueAfter is the delay that a reconcile handler requests before its next call, or 0.
 	RequeueAfter time.Duration
-	// Object is the object after the call, as an operator would patch it. If the handler replaces the object of the request with another copy,
-	// Object is that copy. Invoke ignores a different object, but an operator rejects it.
+	// Object is the object after the call. If the handler replaces the object of the request with another copy of the same object, Object is
+	// this copy. Invoke ignores a replacement with another name or uid. An operator rejects such a replacement.
 	Object T
 	// Changes are the differences between the given object and Object.
 	Changes diff.Diff
 	// Result is the value of SetResult in its JSON form.
 	Result any
-	// Events are the Events of the handler.
+	// Events are the Events that the handler posts.
 	Events []Event
 	// Flushed contains a copy of the object for each call of Flush.
 	Flushed []T
-	// Writes are the requests of the handler's client other than reads.
+	// Writes are the writes of the request's client.
 	Writes []Write
-	// SubHandlers are the ids of the declared sub-handlers, without the id of the handler: see [Invocation.InvokeSubHandler].
+	// SubHandlers are the ids of the declared sub-handlers, without the id of the handler. [Invocation.InvokeSubHandler] calls them.
 	SubHandlers []string
 
 	subs []invoke.SubHandler
 	call call
 }
 
-// An Event is a Kubernetes Event. The Events of an [Invocation] come from the handler. The Events of an [Operator] and a [Report] also come from
+// An Event is a Kubernetes Event. An [Invocation] contains only the Events of the handler. An [Operator] and a [Report] also contain the Events of
 // the operator itself, such as HandlerFailed.
 type Event struct{ Type, Reason, Action, Note string }
 
-// String returns the form of kubectl: "Warning Busy: the cloud is busy".
+// String returns a short form: "Warning Busy: the cloud is busy".
 func (e Event) String() string { return fmt.Sprintf("%s %s: %s", e.Type, e.Reason, e.Note) }
 
 // An InvokeOption configures [Invoke].
@@ -84,7 +84,7 @@ type call struct {
 // WithReason sets the reason of the request. Default: [kopf.ReasonUpdate] with [WithOldObject], otherwise [kopf.ReasonCreate].
 func WithReason(reason kopf.Reason) InvokeOption { return func(c *call) { c.reason = reason } }
 
-// WithOldObject makes the call an update of old, the object as it was last handled. It determines Old and Diff of the request.
+// WithOldObject sets the last-handled state of the object. It determines Old and Diff of the request, and makes the call an update by default.
 func WithOldObject(old client.Object) InvokeOption { return func(c *call) { c.old = old } }
 
 // WithField makes Invoke call the handler as a field handler. The path is dotted, with "\." for a dot in a key. Diff contains only changes
@@ -113,7 +113,7 @@ func WithFinishedSubHandlers(ids ...string) InvokeOption {
 // WithContext sets the context of the call, for deadlines, cancellation and memos (see [Context]). Default: the context of the test.
 func WithContext(ctx context.Context) InvokeOption { return func(c *call) { c.ctx = ctx } }
 
-// WithCluster sets the cluster of the request's client. Default: a cluster in memory with the object and those of [WithObjects].
+// WithCluster sets the cluster of the request's client. Default: a cluster in memory with the object and the objects of [WithObjects].
 func WithCluster(cluster *Cluster) InvokeOption { return func(c *call) { c.cluster = cluster } }
 
 // WithObjects adds objects to the default cluster of the request's client.
@@ -134,13 +134,13 @@ func Context(t testing.TB) context.Context {
 	return objectstate.ContextWithMemos(t.Context(), &objectstate.Memos{})
 }
 
-// Invoke calls a handler once for an object, without an operator, and returns the result. The handler receives a copy of the object. If the
-// object has no uid, resourceVersion, generation or creationTimestamp, the copy has the values of the object in the cluster in memory.
+// Invoke calls a handler once for an object, without an operator, and returns the result. The handler receives a copy of the object. Without
+// [WithCluster], missing values of uid, resourceVersion, generation and creationTimestamp in the copy are set to the values in the default cluster.
 //
 //	got := kopftest.Invoke(t, provision, db, kopftest.WithOldObject(before))
 //	if got.Outcome.Delay != 10*time.Second { ... }
 //
-// Invoke ignores filters and handler options such as Retries. [Cycle] applies them, as an operator does.
+// Filters and handler options such as Retries belong to a declaration, so they do not apply to Invoke. [Cycle] applies them.
 func Invoke[T client.Object](t testing.TB, fn kopf.Handler[T], obj T, opts ...InvokeOption) *Invocation[T] {
 	t.Helper()
 	return runAttempt(t, newCall(t, obj, opts), obj, func(ctx context.Context, req *kopf.Request[T], engineCall *invoke.Request) error {
@@ -149,7 +149,7 @@ func Invoke[T client.Object](t testing.TB, fn kopf.Handler[T], obj T, opts ...In
 	})
 }
 
-// InvokeSubHandler calls a declared sub-handler by its id, with the object that the handler left.
+// InvokeSubHandler calls a declared sub-handler by its id. The sub-handler receives a copy of Object.
 func (inv *Invocation[T]) InvokeSubHandler(t testing.TB, id string) *Invocation[T] {
 	t.Helper()
 	for _, sub := range inv.subs {
@@ -286,7 +286,7 @@ func (inv *Invocation[T]) Condition(conditionType string) metav1.Condition {
 	return found
 }
 
-// buildEssence returns the fields of an object that count for change detection, or nil if there is no object.
+// buildEssence returns the essence of an object, or nil if obj is nil.
 func buildEssence(t testing.TB, obj client.Object, path []string) any {
 	t.Helper()
 	if obj == nil {

@@ -22,15 +22,15 @@ import (
 )
 
 // HaveHandled matches an object whose current state is handled: its essence equals the last-handled configuration, and no handler has
-// unfinished progress. Status fields count only if they have handlers and were present when the object was handled.
+// a record. A status field counts only if the last-handled configuration contains the field, because a handler watches it.
 //
-// HaveHandled reads kopf's annotations and status.kopf, the places that operators without WithProgress and WithBaseline use.
+// HaveHandled reads the annotations with the prefix of kopf, and status.kopf. Operators with other stores or baselines need other tests.
 func HaveHandled() types.GomegaMatcher {
 	return &objectMatcher{what: "to be handled in its present state", test: handled}
 }
 
-// HaveInProgress matches an object with unfinished handlers. With ids, it matches if exactly these handlers are unfinished, not counting
-// sub-handlers.
+// HaveInProgress matches an object with records of handlers in a running cycle. With ids, it matches if exactly these handlers have records. It
+// ignores the records of sub-handlers.
 func HaveInProgress(ids ...string) types.GomegaMatcher {
 	what := "to have handlers in progress"
 	if len(ids) > 0 {
@@ -52,7 +52,7 @@ func HaveInProgress(ids ...string) types.GomegaMatcher {
 	}}
 }
 
-// HaveFinalizer matches an object with all these finalizers. Without names, it matches an object with kopf's finalizer.
+// HaveFinalizer matches an object with all these finalizers. Without names, it matches an object with [kopf.DefaultFinalizer].
 func HaveFinalizer(names ...string) types.GomegaMatcher {
 	if len(names) == 0 {
 		names = []string{kopf.DefaultFinalizer}
@@ -63,7 +63,7 @@ func HaveFinalizer(names ...string) types.GomegaMatcher {
 	}}
 }
 
-// HaveCondition matches an object with a condition of a type and a status. It is the matcher of [conditionstest.HaveCondition].
+// HaveCondition matches an object with a condition of this type and status. It is the same as [conditionstest.HaveCondition].
 func HaveCondition(conditionType string, status metav1.ConditionStatus) *conditionstest.Matcher {
 	return conditionstest.HaveCondition(conditionType, status)
 }
@@ -146,7 +146,7 @@ func changedSince(text []byte, obj client.Object) (diff.Diff, error) {
 	return diff.Of(any(then), any(now)), nil
 }
 
-// leaves returns the paths of all fields of a document that have no fields themselves.
+// leaves returns the paths of all fields of a document whose values have no fields.
 func leaves(value any, path []string) (paths [][]string) {
 	fields, _ := value.(map[string]any)
 	for key, inner := range fields {

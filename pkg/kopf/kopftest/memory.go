@@ -32,9 +32,9 @@ func Types(scheme *runtime.Scheme) ClusterOption {
 	return func(o *clusterOptions) { o.scheme = scheme }
 }
 
-// CRDs adds files and directories with CustomResourceDefinitions. [Environment] installs them in the API server. A
-// cluster in memory takes plural names, scopes, subresources and schemas from them. Without CRDs, it derives names,
-// scopes and subresources from the Go types.
+// CRDs adds files and directories with CustomResourceDefinitions. [Environment] installs the CustomResourceDefinitions in the API
+// server. A cluster in memory takes plural names, scopes, the status subresource and schemas from them. For other kinds, it derives
+// names, scopes and the status subresource from the Go types.
 func CRDs(paths ...string) ClusterOption {
 	return func(o *clusterOptions) { o.crds = append(o.crds, paths...) }
 }
@@ -45,8 +45,8 @@ func Objects(objs ...client.Object) ClusterOption {
 	return func(o *clusterOptions) { o.objects = append(o.objects, objs...) }
 }
 
-// Memory returns a cluster in memory with all kinds of the scheme. It needs no network and no other process, so tests can use it in a bubble of
-// testing/synctest. The package documentation lists its limits.
+// Memory returns a cluster in memory with all kinds of the scheme and of the CRDs. It needs no network and no other process, so tests can use it in
+// a bubble of testing/synctest. The package documentation lists the limits of a cluster in memory.
 func Memory(t testing.TB, opts ...ClusterOption) *Cluster {
 	t.Helper()
 	o := clusterOptions{}
@@ -87,8 +87,8 @@ func newMemory(o clusterOptions) (*Cluster, error) {
 	return c, errors.Join(problems...)
 }
 
-// newInvocationCluster returns a cluster with the object of a call and further objects. An object without a name, or of a kind that the scheme
-// lacks, is left out.
+// newInvocationCluster returns a cluster with the object of a call and other objects. It omits the object of the call if the object has no name, or
+// if the scheme lacks its kind.
 func newInvocationCluster(t testing.TB, scheme *runtime.Scheme, obj client.Object, others []client.Object) *Cluster {
 	t.Helper()
 	scheme = schemeOr(scheme)
@@ -98,7 +98,7 @@ func newInvocationCluster(t testing.TB, scheme *runtime.Scheme, obj client.Objec
 	return Memory(t, Types(scheme), Objects(others...))
 }
 
-// copyServerMetadata sets missing metadata of an object to the values of the stored object, if there is one.
+// copyServerMetadata sets missing metadata of an object to the values of the stored object, if the object is stored.
 func (c *Cluster) copyServerMetadata(t testing.TB, obj client.Object) {
 	t.Helper()
 	stored := obj.DeepCopyObject().(client.Object)

@@ -22,13 +22,13 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 )
 
-// An Operator is an operator that runs in the process of the test, with its own manager.
+// An Operator is an operator under test. It runs in the process of the test, with its own manager.
 type Operator struct {
 	cluster          *Cluster
 	connection       *connection
 	tracker          *tracker
 	manager          manager.Manager
-	admissionManager *admissionManager // nil if the test kit does not serve admission handlers
+	admissionManager *admissionManager // nil if package kopftest does not serve admission handlers
 	stop             func()
 	ended            chan struct{}
 	err              error // error of the manager, after it has ended
@@ -42,17 +42,17 @@ type Operator struct {
 // if the operator ends early. Declare new resources for each operator.
 //
 // On an [Environment], the API server calls the admission handlers of the operator for objects in the namespace of the cluster and for cluster-scoped
-// objects. [Operator.RunUntilQuiet] waits until they are registered. Options in [kopf.WithWebhooks] are validated but
-// not used. In memory, admission handlers are not called. Use [Admit] instead.
+// objects. [Operator.RunUntilQuiet] waits until the handlers are registered. The options in [kopf.WithWebhooks] are validated but
+// not used. In memory, admission handlers are not called. Use [Admit] for them.
 func (c *Cluster) Run(t testing.TB, opts ...kopf.Option) *Operator {
 	t.Helper()
 	return c.RunManager(t, func(mgr manager.Manager) error { return kopf.SetupWithManager(mgr, opts...) })
 }
 
-// RunManager is [Cluster.Run] for an operator with its own setup function, such as that of main.go. The functions
-// change the options of the manager, for example Cache.ByObject. If a function sets WebhookServer, the options of
-// [kopf.WithWebhooks] apply to the admission handlers. Set WebhookServer for webhooks that package webhooks or
-// controller-runtime sets up.
+// RunManager is [Cluster.Run] for an operator with its own setup function, such as the setup function of main.go. The functions
+// in change modify the options of the manager, for example Cache.ByObject. If a function sets WebhookServer, the options of
+// [kopf.WithWebhooks] apply to the admission handlers. Set WebhookServer if setup also uses webhooks of package webhooks or of
+// controller-runtime.
 func (c *Cluster) RunManager(t testing.TB, setup func(manager.Manager) error, change ...func(*manager.Options)) *Operator {
 	t.Helper()
 	o := c.operator(nil)
@@ -112,8 +112,8 @@ func (o *Operator) start(t testing.TB, setup func(manager.Manager) error, logger
 	}()
 }
 
-// Stop stops the operator as a signal does, and waits until it has ended. It fails the test if the operator returns an error, or if a handler
-// does not return when its context is cancelled. Stop does nothing if the operator was stopped before.
+// Stop stops the operator as a signal does, and waits until it has ended. Stop fails the test if the operator returns an error, or if a handler
+// does not return when its context is cancelled. It is safe to call Stop again.
 func (o *Operator) Stop(t testing.TB) {
 	t.Helper()
 	if err := o.end(); err != nil {
@@ -160,7 +160,7 @@ func (o *Operator) awaitUnstoppable() {
 const unstoppableMinutes = 48 * 60
 
 // Crash ends the operator as if its process had died: no further request reaches the server. Go cannot kill the running handlers, so Crash
-// cancels their contexts. It does not prevent their effects outside of the cluster.
+// cancels their contexts. It does not prevent the effects of handlers outside of the cluster.
 func (o *Operator) Crash(t testing.TB) {
 	t.Helper()
 	o.connection.disconnect()
@@ -181,7 +181,7 @@ func (o *Operator) awaitEnd(limit time.Duration) bool {
 	}
 }
 
-// InjectFaults adds faults for further requests of the operator: see [Fault].
+// InjectFaults adds faults for later requests of the operator.
 func (o *Operator) InjectFaults(faults ...Fault) {
 	o.connection.mu.Lock()
 	defer o.connection.mu.Unlock()
@@ -193,8 +193,8 @@ func (o *Operator) InjectFaults(faults ...Fault) {
 // Calls returns the handler calls so far in the order in which they started.
 func (o *Operator) Calls() []Call { return o.tracker.callLog() }
 
-// Handlers returns the ids of the handlers that were called for an object, in order. It finds the object by its uid. If the object has no uid, it
-// finds the object by its kind and name.
+// Handlers returns the ids of the handlers that were called for an object, in order. It selects the calls by the uid of obj. If obj has no uid,
+// Handlers selects the calls by kind, namespace and name.
 func (o *Operator) Handlers(obj client.Object) (ids []string) {
 	named := obj.DeepCopyObject().(client.Object)
 	o.cluster.setDefaultNamespace(named)
@@ -207,10 +207,10 @@ func (o *Operator) Handlers(obj client.Object) (ids []string) {
 	return ids
 }
 
-// Writes returns the requests so far other than reads, without those that create Events or register admission handlers.
+// Writes returns the writes of the operator so far. It omits the requests for Events and for the registration of admission handlers.
 func (o *Operator) Writes() []Write { return o.connection.writes() }
 
-// Events returns the Events created so far, including those of the operator itself, such as HandlerFailed.
+// Events returns the Events created so far, including Events of the operator itself, such as HandlerFailed.
 func (o *Operator) Events() []Event { return o.connection.postedEvents() }
 
 // testLogger returns a logger that writes to the log of the test. It drops messages after the end of the test, where t.Log would panic.

@@ -21,15 +21,17 @@ import (
 // RunUntilQuiet waits until the operator has no pending work:
 //
 //   - its caches are up to date;
-//   - no handler is running, except for daemons and timers, and none is due for a retry;
+//   - no reconcile is running, waits for a retry, or is requeued within one second;
+//   - no handler is running or unfinished, except for daemons and timers. Unfinished handlers of a paused object do not count;
 //   - no object under deletion has the finalizer of the operator;
 //   - the webhook configurations are written, if the operator has admission handlers.
 //
-// After 30 seconds, or after 25 hours of virtual time in a bubble of testing/synctest, it fails the test with a description of the pending
-// work. A day of virtual time takes some seconds.
+// After 30 seconds, or after 25 hours of virtual time in a bubble of testing/synctest, RunUntilQuiet fails the test with a description
+// of the pending work. A day of virtual time takes some seconds.
 //
-// In real time, the state must last for 300 ms, because a cache can be up to date before its handler is called. An API server needs
-// a moment to load webhook configurations. On a busy machine, wait for the first review with Eventually and client.DryRunAll.
+// In real time, the operator must stay without pending work for 300 ms, because its cache can be up to date before it calls a handler. After
+// the webhook configurations are written, the API server loads them with a delay. On a busy machine, wait for the first review with Eventually
+// and client.DryRunAll.
 func (o *Operator) RunUntilQuiet(t testing.TB) {
 	t.Helper()
 	if pending := o.quiet(t.Context()); pending != "" {
@@ -54,7 +56,7 @@ func (o *Operator) quiet(ctx context.Context) string {
 	deadline := time.Now().Add(limit)
 	ctx, cancel := context.WithTimeout(ctx, 2*limit) // this context outlives the deadline, so that quiet can list the pending work
 	defer cancel()
-	go func() { // reads from a cache never return after the operator has ended
+	go func() { // without this, reads from a cache never return after the operator has ended
 		select {
 		case <-o.ended:
 			cancel()
@@ -102,7 +104,7 @@ const (
 // when all goroutines wait.
 const quietFor = 300 * time.Millisecond
 
-// minQuietPolls is the number of checks for which the operator must stay quiet in real time. If the process stalls, a time alone says nothing.
+// minQuietPolls is the number of checks for which the operator must stay quiet in real time. If the process stalls, quietFor can pass without any check.
 const minQuietPolls = 5
 
 func (o *Operator) hasEnded() bool {
@@ -114,7 +116,7 @@ func (o *Operator) hasEnded() bool {
 	}
 }
 
-// pendingWork describes the first pending work that it finds. It returns an empty string if there is none.
+// pendingWork describes the pending work that it finds first. It returns an empty string if there is no pending work.
 func (o *Operator) pendingWork(ctx context.Context) (string, error) {
 	if calls := o.tracker.runningForeground(); len(calls) > 0 {
 		return fmt.Sprintf("%s is running", calls[0]), nil
@@ -233,7 +235,7 @@ func (w *tracker) state() (engines []*engine.Engine, reconciling bool) {
 	return w.engines, w.running > 0
 }
 
-// pendingFailure describes a failed reconcile, a requeue that is due soon, or a failed reconcile handler that will be retried.
+// pendingFailure describes a failed reconcile, a requeue that is due soon, or a failed reconcile handler that is not permanently failed.
 func (w *tracker) pendingFailure() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -261,7 +263,7 @@ func (w *tracker) pendingFailure() string {
 	return ""
 }
 
-// soon is the longest requeue that counts as pending work. Some changes take two reconciles.
+// soon is the longest delay of a requeue that counts as pending work. Some changes take two reconciles.
 const soon = time.Second
 
 // untilDue returns the time until the next requeue is due, plus a millisecond. It returns an hour if no object is requeued.
@@ -291,7 +293,7 @@ func (w *tracker) noteWait() {
 	w.lastActivity = time.Now()
 }
 
-// isIdle reports whether no reconcile has started for a while. Objects without a reconcile are then not selected by the operator.
+// isIdle reports whether no reconcile has started for the time soon. If an object was not reconciled by then, predicates have filtered its events.
 func (w *tracker) isIdle() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

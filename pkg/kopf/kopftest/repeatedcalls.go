@@ -12,7 +12,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 )
 
-// A history contains the stored versions of all objects, to find handler calls that repeat recorded work.
+// A history contains the stored versions of all objects. It finds handler calls that repeat finished work.
 type history struct {
 	changes      map[string][]apiserver.Change
 	versions     []int64        // versions of the changes of objects, without Events and Leases
@@ -38,7 +38,7 @@ func (s *scenarioRunner) history() *history {
 	return h
 }
 
-// calls converts handler calls for package explore. For each call, it counts how often the outcome of the same work was stored before it.
+// calls converts handler calls for package explore. For each call, it counts how often the success of the same work was stored before the call.
 func (h *history) calls(all []Call) (out []explore.Call) {
 	written := map[string]map[int64]bool{} // versions that store the outcome, by the name of the work
 	for _, c := range all {
@@ -65,13 +65,13 @@ func (h *history) changesUpTo(version int64) int {
 	return sort.Search(len(h.versions), func(i int) bool { return h.versions[i] > version })
 }
 
-// work returns a name for the purpose of a call. It is the same in each run.
+// work returns a name for the handler, the cause, the object and the change of a call. The name is the same in each run.
 func (h *history) work(c Call) string {
 	return fmt.Sprintf("%s (%s) of %s %s, number %d: %s", c.Handler, c.Reason, c.Kind, c.Object, h.incarnations[string(c.UID)], c.changed)
 }
 
-// written returns the version that stores the success of a call. The engine does not record optional delete handlers, so the deletion of the object
-// does not prove their success.
+// written returns the version of the object that stores the success of a call. The engine stores no progress of optional delete handlers, so the
+// deletion of the object does not prove their success.
 func (h *history) written(c Call) (int64, bool) {
 	e := c.engine
 	if e == nil || c.Err != nil || c.Ended.IsZero() {

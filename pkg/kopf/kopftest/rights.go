@@ -29,7 +29,7 @@ import (
 // UpdateRights is the environment variable that makes [CheckRights] write the file.
 const UpdateRights = "KOPF_UPDATE_RIGHTS"
 
-// CheckRights compares a file with the roles that [kopf.WriteRights] writes for an operator, and fails the test if they differ. The options are those of the
+// CheckRights compares a file with the roles that [kopf.WriteRights] writes for an operator, and fails the test if they differ. Pass the options of the
 // operator. To write the file, set the environment variable [UpdateRights]:
 //
 //	KOPF_UPDATE_RIGHTS=1 go test ./...
@@ -57,10 +57,10 @@ func CheckRights(t testing.TB, file string, scheme *runtime.Scheme, rights kopf.
 	}
 }
 
-// WithRights returns the cluster with operators that run as a new user with exactly the permissions of the roles in a YAML file, such as the file of [CheckRights]. The
-// permissions of a ClusterRole apply to the cluster, and those of a Role to its namespace, which WithRights creates. Bindings in the file are ignored. The
-// Config of the returned cluster has these permissions, and its Client has all permissions. The cluster must be an [Environment], because a cluster in memory has no access
-// control.
+// WithRights returns a copy of the cluster. The operators of the copy run as a new user with exactly the permissions of the roles in a YAML file, such as the file of
+// [CheckRights]. The permissions of a ClusterRole apply to the whole cluster. The permissions of a Role apply to the namespace of the Role, which WithRights creates.
+// Bindings in the file are ignored. The Config of the copy has these permissions, and its Client has all permissions. The cluster must be an [Environment], because a
+// cluster in memory has no access control.
 //
 //	cluster.ForTest(t).WithRights(t, "config/rbac/rbac.yaml").Run(t, databases())
 func (c *Cluster) WithRights(t testing.TB, file string) *Cluster {
@@ -151,9 +151,9 @@ func withoutUser(r *http.Request) *http.Request {
 	return r
 }
 
-// UsedRights returns the permissions that the accepted requests of the operator and its handlers needed so far, sorted, with one rule for each resource. It helps to find out
-// what to declare by [kopf.Needs]. Server-side apply needs patch, and also create if it created the object. Discovery and reviews of
-// the user's own permissions are left out, because all users may send them.
+// UsedRights returns the permissions that the requests of the operator and its handlers needed so far, sorted, with one rule for each resource. Use it to find the
+// permissions to declare with [kopf.Needs]. UsedRights counts successful requests, and requests that ended with NotFound or Conflict. Server-side apply needs patch, and
+// also create if it has created the object. UsedRights omits discovery and reviews of the user's own permissions, because all users have these permissions.
 func (o *Operator) UsedRights() []rbacv1.PolicyRule {
 	var rules []rbacv1.PolicyRule
 	for _, n := range rbac.Merge(o.connection.usedPermissions()) {
@@ -168,7 +168,7 @@ func (l *connection) usedPermissions() []rbac.Need {
 	return slices.Clone(l.used)
 }
 
-// recordUse records the permissions that an accepted request needed.
+// recordUse records the permissions that a successful request needed. A response NotFound or Conflict also counts.
 func (l *connection) recordUse(req request, code int) {
 	if req.resource == "" || strings.HasPrefix(req.resource, "selfsubject") || code >= http.StatusBadRequest && code != http.StatusNotFound && code != http.StatusConflict {
 		return

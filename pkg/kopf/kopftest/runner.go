@@ -33,9 +33,9 @@ type scenarioRun struct {
 // runOptions configure one run of a scenario.
 type runOptions struct {
 	plan               explore.Plan
-	when               string                          // phrase that describes the plan in messages
+	when               string                          // description of the plan in messages, such as "without faults"
 	wrap               func() explore.TransportWrapper // wrapper of the transport of each operator instance; may be nil
-	checkIdle          bool                            // whether the run records the writes in the hour after the last step
+	checkIdle          bool                            // whether the run waits before each snapshot, and records the writes in the hour after the last step
 	waitBeforeSnapshot bool                            // whether daemons and timers get time before each snapshot
 	collectGarbage     bool                            // whether snapshots omit objects whose owners do not exist
 }
@@ -150,7 +150,7 @@ func (s *scenarioRunner) runStep(t *testing.T, number int, step func(testing.TB,
 	step(t, s.cluster)
 }
 
-// restartDelay is the time without an operator in an exploration. Other clients may change objects during it.
+// restartDelay is the time from the end of an operator to the next start in runs of Explore. Steps may change objects during this time.
 const restartDelay = time.Second
 
 // restartOperators starts a new operator whenever one has ended, until the scenario ends.
@@ -249,7 +249,7 @@ func (s *scenarioRunner) startOperator(t *testing.T) {
 // operators.
 const replicaLag = 10 * time.Second
 
-// replica returns the replica that the next operator reads from if the plan asks for a stale list, otherwise nil.
+// replica returns the replica that answers the next operator. It returns nil unless the plan contains a stale list.
 func (s *scenarioRunner) replica() *apiserver.Replica {
 	crash, ok := s.injector.LastCrash()
 	if !ok || !crash.Stale {
@@ -279,7 +279,7 @@ func (s *scenarioRunner) settle(t *testing.T) {
 	}
 }
 
-// awaitQuiet waits until the current operator is quiet. If it ends, awaitQuiet waits for the next one.
+// awaitQuiet waits until the current operator is quiet. If the operator ends, awaitQuiet continues with the next operator.
 func (s *scenarioRunner) awaitQuiet(t *testing.T) {
 	t.Helper()
 	for s.problem() == "" {
@@ -343,7 +343,7 @@ func (s *scenarioRunner) finish(o *Operator) {
 	s.out.writes = append(s.out.writes, o.Writes()...)
 }
 
-// record completes the run for the explorer.
+// record completes the run for package explore.
 func (s *scenarioRunner) record() {
 	run := s.out.run
 	s.injector.CopyTo(run)
@@ -357,7 +357,7 @@ func (s *scenarioRunner) record() {
 	}
 }
 
-// recordChanges adds the state of the watched objects after each change to the reference run.
+// recordChanges adds each change to the reference run, with the state of the watched objects after the change.
 func (s *scenarioRunner) recordChanges() {
 	watched := map[string]bool{}
 	for _, n := range s.injector.WatchNames() {

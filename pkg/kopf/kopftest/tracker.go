@@ -32,12 +32,12 @@ type Call struct {
 	Began   time.Time
 	// Ended is zero while the handler is running.
 	Ended time.Time
-	// Err is the error that the handler returned. For a handler that panicked, it contains the panic.
+	// Err is the error that the handler has returned, or the panic of the handler.
 	Err error
 
 	engine       *engine.Engine // engine of the reconcile; nil for other calls, such as daemons
-	began, ended int64          // versions of the server in memory; zero if unknown
-	changed      string         // the diff of the call, in JSON
+	began, ended int64          // versions of the server in memory at the start and at the end; zero if unknown
+	changed      string         // the diff that the handler has received, as JSON
 }
 
 // String returns a short form: "provision (create, attempt 0) of default/orders".
@@ -45,7 +45,7 @@ func (c Call) String() string {
 	return fmt.Sprintf("%s (%s, attempt %d) of %s", c.Handler, c.Reason, c.Attempt, c.Object)
 }
 
-// inBackground reports whether the handler is a daemon or a timer. Such a handler is no pending work, because it never finishes.
+// inBackground reports whether the handler is a daemon or a timer. Such a handler does not count as pending work, because it may run without end.
 func (c Call) inBackground() bool {
 	return c.Reason == kopf.ReasonDaemon || c.Reason == kopf.ReasonTimer
 }
@@ -54,7 +54,7 @@ func (c Call) inBackground() bool {
 type tracker struct {
 	onCall       func(Call)     // function that is called before each handler call; may be nil
 	version      func() int64   // function that returns the version of the server in memory; may be nil
-	cacheOptions *cache.Options // those of the manager
+	cacheOptions *cache.Options // cache options of the manager
 	inMemory     bool           // whether the server is in memory
 	onRunaway    func()         // function that is called when an object exceeds maxReconcilesPerSecond; may be nil
 
@@ -63,7 +63,7 @@ type tracker struct {
 	engines         []*engine.Engine
 	expectedEngines int       // number of engines that the operators announced
 	started         bool      // OperatorStarting was called
-	lastActivity    time.Time // start of the last reconcile or of the last wait for it
+	lastActivity    time.Time // start of the last reconcile or of the last RunUntilQuiet
 	reconciles      int       // number of reconciles that have started
 	running         int
 	results         map[objectRef]reconcileResult
@@ -83,8 +83,8 @@ type objectRef struct {
 	key    types.NamespacedName
 }
 
-// retryableError returns the error of a reconcile handler if it leads to another attempt. It returns nil after the last attempt, even if the
-// interval of the handler starts it again later.
+// retryableError returns the error of a reconcile handler if the handler will be retried. It returns nil after the last attempt, even if the
+// interval of the handler leads to a later call.
 func (v objectRef) retryableError(ctx context.Context, call *invoke.Request, err error) error {
 	handler, _ := v.engine.ReconcileHandlers.Get(call.ID)
 	record := progress.Record{Started: call.Attempt.Started, Retries: call.Attempt.Number}
@@ -176,7 +176,7 @@ func (w *tracker) KindsChanged(change int) {
 	w.expectedEngines += change
 }
 
-// EngineEnded forgets an engine that the operator has ended.
+// EngineEnded removes an engine that has ended before the operator.
 func (w *tracker) EngineEnded(e *engine.Engine) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -185,10 +185,10 @@ func (w *tracker) EngineEnded(e *engine.Engine) {
 	maps.DeleteFunc(w.failures, func(f failure, _ error) bool { return f.engine == e })
 }
 
-// ChecksRights returns false for a server in memory, which permits everything.
+// ChecksRights returns false for a server in memory, because it has no access control.
 func (w *tracker) ChecksRights() bool { return !w.inMemory }
 
-// ChangeCacheOptions makes caches of the operator read like the cache of its manager, except for options of the operator.
+// ChangeCacheOptions sets missing options of a cache of the operator to the options of the manager's cache.
 func (w *tracker) ChangeCacheOptions(options *cache.Options) {
 	manager := w.cacheOptions
 	if manager == nil {
@@ -261,7 +261,7 @@ func (w *tracker) reconcileEnded(v objectRef, result reconcile.Result, err error
 	}
 }
 
-// requeue returns the delay with which the object that is due next was requeued.
+// requeue returns the delay of the requeue that is due next, or 0.
 func (w *tracker) requeue() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -17,14 +17,14 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/rbac"
 )
 
-// A connection is the connection of one operator to the server. All its transports share it. It records writes and injects faults.
+// A connection is the connection of one operator to the server. All transports of the operator share it. It records writes and injects faults.
 type connection struct {
 	mu     sync.Mutex
 	all    []Write
 	events []Event
 	used   []rbac.Need // permissions that the requests needed
 
-	servesAdmission bool // whether the test kit serves the admission handlers
+	servesAdmission bool // whether package kopftest serves the admission handlers
 
 	faults       []*Fault
 	closed       bool
@@ -64,7 +64,7 @@ func (l *faultTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 		if l.disconnected() {
 			return nil, errCrashed
 		}
-		return l.next.RoundTrip(withoutUser(r)) // the role of an operator has no permissions for the objects of the test kit
+		return l.next.RoundTrip(withoutUser(r)) // the role of an operator has no permissions for the objects of package kopftest
 	}
 	fault, crash, done := l.planFaults(req, r, text)
 	if crash == explore.CrashBefore {
@@ -109,11 +109,11 @@ func (l *faultTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// maxEventNames limits the number of Events about one object with the same timestamp.
+// maxEventNames limits the names that createWithFreeName tries.
 const maxEventNames = 1000
 
-// createWithFreeName creates an Event again under other names until one is free. client-go derives the names of Events from the time in
-// nanoseconds, which does not advance in virtual time, and drops an Event whose name exists.
+// createWithFreeName creates an Event under other names until a name is free. client-go derives the names of Events from the time in
+// nanoseconds, and drops an Event whose name exists. In virtual time, several Events can have the same time.
 func (l *faultTransport) createWithFreeName(r *http.Request, text []byte, response *http.Response) (*http.Response, error) {
 	var content map[string]any
 	if err := json.Unmarshal(text, &content); err != nil {
@@ -137,7 +137,7 @@ func (l *faultTransport) createWithFreeName(r *http.Request, text []byte, respon
 	return response, nil
 }
 
-// send sends a request to the server or the replica. It lets the injector filter the events of a watch.
+// send sends a request to the server or to the replica. The injector filters the events of a watch.
 func (l *faultTransport) send(req request, r *http.Request) (*http.Response, error) {
 	next := l.next
 	if l.replica != nil {
@@ -155,7 +155,7 @@ func (l *faultTransport) send(req request, r *http.Request) (*http.Response, err
 	return response, nil
 }
 
-// planFaults returns the fault for a request. The caller must call done when the server has handled the request.
+// planFaults returns the fault for a request, and the kind of a crash. The caller must call done when the server has handled the request.
 func (l *connection) planFaults(req request, r *http.Request, body []byte) (fault Fault, crash explore.Kind, done func()) {
 	done = func() {}
 	if l.injector != nil && req.writes() && !req.isEvent() && !l.disconnected() {
@@ -181,7 +181,7 @@ func (l *connection) planFaults(req request, r *http.Request, body []byte) (faul
 	return Fault{}, crash, done
 }
 
-// faultsByKind maps the kinds of the explorer to faults. Crashes are handled separately.
+// faultsByKind maps the kinds of package explore to faults. RoundTrip handles crashes separately.
 var faultsByKind = map[explore.Kind]Fault{
 	explore.Conflict: {Code: http.StatusConflict}, explore.Failed: {Code: http.StatusInternalServerError},
 	explore.Unavailable: {Code: http.StatusServiceUnavailable}, explore.Lost: {Lost: true},

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// unsafeWrites reports writes that can overwrite a concurrent change.
+// unsafeWrites returns a description of each write that can overwrite a concurrent change.
 func unsafeWrites(writes []Write) (findings []string) {
 	for _, w := range writes {
 		content, _ := w.Body.(map[string]any)

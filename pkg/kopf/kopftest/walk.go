@@ -27,18 +27,19 @@ func WithSeed(seed uint64) WalkOption {
 	return func(w *walk) { w.seed = seed }
 }
 
-// WithFilter restricts the random objects to those for which valid returns true. Use it for rules that the schema does not contain, and for
+// WithFilter makes Walk use only random objects for which valid returns true. Use it for rules that the schema does not contain, and for
 // CEL rules, which a cluster in memory does not check.
 func WithFilter(valid func(obj *unstructured.Unstructured) bool) WalkOption {
 	return func(w *walk) { w.valid = append(w.valid, valid) }
 }
 
 // Walk tests that the state for a spec does not depend on earlier specs. It creates an object with a random spec, replaces the spec with
-// other random specs, and deletes the object, in memory and in virtual time. After each step, all objects and the external state must be the
-// same as after creating an object with that spec. After the deletion, they must be the same as before the creation.
+// other random specs, and deletes the object, in memory and in virtual time. The parameter steps is the number of specs. After each step, all
+// objects and the external state must be the same as after creating an object with the same spec. After the deletion, they must be the same as
+// before the creation.
 //
-// The specs match the schema of the first CustomResourceDefinition in the file crd: types, required fields, enums, bounds, lengths, formats
-// and simple patterns.
+// The specs match the schema of the first CustomResourceDefinition in the file crd, in its first served version with a schema. Walk considers
+// types, required fields, enums, bounds, lengths, formats and simple patterns.
 //
 // The function setup returns a new Scenario for each run, as for [Check]. Walk ignores its Steps. List fields that depend on earlier specs, such as
 // "status.resizes", in Ignore. Walk ignores objects whose owners do not exist, because the garbage collector of a cluster deletes them.
@@ -102,7 +103,7 @@ func (w *walk) load() error {
 	return nil
 }
 
-// maxTries limits the number of random values, valid and invalid.
+// maxTries limits the number of random objects, including invalid ones.
 const maxTries = 1000
 
 // objects returns the object for each step.
@@ -214,7 +215,7 @@ func replace(obj *unstructured.Unstructured) func(testing.TB, *Cluster) {
 
 var standardFields = []string{"apiVersion", "kind", "metadata", "status"}
 
-// describe formats the fields of a step and of the step before it.
+// describe formats the fields of the object in a step and in the step before.
 func describe(objects []*unstructured.Unstructured, i int) string {
 	text := ""
 	if i > 0 {

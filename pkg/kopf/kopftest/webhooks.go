@@ -23,8 +23,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
 )
 
-// prepareAdmission configures the admission handlers of a manager. The API server of an Environment calls them. A cluster in memory does not call them. The
-// manager stays unchanged if the test sets its own webhook server, or has built the Cluster without Memory or Environment.
+// prepareAdmission prepares a manager so that the API server of an Environment calls the admission handlers of the operator, and so that a cluster in memory
+// ignores them. It does not change the manager if the test sets its own webhook server, or has created the Cluster without Memory and Environment.
 func (o *Operator) prepareAdmission(t testing.TB, options *manager.Options) (host func(manager.Manager) manager.Manager, release func()) {
 	c := o.cluster
 	switch {
@@ -83,16 +83,16 @@ func (s *admissionManager) AdmissionOptions() *webhooks.Options {
 	return options
 }
 
-// name returns the name for the webhook configurations of an operator, or for their shared Secret if operator is 0. Later managers in the same slot reuse it.
+// name returns the name of the webhook configurations of an operator, or of the shared Secret if operator is 0. Later managers in the same slot use the same
+// names.
 func (s *admissionManager) name(operator int64) string {
 	return fmt.Sprintf("%s%d-%d.%s.test", prefix, s.slot, operator, cmp.Or(s.cluster.Namespace, metav1.NamespaceDefault))
 }
 
-// prefix starts the names of all objects for serving admission handlers.
+// prefix is the beginning of the names of webhook configurations and Secrets for admission handlers, and of the users of WithRights.
 const prefix = "kopftest-"
 
-// remove deletes the webhook configurations that a crash has left. Such configurations would reject requests of later
-// tests.
+// remove deletes the webhook configurations that remain after a crash, because they would reject requests of later tests.
 func (s *admissionManager) remove(t testing.TB) {
 	t.Helper()
 	for n := range s.operators.Load() {
@@ -139,7 +139,7 @@ func (s *admissionManager) configurations(operator int64) (both []*unstructured.
 	return both
 }
 
-// isAdmissionSetup reports whether a request sets up the serving of admission handlers.
+// isAdmissionSetup reports whether a request is for the webhook configurations or the Secret of an admissionManager.
 func isAdmissionSetup(r request, w Write, query url.Values) bool {
 	name := w.Name
 	if selector, err := fields.ParseSelector(query.Get("fieldSelector")); err == nil && name == "" {

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// A Write is a request other than a read.
+// A Write is a request that may change an object.
 type Write struct {
 	// Verb is create, update, patch, apply, delete or deletecollection.
 	Verb string
@@ -20,7 +20,7 @@ type Write struct {
 	// Body is the request body in its JSON form: an object, a patch, or options. PatchType is set for patches.
 	Body      any
 	PatchType types.PatchType
-	// DryRun reports whether the request was a dry run. For example, children.Apply sends a dry run before it creates a child.
+	// DryRun reports whether the request was a dry run. For example, package children sends dry runs to read children without a cache.
 	DryRun bool
 	// Code is the HTTP status of the response; 0 if there was none.
 	Code int
@@ -44,7 +44,7 @@ func (w Write) String() string {
 	return text
 }
 
-// A request is the meaning of the method and the path of an HTTP request.
+// A request contains the parts of an HTTP request to the Kubernetes API.
 type request struct {
 	verb, group, resource, subresource, namespace, name string
 	dryRun                                              bool
@@ -102,7 +102,7 @@ func verbOf(r *http.Request, name string) string {
 	}
 }
 
-// writes reports whether a request may change an object. Reviews of permissions are created, and not stored.
+// writes reports whether a request may change an object. Reviews of permissions have the verb create, but the API server does not store them.
 func (r request) writes() bool {
 	if r.group == authorizationv1.GroupName {
 		return false
@@ -114,12 +114,12 @@ func (r request) writes() bool {
 	return true
 }
 
-// isEvent reports whether the request is about Kubernetes Events.
+// isEvent reports whether the request is for Kubernetes Events.
 func (r request) isEvent() bool {
 	return r.resource == "events" && (r.group == "" || r.group == "events.k8s.io")
 }
 
-// isEventOrLease reports whether the request is about Events or Leases, which do not belong to the state under test.
+// isEventOrLease reports whether the request is for Events or Leases, which do not belong to the state under test.
 func (r request) isEventOrLease() bool {
 	return r.isEvent() || r.resource == "leases" && r.group == "coordination.k8s.io"
 }

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// API groups of the kinds.
+// API groups and version of the kinds.
 const (
 	Group       = "kopf.dev"
 	LegacyGroup = "zalando.org"
@@ -31,8 +31,8 @@ func AddToScheme(scheme *runtime.Scheme) error {
 	return nil
 }
 
-// Records contains the records of operators by identity. They are raw, so that a client keeps unreadable records. Each value is the
-// JSON of a peering.Record.
+// Records contains the records of operators by identity. Each value is the JSON form of a peering.Record. The values are not decoded, so
+// that a client does not change unreadable records.
 type Records map[string]apiextensionsv1.JSON
 
 // ClusterKopfPeering contains the records of operators that serve the whole cluster.

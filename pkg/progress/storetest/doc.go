@@ -1,2 +1,2 @@
-// Package storetest checks implementations of [progress.Store] and [progress.Remote]. Call its functions from a test of the implementation.
+// Package storetest tests implementations of [progress.Store] and [progress.Remote]. Call [Store] or [Remote] in a test of the implementation.
 package storetest

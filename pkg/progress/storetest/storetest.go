@@ -23,7 +23,7 @@ import (
 // started has the precision of stored times.
 var started = time.Date(2024, 2, 29, 23, 59, 59, 123456000, time.UTC)
 
-// Records returns records in all states, by the id of a handler. The ids have all forms: of handlers, of sub-handlers, of handlers of a field, and a long one.
+// Records returns records in all states, by id. There are ids of handlers, of a sub-handler and of a field handler, and a long id.
 func Records() map[string]progress.Record {
 	return map[string]progress.Record{
 		"create":           {Started: started, Purpose: "create"},
@@ -38,8 +38,8 @@ func Records() map[string]progress.Record {
 	}
 }
 
-// Store checks a store. newStore returns the store, which can be the same one for each call. newObject returns an object without records; its uid must be
-// unique.
+// Store tests a store. newStore returns the store. It may return the same store in each call. newObject returns an object without records and with a unique
+// uid.
 func Store(t *testing.T, newStore func() progress.Store, newObject func() client.Object) {
 	t.Helper()
 	run := func(name string, check func(*storeTest)) {
@@ -151,7 +151,7 @@ func Store(t *testing.T, newStore func() progress.Store, newObject func() client
 	})
 	run("only annotations", func(t *storeTest) {
 		if !progress.UsesOnlyAnnotations(t.store, t.obj) {
-			return // the metadata of the object does not contain all its records
+			return // this test is only for stores that use only annotations
 		}
 		meta := &metav1.PartialObjectMetadata{}
 		meta.SetUID(t.obj.GetUID())
@@ -246,7 +246,7 @@ func withoutEmpty(content map[string]any) map[string]any {
 	return out
 }
 
-// Remote checks a remote. newObject returns a new object with a uid; it must exist if the remote needs that.
+// Remote tests a remote. newObject returns a new object with a uid. If the remote needs an existing object, newObject must create the object.
 func Remote(t *testing.T, remote progress.Remote, newObject func(t *testing.T) client.Object) {
 	t.Helper()
 	run := func(name string, check func(*remoteTest)) {
