@@ -86,8 +86,8 @@ type Writer struct {
 // ErrGone means that the object does not exist, or was re-created with another uid.
 var ErrGone = errors.New("the object no longer exists")
 
-// ListConflictError means that a handler and another client have changed the same list. The status may have been written, but no
-// other field.
+// ListConflictError means that a handler and another client have changed the same list. If the change takes two requests, the API server may have
+// accepted the first one.
 type ListConflictError struct {
 	Path    string // the dotted path of the list
 	Version string // the resource version of the object with the change of the other client
@@ -190,7 +190,7 @@ func (c *Change) nextRequest(doc MergePatch, guarded [][]string) (MergePatch, cl
 type request struct {
 	subresource string
 	doc         MergePatch
-	original    MergePatch // doc before the last rebase
+	original    MergePatch // doc before any rebase
 	guarded     [][]string // the lists that no other client may have changed
 	// alwaysGuarded adds the resource version even to requests without lists.
 	alwaysGuarded                 bool
