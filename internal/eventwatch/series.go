@@ -64,7 +64,7 @@ func (s *series) add(event *corev1.Event, earlier bool) {
 	s.queue.Add(event.UID)
 }
 
-// forget removes a deleted Event. It is still delivered if it waits.
+// forget removes a deleted Event, unless the Event is waiting for its delivery.
 func (s *series) forget(uid types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
