@@ -177,7 +177,8 @@ func (w *Writer) sendStatus(ctx context.Context, change *Change, doc MergePatch,
 }
 
 // nextRequest returns the patch for the next request, and the object on which it is based. The response to the first request may contain
-// changes of other clients. If the second request has a resource version, it is that of the response, so it would overwrite these changes without a rebase.
+// changes of other clients. A resource version in the second request is the version of this response. Without a rebase, the request would therefore
+// overwrite these changes.
 func (c *Change) nextRequest(doc MergePatch, guarded [][]string) (MergePatch, client.Object, error) {
 	if c.first == nil {
 		return doc, c.Before, nil

@@ -23,8 +23,8 @@ type Observer interface {
 	// HandlerStarting is called before each call of a handler. It must not change the object of the call. When the handler returns, the
 	// returned function is called with its error.
 	HandlerStarting(ctx context.Context, call *invoke.Request) (ended func(err error))
-	// OperatorStarting is called with the number of kinds that the operator handles plus the number of its discoveries of kinds, before the first
-	// WrapReconciler.
+	// OperatorStarting is called with the number of kinds that the operator handles, before the first WrapReconciler. If the operator discovers
+	// kinds, the first discovery counts as one more kind.
 	OperatorStarting(kinds int)
 	// KindsChanged is called when an operator will start more kinds, or fewer, than it has announced.
 	KindsChanged(change int)
