@@ -132,7 +132,7 @@ func (b *builder) setImage(d *appsv1.Deployment) {
 	metav1.SetMetaDataAnnotation(&b.csv.ObjectMeta, "containerImage", containers[i].Image)
 }
 
-// imageProblem returns an empty text for an image that stays the same.
+// imageProblem returns the reason why an image is not accepted, or an empty text.
 func imageProblem(image string) string {
 	named, err := reference.ParseNormalizedNamed(image)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 const (
 	firstRetry = 100 * time.Millisecond
 	lastRetry  = 10 * time.Second
-	maxRetries = 8 // about 25 seconds
+	maxRetries = 8 // about 23 seconds
 )
 
 // A series delivers each Event when it occurs, and again if it occurs again, at most once in an interval.
