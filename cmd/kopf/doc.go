@@ -15,11 +15,10 @@
 // hack/release/kubectl_complete-kopf is also in the PATH.
 //
 // The command finds the cluster in the same way as kubectl. "kopf peers" reads missing flags from the environment variables of kopf, such as
-// KOPF_FREEZE_PRIORITY. Each command except "watch" reads or patches the objects once and exits. It prints errors to standard error and exits with code 1.
+// KOPF_FREEZE_PRIORITY. Each command except "watch" and "page" runs once and exits. It prints errors to standard error and exits with code 1.
 //
-// "peers freeze" and "peers resume" change only the record of one identity. The default is the identity of the user. "objects list", "tree", "watch" and "report" write
-// nothing.
-// "objects release" writes nothing without --yes. With --yes, it removes only the finalizer and the annotations that it prints.
+// "peers freeze" and "peers resume" change only the record of one identity. The default is the identity of the user. "objects list", "tree", "watch", "report", "why" and "page" do not change
+// objects. "objects release" writes nothing without --yes. With --yes, it removes only the finalizer and the annotations that it prints.
 //
 // # Caveats
 //

@@ -84,7 +84,7 @@ func (r *release) plan(obj *unstructured.Unstructured) *change {
 	return done
 }
 
-// patch returns a merge patch for this object. The uid prevents changes to another object with the same name. Because the patch replaces the list of
+// patch returns a merge patch for this object. The uid prevents changes to another object with the same name. If the patch replaces the list of
 // finalizers, it also requires the resourceVersion.
 func (r *release) patch(obj *unstructured.Unstructured, done *change) ([]byte, error) {
 	metadata := map[string]any{"uid": string(obj.GetUID())}

@@ -73,7 +73,7 @@ func render(o Options) (map[string][]byte, error) {
 	return files, errors.Join(b.errs...)
 }
 
-// addHead sets the version and what depends on it, and the install modes.
+// addHead sets the name, the version, the replaced and skipped versions, and the install modes.
 func (b *builder) addHead() {
 	o, spec := b.options, &b.csv.Spec
 	b.csv.TypeMeta = metav1.TypeMeta{APIVersion: operatorsv1alpha1.ClusterServiceVersionAPIVersion, Kind: operatorsv1alpha1.ClusterServiceVersionKind}
@@ -132,7 +132,7 @@ func (b *builder) setImage(d *appsv1.Deployment) {
 	metav1.SetMetaDataAnnotation(&b.csv.ObjectMeta, "containerImage", containers[i].Image)
 }
 
-// imageProblem returns an empty text for an image that stays the same.
+// imageProblem returns the reason why an image is not accepted, or an empty text.
 func imageProblem(image string) string {
 	named, err := reference.ParseNormalizedNamed(image)
 	if err != nil {
@@ -236,7 +236,7 @@ func (b *builder) rulesOf(one binding) ([]rbacv1.PolicyRule, bool) {
 	return nil, false
 }
 
-// checkNamespace adds an error for a role or binding in another namespace than that of the operator.
+// checkNamespace adds an error for a role or binding outside of the namespace of the operator.
 func (b *builder) checkNamespace(kind, namespace, name string) {
 	if namespace != "" && namespace != b.namespace {
 		b.addErrorf("the %s %s is in the namespace %q, but OLM grants no permissions in other namespaces than that of the operator, here %q: "+

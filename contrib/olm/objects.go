@@ -58,7 +58,7 @@ var (
 	crdKind = apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition")
 )
 
-// supported contains the kinds of objects in manifests that both versions of OLM install, with their groups. The list of kinds is that of
+// supported contains the kinds of objects in manifests that both versions of OLM install, with their groups. The kinds are copied from
 // operator-registry v1.73.
 var supported = sets.New(
 	"ClusterRole.rbac.authorization.k8s.io", "ClusterRoleBinding.rbac.authorization.k8s.io", "ConfigMap", "ConsoleCLIDownload.console.openshift.io",

@@ -30,8 +30,8 @@ import (
 //
 //   - the form of the folder: one object with a name in each file, one ClusterServiceVersion, annotations, and labels and copied
 //     folders in bundle.Dockerfile,
-//   - the validators of github.com/operator-framework/api, including those of OperatorHub. It omits the one for multiple architectures,
-//     because this one runs docker to read the images from their registry,
+//   - the validators of github.com/operator-framework/api, including those of OperatorHub. It omits the validator for multiple architectures,
+//     because this validator runs docker to read the images from their registry,
 //   - the rules by which OLM v1 (operator-controller) rejects bundles in its default configuration. These need the install mode AllNamespaces and reject
 //     dependencies.
 //
@@ -51,7 +51,7 @@ func Warnings(dir string) ([]string, error) {
 	return warnings, nil
 }
 
-// validators are those of olmvalidation.AllValidators that run without other programs and without a network.
+// validators contains the validators of olmvalidation.AllValidators that need no other programs and no network.
 var validators = validator.Validators{
 	olmvalidation.PackageManifestValidator,
 	olmvalidation.ClusterServiceVersionValidator,
@@ -67,7 +67,7 @@ var validators = validator.Validators{
 	olmvalidation.GoodPracticesValidator,
 }
 
-// removedAPIs makes APIs errors that Kubernetes has removed up to this version, the newest one that the validators know.
+// removedAPIs makes the validators report APIs that Kubernetes has removed up to this version as errors. The validators know no newer version.
 var removedAPIs = map[string]string{"k8s-version": "1.26.0"}
 
 // A bundle is the content of a folder.
@@ -120,7 +120,8 @@ func (b *bundle) runValidators() (problems, warnings []string) {
 	return problems, warnings
 }
 
-// appendTexts omits texts that the list already contains, because some validators repeat others, and the name of the ClusterServiceVersion.
+// appendTexts appends the texts of a validator without the name of the ClusterServiceVersion. It omits texts that the list already contains, because some
+// validators report the same problem.
 func (b *bundle) appendTexts(list []string, file string, found []validationerrors.Error) []string {
 	for _, e := range found {
 		text := e.Error()
@@ -134,7 +135,7 @@ func (b *bundle) appendTexts(list []string, file string, found []validationerror
 	return list
 }
 
-// fileOf returns the file of an object, and that of the ClusterServiceVersion for the bundle.
+// fileOf returns the file of an object. For the bundle, it returns the file of the ClusterServiceVersion.
 func (b *bundle) fileOf(obj any) string {
 	name := ""
 	switch o := obj.(type) {

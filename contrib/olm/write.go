@@ -27,9 +27,9 @@ type Options struct {
 	Channels []string
 	// DefaultChannel is the channel for users who do not choose one. Default: the first of the Channels.
 	DefaultChannel string
-	// Replaces is the name of the ClusterServiceVersion that this version upgrades, such as "shop.v1.1.0". Default: that of the base.
+	// Replaces is the name of the ClusterServiceVersion that this version upgrades, such as "shop.v1.1.0". Default: the value in the base.
 	Replaces string
-	// Skips are the names of ClusterServiceVersions that upgrades skip. Default: those of the base.
+	// Skips are the names of ClusterServiceVersions that upgrades skip. Default: the values in the base.
 	Skips []string
 	// Image is the image of the manager, with a tag or a digest. It replaces the image of the container "manager", or of the only container. Default: the
 	// image in the Deployment.
@@ -40,7 +40,7 @@ type Options struct {
 	//     install modes. Without install modes, Write selects AllNamespaces if the operator has permissions in the cluster, and otherwise OwnNamespace.
 	//   - ClusterRoles and Roles of the Deployment's service account, with their bindings. If there are no bindings at all, all roles are for this account.
 	//   - CRDs of the kinds that the operator owns. Objects of these kinds become the examples of the bundle.
-	//   - Webhook configurations, with the Services to which they refer. All ports of these Services are those of webhooks.
+	//   - Webhook configurations, with the Services to which they refer. All ports of these Services must be ports of webhooks.
 	//   - Objects of other kinds that OLM installs, such as ConfigMap. The bundle contains them without their namespace.
 	//
 	// Write ignores Namespaces, and the ServiceAccounts of Deployments, which OLM creates.

@@ -50,8 +50,8 @@ func (f Facts) DetectReason() Reason {
 	}
 }
 
-// RunsResumeHandlers reports whether a cause also selects resume handlers. This applies to the first cause of the object in this process, except a
-// creation.
+// RunsResumeHandlers reports whether a cause also selects resume handlers. This applies to an object of the first listing until this process has handled
+// the object, unless the cause is a creation.
 func RunsResumeHandlers(r Reason, f Facts) bool { return f.Initial && r != Create }
 
 // FinalizerAction is a change of the finalizer of an object.
@@ -64,7 +64,8 @@ const (
 	RemoveFinalizer FinalizerAction = "release"
 )
 
-// DecideFinalizer decides whether to add or to remove the finalizer before handlers are called. The finalizer is needed if the object has delete handlers, daemons or timers.
+// DecideFinalizer decides whether to add or to remove the finalizer before handlers are called. The finalizer is needed if the object has daemons, timers,
+// or delete handlers that are not optional.
 func DecideFinalizer(f Facts, needed bool) FinalizerAction {
 	switch {
 	case f.Gone:

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
-// The policy omits requests of the server itself, leases, Events, and access checks.
+// auditPolicy records the bodies of write requests. It omits requests of the server itself, and requests for leases, Events, tokens and access reviews.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived, ResponseStarted]

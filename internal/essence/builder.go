@@ -35,8 +35,9 @@ type Builder struct {
 	Cleaners []Cleaner
 }
 
-// Build returns the essence of the JSON form of an object: all fields except the type, system metadata, the status, and the annotations
-// of kopf operators and the labels of sharders. Build adds the fields and condition statuses of the builder.
+// Build returns the essence of the JSON form of an object: all fields except the type, the status and the metadata. From the metadata, the essence
+// contains the labels, except those of sharders, and the annotations, except those of kopf operators and of kubectl apply. Build adds the fields and the
+// condition statuses of the builder.
 //
 // Build does not change the content. The result shares values below the second level with it.
 func (b Builder) Build(content map[string]any) map[string]any {

@@ -1,5 +1,5 @@
 // Package eventrecorder limits and posts Kubernetes Events. Before a [Poster] posts an Event, it asks a [Limiter] and shortens the
-// texts with [NoteWithDropped] and [TruncateReason]. It then passes the Event to a recorder: that of the manager, or [CoreV1Recorder], which posts
+// texts with [NoteWithDropped] and [TruncateReason]. It then passes the Event to a recorder: the recorder of the manager, or [CoreV1Recorder], which posts
 // Events as kopf does.
 //
 // A poster posts at most 28 Events about an object in any hour. Events that the recorder only counts are not included. The note of the next posted

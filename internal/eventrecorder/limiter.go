@@ -126,7 +126,7 @@ func (l *Limiter) budget(uid types.UID, now time.Time) *budget {
 	return b
 }
 
-// Sweep removes complete budgets of objects without an active series. Call it regularly, because an object may exist for a long time without another
+// Sweep removes full budgets of objects without an active series. Call it regularly, because an object may exist for a long time without another
 // Event. More than one call per minute has no effect.
 func (l *Limiter) Sweep() {
 	l.mu.Lock()

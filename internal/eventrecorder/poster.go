@@ -45,13 +45,14 @@ type Poster struct {
 	LoggerFor func(client.Object) logr.Logger
 }
 
-// PostOutcome posts the Event about the outcome of a cause handler. Attempts that will be repeated cause no Event. before is the record before the attempt.
+// PostOutcome posts the Event about the outcome of a cause handler. An attempt that will be repeated causes an Event only with the level [Steps]. before is
+// the record before the attempt.
 func (p *Poster) PostOutcome(obj client.Object, id string, before progress.Record, outcome progress.Outcome) {
 	p.postOutcome(obj, id, before, outcome, outcome.Final && !outcome.Success, before.Message != "" && outcome.Err == nil)
 }
 
-// PostTransition posts the Event about the outcome of a reconcile handler, a daemon or a timer. These handlers are called repeatedly, so that only
-// transitions are posted: the first permanent failure, and the first success after it. PostTransition returns whether the handler has failed.
+// PostTransition posts the Event about the outcome of a reconcile handler, a daemon or a timer. These handlers are called repeatedly. The level
+// [Transitions] therefore posts only the first permanent failure, and the first success after it. PostTransition returns whether the handler has failed.
 func (p *Poster) PostTransition(obj client.Object, id string, failed bool, before progress.Record, outcome progress.Outcome) (fails bool) {
 	switch {
 	case outcome.Interrupted, !outcome.Final, outcome.Success && outcome.Err != nil: // there is no result yet

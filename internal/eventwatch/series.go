@@ -17,7 +17,7 @@ import (
 const (
 	firstRetry = 100 * time.Millisecond
 	lastRetry  = 10 * time.Second
-	maxRetries = 8 // about 25 seconds
+	maxRetries = 8 // about 23 seconds
 )
 
 // A series delivers each Event when it occurs, and again if it occurs again, at most once in an interval.
@@ -64,7 +64,7 @@ func (s *series) add(event *corev1.Event, earlier bool) {
 	s.queue.Add(event.UID)
 }
 
-// forget removes a deleted Event. It is still delivered if it waits.
+// forget removes a deleted Event, unless the Event is waiting for its delivery.
 func (s *series) forget(uid types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -32,10 +32,10 @@ type Watcher struct {
 	Client    corev1client.EventsGetter
 	Namespace string // empty for all namespaces
 	Kind      string // of the objects that the Events are about
-	Group     string // its API group
+	Group     string // the API group of the kind
 	Selector  clusterevents.Selector
 	Reporters []string // the reporting controllers of own Events
-	// Deliver handles an Event. After an error, it is called again, several times. earlier is true for an Event from the time before the start.
+	// Deliver handles an Event. After an error, the Watcher calls Deliver again, up to 8 times. earlier is true for an Event from the time before the start.
 	Deliver func(ctx context.Context, event *corev1.Event, earlier bool) error
 	Log     logr.Logger
 
@@ -73,7 +73,7 @@ func (w *Watcher) Run(ctx context.Context) {
 }
 
 // list delivers the Events that exist and are young enough, and returns the version from which a watch continues. If Events from the time before the start are
-// ignored, it lists only one Event.
+// ignored, the first call requests only one Event, for the version, and delivers none.
 func (w *Watcher) list(ctx context.Context) (version string, err error) {
 	options := metav1.ListOptions{FieldSelector: fieldSelector(w.Selector, w.Kind, w.Reporters...).String(), Limit: pageSize}
 	oldest := w.started.Add(-w.Selector.Since)

@@ -2,6 +2,6 @@
 //
 // A suspended leader cannot renew its lease, so another process takes over. When the leader resumes, some of its goroutines run before its
 // leader elector detects the loss of the lease. A [Fence] records a heartbeat and compares it with the clock at each query, so the first
-// goroutine that queries the fence detects the suspension. The fence then stays active until the leader elector has either renewed the lease or
-// stopped the manager.
+// goroutine that queries the fence detects the suspension. The fence then stays active for [Options].HoldTime. In this time, the leader elector
+// either renews the lease or stops the manager.
 package fencing

@@ -18,7 +18,7 @@ type Criteria struct {
 // Cause is the cause for which handlers are selected.
 type Cause struct {
 	Reason   string // a value of cause.Reason
-	Initial  bool   // whether this is the first cause of the object in this process
+	Initial  bool   // whether the object was in the first listing, and this process has not handled it yet
 	Deleting bool
 }
 

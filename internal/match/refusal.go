@@ -11,7 +11,7 @@ type Refusal struct {
 	Rule Rule
 	// Name is the label, the annotation or the dotted path of the field that the rule looks at. For other rules, it is empty.
 	Name string
-	// Value is the present value of the label, the annotation or the field, and Old that of the field before the change. They are nil if there is no value.
+	// Value is the present value of the label, the annotation or the field, and Old the value of the field before the change. They are nil if there is no value.
 	Value, Old any
 	// Wanted describes the tests of the filter. It is empty if the value must only exist.
 	Wanted string

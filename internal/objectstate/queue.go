@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// MarkQueued records that a key was added to the work queue. A key that is already queued keeps its time.
+// MarkQueued records that a key was added to the work queue. A key that is already waiting for a worker keeps its time.
 func (s *Store[W]) MarkQueued(key types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,12 +1,13 @@
-// Package patch writes changes of objects to the API server as JSON merge patches. It is the only package of the engine that writes objects.
+// Package patch writes changes of objects to the API server as JSON merge patches. The engine writes objects only
+// with this package, except that package engine itself removes the labels of sharding.
 //
 // The engine describes a [Change], and [Writer.Write] sends it. If the kind has the status subresource, the status
 // is sent there in a separate request, so a change takes at most two requests. A part without fields is not sent.
 //
 // # Concurrent changes
 //
-// Each patch of an object contains its uid, so the API server rejects it for a re-created object of the same name. Patches of the status subresource contain
-// the resource version instead, because the API server does not check the uid there.
+// Each patch of an object contains its uid, so the API server rejects it for a re-created object of the same name. Patches of the status subresource also
+// contain the resource version, because the API server does not check the uid there.
 //
 // A merge patch replaces whole lists. A patch that replaces a list, such as the finalizers, therefore contains the resource version. After a conflict,
 // the writer reads the object and rebases the patch. It returns a [ListConflictError] if another client has changed the same list. Lists of

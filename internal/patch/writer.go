@@ -86,8 +86,8 @@ type Writer struct {
 // ErrGone means that the object does not exist, or was re-created with another uid.
 var ErrGone = errors.New("the object no longer exists")
 
-// ListConflictError means that a handler and another client have changed the same list. The status may have been written, but no
-// other field.
+// ListConflictError means that a handler and another client have changed the same list. If the change takes two requests, the API server may have
+// accepted the first one.
 type ListConflictError struct {
 	Path    string // the dotted path of the list
 	Version string // the resource version of the object with the change of the other client
@@ -177,7 +177,8 @@ func (w *Writer) sendStatus(ctx context.Context, change *Change, doc MergePatch,
 }
 
 // nextRequest returns the patch for the next request, and the object on which it is based. The response to the first request may contain
-// changes of other clients. If the second request has a resource version, it is that of the response, so it would overwrite these changes without a rebase.
+// changes of other clients. A resource version in the second request is the version of this response. Without a rebase, the request would therefore
+// overwrite these changes.
 func (c *Change) nextRequest(doc MergePatch, guarded [][]string) (MergePatch, client.Object, error) {
 	if c.first == nil {
 		return doc, c.Before, nil
@@ -190,7 +191,7 @@ func (c *Change) nextRequest(doc MergePatch, guarded [][]string) (MergePatch, cl
 type request struct {
 	subresource string
 	doc         MergePatch
-	original    MergePatch // doc before the last rebase
+	original    MergePatch // doc before any rebase
 	guarded     [][]string // the lists that no other client may have changed
 	// alwaysGuarded adds the resource version even to requests without lists.
 	alwaysGuarded                 bool

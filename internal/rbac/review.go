@@ -11,7 +11,7 @@ import (
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 )
 
-// noNamespace is a namespace that does not exist. The rules in it are those for the cluster.
+// noNamespace is a namespace that does not exist. A user has only cluster-wide rules there.
 const noNamespace = "kopf-runtime-no-such-namespace"
 
 // Review returns the permissions that the user of the client does not have, each with its missing verbs. It asks for the rules of the user once for the cluster,
@@ -49,8 +49,8 @@ func Review(ctx context.Context, c authorizationclient.AuthorizationV1Interface,
 	return missing, nil
 }
 
-// RulesOf returns the rules of the user of the client in a namespace, which include those for the cluster. Without a namespace, it returns only the
-// latter.
+// RulesOf returns the rules of the user of the client in a namespace, including the cluster-wide rules. Without a namespace, RulesOf returns
+// only the cluster-wide rules.
 func RulesOf(ctx context.Context, c authorizationclient.AuthorizationV1Interface, namespace string) (rules []rbacv1.PolicyRule, err error) {
 	if namespace == "" {
 		namespace = noNamespace

@@ -76,7 +76,7 @@ func holder(lease *coordinationv1.Lease) string {
 	return *lease.Spec.HolderIdentity
 }
 
-// defaultDuration is that of the sharder for a Lease without a duration.
+// defaultDuration is the duration that the sharder uses for a Lease without a duration.
 const defaultDuration = 15 * time.Second
 
 func durationOf(lease *coordinationv1.Lease) time.Duration {

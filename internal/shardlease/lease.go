@@ -18,7 +18,7 @@ import (
 // ErrLost means that the process may not hold the Lease any more.
 var ErrLost = errors.New("the shard has lost its Lease: another process may handle its objects")
 
-// errNotOurs means that another process holds the Lease.
+// errNotOurs means that another process holds the Lease, or that the Lease was deleted.
 var errNotOurs = errors.New("the Lease is held by another process, or was deleted")
 
 // Options configure a [Lease].
@@ -169,7 +169,7 @@ func (l *Lease) read(ctx context.Context) error {
 	return nil
 }
 
-// write creates or updates the Lease with a holder. Another process cannot have changed the Lease since it was read.
+// write creates or updates the Lease with a holder. It returns a conflict if another client has changed the Lease since the last read or write.
 func (l *Lease) write(ctx context.Context, holder string) error {
 	o, started := &l.options, l.options.now()
 	lease, err := o.next(l.lease, holder), error(nil)

@@ -1,4 +1,4 @@
 // Package statuspage serves the status page of an operator: all objects with their unfinished handlers, and the explanation of one object.
 //
-// The page is one file with a script and a style sheet. It loads the other paths below [Path]: objects and explain, which are JSON.
+// The page consists of an HTML file, a script and a style sheet. The script loads JSON from [ObjectsPath] and [ExplainPath].
 package statuspage

@@ -23,7 +23,8 @@ type Observer interface {
 	// HandlerStarting is called before each call of a handler. It must not change the object of the call. When the handler returns, the
 	// returned function is called with its error.
 	HandlerStarting(ctx context.Context, call *invoke.Request) (ended func(err error))
-	// OperatorStarting is called with the number of kinds that the operator handles, before the first WrapReconciler.
+	// OperatorStarting is called with the number of kinds that the operator handles, before the first WrapReconciler. If the operator discovers
+	// kinds, the first discovery counts as one more kind.
 	OperatorStarting(kinds int)
 	// KindsChanged is called when an operator will start more kinds, or fewer, than it has announced.
 	KindsChanged(change int)
@@ -90,7 +91,8 @@ func ChangeCacheOptions(ctx context.Context, options *cache.Options) {
 
 type wallClockKey struct{}
 
-// WithWallClock returns a context with a wall clock. Operators that are started with the context use it to detect that the machine was suspended.
+// WithWallClock returns a context with a wall clock. Operators that are started with the context use this clock to detect that the machine was suspended,
+// and for the Leases of shards.
 func WithWallClock(ctx context.Context, now func() time.Time) context.Context {
 	return context.WithValue(ctx, wallClockKey{}, now)
 }

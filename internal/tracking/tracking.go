@@ -21,8 +21,8 @@ import (
 // startTimeout limits the time until the cache contains the objects of a kind.
 const startTimeout = 10 * time.Second
 
-// Tracker records which objects the reconcile handlers of a kind have read with Track, and triggers the handlers when these objects change. It is kept in
-// memory only: after a restart, the operator calls all reconcile handlers, and they track their objects again. It is safe for concurrent use.
+// Tracker records which objects the reconcile handlers of a kind have read with Track, and triggers the handlers when these objects change. The records are
+// in memory only: after a restart, the operator calls all reconcile handlers, and they track their objects again. A Tracker is safe for concurrent use.
 type Tracker struct {
 	client  client.Client
 	cache   cache.Cache

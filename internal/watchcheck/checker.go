@@ -24,7 +24,7 @@ type Reason string
 
 // The reasons.
 const (
-	Forbidden Reason = "forbidden"  // an RBAC rule is missing
+	Forbidden Reason = "forbidden"  // an RBAC rule is missing, or the API server has rejected the credentials
 	NotServed Reason = "not_served" // the API server does not serve the kind in this version
 	Silent    Reason = "silent"     // the connection is open and delivers nothing
 )

@@ -9,7 +9,7 @@ const silentIntervals = 2
 // probeResult is the result of one probe.
 type probeResult struct {
 	probe probeType
-	// reason and fault are set if the API server has refused the probe.
+	// reason and err are set if the API server has refused the probe.
 	reason Reason
 	err    error
 	// unclear is true if the probe has failed for another reason. The result is then ignored.
@@ -27,8 +27,8 @@ type watchState struct {
 	// changesPending is true if the API server has changes after pendingVersion, the version of the informer at the probe.
 	changesPending bool
 	pendingVersion string
-	// streamSilent is true if a stream has delivered nothing, and streamDelivered is true. streamDelivered is true if an earlier stream has delivered
-	// an event, so the API server supports the probe.
+	// streamDelivered is true if a stream has delivered an event, so the API server supports the probe. streamSilent is true if streamDelivered is true
+	// and the last stream has delivered nothing.
 	streamSilent, streamDelivered bool
 
 	// suspectSince is the time of the first probe with one of these faults while the informer was at version. confirmedAt is the time of the last

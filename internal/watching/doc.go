@@ -4,8 +4,8 @@
 //	served, failed, err := watching.Served(ctx, discoveryClient)
 //	selected, ambiguous := watching.Select(patterns, served)
 //
-// Patterns are those of kopf, and globs: a plural, singular, kind or short name, optionally with a version and a group, or a category. A name without wildcards
-// that matches several kinds selects the one of the core group, or none. A pattern without a version selects the preferred version.
+// Patterns have the syntax of kopf, and can contain globs. A pattern is a category, or a plural, singular, kind or short name, optionally with a version and a
+// group. A name without wildcards that matches several kinds selects the kind of the core group, or none. A pattern without a version selects the preferred version.
 //
 // A [NamespacePattern] matches namespaces. A [NamespacedCache] caches the objects of some namespaces, which can change while it runs.
 //

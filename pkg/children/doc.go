@@ -43,7 +43,8 @@
 //
 // # Errors
 //
-// Adopt, Apply and Create return an error if an owner or child has no kind, or if the owner has no uid. They also
-// reject a child without a name, and a child without a namespace or in another one. A child of another controller is
-// an error that wraps *controllerutil.AlreadyOwnedError. Errors of the API server are wrapped.
+// Adopt, Apply and Create return an error if an owner or child has no kind, or if the owner has no uid. They reject
+// a child in another namespace than the owner, and a namespaced child without a namespace if the owner is cluster-scoped. Apply
+// and Create also reject a child without a name. A child of another controller is an error that wraps
+// *controllerutil.AlreadyOwnedError. Errors of the API server are wrapped.
 package children

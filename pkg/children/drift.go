@@ -19,7 +19,7 @@ func (o *Owner) appliedKey() string {
 	return "kopf-runtime.dev/" + name + dnsLabel(o.fieldOwner, maxName-len(name))
 }
 
-// isApplied reports whether an apply would change nothing. If the stored hash is that of the intent, the fields that
+// isApplied reports whether an apply would change nothing. If the stored hash is the hash of the intent, the fields that
 // the field owner still owns are unchanged. The API server removes the ownership of a field that another manager
 // changes. Values are compared only without ownership information, because the API server normalizes many of them,
 // such as quantities.

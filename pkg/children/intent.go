@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// intentOf returns the fields to apply: those of the child without nulls and without fields that the API server sets.
+// intentOf returns the fields to apply: the fields of the child without nulls and without fields that the API server sets.
 func intentOf(c child) (*unstructured.Unstructured, error) {
 	var content map[string]any
 	if u, ok := c.Object.(*unstructured.Unstructured); ok {

@@ -52,8 +52,9 @@ func (o *Owner) Set(name string, kinds ...client.Object) *Set {
 // and deletes nothing.
 //
 // Apply deletes only objects with both labels of the group and with a reference to the owner. If an object has the labels
-// but no reference to the owner, Apply deletes nothing and returns an error. A deletion fails if another client has
-// changed the object in a way that Apply has not seen. Dependents of deleted children are deleted in the background.
+// but no reference to the owner, Apply deletes nothing and returns an error. If another client has changed the object,
+// Apply reads the object from the API server and checks it again. The deletion fails after three conflicts. If the object has other owners, Apply removes only its labels of the
+// group and its reference to the owner. Dependents of deleted children are deleted in the background.
 //
 // Apply refuses children that belong to another set, unless [TakeOver] is set. The result is valid even if Apply returns
 // an error.

@@ -18,7 +18,7 @@ import (
 type Fields interface {
 	// List returns the conditions in a stable order, without invalid entries.
 	List() []metav1.Condition
-	// Put adds the condition or replaces the one of the same type. The Set calls it only with changed conditions.
+	// Put adds the condition or replaces the condition of the same type. The Set calls it only with changed conditions.
 	Put(c metav1.Condition)
 	// Remove removes all conditions of the type.
 	Remove(conditionType string)

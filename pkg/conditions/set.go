@@ -77,7 +77,7 @@ func (s *Set) Unknown(conditionType, reason, message string) {
 	s.Set(metav1.Condition{Type: conditionType, Status: metav1.ConditionUnknown, Reason: reason, Message: message})
 }
 
-// Set adds a condition or replaces the one of its type. New conditions are added at the end.
+// Set adds a condition or replaces the condition of its type. New conditions are added at the end.
 //
 // The reason is converted to a valid form: "connection refused" becomes "ConnectionRefused", and an empty reason
 // becomes [ReasonUnspecified]. Messages are cut at 32768 characters. If the type or the status is invalid, the

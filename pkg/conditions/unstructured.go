@@ -148,7 +148,7 @@ func (m unstructuredMap) Put(c metav1.Condition) {
 
 func (m unstructuredMap) Remove(conditionType string) { delete(m.items(), conditionType) }
 
-// An unstructuredEntry is one condition in JSON. Unchanged fields keep their exact form, such as that of a time.
+// An unstructuredEntry is one condition in JSON. Unchanged fields keep their exact form, such as the format of a time.
 type unstructuredEntry map[string]any
 
 func (e unstructuredEntry) read() metav1.Condition {
