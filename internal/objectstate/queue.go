@@ -8,12 +8,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
+// manyKeys is the length of a queue after which its map is replaced when it is empty: maps keep their memory.
+const manyKeys = 1000
+
 // MarkQueued records that a key was added to the work queue. A key that is already waiting for a worker keeps its time.
 func (s *Store[W]) MarkQueued(key types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if since, queued := s.queued[key]; !queued || since.After(time.Now()) {
 		s.queued[key] = time.Now()
+		s.longestQueue = max(s.longestQueue, len(s.queued))
 	}
 }
 
@@ -31,6 +35,9 @@ func (s *Store[W]) MarkStarted(key types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.queued, key)
+	if len(s.queued) == 0 && s.longestQueue > manyKeys { // after a start, for example
+		s.queued, s.longestQueue = map[types.NamespacedName]time.Time{}, 0
+	}
 	delete(s.skipped, key)
 }
 

@@ -20,7 +20,8 @@ type Store[W any] struct {
 	dirty   map[types.NamespacedName][]string        // the resource versions that made the key dirty
 	events  map[types.NamespacedName][]Event
 
-	options Options
+	longestQueue int // the largest length of queued since its map was made
+	options      Options
 }
 
 // Options select what a [Store] records in addition to the states of objects.
