@@ -64,9 +64,6 @@ func digestOf(baseline []byte) string {
 // applyPin makes the cause continue a cycle with the pinned state. A pin is stale if the baseline has changed since, or if the object has no records for
 // the reason.
 func (d *Detector) applyPin(c *Cause, in Input, baseline []byte) {
-	if in.Pin == nil {
-		return
-	}
 	c.StalePin = true
 	var p Pin
 	if err := json.Unmarshal(in.Pin, &p); err != nil {

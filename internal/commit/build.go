@@ -230,20 +230,24 @@ func (r *recorder) truncateMessages(state *progress.State) error {
 
 // closeCycle stores the handled essence as the baseline: the essence with which the cycle began, and the changes of its handlers. The baseline does
 // not contain changes that other clients made during the cycle. A deleted object needs no baseline.
-func (r *recorder) closeCycle(in Input, handled map[string]any) error {
+func (r *recorder) closeCycle(in Input, handled map[string]any) (err error) {
 	c := r.cause
 	switch {
 	case c.Reason == cause.Delete:
 	case c.PinnedDigest != "":
-		return errors.Join(r.storeDigest(c.PinnedDigest), r.storePin(c.FinalPin(handled)))
+		err = r.storeDigest(c.PinnedDigest)
 	case c.OutdatedBaseline:
-		return errors.Join(r.storeBaseline(handled, false), r.storePin(c.FinalPin(handled)))
+		err = r.storeBaseline(handled, false)
 	case c.HasBaseline && (!c.Changed || c.Reversed) && !in.Edited && diff.Equal(c.New, handled): // unchanged
 	case c.Old != nil && !c.Reversed && diff.Equal(c.Old, handled):
 	default:
-		return errors.Join(r.storeBaseline(handled, false), r.storePin(c.FinalPin(handled)))
+		err = r.storeBaseline(handled, false)
 	}
-	return r.storePin(c.FinalPin(handled))
+	var pin *cause.Pin
+	if c.Seen != nil {
+		pin = c.FinalPin(handled)
+	}
+	return errors.Join(err, r.storePin(pin))
 }
 
 // amendBaseline adds the changes of handlers to the baseline before the cycle ends. Otherwise the next reconcile would detect them as an update.

@@ -81,7 +81,7 @@ func (c *Committer) overlaid(memory *Memory, content map[string]any) map[string]
 // addOverlay adds the overlay to a patch of the framework. The overlay is sent again only if the patch or the object has changed.
 func (s *Session) addOverlay(ours patch.MergePatch) (all patch.MergePatch, sends bool) {
 	kept := s.Memory.Overlay
-	if kept == nil || len(ours) == 0 && !s.retriesOverlay {
+	if len(ours) == 0 && !s.retriesOverlay {
 		return ours, false
 	}
 	return patch.Merge(kept.Patch, ours).Unapplied(s.Stored().Content), true
@@ -94,6 +94,7 @@ func (s *Session) keepInMemory(ctx context.Context, change *patch.Change, reject
 	}
 	metrics.RejectedProgress.WithLabelValues(s.Name).Inc()
 	isNew := s.Memory.Overlay == nil
+	s.EnableOverlay()
 	s.Memory.Overlay = &Overlay{Patch: change.FrameworkPatch, Content: s.Stored().Content, Message: rejection.Error()}
 	change.FrameworkPatch, s.sendsOverlay, s.retriesOverlay = nil, false, false
 	if !isNew {
@@ -105,11 +106,8 @@ func (s *Session) keepInMemory(ctx context.Context, change *patch.Change, reject
 	return nil
 }
 
-// dropOverlay drops the overlay if the last write contained it.
+// dropOverlay drops the overlay, because the last write contained it.
 func (s *Session) dropOverlay(ctx context.Context) {
-	if !s.sendsOverlay {
-		return
-	}
 	s.Memory.Overlay, s.sendsOverlay, s.retriesOverlay = nil, false, false
 	log.FromContext(ctx).Info("The progress that was kept in memory is stored on the object")
 }

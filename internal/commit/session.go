@@ -354,7 +354,9 @@ func (s *Session) build(ctx context.Context) (Transaction, error) {
 		return tx, err
 	}
 	s.warnBaselineTooLarge(ctx, tx)
-	tx.Change.FrameworkPatch, s.sendsOverlay = s.addOverlay(tx.Change.FrameworkPatch)
+	if s.sendsOverlay = false; s.Memory.Overlay != nil {
+		tx.Change.FrameworkPatch, s.sendsOverlay = s.addOverlay(tx.Change.FrameworkPatch)
+	}
 	return tx, nil
 }
 
@@ -372,7 +374,9 @@ func (s *Session) accept(ctx context.Context, written client.Object) (client.Obj
 		}
 		accepted.Version = written.GetResourceVersion()
 	}
-	s.dropOverlay(ctx)
+	if s.sendsOverlay {
+		s.dropOverlay(ctx)
+	}
 	s.Memory.Pending, s.change = nil, nil
 	s.edited = s.edited || len(handlerPatch) > 0
 	s.host.AfterWrite(ctx, accepted)
@@ -416,7 +420,9 @@ func (s *Session) storeCorrection(ctx context.Context, handlerPatch patch.MergeP
 	}
 	s.warnBaselineTooLarge(ctx, tx)
 	change := tx.Change
-	change.FrameworkPatch, s.sendsOverlay = s.addOverlay(change.FrameworkPatch)
+	if s.sendsOverlay = false; s.Memory.Overlay != nil {
+		change.FrameworkPatch, s.sendsOverlay = s.addOverlay(change.FrameworkPatch)
+	}
 	written, err := s.Send(ctx, change)
 	if IsRejected(err) && len(change.FrameworkPatch) > 0 {
 		err = s.keepInMemory(ctx, change, err)
@@ -425,7 +431,9 @@ func (s *Session) storeCorrection(ctx context.Context, handlerPatch patch.MergeP
 	if err != nil || written == nil {
 		return err
 	}
-	s.dropOverlay(ctx)
+	if s.sendsOverlay {
+		s.dropOverlay(ctx)
+	}
 	s.noteBaseline(tx.NewBaseline)
 	return s.SetBase(written)
 }

@@ -31,14 +31,6 @@ type writeRecorder struct {
 	wrote handlerWrite
 }
 
-// recording returns the function that wraps the client of an attempt. The function sets the recorder.
-func (e *Engine) recording(r *reconciliation, recorder **writeRecorder) func(client.Client) client.Client {
-	return func(inner client.Client) client.Client {
-		*recorder = &writeRecorder{Client: inner, engine: e, received: r.Current()}
-		return *recorder
-	}
-}
-
 // written returns what the handler has written. It returns nothing for a nil recorder.
 func (r *writeRecorder) written() handlerWrite {
 	if r == nil {

@@ -36,7 +36,7 @@ func (e *Engine) reportConditions(ctx context.Context, r *reconciliation) {
 		return // no handler matches the object
 	}
 	obj := r.Current().Object.DeepCopyObject().(client.Object)
-	set, err := conditions.For(obj, append(e.conditionOptions(), conditions.Since(r.Base()))...)
+	set, err := conditions.For(obj, append(e.conditionPlaces, conditions.Since(r.Base()))...)
 	if err == nil {
 		e.setHandlerConditions(r, set)
 		err = set.Err()
@@ -172,7 +172,7 @@ func (e *Engine) conditionsIn(content map[string]any) (*conditions.Set, error) {
 	if err := patch.FromContent(content, obj); err != nil {
 		return nil, err
 	}
-	return conditions.For(obj, e.conditionOptions()...)
+	return conditions.For(obj, e.conditionPlaces...)
 }
 
 // conditionStatuses returns the function that finds the statuses of conditions whose transitions handlers handle, if the conditions are not in

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -144,6 +145,7 @@ type tombstone struct {
 
 // tombstones are the tombstones of vanished objects, by key. Only the worker of a key changes its tombstones.
 type tombstones struct {
+	count atomic.Int64 // the number of keys, which is usually zero
 	mu    sync.Mutex
 	named map[types.NamespacedName][]*tombstone
 }
@@ -155,6 +157,7 @@ func (s *tombstones) add(key types.NamespacedName, t *tombstone) {
 		s.named = map[types.NamespacedName][]*tombstone{}
 	}
 	s.named[key] = append(s.named[key], t)
+	s.count.Store(int64(len(s.named)))
 }
 
 func (s *tombstones) has(key types.NamespacedName) bool {
@@ -176,6 +179,7 @@ func (s *tombstones) remove(key types.NamespacedName, t *tombstone) {
 	if s.named[key] = left; len(left) == 0 {
 		delete(s.named, key)
 	}
+	s.count.Store(int64(len(s.named)))
 }
 
 // Vanished returns the keys of vanished objects whose delete handlers have not finished. It is for the test kit.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -29,6 +30,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 	"github.com/kopf-runtime/kopf-runtime/internal/promotion"
 	"github.com/kopf-runtime/kopf-runtime/internal/tracking"
+	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
 	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
@@ -66,6 +68,8 @@ type Engine struct {
 
 	writesEventChanges bool // changes of an event handler are written
 	reportsConditions  bool // the engine sets conditions
+	handlesOwnChanges  bool // changes of handlers can be updates
+	conditionPlaces    []conditions.Option
 }
 
 // New returns the engine of a kind.
@@ -111,6 +115,8 @@ func New(settings Settings, kind Kind) *Engine {
 	})
 	e.tracker = tracking.New(e.Client, e.Tracked, func(key types.NamespacedName) { e.Trigger(key) })
 	e.writesEventChanges, e.reportsConditions = kind.WritesEventChanges(), kind.mayReportConditions()
+	e.handlesOwnChanges = e.OwnChanges || len(e.Watched)+len(e.Conditions) > 0
+	e.conditionPlaces = slices.Clip(kind.conditionOptions())
 	metrics.LoopingObjects.WithLabelValues(e.Name).Set(0) // an earlier operator in this process may have set it
 	for _, id := range e.Indexes.IDs() {
 		index, _ := e.Indexes.Get(id)
@@ -175,7 +181,7 @@ func (e *Engine) Reconcile(ctx context.Context, req reconcile.Request) (result r
 	if e.Pause != nil && e.deferIfPaused(ctx, key) {
 		return requeueBefore(reconcile.Result{}, again), nil
 	}
-	if e.states.HasDeleted(key) || e.tombstones.has(key) {
+	if e.states.HasDeleted(key) || e.tombstones.count.Load() > 0 && e.tombstones.has(key) {
 		vanished = e.handleDeleted(ctx, key)
 	}
 	if result, err = e.requeueErrors(key)(e.reconcile(ctx, key)); err == nil {
@@ -205,13 +211,12 @@ func (e *Engine) requeueErrors(key types.NamespacedName) func(reconcile.Result, 
 // reconcile takes the object through the phases: observe, cause, plan, invoke, commit, schedule.
 func (e *Engine) reconcile(ctx context.Context, key types.NamespacedName) (none reconcile.Result, err error) {
 	r, err := e.observe(ctx, key)
-	e.pausedObjects.note(metrics.PausedObjects, e.Name, key, r != nil && IsObjectPaused(r.Base()))
-	e.loopingObjects.note(metrics.LoopingObjects, e.Name, key, r != nil && r.known.Worker.Loops.isLooping())
+	e.noteObject(key, r)
 	if r == nil || err != nil {
 		return none, err
 	}
 	defer r.known.Unlock()
-	if e.Shard.leaves(r.Base()) {
+	if e.Shard != nil && e.Shard.leaves(r.Base()) {
 		return none, nil // the watch will show it, and the object is then released
 	}
 	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithValues("uid", string(r.Base().GetUID())))
@@ -222,9 +227,10 @@ func (e *Engine) reconcile(ctx context.Context, key types.NamespacedName) (none 
 	if err := e.evaluate(ctx, r); err != nil {
 		return none, err
 	}
-	warnAboutAnnotation(ctx, r.Base())
-	if IsObjectPaused(r.Base()) {
-		return none, e.holdPaused(ctx, r)
+	if _, annotated := r.Base().GetAnnotations()[PausedAnnotation]; annotated {
+		if paused, err := e.holdIfPaused(ctx, r); paused {
+			return none, err
+		}
 	}
 	if !r.known.Worker.SeenSinceStart { // shortly after the start of the process
 		var wait time.Duration
@@ -232,7 +238,7 @@ func (e *Engine) reconcile(ctx context.Context, key types.NamespacedName) (none 
 			return requeue(wait), err
 		}
 	}
-	if e.Shard.leaves(r.Base()) {
+	if e.Shard != nil && e.Shard.leaves(r.Base()) {
 		return none, nil // it was read from the API server, and the watch will show it
 	}
 	if wait, err := e.ensureFinalizer(ctx, r); wait > 0 || err != nil { // for delete handlers, daemons and timers
@@ -241,7 +247,10 @@ func (e *Engine) reconcile(ctx context.Context, key types.NamespacedName) (none 
 	if len(r.matching.background) > 0 {
 		e.background.Start(ctx, r.Base(), r.matching.background, r.backgroundState(), !e.existedAtStart(r))
 	}
-	guarded := e.guardLoops(ctx, r)
+	guarded := ""
+	if r.known.Worker.Loops != nil { // handlers have changed the object with a client
+		guarded = e.guardLoops(ctx, r)
+	}
 	e.selectHandlers(ctx, r)
 	e.makePlan(ctx, r)
 	if e.writesEventChanges {
@@ -253,15 +262,20 @@ func (e *Engine) reconcile(ctx context.Context, key types.NamespacedName) (none 
 	if err := e.commit(ctx, r); err != nil {
 		return none, err
 	}
-	result := requeueBefore(e.schedule(r), e.releaseLoops(ctx, r, guarded))
+	result := e.schedule(r)
+	if r.known.Worker.Loops != nil {
+		result = requeueBefore(result, e.releaseLoops(ctx, r, guarded))
+	}
 	e.expectOwnEvent(r, result)
 	return result, nil
 }
 
 // evaluate detects the cause, and finds the handlers, daemons and timers that match the object.
 func (e *Engine) evaluate(ctx context.Context, r *reconciliation) error {
-	if err := r.UseOverlay(ctx); err != nil {
-		return err
+	if r.Remote != nil || r.Memory.Overlay != nil { // progress that is not stored on the object
+		if err := r.UseOverlay(ctx); err != nil {
+			return err
+		}
 	}
 	e.detect(ctx, r)
 	e.matchHandlers(ctx, r)

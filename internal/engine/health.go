@@ -3,10 +3,13 @@ package engine
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
 )
@@ -132,3 +135,48 @@ func (e *Engine) InProgress(obj client.Object) (texts []string) {
 
 // MayFilterEvents reports whether predicates may prevent reconciles. It is for the test kit.
 func (e *Engine) MayFilterEvents() bool { return e.hasPredicates.Load() }
+
+// noteObject updates the metrics of paused objects and of loops. r is nil if the object does not exist or is not handled any more.
+func (e *Engine) noteObject(key types.NamespacedName, r *reconciliation) {
+	paused, loops := false, false
+	if r != nil {
+		_, annotated := r.Base().GetAnnotations()[PausedAnnotation]
+		paused = annotated && IsObjectPaused(r.Base())
+		loops = r.known.Worker.Loops != nil && r.known.Worker.Loops.isLooping()
+	}
+	e.pausedObjects.note(metrics.PausedObjects, e.Name, key, paused)
+	e.loopingObjects.note(metrics.LoopingObjects, e.Name, key, loops)
+}
+
+// markedObjects counts objects for a metric, such as those that annotations pause.
+type markedObjects struct {
+	count atomic.Int64 // without objects, note takes no lock
+	mu    sync.Mutex
+	keys  map[types.NamespacedName]bool
+}
+
+// note records whether the object of a key counts.
+func (p *markedObjects) note(gauge *prometheus.GaugeVec, kind string, key types.NamespacedName, counts bool) {
+	if !counts && p.count.Load() == 0 {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.keys == nil {
+		p.keys = map[types.NamespacedName]bool{}
+	}
+	if counts {
+		p.keys[key] = true
+	} else {
+		delete(p.keys, key)
+	}
+	p.count.Store(int64(len(p.keys)))
+	gauge.WithLabelValues(kind).Set(float64(len(p.keys)))
+}
+
+// has reports whether the object of a key counts.
+func (p *markedObjects) has(key types.NamespacedName) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.keys[key]
+}

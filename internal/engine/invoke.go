@@ -59,6 +59,17 @@ func (e *Engine) mayCall(ctx context.Context, r *reconciliation) bool {
 	return !r.Aborted && r.calls.err == nil && !hasEnded(ctx) && !e.stopIfPaused(r)
 }
 
+// stopIfPaused ends the calls of the reconcile if the operator or the object was paused in the meantime, or if the object has left the scope. The outcomes are still
+// written.
+func (e *Engine) stopIfPaused(r *reconciliation) bool {
+	newest := e.states.Newest(r.Base().GetUID())
+	if e.Pause != nil && e.paused(r.Base().GetNamespace()) || newest != nil && IsObjectPaused(newest) || (e.Scope != nil || e.Shard != nil) && !e.inScope(client.ObjectKeyFromObject(r.Base())) {
+		r.Aborted = true
+		e.enqueue(r.Base().GetUID()) // the key is deferred until the end of the pause, or released
+	}
+	return r.Aborted
+}
+
 // logPlan logs the plan at V(1): which fields have changed, but not their values, which may be confidential.
 func (r *reconciliation) logPlan(ctx context.Context) {
 	logger := log.FromContext(ctx).V(1)
@@ -141,8 +152,12 @@ func (e *Engine) callHandler(ctx context.Context, r *reconciliation, id string, 
 		},
 	}.Run(ctx)
 	p.Open = false
-	e.noteWrite(r, id, recorder.written())
-	e.notePanic(r, id, p.Outcome)
+	if recorder != nil { // the handler has used its client
+		e.noteWrite(r, id, recorder.written())
+	}
+	if e.PanicCondition != "" {
+		e.notePanic(r, id, p.Outcome)
+	}
 	if h.ConditionType != "" {
 		e.noteConditionSetByHandler(r, p.Base, h)
 	}
@@ -153,7 +168,7 @@ func (e *Engine) callHandler(ctx context.Context, r *reconciliation, id string, 
 	}
 	ended := now()
 	r.Records.RecordOutcome(id, p.Outcome, ended)
-	if p.Outcome.Final {
+	if p.Outcome.Final && r.Cause.WasEdited() {
 		r.Cause = r.Cause.WithSeen()
 	}
 	if r.calls.workTime == workTime { // otherwise its sub-handlers have added their time
@@ -178,10 +193,18 @@ func (r *reconciliation) flush(req *invoke.Request) func(context.Context) error 
 	return func(ctx context.Context) error {
 		base := r.Content()
 		changed, err := r.Flush(ctx, req.ID, req.Object)
-		if len(changed) > 0 && err == nil {
+		if len(changed) > 0 && err == nil && r.engine.handlesOwnChanges {
 			r.engine.noteOwnChanges(r, base, r.Content(), r.Base().GetResourceVersion(), &commit.HandlerPatch{ID: req.ID, Patch: changed})
 		}
 		return err
+	}
+}
+
+// recording returns the function that wraps the client of an attempt. The function sets the recorder.
+func (e *Engine) recording(r *reconciliation, recorder **writeRecorder) func(client.Client) client.Client {
+	return func(inner client.Client) client.Client {
+		*recorder = &writeRecorder{Client: inner, engine: e, received: r.Current()}
+		return *recorder
 	}
 }
 
@@ -190,7 +213,7 @@ func (e *Engine) causeView(r *reconciliation) *invoke.View {
 	return &invoke.View{
 		Object: r.Current().Object, Reason: string(r.Cause.Reason), Old: func() client.Object { return e.oldObject(r) }, Handled: func() client.Object { return e.handledObject(r) },
 		OldUnknown: !r.Cause.IsOldKnown(), Diff: r.Cause.Diff, Before: r.Cause.Old, After: r.Cause.New,
-		ConditionOptions: append(e.conditionOptions(), conditions.Since(r.Base())), Latest: e.latest(r.Base()), Notify: e.events.NotifierFor(r.Base()),
+		ConditionOptions: append(e.conditionPlaces, conditions.Since(r.Base())), Latest: e.latest(r.Base()), Notify: e.events.NotifierFor(r.Base()),
 	}
 }
 
@@ -247,7 +270,7 @@ func (e *Engine) cycleStarted(r *reconciliation) (started time.Time) {
 
 // newView returns the view of an object without a cause.
 func (e *Engine) newView(obj client.Object, reason string) *invoke.View {
-	return &invoke.View{Object: obj, Reason: reason, ConditionOptions: e.conditionOptions(), Latest: e.latest(obj), Notify: e.events.NotifierFor(obj)}
+	return &invoke.View{Object: obj, Reason: reason, ConditionOptions: e.conditionPlaces, Latest: e.latest(obj), Notify: e.events.NotifierFor(obj)}
 }
 
 // latest returns a function that returns a copy of the newest known state of an object. For a deleted object, this is the last known state.

@@ -97,11 +97,8 @@ func (e *Engine) noteWrite(r *reconciliation, id string, one handlerWrite) {
 	loops.writes = append(loops.writes, one)
 }
 
-// noteOwnChanges records the changes of handlers that the engine has written, if they can be updates. base and stored are the contents before and after the write.
+// noteOwnChanges records the changes of handlers that the engine has written, for kinds for which they can be updates. base and stored are the contents before and after the write.
 func (e *Engine) noteOwnChanges(r *reconciliation, base, stored map[string]any, version string, patches ...*commit.HandlerPatch) {
-	if stored == nil || !e.OwnChanges && len(e.Watched)+len(e.Conditions) == 0 {
-		return
-	}
 	for _, p := range patches {
 		one := e.handlerWrite(base, stored, p.Patch, version)
 		base = p.Patch.Apply(base)

@@ -116,7 +116,7 @@ func (e *Engine) observedView(observed client.Object, reason string) (*invoke.Vi
 		return nil, match.Input{}, err
 	}
 	view := &invoke.View{
-		Object: obj, Reason: reason, Before: content, After: content, ConditionOptions: e.conditionOptions(), Notify: e.events.NotifierFor(obj),
+		Object: obj, Reason: reason, Before: content, After: content, ConditionOptions: e.conditionPlaces, Notify: e.events.NotifierFor(obj),
 	}
 	return view, match.Input{Object: content}, nil
 }
@@ -141,7 +141,9 @@ func (w observer) OnUpsert(ctx context.Context, obj client.Object) {
 func (w observer) OnDelete(obj client.Object) {
 	w.removeFromIndexes(obj)
 	w.supervisor.Forget(obj.GetUID())
-	w.panicChanges.take(obj.GetUID())
+	if w.PanicCondition != "" {
+		w.panicChanges.take(obj.GetUID())
+	}
 	if forgetter, ok := w.Store.(progress.Forgetter); ok {
 		forgetter.Forget(obj.GetUID())
 	}

@@ -116,7 +116,7 @@ func (e *Engine) reportsPanicOf(uid types.UID, id string) bool {
 	if newest == nil {
 		return false
 	}
-	set, err := conditions.For(newest.DeepCopyObject().(client.Object), e.conditionOptions()...)
+	set, err := conditions.For(newest.DeepCopyObject().(client.Object), e.conditionPlaces...)
 	if err != nil {
 		return false
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strconv"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -13,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
 	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 )
 
@@ -62,17 +64,6 @@ func (e *Engine) deferKey(ctx context.Context, key types.NamespacedName, waits f
 	}
 	e.pausedKeys.names[key] = true
 	return true
-}
-
-// stopIfPaused ends the calls of the reconcile if the operator or the object was paused in the meantime, or if the object has left the scope. The outcomes are still
-// written.
-func (e *Engine) stopIfPaused(r *reconciliation) bool {
-	newest := e.states.Newest(r.Base().GetUID())
-	if e.paused(r.Base().GetNamespace()) || newest != nil && IsObjectPaused(newest) || (e.Scope != nil || e.Shard != nil) && !e.inScope(client.ObjectKeyFromObject(r.Base())) {
-		r.Aborted = true
-		e.enqueue(r.Base().GetUID()) // the key is deferred until the end of the pause, or released
-	}
-	return r.Aborted
 }
 
 // PauseChanged must be called when a pause has begun or ended in a namespace; "" means all namespaces. It stops and restarts daemons and timers. At the
@@ -164,5 +155,56 @@ func (e *Engine) reconcileAll(namespaces []string) {
 		} else {
 			e.enqueuer.queue.Add(reconcile.Request{NamespacedName: key})
 		}
+	}
+}
+
+// PausedAnnotation is the annotation that pauses one object.
+const PausedAnnotation = "kopf-runtime.dev/paused"
+
+// The condition of a paused object.
+const (
+	conditionPaused  = "Paused"
+	reasonAnnotation = "Annotation"
+)
+
+// IsObjectPaused reports whether the annotation of an object pauses it. An object with another value than true or false is not paused.
+func IsObjectPaused(obj client.Object) bool {
+	paused, err := strconv.ParseBool(obj.GetAnnotations()[PausedAnnotation])
+	return err == nil && paused
+}
+
+// holdIfPaused handles an object with the annotation: it logs an invalid value, and reports whether the annotation pauses the object. For a paused object, it
+// stops the daemons and timers, and reports the pause in the conditions. The cause and the records stay as they are.
+func (e *Engine) holdIfPaused(ctx context.Context, r *reconciliation) (paused bool, err error) {
+	value := r.Base().GetAnnotations()[PausedAnnotation]
+	if _, err := strconv.ParseBool(value); err != nil {
+		log.FromContext(ctx).Info(`Warning: the annotation that pauses the object is ignored: set it to "true" or "false"`, "annotation", PausedAnnotation, "value", value)
+		return false, nil
+	}
+	if !IsObjectPaused(r.Base()) {
+		return false, nil
+	}
+	log.FromContext(ctx).V(1).Info("The object is paused by its annotation", "annotation", PausedAnnotation)
+	e.supervisor.StopAll(r.Base().GetUID(), daemons.ErrPaused)
+	if r.Cause.Deleting || len(e.DeclaredConditions) == 0 {
+		return true, nil
+	}
+	e.selectHandlers(ctx, r) // without a plan, the write would drop the records of the cause
+	e.makePlan(ctx, r)
+	r.ReportConditions(ctx)
+	if len(r.Patches()) > 0 {
+		_, err = r.Write(ctx)
+	}
+	return true, err
+}
+
+// setPaused sets or removes the condition that reports the pause, for kinds that declare conditions.
+func (e *Engine) setPaused(r *reconciliation, set *conditions.Set) {
+	switch {
+	case len(e.DeclaredConditions) == 0:
+	case IsObjectPaused(r.Base()):
+		set.True(conditionPaused, reasonAnnotation, "The annotation "+PausedAnnotation+" pauses the object.")
+	default:
+		set.Remove(conditionPaused)
 	}
 }

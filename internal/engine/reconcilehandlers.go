@@ -134,8 +134,12 @@ func (e *Engine) callReconcileHandler(
 		},
 	}.Run(ctx)
 	tracked.End(p.Outcome.Success)
-	e.noteWrite(r, id, recorder.written())
-	e.notePanic(r, id, p.Outcome)
+	if recorder != nil {
+		e.noteWrite(r, id, recorder.written())
+	}
+	if e.PanicCondition != "" {
+		e.notePanic(r, id, p.Outcome)
+	}
 	r.Add(p)
 	if h.ConditionType != "" {
 		e.noteConditionSetByHandler(r, p.Base, h)

@@ -107,7 +107,9 @@ func (r *reconciliation) AfterWrite(_ context.Context, written commit.AcceptedWr
 	if r.IsFinished() {
 		r.known.Worker.Handled = true
 	}
-	e.noteOwnChanges(r, r.Content(), written.Stored, written.Version, written.Patches...)
+	if e.handlesOwnChanges && written.Stored != nil {
+		e.noteOwnChanges(r, r.Content(), written.Stored, written.Version, written.Patches...)
+	}
 	r.calls.workTime, r.calls.unsaved = 0, false
 	r.postEvents()
 }

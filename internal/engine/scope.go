@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
 	"github.com/kopf-runtime/kopf-runtime/internal/tracking"
 	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 )
@@ -157,8 +156,7 @@ func (e *Engine) release(ctx context.Context, key types.NamespacedName) (reconci
 		e.panicChanges.take(obj.GetUID())
 	}
 	e.eventQueues.take(key)
-	e.pausedObjects.note(metrics.PausedObjects, e.Name, key, false)
-	e.loopingObjects.note(metrics.LoopingObjects, e.Name, key, false)
+	e.noteObject(key, nil)
 	e.states.ForgetKey(key)
 	for _, id := range e.ReconcileHandlers.IDs() {
 		e.tracker.Forget(tracking.Reader{Object: key, Handler: id})

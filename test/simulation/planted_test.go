@@ -28,7 +28,7 @@ var bugs = []plantedBug{
 	{
 		name:  "B-01 an unpinned baseline",
 		shows: scenario.NeverLost,
-		edits: []edit{{"internal/cause/pin.go", "if in.Pin == nil {", "if true || in.Pin == nil {"}},
+		edits: []edit{{"internal/cause/detect.go", "if in.Pin != nil {", "if false && in.Pin != nil {"}},
 	},
 	{
 		name:  "B-10 no guard for our own writes",
