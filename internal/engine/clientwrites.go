@@ -163,7 +163,7 @@ func (r *writeRecorder) patch(obj client.Object, change client.Patch, send func(
 		_ = json.Unmarshal(data, &doc) // an invalid patch sets no fields
 	}
 	r.add(r.received.Content, stored, doc.WithoutServerFields())
-	return nil
+	return nil //nolint:nilerr // the write has succeeded
 }
 
 // apply records the fields of an apply configuration.
@@ -222,7 +222,7 @@ func fieldsOfJSONPatch(data []byte, stored map[string]any) patch.MergePatch {
 func fieldAt(pointer string, stored map[string]any) patch.MergePatch {
 	var path []string
 	var value any = stored
-	for _, token := range strings.Split(strings.TrimPrefix(pointer, "/"), "/") {
+	for token := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {
 		fields, isMap := value.(map[string]any)
 		if !isMap {
 			break

@@ -418,8 +418,8 @@ func (x *explanation) textOf(refusal match.Refusal) string {
 }
 
 // lastError returns the error of the last reconcile of an object; nil if it had none.
-func (v *health) lastError(key types.NamespacedName) error {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return v.failures[key].err
+func (h *health) lastError(key types.NamespacedName) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.failures[key].err
 }

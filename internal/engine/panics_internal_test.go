@@ -66,7 +66,7 @@ func TestParsePanics(t *testing.T) {
 
 func TestFormatPanics_LimitsHandlers(t *testing.T) {
 	panics := map[string]string{}
-	for _, id := range strings.Split("abcdefghijklmno", "") {
+	for id := range strings.SplitSeq("abcdefghijklmno", "") {
 		panics[id] = "boom"
 	}
 	if lines := strings.Split(formatPanics(panics), "\n"); len(lines) != maxPanics || lines[0] != `handler "a" panicked: boom` {

@@ -173,15 +173,19 @@ func IsObjectPaused(obj client.Object) bool {
 	return err == nil && paused
 }
 
-// holdIfPaused handles an object with the annotation: it logs an invalid value, and reports whether the annotation pauses the object. For a paused object, it
-// stops the daemons and timers, and reports the pause in the conditions. The cause and the records stay as they are.
-func (e *Engine) holdIfPaused(ctx context.Context, r *reconciliation) (paused bool, err error) {
-	value := r.Base().GetAnnotations()[PausedAnnotation]
+// warnAboutAnnotation logs a value of the annotation that is neither true nor false.
+func warnAboutAnnotation(ctx context.Context, obj client.Object) {
+	value := obj.GetAnnotations()[PausedAnnotation]
 	if _, err := strconv.ParseBool(value); err != nil {
 		log.FromContext(ctx).Info(`Warning: the annotation that pauses the object is ignored: set it to "true" or "false"`, "annotation", PausedAnnotation, "value", value)
-		return false, nil
 	}
+}
+
+// holdIfPaused handles an object with the annotation: it warns about an invalid value, and reports whether the annotation pauses the object. For a paused object, it
+// stops the daemons and timers, and reports the pause in the conditions. The cause and the records stay as they are.
+func (e *Engine) holdIfPaused(ctx context.Context, r *reconciliation) (paused bool, err error) {
 	if !IsObjectPaused(r.Base()) {
+		warnAboutAnnotation(ctx, r.Base())
 		return false, nil
 	}
 	log.FromContext(ctx).V(1).Info("The object is paused by its annotation", "annotation", PausedAnnotation)

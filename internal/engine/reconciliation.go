@@ -143,7 +143,7 @@ type objectMemory struct {
 	Memory commit.Memory
 	// ReconcileHandlers is the state of the reconcile handlers of the object, by handler id.
 	ReconcileHandlers map[string]*reconcileHandlerState
-	// Loops describes the changes by which handlers cause their own calls; nil if there are none.
+	// Loops describes the changes by which handlers cause their own calls; nil without such changes.
 	Loops *handlerLoops
 	// Background is the state of the daemons and timers of the object.
 	Background *background.State

@@ -226,7 +226,7 @@ func TestLoopGuard_DelaysLoops(t *testing.T) {
 				}
 				operator.Stop(t)
 
-				operator = run(true)
+				run(true)
 				<-time.After(2 * time.Minute)
 				if condition, found := loopCondition(t, cluster); found {
 					t.Errorf("after the handler is fixed: %+v, want no condition", condition)
