@@ -312,7 +312,11 @@ func whyCases() []whyCase {
 		},
 		{
 			name: "a timer that has failed", options: one(configMaps().Timer("check", hour, fail)), handler: "check",
-			cause: "none", state: explain.Failed, why: "started again when the object changes",
+			cause: "none", state: explain.Failed, why: "last error: no such size",
+		},
+		{
+			name: "a timer that waits for a change", options: one(configMaps().Timer("check", 0, succeed, framework.Idle(time.Second))), handler: "check",
+			cause: "none", state: explain.Active, why: "it is called again when the object changes",
 		},
 	}
 }

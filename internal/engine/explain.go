@@ -389,6 +389,8 @@ func (x *explanation) ofBackground(one *explain.Handler) {
 		one.Why = "it is running"
 	case daemons.StateStopping:
 		one.State, one.Why = explain.Active, "its context is cancelled, and it has not returned yet"
+	case daemons.StateIdle:
+		one.Why = "it is called again when the object changes"
 	case daemons.StateFailed:
 		one.State, one.Why = explain.Failed, "it is started again when the object changes"
 	case daemons.StateEnded:

@@ -160,7 +160,7 @@ func (s *Supervisor) Touch(uid types.UID) {
 	o.touched = time.Now()
 	o.touches++
 	for _, j := range o.jobs {
-		if j.phase == dormant {
+		if j.phase == dormant || j.phase == failed {
 			s.reactivate(j)
 		}
 	}

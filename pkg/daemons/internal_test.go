@@ -96,7 +96,7 @@ func checkJob(s *Supervisor, j *job, complain func(*job, string, ...any)) {
 		} else {
 			has(true, &s.schedule)
 		}
-	case suspended, dormant, ended:
+	case suspended, dormant, failed, ended:
 		has(false, nil)
 	case absent:
 		complain(j, "it should be removed")

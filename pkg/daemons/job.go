@@ -84,11 +84,12 @@ const (
 	queued                 // the job is due, but the group is full
 	active                 // the job runs
 	stopping               // the job runs with a cancelled context
-	dormant                // the timer waits for Touch: it has failed, or has succeeded and does not repeat
+	dormant                // the timer waits for Touch: it has succeeded and does not repeat
+	failed                 // the timer waits for Touch: it has failed permanently
 	ended                  // the job has ended permanently
 )
 
-func (p phase) alive() bool { return p >= waiting && p <= dormant }
+func (p phase) alive() bool { return p >= waiting && p <= failed }
 
 // enter sets the phase of a job and updates the metrics.
 func (j *job) enter(p phase) {

@@ -141,6 +141,7 @@ func (s *Supervisor) handleDaemonEnd(j *job, outcome progress.Outcome, now time.
 
 // handleTimerEnd handles the end of an invocation of a timer: a success or a permanent failure.
 func (s *Supervisor) handleTimerEnd(j *job, outcome progress.Outcome, now time.Time, touched bool) {
+	failure := j.record.WithOutcome(outcome, now)
 	j.record = progress.Record{}
 	switch repeats := j.task.Timer.repeats(); {
 	case outcome.Success && repeats:
@@ -148,7 +149,10 @@ func (s *Supervisor) handleTimerEnd(j *job, outcome progress.Outcome, now time.T
 		s.schedulePoint(j, point, now, err)
 	case touched:
 		s.reactivate(j)
-	default:
+	case outcome.Success:
 		j.enter(dormant)
+	default:
+		j.record = failure // for Status; reactivate clears it
+		j.enter(failed)
 	}
 }

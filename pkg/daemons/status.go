@@ -7,7 +7,7 @@ type Status struct {
 	State State
 	// Due is the time of the next attempt or invocation. It is zero unless State is StateWaiting.
 	Due time.Time
-	// Attempts is the number of failed attempts since the last success, permanent failure or restart.
+	// Attempts is the number of failed attempts since the last success or restart. For StateFailed, it includes the last attempt.
 	Attempts int
 	// LastError is the error of the last of these attempts. It is empty if there is none.
 	LastError string
@@ -24,12 +24,13 @@ const (
 	StateQueued   State = "queued"  // the timer is due, and waits until other timers of its group have finished
 	StateRunning  State = "running"
 	StateStopping State = "stopping" // the context is cancelled, and the function has not returned
-	StateFailed   State = "failed"   // the timer waits for Touch: it has failed permanently, or has succeeded and has neither an Interval nor a Schedule
+	StateIdle     State = "idle"     // the timer waits for Touch: it has succeeded and has neither an Interval nor a Schedule
+	StateFailed   State = "failed"   // the timer waits for Touch: it has failed permanently
 	StateEnded    State = "ended"    // the task has ended permanently
 )
 
 var states = map[phase]State{
-	suspended: StatePaused, waiting: StateWaiting, queued: StateQueued, active: StateRunning, stopping: StateStopping, dormant: StateFailed, ended: StateEnded,
+	suspended: StatePaused, waiting: StateWaiting, queued: StateQueued, active: StateRunning, stopping: StateStopping, dormant: StateIdle, failed: StateFailed, ended: StateEnded,
 }
 
 // Status returns the status of a daemon or a timer.
