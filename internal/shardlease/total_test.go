@@ -88,7 +88,7 @@ func TestAcquire_AfterAResize(t *testing.T) {
 	}
 }
 
-// No process of the new ring has the name of the suspended one, so that nobody else would take its Lease.
+// No process of the new ring has the name of the suspended one, so that no other process would take its Lease.
 func TestAcquire_SuspendedProcessOfAnotherTotalLosesItsLease(t *testing.T) {
 	run(t, func(w *world) {
 		old := w.member(2, 3)

@@ -11,11 +11,11 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 )
 
-// WithShardSelector returns a [toolscache.ListerWatcher] that requests and delivers only the objects that a shard selector selects. An API server that does not know shard
+// WithShardSelector wraps the lists and watches of an informer. The result requests and delivers only the objects that a shard selector selects. An API server that does not know shard
 // selectors ignores them and sends all objects. WithShardSelector drops the others, and calls unselected for them.
 //
 // The result does not depend on the shardInfo of lists: lists of custom resources lack it, and so do watches that begin with the initial objects.
-func WithShardSelector(lw toolscache.ListerWatcher, selector sharding.Selector, unselected func()) toolscache.ListerWatcher {
+func WithShardSelector(lw toolscache.ListerWatcher, selector sharding.Selector, unselected func()) *toolscache.ListWatch {
 	next := toolscache.ToListerWatcherWithContext(lw)
 	isSelected := func(obj runtime.Object) bool {
 		selected, err := selector.Matches(obj)

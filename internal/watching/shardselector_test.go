@@ -55,7 +55,7 @@ func TestWithShardSelector_Lists(t *testing.T) {
 				sent = options.ShardSelector
 				return list, nil
 			}}, lowerHalf, func() { dropped++ })
-			got, err := lw.List(metav1.ListOptions{})
+			got, err := lw.ListWithContext(t.Context(), metav1.ListOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -84,7 +84,7 @@ func TestWithShardSelector_Watches(t *testing.T) {
 		sent = options.ShardSelector
 		return source, nil
 	}}, lowerHalf, func() { dropped++ })
-	w, err := lw.Watch(metav1.ListOptions{})
+	w, err := lw.WatchWithContext(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -213,7 +213,7 @@ func TestServerSide_Resize(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		c.Delete(t, objects[0]) // nobody handles the deletion yet
+		c.Delete(t, objects[0]) // no process handles the deletion yet
 		label(t, c, objects[1], "app", "a")
 		var resized []*serverSideShard
 		for index := range 2 {
