@@ -15,6 +15,7 @@ import (
 	"github.com/go-logr/logr/funcr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -324,5 +325,63 @@ func TestWriteRights_ServerSide(t *testing.T) {
 	}
 	if got := out.String(); !strings.Contains(got, "sharding: the Leases of the shards") || strings.Contains(got, "controllerrings") || strings.Contains(got, "patch") && strings.Contains(got, "released objects") {
 		t.Errorf("the roles must contain the Leases, and neither ControllerRings nor labels:\n%s", got)
+	}
+}
+
+// Each way to watch a kind has informers of its own.
+func TestServerSide_AllKindsOfInformers(t *testing.T) {
+	gvk := corev1.SchemeGroupVersion.WithKind("ConfigMap")
+	typed := func(log *texts, options ...kopf.ResourceOption) kopf.Option {
+		return kopf.For(&corev1.ConfigMap{}, options...).OnCreate("create", log.handler("create"))
+	}
+	untyped := func(log *texts) *kopf.Resource[*unstructured.Unstructured] {
+		return kopf.For(kopf.Unstructured(gvk)).OnCreate("create", func(_ context.Context, req *kopf.Request[*unstructured.Unstructured]) error {
+			log.addf("create default/%s", req.Object.GetName())
+			return nil
+		})
+	}
+	for name, declare := range map[string]func(log *texts) []kopf.Option{
+		"typed":        func(log *texts) []kopf.Option { return []kopf.Option{typed(log)} },
+		"unstructured": func(log *texts) []kopf.Option { return []kopf.Option{untyped(log)} },
+		"metadata": func(log *texts) []kopf.Option {
+			return []kopf.Option{kopf.For(kopf.Metadata(gvk)).OnCreate("create", func(_ context.Context, req *kopf.Request[*metav1.PartialObjectMetadata]) error {
+				log.addf("create default/%s", req.Object.GetName())
+				return nil
+			})}
+		},
+		"when served": func(log *texts) []kopf.Option { return []kopf.Option{typed(log, kopf.WhenServed())} },
+		"for kinds": func(log *texts) []kopf.Option {
+			return []kopf.Option{kopf.ForKinds(kopf.Kinds("configmaps"), func(metav1.APIResource) kopf.Option { return untyped(log) })}
+		},
+		"namespaces":     func(log *texts) []kopf.Option { return []kopf.Option{typed(log), kopf.WithNamespaces("default")} },
+		"watch selector": func(log *texts) []kopf.Option { return []kopf.Option{typed(log), kopf.WithWatchSelector("!other")} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, log := shardCluster(t), &texts{}
+				var shards []*serverSideShard
+				for index := range 2 {
+					shards = append(shards, startServerSide(t, c, index, 3, declare(log)...)) // the last shard is missing
+				}
+				<-time.After(time.Minute)
+				var want []string
+				for i := range 20 {
+					obj := mapIn("default", fmt.Sprintf("m%02d", i))
+					c.Create(t, obj)
+					if slices.ContainsFunc(shards, func(s *serverSideShard) bool { return s.selects(t, obj) }) {
+						want = append(want, "create default/"+obj.Name)
+					}
+				}
+				expectTexts(t, log, strings.Join(want, ", "))
+				if len(want) == 0 || len(want) == 20 {
+					t.Errorf("the two processes have %d of 20 objects, want a part", len(want))
+				}
+				for _, shard := range shards {
+					if err := shard.stop(); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		})
 	}
 }
