@@ -18,7 +18,10 @@ import (
 func now() string { return time.Now().UTC().Format(time.RFC3339) }
 
 // uid returns the uid for the next object.
-func (s *Server) uid() string { return fmt.Sprintf("00000000-0000-0000-0000-%012d", s.version+1) }
+func (s *Server) uid() string {
+	scattered := uint32(s.version+1) * 2654435769 // as in random UIDs, the first digits differ: shard selectors depend on it
+	return fmt.Sprintf("%08x-0000-0000-0000-%012d", scattered, s.version+1)
+}
 
 // suffix returns a random suffix for a generated name.
 func (s *Server) suffix() string {

@@ -125,7 +125,7 @@ func (x *explanation) ofUnobserved(ctx context.Context, key types.NamespacedName
 		x.ofVanished(key)
 	default:
 		x.ofObject(obj)
-		x.waitf("the operator does not see the object: its cache is restricted to other namespaces, labels or fields, or it has not received the object yet")
+		x.waitf("the operator does not see the object: its cache is restricted to other namespaces, labels, fields or shards, or it has not received the object yet")
 	}
 	return nil
 }

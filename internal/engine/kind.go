@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -74,10 +73,10 @@ type Settings struct {
 	Pause Pauser
 	// Scope decides which objects the engine handles. If it is nil, the engine handles all objects.
 	Scope Scope
-	// Shard selects the objects of this process. If it is nil, the process handles all objects.
+	// Shard selects the objects of this process. If it is nil, the process handles all objects that the informers deliver.
 	Shard *Shard
-	// Selector is the label selector of the informers; nil if they deliver all objects. It is for the test kit.
-	Selector labels.Selector
+	// Selects reports whether the informers deliver an object; nil if they deliver all objects. It is for the test kit.
+	Selects func(client.Object) bool
 	// Fence detects suspensions of the process. It is optional.
 	Fence *fencing.Fence
 	// Recorder posts Events. If it is nil, the engine posts none.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -34,7 +33,7 @@ func (e *Engine) inScope(key types.NamespacedName) bool {
 
 // IsWatched reports whether the informer delivers an object and the engine handles it. It is for the test kit.
 func (e *Engine) IsWatched(obj client.Object) bool {
-	return e.inScope(client.ObjectKeyFromObject(obj)) && (e.Selector == nil || e.Selector.Matches(labels.Set(obj.GetLabels())))
+	return e.inScope(client.ObjectKeyFromObject(obj)) && (e.Selects == nil || e.Selects(obj))
 }
 
 // scopeFilter passes the events of objects that are in scope, and those of objects that left it while the engine still works on them.

@@ -18,6 +18,7 @@ const (
 type Identity struct {
 	Namespace, Name string // of the Lease
 	RingLabel, Ring string // the label of the Lease
+	Total           int    // the fixed number of shards of the ring; 0 if the number may change
 	Instance        string // the id of the process
 }
 
@@ -51,7 +52,7 @@ func (id Identity) Decide(lease, first *coordinationv1.Lease, unchanged time.Dur
 		return Wait, fmt.Errorf("the Lease %s/%s is held by %q: its name is used for another purpose; give the shard another name, or delete the Lease",
 			id.Namespace, id.Name, holder(lease))
 	case holder(lease) == id.Name && renewed(first, lease):
-		return Wait, fmt.Errorf("another process renews the Lease %s/%s: two processes have the shard name %q; give each replica its own name, for example from metadata.name in POD_NAME",
+		return Wait, fmt.Errorf("another process renews the Lease %s/%s: two processes are the shard %q; give each replica its own name or index, for example from the metadata of its pod",
 			id.Namespace, id.Name, id.Name)
 	case unchanged >= durationOf(lease):
 		return Take, nil

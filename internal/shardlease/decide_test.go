@@ -47,7 +47,7 @@ func TestDecide(t *testing.T) {
 		"the sharder":                            {lease: lease(shardlease.SharderIdentity, "other", 1), unchanged: 14 * time.Second, want: shardlease.Wait},
 		"the sharder, expired":                   {lease: lease(shardlease.SharderIdentity, "other", 1), unchanged: 15 * time.Second, want: shardlease.Take},
 		"a live process with the same name":      {lease: lease("pod-1", "other", 2), first: lease("pod-1", "other", 1), err: "another process renews the Lease ns/pod-1"},
-		"a live process, seen after a long time": {lease: lease("pod-1", "other", 2), first: lease("pod-1", "other", 1), unchanged: time.Hour, err: "two processes have the shard name"},
+		"a live process, seen after a long time": {lease: lease("pod-1", "other", 2), first: lease("pod-1", "other", 1), unchanged: time.Hour, err: "two processes are the shard"},
 		"a Lease for another purpose":            {lease: foreign, err: `has the label ring="" instead of "databases"`},
 		"another holder":                         {lease: lease("someone", "", 1), unchanged: time.Hour, err: `is held by "someone"`},
 	} {

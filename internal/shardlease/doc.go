@@ -5,5 +5,7 @@
 // process waits until the Lease has not changed for its duration. It measures this time with its own clock, and never compares the renew time with its clock: the clocks
 // of machines differ. If the Lease is renewed in the meantime, two processes have one name, and [Acquire] fails.
 //
+// In a ring with a fixed number of shards, the Lease has this number in a label. Processes with different numbers exclude each other.
+//
 // The holder must stop all work when [Lease.Keep] returns an error.
 package shardlease

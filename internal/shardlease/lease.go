@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"strconv"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -51,11 +52,19 @@ func (o *Options) now() instant {
 	return instant{monotonic: time.Now(), wall: o.WallClock().Round(0)}
 }
 
-// Acquire waits until the process holds the Lease. It fails if another process renews the Lease, or if the Lease does not belong to a shard of the ring.
+// Acquire waits until the process holds the Lease. It fails if another process renews the Lease, or if the Lease does not belong to a shard of the ring. With a Total, it
+// also waits until no process with another total holds a Lease of the ring, and fails if such a process renews its Lease.
 func Acquire(ctx context.Context, options Options) (*Lease, error) {
 	if options.WallClock == nil {
 		options.WallClock = time.Now
 	}
+	if options.Total > 0 {
+		return acquireWithTotal(ctx, options)
+	}
+	return acquire(ctx, options)
+}
+
+func acquire(ctx context.Context, options Options) (*Lease, error) {
 	l := &Lease{options: options}
 	var first *coordinationv1.Lease // the first state with the present holder
 	var since time.Time             // when it was read, on the monotonic clock
@@ -79,7 +88,7 @@ func Acquire(ctx context.Context, options Options) (*Lease, error) {
 				options.Log.Info("Waiting until the Lease of the shard expires", "lease", options.Name, "holder", holder(l.lease), "duration", durationOf(l.lease).String())
 			}
 		}
-		if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsInvalid(err) {
+		if isPermanent(err) {
 			return nil, fmt.Errorf("acquiring the Lease %s/%s of the shard: %w", options.Namespace, options.Name, err)
 		}
 		if err != nil && ctx.Err() == nil && !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
@@ -89,6 +98,10 @@ func Acquire(ctx context.Context, options Options) (*Lease, error) {
 			return nil, context.Cause(ctx)
 		}
 	}
+}
+
+func isPermanent(err error) bool {
+	return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsInvalid(err)
 }
 
 // Keep renews the Lease until the context is cancelled. It returns [ErrLost] if the Lease could not be renewed in time, or if another process holds it.
@@ -197,6 +210,9 @@ func (o *Options) next(current *coordinationv1.Lease, holderIdentity string) *co
 	}
 	isNew := !o.isHeldBy(current)
 	setValue(&lease.Labels, o.RingLabel, o.Ring)
+	if o.Total > 0 {
+		setValue(&lease.Labels, TotalLabel, strconv.Itoa(o.Total))
+	}
 	setValue(&lease.Annotations, InstanceAnnotation, o.Instance)
 	lease.Spec.HolderIdentity, lease.Spec.RenewTime = &holderIdentity, &now
 	lease.Spec.LeaseDurationSeconds = new(int32(math.Ceil(o.Duration.Seconds())))

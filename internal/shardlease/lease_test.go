@@ -174,7 +174,7 @@ func TestAcquire_FailsForASecondProcess(t *testing.T) {
 	run(t, func(w *world) {
 		stop := w.keep(w.acquire(w.process("one")))
 		_, err := shardlease.Acquire(w.Context(), w.process("two").options)
-		if err == nil || !strings.Contains(err.Error(), "two processes have the shard name") {
+		if err == nil || !strings.Contains(err.Error(), "two processes are the shard") {
 			t.Errorf("error of the second process = %v, want an error about the name", err)
 		}
 		if _, err := stop(); err != nil {

@@ -2,6 +2,9 @@ package kopf_test
 
 import (
 	"context"
+	"fmt"
+	"os"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -35,6 +38,19 @@ func ExampleWithSharding_databases() {
 	setup := func(mgr manager.Manager) {
 		databases := kopf.For(&Database{}).OnCreate("provision", provision)
 		_ = kopf.SetupWithManager(mgr, databases, kopf.WithSharding(sharding.ControllerRing("databases")))
+	}
+	_ = setup
+}
+
+// The API server sends each replica only its objects. This is also code of docs/scaling.md.
+func ExampleWithSharding_serverSide() {
+	databases := kopf.For(&Database{}).OnCreate("provision", provision)
+	setup := func(mgr manager.Manager) error {
+		index, err := strconv.Atoi(os.Getenv("POD_INDEX"))
+		if err != nil {
+			return fmt.Errorf("POD_INDEX must be the ordinal of the pod: %w", err)
+		}
+		return kopf.SetupWithManager(mgr, databases, kopf.WithSharding(sharding.ServerSide("databases", index, 3)))
 	}
 	_ = setup
 }

@@ -38,7 +38,7 @@ func (o *Operator) newKindGroup(
 	settings.Cache = objects
 	for i, kind := range kinds {
 		kind.Namespaced = scopes[i]
-		settings.Selector, settings.Shard = o.selectorOf(&kind), o.shardOf(&kind)
+		settings.Selects, settings.Shard = o.selects(&kind), o.shardOf(&kind)
 		e := engine.New(settings, kind)
 		g.setEpoch(ctx, e)
 		c, err := g.newController(ctx, e, resources[i], scopes[i])

@@ -73,7 +73,7 @@ func (r *rights) ofKind(kind *engine.Kind, declared resource) (needs []rbac.Need
 		}
 		needs = append(needs, r.ofSideObjects(kind.GVK)...)
 	}
-	if r.operator.isSharded(kind) {
+	if r.operator.isSharded(kind) && r.operator.ring.Total() == 0 {
 		needs = append(needs, r.of(kind.GVK, rbac.Required, "sharding: the labels of released objects", "get", "patch")...)
 	}
 	if _, namespaced := r.lookUp(kind.GVK); !namespaced && len(r.namespaces(schema.GroupVersionKind{})) > 0 {

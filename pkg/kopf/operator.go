@@ -55,7 +55,8 @@ type Operator struct {
 	watchSelector    labels.Selector  // of WithWatchSelector; nil for all objects
 	namespaces       *namespaceSet    // of WithNamespaces; nil without this option
 	ring             *sharding.Ring   // of WithSharding; nil without this option
-	shard            *engine.Shard    // of the ring, after the start
+	shard            *engine.Shard    // of a ControllerRing, after the start
+	warnAboutServer  func()           // about an API server that ignores shard selectors; logs once
 	unfinished       atomic.Bool      // daemons or timers have not returned
 	needs            []declaredNeed   // of Needs
 	neededRules      []rbacv1.PolicyRule

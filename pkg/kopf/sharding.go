@@ -5,34 +5,35 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
+	"sync"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 	"github.com/kopf-runtime/kopf-runtime/internal/rbac"
 	"github.com/kopf-runtime/kopf-runtime/internal/shardlease"
 	"github.com/kopf-runtime/kopf-runtime/internal/testhook"
+	"github.com/kopf-runtime/kopf-runtime/internal/watching"
 	"github.com/kopf-runtime/kopf-runtime/pkg/sharding"
 )
 
-// WithSharding distributes the objects of the operator over its replicas. All replicas are active, without leader election; each is a shard with a Lease of its own. The
-// sharder of kubernetes-controller-sharding must run in the cluster, and a ControllerRing must list the kinds of the operator:
+// WithSharding distributes the objects of the operator over its replicas. All replicas are active, without leader election; each is a shard with a Lease of its own:
 //
 //	kopf.SetupWithManager(mgr, databases, kopf.WithSharding(sharding.ControllerRing("databases")))
 //
-// Each replica watches only its objects. Related kinds ([Resource.Owns], [Resource.Watches], [Request.Track]) and kinds with only [IndexBy] are not restricted. When an
+// Each replica watches only its objects. Related kinds ([Resource.Owns], [Resource.Watches], [Request.Track]) and kinds with only [IndexBy] are not restricted.
+//
+// With [sharding.ControllerRing], the sharder of kubernetes-controller-sharding must run in the cluster, and a ControllerRing must list the kinds of the operator. When an
 // object moves to another replica, its handlers finish, its daemons and timers end with [daemons.ErrOutOfScope], and their outcomes are written. The next replica
-// resumes the object. The labels of the sharder never count as changes.
+// resumes the object. The labels of the sharder never count as changes. With [sharding.ServerSide], which is experimental, objects do not move.
 //
 // [WithLeaseDurations] sets the durations of the Lease. An operator that cannot renew its Lease in time cancels the contexts of all handlers, and [Operator.Start] returns an
 // error before other replicas can handle its objects. The process must then exit. If a user removes the label of an object, its progress that is not written yet is lost.
@@ -91,6 +92,20 @@ func (o *Operator) checkSharding(kinds []engine.Kind) (errs []error) {
 	return errs
 }
 
+// newInformer creates an informer of a cache.
+type newInformer = func(toolscache.ListerWatcher, runtime.Object, time.Duration, toolscache.Indexers) toolscache.SharedIndexInformer
+
+// selectByHash returns a function that creates informers which deliver only the objects of this process, for the sharded kinds among the given ones.
+func (o *Operator) selectByHash(next newInformer, kinds []engine.Kind) newInformer {
+	return func(lw toolscache.ListerWatcher, obj runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
+		gvk, err := apiutil.GVKForObject(obj, o.mgr.GetScheme())
+		if err == nil && slices.ContainsFunc(kinds, func(kind engine.Kind) bool { return kind.GVK == gvk && o.isSharded(&kind) }) {
+			lw = watching.WithShardSelector(lw, o.ring.Selector(), o.warnAboutServer)
+		}
+		return next(lw, obj, resync, indexers)
+	}
+}
+
 // selectorOf returns the label selector of the watch of a kind; nil for all objects.
 func (o *Operator) selectorOf(kind *engine.Kind) labels.Selector {
 	if !o.isSharded(kind) || o.shard == nil {
@@ -99,73 +114,27 @@ func (o *Operator) selectorOf(kind *engine.Kind) labels.Selector {
 	return bothSelectors(o.watchSelector, labels.SelectorFromSet(labels.Set{o.shard.Label: o.shard.Name}))
 }
 
+// selects returns a function that reports whether the watch of a kind delivers an object.
+func (o *Operator) selects(kind *engine.Kind) func(client.Object) bool {
+	byLabel, isSharded := o.selectorOf(kind), o.isSharded(kind)
+	return func(obj client.Object) bool {
+		if byLabel != nil && !byLabel.Matches(labels.Set(obj.GetLabels())) {
+			return false
+		}
+		if !isSharded || o.ring.Selector() == nil {
+			return true
+		}
+		selected, err := o.ring.Selector().Matches(obj)
+		return err == nil && selected
+	}
+}
+
+// shardOf returns the shard of a kind whose objects move between processes; nil for other kinds.
 func (o *Operator) shardOf(kind *engine.Kind) *engine.Shard {
 	if !o.isSharded(kind) {
 		return nil
 	}
 	return o.shard
-}
-
-// ringKind is the kind of the objects of the sharder.
-var ringKind = schema.GroupVersionKind{Group: "sharding.timebertt.dev", Version: "v1alpha1", Kind: "ControllerRing"}
-
-// checkRing returns an error if the ring does not exist, or does not contain a kind of the operator.
-func (o *Operator) checkRing(ctx context.Context, kinds []engine.Kind) error {
-	if o.ring == nil {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
-	defer cancel()
-	ring := Unstructured(ringKind)
-	err := o.mgr.GetAPIReader().Get(ctx, client.ObjectKey{Name: o.ring.Name()}, ring)
-	log := o.mgr.GetLogger().WithValues("ring", o.ring.Name())
-	switch {
-	case meta.IsNoMatchError(err):
-		return fmt.Errorf("the operator cannot start:\nWithSharding: the API server does not serve ControllerRings of %s: install kubernetes-controller-sharding", ringKind.GroupVersion())
-	case apierrors.IsNotFound(err):
-		return fmt.Errorf("the operator cannot start:\nWithSharding: the ControllerRing %q does not exist: create it, with the resources of the operator in spec.resources", o.ring.Name())
-	case apierrors.IsForbidden(err):
-		log.Info("Warning: the operator may not read its ControllerRing, and cannot check that the ring contains its kinds", "error", err.Error())
-		return nil
-	case err != nil:
-		return fmt.Errorf("the operator cannot start:\nreading the ControllerRing %q: %w", o.ring.Name(), rbac.Explain(err))
-	}
-	listed := ringResources(ring)
-	var errs []error
-	for _, kind := range kinds {
-		mapping, err := o.mgr.GetRESTMapper().RESTMapping(kind.GVK.GroupKind(), kind.GVK.Version)
-		if err != nil || !o.isSharded(&kind) {
-			continue // a kind that is not served is reported later, or waits
-		}
-		if gr := mapping.Resource.GroupResource(); !slices.Contains(listed, gr) {
-			errs = append(errs, fmt.Errorf("WithSharding: the ControllerRing %q does not contain %s, so that no replica would handle its objects: "+
-				"add {group: %q, resource: %q} to spec.resources (it has %q)", o.ring.Name(), gr, gr.Group, gr.Resource, joinResources(listed)))
-		}
-	}
-	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("the operator cannot start:\n%w", err)
-	}
-	return nil
-}
-
-// ringResources returns the resources that a ring drains. Controlled resources are moved without a drain.
-func ringResources(ring *unstructured.Unstructured) (all []schema.GroupResource) {
-	resources, _, _ := unstructured.NestedSlice(ring.Object, "spec", "resources")
-	for _, one := range resources {
-		fields, _ := one.(map[string]any)
-		group, _ := fields["group"].(string)
-		resource, _ := fields["resource"].(string)
-		all = append(all, schema.GroupResource{Group: group, Resource: resource})
-	}
-	return all
-}
-
-func joinResources(all []schema.GroupResource) string {
-	var names []string
-	for _, gr := range all {
-		names = append(names, gr.String())
-	}
-	return strings.Join(names, ", ")
 }
 
 // ofRing returns the permissions of a shard. namespace is that of the operator; it may be empty outside of a cluster.
@@ -175,8 +144,16 @@ func (o *Operator) ofRing(namespace string) []rbac.Need {
 	} else if found, err := o.ring.Namespace(); namespace == "" && err == nil {
 		namespace = found
 	}
+	leases := rbac.Need{
+		Group: "coordination.k8s.io", Resource: "leases", Namespace: namespace, Verbs: []string{"get", "create", "update"}, Level: rbac.Required,
+		Reason: "sharding: the Lease of the shard",
+	}
+	if o.ring.Total() > 0 {
+		leases.Verbs, leases.Reason = append(leases.Verbs, "list"), "sharding: the Leases of the shards"
+		return []rbac.Need{leases}
+	}
 	return []rbac.Need{
-		{Group: "coordination.k8s.io", Resource: "leases", Namespace: namespace, Verbs: []string{"get", "create", "update"}, Level: rbac.Required, Reason: "sharding: the Lease of the shard"},
+		leases,
 		{Group: ringKind.Group, Resource: "controllerrings", Verbs: []string{"get"}, Reason: "optional: without it, the kinds of the ring are not checked"},
 	}
 }
@@ -199,7 +176,8 @@ func (o *Operator) runInRing(ctx context.Context, run func(context.Context) erro
 		}
 		return fmt.Errorf("the operator cannot start:\nWithSharding: %w", err)
 	}
-	log := o.mgr.GetLogger().WithValues("ring", o.ring.Name(), "shard", o.shard.Name)
+	shard, _ := o.ring.Shard()
+	log := o.mgr.GetLogger().WithValues("ring", o.ring.Name(), "shard", shard)
 	log.Info("Holding the Lease of the shard")
 	running, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -252,6 +230,9 @@ func (o *Operator) reserveRing() (release func(), err error) {
 	return func() { reservations.Delete(r) }, nil
 }
 
+// fixedRingLabel is the label of the Leases of a ring with a fixed number of shards. The sharder ignores these Leases.
+const fixedRingLabel = "kopf-runtime.dev/ring"
+
 // acquireLease acquires the Lease of the shard with a client of its own, so that no other request delays the renewals.
 func (o *Operator) acquireLease(ctx context.Context) (*shardlease.Lease, error) {
 	name, err := o.ring.Shard()
@@ -270,12 +251,20 @@ func (o *Operator) acquireLease(ctx context.Context) (*shardlease.Lease, error) 
 	if err != nil {
 		return nil, fmt.Errorf("creating the client for the Lease: %w", err)
 	}
-	o.shard = &engine.Shard{Label: sharding.ShardLabel(o.ring.Name()), Name: name, Drain: sharding.DrainLabel(o.ring.Name())}
+	identity := shardlease.Identity{Namespace: namespace, Name: name, Ring: o.ring.Name(), Total: o.ring.Total(), Instance: string(uuid.NewUUID())}
+	if identity.Total > 0 {
+		identity.RingLabel = fixedRingLabel
+		o.warnAboutServer = sync.OnceFunc(func() {
+			o.mgr.GetLogger().Info("Warning: the API server ignores shard selectors and sends the objects of all shards; the operator ignores those of other processes",
+				"ring", o.ring.Name(), "featureGate", "ShardedListAndWatch")
+		})
+	} else {
+		identity.RingLabel = sharding.LeaseLabel
+		o.shard = &engine.Shard{Label: sharding.ShardLabel(o.ring.Name()), Name: name, Drain: sharding.DrainLabel(o.ring.Name())}
+	}
 	return shardlease.Acquire(ctx, shardlease.Options{
-		Identity: shardlease.Identity{
-			Namespace: namespace, Name: name, RingLabel: sharding.LeaseLabel, Ring: o.ring.Name(), Instance: string(uuid.NewUUID()),
-		},
-		Client: leases, Duration: o.lease.lease, RenewDeadline: o.lease.renewDeadline, RetryPeriod: o.lease.retryPeriod,
+		Identity: identity,
+		Client:   leases, Duration: o.lease.lease, RenewDeadline: o.lease.renewDeadline, RetryPeriod: o.lease.retryPeriod,
 		WallClock: testhook.WallClockOrNil(ctx), Log: o.mgr.GetLogger().WithValues("ring", o.ring.Name()),
 	})
 }

@@ -171,7 +171,7 @@ func TestWithSharding_TwoProcessesWithOneName(t *testing.T) {
 		<-time.After(time.Minute)
 		second := runShard(t, c, maps("second"), mapsRing)
 		<-time.After(time.Minute)
-		if err := second(); err == nil || !strings.Contains(err.Error(), `two processes have the shard name "one"`) {
+		if err := second(); err == nil || !strings.Contains(err.Error(), `two processes are the shard "one"`) {
 			t.Errorf("error = %v, want an error about the name", err)
 		}
 		c.Create(t, assigned("a", "one"))

@@ -58,6 +58,9 @@ func (o *Operator) selectObjects(options *cache.Options, kinds ...engine.Kind) {
 	if options.ByObject == nil {
 		options.ByObject = map[client.Object]cache.ByObject{}
 	}
+	if o.ring != nil && o.ring.Selector() != nil {
+		options.NewInformer = o.selectByHash(options.NewInformer, kinds)
+	}
 	for _, kind := range kinds {
 		selector := o.selectorOf(&kind)
 		if selector == nil {

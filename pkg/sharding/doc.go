@@ -1,13 +1,16 @@
-// Package sharding distributes the objects of an operator over its replicas. It implements the protocol of
-// [kubernetes-controller-sharding]. The sharder of that project assigns each object to one replica, which is called a shard:
+// Package sharding distributes the objects of an operator over its replicas, which are called shards.
+//
+// [ControllerRing] implements the protocol of [kubernetes-controller-sharding], whose sharder assigns each object to one shard:
 //
 //	kopf.SetupWithManager(mgr, databases, kopf.WithSharding(sharding.ControllerRing("databases")))
 //
-// A ring is a ControllerRing object in the cluster that lists the sharded resources. Each shard renews a Lease with the label [LeaseLabel]. The sharder adds the label
+// The ring is a ControllerRing object in the cluster that lists the sharded resources. Each shard renews a Lease with the label [LeaseLabel]. The sharder adds the label
 // [ShardLabel] to each object. A shard watches only the objects with its name in this label.
 //
 // To move an object, the sharder adds the label [DrainLabel]. The shard then starts no new work for the object, waits until handlers, daemons and timers have ended,
 // writes their outcomes, and removes both labels in one request. If the Lease of a shard has expired, the sharder moves its objects without waiting.
+//
+// [ServerSide] is an experimental alternative without a sharder: the API server sends each shard the objects of a range of hashes.
 //
 // [kubernetes-controller-sharding]: https://github.com/timebertt/kubernetes-controller-sharding
 package sharding

@@ -10,9 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// A Ring is the membership of this process in a ring. Create it with [ControllerRing].
+// A Ring is the membership of this process in a ring. Create it with [ControllerRing] or [ServerSide].
 type Ring struct {
 	name, shard, namespace string
+	index, total           int // of ServerSide
 	errs                   []error
 }
 
@@ -22,21 +23,26 @@ type Option func(*Ring)
 // ControllerRing returns the membership in the ring with this name, which is the name of a ControllerRing object. Pass the result to kopf.WithSharding.
 func ControllerRing(name string, options ...Option) Ring {
 	r := Ring{name: name}
-	if errs := validation.IsDNS1123Label(name); len(errs) > 0 {
-		r.errs = append(r.errs, fmt.Errorf("ControllerRing(%q): the name is not valid: %s", name, strings.Join(errs, "; ")))
-	}
-	for _, option := range options {
-		if option == nil {
-			r.errs = append(r.errs, fmt.Errorf("ControllerRing(%q): an option is nil: remove it", name))
-			continue
-		}
-		option(&r)
-	}
+	r.configure("ControllerRing", options)
 	return r
 }
 
+// configure checks the name and applies the options.
+func (r *Ring) configure(constructor string, options []Option) {
+	if errs := validation.IsDNS1123Label(r.name); len(errs) > 0 {
+		r.errs = append(r.errs, fmt.Errorf("%s(%q): the name is not valid: %s", constructor, r.name, strings.Join(errs, "; ")))
+	}
+	for _, option := range options {
+		if option == nil {
+			r.errs = append(r.errs, fmt.Errorf("%s(%q): an option is nil: remove it", constructor, r.name))
+			continue
+		}
+		option(r)
+	}
+}
+
 // ShardName sets the name of the shard, which is also the name of its Lease. The name must be unique among the running processes of the ring, and must have at most 63
-// characters. Default: the environment variable POD_NAME, or else the host name.
+// characters. It is only for a [ControllerRing]. Default: the environment variable POD_NAME, or else the host name.
 func ShardName(name string) Option {
 	return func(r *Ring) {
 		if r.shard = name; name == "" {
@@ -57,16 +63,19 @@ func LeaseNamespace(namespace string) Option {
 // Name returns the name of the ring.
 func (r Ring) Name() string { return r.name }
 
-// Check returns all errors in the arguments and options of [ControllerRing], joined.
+// Check returns all errors in the arguments and options of the ring, joined.
 func (r Ring) Check() error {
 	if r.name == "" && len(r.errs) == 0 {
-		return errors.New("the ring has no name: create it with ControllerRing")
+		return errors.New("the ring has no name: create it with ControllerRing or ServerSide")
 	}
 	return errors.Join(r.errs...)
 }
 
 // Shard returns the name of the shard. It returns an error if there is no name, or if the name is not valid.
 func (r Ring) Shard() (string, error) {
+	if r.total > 0 {
+		return fmt.Sprintf("%s-%d", r.name, r.index), nil
+	}
 	name, source := r.shard, "ShardName"
 	if name == "" {
 		name, source = os.Getenv("POD_NAME"), "the environment variable POD_NAME"

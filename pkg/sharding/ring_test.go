@@ -32,7 +32,7 @@ func TestControllerRing_Check(t *testing.T) {
 		err  string
 	}{
 		"valid":           {sharding.ControllerRing("databases", sharding.ShardName("a"), sharding.LeaseNamespace("ns")), ""},
-		"no constructor":  {sharding.Ring{}, "create it with ControllerRing"},
+		"no constructor":  {sharding.Ring{}, "create it with ControllerRing or ServerSide"},
 		"empty":           {sharding.ControllerRing(""), `ControllerRing("")`},
 		"too long":        {sharding.ControllerRing(strings.Repeat("a", 64)), "no more than 63"},
 		"upper case":      {sharding.ControllerRing("Databases"), "lower case"},

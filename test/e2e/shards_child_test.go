@@ -29,8 +29,17 @@ import (
 const childShard = "KOPF_E2E_CHILD_SHARD"
 
 type shardSetup struct {
-	Ring, Name string
-	Work       time.Duration // the duration of each handler
+	Ring, Name   string
+	Index, Total int           // of a server-side ring; Total is 0 for a ControllerRing
+	Work         time.Duration // the duration of each handler
+}
+
+func (s shardSetup) ring() sharding.Ring {
+	namespace := sharding.LeaseNamespace(os.Getenv(childEnv))
+	if s.Total > 0 {
+		return sharding.ServerSide(s.Ring, s.Index, s.Total, namespace)
+	}
+	return sharding.ControllerRing(s.Ring, sharding.ShardName(s.Name), namespace)
 }
 
 // The durations of the Leases of shards.
@@ -70,8 +79,7 @@ func shardChild() int {
 			printEvent(fmt.Sprintf("end %s daemon", req.Object.Name))
 			return nil
 		})
-	must(kopf.SetupWithManager(mgr, widgets, kopf.WithLeaseDurations(shardLease, shardDeadline, shardRetry),
-		kopf.WithSharding(sharding.ControllerRing(setup.Ring, sharding.ShardName(setup.Name), sharding.LeaseNamespace(os.Getenv(childEnv))))))
+	must(kopf.SetupWithManager(mgr, widgets, kopf.WithLeaseDurations(shardLease, shardDeadline, shardRetry), kopf.WithSharding(setup.ring())))
 	printEvent("starts")
 	if err := mgr.Start(ctrl.SetupSignalHandler()); err != nil {
 		printEvent("fails " + strings.ReplaceAll(err.Error(), "\n", " "))

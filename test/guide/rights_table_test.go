@@ -100,6 +100,7 @@ func featureRows() []featureRow {
 		},
 		{feature: "`WithRemote` with `progress.SideObjects`", options: with(kopf.WithRemote(&progress.SideObjects{Client: unused, Reader: unused}))},
 		{feature: "`WithSharding`", options: with(kopf.WithSharding(sharding.ControllerRing("databases", sharding.LeaseNamespace("databases-system"))))},
+		{feature: "`WithSharding` with `sharding.ServerSide`", options: with(kopf.WithSharding(sharding.ServerSide("databases", 0, 3, sharding.LeaseNamespace("databases-system"))))},
 		{feature: "leader election", rights: kopf.RightsOptions{LeaderElection: true, Namespace: "databases-system"}, options: with()},
 	}
 }

@@ -1,0 +1,67 @@
+package watching
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/sharding"
+	"k8s.io/apimachinery/pkg/watch"
+	toolscache "k8s.io/client-go/tools/cache"
+)
+
+// WithShardSelector wraps the lists and watches of an informer. The result requests and delivers only the objects that a shard selector selects. An API server that does not know shard
+// selectors ignores them and sends all objects. WithShardSelector drops the others, and calls unselected for them.
+//
+// The result does not depend on the shardInfo of lists: lists of custom resources lack it, and so do watches that begin with the initial objects.
+func WithShardSelector(lw toolscache.ListerWatcher, selector sharding.Selector, unselected func()) *toolscache.ListWatch {
+	next := toolscache.ToListerWatcherWithContext(lw)
+	isSelected := func(obj runtime.Object) bool {
+		selected, err := selector.Matches(obj)
+		if err != nil || selected {
+			return true // an error is about an object without metadata, which the informer reports
+		}
+		unselected()
+		return false
+	}
+	return &toolscache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			options.ShardSelector = selector.String()
+			list, err := next.ListWithContext(ctx, options)
+			if err != nil {
+				return nil, err
+			}
+			return list, filterList(list, isSelected)
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			options.ShardSelector = selector.String()
+			w, err := next.WatchWithContext(ctx, options)
+			if err != nil {
+				return nil, err
+			}
+			return watch.Filter(w, func(event watch.Event) (watch.Event, bool) {
+				isChange := event.Type == watch.Added || event.Type == watch.Modified || event.Type == watch.Deleted
+				return event, !isChange || isSelected(event.Object)
+			}), nil
+		},
+	}
+}
+
+// filterList removes items from a list.
+func filterList(list runtime.Object, keep func(runtime.Object) bool) error {
+	items, err := meta.ExtractList(list)
+	if err != nil {
+		return err
+	}
+	var kept []runtime.Object
+	for _, item := range items {
+		if keep(item) {
+			kept = append(kept, item)
+		}
+	}
+	if len(kept) == len(items) {
+		return nil
+	}
+	return meta.SetList(list, kept)
+}

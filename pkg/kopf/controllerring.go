@@ -1,0 +1,80 @@
+package kopf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/engine"
+	"github.com/kopf-runtime/kopf-runtime/internal/rbac"
+)
+
+// ringKind is the kind of the objects of the sharder.
+var ringKind = schema.GroupVersionKind{Group: "sharding.timebertt.dev", Version: "v1alpha1", Kind: "ControllerRing"}
+
+// checkRing returns an error if the ControllerRing does not exist, or does not contain a kind of the operator.
+func (o *Operator) checkRing(ctx context.Context, kinds []engine.Kind) error {
+	if o.ring == nil || o.ring.Total() > 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
+	defer cancel()
+	ring := Unstructured(ringKind)
+	err := o.mgr.GetAPIReader().Get(ctx, client.ObjectKey{Name: o.ring.Name()}, ring)
+	log := o.mgr.GetLogger().WithValues("ring", o.ring.Name())
+	switch {
+	case meta.IsNoMatchError(err):
+		return fmt.Errorf("the operator cannot start:\nWithSharding: the API server does not serve ControllerRings of %s: install kubernetes-controller-sharding", ringKind.GroupVersion())
+	case apierrors.IsNotFound(err):
+		return fmt.Errorf("the operator cannot start:\nWithSharding: the ControllerRing %q does not exist: create it, with the resources of the operator in spec.resources", o.ring.Name())
+	case apierrors.IsForbidden(err):
+		log.Info("Warning: the operator may not read its ControllerRing, and cannot check that the ring contains its kinds", "error", err.Error())
+		return nil
+	case err != nil:
+		return fmt.Errorf("the operator cannot start:\nreading the ControllerRing %q: %w", o.ring.Name(), rbac.Explain(err))
+	}
+	listed := ringResources(ring)
+	var errs []error
+	for _, kind := range kinds {
+		mapping, err := o.mgr.GetRESTMapper().RESTMapping(kind.GVK.GroupKind(), kind.GVK.Version)
+		if err != nil || !o.isSharded(&kind) {
+			continue // a kind that is not served is reported later, or waits
+		}
+		if gr := mapping.Resource.GroupResource(); !slices.Contains(listed, gr) {
+			errs = append(errs, fmt.Errorf("WithSharding: the ControllerRing %q does not contain %s, so that no replica would handle its objects: "+
+				"add {group: %q, resource: %q} to spec.resources (it has %q)", o.ring.Name(), gr, gr.Group, gr.Resource, joinResources(listed)))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("the operator cannot start:\n%w", err)
+	}
+	return nil
+}
+
+// ringResources returns the resources that a ring drains. Controlled resources are moved without a drain.
+func ringResources(ring *unstructured.Unstructured) (all []schema.GroupResource) {
+	resources, _, _ := unstructured.NestedSlice(ring.Object, "spec", "resources")
+	for _, one := range resources {
+		fields, _ := one.(map[string]any)
+		group, _ := fields["group"].(string)
+		resource, _ := fields["resource"].(string)
+		all = append(all, schema.GroupResource{Group: group, Resource: resource})
+	}
+	return all
+}
+
+func joinResources(all []schema.GroupResource) string {
+	var names []string
+	for _, gr := range all {
+		names = append(names, gr.String())
+	}
+	return strings.Join(names, ", ")
+}
