@@ -40,6 +40,7 @@ SIMULATIONS ?= 5000
 SEED ?=
 ROTATION ?= 2m
 HOURS ?= 2
+OBJECTS ?= 1000
 KUBE ?= 1.34 1.35 1.36 1.37
 SOAKFLAGS ?=
 
@@ -107,6 +108,10 @@ test-matrix: $(GINKGO) ## Run the end-to-end and conformance tests on several re
 		KUBEBUILDER_ASSETS=$(BIN)/controlplane-$$release $(GINKGO) run --procs=4 --output-interceptor-mode=none --no-color --timeout=40m ./test/e2e; \
 		KUBEBUILDER_ASSETS=$(BIN)/controlplane-$$release go test -count=1 -timeout 40m ./test/simulation/conformance; \
 	done
+
+.PHONY: test-shards
+test-shards: controlplane $(GINKGO) ## Run the tests of shards with many objects; OBJECTS=1000 sets their number
+	KOPF_E2E_SHARDED_OBJECTS=$(OBJECTS) $(GINKGO) run -v --focus='Shards, as processes' --timeout=90m ./test/e2e
 
 .PHONY: test-rights
 test-rights: controlplane ## Remove each permission of each example in turn; the operator must name exactly it

@@ -3,7 +3,9 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -11,6 +13,8 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -58,23 +62,42 @@ func attemptsOf(name string, p *peer, end time.Time) (attempts []shardAttempt) {
 
 // overlaps returns the pairs of attempts for one object in two processes at a time.
 func overlaps(all []shardAttempt) (found []string) {
-	for i, a := range all {
-		for _, b := range all[i+1:] {
-			if a.object == b.object && a.shard != b.shard && a.from.Before(b.to) && b.from.Before(a.to) {
+	earlier := map[string][]shardAttempt{}
+	for _, a := range all {
+		for _, b := range earlier[a.object] {
+			if a.shard != b.shard && a.from.Before(b.to) && b.from.Before(a.to) {
 				found = append(found, fmt.Sprintf("%s; %s", a, b))
 			}
 		}
+		earlier[a.object] = append(earlier[a.object], a)
 	}
 	return found
 }
 
+// shardsEnv is the number of objects of the tests of shards. Default: 20.
+const shardsEnv = "KOPF_E2E_SHARDED_OBJECTS"
+
+func shardedObjects() int {
+	text := os.Getenv(shardsEnv)
+	if text == "" {
+		return 20
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		panic(fmt.Sprintf("%s must be a positive number, got %q", shardsEnv, text))
+	}
+	return n
+}
+
 var _ = Describe("Shards, as processes", func() {
-	const objects = 20
+	objects := shardedObjects()
+	limit := time.Minute + time.Duration(objects)*200*time.Millisecond // for all objects
 	var ns, ring string
 	var widgets []*v1.Widget
 	var shards map[string]*peer
 	var ends map[string]time.Time // when processes were killed or suspended
 	var drains atomic.Int64
+	var stopSharder func()
 
 	launch := func(names ...string) {
 		for _, name := range names {
@@ -121,26 +144,32 @@ var _ = Describe("Shards, as processes", func() {
 				g.Expect(among).To(ContainElement(owner))
 			}
 			g.Expect(used).To(HaveLen(len(among)))
-		}).WithTimeout(2 * time.Minute).WithPolling(200 * time.Millisecond).Should(Succeed())
+		}).WithTimeout(time.Minute + limit).WithPolling(200 * time.Millisecond).Should(Succeed())
 	}
-	served := func(ctx context.Context, size int, within time.Duration) {
+	served := func(size int) {
 		GinkgoHelper()
 		Eventually(func() (missing []string) {
-			for _, w := range widgets {
-				isDone := false
-				for _, p := range shards {
-					isDone = isDone || p.count(fmt.Sprintf("done %s %d", w.Name, size))() > 0
+			done := map[string]bool{}
+			for _, p := range shards {
+				for _, one := range p.all() {
+					done[one.what] = true
 				}
-				if !isDone {
+			}
+			for _, w := range widgets {
+				if !done[fmt.Sprintf("done %s %d", w.Name, size)] {
 					missing = append(missing, w.Name)
 				}
 			}
 			return missing
-		}).WithTimeout(within).WithPolling(100 * time.Millisecond).Should(BeEmpty())
+		}).WithTimeout(limit).WithPolling(200 * time.Millisecond).Should(BeEmpty())
 	}
+	// resize edits all objects, 20 a second.
 	resize := func(ctx context.Context, size int) {
 		GinkgoHelper()
+		ticker := time.NewTicker(50 * time.Millisecond)
+		defer ticker.Stop()
 		for _, w := range widgets {
+			<-ticker.C
 			edit(ctx, w, func(w *v1.Widget) { w.Spec.Size = size })
 		}
 	}
@@ -174,9 +203,10 @@ var _ = Describe("Shards, as processes", func() {
 		running, stop := context.WithCancel(context.WithoutCancel(ctx))
 		stopped := make(chan struct{})
 		go func() { defer close(stopped); s.Run(running, 200*time.Millisecond) }()
-		DeferCleanup(func() { stop(); <-stopped })
+		stopSharder = func() { stop(); <-stopped }
+		DeferCleanup(func() { stopSharder() })
 		for i := range objects {
-			w := widget(ns, fmt.Sprintf("w%02d", i))
+			w := widget(ns, fmt.Sprintf("w%04d", i))
 			widgets = append(widgets, w)
 			create(ctx, w)
 		}
@@ -185,12 +215,12 @@ var _ = Describe("Shards, as processes", func() {
 	It("handle each object once at a time, when replicas are killed and suspended", func(ctx context.Context) {
 		launch("a", "b", "c")
 		settled(ctx, "a", "b", "c")
-		served(ctx, 1, time.Minute)
+		served(1)
 
 		ends["a"] = time.Now()
 		Expect(shards["a"].Process.Kill()).To(Succeed())
 		resize(ctx, 2)
-		served(ctx, 2, time.Minute)
+		served(2)
 		AddReportEntry("all objects are served after SIGKILL within", time.Since(ends["a"]).String())
 
 		resize(ctx, 3)
@@ -198,7 +228,7 @@ var _ = Describe("Shards, as processes", func() {
 		ends["b"] = time.Now()
 		Expect(shards["b"].Process.Signal(syscall.SIGSTOP)).To(Succeed())
 		resize(ctx, 4)
-		served(ctx, 4, time.Minute)
+		served(4)
 		AddReportEntry("all objects are served after SIGSTOP within", time.Since(ends["b"]).String())
 
 		continued := time.Now()
@@ -218,12 +248,12 @@ var _ = Describe("Shards, as processes", func() {
 		all := ledger()
 		AddReportEntry("attempts", fmt.Sprint(len(all)))
 		Expect(overlaps(all)).To(BeEmpty())
-	}, SpecTimeout(5*minute))
+	}, SpecTimeout(5*minute+10*limit))
 
 	It("move objects with one request each, from one replica to five and to two", func(ctx context.Context) {
 		launch("a")
 		settled(ctx, "a")
-		served(ctx, 1, time.Minute)
+		served(1)
 		for _, w := range widgets {
 			handled(ctx, w)
 		}
@@ -249,7 +279,7 @@ var _ = Describe("Shards, as processes", func() {
 		AddReportEntry("drains", fmt.Sprint(drains.Load()))
 
 		resize(ctx, 2)
-		served(ctx, 2, time.Minute)
+		served(2)
 		for _, w := range widgets {
 			handled(ctx, w)
 		}
@@ -259,5 +289,53 @@ var _ = Describe("Shards, as processes", func() {
 			done += p.count("done ")()
 		}
 		Expect(done).To(Equal(2*objects), "each change must be handled exactly once")
-	}, SpecTimeout(5*minute))
+	}, SpecTimeout(5*minute+10*limit))
+
+	It("share the load of one process, and release objects quickly", func(ctx context.Context) {
+		if objects < 500 {
+			Skip("set " + shardsEnv + " to 1000, see make test-shards")
+		}
+		launch("one")
+		settled(ctx, "one")
+		alone := during([]*peer{shards["one"]}, func() {
+			resize(ctx, 2)
+			served(2)
+		})
+		AddReportEntry("one process", alone[0].String())
+
+		launch("two", "three")
+		settled(ctx, "one", "two", "three")
+		shared := during([]*peer{shards["one"], shards["two"], shards["three"]}, func() {
+			resize(ctx, 3)
+			served(3)
+		})
+		for i, one := range shared {
+			AddReportEntry(fmt.Sprintf("shard %d of 3", i+1), fmt.Sprintf("%s: %.2f of the CPU time of one process", one, one.cpu.Seconds()/alone[0].cpu.Seconds()))
+		}
+
+		for _, name := range []string{"two", "three"} {
+			Expect(shards[name].Process.Signal(syscall.SIGTERM)).To(Succeed())
+			Eventually(shards[name].exited).WithTimeout(time.Minute).Should(BeClosed())
+		}
+		settled(ctx, "one")
+		stopSharder()
+		labels := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"labels":{%q:"true"}}}`, sharding.DrainLabel(ring)))
+		began := time.Now()
+		var requests errgroup.Group
+		requests.SetLimit(16)
+		for _, w := range widgets {
+			requests.Go(func() error { return k8s.Patch(ctx, widget(ns, w.Name), labels) })
+		}
+		Expect(requests.Wait()).To(Succeed())
+		labeled := time.Now()
+		Eventually(func(g Gomega) {
+			list := &metav1.PartialObjectMetadataList{}
+			list.SetGroupVersionKind(v1.GroupVersion.WithKind("WidgetList"))
+			g.Expect(k8s.List(ctx, list, client.InNamespace(ns), client.HasLabels{sharding.DrainLabel(ring)})).To(Succeed())
+			g.Expect(list.Items).To(BeEmpty())
+		}).WithTimeout(time.Minute).WithPolling(50 * time.Millisecond).Should(Succeed())
+		AddReportEntry("graceful release", fmt.Sprintf("%d objects were drained within %s, and all were released %s after the last drain",
+			objects, labeled.Sub(began).Round(time.Millisecond), time.Since(labeled).Round(time.Millisecond)))
+		Expect(overlaps(ledger())).To(BeEmpty())
+	}, SpecTimeout(5*minute+10*limit))
 })
