@@ -51,7 +51,7 @@ files with the roles in other files, and needs no cluster.`,
   kopf rbac verify config/rbac/rbac.yaml
   # May the service account of the operator do what it needs, and no more?
   kopf rbac verify config/rbac/rbac.yaml --as system:serviceaccount:databases-system:databases --excess
-  # Does a role that somebody has written contain everything?
+  # Does an existing role contain everything?
   kopf rbac verify config/rbac/rbac.yaml --against role.yaml`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, files []string) error { return v.run(cmd, files) },

@@ -79,7 +79,7 @@ func (c *call) write(ctx context.Context, doc patch.MergePatch, untyped bool) (w
 		case commit.IsRejected(err):
 			return nil, err
 		case errors.Is(err, commit.ErrEnded), errors.Is(err, commit.ErrChangedConcurrently), errors.Is(err, fencing.ErrStopped):
-			return nil, fmt.Errorf("what was changed last could not be written: %w", err)
+			return nil, fmt.Errorf("the last changes of the function could not be written: %w", err)
 		}
 		wait := pause
 		if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
@@ -89,7 +89,7 @@ func (c *call) write(ctx context.Context, doc patch.MergePatch, untyped bool) (w
 		if stopped {
 			if wait = min(wait, lastGracePause); c.grace.left() <= wait {
 				log.FromContext(ctx).Error(err, "Gave up storing the last change: the grace period is over")
-				return nil, fmt.Errorf("what was changed last could not be written: %w", err)
+				return nil, fmt.Errorf("the last changes of the function could not be written: %w", err)
 			}
 		}
 		log.FromContext(ctx).Info("Failed to write the changes of a daemon or timer; retrying", "error", err.Error(), "retryAfter", wait.String())

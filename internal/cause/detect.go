@@ -33,7 +33,7 @@ func (r Reason) HasHandlers() bool {
 	return r == Create || r == Update || r == Delete || r == Resume
 }
 
-// Facts determine the reason. They do not depend on watch events.
+// Facts determine the reason. They do not depend on single watch events.
 type Facts struct {
 	Gone         bool // the object does not exist
 	Deleting     bool // the object has a deletion timestamp
@@ -230,7 +230,7 @@ func (d *Detector) decodeBaseline(c *Cause, in Input, stored []byte) {
 			return
 		}
 		metrics.UnreadableState.WithLabelValues(d.Name).Inc()
-		in.Log.Info("Warning: the last handled configuration is unreadable and taken as absent", "error", err.Error())
+		in.Log.Info("Warning: the last-handled configuration is unreadable and treated as absent", "error", err.Error())
 		return
 	}
 	c.Old = old
@@ -282,9 +282,9 @@ func (c *Cause) EncodeEssence(of map[string]any) ([]byte, error) {
 // StoredTextOf returns the text from which an essence of the cause was decoded, or nil if there is none.
 func (c *Cause) StoredTextOf(of map[string]any) []byte { return c.original.TextIfSame(of) }
 
-// AfterWrite returns the cause after a write. handled is the handled essence with the changes of handlers. changed contains these changes of the
+// CauseAfterWrite returns the cause after a write. handled is the handled essence with the changes of handlers. changed contains these changes of the
 // content.
-func (d *Detector) AfterWrite(c Cause, content, handled map[string]any, changed patch.MergePatch) Cause {
+func (d *Detector) CauseAfterWrite(c Cause, content, handled map[string]any, changed patch.MergePatch) Cause {
 	c.New, c.Old = handled, d.MergeOwn(content, c.Old, changed)
 	c.WasReversed = c.WasReversed || c.Reversed
 	c.Reversed, c.OldDigest = false, "" // the write has stored the reversal and its digest

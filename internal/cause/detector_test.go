@@ -319,7 +319,7 @@ func TestEncodeEssence_ReturnsTextOfComparison(t *testing.T) {
 	}
 }
 
-func TestAfterWrite(t *testing.T) {
+func TestCauseAfterWrite(t *testing.T) {
 	for _, test := range []struct {
 		name         string
 		before, want cause.Cause
@@ -346,7 +346,7 @@ func TestAfterWrite(t *testing.T) {
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			got := untyped().AfterWrite(test.before, object(tagged(2, "a")), tagged(2, "a", "own"), m{"spec": m{"tags": []any{"a", "own"}}})
+			got := untyped().CauseAfterWrite(test.before, object(tagged(2, "a")), tagged(2, "a", "own"), m{"spec": m{"tags": []any{"a", "own"}}})
 			equal(t, "cause", got, test.want)
 		})
 	}

@@ -72,7 +72,7 @@ func (d *Detector) applyPin(c *Cause, in Input, baseline []byte) {
 			return
 		}
 		metrics.UnreadableState.WithLabelValues(d.Name).Inc()
-		in.Log.Info("Warning: the pinned configuration is unreadable and taken as absent", "error", err.Error())
+		in.Log.Info("Warning: the pinned configuration is unreadable and treated as absent", "error", err.Error())
 		return
 	}
 	p.Snapshot = d.withEdits(c, p.Snapshot)

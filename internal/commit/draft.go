@@ -230,7 +230,7 @@ func (c *Committer) ChangesOf(ctx context.Context, received patch.Converted, id 
 	}
 	after, err := received.JSONTypedContentOf(copied)
 	if err != nil {
-		return nil, nil, progress.Permanent(fmt.Errorf("the handler has put something into the object that has no JSON form: %w", err))
+		return nil, nil, progress.Permanent(fmt.Errorf("the handler has set a value in the object that cannot be encoded as JSON: %w", err))
 	}
 	base, err := c.baseOf(ctx, received, copied)
 	if err != nil {
@@ -286,7 +286,7 @@ func (c *Committer) baseOf(ctx context.Context, received patch.Converted, copied
 		}
 	}
 	log.FromContext(ctx).Info("Warning: the handler has read or written the object with a client, and another client has changed the object since: " +
-		"what it has changed in its copy since is not known, and not written. Either change req.Object, or use a client")
+		"its changes of req.Object are not known, so they are not written. Change either req.Object, or the object with a client")
 	return nil, nil
 }
 

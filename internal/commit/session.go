@@ -191,7 +191,7 @@ type Session struct {
 
 	awaiter Awaiter
 	host    Host
-	phase   phase
+	calls   callState
 	edited  bool // changes of handlers were written
 
 	change   *patch.Change    // the change that is being written; nil if there is none
@@ -208,25 +208,25 @@ type Session struct {
 	conflicts      bool        // another operator has saved the progress in the meantime
 }
 
-// phase is the state of the calls of cause handlers.
-type phase int
+// callState is the state of the calls of cause handlers.
+type callState int
 
 const (
-	running  phase = iota // other handlers may be called
-	waiting               // all calls have been made, and daemons or timers of the deleted object have not stopped
-	complete              // all calls have been made: the next write is the last one of this reconcile
+	running    callState = iota // other handlers may be called
+	waiting                     // all calls have been made, and daemons or timers of the deleted object have not stopped
+	callsEnded                  // all calls have been made: the next write is the last one of this reconcile
 )
 
 // EndCalls is called when all calls of cause handlers have been made. waits is true if the end of the cause must wait for daemons and timers.
 func (s *Session) EndCalls(waits bool) {
-	if s.phase = complete; waits {
-		s.phase = waiting
+	if s.calls = callsEnded; waits {
+		s.calls = waiting
 	}
 }
 
 // IsFinished reports whether the cause is over: all handlers have finished, and the daemons and timers of a deleted object have stopped.
 func (s *Session) IsFinished() bool {
-	return s.phase == complete && s.Cause.Reason.HasHandlers() && s.Records.Done()
+	return s.calls == callsEnded && s.Cause.Reason.HasHandlers() && s.Records.Done()
 }
 
 // HasLeftovers reports whether an object without a cause has data that the next write must remove or store.
@@ -246,7 +246,7 @@ func (s *Session) IsAtRest() bool {
 func (s *Session) Write(ctx context.Context) (client.Object, error) {
 	wasOverlaid := s.Memory.Overlay != nil
 	for {
-		written, again, err := s.attempt(ctx)
+		written, again, err := s.tryWrite(ctx)
 		switch {
 		case errors.Is(err, patch.ErrGone):
 			s.Memory.Pending, s.Memory.FoundDeleted, s.Aborted = nil, true, true
@@ -266,8 +266,8 @@ func (s *Session) Write(ctx context.Context) (client.Object, error) {
 	}
 }
 
-// attempt makes one attempt to write the change. It returns true if the change must be written again, in a different form.
-func (s *Session) attempt(ctx context.Context) (written client.Object, again bool, err error) {
+// tryWrite makes one attempt to write the change. It returns true if the change must be written again, in a different form.
+func (s *Session) tryWrite(ctx context.Context) (written client.Object, again bool, err error) {
 	if s.isolated != nil {
 		if err := s.continueIsolation(ctx); err != nil {
 			return nil, false, err
@@ -380,7 +380,7 @@ func (s *Session) accept(ctx context.Context, written client.Object) (client.Obj
 	s.Memory.Pending, s.change = nil, nil
 	s.edited = s.edited || len(handlerPatch) > 0
 	s.host.AfterWrite(ctx, accepted)
-	s.Cause = s.Detector.AfterWrite(s.Cause, s.Content(), s.handled, handlerPatch)
+	s.Cause = s.Detector.CauseAfterWrite(s.Cause, s.Content(), s.handled, handlerPatch)
 	s.noteBaseline(s.baseline)
 	s.baseline, s.patches, s.revert = nil, nil, nil
 	if written == nil {

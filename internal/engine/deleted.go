@@ -104,7 +104,7 @@ func (e *Engine) callOptionalDelete(ctx context.Context, r *reconciliation) {
 	r.Cause.Reason = cause.Delete
 	started := now()
 	for _, id := range ids {
-		log.FromContext(ctx).V(1).Info("The object goes without waiting for us; calling an optional handler", "handler", id)
+		log.FromContext(ctx).V(1).Info("The deletion of the object does not wait for the operator; calling an optional delete handler", "handler", id)
 		handler, _ := e.Handlers.Get(id)
 		invoke.HandlerAttempt{
 			Hooks: e.hooks, CycleStarted: started,
@@ -250,7 +250,7 @@ func (e *Engine) handleTombstone(ctx context.Context, t *tombstone) (wait time.D
 		return 0, true // the object could not be handled before, either
 	}
 	if t.state == nil {
-		log.FromContext(ctx).Info("The object vanished although our finalizer held it; calling its delete handlers with its last known state")
+		log.FromContext(ctx).Info("The object was deleted although it had the finalizer of the operator; calling its delete handlers with its last known state")
 		t.state = r.Records
 	}
 	r.Records, r.Cause.Reason, r.Cause.Facts.Deleting = t.state, cause.Delete, true

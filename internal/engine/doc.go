@@ -15,11 +15,12 @@
 //	schedule  compute when the next handler is due (package plan)
 //
 // If handlers have worked for the checkpoint interval (100 milliseconds by default), the engine commits between two handlers. The status is written
-// before the other fields, unless it contains records. Fields of the status are part of the essence only if a handler reacts to them, or to a condition;
-// if a write changes such fields, the pin is written in a request before it. Patches contain the uid as a precondition. They contain the resource version
-// only where they could overwrite changes of other clients, such as in lists, and in patches of the status subresource.
+// before the other fields, unless it contains records and the cycle is not over. Fields of the status are part of the essence only if a handler reacts to them, or to a condition;
+// if a write changes such fields, the pin is written in a request before it. Patches contain the uid as a precondition. They also contain
+// the resource version if they replace lists, so that they do not overwrite changes of other clients, and if they change the status subresource, because the API
+// server does not check the uid there.
 //
-// The events of these writes enqueue the object again. That reconcile finds nothing to do until the next handler is due.
+// The events of these writes enqueue the object again. That reconcile sends nothing until the next handler is due.
 //
 // Event handlers and the handlers of deleted objects are called before these phases. During a pause, only event handlers are called. Index handlers are
 // called in the goroutine of the informer, before the object is reconciled.
@@ -36,14 +37,14 @@
 //	cause     Reason: update, Old: {spec: {size: 1}}, New: {spec: {size: 2}}, Diff: spec.size 1 -> 2
 //	plan      Next: resize, notify
 //	invoke    resize returns progress.Temporary(err, time.Minute). notify succeeds and sets the phase in the status
-//	commit    the first request writes the phase; the second one writes a record for each handler, and the pin {spec: {size: 2}}
+//	commit    the first request writes the phase; the second one writes annotations: a record for each handler, and the pin {spec: {size: 2}}
 //	schedule  a minute, for resize
 //
 // The events of the two requests enqueue the object. If the cache lacks the second request, the reconcile ends and waits for it. Otherwise, the cause is
 // still the update, because the object has the pin and records for an update. No handler is due, and nothing is written. After a minute, the plan
 // contains only resize, because the record of notify is final. When resize succeeds, all handlers have finished. The transaction removes the records
-// and the pin, and it stores {spec: {size: 2}} as the last-handled configuration. The engine posts an Event about the recovery of resize, and it skips the
-// event of its own write.
+// and the pin, and it stores {spec: {size: 2}} as the last-handled configuration. The engine posts an Event about the recovery of resize. It may
+// skip the event of a write that ends a cycle, such as this one, but no other events.
 //
 // # Reading the code
 //
@@ -54,6 +55,7 @@
 //	observe.go                 own writes and the cache
 //	plan.go                    the cause, the matching handlers, the due ones, and the next reconcile
 //	cause/detect.go            the comparison with the last-handled configuration
+//	cause/pin.go, edits.go     the state with which a cycle has begun; changes by handlers, which are no updates
 //	plan/plan.go               filters, the order of handlers, and delays
 //	invoke.go                  the calls, and what becomes of their outcomes
 //	invoke/attempt.go          one attempt of a handler
@@ -61,7 +63,7 @@
 //	commit/build.go            the transaction: records, pin, baseline, changes of handlers
 //	commit/session.go          its requests, and what follows from the responses
 //
-// cause/pin.go contains the rules for the pin, patch/writer.go the order and the preconditions of requests, and state.go, record.go and policy.go in
+// patch/writer.go contains the order and the preconditions of requests, and state.go, record.go and policy.go in
 // pkg/progress the records and the retry policy.
 //
 // The other files contain features that this path passes without effect, one in each file: reconcile handlers and their triggers, event handlers,

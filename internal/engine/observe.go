@@ -41,7 +41,7 @@ func (e *Engine) observe(ctx context.Context, key types.NamespacedName) (*reconc
 		}
 	}()
 	r.known.Worker.PausesAtReconcile = r.Pauses
-	if e.skipsOwnEvent(r.known, obj) {
+	if e.takeOwnEvent(r.known, obj) {
 		return nil, nil
 	}
 	if err := r.SetBase(obj); err != nil {
@@ -142,9 +142,9 @@ func isOrdered(version string) bool {
 	return err == nil
 }
 
-// skipsOwnEvent reports whether this reconcile is caused only by the event of the write that ended a cycle. There is nothing to do for
+// takeOwnEvent reports whether this reconcile is caused only by the event of the write that ended a cycle. There is nothing to do for
 // such an event, see [Engine.expectOwnEvent]. The event is skipped once: any later reconcile handles the object again.
-func (e *Engine) skipsOwnEvent(m *objectState, obj client.Object) bool {
+func (e *Engine) takeOwnEvent(m *objectState, obj client.Object) bool {
 	expected := m.Worker.SettledVersion
 	m.Worker.SettledVersion = ""
 	if expected == "" || expected != obj.GetResourceVersion() || m.Worker.Memory.Pending != nil || m.Worker.Memory.Overlay != nil {

@@ -56,7 +56,7 @@ func (c *CoreV1Recorder) Eventf(regarding, _ runtime.Object, eventType, reason, 
 	select {
 	case c.queue <- c.event(obj, eventType, reason, fmt.Sprintf(note, args...)):
 	default:
-		log.Log.Info("Warning: an Event is not posted, as too many are waiting", "reason", reason, "namespace", obj.GetNamespace(), "name", obj.GetName())
+		log.Log.Info("Warning: an Event is not posted, because too many are waiting", "reason", reason, "namespace", obj.GetNamespace(), "name", obj.GetName())
 	}
 }
 

@@ -87,7 +87,7 @@ func (p *Poster) postOutcome(obj client.Object, id string, before progress.Recor
 	case recovers && before.Retries > 0:
 		notify(true, "Normal", "HandlerRecovered", "%s has succeeded; failed attempts before that: %d", id, before.Retries)
 	case recovers:
-		notify(true, "Normal", "HandlerRecovered", "%s has succeeded; before that, it had failed for good", id)
+		notify(true, "Normal", "HandlerRecovered", "%s has succeeded; before that, it had failed permanently", id)
 	case steps:
 		notify(false, "Normal", "HandlerSucceeded", "%s", id)
 	}

@@ -144,7 +144,7 @@ func (f *Fence) recordHeartbeat() {
 	if gap < f.options.Gap {
 		return
 	}
-	f.options.Log.Info("The process was suspended; its work is held until its leader elector has renewed the lease or given up",
+	f.options.Log.Info("The process was suspended; its work waits until its leader elector has renewed the lease or given up",
 		"suspended", gap.Round(time.Millisecond).String(), "hold", f.options.HoldTime.String())
 	f.suspensions++
 	f.heldUntil = now.monotonic.Add(f.options.HoldTime)

@@ -71,7 +71,7 @@ var texts = map[Rule]string{
 	AlreadyHandled: "the object was handled already in this process",
 	Deleting:       "the object is being deleted",
 	OnlyConditions: "only conditions have changed, and it is not for them",
-	Unrelated:      "what it looks at has not changed",
+	Unrelated:      "the fields that its filters select have not changed",
 	Panicked:       "its filter panicked",
 }
 

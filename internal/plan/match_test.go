@@ -183,7 +183,7 @@ func TestMatchCause(t *testing.T) {
 		{name: "FLT-07 a change for the handler", handler: invoke.Handler{Criteria: on("update"), Changed: yes}, diff: diff.Diff{size}, want: true},
 		{
 			name: "FLT-07 no change for the handler", handler: invoke.Handler{Criteria: on("update"), Changed: no}, diff: diff.Diff{size},
-			log: []string{"what it looks at has not changed"},
+			log: []string{"the fields that its filters select have not changed"},
 		},
 		{
 			name: "FLT-01 the predicate is not called for another reason", handler: invoke.Handler{Criteria: on("create"), Changed: panics},

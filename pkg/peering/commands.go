@@ -86,7 +86,7 @@ func (c *Client) patchAll(ctx context.Context, target Target, body []byte) ([]Ob
 	for _, o := range objects {
 		changed, err := c.patch(ctx, o.kind, o.object.GetNamespace(), o.object.GetName(), body)
 		if err != nil {
-			problems = append(problems, fmt.Errorf("peering: %s: %w", o.object.GetNamespace(), explainForbidden(err, o.kind)))
+			problems = append(problems, fmt.Errorf("peering: %s: %w", o.text(), explainForbidden(err, o.kind)))
 			continue
 		}
 		done = append(done, foundObject{o.kind, changed}.toObject())
@@ -99,12 +99,17 @@ type foundObject struct {
 	object *unstructured.Unstructured
 }
 
+// text returns the kind and the name of the object for errors.
+func (f foundObject) text() string {
+	return f.kind.name + " " + strings.TrimPrefix(f.object.GetNamespace()+"/"+f.object.GetName(), "/")
+}
+
 func (f foundObject) toObject() Object {
 	o := Object{
 		Group: f.kind.resource.Group, Kind: f.kind.name, Namespace: f.object.GetNamespace(), Name: f.object.GetName(),
 	}
-	var sightings Observations
-	o.Peers, o.Unreadable = sightings.Observe(f.object.Object["status"], time.Now())
+	var observations Observations
+	o.Peers, o.Unreadable = observations.Observe(f.object.Object["status"], time.Now())
 	return o
 }
 

@@ -109,15 +109,15 @@ func (s *State) find(id string) *handler {
 	return nil
 }
 
-// Begin selects the handlers of a cause, in the order in which they were loaded. Handlers without a record start at
+// Begin selects the handlers of a cause with a reason, in the order in which they were loaded. Handlers without a record start at
 // the given time. Unfinished records of another cause keep their attempts and delays, so a new cause does not shorten
 // a backoff. Begin resets finished records of another cause, so their handlers are due for the new cause. For each other cause,
 // Begin returns a summary of the records of top-level handlers.
-func (s *State) Begin(cause string, ids []string, now time.Time) (superseded map[string]Summary) {
-	s.cause = cause
+func (s *State) Begin(reason string, ids []string, now time.Time) (superseded map[string]Summary) {
+	s.cause = reason
 	for i := range s.handlers {
 		h := &s.handlers[i]
-		if other := h.record.Purpose; other != "" && other != cause && h.parent == "" {
+		if other := h.record.Purpose; other != "" && other != reason && h.parent == "" {
 			if superseded == nil {
 				superseded = map[string]Summary{}
 			}
@@ -127,7 +127,7 @@ func (s *State) Begin(cause string, ids []string, now time.Time) (superseded map
 		if !h.active {
 			continue
 		}
-		h.begin(cause, now)
+		h.begin(reason, now)
 	}
 	return superseded
 }

@@ -107,7 +107,7 @@ func TestPermissions_AreNecessary(t *testing.T) {
 			if missing.verb == "delete" { // a stopping manager logs errors and does not return them
 				reported = func() string { return strings.ReplaceAll(op.log.String(), `\"`, `"`) }
 			}
-			g.Eventually(reported).Should(And(ContainSubstring("the operator lacks permissions: grant those in docs/admission.md"),
+			g.Eventually(reported).Should(And(ContainSubstring("the operator lacks permissions for its webhooks: grant the permissions in docs/admission.md"),
 				ContainSubstring(fmt.Sprintf("cannot %s resource %q", missing.verb, missing.resource))), op.log.String)
 		})
 	}

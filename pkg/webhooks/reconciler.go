@@ -205,7 +205,7 @@ func (r *configurationReconciler) removeEntries(ctx context.Context) error {
 }
 
 func permissionError(err error) error {
-	return fmt.Errorf("webhooks: the operator lacks permissions: grant those in docs/admission.md: %w", rbac.Explain(err))
+	return fmt.Errorf("webhooks: the operator lacks permissions for its webhooks: grant the permissions in docs/admission.md: %w", rbac.Explain(err))
 }
 
 func shortestDelay(a, b time.Duration) time.Duration {

@@ -203,9 +203,9 @@ var _ = Describe("Automatic Events", func() {
 		Expect(eventsOf(ctx, a)()).To(ConsistOf(failed))
 		edit(ctx, a, func(w W) { w.Spec.Color = "good" })
 		Eventually(eventsOf(ctx, a)).Should(ContainElements(
-			"Normal HandlerRecovered sync: sync has succeeded; before that, it had failed for good",
-			"Normal HandlerRecovered timer: timer has succeeded; before that, it had failed for good",
-			"Normal HandlerRecovered daemon: daemon has succeeded; before that, it had failed for good"))
+			"Normal HandlerRecovered sync: sync has succeeded; before that, it had failed permanently",
+			"Normal HandlerRecovered timer: timer has succeeded; before that, it had failed permanently",
+			"Normal HandlerRecovered daemon: daemon has succeeded; before that, it had failed permanently"))
 		Consistently(eventsOf(ctx, a)).Should(HaveLen(6))
 		r.stop()
 	}, SpecTimeout(minute))

@@ -73,6 +73,6 @@ var _ = Describe("An object that disappears despite our finalizer", func() {
 		}
 		Eventually(consistent).Should(BeEmpty())
 		Consistently(consistent).Should(BeEmpty())
-		AddReportEntry("objects that disappeared", fmt.Sprintf("%d of %d", len(op.log.find("vanished although our finalizer held it")), objects))
+		AddReportEntry("objects that disappeared", fmt.Sprintf("%d of %d", len(op.log.find("was deleted although it had the finalizer of the operator")), objects))
 	}, SpecTimeout(minute))
 })
