@@ -154,7 +154,7 @@ func TestDetect_ReportsUnreadableState(t *testing.T) {
 		in      cause.Input
 		warning string // expected warning; empty for no warning
 	}{
-		{"B-30 an unreadable baseline", cause.Input{Baseline: []byte(`{`)}, "the last handled configuration is unreadable"},
+		{"B-30 an unreadable baseline", cause.Input{Baseline: []byte(`{`)}, "the last-handled configuration is unreadable"},
 		{"B-30 an unreadable pin", cause.Input{Pin: []byte(`{`)}, "the pinned configuration is unreadable"},
 		{"B-30 a readable baseline and pin", cause.Input{Baseline: text(sized(1)), Pin: pinText(cause.Pin{}, nil)}, ""},
 	} {

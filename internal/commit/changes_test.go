@@ -218,7 +218,7 @@ func TestTakeChanges(t *testing.T) {
 
 	copied.Object["spec"].(m)["bad"] = func() {}
 	_, err = o.committer.TakeChanges(o.ctx, d, "a", copied)
-	if _, permanent := errors.AsType[*progress.PermanentError](err); !permanent || !strings.Contains(err.Error(), "no JSON form") {
+	if _, permanent := errors.AsType[*progress.PermanentError](err); !permanent || !strings.Contains(err.Error(), "cannot be encoded as JSON") {
 		t.Errorf("the error is %v", err)
 	}
 	equal(t, "object after an error", d.Current().Content["spec"], any(m{"size": int64(1), "own": "x"}))
