@@ -25,19 +25,20 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/sharding"
 )
 
-// WithSharding distributes the objects of the operator over its replicas. All replicas are active, without leader election; each is a shard with a Lease of its own. The
-// sharder of kubernetes-controller-sharding must run in the cluster, and a ControllerRing must list the kinds of the operator:
+// WithSharding distributes the objects of the operator over its replicas. All replicas are active, without leader election. Each replica is a shard with a Lease
+// of its own. The sharder of kubernetes-controller-sharding must run in the cluster, and a ControllerRing must list the kinds of the operator:
 //
 //	kopf.SetupWithManager(mgr, databases, kopf.WithSharding(sharding.ControllerRing("databases")))
 //
-// Each replica watches only its objects. Related kinds ([Resource.Owns], [Resource.Watches], [Request.Track]) and kinds with only [IndexBy] are not restricted. When an
-// object moves to another replica, its handlers finish, its daemons and timers end with [daemons.ErrOutOfScope], and their outcomes are written. The next replica
-// resumes the object. The labels of the sharder never count as changes.
+// Each replica watches only its objects. Related kinds ([Resource.Owns], [Resource.Watches], [Request.Track]) and kinds with only [IndexBy] are not restricted.
+// When an object moves to another replica, its handlers finish, and its daemons and timers end with [daemons.ErrOutOfScope]. The operator writes their outcomes.
+// The next replica resumes the object. The labels of the sharder never count as changes.
 //
-// [WithLeaseDurations] sets the durations of the Lease. An operator that cannot renew its Lease in time cancels the contexts of all handlers, and [Operator.Start] returns an
-// error before other replicas can handle its objects. The process must then exit. If a user removes the label of an object, its progress that is not written yet is lost.
+// [WithLeaseDurations] sets the durations of the Lease. An operator that cannot renew its Lease in time cancels the contexts of all handlers, and
+// [Operator.Start] returns an error before other replicas can handle its objects. The process must then exit. If a user removes the shard label of an object,
+// the operator loses the progress of the object that it has not written yet.
 //
-// The operator has a cache of its own, see [WithKindCaches]. WithSharding cannot be combined with [WithPeering]. Default: no sharding.
+// The operator has a cache of its own: see [WithKindCaches]. WithSharding cannot be combined with [WithPeering]. Default: no sharding.
 func WithSharding(ring sharding.Ring) Option {
 	return optionFunc(func(o *Operator) {
 		if err := ring.Check(); err != nil {
@@ -91,7 +92,7 @@ func (o *Operator) checkSharding(kinds []engine.Kind) (errs []error) {
 	return errs
 }
 
-// selectorOf returns the label selector of the watch of a kind; nil for all objects.
+// selectorOf returns the label selector for the watch of a kind, or nil for all objects.
 func (o *Operator) selectorOf(kind *engine.Kind) labels.Selector {
 	if !o.isSharded(kind) || o.shard == nil {
 		return o.watchSelector
@@ -109,7 +110,7 @@ func (o *Operator) shardOf(kind *engine.Kind) *engine.Shard {
 // ringKind is the kind of the objects of the sharder.
 var ringKind = schema.GroupVersionKind{Group: "sharding.timebertt.dev", Version: "v1alpha1", Kind: "ControllerRing"}
 
-// checkRing returns an error if the ring does not exist, or does not contain a kind of the operator.
+// checkRing returns an error if the ring does not exist, or if it lacks a kind of the operator.
 func (o *Operator) checkRing(ctx context.Context, kinds []engine.Kind) error {
 	if o.ring == nil {
 		return nil
@@ -135,7 +136,7 @@ func (o *Operator) checkRing(ctx context.Context, kinds []engine.Kind) error {
 	for _, kind := range kinds {
 		mapping, err := o.mgr.GetRESTMapper().RESTMapping(kind.GVK.GroupKind(), kind.GVK.Version)
 		if err != nil || !o.isSharded(&kind) {
-			continue // a kind that is not served is reported later, or waits
+			continue // discover reports a kind that is not served, or the kind waits
 		}
 		if gr := mapping.Resource.GroupResource(); !slices.Contains(listed, gr) {
 			errs = append(errs, fmt.Errorf("WithSharding: the ControllerRing %q does not contain %s, so that no replica would handle its objects: "+
@@ -148,7 +149,8 @@ func (o *Operator) checkRing(ctx context.Context, kinds []engine.Kind) error {
 	return nil
 }
 
-// ringResources returns the resources that a ring drains. Controlled resources are moved without a drain.
+// ringResources returns the main resources of a ring. The sharder drains their objects before it moves them. It moves objects of controlled resources
+// without a drain, so they do not count.
 func ringResources(ring *unstructured.Unstructured) (all []schema.GroupResource) {
 	resources, _, _ := unstructured.NestedSlice(ring.Object, "spec", "resources")
 	for _, one := range resources {
@@ -168,7 +170,7 @@ func joinResources(all []schema.GroupResource) string {
 	return strings.Join(names, ", ")
 }
 
-// ofRing returns the permissions of a shard. namespace is that of the operator; it may be empty outside of a cluster.
+// ofRing returns the permissions of a shard. namespace is the namespace of the operator, and may be empty outside of a cluster.
 func (o *Operator) ofRing(namespace string) []rbac.Need {
 	if explicit := o.ring.ExplicitNamespace(); explicit != "" {
 		namespace = explicit
@@ -181,8 +183,8 @@ func (o *Operator) ofRing(namespace string) []rbac.Need {
 	}
 }
 
-// runInRing acquires the Lease of the shard, and calls run while it holds the Lease. Afterwards, it releases the Lease. If the Lease is lost, runInRing returns an error
-// before other shards can handle the objects, also if run has not returned by then.
+// runInRing acquires the Lease of the shard, calls run while it holds the Lease, and then releases the Lease. If the Lease is lost, runInRing returns an error
+// before other shards can handle the objects, even if run has not returned.
 func (o *Operator) runInRing(ctx context.Context, run func(context.Context) error) error {
 	if o.ring == nil {
 		return run(ctx)
@@ -228,7 +230,7 @@ func (o *Operator) runInRing(ctx context.Context, run func(context.Context) erro
 	}
 }
 
-// awaitEnd waits until the work has ended, for a limited time. Afterwards, nothing is written any more.
+// awaitEnd waits for a limited time until the work has ended. After this time, it closes the engines, so that they write nothing.
 func (o *Operator) awaitEnd(ended <-chan error, limit time.Duration, lost error) error {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
@@ -243,7 +245,8 @@ func (o *Operator) awaitEnd(ended <-chan error, limit time.Duration, lost error)
 	}
 }
 
-// reserveRing returns an error if another operator of the manager is a shard of the ring: both would use the same Lease.
+// reserveRing reserves the ring until release is called. It returns an error if another operator of the manager is a shard of the ring, because both would
+// use the same Lease.
 func (o *Operator) reserveRing() (release func(), err error) {
 	r := reservation{o.mgr, ringKind, o.ring.Name()}
 	if _, taken := reservations.LoadOrStore(r, true); taken {
