@@ -14,9 +14,10 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// OnStartup adds a function that the operator calls when it starts. It calls the functions in the order of their registration. The operator
-// discovers and watches its kinds only after all functions have finished. It retries errors in the same way as errors of handlers. A permanent failure stops the operator. The supported options are [Retries], [Timeout], [AttemptTimeout],
-// [Backoff], [BackoffFunc] and [ErrorMode].
+// OnStartup adds a function that the operator calls when it starts. The operator calls the functions in the order of their registration. It retries
+// failed functions in the same way as handlers. The other functions do not wait for a retry. The operator discovers its kinds and handles objects
+// only after all functions have finished. If one of them has failed permanently, the operator does not start. The supported options are [Retries],
+// [Timeout], [AttemptTimeout], [Backoff], [BackoffFunc] and [ErrorMode].
 //
 // Equivalent in kopf: @kopf.on.startup.
 func OnStartup(id string, fn func(ctx context.Context) error, opts ...HandlerOption) Option {
@@ -24,9 +25,9 @@ func OnStartup(id string, fn func(ctx context.Context) error, opts ...HandlerOpt
 		func(o *Operator) *[]*activity { return &o.startup })
 }
 
-// OnCleanup adds a function that the operator calls when it stops, after all handlers have returned. The operator does not call it if a
-// function of [OnStartup] has failed. The context of the function is not cancelled, but the manager waits for it no longer than its
-// GracefulShutdownTimeout. The options are the same as for [OnStartup].
+// OnCleanup adds a function that the operator calls when it stops, after the handlers have returned. The operator does not call it if a
+// function of [OnStartup] has failed or has not finished. The context of the function is not cancelled, but the manager waits for the function no
+// longer than its GracefulShutdownTimeout. The options are the same as for [OnStartup].
 //
 // Equivalent in kopf: @kopf.on.cleanup.
 func OnCleanup(id string, fn func(ctx context.Context) error, opts ...HandlerOption) Option {
@@ -34,7 +35,7 @@ func OnCleanup(id string, fn func(ctx context.Context) error, opts ...HandlerOpt
 		func(o *Operator) *[]*activity { return &o.cleanup })
 }
 
-// An activity is a function of [OnStartup] or [OnCleanup].
+// An activity is a function of [OnStartup], [OnCleanup] or [OnVersion].
 type activity struct {
 	declaration
 	fn    func(context.Context) error
@@ -62,7 +63,7 @@ func activityOption(a *activity, opts []HandlerOption, list func(*Operator) *[]*
 }
 
 // runActivities calls the activities in order and retries each until it has succeeded or failed permanently. It returns the joined errors
-// of the activities that failed permanently, or the error of the context if it is cancelled first.
+// of the activities that failed permanently, or the error of the context if the context is cancelled first.
 func (o *Operator) runActivities(ctx context.Context, reason string, activities []*activity) error {
 	ctx = objectstate.ContextWithMemos(ctx, &o.memos)
 	records := make([]progress.Record, len(activities))

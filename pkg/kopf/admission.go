@@ -20,8 +20,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
 )
 
-// Validate adds an admission handler. The API server calls it before it stores an object, and rejects the request if the handler returns an
-// error. The webhook server of the manager serves the handler on every replica, including paused replicas and replicas that are not the
+// Validate adds an admission handler. The API server calls the handler before it stores an object, and rejects the request if the handler returns
+// an error. The webhook server of the manager serves the handler on every replica, including paused replicas and replicas that are not the
 // leader. See [WithWebhooks] for certificates and webhook configurations. The options are defined in package webhooks. [Resource.Use] does
 // not apply to admission handlers, and [Resource.When] cannot be combined with them.
 //
@@ -67,11 +67,11 @@ func WithWebhooks(options webhooks.Options) Option {
 	})
 }
 
-// setupWebhooks registers the admission handlers with the manager. If WithWebhooks is used, it sets up the webhook
+// setupWebhooks registers the admission handlers with the manager. With WithWebhooks, setupWebhooks sets up the webhook
 // server even without handlers. The server then removes webhook configurations of an earlier version of the operator.
 func (o *Operator) setupWebhooks() error {
 	if o.mgr == nil {
-		return nil // engineKinds reports the nil manager
+		return nil // CheckDeclaration reports the nil manager
 	}
 	var hooks []webhooks.Hook
 	for _, r := range o.resources {
@@ -119,9 +119,9 @@ func setupTestWebhooks(host testhook.AdmissionHost, mgr manager.Manager, options
 
 func (r *Resource[T]) buildHooks(o *Operator) (hooks []webhooks.Hook) {
 	if isNil(r.obj) {
-		return nil // engineKind reports the nil object
+		return nil // CheckDeclaration reports the nil object
 	}
-	gvk, _ := apiutil.GVKForObject(r.obj, o.mgr.GetScheme()) // engineKind reports an unknown kind
+	gvk, _ := apiutil.GVKForObject(r.obj, o.mgr.GetScheme()) // CheckDeclaration reports an unknown kind
 	for _, hook := range r.hooks {
 		hooks = append(hooks, hook(func(uid types.UID) *objectstate.Memos { return o.memosFor(gvk, uid) }))
 	}
@@ -146,7 +146,7 @@ func withMemos[T client.Object](fn webhooks.Handler[T], lookUp memoLookup) webho
 }
 
 // memosFor returns the memos of an object that this process handles. For other objects, it returns empty memos. It does not add an object
-// state, because the engine would then assume that it has already observed the object.
+// state, because the engine would then treat the object as already observed.
 func (o *Operator) memosFor(gvk schema.GroupVersionKind, uid types.UID) *objectstate.Memos {
 	o.mu.Lock()
 	defer o.mu.Unlock()

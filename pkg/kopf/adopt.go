@@ -9,8 +9,8 @@ import (
 )
 
 // Adopt prepares new objects as children of Object. It adds an owner reference to each child, so that Kubernetes deletes the children
-// together with Object. It copies the namespace and the labels of Object, and sets a name prefix, unless the child already has its own. It
-// does not send a request to the API server. If Object cannot own one of the children, for example because the child is in another
+// together with Object. If a child has no namespace or no name, Adopt sets the namespace of Object and a name prefix. It adds the labels of Object
+// that the child lacks. Adopt does not write to the API server. If Object cannot own one of the children, for example because the child is in another
 // namespace, Adopt returns an error and changes none of them. To apply children or to remove obsolete ones, use package children.
 //
 // Equivalent in kopf: kopf.adopt.

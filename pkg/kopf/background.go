@@ -11,14 +11,14 @@ import (
 )
 
 // Daemon adds a function that runs in its own goroutine as long as the object exists, for example to watch a socket or to poll another
-// system. The operator starts it when it first observes a matching object. The function must return soon after its context is cancelled.
+// system. The operator starts the function when it first observes a matching object. The function must return soon after its context is cancelled.
 // context.Cause then returns the reason: [daemons.ErrDeleted], [daemons.ErrFilteredOut], [daemons.ErrPaused], [daemons.ErrOutOfScope] or
 // [daemons.ErrShutdown]. The finalizer blocks the deletion of the object until the function has returned.
 //
 // Request.Object is the state of the object at the start of the daemon. [Request.Latest] returns the newest state. When the function
-// returns, the operator writes its changes to Request.Object, even if it returns an error. After an error, the operator calls the function
-// again. After nil, the operator starts it again only when the operator itself restarts. Use [Restart] to change
-// this. Daemons have no progress on the object, so each process starts them.
+// returns, the operator writes its changes to Request.Object, even if it returns an error. After an error that is not permanent, the operator calls
+// the function again. After nil or a permanent failure, the operator calls the function again only after a restart of the operator. Use
+// [Restart] to change this behaviour. Daemons have no progress on the object, so each process starts them.
 //
 // Equivalent in kopf: @kopf.daemon.
 func (r *Resource[T]) Daemon(id string, fn Handler[T], opts ...HandlerOption) *Resource[T] {
@@ -31,9 +31,9 @@ func (r *Resource[T]) Daemon(id string, fn Handler[T], opts ...HandlerOption) *R
 // the start of the next one; see [Sharp] for calls at fixed times. Use the interval 0 for timers with a [Schedule], or with [Idle] alone.
 // The operator makes the first call immediately, or after the [InitialDelay]. The finalizer blocks the deletion of the object during a call.
 //
-// Request.Object is the newest state of the object. The operator writes changes to it after each call, even after an error. It retries
-// errors according to the policy of the timer. The interval then begins after the next success. A permanent error stops the timer for the
-// object until the essence of the object changes. Timers use no goroutine between calls.
+// Request.Object is the newest state of the object. The operator writes changes to Request.Object after each call, even after an error. It
+// retries errors according to the policy of the timer. The interval then begins after the next success. A permanent failure stops the timer for
+// the object until another client changes the essence of the object. Timers use no goroutine between calls.
 //
 // Equivalent in kopf: @kopf.timer.
 func (r *Resource[T]) Timer(id string, interval time.Duration, fn Handler[T], opts ...HandlerOption) *Resource[T] {
@@ -48,7 +48,8 @@ func (r *Resource[T]) Timer(id string, interval time.Duration, fn Handler[T], op
 }
 
 // Restart sets whether the operator starts a daemon again after the daemon has returned nil or has failed permanently. The first restart
-// is delayed by one second. The delay doubles with each restart, up to the [Backoff] of the daemon. Default: [daemons.RestartNever].
+// is delayed by one second. The delay doubles with each restart, up to the [Backoff] of the daemon. After a run that is longer than the Backoff,
+// the delay is one second again. Default: [daemons.RestartNever].
 func Restart(policy daemons.RestartPolicy) HandlerOption {
 	return func(d *declaration) {
 		d.requireKind("Restart", daemonHandler)

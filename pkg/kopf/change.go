@@ -13,8 +13,8 @@ import (
 // value for an object. For each cause, the operator computes the value for the last-handled configuration and for the current state. It
 // calls the handler if the values differ in their JSON form. For a new object, the old value is the zero value.
 //
-// The last-handled configuration contains the spec, labels and annotations, but not the status. To react to a field of the status, also
-// pass the option [Field] with its path.
+// The last-handled configuration does not contain the status. To react to a field of the status, also pass the option [Field] with the path of the
+// field.
 func OnChange[T client.Object, V any](r *Resource[T], id string, get func(T) V,
 	fn func(ctx context.Context, req *Request[T], old, new V) error, opts ...HandlerOption,
 ) *Resource[T] {

@@ -18,7 +18,8 @@ type clusterManager interface {
 	ClusterName() string
 }
 
-// controllerNameOf returns the name of a controller for metrics and logs, which begins with the name of the cluster if the process has several.
+// controllerNameOf returns the name of a controller for metrics and logs. The name begins with the name of the cluster if the process has several
+// clusters.
 func (o *Operator) controllerNameOf(name string) string {
 	if m, ok := o.mgr.(clusterManager); ok {
 		return m.ClusterName() + "/" + name
@@ -26,8 +27,8 @@ func (o *Operator) controllerNameOf(name string) string {
 	return name
 }
 
-// handlersEndWith returns the cache for the sources of an operator. If the cache can live longer than the operator, stop removes their event handlers, so that
-// they do not call index handlers and map functions any more.
+// handlersEndWith returns the cache for the sources of an operator. If the cache can live longer than the operator, stop removes the event handlers of the
+// sources, so that these do not call index functions and map functions any more.
 func (o *Operator) handlersEndWith(objects cache.Cache) (sources cache.Cache, stop func()) {
 	if _, ok := o.mgr.(clusterManager); !ok {
 		return objects, func() {}
@@ -36,7 +37,7 @@ func (o *Operator) handlersEndWith(objects cache.Cache) (sources cache.Cache, st
 	return c, c.removeHandlers
 }
 
-// A sourceCache remembers the event handlers that its informers receive.
+// A sourceCache records the event handlers that its informers receive.
 type sourceCache struct {
 	cache.Cache
 	mu      sync.Mutex
@@ -63,7 +64,7 @@ func (c *sourceCache) removeHandlers() {
 	defer c.mu.Unlock()
 	c.stopped = true
 	for _, one := range c.added {
-		_ = one.informer.RemoveEventHandler(one.registration) // it fails only if the informer has stopped
+		_ = one.informer.RemoveEventHandler(one.registration) // the removal fails only if the informer has stopped
 	}
 	c.added = nil
 }

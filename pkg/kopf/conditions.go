@@ -17,9 +17,9 @@ import (
 )
 
 // Conditions returns the conditions of Object in status.conditions, or in the field that [WithConditionsIn] sets. At the end of the
-// reconcile, the operator writes changes to them in one write of the status, together with all other changes of the handlers. It keeps
-// concurrent changes to other conditions. The handler fails permanently after an invalid change, such as an invalid condition type, and if
-// the kind has no field for conditions.
+// reconcile, the operator writes the changed conditions together with all other changes of the handlers to the status. It keeps concurrent changes
+// to other conditions. The handler fails permanently after an invalid change, such as an invalid condition type, and if the kind has no field for
+// conditions.
 //
 // A handler that returns a [conditions.Error] also sets the condition of this error.
 func (r *Request[T]) Conditions() *conditions.Set {
@@ -42,8 +42,7 @@ func (r *Request[T]) Conditions() *conditions.Set {
 // Flush writes the changes of the handler to the status of Object, including conditions, before the end of the reconcile. Use it in
 // long-running handlers and in daemons. It blocks until the API server has answered, and returns the error of the write. After an error,
 // the operator writes the changes at the end of the reconcile. A flushed field replaces a value that an earlier handler of the same
-// reconcile has set and that is not written yet. In OnEvent and IndexBy functions, Flush returns an error, because they observe a state that may be
-// old.
+// reconcile has set and that is not written yet. In OnEvent and IndexBy functions, Flush returns an error, because the observed state may be old.
 func (r *Request[T]) Flush(ctx context.Context) error {
 	if r.Reason == ReasonEvent || r.Reason == ReasonIndex {
 		return fmt.Errorf("Flush: OnEvent and IndexBy functions cannot write during a call (reason %q): use a client or another kind of handler", r.Reason)
@@ -72,8 +71,8 @@ func (r *Request[T]) applyConditions(err error) {
 }
 
 // WithConditions declares conditions of the kind. The first reconcile of an object adds missing conditions with the status Unknown. If
-// "Ready" is declared together with other conditions, the operator computes it as their summary (see [conditions.Set.Summarize]). Use
-// [WithRootCondition] for another summary. Do not declare Ready if handlers set it.
+// "Ready" is declared together with other conditions, the operator computes Ready as the summary of the others (see
+// [conditions.Set.Summarize]). Use [WithRootCondition] for another summary. Do not declare Ready if handlers set it.
 func WithConditions(types ...string) ResourceOption {
 	return func(o *resourceOptions) {
 		if len(types) == 0 {
@@ -136,8 +135,8 @@ func WithPanicCondition(conditionType string) ResourceOption {
 
 const readyCondition = "Ready"
 
-// effectiveRoot returns the root condition: that of WithRootCondition, or else Ready if it is declared together with other conditions. It
-// returns nil if there is no root condition.
+// effectiveRoot returns the condition of WithRootCondition. Without this option, it returns Ready if Ready is declared together with other
+// conditions, and otherwise nil.
 func (o *resourceOptions) effectiveRoot() *conditions.Root {
 	if o.rootCondition != nil {
 		return o.rootCondition
@@ -156,7 +155,7 @@ func (o *resourceOptions) effectiveRoot() *conditions.Root {
 //   - True with the reason Succeeded after a success
 //   - False with the reason Failed and the error after a permanent failure
 //
-// If the handler sets the condition itself, the operator keeps that value until the next attempt.
+// If the handler sets the condition itself, the operator keeps the value of the handler until the next attempt.
 func ReportCondition(conditionType string) HandlerOption {
 	return func(d *declaration) {
 		d.requireKind("ReportCondition", causeHandler, reconcileHandler)
@@ -193,7 +192,7 @@ func WhenCondition(conditionType string, status metav1.ConditionStatus) HandlerO
 }
 
 // OnCondition adds a cause handler for transitions of a condition, made by any client. The operator calls it if the status of the condition
-// differs from the status in the last-handled configuration, or if a new object has the condition. It also works for kinds of other
+// differs from the status in the last-handled configuration, or if a new object has the condition. OnCondition also works for kinds of other
 // operators. [Request.Field] returns the old and the new status as strings, or nil for a missing condition. The handler has progress, so a
 // transition is handled even if the operator restarts. The operator does not call the handler for a transition that is undone before it is handled.
 //

@@ -17,7 +17,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 )
 
-// A declaration collects the options and errors of a handler until the operator is checked.
+// A declaration contains the options of a handler and their errors, which [Operator.CheckDeclaration] reports.
 type declaration struct {
 	invoke.Handler
 	task             daemons.Task // task of a daemon or timer
@@ -32,7 +32,7 @@ type declaration struct {
 	requirements       []labels.Requirement              // label requirements, for watches with a selector
 	literals           []match.Operand                   // values that the handler compares with the value of the field
 	requiredConditions map[string]metav1.ConditionStatus // conditions of WhenCondition
-	events             *eventSelection                   // of OnEventAbout
+	events             *eventSelection                   // selected Events of OnEventAbout
 }
 
 // A handlerKind defines when a handler is called, and which options it has.
@@ -47,7 +47,7 @@ const (
 	daemonHandler
 	timerHandler
 	subHandler      // Request.Sub
-	activityHandler // OnStartup and OnCleanup
+	activityHandler // OnStartup, OnCleanup and OnVersion
 )
 
 func (k handlerKind) String() string {
@@ -56,7 +56,7 @@ func (k handlerKind) String() string {
 	}[k]
 }
 
-// addTo adds a handler without a cause to the kind. The caller has checked that the id is unique.
+// addTo adds a handler without a cause to the kind. The caller reports duplicate ids.
 func (d *declaration) addTo(kind *engine.Kind, handler invoke.Handler) {
 	id := d.fullID()
 	switch d.handlerKind {
@@ -66,7 +66,7 @@ func (d *declaration) addTo(kind *engine.Kind, handler invoke.Handler) {
 		_ = kind.ReconcileHandlers.Add(id, id, handler)
 	case daemonHandler, timerHandler:
 		_ = kind.BackgroundHandlers.Add(id, id, &invoke.BackgroundHandler{Handler: handler, Task: d.task, InitialDelay: d.initialDelayFunc})
-	default: // cause handlers and indexes have their own checks
+	default: // register adds cause handlers and indexes separately
 	}
 }
 
@@ -92,7 +92,7 @@ func (d *declaration) addErrorf(format string, args ...any) {
 	d.errs = append(d.errs, fmt.Errorf(format, args...))
 }
 
-// checkDuration adds an error if the duration is negative, or so short that its unit is probably missing.
+// checkDuration adds an error if the duration is negative, or so short that the declaration probably lacks its unit.
 func (d *declaration) checkDuration(option string, value time.Duration) {
 	if value < 0 {
 		d.addErrorf("%s must not be negative, got %s", option, value)
@@ -100,7 +100,7 @@ func (d *declaration) checkDuration(option string, value time.Duration) {
 	d.checkUnit(option, value)
 }
 
-// checkUnit adds an error if the duration is so short that its unit is probably missing.
+// checkUnit adds an error if the duration is so short that the declaration probably lacks its unit.
 func (d *declaration) checkUnit(option string, value time.Duration) {
 	if err := validation.DurationUnit(value); err != nil {
 		d.addErrorf("%s is %w", option, err)

@@ -16,8 +16,8 @@
 //
 // # How it works
 //
-// The operator watches each kind through the cache of the manager. For each object, it compares the essence (the spec, labels, annotations
-// and other fields that count for change detection) with the last-handled configuration, which is stored on the object. The result is a
+// By default, the operator watches each kind through the cache of the manager. For each object, it compares the essence (the spec, labels,
+// annotations and other fields that count for change detection) with the last-handled configuration, which is stored on the object. The result is a
 // cause: the object was created, updated or deleted, or the operator has resumed. Watch events only trigger this comparison, so missed,
 // merged and repeated events do no harm.
 //
@@ -31,6 +31,7 @@
 //     [Resource.OnCondition], [OnChange]) have progress on the object.
 //   - Reconcile handlers ([Resource.OnReconcile]) compare the actual with the desired state, as reconcilers of controller-runtime do.
 //   - Event handlers ([Resource.OnEvent]) are called for watch events. They have no progress on the object, and change it only with [WriteChanges].
+//   - [Resource.OnEventAbout] handlers are called for Kubernetes Events about the object or about objects that it owns.
 //   - Index functions ([IndexBy]) keep an in-memory index of all objects.
 //   - A daemon ([Resource.Daemon]) runs as long as the object exists. A timer ([Resource.Timer]) is called repeatedly.
 //   - Admission handlers ([Resource.Validate], [Resource.Mutate]) check or change an object before the API server stores it.
@@ -61,15 +62,16 @@
 //
 //   - Handlers must be idempotent: a process can be killed after a handler has returned and before its success is stored.
 //   - In one attempt, either change req.Object or write the object with a client. A client that reads or writes into req.Object replaces
-//     earlier changes to it. The operator writes later changes, unless another client has changed the object after that read or write. In that case, it
-//     logs a warning. A write with a client causes an update. A change to req.Object does not.
+//     earlier changes to req.Object. The operator writes later changes, unless another client has changed the object after that read or write. In that
+//     case, the operator logs a warning. A write of the essence with a client causes an update. A change to req.Object does not, by default (see
+//     [WithOwnChangesAsUpdates]).
 //   - req.Object is the current state. If the object is edited during a cycle, req.Object is newer than the new side of req.Diff.
 //   - If no handler matches an object, the operator neither adds its finalizer nor stores a last-handled configuration.
 //   - If a handler has a [Field] of the status, this field belongs to the essence for all handlers of the kind.
 //   - A handler that does not return blocks its object and one worker of its kind (see [WithMaxConcurrentReconciles]).
 //   - The last-handled configuration is an annotation. If an object is too large for the annotation, the operator stores a digest instead.
-//     It still detects changes, but Old and Diff of an update are empty.
-//   - The operator compares objects of a Go type in the form of this type, so it ignores fields that the type does not have. When a new
+//     The operator still detects changes, but Old and Diff of an update are empty.
+//   - The operator converts objects to the Go type of the kind before it compares them, so it ignores fields that the type does not have. When a new
 //     version of the type adds a field, each object with this field is handled as updated. Use [Unstructured] to compare all fields, as kopf
 //     does.
 //

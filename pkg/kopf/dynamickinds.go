@@ -24,8 +24,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/watching"
 )
 
-// The intervals of discovery. An event of a CustomResourceDefinition causes several more, because the API server begins or ceases to serve a kind up to some
-// seconds after its definition has changed.
+// These constants control when the operator discovers the served kinds. After an event of a CustomResourceDefinition, the operator also discovers them after
+// each of the discoveryDelays, because the API server begins or ceases to serve a kind up to some seconds after its definition has changed.
 const (
 	discoveryInterval       = time.Minute
 	discoveryIntervalNoCRDs = 10 * time.Second // if the operator may not watch CustomResourceDefinitions
@@ -34,19 +34,19 @@ const (
 
 var discoveryDelays = []time.Duration{200 * time.Millisecond, time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second}
 
-// dynamicKinds starts the controllers of kinds when the API server serves them, and stops them afterwards. Only the goroutine of run uses it, except for
-// the channel.
+// dynamicKinds starts the controller of a kind when the API server serves the kind, and stops the controller when the API server no longer serves it. Only
+// the goroutine of run may use the fields, except for the channel ended.
 type dynamicKinds struct {
 	operator  *Operator
 	settings  engine.Settings
 	discovery discovery.ServerResourcesInterfaceWithContext
 	fixed     map[schema.GroupKind]bool
-	indexes   *gate                                    // of the fixed kinds
-	declared  []declaredKind                           // of WhenServed
-	selected  map[selectedKind]*declaredKind           // of ForKinds; nil for invalid declarations
+	indexes   *gate                                    // gate of the fixed kinds
+	declared  []declaredKind                           // kinds of WhenServed
+	selected  map[selectedKind]*declaredKind           // kinds of ForKinds; nil for invalid declarations
 	running   map[schema.GroupVersionKind]*runningKind // includes kinds that are stopping
-	retryAt   map[schema.GroupVersionKind]time.Time    // of kinds that have failed
-	reported  map[string]bool                          // messages about the present state of the API server
+	retryAt   map[schema.GroupVersionKind]time.Time    // start times of kinds that have failed
+	reported  map[string]bool                          // messages that the last discovery has logged or repeated
 	ended     chan schema.GroupVersionKind             // kinds whose controllers have ended
 	crdsKnown bool                                     // events of CustomResourceDefinitions cause a discovery
 	group     sync.WaitGroup
@@ -66,8 +66,8 @@ type selectedKind struct {
 }
 
 type runningKind struct {
-	stop context.CancelFunc // nil after it was called
-	err  error              // why the controller has ended; set before the kind is sent to ended
+	stop context.CancelFunc // nil after stop was called
+	err  error              // the error of the controller; set before the kind is sent to dynamicKinds.ended
 }
 
 // newDynamicKinds returns nil if the operator has only fixed kinds.
@@ -145,7 +145,7 @@ func (d *dynamicKinds) interval() time.Duration {
 	return wait
 }
 
-// watchDefinitions sends true for each event of a CustomResourceDefinition, and false if the operator cannot watch them.
+// watchDefinitions sends true for each event of a CustomResourceDefinition, and false if the operator cannot watch CustomResourceDefinitions.
 func (d *dynamicKinds) watchDefinitions(ctx context.Context, events chan<- bool) {
 	send := func(known bool) {
 		select {
@@ -213,7 +213,7 @@ func (d *dynamicKinds) update(ctx context.Context) bool {
 	return true
 }
 
-// isRunning reports whether a version of a kind runs or is stopping. Two versions have the same objects.
+// isRunning reports whether the controller of any version of a kind runs or is stopping. All versions of a kind have the same objects.
 func (d *dynamicKinds) isRunning(kind schema.GroupKind) bool {
 	for gvk := range d.running {
 		if gvk.GroupKind() == kind {
@@ -223,7 +223,7 @@ func (d *dynamicKinds) isRunning(kind schema.GroupKind) bool {
 	return false
 }
 
-// hasFailed reports whether the discovery of a version of the group has failed. The kinds of the group may be handled in that version.
+// hasFailed reports whether the discovery of a version of the group has failed. The selected version of a kind may then be unknown.
 func hasFailed(failed map[schema.GroupVersion]error, group string) bool {
 	for gv := range failed {
 		if gv.Group == group {
@@ -233,7 +233,8 @@ func hasFailed(failed map[schema.GroupVersion]error, group string) bool {
 	return false
 }
 
-// desired returns the declared and selected kinds that are served, the declared ones that cannot be watched, and the number of declarations that wait for a kind.
+// desired returns the declared and selected kinds that are served, the declared kinds that are served but cannot be watched, and the number of declarations
+// that wait for a kind.
 func (d *dynamicKinds) desired(served []watching.Resource) (desired map[schema.GroupVersionKind]*declaredKind, unwatchable []schema.GroupVersionKind, waiting int) {
 	desired = map[schema.GroupVersionKind]*declaredKind{}
 	watchable := map[schema.GroupVersionKind]bool{} // contains all served kinds
@@ -289,7 +290,7 @@ func (d *dynamicKinds) desired(served []watching.Resource) (desired map[schema.G
 	return desired, unwatchable, waiting
 }
 
-// declare returns the declaration of a selected kind; nil if it is invalid. The user's function is called once for each kind.
+// declare returns the declaration of a selected kind, or nil if the declaration is invalid. It calls the user's function once for each kind.
 func (d *dynamicKinds) declare(s *kindSelection, r watching.Resource) *declaredKind {
 	key := selectedKind{s, r.GroupVersionKind}
 	if one, known := d.selected[key]; known {
@@ -339,8 +340,8 @@ func (d *dynamicKinds) noteEnded(gvk schema.GroupVersionKind) {
 	}
 }
 
-// runKind handles the objects of a kind until the context is cancelled. The kind has its own cache, because the sources of a cache wait for all its
-// informers, and one of them may lack permissions.
+// runKind handles the objects of a kind until the context is cancelled. The kind has its own cache, because the sources of a cache wait for all informers of
+// the cache, and an informer without permissions never syncs.
 func (d *dynamicKinds) runKind(ctx context.Context, one declaredKind) error {
 	o, kinds, resources := d.operator, []engine.Kind{one.kind}, []resource{one.resource}
 	scopes, err := o.discover(ctx, kinds, resources)
@@ -361,7 +362,7 @@ func (d *dynamicKinds) runKind(ctx context.Context, one declaredKind) error {
 	var group *kindGroup
 	defer func() {
 		if group != nil {
-			group.clearIndexes() // after the end of the cache
+			group.clearIndexes() // after the cache has stopped
 		}
 	}()
 	// The cache ends after the controller, and its goroutines end before runKind returns.
@@ -401,7 +402,7 @@ func (d *dynamicKinds) runKind(ctx context.Context, one declaredKind) error {
 	return group.run(ctx)
 }
 
-// newKindCache returns a cache for the objects of one kind and of its related kinds. release must be called after its end.
+// newKindCache returns a cache for the objects of one kind and of its related kinds. The caller must call release after the cache has stopped.
 func (o *Operator) newKindCache(ctx context.Context, one declaredKind) (objects cache.Cache, release func(), err error) {
 	options := o.ownCacheOptions(ctx)
 	// A cache needs all kinds of ByObject, and some of them may not be served.
@@ -418,7 +419,7 @@ func (o *Operator) newKindCache(ctx context.Context, one declaredKind) (objects 
 	return objects, release, nil
 }
 
-// newCache returns a cache of the operator's own. release must be called after its end.
+// newCache returns a cache that belongs to the operator. The caller must call release after the cache has stopped.
 func (o *Operator) newCache(ctx context.Context, options cache.Options) (objects cache.Cache, release func(), err error) {
 	if o.namespaces != nil {
 		return o.namespaces.newCache(ctx, options)
@@ -427,13 +428,13 @@ func (o *Operator) newCache(ctx context.Context, options cache.Options) (objects
 	return objects, func() {}, err
 }
 
-// errNotSynced is the reason why a kind that has just been started is not ready.
+// These errors are the reasons why a kind is not ready.
 var (
 	errNotSynced    = errors.New("the cache of the kind has not synced yet")
 	errNotWatchable = errors.New("the API server cannot list or watch the kind: remove its declaration")
 )
 
-// setStartingKind sets why a kind is not ready; nil if it is ready or no longer handled.
+// setStartingKind sets the reason why a kind is not ready. The reason is nil if the kind is ready or no longer handled.
 func (o *Operator) setStartingKind(gvk schema.GroupVersionKind, reason error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -18,7 +18,7 @@ import (
 const epochTimeout = 10 * time.Second
 
 // setEpoch passes the current resource version of a kind to the engine. Earlier processes have stopped, so a cache that has reached this
-// version contains all their writes. If the version cannot be read, the engine reads each object with due work from the API server once.
+// version contains all their writes. If setEpoch cannot read the version, the engine reads each object with due work from the API server once.
 func (g *kindGroup) setEpoch(ctx context.Context, e *engine.Engine) {
 	version, err := g.currentVersion(ctx, e)
 	if err != nil && g.operator.namespaces == nil { // the versions are read again for each namespace
@@ -74,7 +74,7 @@ func (g *kindGroup) awaitEpoch(ctx context.Context, e *engine.Engine) {
 	namespaces := watchcheck.Namespaces(informer)
 	if len(namespaces) == 0 {
 		if g.operator.namespaces != nil && e.Namespaced {
-			return // the namespaces are awaited when they are entered
+			return // waitForCaches waits for each namespace
 		}
 		namespaces = []string{""}
 	}

@@ -40,8 +40,8 @@ func WithEvents(level EventLevel) Option {
 }
 
 // WithLogEvents also posts the log lines of handlers as Events about the object, with the reason "Logging" and the id of the handler in the note. Lines at
-// V(0) become Normal Events, errors become Warnings. Only lines of the logger in the context of the handler are posted, not those of the operator.
-// Handlers must not log confidential values then. The limits for Events apply. Default: off.
+// V(0) become Normal Events, errors become Warnings. The operator posts only lines of the logger in the context of the handler, not its own lines.
+// With this option, handlers must not log confidential values. The limits for Events apply. Default: off.
 //
 // Equivalent in kopf: settings.posting.loggers=True.
 func WithLogEvents() Option {
@@ -59,8 +59,8 @@ type EventNames struct {
 }
 
 // WithKopfEvents posts all Events in the form of kopf, including the Events of [Request.Eventf]. Use it for clients that select
-// reportingComponent=kopf. The operator posts the Events to the core v1 API, with the action "Action?". It posts a repeated Event as a new
-// object instead of increasing a count. The operator needs permission to create events of the core group. Default: the form of
+// reportingComponent=kopf. The operator posts the Events to the core v1 API, with the action "Action?". Each repeated Event is a new object;
+// no count is increased. The operator needs permission to create events of the core group. Default: the form of
 // events.k8s.io.
 func WithKopfEvents(names EventNames) Option {
 	names.Component = cmp.Or(names.Component, "kopf")

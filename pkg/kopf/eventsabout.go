@@ -25,12 +25,12 @@ import (
 
 // OnEventAbout adds a handler for Kubernetes Events about the object, or about objects that it owns, such as its pods. The selector chooses the Events. The
 // operator watches them on the API server, with filters for the kind, the type and the reason, and without a cache. Request.Object is the current state of
-// the object that owns what the Event is about. The operator writes its changes, as for all other handlers.
+// the object of this kind, also if the Event is about an owned object. The operator writes changes to Request.Object, as for all other handlers.
 //
 // The operator calls the handler once for each Event, and again if the Event has occurred again, at most once in [clusterevents.Selector.Interval]. With
-// [Retries], it repeats failed attempts. The later Events of the object wait for them, up to 100; then the oldest is dropped. Waiting Events and attempts are
-// in memory only. By default, the operator ignores Events from the time before its start, or from a pause: see [clusterevents.Selector.Since]. The options are those of OnEvent handlers,
-// except for [WriteChanges].
+// [Retries], it repeats failed attempts. The later Events of the object wait until the attempts end. If more than 100 Events wait, the operator drops the
+// oldest. Waiting Events and attempts are in memory only. By default, the operator ignores Events from the time before its start, or from a pause: see
+// [clusterevents.Selector.Since]. The options are the same as for OnEvent handlers, except for [WriteChanges].
 func (r *Resource[T]) OnEventAbout(
 	id string, events clusterevents.Selector, fn func(ctx context.Context, req *Request[T], event *corev1.Event) error, opts ...HandlerOption,
 ) *Resource[T] {
@@ -71,18 +71,18 @@ func handleClusterEvent[T client.Object](
 	return nil
 }
 
-// An eventSelection is the selector of an OnEventAbout handler with its kinds, which check resolves.
+// An eventSelection is the selector of an OnEventAbout handler. Its method check sets the kinds.
 type eventSelection struct {
 	clusterevents.Selector
 	id      string
 	about   []schema.GroupVersionKind
-	through []schema.GroupVersionKind // without those of about
-	own     schema.GroupVersionKind   // of the resource
+	through []schema.GroupVersionKind // without the kinds in about
+	own     schema.GroupVersionKind   // the kind of the resource
 }
 
 func (r *Resource[T]) eventSelections() []*eventSelection { return r.events }
 
-// check returns the mistakes of the selector, and resolves the kinds.
+// check returns the errors of the selector, and sets the kinds.
 func (s *eventSelection) check(obj client.Object, scheme *runtime.Scheme) error {
 	if err := s.Check(); err != nil {
 		return err
@@ -149,7 +149,7 @@ func (r *rights) ofEventSelection(kind *engine.Kind, s *eventSelection, watch rb
 	return needs
 }
 
-// withDefaultNamespace adds the namespace with the Events about cluster-scoped objects. No namespace means all of them.
+// withDefaultNamespace adds the namespace with the Events about cluster-scoped objects. It does not change an empty list, which means all namespaces.
 func withDefaultNamespace(namespaces []string) []string {
 	if len(namespaces) == 0 || slices.Contains(namespaces, metav1.NamespaceDefault) {
 		return namespaces

@@ -16,7 +16,7 @@ import (
 // eventNamespacesInterval is the interval at which the namespaces of an operator with WithNamespaces are compared with the watched ones, in memory.
 const eventNamespacesInterval = time.Second
 
-// eventWatchers prepares the watches of the OnEventAbout handlers. The function that it returns runs them until its context ends.
+// eventWatchers prepares the watches of the OnEventAbout handlers. The returned function runs the watches until its context ends.
 func (g *kindGroup) eventWatchers(resources []resource) (run func(context.Context), err error) {
 	o := g.operator
 	var handlers []func(ctx context.Context)
@@ -39,7 +39,7 @@ func (g *kindGroup) eventWatchers(resources []resource) (run func(context.Contex
 	}, nil
 }
 
-// watchEventsOf watches the Events for one handler until the context ends. There is one watch for each kind and namespace.
+// watchEventsOf watches the Events for one handler until the context ends. It runs one watch for each kind and namespace.
 func (g *kindGroup) watchEventsOf(ctx context.Context, core corev1client.EventsGetter, e *engine.Engine, s *eventSelection) {
 	o := g.operator
 	owners := eventwatch.NewOwners(o.mgr.GetAPIReader(), e.GVK.GroupKind(), e.Namespaced, s.read())
@@ -91,7 +91,7 @@ func (g *kindGroup) watchEventsOf(ctx context.Context, core corev1client.EventsG
 	}
 }
 
-// eventNamespaces returns the namespaces whose Events are watched; "" for all of them.
+// eventNamespaces returns the namespaces whose Events are watched. "" means all namespaces.
 func (g *kindGroup) eventNamespaces(e *engine.Engine) (namespaces []string) {
 	o, gvk := g.operator, e.GVK
 	if !e.Namespaced {

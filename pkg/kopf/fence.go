@@ -12,7 +12,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
 )
 
-// leaseDurations are the durations of the leader election of the manager.
+// leaseDurations are the durations of the leader election of the manager, or of the Lease of a shard.
 type leaseDurations struct{ lease, renewDeadline, retryPeriod time.Duration }
 
 // defaultLease has the defaults of controller-runtime.
@@ -22,14 +22,15 @@ var defaultLease = leaseDurations{lease: 15 * time.Second, renewDeadline: 10 * t
 const fenceMargin = time.Second
 
 // WithLeaseDurations passes the LeaseDuration, RenewDeadline and RetryPeriod of the manager to the operator, which cannot read them from the
-// manager. Use it if they differ from the defaults of controller-runtime (15 s, 10 s, 2 s).
+// manager. Use the option if they differ from the defaults of controller-runtime (15 s, 10 s, 2 s).
 //
 // When a suspended process continues (after SIGSTOP, in a virtual machine or on a laptop), another replica may have become the leader. The
 // operator detects that its process did not run for LeaseDuration - RenewDeadline (5 s). It then pauses handlers, daemons, timers and writes
 // for RenewDeadline + RetryPeriod + 1 s (13 s). During this time, the leader elector renews the lease, or the manager stops the operator.
 // After the pause, the operator discards its unwritten changes to each object that another process has changed.
 //
-// With [WithSharding], they are also the durations of the shard's Lease. Three zeros disable this pause. The option has no effect if NeedLeaderElection of the manager's controller options is false.
+// Three zeros disable the detection of suspensions. With [WithSharding], the durations are those of the shard's Lease, and must not be zero. Without
+// WithSharding, the option has no effect if NeedLeaderElection of the manager's controller options is false.
 func WithLeaseDurations(lease, renewDeadline, retryPeriod time.Duration) Option {
 	return optionFunc(func(o *Operator) {
 		o.lease = leaseDurations{lease, renewDeadline, retryPeriod}
@@ -40,7 +41,8 @@ func WithLeaseDurations(lease, renewDeadline, retryPeriod time.Duration) Option 
 	})
 }
 
-// newFence returns the fence that detects suspensions. It returns nil if the pause is disabled, or if the operator needs no leader election.
+// newFence returns the fence that detects suspensions. It returns nil if the detection is disabled, or if the operator has neither leader election nor a
+// shard.
 func (o *Operator) newFence(ctx context.Context, peers *peering.Peering, log logr.Logger) *fencing.Fence {
 	if o.lease == (leaseDurations{}) || !o.NeedLeaderElection() && o.ring == nil {
 		return nil

@@ -23,7 +23,7 @@ type fieldType interface {
 	isMap() bool
 	// json returns the JSON type of the field, or anyType if it is unknown. A field of type anyType can have unknown children.
 	json() jsonType
-	// isOmitted reports whether the JSON form lacks the field if it has this value.
+	// isOmitted reports whether the JSON form of an object omits the field if the field has this value.
 	isOmitted(value any) bool
 }
 

@@ -81,7 +81,7 @@ func (d *declaration) checkValues(where string, isLabel bool, literals []match.O
 // "metadata.labels.example\.com/tier". The field can be anywhere in the object. It belongs to the essence for all handlers of the kind, even
 // if it is in the status.
 //
-// Without matchers, the field must exist before or after the change. With matchers, the old value or the new value must pass all of them.
+// Without matchers, the field must exist before or after the change. With matchers, either the old value or the new value must pass all of them.
 // For handlers without a cause (OnReconcile, OnEvent, daemons, timers and indexes), only the current value counts. An update handler is
 // called only if the field has changed and the matchers [filter.From] and [filter.To] pass.
 //

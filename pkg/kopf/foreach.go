@@ -22,14 +22,14 @@ import (
 )
 
 // ForEachOwner returns a handler for children that calls a function for each owner of one kind. The object selects the kind and its Go type, and
-// can be empty, such as &appsv1.ReplicaSet{}. The function receives a copy of the owner from the cache of the manager. The operator therefore
-// needs the permissions to list and watch the kind.
+// can be empty, such as &appsv1.ReplicaSet{}. The function receives a copy of the owner from the cache. The operator therefore needs the
+// permissions to list and watch the kind.
 //
 // In a cause handler, each call is a sub-handler with the id "<handler>/<uid of the owner>" (see [Request.Sub]), so that each owner has its own
-// retries and progress. The options are those of the sub-handlers. In other handlers, such as OnReconcile, the options have no effect, and the
-// errors of all calls are joined. If one of them is not permanent, all calls are repeated.
+// retries and progress. The options apply to the sub-handlers. In other handlers, such as OnReconcile, the options have no effect, and the handler
+// returns the joined errors of all calls. If one of the errors is not permanent, the operator repeats all calls.
 //
-// The handler skips owners that do not exist any more. Changes of an owner do not call it: see [Resource.Watches] for that purpose.
+// The handler skips owners that do not exist any more. A change of an owner does not trigger the handler. Use [Resource.Watches] for that purpose.
 func ForEachOwner[T, P client.Object](owner P, fn func(ctx context.Context, req *Request[T], owner P) error, opts ...HandlerOption) Handler[T] {
 	find := func(_ context.Context, req *Request[T], gvk schema.GroupVersionKind) (targets []target, err error) {
 		// The owner of a namespaced object has the same namespace or none.
@@ -49,18 +49,17 @@ func ForEachOwner[T, P client.Object](owner P, fn func(ctx context.Context, req 
 	return forEach("ForEachOwner", owner, find, fn, opts)
 }
 
-// maxRelated is the maximum number of objects for one call of ForEachRelated: each has a record on the changed object.
+// maxRelated is the maximum number of objects for one call of ForEachRelated. It limits the number of records on the changed object.
 const maxRelated = 200
 
-// ForEachRelated returns a handler that calls a function for each object of another kind to which a map function maps the changed object. For example, a
-// handler of Secrets handles a change for each Database that uses the Secret, with the old and the new state of the Secret. The map function can be the
-// one of [Resource.Watches]. The object selects the kind and its Go type, and can be empty, such as &Database{}. The function receives a copy of the
-// related object from the cache of the manager, and changes it with a client.
+// ForEachRelated returns a handler that calls a function for each related object of another kind. mapFunc returns the related objects for the changed
+// object. For example, a handler of Secrets handles a change for each Database that uses the Secret, with the old and the new state of the Secret. mapFunc
+// can be the function that you pass to [Resource.Watches]. The argument related selects the kind and its Go type, and can be empty, such as &Database{}. The
+// function receives a copy of the related object from the cache, and must use a client to change the related object.
 //
 // In a cause handler, each call is a sub-handler with the id "<handler>/<namespace>.<name>", or "<handler>/<name>" for kinds without namespaces, so that
-// each related object has its own retries and progress. The progress is stored on the changed object, not on the related one, because the old state is
-// stored there, too: a copy of a Secret in an annotation of another object could be read by more people. See [ForEachOwner] for the options, for other
-// handlers and for objects that do not exist any more.
+// each related object has its own retries and progress. The operator stores the progress on the changed object, together with the old state. On the related
+// object, more users could read a copy of a Secret. See [ForEachOwner] for the options, for other handlers and for objects that do not exist any more.
 //
 // If the map function panics or returns more than 200 objects, the handler fails permanently. For more objects, use an OnReconcile handler with
 // [Resource.Watches] or [Request.Track].
@@ -118,9 +117,9 @@ func callMapFunc(ctx context.Context, mapFunc handler.MapFunc, obj client.Object
 
 // A target is an object for which ForEachOwner or ForEachRelated calls its function.
 type target struct {
-	id  string // of the sub-handler
+	id  string // the id of the sub-handler, without the id of the handler
 	key client.ObjectKey
-	uid types.UID // empty for any
+	uid types.UID // empty for any uid
 }
 
 // forEach returns a handler that calls a function for each object that find returns.
@@ -162,7 +161,7 @@ func forEach[T, P client.Object](
 	}
 }
 
-// joinRetryable joins errors. If some of them are permanent and others are not, the result is not permanent: the others must be retried.
+// joinRetryable joins errors. If at least one error is not permanent, the result is not permanent, so that the operator retries the handler.
 func joinRetryable(errs []error) error {
 	isPermanent := func(err error) bool { _, ok := errors.AsType[*progress.PermanentError](err); return ok }
 	if slices.ContainsFunc(errs, func(err error) bool { return !isPermanent(err) }) {

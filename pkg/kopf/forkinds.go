@@ -15,28 +15,28 @@ import (
 )
 
 // WhenServed lets the operator start although the API server does not serve the kind, for example because its CustomResourceDefinition is installed later.
-// The operator starts to handle the objects of the kind when the API server serves it, and stops when the API server no longer serves it. Other
-// kinds are not affected. Without the option, the start fails if the kind is not served. [Resource.TriggerFrom] is not possible.
+// The operator starts to handle the objects of the kind when the API server serves the kind, and stops when the API server no longer serves it. Other
+// kinds are not affected. Without the option, the start fails if the API server does not serve the kind. [Resource.TriggerFrom] is not possible.
 //
 // The kind has a cache of its own: see [WithKindCaches]. The operator notices new kinds within seconds if it may watch CustomResourceDefinitions.
-// Otherwise, it asks the API server every 10 seconds.
+// Otherwise, it asks the API server for its kinds every 10 seconds.
 //
 // Equivalent in kopf: the default.
 func WhenServed() ResourceOption {
 	return func(o *resourceOptions) { o.whenServed = true }
 }
 
-// ForKinds declares the kinds that a selector selects, also those that the API server serves later. The function is called once for each kind and returns
-// its declaration, usually with [Unstructured] or [Metadata]:
+// ForKinds declares the kinds that a selector selects, including kinds that the API server serves later. The operator calls the function once for each
+// kind. The function returns the declaration of the kind, usually with [Unstructured] or [Metadata]:
 //
 //	kopf.ForKinds(kopf.Kinds("*.example.com"), func(kind metav1.APIResource) kopf.Option {
 //		gvk := schema.GroupVersionKind{Group: kind.Group, Version: kind.Version, Kind: kind.Kind}
 //		return kopf.For(kopf.Unstructured(gvk)).OnCreate("announce", announce)
 //	})
 //
-// The kinds start and stop as described for [WhenServed]. Kinds without list and watch are not selected. If several declarations are for the same kind,
-// only the first one applies, and the operator logs a warning. A declaration by [For] always comes first. An invalid declaration is logged, and the other
-// kinds are handled.
+// The operator starts and stops handling the kinds as described for [WhenServed]. ForKinds does not select kinds without list and watch. If several
+// declarations are for the same kind, only the first declaration applies, and the operator logs a warning. A declaration by [For] always comes first. The
+// operator logs an invalid declaration, and handles the other kinds.
 //
 // Equivalent in kopf: resource selectors of decorators.
 func ForKinds(selector KindSelector, declare func(kind metav1.APIResource) Option) Option {
@@ -54,9 +54,9 @@ func ForKinds(selector KindSelector, declare func(kind metav1.APIResource) Optio
 }
 
 // WithKindCaches sets the options of the operator's own caches. Each kind with [WhenServed] and [ForKinds] has such a cache, so that a kind without
-// permissions does not block others. With [WithNamespaces], [WithNamespaceFunc] and [WithWatchSelector], the other kinds share one such cache. Pass the Cache of the
-// manager's options, for example to restrict the caches to some namespaces. Without a DefaultTransform, these caches drop the managedFields of the
-// objects to save memory. Default: all namespaces, no restrictions.
+// permissions does not block others. With [WithNamespaces], [WithNamespaceFunc], [WithWatchSelector] or [WithSharding], the other kinds share one such
+// cache. Pass the field Cache of the manager's options, for example to restrict the caches to some namespaces. Without a DefaultTransform, these caches drop
+// the managedFields of the objects to save memory. Default: all namespaces, no restrictions.
 func WithKindCaches(options cache.Options) Option {
 	return optionFunc(func(o *Operator) { o.kindCaches = options })
 }
@@ -70,8 +70,8 @@ type KindSelector struct {
 
 // Kinds returns a selector for kinds by their names. A pattern has one of these forms:
 //
-//   - "databases": the plural, singular, kind or short name, in the preferred version. If several kinds match, that of the core group is selected. If there is
-//     none, the operator selects none of them and logs a warning.
+//   - "databases": the plural, singular, kind or short name, in the preferred version. If several kinds match, the operator selects the kind of the core
+//     group. If none of them is in the core group, the operator selects none of them and logs a warning.
 //   - "databases.example.com": with a group
 //   - "databases.v1.example.com", "pods.v1": with a version
 //   - "category:all": all kinds of a category
@@ -84,7 +84,7 @@ func Kinds(patterns ...string) KindSelector {
 }
 
 // KindsFunc returns a selector for kinds in their preferred version for which a function returns true. It does not select Events. The operator
-// calls the function repeatedly. If it panics, the kind is not selected.
+// calls the function repeatedly. If the function panics, the operator does not select the kind.
 //
 // Equivalent in kopf: a callable as the argument of decorators.
 func KindsFunc(match func(kind metav1.APIResource) bool) KindSelector {
@@ -106,7 +106,7 @@ func (s KindSelector) String() string {
 	return strings.Join(texts, ", ")
 }
 
-// choose returns the selected kinds, and the patterns that select several kinds although they are for one.
+// choose returns the selected kinds, and the ambiguous patterns: those that are for one kind but match several.
 func (s KindSelector) choose(served []watching.Resource) ([]watching.Resource, []watching.Ambiguity) {
 	if s.match == nil {
 		return watching.Select(s.patterns, served)
@@ -183,7 +183,7 @@ func (o *Operator) hasOwnCache() bool {
 	return o.namespaces != nil || o.watchSelector != nil || o.ring != nil
 }
 
-// client returns the client for handlers. It reads kinds with caches of their own from these.
+// client returns the client for handlers. It reads a kind with a cache of its own from that cache.
 func (o *Operator) client() client.Client {
 	if !o.hasDynamicKinds() && !o.hasOwnCache() {
 		return o.mgr.GetClient()
@@ -196,8 +196,8 @@ func (o *Operator) client() client.Client {
 	return o.routedClient
 }
 
-// clientOf returns the client for the handlers of a resource. A resource with its own cache has a client of its own, which also reads its related
-// kinds from that cache.
+// clientOf returns the client for the handlers of a resource. A resource with its own cache has a client of its own, which also reads the related
+// kinds of the resource from that cache.
 func (o *Operator) clientOf(r resource) client.Client {
 	if !r.options().whenServed {
 		return o.client()
@@ -221,5 +221,5 @@ func (o *Operator) newKindClient() *watching.Client {
 	return watching.NewClient(o.client(), o.mgr.GetAPIReader(), o.mgr.GetScheme())
 }
 
-// errTriggerSources is an error of the declaration of a kind that can stop and start again.
+// errTriggerSources is the error of a declaration with TriggerFrom for a kind that can stop and start again.
 var errTriggerSources = errors.New("TriggerFrom is not possible with WhenServed and ForKinds, because a source can start only once: use Operator.Enqueue")

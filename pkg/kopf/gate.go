@@ -19,7 +19,7 @@ type gate struct {
 	mu         sync.Mutex
 	incomplete map[string]bool // kinds with indexes that are not complete yet
 	open       chan struct{}
-	hint       string // what to do if the gate does not open
+	hint       string // the error message if the gate does not open in time
 }
 
 func newGate(kinds []engine.Kind) *gate {
@@ -53,7 +53,7 @@ func (g *gate) complete(kind string) {
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 // notify wraps the source of a kind. When the source has synced, the indexes of the kind contain all listed objects. The wrapper then calls
-// synced and marks the kind as complete.
+// synced and records that the indexes of the kind are complete.
 func (g *gate) notify(kind string, s source.SyncingSource, synced func(context.Context)) source.SyncingSource {
 	return &syncNotifier{s, func(ctx context.Context) { synced(ctx); g.complete(kind) }}
 }

@@ -44,8 +44,8 @@ func (h Handler[T]) forEngine(c client.Client) func(ctx context.Context, call *i
 	}
 }
 
-// reportOutcome returns a function that passes the outcome of a handler to ended. The caller must defer it. It passes a panic as an error
-// and panics again.
+// reportOutcome returns a function that passes the outcome of a handler to ended. The caller must defer this function. After a panic, the function
+// passes the panic as an error and panics again.
 func reportOutcome(ended func(error), err *error) func() {
 	return func() {
 		value := recover()

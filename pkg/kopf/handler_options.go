@@ -14,8 +14,8 @@ type HandlerOption func(*declaration)
 // handlers, the count restarts after each success. With 0, the handler fails without a call, as in kopf. Default: no limit; for OnEvent and
 // OnEventAbout handlers, 1.
 //
-// The retries of an OnEvent handler are for one event, and the later events of the object wait for them. After a restart of the operator, the handler is
-// not retried, but called for the current state of the object. For OnEventAbout handlers, see [Resource.OnEventAbout].
+// For OnEvent handlers, n applies to each event, and the later events of the object wait for the retries. After a restart, the operator does not retry the
+// handler, but calls it for the current state of the object. For OnEventAbout handlers, see [Resource.OnEventAbout].
 //
 // Equivalent in kopf: retries=.
 func Retries(n int) HandlerOption {
@@ -28,10 +28,10 @@ func Retries(n int) HandlerOption {
 	}
 }
 
-// Timeout sets the maximum duration of all attempts together. It begins when the operator selects the handler for the cause. After the
-// timeout, the handler fails permanently. The operator makes at least one attempt, even if that attempt starts late.
-// It does not interrupt a running attempt. Use [AttemptTimeout] for that purpose. For timers and OnReconcile
-// handlers, the duration restarts after each success. The timeout must be positive. Default: no limit.
+// Timeout sets the maximum duration of all attempts together. The duration begins when the operator selects the handler for the cause. After the
+// timeout, the handler fails permanently. The operator makes at least one attempt, even if that attempt starts late. Timeout does not interrupt a
+// running attempt. Use [AttemptTimeout] for that purpose. For timers and OnReconcile handlers, the duration restarts after each success. The timeout
+// must be positive. Default: no limit.
 //
 // Equivalent in kopf: timeout=.
 func Timeout(timeout time.Duration) HandlerOption {
@@ -55,8 +55,9 @@ func AttemptTimeout(timeout time.Duration) HandlerOption {
 }
 
 // Backoff sets the delay before the next attempt after an error that is neither temporary nor permanent. With 0, the next attempt starts
-// immediately. If the API server has requested a longer delay in Retry-After, that delay is used. For daemons, the backoff is also the
-// maximum delay of a [Restart]. Default: one minute; for OnReconcile handlers, 100 milliseconds, doubled with each attempt up to two minutes.
+// immediately. If the API server has requested a longer delay in Retry-After, the operator uses that delay. For daemons, the backoff is also the
+// maximum delay of a [Restart]. Default: the delay of [WithBackoff], which is one minute by default; for OnReconcile handlers, 100 milliseconds,
+// doubled with each attempt up to two minutes.
 //
 // Equivalent in kopf: backoff=.
 func Backoff(delay time.Duration) HandlerOption {
@@ -109,9 +110,9 @@ func WriteChanges() HandlerOption {
 	}
 }
 
-// Optional makes a delete handler best-effort: it needs no finalizer and does not block the deletion of the object. The operator calls the
-// handler once, when it observes the deletion. If the operator does not run at that time, the handler is not called. The option is only for
-// delete handlers.
+// Optional makes a delete handler best-effort: the handler needs no finalizer and does not block the deletion of the object. The operator calls
+// the handler once, when it observes the deletion. If the operator does not run at that time, it does not call the handler. If the object has the
+// finalizer for another reason, the operator calls the handler like other delete handlers. The option is only for delete handlers.
 //
 // Equivalent in kopf: optional=True.
 func Optional() HandlerOption {
@@ -136,8 +137,8 @@ func EvenIfDeleted() HandlerOption {
 	}
 }
 
-// After makes a cause handler wait until other handlers of the resource have succeeded for the current cause. The ids are those of the other
-// handlers. If one of them fails permanently, this handler fails without a call, and the operator logs the failure. The handler does not wait
+// After makes a cause handler wait until other cause handlers of the resource have succeeded for the current cause. The ids are the ids of the other
+// handlers. If one of these handlers fails permanently, this handler fails without a call, and the operator logs the failure. The handler does not wait
 // for handlers that do not match the cause.
 func After(ids ...string) HandlerOption {
 	return func(d *declaration) {
@@ -150,9 +151,9 @@ func After(ids ...string) HandlerOption {
 	}
 }
 
-// RenamedFrom makes a cause handler continue with the progress that is stored under earlier ids, for a handler whose id has changed. Its
-// sub-handlers continue, too. Without the option, a handler with a changed id starts again for the objects of unfinished cycles. An id of a
-// handler with a [Field] ends with the path of the field. Results in the status keep the earlier id.
+// RenamedFrom makes a cause handler continue with the progress that is stored under its earlier ids. Use it if the id of a handler has changed. The
+// sub-handlers continue, too. Without the option, a handler with a changed id starts again for the objects of unfinished cycles. The earlier id of a
+// handler with a [Field] ends with the path of the field. Existing results in the status keep the earlier id.
 //
 // Remove the option when no cycle that began under the earlier id is unfinished.
 func RenamedFrom(ids ...string) HandlerOption {
@@ -166,9 +167,9 @@ func RenamedFrom(ids ...string) HandlerOption {
 	}
 }
 
-// StoreIn stores the progress of a cause handler and its sub-handlers in another store than the one of [WithProgress], for example in
-// [progress.InMemory] if the handler may be repeated after a restart. To move a handler to another store, pass [progress.Multi] with the new store and the
-// earlier one until all unfinished cycles have ended; otherwise the handler starts again for their objects. Default: the store of the operator.
+// StoreIn sets the store for the progress of a cause handler and its sub-handlers. For example, use [progress.InMemory] if the handler may be repeated after
+// a restart. To move a handler to another store, pass [progress.Multi] with the new store and the earlier store until all unfinished cycles have ended.
+// Otherwise, the handler starts again for the objects of these cycles. Default: the store of [WithProgress].
 func StoreIn(store progress.Store) HandlerOption {
 	return func(d *declaration) {
 		d.requireKind("StoreIn", causeHandler)

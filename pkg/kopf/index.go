@@ -14,7 +14,7 @@ import (
 )
 
 // An Index is an in-memory map from keys to values that an index function computes from objects. Create it with [IndexBy]. The index is
-// complete before the operator calls the first handler. The operator updates it when objects change. Its methods are safe for concurrent use.
+// complete before the operator calls the first handler. The operator updates the index when objects change. Its methods are safe for concurrent use.
 //
 // Equivalent in kopf: @kopf.index.
 type Index[K comparable, V any] struct {
@@ -34,12 +34,12 @@ func (x *Index[K, V]) Len() int { return x.values.Len() }
 func (x *Index[K, V]) All() iter.Seq2[K, []V] { return x.values.All() }
 
 // IndexBy adds an index of the objects of a resource. The function returns the keys of an object, with a value for each key. The operator
-// calls it for each observed state of each object, before any other handler, so it must return quickly. An empty map removes the object from
-// the index. A nil map leaves the entries of the object unchanged. The operator removes objects that are deleted or no longer match the
+// calls the function for each observed state of each object, before any other handler, so the function must return quickly. An empty map removes the
+// object from the index. A nil map leaves the entries of the object unchanged. The operator removes objects that are deleted or no longer match the
 // filters.
 //
-// After a temporary error, the object stays removed until the operator observes a change to it after the delay. After a permanent error, it
-// stays removed until the operator restarts. Other errors leave its entries unchanged, unless [ErrorMode] is set.
+// A temporary error removes the object from the index until the operator observes the object again after the delay. A permanent error removes the
+// object until the operator restarts. Other errors leave the entries of the object unchanged, unless [ErrorMode] is set.
 func IndexBy[T client.Object, K comparable, V any](r *Resource[T], id string,
 	fn func(ctx context.Context, req *Request[T]) (map[K]V, error), opts ...HandlerOption,
 ) *Index[K, V] {

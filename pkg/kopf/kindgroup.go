@@ -16,17 +16,17 @@ import (
 type kindGroup struct {
 	operator     *Operator
 	cache        cache.Cache // the cache of the kinds and their related kinds
-	sources      cache.Cache // the same for their sources
+	sources      cache.Cache // cache for the sources of the controllers: see handlersEndWith
 	stopSources  func()
-	after        *gate // opens before the workers start; nil for the fixed kinds
+	after        *gate // the workers start after this gate has opened; nil if there is no such gate
 	indexes      *gate
 	kinds        []engine.Kind
 	engines      []*engine.Engine
 	controllers  []controller.Controller
 	checkWatches func(context.Context)
 	watchEvents  func(context.Context)
-	synced       func()                           // is called for each synced source
-	warm         map[*engine.Engine]*verification // of kinds whose caches were filled by Warmup; nil otherwise
+	synced       func()                           // called for each synced source
+	warm         map[*engine.Engine]*verification // for kinds whose caches Warmup has filled; nil without Warmup
 }
 
 // newKindGroup returns a group with an engine and a controller for each kind. It starts nothing.
@@ -86,7 +86,7 @@ func (g *kindGroup) run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// clearIndexes removes the objects of kinds that have ended from the indexes.
+// clearIndexes removes all objects from the indexes of the group.
 func (g *kindGroup) clearIndexes() {
 	for _, kind := range g.kinds {
 		for _, id := range kind.Indexes.IDs() {

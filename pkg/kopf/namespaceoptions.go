@@ -9,22 +9,23 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/watching"
 )
 
-// WithNamespaces restricts the operator to namespaces, by patterns. An object is handled if one of the patterns matches its namespace. A pattern is a list of
-// globs (*, ?, [..]) that are separated by commas: the first one must match, those with an exclamation mark exclude names, and later ones without it
-// include names again.
+// WithNamespaces restricts the operator to namespaces. The operator handles an object if one of the patterns matches its namespace. A pattern is a list of
+// globs (*, ?, [..]), separated by commas. The first glob must match. A later glob with an exclamation mark excludes names, and a later glob without it
+// includes names again.
 //
 //	kopf.WithNamespaces("team-a", "team-b")
 //	kopf.WithNamespaces("team-*, !team-legacy")
 //
-// The operator has a watch for each kind and namespace, so it needs no permissions for the cluster if all patterns are names. With wildcards, it watches the
-// Namespaces: it begins to handle a namespace that appears, and stops when it disappears. If it may not list Namespaces, it handles those
-// that are named without wildcards. Cluster-scoped kinds are handled as without this option.
+// The operator has a watch for each kind and namespace. If all patterns are names, it therefore needs no permissions for the cluster. With wildcards, the
+// operator watches the Namespaces. It starts to handle a namespace that is created, and stops when the namespace is deleted. If the operator may not list
+// Namespaces, it handles only the namespaces that are named without wildcards. The option does not affect cluster-scoped kinds.
 //
-// When an operator begins to handle a namespace, it resumes the objects in it, as after a restart. When it stops, running handlers finish, daemons and timers are
-// stopped with [daemons.ErrOutOfScope], and the outcomes are written. The objects keep their finalizers and their progress for the next operator.
+// When an operator starts to handle a namespace, it resumes the objects in the namespace, as after a restart. When an operator stops handling a namespace,
+// running handlers finish. The operator stops daemons and timers with [daemons.ErrOutOfScope], and writes the outcomes. The objects keep their finalizers and
+// their progress for the next operator.
 //
-// The request's client reads only these namespaces from the cache. The caches are configured with [WithKindCaches]. The cache of the manager is not used.
-// [Operator.SetNamespaces] replaces the patterns. Default: all namespaces, or those of the manager's cache.
+// The request's client reads only these namespaces from the cache. The operator uses caches of its own, which [WithKindCaches] configures, instead of the
+// cache of the manager. [Operator.SetNamespaces] replaces the patterns. Default: all namespaces, or the namespaces of the manager's cache.
 //
 // Equivalent in kopf: --namespace.
 func WithNamespaces(patterns ...string) Option {
@@ -37,13 +38,16 @@ func WithNamespaces(patterns ...string) Option {
 	})
 }
 
-// WithNamespaceFunc restricts the operator to namespaces for which a function returns true, for example by their labels. The operator calls the function for
-// each change of a Namespace. With [WithNamespaces], a pattern must match as well. If the function panics, the namespace is not selected.
+// WithNamespaceFunc restricts the operator to namespaces for which a function returns true, for example by their labels. After each change of a Namespace,
+// the operator calls the function for all Namespaces. With [WithNamespaces], a pattern must match as well. If the function panics, the operator does not
+// select the namespace.
 //
 //	selector := labels.SelectorFromSet(labels.Set{"team": "a"})
 //	kopf.WithNamespaceFunc(func(ns *corev1.Namespace) bool { return selector.Matches(labels.Set(ns.Labels)) })
 //
-// The operator needs permission to list and watch Namespaces. Equivalent in kopf: regular expressions for namespaces.
+// The operator needs permission to list and watch Namespaces.
+//
+// Equivalent in kopf: regular expressions for namespaces.
 func WithNamespaceFunc(match func(namespace *corev1.Namespace) bool) Option {
 	return optionFunc(func(o *Operator) {
 		if match == nil {
@@ -53,8 +57,9 @@ func WithNamespaceFunc(match func(namespace *corev1.Namespace) bool) Option {
 	})
 }
 
-// SetNamespaces replaces the patterns of [WithNamespaces]. It does not wait: namespaces that the operator handles and that no pattern matches are left after
-// running handlers have finished. It returns an error for invalid patterns, and changes nothing in that case. It is safe for concurrent use.
+// SetNamespaces replaces the patterns of [WithNamespaces]. It returns before the change is complete: the operator stops handling namespaces that no longer
+// match after the running handlers have finished. SetNamespaces returns an error and changes nothing if a pattern is invalid, or if the operator has
+// neither WithNamespaces nor [WithNamespaceFunc]. It is safe for concurrent use.
 func (o *Operator) SetNamespaces(patterns ...string) error {
 	if o.namespaces == nil {
 		return errors.New("SetNamespaces: the operator handles the namespaces of the manager's cache: create it with WithNamespaces")

@@ -31,31 +31,32 @@ type namespaceSet struct {
 
 	mu       sync.RWMutex
 	patterns []watching.NamespacePattern
-	states   map[string]*namespaceState // of the namespaces that are not left yet
+	states   map[string]*namespaceState // states of the namespaces that the operator enters, serves or leaves
 	caches   []*watching.NamespacedCache
-	warned   bool // about the number of watches
+	warned   bool // the warning about the number of watches was logged
 	count    *metrics.StateCount
 
-	objects toolscache.Store // the Namespaces; nil if they are not observed
-	synced  func() bool      // whether objects is complete
-	denied  error            // why Namespaces may not be listed
+	objects toolscache.Store // the Namespaces; nil if the operator does not watch Namespaces
+	synced  func() bool      // reports whether objects is complete
+	denied  error            // the error of a forbidden list or watch of Namespaces
 	decided bool             // the first namespaces are known
 }
 
 type namespacePhase int
 
 const (
-	entering namespacePhase = iota // the caches are not synced: no handlers are called
+	entering namespacePhase = iota // the caches have not synced, and the operator calls no handlers
 	served
-	leaving // work that has begun is finished
+	leaving // running handlers finish
 )
 
 type namespaceState struct {
 	phase  namespacePhase
-	desert context.CancelFunc // is called when the namespace is no longer desired
+	desert context.CancelFunc // called when the namespace is no longer desired
 }
 
-// A batch contains namespaces that are entered together. Their handlers are called when the caches of all of them have synced, so that the indexes are complete.
+// A batch contains namespaces that the operator enters together. It calls handlers after the caches of all these namespaces have synced, so that the indexes
+// are complete.
 type batch struct {
 	mu      sync.Mutex
 	waiting int
@@ -83,7 +84,7 @@ func (o *Operator) scopedNamespaces() *namespaceSet {
 	return o.namespaces
 }
 
-// InScope reports whether objects of a namespace are handled. Cluster-scoped objects have an empty namespace, and always are.
+// InScope reports whether the operator handles an object. It returns true for all cluster-scoped objects, whose namespace is empty.
 func (n *namespaceSet) InScope(key types.NamespacedName) bool {
 	phase, known := n.phase(key.Namespace)
 	return key.Namespace == "" || known && phase != leaving
@@ -99,7 +100,7 @@ func (n *namespaceSet) phase(namespace string) (namespacePhase, bool) {
 	return state.phase, true
 }
 
-// Admits reports whether the caches of a namespace have synced.
+// Admits reports whether the operator may call handlers in a namespace. It returns false while the caches of the namespace have not synced.
 func (n *namespaceSet) Admits(key types.NamespacedName) bool {
 	phase, known := n.phase(key.Namespace)
 	return !known || phase != entering
@@ -133,13 +134,13 @@ func (n *namespaceSet) newCache(ctx context.Context, options cache.Options) (obj
 			return nil, nil, err
 		}
 		if phase, known := n.phase(namespace); !known || phase == leaving {
-			c.Remove(namespace) // it is left in the meantime, perhaps before it was added
+			c.Remove(namespace) // the operator has left the namespace in the meantime
 		}
 	}
 	return c, stop, nil
 }
 
-// names returns the namespaces that are entering or served.
+// names returns the namespaces that the operator enters or serves.
 func (n *namespaceSet) names() (names []string) {
 	if n == nil {
 		return nil
@@ -268,7 +269,7 @@ func (n *namespaceSet) desired() (names map[string]bool, known bool) {
 		}
 		return names, true
 	case denied != nil && !isSynced:
-		return names, true // it is not known which namespaces the function would select
+		return names, true // without the Namespaces, the function cannot select any
 	case !isSynced:
 		return nil, false
 	}
@@ -280,7 +281,7 @@ func (n *namespaceSet) desired() (names map[string]bool, known bool) {
 	return names, true
 }
 
-// exists reports whether a namespace exists. It returns false for a namespace that is being deleted and in which nothing is left. Without observed
+// exists reports whether a namespace exists. It returns false for a namespace that is being deleted and contains no objects. If the operator does not watch
 // Namespaces, it returns true.
 func (n *namespaceSet) exists(namespace string) bool {
 	n.mu.RLock()
@@ -310,13 +311,13 @@ func (n *namespaceSet) selects(patterns []watching.NamespacePattern, ns *corev1.
 	return n.match == nil || n.match(ns.DeepCopy())
 }
 
-// isTerminated reports whether nothing is left in a namespace that is being deleted. While something is left, its finalizers may be those of the operator.
+// isTerminated reports whether a namespace is being deleted and contains no objects. Until then, the operator may have to remove finalizers in it.
 func isTerminated(ns *corev1.Namespace) bool {
 	return ns.DeletionTimestamp != nil && len(ns.Status.Conditions) > 0 &&
 		!slices.ContainsFunc(ns.Status.Conditions, func(c corev1.NamespaceCondition) bool { return c.Status == corev1.ConditionTrue })
 }
 
-// adjust begins to enter and to leave namespaces. A namespace that is being left is entered again afterwards.
+// adjust starts to enter and to leave namespaces. A desired namespace in the phase leaving is entered again after this phase.
 func (n *namespaceSet) adjust(ctx context.Context, group *sync.WaitGroup, desired map[string]bool) {
 	n.mu.Lock()
 	n.decided = true
@@ -392,8 +393,8 @@ func (n *namespaceSet) setPhase(state *namespaceState, phase namespacePhase) {
 	n.updateMetric()
 }
 
-// enter begins to watch a namespace, and waits until the caches of all namespaces that are entered together have synced. It returns false if the namespace is no
-// longer desired.
+// enter starts to watch a namespace, and waits until the caches of all namespaces of the batch have synced. It returns false if the namespace is no longer
+// desired.
 func (n *namespaceSet) enter(ctx context.Context, namespace string, together *batch) bool {
 	ready := sync.OnceFunc(together.done)
 	defer ready()
@@ -403,7 +404,7 @@ func (n *namespaceSet) enter(ctx context.Context, namespace string, together *ba
 			break
 		}
 		n.log.Error(err, "Failed to watch a namespace; retrying", "namespace", namespace)
-		ready() // the others do not wait
+		ready() // the other namespaces of the batch do not wait
 		select {
 		case <-time.After(namespaceRetryInterval):
 		case <-ctx.Done():
@@ -418,7 +419,8 @@ func (n *namespaceSet) enter(ctx context.Context, namespace string, together *ba
 	return ctx.Err() == nil
 }
 
-// awaitDeletions waits for the deletions of the objects of a namespace that no longer exists: its own deletion may be observed before theirs.
+// awaitDeletions waits until the engines have observed the deletions of all objects in a deleted namespace. The deletion of the Namespace may be observed
+// first.
 func (n *namespaceSet) awaitDeletions(ctx context.Context, namespace string) {
 	ctx, cancel := context.WithTimeout(ctx, deletionsTimeout)
 	defer cancel()
@@ -462,7 +464,7 @@ func (n *namespaceSet) addToCaches(ctx context.Context, namespace string) error 
 	return nil
 }
 
-// waitForCaches waits until the caches contain the objects of a namespace, and until its indexes are complete.
+// waitForCaches waits until the caches contain the objects of a namespace, and until the indexes contain them, too.
 func (n *namespaceSet) waitForCaches(ctx context.Context, namespace string) {
 	n.mu.RLock()
 	caches := n.caches
@@ -483,7 +485,7 @@ func (n *namespaceSet) waitForCaches(ctx context.Context, namespace string) {
 	}
 }
 
-// leave ends the work in a namespace, and removes it.
+// leave waits until the work in a namespace has ended, and removes the namespace.
 func (n *namespaceSet) leave(ctx context.Context, namespace string) {
 	engines := n.operator.runningEngines()
 	for _, e := range engines {
@@ -505,7 +507,7 @@ func (n *namespaceSet) leave(ctx context.Context, namespace string) {
 	delete(n.states, namespace)
 	n.updateMetric()
 	n.mu.Unlock()
-	n.notifyChanged() // it may be entered again
+	n.notifyChanged() // the namespace may be desired again
 }
 
 // updateMetric updates the metric. The caller must hold the lock.
@@ -517,7 +519,7 @@ func (n *namespaceSet) updateMetric() {
 	n.count.Set(numbers)
 }
 
-// notReady returns why namespaces are not handled yet.
+// notReady returns the reasons why the operator does not handle namespaces yet.
 func (n *namespaceSet) notReady() (errs []error) {
 	n.mu.RLock()
 	defer n.mu.RUnlock()

@@ -52,14 +52,14 @@ func (r *rights) of(gvk schema.GroupVersionKind, level rbac.Level, reason string
 	return in(r.namespaces(gvk), n)
 }
 
-// ofKind returns the permissions for a kind and its related kinds. For status, the kind must have the subresource.
+// ofKind returns the permissions for a kind and its related kinds. The caller must set HasStatus of the kind.
 func (r *rights) ofKind(kind *engine.Kind, declared resource) (needs []rbac.Need) {
 	if declared.hasOnlyAdmission() {
 		return nil
 	}
 	watch, reason := rbac.Required, "handlers of "+kind.GVK.Kind
 	if declared.options().whenServed || r.operator.namespaces != nil {
-		watch = rbac.Needed // without it, other kinds and namespaces are handled
+		watch = rbac.Needed // without this permission, the operator handles the other kinds and namespaces
 	}
 	needs = append(needs, r.of(kind.GVK, watch, reason, "list", "watch")...)
 	if kind.WritesEventChanges() || len(kind.Handlers.IDs())+len(kind.BackgroundHandlers.IDs())+len(kind.ReconcileHandlers.IDs()) > 0 {
@@ -106,7 +106,7 @@ func (r *rights) ofSideObjects(gvk schema.GroupVersionKind) []rbac.Need {
 	return in(r.namespaces(gvk), n)
 }
 
-// ofOperator returns the permissions that depend neither on kinds nor on namespaces. The namespace is that of the operator.
+// ofOperator returns the permissions that depend neither on kinds nor on namespaces. The argument is the namespace of the operator.
 func (r *rights) ofOperator(namespace string) (needs []rbac.Need) {
 	o := r.operator
 	if o.hasDynamicKinds() {
@@ -175,7 +175,7 @@ func (n *namespaceSet) observes() bool {
 	return n.needsObjects()
 }
 
-// peeringGroups are the groups of peering objects. The second one is for old operators in Python.
+// peeringGroups are the API groups of peering objects. Old operators in Python use the second group.
 var peeringGroups = []string{peeringv1.GroupVersion.Group, "zalando.org"}
 
 func ofPeering(options peering.Options) (needs []rbac.Need) {
@@ -201,7 +201,7 @@ func ofPeering(options peering.Options) (needs []rbac.Need) {
 	return needs
 }
 
-// checkWebhooks checks the options for webhooks. The namespace is that of the operator.
+// checkWebhooks checks the options for webhooks. The namespace is the namespace of the operator.
 func checkWebhooks(scheme *runtime.Scheme, options webhooks.Options, namespace string) error {
 	options.Namespace = cmp.Or(options.Namespace, namespace)
 	if options.Namespace == "" && secretOf(options) != "" {
@@ -216,7 +216,7 @@ func checkWebhooks(scheme *runtime.Scheme, options webhooks.Options, namespace s
 	return nil
 }
 
-// secretOf returns the name of the Secret with self-managed certificates; empty if there is none.
+// secretOf returns the name of the Secret with self-managed certificates, or an empty string without such certificates.
 func secretOf(options webhooks.Options) string {
 	switch c := options.Certificates.(type) {
 	case webhooks.SelfManaged:
@@ -233,7 +233,7 @@ func ofWebhooks(options webhooks.Options, namespace string) (needs []rbac.Need) 
 	for _, plural := range []string{"validatingwebhookconfigurations", "mutatingwebhookconfigurations"} {
 		n := rbac.Need{Group: "admissionregistration.k8s.io", Resource: plural, Name: options.Name, Level: rbac.Needed, Reason: "webhook configurations"}
 		create := n
-		create.Name, create.Verbs = "", []string{"create"} // resourceNames cannot restrict it
+		create.Name, create.Verbs = "", []string{"create"} // resourceNames cannot restrict the verb create
 		switch options.Configurations {
 		case webhooks.Unmanaged:
 		case webhooks.Managed:

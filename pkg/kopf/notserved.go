@@ -15,7 +15,7 @@ import (
 // errNotServed returns the error for a kind that the API server does not serve. The error suggests the most similar kind, or the same kind in
 // another version or group. Suggestions do not include API groups that the server cannot list at the moment.
 func errNotServed(client discovery.DiscoveryInterface, gvk schema.GroupVersionKind) error {
-	_, lists, _ := client.ServerGroupsAndResources() // after an error, the result has the groups that could be read
+	_, lists, _ := client.ServerGroupsAndResources() // after an error, the result contains the readable groups
 	var served []servedKind
 	for _, list := range lists {
 		gv, err := schema.ParseGroupVersion(list.GroupVersion)

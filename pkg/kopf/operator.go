@@ -40,25 +40,25 @@ type Operator struct {
 	errs      []error
 
 	startup, cleanup []*activity
-	versions         []*activity // of OnVersion
+	versions         []*activity // functions of OnVersion
 	probes           probes
 	memos            objectstate.Memos    // memos of activities and probes
-	attempts         *statuspage.Attempts // of WithStatusPage; nil without this option
+	attempts         *statuspage.Attempts // attempts for the page of WithStatusPage; nil without this option
 	stuckAfter       time.Duration
 	watchCheck       time.Duration // interval of the check; 0 disables it
 	lease            leaseDurations
 	peers            *peering.Options
 	eventNames       *eventrecorder.ReporterIdentity // names of WithKopfEvents; nil without this option
 	webhookOptions   *webhooks.Options
-	selections       []*kindSelection // of ForKinds
-	kindCaches       cache.Options    // of the operator's own caches
-	watchSelector    labels.Selector  // of WithWatchSelector; nil for all objects
-	namespaces       *namespaceSet    // of WithNamespaces; nil without this option
-	ring             *sharding.Ring   // of WithSharding; nil without this option
-	shard            *engine.Shard    // of a ControllerRing, after the start
-	warnAboutServer  func()           // about an API server that ignores shard selectors; logs once
+	selections       []*kindSelection // declarations of ForKinds
+	kindCaches       cache.Options    // options of the operator's own caches
+	watchSelector    labels.Selector  // selector of WithWatchSelector; nil for all objects
+	namespaces       *namespaceSet    // nil without WithNamespaces and WithNamespaceFunc
+	ring             *sharding.Ring   // ring of WithSharding; nil without this option
+	shard            *engine.Shard    // shard of a ControllerRing; nil before the start
+	warnAboutServer  func()           // logs once that the API server ignores shard selectors
 	unfinished       atomic.Bool      // daemons or timers have not returned
-	needs            []declaredNeed   // of Needs
+	needs            []declaredNeed   // declarations of Needs
 	neededRules      []rbacv1.PolicyRule
 	rightsCheck      RightsCheck
 
@@ -66,7 +66,7 @@ type Operator struct {
 	started   bool
 	unsynced  int                           // number of sources of fixed kinds that have not synced yet
 	warmedUp  bool                          // Warmup has filled the caches, or Start was called
-	warmupErr error                         // why Warmup cannot fill a cache
+	warmupErr error                         // the last error of Warmup
 	warmKinds func() ([]engine.Kind, error) // the result of engineKinds that Warmup and Start share
 	engines   []*engine.Engine
 	watches   []*watchcheck.Checker // running checkers; nil otherwise
@@ -74,12 +74,12 @@ type Operator struct {
 	rights    *rightsChecker        // nil if the permissions are not checked
 
 	discovering   bool                              // the first discovery of kinds has not succeeded yet
-	startingKinds map[schema.GroupVersionKind]error // why kinds at run time are not ready
-	waitingKinds  int                               // declarations that wait for a kind
-	runningKinds  int                               // kinds at run time whose controllers run or stop
+	startingKinds map[schema.GroupVersionKind]error // the reasons why kinds of WhenServed and ForKinds are not ready
+	waitingKinds  int                               // number of declarations that wait for a kind
+	runningKinds  int                               // number of kinds of WhenServed and ForKinds whose controllers run or stop
 	kindCount     *metrics.StateCount
-	routedClient  *watching.Client         // see client
-	kindClients   map[any]*watching.Client // of resources with WhenServed, by identity
+	routedClient  *watching.Client         // see the method client
+	kindClients   map[any]*watching.Client // clients of resources with WhenServed, by identity
 }
 
 var _ interface {
@@ -116,11 +116,11 @@ func New(mgr manager.Manager, opts ...Option) *Operator {
 
 // SetupWithManager creates an operator, checks its declaration and adds it to the manager. It also registers the following endpoints:
 //
-//   - [Operator.Healthz] and [Operator.Readyz] as "kopf-<kind>", with the names of all kinds of the operator
+//   - [Operator.Healthz] and [Operator.Readyz] as "kopf-<controller>", with the controller names of all resources (see [WithName])
 //   - [Operator.ServeProbes] under /kopf/probes of the metrics server, if there are probes
 //   - [Operator.ServePeering] under /kopf/peering of the metrics server, if the operator has [WithPeering]
 //
-// With SetupWithManager, a manager can have only one operator with probes, and only one with peering. Use mgr.Add(kopf.New(...)) for others.
+// With SetupWithManager, a manager can have only one operator with probes, and only one with peering. Use mgr.Add(kopf.New(...)) for other operators.
 func SetupWithManager(mgr manager.Manager, opts ...Option) error {
 	o := New(mgr, opts...)
 	if err := o.CheckDeclaration(); err != nil {

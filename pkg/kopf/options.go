@@ -16,9 +16,10 @@ import (
 // DefaultFinalizer is the finalizer of kopf.
 const DefaultFinalizer = "kopf.zalando.org/KopfFinalizerMarker"
 
-// PausedAnnotation pauses one object if its value is "true". No cause, reconcile, daemon or timer handler is called for the object until the annotation is removed or
-// "false". The progress stays as it is. Changes in the meantime are handled afterwards, as one update. Event handlers and indexes still see the object, and admission handlers are
-// called. A paused object that is being deleted keeps the finalizer. Kinds with [WithConditions] report the pause as the condition Paused.
+// PausedAnnotation pauses one object if its value is "true". Until the annotation is removed or "false", the operator calls no cause, reconcile and
+// OnEventAbout handlers for the object, and stops its daemons and timers. The stored progress does not change. The operator handles changes during the
+// pause afterwards, as one update. It still calls event handlers, index functions and admission handlers. A paused object that is being deleted keeps the
+// finalizer. For kinds with [WithConditions], the operator reports the pause as the condition Paused.
 const PausedAnnotation = engine.PausedAnnotation
 
 const defaultCheckpoint = 100 * time.Millisecond
@@ -64,12 +65,12 @@ func WithBaseline(baseline progress.Baseline) Option {
 	})
 }
 
-// WithRemote stores the progress and the last-handled configuration of the objects outside of them, for example in ConfigMaps
-// ([progress.SideObjects]). The objects get no annotations; the finalizer remains. The forms of [WithProgress] and [WithBaseline] still apply, with their
-// limits. If nothing is stored for an object, its annotations count, so that an operator can change to a remote.
+// WithRemote stores the progress and the last-handled configuration outside of the objects, for example in ConfigMaps ([progress.SideObjects]). The
+// operator then adds only the finalizer to the objects, and no annotations. The formats and limits of [WithProgress] and [WithBaseline] still apply. If the
+// remote has no data for an object, the operator reads the annotations of the object. An existing operator can therefore change to a remote.
 //
-// An attempt needs one more request. The operator writes the changes of handlers first, and then saves their progress. If the
-// process ends in between, it calls the handlers again. After a start, the operator loads the progress of each object with one request. Default: none.
+// Each write of progress needs one more request. The operator writes the changes of handlers first, and then saves their progress. If the process ends in
+// between, the next process calls the handlers again. After a start, the operator loads the progress of each object with one request. Default: none.
 func WithRemote(remote progress.Remote) Option {
 	return optionFunc(func(o *Operator) {
 		if remote == nil {

@@ -36,8 +36,8 @@ func WithPeering(options peering.Options) Option {
 	})
 }
 
-// startPeering creates the peering of the operator and reserves its peering objects until release is called. The peering is nil if it is not
-// configured or if the operator is standalone.
+// startPeering creates the peering of the operator and reserves its peering objects until release is called. The peering is nil without WithPeering, and
+// if the operator is standalone.
 func (o *Operator) startPeering() (p *peering.Peering, release func(), err error) {
 	if o.peers == nil || o.peers.Standalone {
 		return nil, func() {}, nil

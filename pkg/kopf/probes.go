@@ -13,11 +13,11 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 )
 
-// probeTTL is the time for which the values of probes are cached.
+// probeTTL is the time for which the operator caches the values of probes.
 const probeTTL = 10 * time.Second
 
 // OnProbe adds a function whose value is part of the response of [Operator.ServeProbes]. The operator calls the function when a client
-// requests the probes. If the function returns an error or panics, the whole response is an error. The value must have a JSON form. The
+// requests the probes. If a function returns an error or panics, the whole response is an error. The value must have a JSON form. The
 // response does not contain nil values.
 //
 // Equivalent in kopf: @kopf.on.probe.

@@ -2,8 +2,7 @@ package kopf
 
 import "slices"
 
-// A Reason is the kind of a cause, or of a handler without a cause. The operator determines the reason of a cause by comparing the essence
-// with the last-handled configuration.
+// A Reason is the kind of a cause, or of a handler without a cause.
 //
 // Equivalent in kopf: reason.
 type Reason string
@@ -15,7 +14,7 @@ const (
 	ReasonUpdate Reason = "update"
 	// ReasonDelete means that the object is being deleted.
 	ReasonDelete Reason = "delete"
-	// ReasonResume means that the object is unchanged, and this process handles it for the first time.
+	// ReasonResume means that the object existed when the operator started, and has not changed since an earlier process handled it.
 	ReasonResume Reason = "resume"
 
 	// ReasonEvent is the reason of [Resource.OnEvent] handlers.
@@ -32,5 +31,5 @@ const (
 	ReasonIndex Reason = "index"
 )
 
-// isCause reports whether the reason is that of a cause.
+// isCause reports whether the reason is the kind of a cause.
 func (r Reason) isCause() bool { return slices.Contains(causeReasons, r) }

@@ -25,9 +25,9 @@ var reconcileBackoff = progress.Exponential(100*time.Millisecond, 2*time.Minute)
 //
 //	databases.OnReconcile("main", kopf.FromReconciler[*v1.Database](reconciler))
 //
-// The reconciler receives the namespace and name of the object. It is not called for objects that no longer exist. The operator retries errors with the
-// backoff of the handler, except for reconcile.TerminalError. RequeueAfter sets the delay to the next call. After the deprecated Requeue, the
-// reconciler is called again with a delay that grows from 100 milliseconds to 2 minutes.
+// The reconciler receives the namespace and name of the object. The operator does not call it for objects that no longer exist. The operator retries
+// errors with the backoff of the handler, except for reconcile.TerminalError. RequeueAfter sets the delay to the next call. After the deprecated Requeue,
+// the operator calls the reconciler again with a delay that grows from 100 milliseconds to 2 minutes.
 func FromReconciler[T client.Object](r reconcile.Reconciler) Handler[T] {
 	if r == nil {
 		return nil

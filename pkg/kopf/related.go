@@ -30,7 +30,7 @@ import (
 type relatedKind struct {
 	method     string // Owns, Watches or WatchesMetadata
 	obj        client.Object
-	gvk        schema.GroupVersionKind // kind of obj, after check
+	gvk        schema.GroupVersionKind // kind of obj; set by checkRelated
 	mapFunc    handler.MapFunc         // nil for Owns
 	predicates []predicate.Predicate
 }
@@ -49,8 +49,8 @@ func (r *Resource[T]) Owns(obj client.Object, predicates ...predicate.Predicate)
 // because the object is shared with the cache. If mapFunc panics, the operator logs the panic and triggers no handlers. The operator ignores
 // requests for objects that do not exist.
 //
-// The operator does not call mapFunc for the objects that exist when it starts, because it then calls all OnReconcile handlers. To react to
-// objects that a handler reads by name, [Request.Track] is simpler.
+// The operator does not call mapFunc for the objects that exist when the operator starts, because it calls all OnReconcile handlers at the start. To
+// react to objects that a handler reads by name, [Request.Track] is simpler.
 func (r *Resource[T]) Watches(obj client.Object, mapFunc handler.MapFunc, predicates ...predicate.Predicate) *Resource[T] {
 	return r.watches("Watches", obj, mapFunc, predicates)
 }
@@ -85,7 +85,7 @@ func (r *Resource[T]) TriggerFrom(src source.Source) *Resource[T] {
 
 // Enqueue triggers the [Resource.OnReconcile] handlers of an object, as a change of the object would. Only the kind, the namespace and the
 // name of obj count. Enqueue returns an error if the operator is not running, for example because another replica is the leader, if it has no
-// OnReconcile handlers for the kind, or if the object does not exist. Enqueue is safe for concurrent use.
+// OnReconcile handlers for the kind, or if it has not observed the object. Enqueue is safe for concurrent use.
 func (o *Operator) Enqueue(obj client.Object) error {
 	gvk, err := apiutil.GVKForObject(obj, o.mgr.GetScheme())
 	if err != nil {
@@ -113,13 +113,14 @@ func (o *Operator) Enqueue(obj client.Object) error {
 	return nil
 }
 
-// Track reads an object into obj, which must have a name, and a namespace if its kind is namespaced. Each later change of that object triggers the
-// [Resource.OnReconcile] handlers of Object, including its deletion, and its creation if Track returns a NotFound error. Track reads from the
-// cache of the manager. The first call for a kind starts a watch for the kind, so the operator needs the permissions to list and watch it. Track
-// fails if the cache has not listed the kind after 10 seconds.
+// Track reads an object into obj, which must have a name, and a namespace if its kind is namespaced. Each later change of that object, including its
+// deletion, triggers the [Resource.OnReconcile] handlers of Object. If Track returns a NotFound error, the creation of the object triggers them. Track reads
+// from the cache of the manager, or from the operator's own cache with [WithNamespaces], [WithNamespaceFunc], [WithWatchSelector] or [WithSharding]. The first
+// call for a kind starts a watch for the kind, so the operator needs the permissions to list and watch the kind. Track fails if the cache has not listed
+// the kind after 10 seconds.
 //
-// The handler tracks the objects of its last successful attempt, and those of the failed attempts since then. Only OnReconcile handlers can track
-// objects. In a test without an operator, Track only reads the object with Client. Track is safe for concurrent use.
+// The handler tracks the objects that its last successful attempt and all later attempts have passed to Track. Only OnReconcile handlers can track objects.
+// In a test without an operator, Track only reads the object with Client. Track is safe for concurrent use.
 func (r *Request[T]) Track(ctx context.Context, obj client.Object) error {
 	switch {
 	case r.call != nil && r.call.Track != nil:
@@ -133,7 +134,7 @@ func (r *Request[T]) Track(ctx context.Context, obj client.Object) error {
 // reasonReconcile is the Reason of OnReconcile handlers.
 const reasonReconcile Reason = "reconcile"
 
-// checkRelated returns the errors of the related kinds, and resolves the kinds.
+// checkRelated returns the errors of the related kinds, and sets their gvk.
 func (r *sharedResource[T]) checkRelated(scheme *runtime.Scheme) (errs []error) {
 	hasReconcileHandlers := slices.ContainsFunc(r.handlers, func(h *typedHandler[T]) bool { return h.handlerKind == reconcileHandler })
 	for i, c := range r.related {
@@ -178,7 +179,7 @@ func (c *relatedKind) watched() client.Object {
 	return obj
 }
 
-// source returns a source that triggers the handlers of an engine when an object of the kind has changed.
+// source returns a source that triggers the OnReconcile handlers of an engine when an object of the related kind has changed.
 func (c *relatedKind) source(objects cache.Cache, e *engine.Engine, namespaced bool) source.Source {
 	mapFunc := c.safeMapFunc(e.Name)
 	if c.mapFunc == nil {
@@ -188,7 +189,7 @@ func (c *relatedKind) source(objects cache.Cache, e *engine.Engine, namespaced b
 	return e.Triggered(source.Kind(objects, c.watched(), handler.EnqueueRequestsFromMapFunc(mapFunc), predicates...))
 }
 
-// safeMapFunc returns the map function of the user. It recovers from panics, which would end the process.
+// safeMapFunc returns the map function of the user with a recovery from panics, which would end the process.
 func (c *relatedKind) safeMapFunc(controller string) handler.MapFunc {
 	return func(ctx context.Context, obj client.Object) (requests []reconcile.Request) {
 		defer func() {

@@ -18,9 +18,9 @@ import (
 // A Request is the input of a handler. It belongs to one attempt and must not be used after the handler has returned.
 type Request[T client.Object] struct {
 	// Object is a copy of the current state of the object, including the changes of earlier handlers in the same reconcile. The operator
-	// writes changes to it as a patch at the end of the reconcile, even if the handler fails.
+	// writes changes to Object as a patch at the end of the reconcile, even if the handler fails.
 	//
-	// A handler can replace the pointer with another copy of the same object. It fails permanently if it changes the name, namespace, uid,
+	// A handler can replace the pointer with another copy of the same object. A handler fails permanently if it changes the name, namespace, uid,
 	// apiVersion or kind.
 	//
 	// If the object is edited during a cycle, Object is newer than the new side of Diff. The edit is handled as a separate update.
@@ -31,14 +31,14 @@ type Request[T client.Object] struct {
 	//
 	// Equivalent in kopf: old.
 	Old T
-	// Diff is the difference between Old and the essence that is being handled. For handlers with a [Field], it is relative to the field. It is
-	// empty for handlers without a cause.
+	// Diff is the difference between Old and the essence that is being handled. For handlers with a [Field], its paths are relative to the field. Diff
+	// is empty for handlers without a cause.
 	//
 	// Equivalent in kopf: diff.
 	Diff diff.Diff
 	// Handler is the full id of the handler.
 	Handler string
-	// Reason is the reason of the cause. A resume handler that is called for another cause receives the reason of
+	// Reason is the kind of the cause, or of a handler without a cause. A resume handler that is called for another cause receives the reason of
 	// that cause.
 	//
 	// Equivalent in kopf: reason.
@@ -48,14 +48,14 @@ type Request[T client.Object] struct {
 	//
 	// Equivalent in kopf: type.
 	Event watch.EventType
-	// Attempt contains the number of this attempt, the time when the handler was selected for the cause, and the last error. For cause handlers, they
-	// are stored on the object and survive restarts.
+	// Attempt contains the number of this attempt, the time when the operator selected the handler for the cause, and the last error. For cause handlers,
+	// the operator stores these values on the object, so they survive restarts.
 	//
 	// Equivalent in kopf: retry, started.
 	Attempt progress.Attempt
-	// Client is the client of the manager, which reads from the cache of the manager. If the operator has caches of its own (see [WithKindCaches]), it
-	// reads from these. For cause handlers, the client also detects writes to the handler's own object, so that the operator can log handlers that
-	// trigger themselves.
+	// Client is the client of the manager, which reads from the cache of the manager. If the operator has caches of its own (see [WithKindCaches]), Client
+	// reads the kinds of these caches from them. For cause handlers, Client also records writes to the handler's own object, so that the operator can
+	// detect handlers that trigger themselves (see [WithLoopGuard]).
 	Client client.Client
 
 	call         *invoke.Request
@@ -119,8 +119,8 @@ func (r *Request[T]) OldKnown() bool { return r.call == nil || r.call.OldKnown }
 // "Resized" and "Resize". The note is a format string for a text that users read. Eventf does not wait for the API server. The operator logs
 // an invalid Event instead of posting it.
 //
-// Each object has a quota of 16 Events, and one more every five minutes. The operator drops Events beyond the quota. The next posted Event
-// reports their number.
+// Each object has a quota of 16 Events, and one more every five minutes. Four of the 16 are reserved for automatic Events (see [WithEvents]). The
+// operator drops Events beyond the quota. The next posted Event reports the number of dropped Events.
 //
 // Equivalent in kopf: kopf.event, kopf.info, kopf.warn.
 func (r *Request[T]) Eventf(eventType, reason, action, note string, args ...any) {
@@ -130,7 +130,7 @@ func (r *Request[T]) Eventf(eventType, reason, action, note string, args ...any)
 }
 
 // EventAbout is like [Request.Eventf], but it posts the Event about another object, such as a child. The Event names Object as related. The
-// other object must have its uid, so it must have been read from the API server or created. Each object has a quota of its own.
+// other object must have a uid, so read or create it before the call. Each object has a quota of its own.
 //
 // Equivalent in kopf: kopf.event with another object.
 func (r *Request[T]) EventAbout(obj client.Object, eventType, reason, action, note string, args ...any) {
@@ -139,10 +139,10 @@ func (r *Request[T]) EventAbout(obj client.Object, eventType, reason, action, no
 	}
 }
 
-// SubsFinished reports whether all sub-handlers that the handler has declared before in this call have succeeded or failed permanently. If it returns
-// false, the handler should return nil: the operator calls the sub-handlers, and calls the handler again when they have finished. The handler then
-// declares them again, and continues after SubsFinished. A handler can use it repeatedly, for several groups of sub-handlers. These calls do not count as
-// attempts.
+// SubsFinished reports whether all sub-handlers that the handler has declared so far in this call have succeeded or failed permanently. If SubsFinished
+// returns false, the handler should return nil. The operator then calls the sub-handlers, and calls the handler again when they have finished. In this call,
+// the handler declares the same sub-handlers again, and continues after SubsFinished. A handler can call SubsFinished repeatedly, for several groups of
+// sub-handlers. The repeated calls of the handler do not count as attempts.
 //
 // Equivalent in kopf: kopf.execute.
 func (r *Request[T]) SubsFinished() bool {
@@ -159,9 +159,9 @@ func (r *Request[T]) SubsFinished() bool {
 }
 
 // Sub declares a sub-handler with the id "<handler>/<id>". The operator calls the sub-handlers after this handler has returned nil. Each
-// sub-handler has its own retries, progress and result. This handler finishes when all its sub-handlers have succeeded or failed permanently.
-// Until then, the operator calls it again, and does not count these attempts for [Retries]. The handler must declare the same sub-handlers
-// each time. Sub-handlers can declare sub-handlers of their own. Only cause handlers can have sub-handlers.
+// sub-handler has its own retries, progress and result. The declaring handler finishes when all its sub-handlers have succeeded or failed
+// permanently. Until then, the operator calls the declaring handler again, and does not count these attempts for [Retries]. The handler must declare
+// the same sub-handlers each time. Sub-handlers can declare sub-handlers of their own. Only cause handlers can have sub-handlers.
 //
 // Equivalent in kopf: @kopf.subhandler, kopf.register.
 func (r *Request[T]) Sub(id string, fn Handler[T], opts ...HandlerOption) {

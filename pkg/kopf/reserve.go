@@ -12,16 +12,16 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 )
 
-// reservations contains a [reservation] for each finalizer, baseline and peering object that a running operator of this process uses. Two
+// reservations contains a [reservation] for each finalizer, baseline, peering object and ring that a running operator of this process uses. Two
 // operators with the same finalizer or baseline on one kind would undo each other's writes. Two operators with the same peering object would
-// pause each other.
+// pause each other. Two operators in the same ring would use the same Lease.
 var reservations sync.Map
 
-// A reservation is exclusive: an operator cannot start while another one has an equal reservation.
+// A reservation is exclusive: an operator cannot start while another operator has an equal reservation.
 type reservation struct {
 	mgr   manager.Manager
 	gvk   schema.GroupVersionKind
-	value any // the finalizer, the baseline or the name of the peering object
+	value any // the finalizer, the baseline, or the name of the peering object or of the ring
 }
 
 // reserveKinds reserves the finalizer and the baseline for each kind of the operator, until release is called.

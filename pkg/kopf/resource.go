@@ -18,7 +18,7 @@ import (
 // the operator. Its methods must not be called after the operator has started.
 type Resource[T client.Object] struct {
 	*sharedResource[T]
-	// The following fields contain the filters and middleware of handlers that are added to this view.
+	// The following fields contain the filters and middleware for handlers that are added to this view later.
 	when       []func(*Request[T]) bool
 	middleware []Middleware[T]
 }
@@ -29,7 +29,7 @@ type sharedResource[T client.Object] struct {
 	handlers []*typedHandler[T]
 	indexes  []typedIndex[T]
 	related  []relatedKind
-	events   []*eventSelection // of OnEventAbout
+	events   []*eventSelection // selected Events of OnEventAbout
 	triggers []source.Source
 	hooks    []hookBuilder
 	resourceOptions
@@ -114,9 +114,9 @@ func (r *Resource[T]) On(id string, reasons []Reason, fn Handler[T], opts ...Han
 }
 
 // OnField adds a cause handler for changes to one field. The operator calls the handler when the field is added, changed or removed, including
-// when the object is created or deleted. The field can be anywhere in the object. The path is dotted as for [Field].
+// when the object is created or deleted. The field can be anywhere in the object. The path has the syntax of [Field].
 // Request.Diff and [Request.Field] are relative to the field. If the field is in the status, the operator calls the
-// handler even for its own changes.
+// handler even after the handler has changed the field itself.
 //
 // The progress and the result of the handler are stored under "<id>/<path>", as in kopf.
 //
@@ -127,7 +127,8 @@ func (r *Resource[T]) OnField(id, path string, fn Handler[T], opts ...HandlerOpt
 	return r.addHandler(h, append([]HandlerOption{Field(path)}, opts...))
 }
 
-// OnEvent adds an event handler. The operator calls it for each observed state of each object, in order, before all other handlers.
+// OnEvent adds an event handler. The operator calls it for each observed state of each object, in order, before all other handlers except
+// index functions (see [IndexBy]).
 // Request.Event is the type of the event. For a deleted object, Request.Object is the last known state. Event handlers have no progress and no
 // finalizer. By default, the operator does not write their changes to Request.Object and their results (see [WriteChanges]), and logs their errors
 // without a retry (see [Retries]).
@@ -141,7 +142,8 @@ func (r *Resource[T]) OnEvent(id string, fn Handler[T], opts ...HandlerOption) *
 
 // OnReconcile adds a reconcile handler, which makes the actual state match the desired state, as a reconciler of controller-runtime does. The
 // operator calls it when it starts, when the object or a related object (see [Resource.Owns], [Resource.Watches] and [Request.Track]) has
-// changed, and after the [Interval] of the handler. It also calls the handler for objects that are being deleted. The handler's own changes to Request.Object do not trigger it.
+// changed, and after the [Interval] of the handler. It also calls the handler for objects that are being deleted. The handler's own changes to
+// Request.Object do not trigger the handler.
 //
 // Reconcile handlers have no progress on the object. After an error, the operator calls the handler again with a backoff, by default
 // from 100 milliseconds to 2 minutes.
@@ -152,7 +154,7 @@ func (r *Resource[T]) OnReconcile(id string, fn Handler[T], opts ...HandlerOptio
 }
 
 // When returns a view of the resource with a filter. Handlers that are added to the view belong to the resource and match only if the function
-// returns true. Pass either the resource or the view to [New], because both are the same resource.
+// returns true. Pass the resource or one of its views to [New].
 //
 // The operator calls the function in each reconcile. It must return quickly and have no side effects, and it should depend on the object and
 // not on the cause. If it panics, the handler does not match.
@@ -166,8 +168,8 @@ func (r *Resource[T]) When(match func(*Request[T]) bool) *Resource[T] {
 	return &Resource[T]{sharedResource: r.sharedResource, when: append(slices.Clone(r.when), match), middleware: r.middleware}
 }
 
-// Use adds middleware, for example for tracing or locking. It wraps the handlers that are added to this view afterwards. The first middleware
-// is the outermost. Sub-handlers and index functions are not wrapped.
+// Use adds middleware, for example for tracing or locking. The middleware wraps the handlers that are added to this view afterwards, except
+// sub-handlers and index functions. The first middleware is the outermost.
 func (r *Resource[T]) Use(mw ...Middleware[T]) *Resource[T] {
 	if slices.ContainsFunc(mw, func(m Middleware[T]) bool { return m == nil }) {
 		r.errs = append(r.errs, fmt.Errorf("Use(nil): the middleware is nil: remove it"))

@@ -25,7 +25,7 @@ func WithName(name string) ResourceOption {
 }
 
 // WithMaxConcurrentReconciles sets the maximum number of concurrent reconciles of the kind. There is at most one reconcile of an object at a time.
-// Default: MaxConcurrentReconciles of [WithControllerOptions], else that of the manager's controller options, else 16.
+// Default: MaxConcurrentReconciles of [WithControllerOptions], or else of the manager's controller options, or else 16.
 func WithMaxConcurrentReconciles(n int) ResourceOption {
 	return func(o *resourceOptions) {
 		if n < 1 {
@@ -36,7 +36,7 @@ func WithMaxConcurrentReconciles(n int) ResourceOption {
 }
 
 // WithControllerOptions sets options of the controller of the kind. An unset option has the value from the manager's controller options. If
-// that is unset as well, these defaults apply:
+// the manager's option is unset as well, these defaults apply:
 //
 //   - RateLimiter: a backoff for each object, from 10 milliseconds, doubled up to two minutes
 //   - MaxConcurrentReconciles: 16
@@ -61,7 +61,7 @@ func WithControllerOptions(opts controller.Options) ResourceOption {
 	}
 }
 
-// WithPredicates sets predicates that an event must pass to trigger a reconcile. Delete events always trigger one. Default: no predicates.
+// WithPredicates sets predicates that an event must pass to trigger a reconcile. Delete events always trigger a reconcile. Default: no predicates.
 func WithPredicates(predicates ...predicate.Predicate) ResourceOption {
 	return func(o *resourceOptions) {
 		if slices.Contains(predicates, nil) {
@@ -82,13 +82,13 @@ func WithOwnChangesAsUpdates() ResourceOption {
 	return func(o *resourceOptions) { o.ownChanges = true }
 }
 
-// WithLoopGuard sets how many calls in a minute the handlers of an object may cause themselves after each change by another client. Further
-// calls are delayed: by a second at first, then by twice the last delay, up to a minute. The delays end when the handlers have caused no call
-// for a minute. A change by another client is never delayed. Set a larger limit for handlers that take many short steps, each of which triggers
-// the next one. Default: 10. With 0, no calls are delayed or reported.
+// WithLoopGuard sets how many calls in a minute the handlers of an object may cause themselves after each change by another client. The operator
+// delays further calls: by a second at first, then by twice the last delay, up to a minute. The delays end when the handlers have caused no call
+// for a minute. The operator never delays a change by another client. Set a larger limit for handlers that take many short steps, each of which
+// triggers the next step. Default: 10. With 0, the operator neither delays nor reports calls.
 //
 // Handlers cause their own calls if they change fields with Request.Client, or if they change fields of Request.Object whose changes are
-// updates: see [WithOwnChangesAsUpdates]. A handler that writes another value in each call never ends. The operator reports such a loop with
+// updates: see [WithOwnChangesAsUpdates]. A handler that writes another value in each call causes an endless loop. The operator reports a loop with
 // a warning in the log, an Event with the reason HandlerLoop, the metric kopf_looping_objects and, for kinds with [WithConditions], the
 // condition HandlerLoop. The log, the Event and the condition name the handlers and the fields.
 //

@@ -19,8 +19,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/watching"
 )
 
-// Needs declares verbs that handlers use with the request's client, for example for children. The operator adds them to the roles that [WriteRights] writes,
-// and checks them at the start: see [WithRightsCheck]. Reads from the cache need get, list and watch.
+// Needs declares verbs that handlers use with the request's client, for example for children. [WriteRights] adds these permissions to the roles, and the
+// operator checks them at the start: see [WithRightsCheck]. Reads from the cache need list and watch.
 //
 //	kopf.Needs(&appsv1.Deployment{}, "get", "list", "watch", "create", "patch")
 func Needs(obj client.Object, verbs ...string) Option {
@@ -38,7 +38,7 @@ func Needs(obj client.Object, verbs ...string) Option {
 	})
 }
 
-// NeedsRules is like [Needs], with rules, for example for subresources:
+// NeedsRules is like [Needs], but takes rules, for example for subresources:
 //
 //	kopf.NeedsRules(rbacv1.PolicyRule{APIGroups: []string{"example.com"}, Resources: []string{"databases/finalizers"}, Verbs: []string{"update"}})
 func NeedsRules(rules ...rbacv1.PolicyRule) Option {
@@ -54,7 +54,7 @@ func NeedsRules(rules ...rbacv1.PolicyRule) Option {
 
 func isInvalidVerb(verb string) bool { return verb == "" || verb != strings.ToLower(verb) }
 
-// A declaredNeed is one of [Needs].
+// A declaredNeed contains the arguments of one [Needs].
 type declaredNeed struct {
 	obj   client.Object
 	verbs []string
@@ -72,19 +72,19 @@ type RightsOptions struct {
 	Namespaces []string
 	// LeaderElection adds the permissions for the leader election of the manager.
 	LeaderElection bool
-	// Kinds are served kinds with their groups, for example from a discovery client. WriteRights looks up in them the plurals, scopes and subresources of the operator's
-	// kinds, and the kinds that [ForKinds] selects. Without Kinds, WriteRights guesses the plurals, and assumes that kinds are namespaced, except for built-in
-	// cluster-scoped kinds, and that they have a status subresource if their type has a field "status". A pattern of ForKinds must then have the form plural.group, and
-	// the roles lack permissions for the related kinds of its declaration, such as those of Owns.
+	// Kinds are served kinds with their groups, for example from a discovery client. From Kinds, WriteRights takes the plurals, scopes and subresources of the
+	// operator's kinds, and the kinds that [ForKinds] selects. Without Kinds, WriteRights guesses the plurals. It then assumes that all kinds except built-in
+	// cluster-scoped kinds are namespaced, and that a kind has a status subresource if its Go type has a field "status" or if it is unstructured. A pattern of
+	// ForKinds must then have the form plural.group, and the roles lack permissions for the related kinds of its declaration, such as the kinds of Owns.
 	Kinds []metav1.APIResource
 }
 
-// WriteRights writes the roles that an operator needs, as YAML, with the reason for each rule. It needs no API server. The options are those of [New]. Use
-// it in a small program or in a test, so that the roles in a repository are those of the code; see kopftest.CheckRights.
+// WriteRights writes the roles that an operator needs, as YAML, with the reason for each rule. It needs no API server. The options are the same as for [New].
+// Use it in a small program or in a test to keep the roles in a repository consistent with the code: see kopftest.CheckRights.
 //
 //	err := kopf.WriteRights(os.Stdout, scheme, kopf.RightsOptions{Name: "databases"}, databases)
 //
-// It returns an error for an invalid declaration. Use [Needs] to declare the requests that handlers send with the request's client.
+// WriteRights returns an error for an invalid declaration. Use [Needs] to declare the requests that handlers send with the request's client.
 func WriteRights(w io.Writer, scheme *runtime.Scheme, options RightsOptions, opts ...Option) error {
 	switch {
 	case options.Name == "":
@@ -222,13 +222,13 @@ func (r *rights) isNamespaced(group, resource string) bool {
 	return true
 }
 
-// hasStatus reports whether the kind of an object has the status subresource, or may have it if it is not one of the kinds.
+// hasStatus reports whether the kind of an object has the status subresource. If kinds does not contain this information, hasStatus guesses from the type.
 func hasStatus(kinds []metav1.APIResource, obj client.Object, gvk schema.GroupVersionKind) bool {
 	for _, kind := range kinds {
 		if kind.Group == gvk.Group && kind.Kind == gvk.Kind {
 			plural, _, _ := strings.Cut(kind.Name, "/")
 			if !slices.ContainsFunc(kinds, func(other metav1.APIResource) bool { return strings.Contains(other.Name, "/") }) {
-				break // the list has no subresources, as that of preferred resources
+				break // the list has no subresources, like the list of preferred resources
 			}
 			return slices.ContainsFunc(kinds, func(other metav1.APIResource) bool {
 				return other.Group == kind.Group && other.Name == plural+"/status"
@@ -250,7 +250,7 @@ func hasStatus(kinds []metav1.APIResource, obj client.Object, gvk schema.GroupVe
 	return false
 }
 
-// exact returns the namespaces of patterns without wildcards; none if there are other patterns.
+// exact returns the namespaces of the patterns if all patterns are names, and otherwise nil.
 func (n *namespaceSet) exact() (names []string) {
 	if n == nil {
 		return nil

@@ -41,14 +41,15 @@ const (
 	SkipRightsCheck
 )
 
-// WithRightsCheck sets what the operator does if it lacks permissions at the start. It asks the API server for its own permissions, and compares them with those that
-// [WriteRights] writes. The error contains all missing rules. Missing permissions for kinds of [WhenServed] and [ForKinds], and for namespaces that
-// patterns or a function select, are only logged, because the other kinds and namespaces are handled. If [WithNamespaces] has only names, the start fails with
-// [RequireAllRights], but not with [RequireWatchRights].
+// WithRightsCheck sets what the operator does if it lacks permissions at the start. The operator asks the API server for its own permissions, and compares
+// them with the permissions that [WriteRights] writes. The error contains all missing rules. For kinds of [WhenServed] and [ForKinds], and for namespaces
+// that patterns or a function select, the operator only logs missing permissions, and handles the other kinds and namespaces. If all patterns of
+// [WithNamespaces] are names, missing permissions let the start fail with [RequireAllRights], but not with [RequireWatchRights].
 //
-// The check is repeated at the interval of [WithWatchCheck], with one small request for the cluster, one for each namespace for which that request is not
-// sufficient, and one for each missing permission. The operator logs permissions that are lost or granted later. The metric kopf_missing_permissions shows
-// those that are missing. [Operator.Readyz] fails while the operator lacks a permission that it had. Default: [RequireWatchRights].
+// The operator repeats the check at the interval of [WithWatchCheck]. Each check sends one small request for the cluster, one for each namespace for which
+// that request is not sufficient, and one for each missing permission. The operator logs permissions that are lost or granted later. The metric
+// kopf_missing_permissions shows the missing permissions. [Operator.Readyz] fails while the operator lacks a permission that it had. Default:
+// [RequireWatchRights].
 func WithRightsCheck(mode RightsCheck) Option {
 	return optionFunc(func(o *Operator) {
 		if mode < RequireWatchRights || mode > SkipRightsCheck {
@@ -58,7 +59,7 @@ func WithRightsCheck(mode RightsCheck) Option {
 	})
 }
 
-// A rightsChecker compares the permissions of the operator with those that it needs.
+// A rightsChecker compares the permissions of the operator with the permissions that it needs.
 type rightsChecker struct {
 	operator *Operator
 	client   authorizationclient.AuthorizationV1Interface
@@ -77,7 +78,7 @@ type rightsChecker struct {
 type checkedKind struct {
 	kind      engine.Kind
 	declared  resource
-	atRunTime bool // it has a cache of its own
+	atRunTime bool // the kind is from WhenServed or ForKinds, and has a cache of its own
 }
 
 // newRightsChecker reviews the permissions of the operator. It returns an error if the operator must not start without the missing permissions. The
@@ -106,7 +107,7 @@ func (o *Operator) newRightsChecker(ctx context.Context, kinds []engine.Kind, re
 		return nil, nil // the API server has no such reviews
 	case err != nil:
 		log.V(1).Info("Cannot check the permissions of the operator", "error", err.Error())
-		return c, nil // it tries again at the interval
+		return c, nil // run checks again at the interval
 	}
 	if slices.ContainsFunc(missing, func(n rbac.Need) bool { return o.rightsCheck.isFatal(n.Level) }) {
 		return nil, fmt.Errorf("the operator cannot start: permissions are missing:\n%s\nadd the rules below to its roles, or choose another mode with WithRightsCheck, such as WarnAboutRights\n%s",
@@ -176,7 +177,7 @@ func (o *Operator) cachedNamespaces(gvk schema.GroupVersionKind, atRunTime bool)
 // reviewTimeout limits the check at the start.
 const reviewTimeout = 10 * time.Second
 
-// podNamespace returns the namespace of the pod in which the operator runs; empty outside of a pod.
+// podNamespace returns the namespace of the pod in which the operator runs, or an empty string outside of a pod.
 func podNamespace() string {
 	text, err := os.ReadFile("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 	if err != nil {
@@ -202,14 +203,14 @@ func (o *Operator) rightsChanged(change func(kinds map[schema.GroupVersionKind]c
 	}
 }
 
-// checkKindRights adds a kind at run time to the check.
+// checkKindRights adds a kind of WhenServed or ForKinds to the check.
 func (o *Operator) checkKindRights(kind engine.Kind, declared resource) {
 	o.rightsChanged(func(kinds map[schema.GroupVersionKind]checkedKind) {
 		kinds[kind.GVK] = checkedKind{kind, declared, true}
 	})
 }
 
-// forgetKindRights removes a kind that is no longer served.
+// forgetKindRights removes a kind that is no longer served from the check.
 func (o *Operator) forgetKindRights(gvk schema.GroupVersionKind) {
 	o.rightsChanged(func(kinds map[schema.GroupVersionKind]checkedKind) { delete(kinds, gvk) })
 }
@@ -249,7 +250,7 @@ func lines(needs []rbac.Need) (text string) {
 	return text[:max(0, len(text)-1)]
 }
 
-// run repeats the review until the context is cancelled: at the interval, if it is not 0, and when the kinds or the namespaces at run time change.
+// run repeats the review until the context is cancelled: at the interval, if the interval is not 0, and when the served kinds or the namespaces change.
 func (c *rightsChecker) run(ctx context.Context, interval time.Duration) {
 	var tick <-chan time.Time
 	if interval > 0 {
@@ -280,7 +281,7 @@ func (c *rightsChecker) run(ctx context.Context, interval time.Duration) {
 	}
 }
 
-// update sets the result of a review, and logs the differences to the last one.
+// update sets the result of a review, and logs the differences from the last review.
 func (c *rightsChecker) update(needs, missing []rbac.Need) {
 	needs, missing = singleVerbs(needs), singleVerbs(missing)
 	c.mu.Lock()
@@ -315,7 +316,7 @@ func (c *rightsChecker) update(needs, missing []rbac.Need) {
 	c.reviewed, c.missing, c.initial = needs, missing, initial
 }
 
-// notReady returns the permissions without which the operator is not ready: those that it has lost.
+// notReady returns an error for each permission that the operator had in an earlier review and now lacks.
 func (c *rightsChecker) notReady() (errs []error) {
 	if c == nil {
 		return nil

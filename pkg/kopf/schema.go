@@ -36,7 +36,7 @@ const (
 func (o *Operator) checkSchema(ctx context.Context, client *discovery.DiscoveryClient, kind *engine.Kind) error {
 	var users []any
 	var storages []any
-	if o.settings.Remote == nil { // otherwise the objects contain nothing
+	if o.settings.Remote == nil { // with a remote, the operator stores nothing on the objects
 		storages = append(storages, o.settings.Store, o.settings.Baseline)
 		for _, store := range kind.HandlerStores() {
 			storages = append(storages, store)

@@ -18,7 +18,7 @@ import (
 //
 // In a restricted watch, an object that loses its labels looks like a deleted object. The operator cannot observe such a change at all if it
 // happens while the operator does not run. Therefore, ByObject does not restrict kinds with daemons, timers, event handlers, or delete
-// handlers that need a finalizer. It uses the matchers Present, Absent and Equal of [Label]. The API server cannot evaluate other matchers.
+// handlers that need a finalizer. For other kinds, it uses the matchers Present, Absent and Equal of [Label], and ignores all other matchers.
 //
 // The restriction applies to all clients of the manager that read from the cache. ByObject ignores options that are not resources, so it accepts
 // the arguments of [New].

@@ -25,18 +25,19 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/sharding"
 )
 
-// WithSharding distributes the objects of the operator over its replicas. All replicas are active, without leader election; each is a shard with a Lease of its own:
+// WithSharding distributes the objects of the operator over its replicas. All replicas are active, without leader election. Each replica is a shard with a Lease of its own:
 //
 //	kopf.SetupWithManager(mgr, databases, kopf.WithSharding(sharding.ControllerRing("databases")))
 //
 // Each replica watches only its objects. Related kinds ([Resource.Owns], [Resource.Watches], [Request.Track]) and kinds with only [IndexBy] are not restricted.
 //
 // With [sharding.ControllerRing], the sharder of kubernetes-controller-sharding must run in the cluster, and a ControllerRing must list the kinds of the operator. When an
-// object moves to another replica, its handlers finish, its daemons and timers end with [daemons.ErrOutOfScope], and their outcomes are written. The next replica
+// object moves to another replica, its handlers finish, its daemons and timers end with [daemons.ErrOutOfScope], and the operator writes their outcomes. The next replica
 // resumes the object. The labels of the sharder never count as changes. With [sharding.ServerSide], which is experimental, objects do not move.
 //
 // [WithLeaseDurations] sets the durations of the Lease. An operator that cannot renew its Lease in time cancels the contexts of all handlers, and [Operator.Start] returns an
-// error before other replicas can handle its objects. The process must then exit. If a user removes the label of an object, its progress that is not written yet is lost.
+// error before other replicas can handle its objects. The process must then exit. If a user removes the shard label of an object, the operator loses the
+// progress that it has not written yet.
 //
 // The operator has a cache of its own, see [WithKindCaches]. WithSharding cannot be combined with [WithPeering]. Default: no sharding.
 func WithSharding(ring sharding.Ring) Option {
@@ -106,7 +107,7 @@ func (o *Operator) selectByHash(next newInformer, kinds []engine.Kind) newInform
 	}
 }
 
-// selectorOf returns the label selector of the watch of a kind; nil for all objects.
+// selectorOf returns the label selector for the watch of a kind, or nil for all objects.
 func (o *Operator) selectorOf(kind *engine.Kind) labels.Selector {
 	if !o.isSharded(kind) || o.shard == nil {
 		return o.watchSelector
@@ -137,7 +138,7 @@ func (o *Operator) shardOf(kind *engine.Kind) *engine.Shard {
 	return o.shard
 }
 
-// ofRing returns the permissions of a shard. namespace is that of the operator; it may be empty outside of a cluster.
+// ofRing returns the permissions of a shard. namespace is the namespace of the operator, and may be empty outside of a cluster.
 func (o *Operator) ofRing(namespace string) []rbac.Need {
 	if explicit := o.ring.ExplicitNamespace(); explicit != "" {
 		namespace = explicit
@@ -206,7 +207,7 @@ func (o *Operator) runInRing(ctx context.Context, run func(context.Context) erro
 	}
 }
 
-// awaitEnd waits until the work has ended, for a limited time. Afterwards, nothing is written any more.
+// awaitEnd waits for a limited time until the work has ended. After this time, it closes the engines, so that they write nothing.
 func (o *Operator) awaitEnd(ended <-chan error, limit time.Duration, lost error) error {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()

@@ -27,8 +27,8 @@ import (
 const recorderName = "kopf-runtime"
 
 // Start checks the declaration, discovers the kinds in the API server, and handles their objects until the context is cancelled. It returns an
-// error if the declaration is invalid, if the API server does not serve a kind, or if a function of [OnStartup] or [OnCleanup] fails. The
-// manager calls it.
+// error if the declaration is invalid, if the API server does not serve a kind (see [WhenServed]), if required permissions are missing (see
+// [WithRightsCheck]), if a controller or the peering fails, or if a function of [OnStartup] or [OnCleanup] fails permanently. The manager calls Start.
 func (o *Operator) Start(ctx context.Context) error {
 	engineKinds := o.engineKinds
 	if o.warmsUp() {
@@ -54,7 +54,7 @@ func (o *Operator) Start(ctx context.Context) error {
 	return errors.Join(err, cleanupErr)
 }
 
-// watchedKinds returns the kinds whose objects the operator watches: those that are watched from the start, with their resources, and those of
+// watchedKinds returns the kinds whose objects the operator watches: the kinds that it watches from the start, with their resources, and the kinds of
 // [WhenServed]. It omits kinds that have only admission handlers.
 func (o *Operator) watchedKinds(all []engine.Kind) (kinds []engine.Kind, resources []resource, whenServed []declaredKind) {
 	for i, r := range o.resources {
@@ -167,7 +167,7 @@ func (o *Operator) runControllers(ctx context.Context, all []engine.Kind) error 
 	return group.Wait()
 }
 
-// startCache returns the cache of the fixed kinds: that of the manager, or one of the operator's own, which runs until stop is called.
+// startCache returns the cache of the fixed kinds. This is the cache of the manager, or a cache of the operator's own, which runs until stop is called.
 func (o *Operator) startCache(ctx context.Context, kinds []engine.Kind) (objects cache.Cache, stop func(), err error) {
 	if !o.hasOwnCache() {
 		return o.mgr.GetCache(), func() {}, nil
@@ -185,7 +185,7 @@ func (o *Operator) startCache(ctx context.Context, kinds []engine.Kind) (objects
 			o.mgr.GetLogger().Error(err, "The cache of the operator has failed")
 		}
 	})
-	o.client() // an operator without fixed kinds has not created it yet
+	o.client() // sets routedClient, also for an operator without fixed kinds
 	stopReading := o.routedClient.UseDefault(objects)
 	return objects, func() { stopReading(); cancel(); ended.Wait(); release() }, nil
 }

@@ -65,7 +65,7 @@ func (r *Resource[T]) applyTo(o *Operator) {
 // CheckDeclaration checks the options, resources and handlers of the operator. It returns all errors, joined. Each error of a handler names
 // the kind and the handler. CheckDeclaration sends no requests and does not call handlers. Use kopftest.Check to test the handlers.
 //
-// [SetupWithManager] and [Operator.Start] call it. Start also checks that the API server serves the kinds.
+// [SetupWithManager] calls CheckDeclaration. [Operator.Start] makes the same checks, and also checks that the API server serves the kinds.
 func (o *Operator) CheckDeclaration() error {
 	_, err := o.engineKinds()
 	return err

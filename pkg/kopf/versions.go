@@ -20,12 +20,12 @@ const (
 )
 
 // OnVersion adds a function that the operator calls when it starts, and when the version of the API server has changed, for example after an upgrade of the
-// cluster. At the start, old is empty. The version is in memory only, so each start calls the function. While an upgrade replaces several API servers, the
-// version can change back and forth.
+// cluster. At the start, old is empty. The operator keeps the version only in memory, so it calls the function at each start. While an upgrade replaces
+// several API servers, the version can change back and forth.
 //
-// The operator reads the version about once a minute, from the path /version, which needs no permission. It calls the functions in the order of their
-// registration, concurrently with the handlers of objects, and reads the version again when they have finished. Use [OnStartup] for work that must
-// end before the operator handles objects. The supported options are the same as for OnStartup. A permanent failure is logged, and the operator
+// The operator reads the version about once a minute, from the path /version, which needs no permission by default. It calls the functions in the order of
+// their registration, concurrently with the handlers of objects, and reads the version again after the functions have finished. Use [OnStartup] for work that
+// must end before the operator handles objects. The supported options are the same as for OnStartup. After a permanent failure, the operator logs the error and
 // continues.
 func OnVersion(id string, fn func(ctx context.Context, old, current version.Info) error, opts ...HandlerOption) Option {
 	a := &activity{declaration: declaration{id: id, method: "OnVersion", handlerKind: activityHandler}}
@@ -64,7 +64,8 @@ func (o *Operator) watchVersion(ctx context.Context, log logr.Logger) error {
 	return nil
 }
 
-// pollVersion reads the version again and again, and calls a function when it differs from the last one. It logs the first of several errors.
+// pollVersion reads the version repeatedly, and calls a function when the version differs from the last version. It logs only the first of consecutive
+// errors.
 func pollVersion(
 	ctx context.Context, log logr.Logger, read func(context.Context) (version.Info, error), changed func(ctx context.Context, old, current version.Info),
 ) {

@@ -14,14 +14,15 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/watchcheck"
 )
 
-// Warmup fills the caches of a replica that waits for leadership, if EnableWarmup of the manager's controller options is true. The manager calls it.
+// Warmup fills the caches of a replica that waits for leadership, if EnableWarmup of the manager's controller options is true. The manager calls Warmup.
 // Without EnableWarmup, or without leader election for controllers, it does nothing.
 //
 // Warmup calls no handlers and writes nothing. It only starts the watches of the kinds and their related kinds, so that the replica needs as much memory for
 // its caches as the leader. [Operator.Readyz] fails until the caches have synced. Kinds of [WhenServed] and [ForKinds], and kinds of operators with
-// [WithNamespaces], [WithNamespaceFunc] or [WithWatchSelector], have caches of their own, which are filled only on the leader.
+// [WithNamespaces], [WithNamespaceFunc] or [WithWatchSelector], have caches of their own, which only the leader fills. With [WithSharding], there is no
+// leader, and Warmup does nothing.
 //
-// A replica that becomes the leader compares its caches with the API server by one list of metadata for each kind.
+// A replica that becomes the leader compares its caches with the API server, with one list of metadata for each kind.
 func (o *Operator) Warmup(ctx context.Context) error {
 	if !o.warmsUp() {
 		return nil
@@ -61,7 +62,7 @@ const (
 	warmupPoll          = 100 * time.Millisecond
 )
 
-// warmsUp reports whether caches are filled before the operator starts.
+// warmsUp reports whether Warmup fills the caches before the operator starts.
 func (o *Operator) warmsUp() bool {
 	if o.mgr == nil || o.hasOwnCache() || !o.NeedLeaderElection() {
 		return false
@@ -126,8 +127,8 @@ func (v *verification) observed(ctx context.Context, wait bool) {
 	}
 }
 
-// verifyCache proves that the cache of a kind is not older than the start of the operator. Until then, the engine reads objects with something to do from
-// the API server.
+// verifyCache verifies that the cache of a kind is not older than the start of the operator. Until then, the engine reads objects with due work from the API
+// server.
 func (g *kindGroup) verifyCache(ctx context.Context, e *engine.Engine, v *verification) {
 	defer close(v.ended)
 	informer, err := g.cache.GetInformer(ctx, e.New(), cache.BlockUntilSynced(false))

@@ -20,7 +20,7 @@ const defaultWatchCheck = time.Minute
 
 // WithWatchCheck sets the interval at which the operator checks whether the watches of its kinds and related kinds deliver changes. 0 disables
 // the check. Each check sends one small request for each watch. There is one watch for each kind, or one for each kind and namespace if the
-// manager's cache has DefaultNamespaces. Default: one minute.
+// cache is restricted to namespaces (see [WithNamespaces]). Default: one minute.
 //
 // [Operator.Readyz] fails if a watch is forbidden, if the API server does not serve the kind in the declared version, or if the watch is
 // silent. A silent watch has an open connection, but for two intervals the checks show that it misses changes or delivers nothing.
@@ -40,7 +40,7 @@ func WithWatchCheck(interval time.Duration) Option {
 	})
 }
 
-// watchCheckers prepares the checks of all watches. The function that it returns runs the checks until its context ends.
+// watchCheckers prepares the checks of all watches. The returned function runs the checks until its context ends.
 func (g *kindGroup) watchCheckers(resources []resource) (run func(context.Context), err error) {
 	o := g.operator
 	if o.watchCheck == 0 || len(g.engines) == 0 {

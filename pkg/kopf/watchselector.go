@@ -13,17 +13,17 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 )
 
-// WithWatchSelector restricts the operator to objects with matching labels, of all its kinds. The API server sends it no other objects. With it, an operator
-// on the machine of a developer can share a cluster with the deployed one:
+// WithWatchSelector restricts the operator to objects with matching labels, for all its kinds. The API server sends no other objects. With this option, an
+// operator on the machine of a developer can share a cluster with the deployed operator:
 //
 //	kopf.New(mgr, databases, kopf.WithWatchSelector("developer=alice")) // handles only the objects of Alice
 //	kopf.New(mgr, databases, kopf.WithWatchSelector("!developer"))      // handles all objects without the label
 //
-// The selector has the syntax of kubectl --selector. It also restricts what the request's client reads of these kinds. Other related kinds are not restricted.
-// An object that loses its labels keeps its finalizer and its progress: the operator whose selector matches then continues. If no operator's selector matches,
-// the object cannot be deleted. Use [Label] for handlers that are not interested in an object.
+// The selector has the syntax of kubectl --selector. It also restricts which objects of these kinds the request's client reads from the cache. Other related
+// kinds are not restricted. An object that loses its labels keeps its finalizer and its progress. Another operator with a matching selector then continues. If
+// no selector matches, the finalizer blocks the deletion of the object. Use [Label] to restrict single handlers.
 //
-// The operator has a cache of its own, see [WithKindCaches]. Default: all objects.
+// The operator has a cache of its own: see [WithKindCaches]. Default: all objects.
 func WithWatchSelector(selector string) Option {
 	return optionFunc(func(o *Operator) {
 		parsed, err := labels.Parse(selector)
