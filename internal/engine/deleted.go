@@ -195,8 +195,8 @@ func (e *Engine) Vanished() (names []types.NamespacedName) {
 }
 
 // isVanished reports whether an object has disappeared although it had our finalizer and no deletion timestamp: the API server may remove an object when its
-// deletion and the write of its first finalizer are concurrent. A peer may have handled the object if a pause began since the last reconcile. An earlier process may have
-// handled it if the state comes from a cache that is older than the epoch.
+// deletion and the write of its first finalizer are concurrent. A peer may have handled the object if a pause began since the last reconcile. An earlier
+// process may have handled it if the state comes from a cache that is older than the epoch.
 func (e *Engine) isVanished(t *tombstone) bool {
 	return t.known.Worker.SeenSinceStart && e.hasFinalizer(t.last) && t.last.GetDeletionTimestamp() == nil && !t.known.Worker.Memory.FinalizerRemoved && t.known.Worker.PausesAtReconcile == e.pauses.Load()
 }
