@@ -42,8 +42,8 @@
 // The events of the two requests enqueue the object. If the cache does not show the second write yet, the reconcile ends, and the object is reconciled
 // again when the cache shows that write. The cause is then still the update, because the object has the pin and records for an update. No handler is due,
 // and nothing is written. After a minute, the plan contains only resize, because the record of notify is final. When resize succeeds, all handlers have
-// finished. The transaction removes the records and the pin, and stores {spec: {size: 2}} as the last-handled configuration. The engine posts an Event about the recovery of resize, and skips the watch
-// event of its own write.
+// finished. The transaction removes the records and the pin, and stores {spec: {size: 2}} as the last-handled configuration. The engine posts an Event about
+// the recovery of resize, and skips the watch event of its own write.
 //
 // # Reading the code
 //

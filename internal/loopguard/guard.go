@@ -18,7 +18,7 @@ const (
 // A Guard counts the own cycles of one object. These are the cycles that handlers have caused themselves. The zero value has counted none. The methods
 // return a new Guard and do not change the receiver.
 type Guard struct {
-	starts []time.Time   // the start times of own cycles since the last change by another client, without those before the window
+	starts []time.Time   // the start times of the counted own cycles since the last change by another client
 	delay  time.Duration // the delay of the last own cycle; zero without a loop
 	held   time.Time     // the time at which the waiting cycle may start; zero if none waits
 }
