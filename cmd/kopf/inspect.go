@@ -30,7 +30,7 @@ type finding struct {
 	Problems        []string        `json:"problems,omitempty"`
 }
 
-// problemFinalizers is the beginning of the problem with the finalizers of other controllers.
+// problemFinalizers is the beginning of the text that reports finalizers of other controllers.
 const problemFinalizers = "the object is under deletion, but has finalizers of other controllers: "
 
 // A handlerRecord is the progress of a handler.

@@ -82,7 +82,7 @@ except for Secrets and ConfigMaps. Kinds that you have no permission to list are
 // A tree is an object with its owners and dependents.
 type tree struct {
 	treeNode
-	Notes []string `json:"notes,omitempty"` // what the tree cannot contain
+	Notes []string `json:"notes,omitempty"` // reasons why the tree may be incomplete
 }
 
 // A treeNode is an object of a tree. If an object appears several times, only the first node has its owners or dependents.
@@ -251,8 +251,8 @@ func (r *treeReader) list(ctx context.Context, kinds []schema.GroupVersionKind) 
 	return owned, requests.Wait()
 }
 
-// addDependents adds the dependents to a node, at any depth, and returns the nodes whose state must be read. An object that the API server has under several kinds
-// or that has several owners in the tree is expanded once.
+// addDependents adds the dependents to a node, at any depth, and returns the nodes whose state must be read. An object that the API server serves as
+// several kinds, or that has several owners in the tree, is expanded once.
 func addDependents(node *treeNode, owned map[types.UID][]*treeNode, seen map[types.UID]bool) []*treeNode {
 	seen[node.uid] = true
 	all := []*treeNode{node}

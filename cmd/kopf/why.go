@@ -97,7 +97,7 @@ the operator has stored on the object. It then knows no filters, and only handle
 	return cmd
 }
 
-// selectHandlers drops the other handlers of an explanation.
+// selectHandlers removes all handlers but the given ones from an explanation.
 func selectHandlers(x *explain.Explanation, ids []string) error {
 	for _, id := range ids {
 		if slices.ContainsFunc(x.Handlers, func(h explain.Handler) bool { return h.ID == id }) {
@@ -117,7 +117,7 @@ func selectHandlers(x *explain.Explanation, ids []string) error {
 	return nil
 }
 
-// explain explains an object from what the operator has stored on it.
+// explain explains an object from the data that the operator has stored on it.
 func (i *inspector) explain(obj *unstructured.Unstructured) *explain.Explanation {
 	found := i.inspect(obj)
 	x := &explain.Explanation{
@@ -202,7 +202,7 @@ func (o *operatorEndpoint) check() error {
 
 const requestTimeout = 30 * time.Second
 
-// explain asks the operator. It returns nil without --operator.
+// explain requests an explanation from the operator. It returns nil without --operator.
 func (o *operatorEndpoint) explain(ctx context.Context, obj *unstructured.Unstructured) (*explain.Explanation, error) {
 	if o.url == "" {
 		return nil, nil

@@ -63,7 +63,7 @@ func (b *bundle) checkV1() (problems []string) {
 	return problems
 }
 
-// checkDependencies checks that the bundle needs no other bundles. OLM v1 reads these properties from catalogs, which contain them for each bundle.
+// checkDependencies checks that the bundle owns no aggregated APIs and needs no other bundles. OLM v1 reads the dependencies from catalogs, which contain them for each bundle.
 func (b *bundle) checkDependencies(in func(file, format string, args ...any)) {
 	if apis := b.csv.Spec.APIServiceDefinitions; len(apis.Owned) > 0 {
 		in(b.csvFile, "aggregated APIs are not supported: remove spec.apiservicedefinitions.owned")

@@ -77,7 +77,7 @@ type annotations struct {
 //
 // Write prepares the files in a temporary folder next to the target, with the name <folder>.new-<number>. It replaces the manifests first, then the
 // annotations, then the Dockerfile. If the process ends in between, the bundle can have old and new files, or no manifests. The temporary folder then contains
-// the others, with the suffix .old for old ones. Call Write again to complete the bundle, and then remove the temporary folder.
+// the other files, with the suffix .old for old files. Call Write again to complete the bundle, and then remove the temporary folder.
 //
 // Do not call Write for one folder concurrently.
 func Write(dir string, o Options) error {

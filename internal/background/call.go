@@ -20,7 +20,7 @@ import (
 type call struct {
 	*Runner
 	id          string
-	obj         client.Object // the state that the function has received
+	obj         client.Object // the newest known state at the start of the call
 	state       *State
 	suspensions int64
 	grace       *grace
@@ -45,8 +45,8 @@ func (c *call) isUnchanged(copied client.Object) bool {
 	return reflect.DeepEqual(received, copied)
 }
 
-// invoke calls a daemon or a timer with the newest state of its object, and writes the changes that it has made, also if it has failed. It
-// runs in the goroutine of the task, concurrently with the worker of the object. The caller must call endAttempt with the outcome.
+// invoke calls the function of a daemon or a timer with the newest state of its object, and writes the changes of the function, also if it has failed. invoke
+// runs in the goroutine of the task, concurrently with the worker of the object. It sets endAttempt, which the caller must call with the outcome.
 func (r *Runner) invoke(
 	ctx context.Context, uid types.UID, id string, b *invoke.BackgroundHandler, state *State, attempt progress.Attempt, endAttempt *func(progress.Outcome),
 ) error {

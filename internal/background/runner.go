@@ -37,11 +37,12 @@ type Runner struct {
 	WithDefaults func(invoke.Handler) invoke.Handler
 	// NewView returns the view of an object for a handler.
 	NewView func(obj client.Object, reason string) *invoke.View
-	// Report reports the outcome of an attempt. obj is nil for a deleted object. failed is the state that was reported last. It returns the state now.
+	// Report reports the outcome of an attempt. obj is nil for a deleted object. failed is true if a permanent failure was reported last. Report returns the
+	// new value of failed.
 	Report func(uid types.UID, obj client.Object, id string, failed bool, before progress.Record, outcome progress.Outcome) (fails bool)
 	// Enqueue enqueues an object for a reconcile.
 	Enqueue func(types.UID)
-	// Leaves reports whether another process will handle the object, so that nothing is started for it.
+	// Leaves reports whether another process will handle the object. Daemons and timers are then not started.
 	Leaves func(client.Object) bool
 	// OnCall is called before each call of a daemon or a timer. The returned function is called after it.
 	OnCall func(uid types.UID, id string) func()
@@ -57,8 +58,8 @@ type Objects interface {
 	Memos(uid types.UID) *objectstate.Memos
 }
 
-// Select returns the daemons and timers whose filters accept the object, and stops all others. It stops all of them when the object is being
-// deleted, before any handler is called for the deletion. view and content are the forms of the object for the filters.
+// Select returns the daemons and timers whose filters accept the object, and stops all others. If the object is being deleted, it stops all of them before
+// any delete handler is called. view and content are the forms of the object for the filters.
 func (r *Runner) Select(ctx context.Context, obj client.Object, view *invoke.View, content map[string]any) (ids []string) {
 	r.Objects.UpdateIfNewer(obj)
 	if obj.GetDeletionTimestamp() != nil {
@@ -76,7 +77,7 @@ func (r *Runner) Select(ctx context.Context, obj client.Object, view *invoke.Vie
 	return ids
 }
 
-// NeedsFinalizer reports whether a daemon or a timer of the object is running or may be started. ids are the selected ones.
+// NeedsFinalizer reports whether a daemon or a timer of the object is running or may be started. ids are the selected daemons and timers.
 func (r *Runner) NeedsFinalizer(uid types.UID, ids []string) bool {
 	return r.Supervisor.Busy(uid) || slices.ContainsFunc(ids, func(id string) bool {
 		return !r.Supervisor.Ended(daemons.Key{UID: uid, ID: id})
@@ -131,14 +132,14 @@ func (r *Runner) taskFor(obj client.Object, id string, b *invoke.BackgroundHandl
 		anchored := *t
 		anchored.Anchor = obj.GetCreationTimestamp().Time
 		if isNew && state.isFirstStart(id) && time.Since(anchored.Anchor) < t.Interval {
-			anchored.Last = anchored.Anchor.Add(-1) // it is new, and its creation is the first point in time
+			anchored.Last = anchored.Anchor.Add(-1) // for a new object, the first call is due at its creation time
 		}
 		task.Timer = &anchored
 	}
 	return task, nil
 }
 
-// Touch resets the idle times of the timers if another client has changed the essence. Timers that have failed permanently are started again.
+// Touch reports a change of the essence by another client to the supervisor. This resets the idle times of timers, and starts timers that wait for a change.
 func (r *Runner) Touch(obj client.Object, live map[string]any, state *State) {
 	if state.noteEssence(essence.DigestOf(live), obj.GetResourceVersion()) {
 		r.Supervisor.Touch(obj.GetUID())

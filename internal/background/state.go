@@ -11,14 +11,14 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 )
 
-// State is what the worker, the daemons and the timers of one object share. Its methods are safe for concurrent use.
+// State is the state that the worker, the daemons and the timers of one object share. Its methods are safe for concurrent use.
 type State struct {
 	mu      sync.Mutex
 	essence string     // the digest of the newest known essence
 	version string     // the resource version of that essence
 	edits   []*Edit    // changes of the essence that the baseline lacks
 	writing int        // the number of edits that are being written; observed states are not compared in the meantime
-	missed  bool       // a state was observed in the meantime
+	missed  bool       // a state was observed while an edit was being written
 	turn    sync.Mutex // held while an edit is being written, so that edits are computed one after the other
 	begun   []string   // the timers that were started in this process
 	failed  []string   // the daemons and timers whose permanent failure was reported
@@ -26,7 +26,7 @@ type State struct {
 
 // Edit is a change of the essence by a daemon or a timer.
 type Edit struct {
-	base    map[string]any // the JSON form of the object for which it was computed
+	base    map[string]any // the JSON form of the object on which doc is based
 	doc     patch.MergePatch
 	version string // the resource version with the edit; empty while it is being written
 	open    bool   // the outcome of the write is not known
@@ -34,8 +34,8 @@ type Edit struct {
 	from, to string // the digests of the essences before and after the edit
 }
 
-// noteEssence records the essence of an observed state, and reports whether another client has changed it. It ignores states that are older than
-// our own last write.
+// noteEssence records the essence of an observed state, and reports whether another client has changed it. It ignores states that are older than the
+// recorded one. While an edit is being written, it only records that a state was missed.
 func (a *State) noteEssence(digest, version string) (changed bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -72,8 +72,8 @@ func (a *State) beginWrite(one *Edit, base map[string]any, doc patch.MergePatch,
 	}
 }
 
-// endWrite records the edit as the API server has stored it, and the essence of the object after it. It reports whether another client has changed
-// the essence, too, and whether the object must be reconciled again.
+// endWrite records the edit as the API server has stored it, and the digest of the essence after the write. It reports whether another client has also
+// changed the essence, and whether the object must be reconciled again.
 func (a *State) endWrite(one *Edit, written Edit, is string) (changed, again bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -85,7 +85,7 @@ func (a *State) endWrite(one *Edit, written Edit, is string) (changed, again boo
 	return changed, again
 }
 
-// cancelWrite removes an edit that is not written, and reports whether the object must be reconciled again.
+// cancelWrite removes an edit that could not be written, and reports whether the object must be reconciled again.
 func (a *State) cancelWrite(one *Edit) (again bool) {
 	a.Drop(one)
 	a.mu.Lock()
@@ -120,7 +120,7 @@ func (a *State) reportOutcome(id string, report func(failed bool) (fails bool)) 
 	}
 }
 
-// Drop removes edits that the stored baseline contains, or that are not written.
+// Drop removes edits that the stored baseline contains, or that could not be written.
 func (a *State) Drop(some ...*Edit) {
 	if len(some) == 0 {
 		return

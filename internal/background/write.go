@@ -23,10 +23,10 @@ import (
 const (
 	firstWritePause = 100 * time.Millisecond
 	lastWritePause  = 30 * time.Second
-	lastGracePause  = time.Second // in the grace period
+	lastGracePause  = time.Second // the limit in the grace period
 )
 
-// maxContests limits how often a change is rebased on lists that other clients keep changing.
+// maxContests limits how often a change is rebased because another client has changed the same list.
 const maxContests = 10
 
 // flush writes the changes of the status that the function has made so far.
@@ -101,14 +101,14 @@ func (c *call) write(ctx context.Context, doc patch.MergePatch, untyped bool) (w
 	return nil, nil
 }
 
-// tryWrite makes one attempt. It registers a change of the essence first, so that the worker does not take it for an update. The change
-// remains registered while the outcome of the request is unknown.
+// tryWrite makes one attempt to write a change. It registers a change of the essence before the request, so that the worker does not take the change for an
+// update. The change remains registered while the outcome of the request is unknown.
 func (c *call) tryWrite(ctx context.Context, change *patch.Change, own *Edit) (client.Object, error) {
 	doc, base := change.HandlerPatch, change.Content
 	if c.Committer.HasEnded() {
 		return nil, commit.ErrEnded
 	}
-	// The context may end because of the suspension. The change is written after the hold all the same.
+	// The context may end because of the suspension. The change must be written after the hold anyway.
 	untouched := func(content map[string]any) bool { return commit.IsUntouched(doc, base, content) }
 	if err := c.Committer.AwaitFenceUnchanged(context.WithoutCancel(ctx), c.obj, &c.suspensions, untouched); err != nil {
 		return nil, err
@@ -176,7 +176,7 @@ func (c *call) essencesAround(base map[string]any, doc patch.MergePatch) (before
 	return c.Committer.Detector.Essence.Build(base), c.Committer.Detector.Essence.Build(doc.Apply(base))
 }
 
-// rebaseOnLive returns the change for the present object, because another client has changed the same list.
+// rebaseOnLive returns the change for the live object, after another client has changed the same list.
 func (c *call) rebaseOnLive(ctx context.Context, change *patch.Change) (*patch.Change, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commit.WriteTimeout)
 	defer cancel()
@@ -215,8 +215,7 @@ func sleep(ctx context.Context, pause time.Duration, ended bool) {
 // last write.
 const GracePeriod = daemons.DefaultGracePeriod + commit.WriteTimeout
 
-// grace is the time after the end of its context in which one invocation of a daemon or a timer can store its last change. Then the supervisor
-// abandons it.
+// grace is the time in which one call of a daemon or a timer can store its last change after the end of its context. Then the supervisor abandons the call.
 type grace struct {
 	context context.Context //nolint:containedctx // writes have other contexts, but this one decides when the task must stop
 	period  time.Duration
@@ -236,7 +235,7 @@ func newGrace(ctx context.Context, b *invoke.BackgroundHandler) *grace {
 	return g
 }
 
-// left returns the rest of the time. It is 0 if the context of the invocation has not ended.
+// left returns the remaining time; 0 if the context of the call has not ended.
 func (g *grace) left() time.Duration {
 	if g.context.Err() == nil {
 		return 0

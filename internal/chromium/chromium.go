@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// A test fails if the browser does not reach a state in this time. It is long, because other tests can use all processors.
+// patience is the time in which the browser must reach a state. Otherwise, the test fails. The time is long, because other tests can use all processors.
 const patience = time.Minute
 
 // Browser is a headless Chromium. The test controls it with the DevTools protocol over two pipes, which needs no package for websockets.
@@ -176,7 +176,7 @@ func (b *Browser) call(session, method string, params, result any) error {
 	}
 }
 
-// Tab is a page in the browser. Its methods fail the test if they fail.
+// Tab is a page in the browser. Its methods end the test after an error.
 type Tab struct {
 	t       *testing.T
 	browser *Browser

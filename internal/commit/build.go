@@ -165,7 +165,7 @@ func (r *recorder) diff(obj client.Object, content map[string]any) (patch.MergeP
 	return removeFields(patch.Diff(content, recorded), content), nil
 }
 
-// removeFields replaces the removal of all annotations and of the whole status by the removal of their fields. Other clients may have added fields since
+// removeFields replaces the removal of all annotations, or of the whole status, by the removal of each known field. Other clients may have added fields since
 // the object was read.
 func removeFields(doc patch.MergePatch, content map[string]any) patch.MergePatch {
 	target := doc.Apply(content)
@@ -187,7 +187,8 @@ func removeFields(doc patch.MergePatch, content map[string]any) patch.MergePatch
 	return doc
 }
 
-// saveOrPurge stores the records while the cause is being handled. At the end, it removes them and stores the baseline.
+// saveOrPurge stores the records while the cause is being handled. At the end of the cycle, it removes them and stores the baseline. Without a cause, it
+// removes data that is no longer needed.
 func (r *recorder) saveOrPurge(in Input, changed patch.MergePatch, handled map[string]any) error {
 	switch {
 	case in.Finished:
@@ -228,7 +229,7 @@ func (r *recorder) truncateMessages(state *progress.State) error {
 	return nil
 }
 
-// closeCycle stores the handled essence as the baseline: the essence with which the cycle began, and the changes of its handlers. The baseline does
+// closeCycle stores the handled essence as the baseline: the essence with which the cycle began, with the changes of its handlers. The baseline does
 // not contain changes that other clients made during the cycle. A deleted object needs no baseline.
 func (r *recorder) closeCycle(in Input, handled map[string]any) (err error) {
 	c := r.cause
@@ -250,7 +251,7 @@ func (r *recorder) closeCycle(in Input, handled map[string]any) (err error) {
 	return errors.Join(err, r.storePin(pin))
 }
 
-// amendBaseline adds the changes of handlers to the baseline before the cycle ends. Otherwise the next reconcile would detect them as an update.
+// amendBaseline adds the changes of handlers to the baseline before the cycle ends. Otherwise, a later reconcile would detect these changes as an update.
 func (r *recorder) amendBaseline(in Input, changed patch.MergePatch) error {
 	c := r.cause
 	if c.OldDigest != "" {
@@ -266,7 +267,7 @@ func (r *recorder) amendBaseline(in Input, changed patch.MergePatch) error {
 	return r.storeBaseline(amended, c.Reason.HasHandlers())
 }
 
-// newBaseline returns the baseline that the target has and the object lacks; nil if there is none.
+// newBaseline returns the baseline of the target if it differs from the baseline of the object, or if it was restored. Otherwise, it returns nil.
 func (r *recorder) newBaseline(obj client.Object) []byte {
 	stored := r.Baseline.Fetch(r.target)
 	if !r.cause.RestoredBaseline && bytes.Equal(stored, r.Baseline.Fetch(obj)) {
@@ -275,15 +276,15 @@ func (r *recorder) newBaseline(obj client.Object) []byte {
 	return stored
 }
 
-// The API server limits the size of all annotations of an object together. Other clients need room, too, so the engine stores its optional parts only
-// up to the budget. The last-handled essence may use the whole limit, as in kopf.
+// The API server limits the total size of all annotations of an object to annotationLimit. Other clients need room, too, so the engine stores optional data
+// only up to annotationBudget. The last-handled configuration may use the whole limit, as in kopf.
 const (
 	annotationLimit  = 256 << 10
 	annotationBudget = 240 << 10
 )
 
-// storeBaseline stores an essence as the last-handled configuration. If the object has no room for it, storeBaseline stores its digest, which still
-// distinguishes changed from unchanged objects. During a cycle, storeBaseline does not replace a stored essence by a digest. If the API server then
+// storeBaseline stores an essence as the last-handled configuration. If the object has no room for the essence, storeBaseline stores only the digest, which
+// still distinguishes changed from unchanged objects. During a cycle, storeBaseline does not replace a stored essence by a digest. If the API server then
 // rejects the records, the engine keeps them in memory.
 func (r *recorder) storeBaseline(of map[string]any, running bool) error {
 	text, err := r.cause.EncodeEssence(of)
@@ -320,7 +321,7 @@ func (r *recorder) storeCyclePin(handled map[string]any) error {
 	return r.storePin(pin)
 }
 
-// storePin stores a pin, or as much of it as the object has room for. It removes the stored pin if p is nil.
+// storePin stores a pin. If the object has no room for the essences of the pin, storePin stores the pin without them. If p is nil, it removes the stored pin.
 func (r *recorder) storePin(p *cause.Pin) error {
 	if p == nil {
 		r.Pin.Store(r.target, nil)

@@ -12,11 +12,11 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
 )
 
-// ErrChangedConcurrently means that another process has changed the object on which a write was based.
+// ErrChangedConcurrently means that another client has changed the fields of a write, or the stored progress, while this process was suspended.
 var ErrChangedConcurrently = errors.New("another process has changed the object since this one was suspended: nothing is written over that")
 
-// dropFields removes fields that another client has changed from the pending changes. The handled essence is then computed without them, so that
-// the change of the other client is an update.
+// dropFields removes fields that another client has changed from the pending changes. The session then computes the handled essence without these fields, so
+// that the engine detects the change of the other client as an update.
 func (s *Session) dropFields(ctx context.Context, fields patch.MergePatch) {
 	s.reduced, s.change = DropOverwrittenFields(ctx, s.change, fields), nil
 	for _, p := range s.patches {
@@ -34,10 +34,11 @@ func DropOverwrittenFields(ctx context.Context, change *patch.Change, fields pat
 	return out
 }
 
-// releaseTries is the number of attempts to write other changes together with the removal of the finalizer.
+// releaseTries is the number of attempts to write other changes together with the removal of the finalizer. Then only the finalizer is removed.
 const releaseTries = 5
 
-// giveUpPatches drops all other changes if they prevent the removal of the finalizer: no object is held because of them.
+// giveUpPatches counts a failed attempt to write the change. If other changes have prevented the removal of the finalizer releaseTries times, it drops them
+// and returns true, so that the object can be deleted.
 func (s *Session) giveUpPatches(ctx context.Context, writeErr error) bool {
 	s.failures++
 	if s.change.RemoveFinalizer == "" || s.failures < releaseTries || len(s.change.HandlerPatch)+len(s.change.FrameworkPatch) == 0 {
@@ -48,16 +49,16 @@ func (s *Session) giveUpPatches(ctx context.Context, writeErr error) bool {
 	return true
 }
 
-// OvertakenBy returns the object as the API server has it if another client has changed it during a pause in a way that makes the pending write obsolete: it
-// has stored other progress, or changed the same fields. Otherwise, it returns nil, and the session can be written. OvertakenBy reads the object from the API
-// server, because the cache may lack the last write of the other client. suspensions is the number of suspensions before the read.
+// OvertakenBy returns the live object if another client has made the pending write obsolete during a pause: the client has stored other progress, or changed
+// the same fields. Otherwise, OvertakenBy returns nil, and the session can be written. OvertakenBy reads the object from the API server, because the cache may
+// lack the last write of the other client. suspensions is the number of suspensions before the read.
 func (s *Session) OvertakenBy(ctx context.Context, suspensions int64) (client.Object, error) {
 	if s.Pauses == s.Committer.Pauses() {
 		return nil, nil
 	}
 	live, err := s.ReadLive(ctx, client.ObjectKeyFromObject(s.Base()))
 	if err != nil || live == nil || live.GetUID() != s.Base().GetUID() {
-		return nil, err // if the object is deleted, the write will return that
+		return nil, err // if the object is deleted, the next write returns patch.ErrGone
 	}
 	content, err := patch.Content(live)
 	if err != nil {
@@ -77,8 +78,8 @@ func (s *Session) OvertakenBy(ctx context.Context, suspensions int64) (client.Ob
 	return live, nil
 }
 
-// isUnchangedIn reports whether a state of the object has the records that it had when the handlers were called, and, in the fields that they have changed, the
-// old or the new values.
+// isUnchangedIn reports whether a state of the object has the framework's part that it had when the handlers were called, and the old or the new values in
+// the fields that the handlers have changed.
 func (s *Session) isUnchangedIn(content map[string]any) bool {
 	if !s.SameFrameworkPart(s.Stored().Content, content) {
 		return false
@@ -90,7 +91,7 @@ func (s *Session) isUnchangedIn(content map[string]any) bool {
 	return IsUntouched(changes, s.Content(), content)
 }
 
-// IsUntouched reports whether the fields of a patch have their values from before, or the values of the patch.
+// IsUntouched reports whether each field of a patch has either its earlier value or the value of the patch.
 func IsUntouched(change patch.MergePatch, before, content map[string]any) bool {
 	left := change.Unapplied(content)
 	return diff.Equal(map[string]any(left.CurrentValues(content)), map[string]any(left.CurrentValues(before)))

@@ -29,7 +29,7 @@ type Draft struct {
 	patches  []*HandlerPatch
 }
 
-// HandlerPatch contains the changes of one attempt of a handler, and the attempt.
+// HandlerPatch contains one attempt of a handler, and its changes.
 type HandlerPatch struct {
 	ID      string
 	Policy  progress.Policy
@@ -43,7 +43,7 @@ type HandlerPatch struct {
 	Base map[string]any
 	// Report is true if Patch contains the conditions that report handlers.
 	Report bool
-	// Open is true while the sub-handlers of the handler are being called: the outcome is not final.
+	// Open is true until the attempt and the calls of its sub-handlers have ended. The outcome is not known before.
 	Open bool
 	// Rejection is the error with which the API server rejected Patch while Open was true.
 	Rejection error
@@ -55,7 +55,7 @@ type HandlerPatch struct {
 	singleRequest *patch.Change // the request with this patch alone; nil if there is none
 }
 
-// RejectedOutcome returns the outcome of an attempt whose patch was rejected while its sub-handlers were called.
+// RejectedOutcome returns the outcome of an attempt whose patch was rejected while its sub-handlers were being called.
 func (p *HandlerPatch) RejectedOutcome(at time.Time) progress.Outcome {
 	if isContested(p.Rejection) {
 		return progress.Outcome{Waiting: true} // the attempt does not count
@@ -87,7 +87,7 @@ func (d *Draft) Patches() []*HandlerPatch { return d.patches }
 // HasChanges reports whether changes of handlers are pending.
 func (d *Draft) HasChanges() bool { return len(d.patches) > 0 }
 
-// SetBase bases the draft on a state of the object. The handlers that follow do not see changes that are pending.
+// SetBase bases the draft on a state of the object. The handlers that follow do not see pending changes.
 func (d *Draft) SetBase(obj client.Object) error {
 	if obj == d.base.Object {
 		obj = d.stored.Object // the overlay may have changed
@@ -108,7 +108,7 @@ func (d *Draft) setStored(stored patch.Converted) error {
 	return nil
 }
 
-// applyOverlay computes the base again.
+// applyOverlay computes the base from the stored object and the overlay.
 func (d *Draft) applyOverlay() error {
 	d.base = d.stored
 	if d.overlay == nil {
@@ -144,7 +144,7 @@ func (d *Draft) ContinueFrom(written client.Object) error {
 	return nil
 }
 
-// Rebased converts changes of the state that handlers have received to changes of the base with the pending changes.
+// Rebased converts changes of the current state, which handlers have received, to changes of the base with the pending changes.
 func (d *Draft) Rebased(doc patch.MergePatch) patch.MergePatch {
 	if !d.isBehind {
 		return doc
@@ -156,7 +156,7 @@ func (d *Draft) Rebased(doc patch.MergePatch) patch.MergePatch {
 	return doc.Rebase(d.current.Content, written)
 }
 
-// Apply shows changes to the handlers that follow.
+// Apply applies changes to the current state, which the following handlers receive.
 func (d *Draft) Apply(changed patch.MergePatch) error {
 	if len(changed) == 0 {
 		return nil
@@ -179,14 +179,14 @@ func (d *Draft) decode(content map[string]any) (client.Object, error) {
 	return obj, nil
 }
 
-// Add adds the changes of a handler, unless it is empty.
+// Add adds the patch of a handler, unless the patch is empty.
 func (d *Draft) Add(p *HandlerPatch) {
 	if len(p.Patch) > 0 {
 		d.patches = append(d.patches, p)
 	}
 }
 
-// AddTo adds changes to a patch, and the patch to the draft.
+// AddTo adds changes to the patch of a handler. If the draft does not contain the patch, AddTo adds it and replaces its changes.
 func (d *Draft) AddTo(p *HandlerPatch, doc patch.MergePatch) {
 	if slices.Contains(d.patches, p) {
 		p.Patch = patch.Merge(p.Patch, doc)
@@ -196,8 +196,7 @@ func (d *Draft) AddTo(p *HandlerPatch, doc patch.MergePatch) {
 	d.Add(p)
 }
 
-// dropSuperseded removes fields that were written from the pending changes of earlier handlers. The handler that wrote them has received these changes,
-// and its values replace them.
+// dropSuperseded removes fields from the pending changes of earlier handlers, after a handler has written newer values of these fields.
 func (d *Draft) dropSuperseded(newer patch.MergePatch) {
 	for _, p := range d.patches {
 		p.Patch = p.Patch.WithoutOverwritten(newer, d.base.Content)
@@ -220,7 +219,7 @@ func (c *Committer) TakeChanges(ctx context.Context, d *Draft, id string, copied
 	return doc, d.Apply(changed)
 }
 
-// ChangesOf returns the changes that a handler has made in its copy of an object, and the JSON form of the state from which it has made them.
+// ChangesOf returns the changes that a handler has made in its copy of an object, and the JSON form of the state on which the changes are based.
 func (c *Committer) ChangesOf(ctx context.Context, received patch.Converted, id string, copied client.Object) (patch.MergePatch, map[string]any, error) {
 	if reflect.DeepEqual(received.Object, copied) {
 		return nil, received.Content, nil
@@ -236,14 +235,14 @@ func (c *Committer) ChangesOf(ctx context.Context, received patch.Converted, id 
 	if err != nil {
 		return nil, nil, err
 	}
-	if base == nil { // it is not known which fields the handler has changed
+	if base == nil { // it is unknown which fields the handler has changed
 		return nil, received.Content, nil
 	}
 	return c.withoutFrameworkFields(patch.Diff(base, after).WithoutServerFields(), base), base, nil
 }
 
-// checkIdentity returns an error if a copy of the object has become another object. A client may have read a re-created object of the same name into the
-// copy; it has another uid, and nothing is written to it.
+// checkIdentity returns an error if a handler has changed the identity of its copy. A client may have read a re-created object of the same name into the
+// copy. The other uid is then not an error, and nothing is written to the re-created object.
 func (c *Committer) checkIdentity(obj, copied client.Object) error {
 	if value := reflect.ValueOf(copied); value.Kind() == reflect.Pointer && value.IsNil() {
 		return errors.New("req.Object must not be nil; leave it as it is, or change a copy")
@@ -270,8 +269,8 @@ func (c *Committer) checkIdentity(obj, copied client.Object) error {
 	return nil
 }
 
-// baseOf returns the state from which a handler has changed its copy: usually the one that it has received. If the handler has read or written
-// the object with a client, the copy has another version, and the differences of that version are not its changes.
+// baseOf returns the state on which the changes in the copy of a handler are based: usually the state that the handler has received. If the handler has read
+// or written the object with a client, the copy is based on another version. baseOf returns nil if it cannot read that version.
 func (c *Committer) baseOf(ctx context.Context, received patch.Converted, copied client.Object) (map[string]any, error) {
 	if copied.GetResourceVersion() == received.Object.GetResourceVersion() {
 		return received.Content, nil
@@ -290,8 +289,8 @@ func (c *Committer) baseOf(ctx context.Context, received patch.Converted, copied
 	return nil, nil
 }
 
-// withoutFrameworkFields removes the fields of the framework from the changes of a handler. A handler that replaces all annotations or finalizers keeps
-// those of the framework.
+// withoutFrameworkFields removes the fields of the framework from the changes of a handler. If a handler replaces all annotations or finalizers, the
+// annotations and the finalizer of the framework remain.
 func (c *Committer) withoutFrameworkFields(doc patch.MergePatch, base map[string]any) patch.MergePatch {
 	meta, ok := doc["metadata"].(map[string]any)
 	if !ok {

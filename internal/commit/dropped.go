@@ -20,7 +20,7 @@ type dropLog struct {
 	seen map[[2]string]bool
 }
 
-// isNew returns true when it is called first for a field of a handler.
+// isNew returns true for the first call for a field of a handler, and false after maxDropped fields.
 func (d *dropLog) isNew(handler, field string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -36,7 +36,7 @@ func (d *dropLog) isNew(handler, field string) bool {
 }
 
 // ReportDropped logs and counts the fields of a handler that the API server did not store, usually because the schema of the kind lacks
-// them. It logs each field once in the life of the process.
+// them. The process logs each field once, and at most maxDropped fields.
 func (c *Committer) ReportDropped(ctx context.Context, change *patch.Change, handler string, doc patch.MergePatch) {
 	if handler == "" || len(doc) == 0 {
 		return

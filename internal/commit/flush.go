@@ -9,11 +9,11 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 )
 
-// ErrEnded means that nothing is written any more.
+// ErrEnded means that the operator has ended, and writes nothing any more.
 var ErrEnded = errors.New("the operator has ended: nothing is written any more")
 
-// Flush writes the changes in the status that a handler has made in its copy of the object so far, and returns what it has written. The rest of the session
-// is based on the result.
+// Flush writes the changes in the status that a handler has made in its copy of the object so far, and returns the written changes. The session then
+// continues with the object of the response.
 func (s *Session) Flush(ctx context.Context, id string, copied client.Object) (changed patch.MergePatch, err error) {
 	own, doc, err := s.FlushableChanges(ctx, &s.Draft, id, copied)
 	if len(own) == 0 || err != nil {
@@ -50,8 +50,8 @@ func (s *Session) Flush(ctx context.Context, id string, copied client.Object) (c
 	return doc, s.ContinueAfterFlush(&s.Draft, own, written)
 }
 
-// FlushableChanges returns the changes in the status since the attempt began or since the last flush: relative to the copy of the handler, and relative
-// to the present object.
+// FlushableChanges returns the changes in the status since the attempt began or since the last flush. own are the changes relative to the state that the
+// handler knows, and doc are the changes relative to the base of the draft.
 func (c *Committer) FlushableChanges(ctx context.Context, d *Draft, id string, copied client.Object) (own, doc patch.MergePatch, err error) {
 	changed, _, err := c.ChangesOf(ctx, d.current, id, copied)
 	status, ok := changed["status"]
@@ -62,7 +62,8 @@ func (c *Committer) FlushableChanges(ctx context.Context, d *Draft, id string, c
 	return own, d.Rebased(own).Unapplied(d.Content()), nil
 }
 
-// ContinueAfterFlush bases a draft on a state of the object that was written while a handler is running. The handler sees only its own change.
+// ContinueAfterFlush bases a draft on a state of the object that was written while a handler is running. The copy of the handler contains only its own
+// changes.
 func (c *Committer) ContinueAfterFlush(d *Draft, own patch.MergePatch, written client.Object) error {
 	c.identify(written)
 	if err := d.Apply(own); err != nil {

@@ -14,7 +14,7 @@ import (
 const ProgressNotStored = "ProgressNotStored"
 
 // Overlay is the framework's part of an object (records, baseline, pin) that the API server has rejected. The engine handles the object as if this part
-// were stored, until the process ends.
+// were stored, until a later write stores it or the process ends.
 type Overlay struct {
 	// Patch is the rejected part, as a JSON merge patch.
 	Patch patch.MergePatch
@@ -24,8 +24,8 @@ type Overlay struct {
 	Message string
 }
 
-// UseOverlay adds progress to the draft that is not stored on the object: it is stored elsewhere, or the API server has rejected it. If another client has
-// changed the progress on the object, UseOverlay drops the rejected one.
+// UseOverlay adds the progress that is not stored on the object to the draft: progress that is stored elsewhere, or that the API server has rejected. If
+// another client has changed the progress on the object, UseOverlay drops the rejected progress.
 func (s *Session) UseOverlay(ctx context.Context) error {
 	if s.Remote != nil {
 		if err := s.loadRemote(ctx); err != nil {
@@ -51,7 +51,7 @@ func (s *Session) UseOverlay(ctx context.Context) error {
 	return s.SetBase(s.Base())
 }
 
-// EnableOverlay adds progress to later states of the draft that is not stored on the object.
+// EnableOverlay makes the draft add the progress that is not stored on the object to each later state of the object.
 func (s *Session) EnableOverlay() {
 	s.Draft.overlay = func(content map[string]any) map[string]any { return s.overlaid(s.Memory, content) }
 }
@@ -78,7 +78,7 @@ func (c *Committer) overlaid(memory *Memory, content map[string]any) map[string]
 	return nil
 }
 
-// addOverlay adds the overlay to a patch of the framework. The overlay is sent again only if the patch or the object has changed.
+// addOverlay adds the overlay to a patch of the framework. It sends the overlay again only if the patch is not empty or the object has changed.
 func (s *Session) addOverlay(ours patch.MergePatch) (all patch.MergePatch, sends bool) {
 	kept := s.Memory.Overlay
 	if len(ours) == 0 && !s.retriesOverlay {
@@ -87,7 +87,7 @@ func (s *Session) addOverlay(ours patch.MergePatch) (all patch.MergePatch, sends
 	return patch.Merge(kept.Patch, ours).Unapplied(s.Stored().Content), true
 }
 
-// keepInMemory keeps the rejected part of the framework as the overlay. The change is written without it.
+// keepInMemory keeps the rejected framework's part as the overlay, and removes it from the change.
 func (s *Session) keepInMemory(ctx context.Context, change *patch.Change, rejection error) error {
 	if err := s.resumeFrom(change); err != nil { // the part in the status may be stored
 		return err

@@ -12,7 +12,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// isolation is the state while the patches of a rejected change are written one by one.
+// isolation is the state of a session that writes the patches of a rejected change one by one.
 type isolation struct {
 	base   client.Object   // the object that the handlers have received
 	partly bool            // the status of the whole change was written
@@ -25,14 +25,14 @@ func IsRejected(err error) bool {
 	return rejected || isContested(err)
 }
 
-// isContested reports whether another client has changed the same list.
+// isContested reports whether a write has failed because another client has changed the same list.
 func isContested(err error) bool {
 	_, contested := errors.AsType[*patch.ListConflictError](err)
 	return contested
 }
 
-// isolateRejected finds the handler whose patch the API server rejects: it writes the patch of each handler in a separate request. Accepted patches are
-// thereby written; the next write stores the records and reverts what was written of the rejected ones.
+// isolateRejected finds the handler whose patch the API server rejects: it writes the patch of each handler in a separate request. The API server
+// thereby stores the accepted patches. The next write stores the records, and reverts the stored parts of rejected patches.
 func (s *Session) isolateRejected(ctx context.Context, rejection error) error {
 	change := s.change
 	s.change, s.Aborted = nil, true
@@ -44,8 +44,8 @@ func (s *Session) isolateRejected(ctx context.Context, rejection error) error {
 		s.reject(ctx, s.patches[0], s.isolated.partly, rejection)
 		s.patches = nil
 	}
-	if len(s.patches) > 1 || len(change.FrameworkPatch) == 0 { // otherwise the framework's part may be the rejected one
-		s.dropReports() // they depend on the following outcomes
+	if len(s.patches) > 1 || len(change.FrameworkPatch) == 0 { // otherwise, the API server may have rejected the framework's part
+		s.dropReports() // the reported conditions depend on the following outcomes
 	}
 	return s.continueIsolation(ctx)
 }
@@ -91,7 +91,7 @@ func (s *Session) acceptSingle(ctx context.Context, p *HandlerPatch, written cli
 	if err := s.SetBase(written); err != nil {
 		return err
 	}
-	if !p.singleRequest.Recovered { // otherwise the object may contain changes of other clients
+	if !p.singleRequest.Recovered { // otherwise, the object may contain changes of other clients
 		s.mergeStored(ctx, p.Patch)
 	}
 	s.Cause.Live = s.Detector.Essence.Build(s.Content())
@@ -116,8 +116,8 @@ func (s *Session) resumeFrom(change *patch.Change) error {
 	return s.SetBase(obj)
 }
 
-// startRevert prepares the revert of the rejected patches whose status was written: the last patch first, because each was computed after those before it.
-// Values that differ in the last response, because another client has changed them, are not reverted.
+// startRevert prepares the revert of the rejected patches whose status was written. It begins with the last patch, because each patch is based on the earlier
+// patches. It does not revert values that another client has changed since.
 func (s *Session) startRevert() error {
 	undone := s.isolated.undone
 	s.isolated = nil
@@ -145,10 +145,10 @@ func (s *Session) abandonRevert(ctx context.Context, rejection error) error {
 	return s.SetBase(s.Base())
 }
 
-// discard removes the patch of a handler that the API server does not accept. If the content is rejected, the attempt has failed. If another client
+// discard records that the API server does not accept the patch of a handler. If the API server rejects the content, the attempt has failed. If another client
 // has changed the same list, the attempt does not count.
 //
-// An attempt that has returned an error keeps its outcome; only its patch is lost.
+// An attempt that has returned an error keeps its outcome, and only its patch is lost.
 func (s *Session) discard(ctx context.Context, p *HandlerPatch, rejection error) {
 	logger := log.FromContext(ctx).WithValues("handler", p.ID)
 	if p.Report {

@@ -24,7 +24,7 @@ type RemotePart struct {
 	version string
 	// unknown is the data of a request whose outcome is unknown; nil if there is none.
 	unknown []byte
-	// pauses is the number of pauses before the part was loaded. Other operators may save during a pause.
+	// pauses is the number of pauses before the part was loaded or compared last. Other operators may save the part during a pause.
 	pauses int64
 }
 
@@ -34,7 +34,7 @@ type sentChange struct {
 	written client.Object // the response; nil if there was nothing to send
 }
 
-// loadRemote loads the framework's part of the object, unless this process knows it.
+// loadRemote loads the framework's part of the object, unless this process has loaded or saved it since the last pause.
 func (s *Session) loadRemote(ctx context.Context) error {
 	if known := s.Memory.Remote; known != nil && known.pauses == s.Committer.Pauses() {
 		return nil
@@ -99,7 +99,7 @@ func (s *Session) sendAndSave(ctx context.Context, change *patch.Change) (client
 }
 
 // removeOwnPart removes the framework's part from an object whose part is saved elsewhere. It returns the object after the write. If the write fails, the
-// next save repeats it.
+// next save removes the part again.
 func (s *Session) removeOwnPart(ctx context.Context, obj client.Object) client.Object {
 	content, err := patch.Content(obj)
 	if err != nil {
@@ -144,7 +144,7 @@ func (s *Session) saveRemote(ctx context.Context, part patch.MergePatch) error {
 	}
 	version, err := s.Remote.Save(ctx, s.Base(), progress.Snapshot{Data: data, Version: known.version})
 	if errors.Is(err, progress.ErrConflict) && known.version != "" {
-		// The garbage collector may have deleted the document with its owner. It must not restart the delete handlers.
+		// The garbage collector may have deleted the document together with its owner. This must not restart the delete handlers.
 		if snapshot, loadErr := s.readRemote(ctx); loadErr == nil && snapshot.Version == "" {
 			version, err = s.Remote.Save(ctx, s.Base(), progress.Snapshot{Data: data})
 		}
@@ -165,7 +165,7 @@ func (s *Session) saveRemote(ctx context.Context, part patch.MergePatch) error {
 	return nil
 }
 
-// DeleteRemote deletes the stored part of an object that is deleted. It does not retry: the object does not exist any more.
+// DeleteRemote deletes the stored part of an object that no longer exists. It logs errors and does not retry, because no later reconcile could repeat it.
 func (s *Session) DeleteRemote(ctx context.Context) {
 	if !s.HasRemotePart() {
 		return
@@ -177,13 +177,13 @@ func (s *Session) DeleteRemote(ctx context.Context) {
 	known.part, known.version, known.unknown = nil, "", nil
 }
 
-// HasRemotePart reports whether a part of the object is stored outside of it, as far as this process knows.
+// HasRemotePart reports whether the framework's part is stored outside of the object, as far as this process knows.
 func (s *Session) HasRemotePart() bool {
 	known := s.Memory.Remote
 	return known != nil && (known.version != "" || known.unknown != nil)
 }
 
-// dropConflicting gives up a write because another operator has saved the progress of the object. The object is handled again, with that progress.
+// dropConflicting gives up a write because another operator has saved the progress of the object. The next reconcile loads that progress.
 func (s *Session) dropConflicting(ctx context.Context) {
 	log.FromContext(ctx).Info("Another operator has saved the progress of the object; dropping the progress of this reconcile")
 	s.Memory.Remote, s.Memory.Pending = nil, nil

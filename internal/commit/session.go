@@ -62,7 +62,7 @@ type Memory struct {
 	Baselines cause.BaselineHistory
 	// PausesAtBaseline is the number of pauses before the baseline was stored. Other operators may handle the object during a pause.
 	PausesAtBaseline int64
-	// FinalizerRemoved is true after this process has removed its finalizer from an object that is being deleted. The finalizer is not added again.
+	// FinalizerRemoved is true after this process has removed its finalizer from an object that is being deleted.
 	FinalizerRemoved bool
 	// FoundDeleted is true after a write has failed because the object no longer exists.
 	FoundDeleted bool
@@ -76,11 +76,11 @@ type Awaiter interface {
 	AddOwnVersions(versions ...string)
 }
 
-// Host is the reconcile to which a session belongs.
+// Host is the reconcile to which a session belongs. The session calls its methods.
 type Host interface {
 	// ReportConditions adds the conditions that report handlers to the draft.
 	ReportConditions(ctx context.Context)
-	// AfterWrite is called when the API server has accepted all changes. The draft is that before the write.
+	// AfterWrite is called when the API server has accepted all changes of handlers. The draft still has its state from before the write.
 	AfterWrite(ctx context.Context, accepted AcceptedWrite)
 	// Deleted is called when the object no longer exists.
 	Deleted()
@@ -110,8 +110,8 @@ func (c *Committer) SuspensionCount() int64 {
 	return c.Fence.SuspensionCount()
 }
 
-// Guard returns the check before each request: no request is sent that was computed before a suspension. The changes are compared with the
-// object after the hold, as after a pause.
+// Guard returns the check that runs before each request; nil without a fence. The check returns an error if the process was suspended after the change was
+// computed, or during the hold after a suspension. After the hold, the changes are compared with the live object, as after a pause.
 func (c *Committer) Guard(suspensions *int64) func() error {
 	if c.Fence == nil {
 		return nil
@@ -127,7 +127,7 @@ func (c *Committer) Guard(suspensions *int64) func() error {
 	}
 }
 
-// AwaitFence waits for the end of a hold after a suspension, and returns the number of suspensions until then.
+// AwaitFence waits for the end of the hold after a suspension, and returns the number of suspensions until then.
 func (c *Committer) AwaitFence(ctx context.Context) (suspensions int64, err error) {
 	if c.Fence == nil {
 		return 0, nil
@@ -135,8 +135,8 @@ func (c *Committer) AwaitFence(ctx context.Context) (suspensions int64, err erro
 	return c.Fence.Wait(ctx)
 }
 
-// AwaitFenceUnchanged delays a write during an attempt of a handler until the end of a hold. If the process was suspended after the object was
-// read, it checks on the API server that the object is as the write expects it.
+// AwaitFenceUnchanged waits for the end of the hold before a write during an attempt of a handler. If the process was suspended after the object was read,
+// AwaitFenceUnchanged reads the live object, and returns [ErrChangedConcurrently] if isExpected does not accept it.
 func (c *Committer) AwaitFenceUnchanged(ctx context.Context, obj client.Object, suspensions *int64, isExpected func(content map[string]any) bool) error {
 	now, err := c.AwaitFence(ctx)
 	if err != nil || now == *suspensions {
@@ -177,11 +177,11 @@ type Session struct {
 
 	// Gone is true if the object no longer exists. It is then never written.
 	Gone bool
-	// Leaving is true if the object no longer matches the selectors of the cache. The next write is then the last one.
+	// Leaving is true if the object no longer matches the selectors of the cache. The next write is then the last write.
 	Leaving bool
 	// Unmatched is true if no cause handler matches the object.
 	Unmatched bool
-	// Pauses and Suspensions are their numbers before the object was read.
+	// Pauses and Suspensions are the numbers of pauses of the operator and of suspensions of the process before the object was read.
 	Pauses, Suspensions int64
 
 	// Aborted is true if no other handler is called in this reconcile, because of a deletion, a pause or a rejection.
@@ -200,7 +200,7 @@ type Session struct {
 	baseline []byte           // the new baseline that is being written; nil if there is none
 	handled  map[string]any   // the essence that is handled after the write
 	isolated *isolation       // the patches are being written one by one; nil if they are not
-	revert   patch.MergePatch // reverts what was written of rejected patches
+	revert   patch.MergePatch // reverts the written parts of rejected patches
 
 	retriesOverlay bool        // the overlay must be sent again, even if nothing is added to it
 	sendsOverlay   bool        // the overlay is part of the change that is being written
@@ -214,7 +214,7 @@ type callState int
 const (
 	running    callState = iota // other handlers may be called
 	waiting                     // all calls have been made, and daemons or timers of the deleted object have not stopped
-	callsEnded                  // all calls have been made: the next write is the last one of this reconcile
+	callsEnded                  // all calls have been made: the next write is the last write of this reconcile
 )
 
 // EndCalls is called when all calls of cause handlers have been made. waits is true if the end of the cause must wait for daemons and timers.
@@ -240,9 +240,9 @@ func (s *Session) IsAtRest() bool {
 	return !s.HasChanges() && !s.Cause.OutdatedBaseline && !s.Cause.StalePin && !s.retriesOverlay && !delayed && !s.Records.HasStale(now())
 }
 
-// Write sends all changes since the last write: those of handlers and those of the framework. It sends nothing if the object has all of them already. It
-// returns the object after the write; nil if the object no longer exists. If the write fails, [Memory.Pending] is the session, and the next reconcile
-// must begin with it.
+// Write sends all changes of handlers and of the framework since the last write. It sends nothing if the object already contains them. It returns the object
+// after the write; nil if the object no longer exists. If the write fails, Write sets [Memory.Pending] to the session, and the next reconcile must begin with
+// it. After [progress.ErrConflict], it sets Pending to nil.
 func (s *Session) Write(ctx context.Context) (client.Object, error) {
 	wasOverlaid := s.Memory.Overlay != nil
 	for {
@@ -389,7 +389,7 @@ func (s *Session) accept(ctx context.Context, written client.Object) (client.Obj
 	if err := s.setStored(patch.Converted{Object: written, Content: accepted.Stored}); err != nil {
 		return nil, err
 	}
-	if !change.Recovered { // otherwise the object may contain changes of other clients
+	if !change.Recovered { // otherwise, the object may contain changes of other clients
 		if err := s.storeCorrection(ctx, handlerPatch); err != nil {
 			return nil, err
 		}
@@ -409,7 +409,7 @@ func (s *Session) noteBaseline(written []byte) {
 }
 
 // storeCorrection stores the baseline again if the API server has altered the changes of handlers, for example by dropping an unknown field.
-// Otherwise the difference would be an update, again and again.
+// Otherwise, every later reconcile would detect the difference as an update.
 func (s *Session) storeCorrection(ctx context.Context, handlerPatch patch.MergePatch) error {
 	if !s.mergeStored(ctx, handlerPatch) {
 		return nil
@@ -438,8 +438,7 @@ func (s *Session) storeCorrection(ctx context.Context, handlerPatch patch.MergeP
 	return s.SetBase(written)
 }
 
-// mergeStored merges the changes of handlers into the cause as the API server has stored them, and reports whether they differ from the changes that
-// were sent.
+// mergeStored merges the stored values of the changed fields into the cause, and reports whether they differ from the values that were sent.
 func (s *Session) mergeStored(ctx context.Context, handlerPatch patch.MergePatch) (differs bool) {
 	if s.Unmatched {
 		return false
@@ -460,9 +459,9 @@ func (s *Session) warnBaselineTooLarge(ctx context.Context, tx Transaction) {
 	s.Warn(s.Base(), "BaselineTooLarge", note)
 }
 
-// pinAhead stores the pin before a request that changes essential fields of the status. A later request stores the records and the baseline. If the
-// process ended between the two without a pin, the next process would take the new status for the state to handle: handlers for the old state would
-// no longer match, and handlers for the new state would not be called.
+// pinAhead stores the pin before a request that changes status fields of the essence. A later request stores the records and the baseline. If the
+// process ended between these two requests without a pin, the next process would handle the new status as the changed state. Handlers for the old state might
+// then no longer match.
 func (s *Session) pinAhead(ctx context.Context, changed patch.MergePatch) error {
 	if !s.HasStatus || s.Gone || s.Memory.Overlay != nil || s.Cause.PinnedDigest != "" || s.Cause.Reason != cause.Create && s.Cause.Reason != cause.Update {
 		return nil
@@ -487,7 +486,7 @@ func (s *Session) pinAhead(ctx context.Context, changed patch.MergePatch) error 
 	return s.ContinueFrom(written)
 }
 
-// Send sends a change. An operator that is stopping still writes.
+// Send sends a change. It ignores the cancellation of the context, because an operator that is stopping must still write its outcomes.
 func (s *Session) Send(ctx context.Context, change *patch.Change) (client.Object, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), WriteTimeout)
 	defer cancel()
@@ -531,7 +530,7 @@ func (s *Session) noteWritten(written client.Object) {
 	s.OnWritten(written)
 	version := written.GetResourceVersion()
 	if version == s.Base().GetResourceVersion() {
-		version = "" // there was no change, and there will be no event
+		version = "" // the object has not changed, and there will be no watch event
 	}
 	s.awaiter.SetAwaitedVersion(version, s.ConsistencyTimeout)
 }

@@ -19,15 +19,15 @@ import (
 // maxReads limits the recorded states of the object in one attempt of a handler.
 const maxReads = 8
 
-// writeRecorder is the client of one attempt of a handler. It records the changes of the handler's own object, to find handlers that cause their own
-// calls.
+// writeRecorder is the client of one attempt of a handler. It records the changes that the handler makes to its own object. The engine uses them to find
+// handlers that cause their own calls.
 type writeRecorder struct {
 	client.Client
 	engine   *Engine
 	received patch.Converted // the object of the attempt, with the changes of earlier handlers
 
 	mu    sync.Mutex
-	read  map[string]map[string]any // the states that the handler has read, by resource version
+	read  map[string]map[string]any // the states that the handler has read or written, by resource version
 	wrote handlerWrite
 }
 
@@ -99,7 +99,7 @@ func (s *statusRecorder) Apply(ctx context.Context, obj runtime.ApplyConfigurati
 	return s.recorder.apply(obj, func() error { return s.SubResourceClient.Apply(ctx, obj, opts...) })
 }
 
-// keep records a state from which the handler may update the object.
+// keep records a state from which the handler may update the object, and returns its JSON form.
 func (r *writeRecorder) keep(obj client.Object) map[string]any {
 	content, err := patch.Content(obj)
 	if err != nil {
@@ -115,7 +115,7 @@ func (r *writeRecorder) keep(obj client.Object) map[string]any {
 	return content
 }
 
-// update records the difference between the state that the handler has read and the one that it writes.
+// update records the difference between the state that the handler has read and the state that it writes.
 func (r *writeRecorder) update(obj client.Object, status bool, send func() error) error {
 	if !r.isHandledObject(obj) {
 		return send()
@@ -236,7 +236,7 @@ func fieldAt(pointer string, stored map[string]any) patch.MergePatch {
 	return commit.PatchAt(path[:len(path)-1], map[string]any{path[len(path)-1]: value})
 }
 
-// add records a write: the changed fields, and the resource version that it has created.
+// add records a write: the changed fields, and the resource version after the write.
 func (r *writeRecorder) add(base, stored map[string]any, doc patch.MergePatch) {
 	version, _ := diff.Lookup(stored, "metadata", "resourceVersion")
 	if len(doc) == 0 || stored == nil || version == nil {

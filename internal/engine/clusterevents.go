@@ -25,7 +25,7 @@ type clusterEvents struct {
 	waiting map[types.UID]map[string][]*invoke.ClusterEvent
 }
 
-// add records an Event. It replaces an earlier state of the same Event. It returns false if it has dropped the oldest Event.
+// add records an Event. It replaces an earlier state of the same Event. If too many Events wait, it drops the oldest one and returns false.
 func (c *clusterEvents) add(uid types.UID, id string, event *invoke.ClusterEvent) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -45,7 +45,7 @@ func (c *clusterEvents) add(uid types.UID, id string, event *invoke.ClusterEvent
 	return len(all) <= maxClusterEvents
 }
 
-// first returns the Event that waits for the longest time, and the number of waiting Events.
+// first returns the oldest waiting Event, and the number of waiting Events.
 func (c *clusterEvents) first(uid types.UID, id string) (*invoke.ClusterEvent, int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -56,7 +56,7 @@ func (c *clusterEvents) first(uid types.UID, id string) (*invoke.ClusterEvent, i
 	return all[0], len(all)
 }
 
-// done removes an Event. A newer state of it, which was recorded in the meantime, remains.
+// done removes an Event. If a newer state of the Event was recorded in the meantime, that state remains.
 func (c *clusterEvents) done(uid types.UID, id string, event *invoke.ClusterEvent) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -85,8 +85,8 @@ func (c *clusterEvents) forget(uid types.UID) {
 	delete(c.waiting, uid)
 }
 
-// AddClusterEvent enqueues an object for a Kubernetes Event and its handler. With an empty uid, only the key must match. It returns false if the informer
-// has not delivered the object.
+// AddClusterEvent records a Kubernetes Event for a handler, and enqueues the object. With an empty uid, only the key must match. AddClusterEvent returns
+// false if the informer has not delivered the object, or if the object has another uid.
 func (e *Engine) AddClusterEvent(key types.NamespacedName, uid types.UID, id string, event invoke.ClusterEvent) (known bool) {
 	obj := e.states.Observed(key)
 	if obj == nil || uid != "" && obj.GetUID() != uid {
@@ -102,7 +102,7 @@ func (e *Engine) AddClusterEvent(key types.NamespacedName, uid types.UID, id str
 }
 
 // callForClusterEvents calls a handler for the Events that wait for it, in the order of their arrival. While an attempt must be repeated, the later Events
-// wait. The state of the handler is in memory only.
+// wait. The state of the handler is kept in memory only.
 func (e *Engine) callForClusterEvents(ctx context.Context, r *reconciliation, id string, h invoke.Handler, st *reconcileHandlerState) {
 	uid := r.Base().GetUID()
 	for {

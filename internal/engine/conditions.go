@@ -68,7 +68,7 @@ func (e *Kind) mayReportConditions() bool {
 	return len(e.DeclaredConditions) > 0 || e.Root != nil || e.PanicCondition != "" || reports(&e.Handlers) || reports(&e.ReconcileHandlers)
 }
 
-// hasReports reports whether a handler of the cause has a condition.
+// hasReports reports whether a selected cause handler has a condition, or a reconcile handler with a condition was called.
 func (e *Engine) hasReports(r *reconciliation) bool {
 	return len(r.report.outcomes) > 0 || slices.ContainsFunc(r.matching.selection.Selected, func(id string) bool {
 		handler, _ := e.Handlers.Get(id)
@@ -150,7 +150,7 @@ type reconcileOutcome struct {
 	handlerPatch *commit.HandlerPatch // its outcome may still change
 }
 
-// noteConditionSetByHandler records whether a handler with a condition has set it itself. before is nil for a handler that was not called.
+// noteConditionSetByHandler records whether a handler has set the condition that reports it. before is nil for a handler that was not called.
 func (e *Engine) noteConditionSetByHandler(r *reconciliation, before map[string]any, h invoke.Handler) {
 	if before != nil && !equality.Semantic.DeepEqual(e.conditionIn(before, h.ConditionType), e.conditionIn(r.Current().Content, h.ConditionType)) {
 		r.report.setByHandlers = append(r.report.setByHandlers, h.ConditionType)
@@ -175,8 +175,8 @@ func (e *Engine) conditionsIn(content map[string]any) (*conditions.Set, error) {
 	return conditions.For(obj, e.conditionPlaces...)
 }
 
-// conditionStatuses returns the function that finds the statuses of conditions whose transitions handlers handle, if the conditions are not in
-// status.conditions.
+// conditionStatuses returns the function that finds the statuses of the conditions in [Kind.Conditions]. It returns nil if there are none, or if the
+// conditions are stored in status.conditions.
 func (e *Engine) conditionStatuses() func(content map[string]any) map[string]any {
 	if len(e.ConditionOptions) == 0 || len(e.Conditions) == 0 {
 		return nil

@@ -43,7 +43,8 @@ func (e *Engine) handleDeleted(ctx context.Context, key types.NamespacedName) (w
 	return e.handleVanished(ctx, key)
 }
 
-// finishDeleted calls the optional delete handlers for a deleted object that did not have our finalizer.
+// finishDeleted calls the optional delete handlers for an object that has left the cache, if the object does not exist any more. It also removes stored data
+// of the engine that the object no longer needs.
 func (e *Engine) finishDeleted(ctx context.Context, t *tombstone) {
 	r, ctx, err := e.lastReconciliation(ctx, t)
 	if err != nil {
@@ -57,11 +58,11 @@ func (e *Engine) finishDeleted(ctx context.Context, t *tombstone) {
 	e.events.Limiter.Forget(t.last.GetUID())
 }
 
-// removeStaleAnnotations removes what the framework has left on an object that has left the cache but still exists. If the cache is restricted to
-// labels and the object has lost them, no later event is received for it.
+// removeStaleAnnotations removes the framework's data from an object that has left the cache but still exists. If the cache is restricted to
+// labels and the object has lost them, the informer delivers no later event of the object.
 func (e *Engine) removeStaleAnnotations(ctx context.Context, lost *reconciliation) {
 	_, delayed := lost.Records.StaleAfter(now())
-	if e.Shard != nil { // another shard may handle it
+	if e.Shard != nil { // another shard may handle the object
 		return
 	}
 	if !lost.Records.HasStale(now()) && !delayed && e.Pin.Fetch(lost.Base()) == nil {
@@ -113,7 +114,8 @@ func (e *Engine) callOptionalDelete(ctx context.Context, r *reconciliation) {
 	}
 }
 
-// stillExists reports whether an object that has left the cache still exists. The cache may be restricted to labels that the object has lost.
+// stillExists reports whether an object that has left the cache still exists. The cache may be restricted to labels that the object has lost. If the
+// check fails, stillExists returns true, so that the optional delete handlers are not called for an existing object.
 func (e *Engine) stillExists(ctx context.Context, r *reconciliation) bool {
 	if r.Cause.Facts.Deleting {
 		return false
@@ -137,7 +139,7 @@ type tombstone struct {
 	last  client.Object // with the changes by its delete handlers
 	known *objectState
 	memos *objectstate.Memos
-	// state are the records of the delete handlers. It is nil until the API server has confirmed that the object does not exist.
+	// state contains the records of the delete handlers. It is nil until the API server has confirmed that the object does not exist.
 	state *progress.State
 	// pending describes the handlers that have not succeeded, for explanations. The mutex of the tombstones protects it.
 	pending []explain.Handler
@@ -192,14 +194,14 @@ func (e *Engine) Vanished() (names []types.NamespacedName) {
 	return names
 }
 
-// isVanished reports whether an object has disappeared although it had our finalizer and no deletion timestamp: the API server removes an object when a
-// deletion crosses the write of its first finalizer. A peer has handled the object if a pause began since the last reconcile. An earlier process may have
-// handled it if the state comes from a cache that is older than the epoch.
+// isVanished reports whether an object has disappeared although it had our finalizer and no deletion timestamp: the API server may remove an object when its
+// deletion and the write of its first finalizer are concurrent. A peer may have handled the object if a pause began since the last reconcile. An earlier
+// process may have handled it if the state comes from a cache that is older than the epoch.
 func (e *Engine) isVanished(t *tombstone) bool {
 	return t.known.Worker.SeenSinceStart && e.hasFinalizer(t.last) && t.last.GetDeletionTimestamp() == nil && !t.known.Worker.Memory.FinalizerRemoved && t.known.Worker.PausesAtReconcile == e.pauses.Load()
 }
 
-// lastReconciliation returns a reconciliation of the last known state of an object.
+// lastReconciliation returns a reconciliation of the last known state of an object, and the context for it.
 func (e *Engine) lastReconciliation(ctx context.Context, t *tombstone) (*reconciliation, context.Context, error) {
 	ctx = objectstate.ContextWithMemos(ctx, t.memos)
 	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithValues("uid", string(t.last.GetUID())))
@@ -256,7 +258,7 @@ func (e *Engine) handleTombstone(ctx context.Context, t *tombstone) (wait time.D
 	r.Records, r.Cause.Reason, r.Cause.Facts.Deleting = t.state, cause.Delete, true
 	e.selectHandlers(ctx, r)
 	e.makePlan(ctx, r)
-	_ = e.callPlanned(ctx, r) // errors are those of writes, and nothing is written
+	_ = e.callPlanned(ctx, r) // callPlanned returns only errors of writes, and nothing is written
 	t.last = r.Current().Object
 	wait, left := e.untilNext(r, now())
 	return wait, !left

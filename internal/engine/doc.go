@@ -22,8 +22,8 @@
 //
 // The events of these writes enqueue the object again. That reconcile sends nothing until the next handler is due.
 //
-// Event handlers and the handlers of deleted objects are called before these phases. During a pause, only event handlers are called. Index handlers are
-// called in the goroutine of the informer, before the object is reconciled.
+// Event handlers and the handlers of deleted objects are called before these phases. Index handlers are called in the goroutine of the informer, before
+// the object is reconciled. During a pause of the operator, only event handlers and index handlers are called.
 //
 // Daemons and timers run in goroutines of their own and write their own changes. Their changes of the essence are registered in the state of the
 // object, so that the worker does not take them for updates.
@@ -40,44 +40,45 @@
 //	commit    the first request writes the phase; the second one writes annotations: a record for each handler, and the pin {spec: {size: 2}}
 //	schedule  a minute, for resize
 //
-// The events of the two requests enqueue the object. If the cache lacks the second request, the reconcile ends and waits for it. Otherwise, the cause is
-// still the update, because the object has the pin and records for an update. No handler is due, and nothing is written. After a minute, the plan
-// contains only resize, because the record of notify is final. When resize succeeds, all handlers have finished. The transaction removes the records
-// and the pin, and it stores {spec: {size: 2}} as the last-handled configuration. The engine posts an Event about the recovery of resize. It may
-// skip the event of a write that ends a cycle, such as this one, but no other events.
+// The events of the two requests enqueue the object. If the cache does not show the second write yet, the reconcile ends, and the object is reconciled
+// again when the cache shows that write. The cause is then still the update, because the object has the pin and records for an update. No handler is due,
+// and nothing is written. After a minute, the plan contains only resize, because the record of notify is final. When resize succeeds, all handlers have
+// finished. The transaction removes the records and the pin, and stores {spec: {size: 2}} as the last-handled configuration. The engine posts an Event about
+// the recovery of resize. It may skip the watch event of a write that ends a cycle, such as this one, but no other events.
 //
 // # Reading the code
 //
 // These files handle the example, in this order:
 //
 //	engine.go                  the phases
-//	reconciliation.go          the values that they pass on, and the last write of the reconcile
+//	reconciliation.go          the state that the phases share, and the last write of the reconcile
 //	observe.go                 own writes and the cache
 //	plan.go                    the cause, the matching handlers, the due ones, and the next reconcile
 //	cause/detect.go            the comparison with the last-handled configuration
 //	cause/pin.go, edits.go     the state with which a cycle has begun; changes by handlers, which are no updates
 //	plan/plan.go               filters, the order of handlers, and delays
-//	invoke.go                  the calls, and what becomes of their outcomes
+//	invoke.go                  the calls of handlers, and the recording of their outcomes
 //	invoke/attempt.go          one attempt of a handler
 //	commit/draft.go            the object with the pending changes
 //	commit/build.go            the transaction: records, pin, baseline, changes of handlers
-//	commit/session.go          its requests, and what follows from the responses
+//	commit/session.go          the requests of the transaction, and the handling of the responses
 //
 // patch/writer.go contains the order and the preconditions of requests, and state.go, record.go and policy.go in
 // pkg/progress the records and the retry policy.
 //
-// The other files contain features that this path passes without effect, one in each file: reconcile handlers and their triggers, event handlers,
-// index handlers (observed.go), sub-handlers, conditions, log lines as Events (logevents.go), deleted objects, pauses, caches that are older than the process
-// (epoch.go), handlers that cause their own calls (loops.go, clientwrites.go), panics as a condition (panics.go), pending writes of an earlier reconcile (pendingwrite.go), objects that leave the
-// scope (scope.go), and explanations (explain.go, status.go). Package commit contains Flush, remote records, rejected changes of handlers (rejected.go),
+// The other files contain features that the example does not use: reconcile handlers and their triggers, event handlers, handlers for Kubernetes Events
+// (clusterevents.go), index handlers (observed.go), sub-handlers, conditions, log lines as Events (logevents.go), deleted objects, pauses, caches that are
+// older than the process (epoch.go, warm.go), handlers that cause their own calls (loops.go, clientwrites.go), panics as a condition (panics.go), pending
+// writes of an earlier reconcile (pendingwrite.go), objects that leave the scope or the shard (scope.go, shard.go), the liveness check (health.go), and
+// explanations (explain.go, explainwaits.go, status.go). Package commit contains Flush, remote records, rejected changes of handlers (rejected.go),
 // rejected progress (overlay.go), and dropped fields. Daemons and timers are in package background, Track in package tracking, Events in package
-// eventrecorder, and the share of the first listing in package promotion.
+// eventrecorder, and the priority of objects that wait for long in package promotion.
 //
 // # Guarantees
 //
 // A handler whose success or permanent failure is stored is not called again for its cause. The engine makes no decision on an object that is older than its own last write.
-// A cycle handles the state with which it has begun: later edits belong to the next cycle. Outcomes that could not be written are kept until the
-// process ends; after a crash, their handlers are called again. Records that the API server rejects are kept in memory, and no handler waits for them.
+// A cycle handles the state with which it has begun: later edits belong to the next cycle. Outcomes that could not be written are kept in memory, and the
+// next reconcile writes them; after a crash, their handlers are called again. Records that the API server rejects are kept in memory, and no handler waits for them.
 //
 // # Concurrency
 //

@@ -193,7 +193,7 @@ func (e *Engine) Reconcile(ctx context.Context, req reconcile.Request) (result r
 	return result, err
 }
 
-// requeueErrors returns a function that replaces expected errors by a delay, see requeueFor.
+// requeueErrors returns a function that replaces expected errors by a delay, see requeueFor, and records the errors for explanations.
 func (e *Engine) requeueErrors(key types.NamespacedName) func(reconcile.Result, error) (reconcile.Result, error) {
 	return func(result reconcile.Result, err error) (reconcile.Result, error) {
 		delay, unexpected := requeueFor(err)
@@ -217,11 +217,11 @@ func (e *Engine) reconcile(ctx context.Context, key types.NamespacedName) (none 
 	}
 	defer r.known.Unlock()
 	if e.Shard != nil && e.Shard.leaves(r.Base()) {
-		return none, nil // the watch will show it, and the object is then released
+		return none, nil // the informer will deliver this state, and the engine then releases the object
 	}
 	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithValues("uid", string(r.Base().GetUID())))
 	ctx = objectstate.ContextWithMemos(ctx, e.states.Memos(r.Base().GetUID()))
-	if wait, err := e.awaitFreshCache(ctx, r); wait > 0 || err != nil { // has an effect after our own writes
+	if wait, err := e.awaitFreshCache(ctx, r); wait > 0 || err != nil { // after our own writes
 		return requeue(wait), err
 	}
 	if err := e.evaluate(ctx, r); err != nil {
@@ -239,7 +239,7 @@ func (e *Engine) reconcile(ctx context.Context, key types.NamespacedName) (none 
 		}
 	}
 	if e.Shard != nil && e.Shard.leaves(r.Base()) {
-		return none, nil // it was read from the API server, and the watch will show it
+		return none, nil // the object was read from the API server; the informer will deliver this state
 	}
 	if wait, err := e.ensureFinalizer(ctx, r); wait > 0 || err != nil { // for delete handlers, daemons and timers
 		return requeue(wait), err
@@ -301,8 +301,8 @@ func requeueBefore(result reconcile.Result, after time.Duration) reconcile.Resul
 	return reconcile.Result{RequeueAfter: after, Priority: new(retrying)}
 }
 
-// requeueFor maps expected errors to a delay: conflicts, throttling, and a suspension of the process. For a deleted object, it returns neither a delay
-// nor an error.
+// requeueFor returns a delay for expected errors: conflicts, throttling, and a suspension of the process. For a deleted object, it returns neither a delay
+// nor an error. All other errors are returned as unexpected.
 func requeueFor(err error) (delay time.Duration, unexpected error) {
 	if errors.Is(err, patch.ErrGone) {
 		return 0, nil

@@ -26,7 +26,7 @@ type epoch struct {
 	cached  func(namespace string) string
 	passed  sync.Map // the namespaces in which the cache has reached the version
 	scoped  bool     // namespaces can come into scope later
-	entered sync.Map // their versions
+	entered sync.Map // the versions of these namespaces
 
 	verified atomic.Bool // VerifyCache has proved that the cache has reached the version
 }
@@ -41,7 +41,7 @@ func (p *epoch) versionOf(namespace string) string {
 }
 
 // StartFrom sets the epoch: the engine then trusts only states of objects that are not older than the version, or that come from a cache that has
-// reached it. With an empty version, it trusts no state. cached returns the version of the cache for a namespace, or an empty string if it is unknown.
+// reached the version. With an empty version, it trusts no state. cached returns the version of the cache for a namespace, or an empty string if it is unknown.
 // StartFrom must be called before the first reconcile. Without it, the engine trusts every state.
 func (e *Engine) StartFrom(version string, cached func(namespace string) string) {
 	e.epoch = &epoch{version: version, cached: cached, scoped: e.Scope != nil}
@@ -75,7 +75,7 @@ func (p *epoch) isOlder(obj client.Object) bool {
 
 // AwaitEpoch waits until the cache shows the objects of the given namespaces as they were when the process started, and until the index
 // handlers have been called for them. If the cache has not reached the epoch, AwaitEpoch lists the objects on the API server and waits
-// for those that have changed since the list of the cache, for at most epochTimeout.
+// until the cache shows those that have changed since its own list. After epochTimeout, AwaitEpoch returns an error.
 func (e *Engine) AwaitEpoch(ctx context.Context, namespaces ...string) error {
 	if e.epoch == nil {
 		return nil

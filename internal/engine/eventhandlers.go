@@ -20,8 +20,8 @@ import (
 // reasonEvent is the reason of event handlers.
 const reasonEvent = "event"
 
-// eventQueues contain what is left to do for the event handlers of each key. They are kept in memory only: after a restart, the event handlers are called
-// for the objects of the first listing.
+// eventQueues contain the unfinished events and the unwritten changes of the event handlers of each key. They are kept in memory only: after a restart, the
+// event handlers are called for the objects of the first listing.
 type eventQueues struct {
 	mu    sync.Mutex
 	byKey map[types.NamespacedName]eventQueue
@@ -29,7 +29,7 @@ type eventQueues struct {
 
 type eventQueue struct {
 	events  []*eventInProgress // in the order of their arrival; the first one waits for the next attempt of a handler
-	changes []eventChange      // are written with the next outcomes of the object
+	changes []eventChange      // changes that the next reconcile writes
 }
 
 // eventInProgress is one observed event with the progress of its handlers.
@@ -81,7 +81,8 @@ func (e *Engine) WaitingEvents() (keys []types.NamespacedName) {
 }
 
 // callEventHandlers calls the event handlers for each observed event of a key, in order, also for the deletion of an object. Event handlers store no
-// records on the object. If an attempt must be repeated, the later events wait. callEventHandlers returns the time until then; 0 if nothing is left.
+// records on the object. If an attempt must be repeated, the later events wait. callEventHandlers returns the time until the next attempt; 0 if nothing is
+// left.
 func (e *Engine) callEventHandlers(ctx context.Context, key types.NamespacedName) time.Duration {
 	queue := e.eventQueues.take(key)
 	defer func() { e.eventQueues.put(key, queue) }()
@@ -145,7 +146,7 @@ func (e *Engine) callForEvent(ctx context.Context, event *eventInProgress) (chan
 	return changes, wait
 }
 
-// callEventHandler makes one attempt. Without [progress.Policy.Retries], it is the only one.
+// callEventHandler makes one attempt of a handler. A handler without [progress.Policy.Retries] is not retried.
 func (e *Engine) callEventHandler(
 	ctx context.Context, event *eventInProgress, id string, h invoke.Handler, view *invoke.View, record progress.Record,
 ) (progress.Record, *eventChange) {
@@ -183,7 +184,7 @@ func (e *Engine) eventChange(ctx context.Context, view *invoke.View, req *invoke
 	return change, nil
 }
 
-// takeEventChanges adds the changes of event handlers to those that the reconcile writes.
+// takeEventChanges adds the changes of event handlers to the changes that the reconcile writes.
 func (e *Engine) takeEventChanges(ctx context.Context, r *reconciliation) {
 	key := client.ObjectKeyFromObject(r.Base())
 	queue := e.eventQueues.take(key)

@@ -24,8 +24,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// Explain returns what the engine would do with the object of a key, and why. It detects the cause and plans the calls as a reconcile does, and calls the predicates of
-// the handlers. It changes and writes nothing.
+// Explain returns what the engine would do with the object of a key, and why. It detects the cause and plans the calls as a reconcile does. It calls the
+// predicates of the handlers, but no handlers, and writes nothing.
 func (e *Engine) Explain(ctx context.Context, key types.NamespacedName) (*explain.Explanation, error) {
 	ctx = log.IntoContext(ctx, logr.Discard())
 	x := &explanation{Explanation: &explain.Explanation{
@@ -66,7 +66,7 @@ func (e *Engine) Explain(ctx context.Context, key types.NamespacedName) (*explai
 	return x.Explanation, nil
 }
 
-// copyState returns a copy of the state of an object. It returns nil if a worker reconciles the object.
+// copyState returns a copy of the state of an object; an empty one if the object is unknown. It returns nil if a worker reconciles the object.
 func (e *Engine) copyState(ctx context.Context, uid types.UID) *objectState {
 	known := e.states.Get(uid)
 	if known == nil {
@@ -268,7 +268,7 @@ func (x *explanation) ofRecord(one *explain.Handler, h invoke.Handler) {
 // setRecord adds the attempts, the error and the times of a record.
 func setRecord(one *explain.Handler, record progress.Record) {
 	one.Attempts, one.LastError = record.Retries, record.Message
-	if !record.Started.IsZero() && record.Retries > 0 { // a record without attempts begins with this explanation
+	if !record.Started.IsZero() && record.Retries > 0 { // without attempts, Started may be the time of this explanation
 		one.Started = new(record.Started)
 	}
 	if !record.Stopped.IsZero() {
@@ -276,7 +276,7 @@ func setRecord(one *explain.Handler, record progress.Record) {
 	}
 }
 
-// unfinished returns those of some handlers that have not succeeded for the cause, quoted.
+// unfinished returns the quoted ids of the given handlers that are selected for the cause and have not succeeded.
 func (x *explanation) unfinished(ids []string) (quoted []string) {
 	for _, id := range ids {
 		if slices.Contains(x.r.matching.selection.Selected, id) && !x.r.Records.Record(id).Success {

@@ -56,7 +56,8 @@ func (x *explanation) ofVanished(key types.NamespacedName) {
 	x.waitf("the object does not exist any more: the operator calls its delete handlers with its last known state, until they have finished or the operator ends")
 }
 
-// ofQueue explains why no worker reconciles the object, although its handlers are due.
+// ofQueue explains why no worker reconciles the object: it has been in the queue for long, or predicates have rejected its last event although handlers
+// are due.
 func (x *explanation) ofQueue(key types.NamespacedName, obj client.Object) {
 	e := x.engine
 	isDue := slices.ContainsFunc(x.Handlers, func(h explain.Handler) bool { return h.State == explain.Due })
@@ -71,5 +72,5 @@ func (x *explanation) ofQueue(key types.NamespacedName, obj client.Object) {
 	}
 }
 
-// longQueued is the time in the queue from which an explanation mentions it.
+// longQueued is the shortest time in the queue that an explanation mentions.
 const longQueued = time.Second

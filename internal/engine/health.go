@@ -26,7 +26,7 @@ type health struct {
 // failure is an error that has ended a reconcile.
 type failure struct {
 	err        error
-	isExpected bool // it was a conflict or throttling
+	isExpected bool // it was a conflict, throttling, or a suspension of the process
 }
 
 // setFailure records the error that has ended a reconcile, or nil.
@@ -43,8 +43,8 @@ func (h *health) setFailure(key types.NamespacedName, err error, isExpected bool
 	h.failures[key] = failure{err, isExpected}
 }
 
-// Retry returns the conflict or throttling error that ended the last reconcile of an object, and because of which the
-// object is reconciled again; nil if there was none. It is for the test kit.
+// Retry returns the expected error that ended the last reconcile of an object, and because of which the object is reconciled again: a conflict,
+// throttling, or a suspension of the process. It returns nil if there was none. It is for the test kit.
 func (e *Engine) Retry(key types.NamespacedName) error {
 	e.health.mu.Lock()
 	defer e.health.mu.Unlock()
@@ -89,13 +89,13 @@ func (h *health) isRunning(match func(types.NamespacedName) bool) bool {
 	return false
 }
 
-// QueueStats are the lengths and times of the queue and of the workers.
+// QueueStats contains the numbers of waiting and running reconciles, the longest waiting time, and the time since the end of the last reconcile.
 type QueueStats struct {
 	Waiting, Running    int
 	Longest, Unfinished time.Duration
 }
 
-// QueueStats returns the statistics of the queue, and updates their metric.
+// QueueStats returns the statistics of the queue, and updates the metric of the longest waiting time.
 func (e *Engine) QueueStats() QueueStats {
 	n, longest := e.states.QueueStats()
 	e.health.mu.Lock()
@@ -108,8 +108,8 @@ func (e *Engine) QueueStats() QueueStats {
 	return stats
 }
 
-// InProgress returns the ids of the handlers that have begun to handle a cause and have not finished, with their delays. If all have finished and only
-// their records are left, it returns these. It is for the test kit.
+// InProgress returns the ids of the cause handlers that have begun and have not finished, with their delays. If all of them have finished, it returns the
+// ids of the handlers that still have records. It is for the test kit.
 func (e *Engine) InProgress(obj client.Object) (texts []string) {
 	var finished []string
 	for _, id := range e.Handlers.IDs() {

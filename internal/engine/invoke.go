@@ -16,7 +16,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// callHandlers calls the handlers that are due: those of the cause, and reconcile handlers.
+// callHandlers calls the due handlers: cause handlers, then reconcile handlers, and optional delete handlers of an object without our finalizer.
 func (e *Engine) callHandlers(ctx context.Context, r *reconciliation) error {
 	if err := e.callPlanned(ctx, r); err != nil {
 		return err
@@ -30,8 +30,8 @@ func (e *Engine) callHandlers(ctx context.Context, r *reconciliation) error {
 	return nil
 }
 
-// callPlanned calls the cause handlers of the plan in order. It writes their outcomes earlier than at the end of the reconcile if they have worked for the
-// checkpoint interval, which limits the work that is repeated after a crash.
+// callPlanned calls the cause handlers of the plan in order. If the handlers have worked for the checkpoint interval, it writes their outcomes before the
+// next call. This limits the work that is repeated after a crash.
 func (e *Engine) callPlanned(ctx context.Context, r *reconciliation) error {
 	r.logPlan(ctx)
 	for len(r.calls.plan.Next) > 0 {
@@ -51,7 +51,7 @@ func (e *Engine) callPlanned(ctx context.Context, r *reconciliation) error {
 	return nil
 }
 
-// mayCall reports whether the reconcile may call another handler.
+// mayCall writes a checkpoint if it is due, and reports whether the reconcile may call another handler.
 func (e *Engine) mayCall(ctx context.Context, r *reconciliation) bool {
 	if err := e.checkpoint(ctx, r); err != nil {
 		r.calls.err = err
@@ -59,8 +59,8 @@ func (e *Engine) mayCall(ctx context.Context, r *reconciliation) bool {
 	return !r.Aborted && r.calls.err == nil && !hasEnded(ctx) && !e.stopIfPaused(r)
 }
 
-// stopIfPaused ends the calls of the reconcile if the operator or the object was paused in the meantime, or if the object has left the scope. The outcomes are still
-// written.
+// stopIfPaused ends the calls of the reconcile if the operator or the object was paused in the meantime, or if the object has left the scope. The
+// reconcile still writes the outcomes.
 func (e *Engine) stopIfPaused(r *reconciliation) bool {
 	newest := e.states.Newest(r.Base().GetUID())
 	if e.Pause != nil && e.paused(r.Base().GetNamespace()) || newest != nil && IsObjectPaused(newest) || (e.Scope != nil || e.Shard != nil) && !e.inScope(client.ObjectKeyFromObject(r.Base())) {
@@ -94,7 +94,7 @@ func (s *Settings) withDefaults(h invoke.Handler) invoke.Handler {
 	return h
 }
 
-// PolicyOf returns the policy of a handler with the backoff of the operator if it has none of its own.
+// PolicyOf returns the policy of a handler. If the policy has no backoff, PolicyOf sets the backoff of the operator.
 func (s *Settings) PolicyOf(policy progress.Policy) progress.Policy {
 	if policy.Backoff == nil && policy.BackoffFunc == nil {
 		policy.Backoff = s.Backoff
@@ -103,7 +103,7 @@ func (s *Settings) PolicyOf(policy progress.Policy) progress.Policy {
 }
 
 // callHandler makes one attempt of a handler, and records its outcome and its changes. The changes of a failed attempt are written, too, and the
-// handlers that follow see them. It calls the sub-handlers that the handler has declared.
+// handlers that follow see them. callHandler also calls the sub-handlers that the handler has declared.
 func (e *Engine) callHandler(ctx context.Context, r *reconciliation, id string, declared invoke.Handler) {
 	h := e.withDefaults(declared)
 	p := &commit.HandlerPatch{ID: id, Policy: h.Policy, Before: r.Records.Record(id), Open: true}
@@ -217,7 +217,7 @@ func (e *Engine) causeView(r *reconciliation) *invoke.View {
 	}
 }
 
-// checkpoint writes the outcomes so far if handlers have worked for the checkpoint interval. If the object is deleted, callPlanned calls no other handler in this
+// checkpoint writes the outcomes so far if handlers have worked for the checkpoint interval. If the object was deleted, no other handler is called in this
 // reconcile.
 func (e *Engine) checkpoint(ctx context.Context, r *reconciliation) error {
 	if r.calls.err != nil {
@@ -237,8 +237,8 @@ func (e *Engine) checkpoint(ctx context.Context, r *reconciliation) error {
 	return nil
 }
 
-// cancelOnDelete returns the function that ends the context of an attempt when the object is being deleted, for handlers that want it. After the
-// cancellation, no other handler is called in this reconcile.
+// cancelOnDelete returns the function that cancels the context of an attempt when the object is being deleted. It returns nil for handlers without
+// CancelOnDelete, and if the object is being deleted already. After the cancellation, no other handler is called in this reconcile.
 func (e *Engine) cancelOnDelete(r *reconciliation, h invoke.Handler) func(context.Context) (context.Context, func()) {
 	if !h.CancelOnDelete || r.Cause.Facts.Deleting {
 		return nil
@@ -255,7 +255,7 @@ func (e *Engine) cancelOnDelete(r *reconciliation, h invoke.Handler) func(contex
 }
 
 // cycleStarted returns the time when the cycle began. The records of all handlers that are selected together have the
-// same start. Handlers that are selected later in the cycle have a later one. cycleStarted returns zero if there are no hooks.
+// same start. Handlers that are selected later in the cycle have a later start. cycleStarted returns the zero time if there are no hooks.
 func (e *Engine) cycleStarted(r *reconciliation) (started time.Time) {
 	if e.hooks == nil {
 		return time.Time{}

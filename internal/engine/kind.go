@@ -25,15 +25,16 @@ type Kind struct {
 	New  func() client.Object
 	// Handlers are the cause handlers.
 	Handlers registry.Registry[invoke.Handler]
-	// EventHandlers are called for every observed event, ReconcileHandlers after every change. Neither has progress on the object.
+	// EventHandlers are called for every observed event. ReconcileHandlers are called after changes, or for Kubernetes Events. The progress of both is kept
+	// in memory only.
 	EventHandlers, ReconcileHandlers registry.Registry[invoke.Handler]
-	// Indexes are the index handlers. They are called first.
+	// Indexes are the index handlers. They are called before all other handlers.
 	Indexes registry.Registry[invoke.IndexHandler]
 	// BackgroundHandlers are the daemons and timers.
 	BackgroundHandlers registry.Registry[*invoke.BackgroundHandler]
 	// Fields are additional fields of the essence.
 	Fields [][]string
-	// Watched are those of Fields whose changes are always updates, also when handlers make them.
+	// Watched are the elements of Fields whose changes are always updates, also if handlers make them.
 	Watched [][]string
 	// OwnChanges makes all changes by handlers of this operator updates.
 	OwnChanges bool
@@ -45,11 +46,12 @@ type Kind struct {
 	DeclaredConditions []string
 	// PanicCondition is the type of the condition that reports panics of handlers; empty if there is none.
 	PanicCondition string
-	// Root is the condition that summarizes others; nil if there is none.
+	// Root is the condition that summarizes other conditions; nil if there is none.
 	Root *conditions.Root
 	// Results is the path of the field that contains the results of handlers, by id.
 	Results []string
-	// LoopLimit is the number of updates in a minute that handlers may cause themselves before the engine delays further ones. With 0, it delays none.
+	// LoopLimit is the number of updates in a minute that handlers may cause themselves before the engine delays further updates. With 0, the engine delays
+	// none.
 	LoopLimit int
 	// Namespaced is true if the objects have namespaces.
 	Namespaced bool
@@ -57,7 +59,7 @@ type Kind struct {
 	HasStatus bool
 }
 
-// DefaultConsistencyTimeout is that of kopf.
+// DefaultConsistencyTimeout is the default of [Settings.ConsistencyTimeout], as in kopf.
 const DefaultConsistencyTimeout = 5 * time.Second
 
 // Settings are the settings of the operator. They are the same for all kinds.
@@ -81,7 +83,7 @@ type Settings struct {
 	Fence *fencing.Fence
 	// Recorder posts Events. If it is nil, the engine posts none.
 	Recorder events.EventRecorder
-	// AggregatesEvents is true if the recorder counts repeated Events instead of writing each.
+	// AggregatesEvents is true if the recorder counts repeated Events instead of writing each of them.
 	AggregatesEvents bool
 	// Events selects the automatic Events.
 	Events eventrecorder.Level
@@ -90,13 +92,13 @@ type Settings struct {
 	Remote   progress.Remote
 	Store    progress.Store
 	Baseline progress.Baseline
-	// Pin stores the essence with which a cycle has begun.
+	// Pin stores the essence with which a cycle has begun. [New] sets it.
 	Pin       progress.Baseline
 	Finalizer string
 	Lifecycle progress.Lifecycle
 	// Checkpoint is the working time of handlers after which the engine writes their outcomes before it calls the next handler.
 	Checkpoint time.Duration
-	// ConsistencyTimeout is the time in which the cache must show our own write. After it, the object is read from the API server. Default:
+	// ConsistencyTimeout is the time in which the cache must show our own write. Afterwards, the engine reads the object from the API server. Default:
 	// [DefaultConsistencyTimeout].
 	ConsistencyTimeout time.Duration
 	// Backoff is the backoff of handlers without one, except for reconcile handlers. If it is nil, [progress.DefaultBackoff] applies.

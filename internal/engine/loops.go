@@ -37,14 +37,14 @@ const (
 
 // handlerLoops is what the engine knows of the changes by which the handlers of an object cause their own calls.
 type handlerLoops struct {
-	writes     []handlerWrite  // no cycle has handled them
+	writes     []handlerWrite  // the writes that no cycle has handled yet
 	cycles     loopguard.Guard // counts updates that handlers have caused
 	reconciles loopguard.Guard // counts calls of reconcile handlers that handlers have caused
 	changes    []string        // the handlers with the fields that have caused these calls, sorted
 	reported   bool
 }
 
-// handlerWrite is what a handler has written.
+// handlerWrite contains the fields that a handler has written.
 type handlerWrite struct {
 	loopguard.Write
 	paths    []string // the written fields, also those outside of the essence
@@ -78,7 +78,7 @@ func (e *Engine) handlerWrite(base, stored map[string]any, doc patch.MergePatch,
 	}
 }
 
-// noteWrite records what a handler has written. Writes outside of the essence matter only for reconcile handlers.
+// noteWrite records a write of a handler. Writes outside of the essence matter only for reconcile handlers.
 func (e *Engine) noteWrite(r *reconciliation, id string, one handlerWrite) {
 	if len(one.versions) == 0 || e.LoopLimit < 1 || len(one.Fields) == 0 && len(e.ReconcileHandlers.IDs()) == 0 {
 		return
@@ -97,7 +97,8 @@ func (e *Engine) noteWrite(r *reconciliation, id string, one handlerWrite) {
 	loops.writes = append(loops.writes, one)
 }
 
-// noteOwnChanges records the changes of handlers that the engine has written, for kinds for which they can be updates. base and stored are the contents before and after the write.
+// noteOwnChanges records the changes of handlers that the engine has written. It is called only for kinds for which these changes can be updates. base and
+// stored are the contents before and after the write.
 func (e *Engine) noteOwnChanges(r *reconciliation, base, stored map[string]any, version string, patches ...*commit.HandlerPatch) {
 	for _, p := range patches {
 		one := e.handlerWrite(base, stored, p.Patch, version)
@@ -113,8 +114,8 @@ func (e *Engine) noteOwnChanges(r *reconciliation, base, stored map[string]any, 
 	}
 }
 
-// guardLoops delays the next update of an object whose handlers cause their own updates. The reconcile then continues as without a change. It returns the
-// resource version up to which the reconcile handles the changes of handlers; empty if it handles none. The caller must call releaseLoops with it.
+// guardLoops delays the next update of an object whose handlers cause their own updates. The reconcile then continues as without a change. guardLoops returns
+// the resource version up to which the reconcile handles the changes of handlers; empty if it handles none. The caller must call releaseLoops with it.
 func (e *Engine) guardLoops(ctx context.Context, r *reconciliation) (handled string) {
 	loops := r.known.Worker.Loops
 	if loops == nil {
@@ -146,8 +147,8 @@ func (e *Engine) startsUpdate(r *reconciliation) bool {
 	return r.Cause.Reason == cause.Update && !r.Records.HasRecords(string(cause.Update)) && !r.Cause.Reversed && !r.Cause.WasEdited()
 }
 
-// holdsReconcileHandlers reports whether the reconcile handlers must wait, because only handlers have changed the object. versions are the changes by
-// other clients than the engine since the last call.
+// holdsReconcileHandlers reports whether the reconcile handlers must wait, because only handlers have changed the object. versions are the resource versions
+// of the changes since the last call that the engine has not written itself.
 func (e *Engine) holdsReconcileHandlers(r *reconciliation, versions []string) bool {
 	loops := r.known.Worker.Loops
 	if loops == nil || len(versions) == 0 && loops.reconciles.Held().IsZero() {
@@ -175,8 +176,8 @@ func (e *Engine) holdsReconcileHandlers(r *reconciliation, versions []string) bo
 	return wait > 0
 }
 
-// releaseLoops ends the guard of a reconcile: it drops the handled changes, reports a loop, and returns the time until the next reconcile; 0 if there is none.
-// handled is the result of guardLoops.
+// releaseLoops must be called after the handlers of a reconcile with the result of guardLoops. It drops the handled changes, reports a loop, and returns the
+// time until the next reconcile; 0 if none is necessary.
 func (e *Engine) releaseLoops(ctx context.Context, r *reconciliation, handled string) (next time.Duration) {
 	loops := r.known.Worker.Loops
 	if loops == nil {
@@ -203,7 +204,7 @@ func (e *Engine) releaseLoops(ctx context.Context, r *reconciliation, handled st
 	return next
 }
 
-// expire ends loops that have stopped.
+// expire forgets counted calls that are too old, and logs the end of a loop.
 func (l *handlerLoops) expire(ctx context.Context, at time.Time) {
 	was := l.isLooping()
 	l.cycles, _ = l.cycles.Expire(at)
@@ -234,7 +235,7 @@ func (l *handlerLoops) held() (first time.Time) {
 // note records changes that have caused a call.
 func (l *handlerLoops) note(changes ...string) {
 	if l.cycles.Count()+l.reconciles.Count() <= 1 && !l.isLooping() {
-		l.changes = nil // those of an earlier chain
+		l.changes = nil // these changes belong to an earlier chain
 	}
 	l.changes = mergeSorted(l.changes, changes)
 }

@@ -20,8 +20,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/rbac"
 )
 
-// observe returns the object as the cache has it. It returns nil if there is none, or if there is nothing to do. Otherwise, it locks the state of the object,
-// and the caller must unlock it at the end of the reconcile.
+// observe returns a reconciliation of the object as the cache has it. It returns nil if there is no object, or if there is nothing to do. Otherwise, it locks
+// the state of the object, and the caller must unlock it at the end of the reconcile.
 func (e *Engine) observe(ctx context.Context, key types.NamespacedName) (*reconciliation, error) {
 	suspensions, afterEpoch := e.committer.SuspensionCount(), e.epoch == nil || e.epoch.isPassed(key.Namespace)
 	obj, err := e.observedObject(ctx, key)
@@ -52,9 +52,9 @@ func (e *Engine) observe(ctx context.Context, key types.NamespacedName) (*reconc
 }
 
 // observedObject returns the object that the informer has delivered last, without the copy that a read from the cache would make. The fields of the result are
-// shared with the cache and must not be changed. The informer delivers an object after the cache has stored it, so observedObject reads the object from
-// the cache if it was not delivered yet, or if the delivered one is older than the epoch: the check that the cache has reached the epoch is not about
-// delivered objects.
+// shared with the cache and must not be changed. The informer delivers an object after the cache has stored it. observedObject therefore reads the
+// object from the cache if it was not delivered yet, or if the delivered state is older than the epoch: the cache may have reached the epoch before the
+// informer has delivered the newer state.
 func (e *Engine) observedObject(ctx context.Context, key types.NamespacedName) (client.Object, error) {
 	shared := e.states.Observed(key)
 	if shared == nil || e.epoch != nil && e.epoch.isOlder(shared) {
@@ -92,7 +92,7 @@ func (e *Engine) readObject(ctx context.Context, from client.Reader, key types.N
 // identify sets the apiVersion and the kind, which typed clients drop.
 func (e *Engine) identify(obj client.Object) { obj.GetObjectKind().SetGroupVersionKind(e.GVK) }
 
-// awaitFreshCache ensures that the object is not older than our own last write: on an older one, finished handlers would seem unfinished. If the cache
+// awaitFreshCache ensures that the object is not older than our own last write: in an older state, finished handlers would seem unfinished. If the cache
 // lags behind, the object is reconciled again when the cache changes, and no worker waits. After the consistency timeout, awaitFreshCache reads the object
 // from the API server. It returns the time to wait; 0 to continue.
 func (e *Engine) awaitFreshCache(ctx context.Context, r *reconciliation) (time.Duration, error) {
@@ -154,8 +154,8 @@ func (e *Engine) takeOwnEvent(m *objectState, obj client.Object) bool {
 	return true
 }
 
-// stopAwaiting is called when the object contains our last write. The object may come from the cache, see [Engine.observedObject]. Then the informer may still
-// deliver older states of the object, and the write is awaited until it is delivered.
+// stopAwaiting is called when the object contains our last write. If the informer has delivered the write, stopAwaiting forgets the awaited version. The
+// object may come from the cache, see [Engine.observedObject]. The informer may then still deliver older states of the object.
 func (e *Engine) stopAwaiting(m *objectState, key types.NamespacedName) {
 	if m.AwaitedVersion == "" {
 		return
@@ -182,7 +182,7 @@ func (e *Engine) expectOwnEvent(r *reconciliation, result reconcile.Result) {
 		stored == nil || m.Worker.Memory.Baselines.BaselineReplaced(stored) {
 		return
 	}
-	// The filters decide on the finalizer, and a handler may have changed what they look at.
+	// The filters decide on the finalizer, and handlers may have changed the fields on which the filters depend.
 	after := match.Input{Object: r.Content(), HasCause: true, Old: r.Cause.Live, New: r.Cause.Live}
 	for _, id := range e.Handlers.IDs() {
 		handler, _ := e.Handlers.Get(id)

@@ -121,7 +121,7 @@ func (e *Engine) observedView(observed client.Object, reason string) (*invoke.Vi
 	return view, match.Input{Object: content}, nil
 }
 
-// observer updates the indexes, and stops the daemons and timers of deleted objects even if all workers are busy.
+// observer receives the events of the informer. It updates the indexes, and stops the daemons and timers of deleted objects even if all workers are busy.
 type observer struct{ *Engine }
 
 // OnUpsert implements [objectstate.Observer].

@@ -54,7 +54,7 @@ func (e *Engine) notePanic(r *reconciliation, id string, o progress.Outcome) {
 	}
 }
 
-// panicChanges are the effects of daemons and timers that the workers have not written yet.
+// panicChanges are the effects of daemons and timers on the condition that the workers have not written yet.
 type panicChanges struct {
 	mu    sync.Mutex
 	byUID map[types.UID][]panicChange
@@ -69,7 +69,7 @@ func (p *panicChanges) add(uid types.UID, change panicChange) {
 	p.byUID[uid] = append(p.byUID[uid], change)
 }
 
-// take returns the changes of an object, and forgets them.
+// take returns and removes the changes of an object.
 func (p *panicChanges) take(uid types.UID) []panicChange {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -96,7 +96,7 @@ func (e *Engine) noteBackgroundPanic(uid types.UID, change panicChange) {
 	e.enqueue(uid)
 }
 
-// beginBackgroundCall is called before each call of a daemon or a timer, and the returned function after it. A daemon that runs for some time has
+// beginBackgroundCall is called before each call of a daemon or a timer, and the returned function after it. A daemon that runs for daemonRecovery has
 // recovered from a panic.
 func (e *Engine) beginBackgroundCall(uid types.UID, id string) (end func()) {
 	ended := e.runs.begin(uid)
@@ -153,14 +153,14 @@ func (e *Engine) setPanicked(r *reconciliation, set *conditions.Set) {
 	}
 }
 
-// isOneOf reports whether an id is one of the given ids, or that of a sub-handler.
+// isOneOf reports whether an id is one of the given ids, or the id of one of their sub-handlers.
 func isOneOf(ids []string, id string) bool {
 	return slices.ContainsFunc(ids, func(known string) bool { return id == known || strings.HasPrefix(id, known+"/") })
 }
 
 const panicPrefix = "handler "
 
-// formatPanics returns the message of the condition: a line for each handler.
+// formatPanics returns the message of the condition: one line for each handler, at most maxPanics lines.
 func formatPanics(panics map[string]string) string {
 	var lines []string
 	for _, id := range slices.Sorted(maps.Keys(panics)) {

@@ -23,11 +23,11 @@ type Pauser interface {
 	Paused(namespace string) (paused bool, why string)
 }
 
-// pausedKeys is what waits for the end of a pause.
+// pausedKeys contains the keys that wait for the end of a pause or for the admission by the scope, and the paused namespaces.
 type pausedKeys struct {
 	mu      sync.Mutex
 	names   map[types.NamespacedName]bool // the keys that were deferred
-	stopped map[string]bool               // the namespaces in which no daemon or timer is started; "" means all
+	stopped map[string]bool               // the paused namespaces, in which no daemon or timer is started; "" means all namespaces
 }
 
 func (e *Engine) paused(namespace string) bool {
@@ -67,7 +67,7 @@ func (e *Engine) deferKey(ctx context.Context, key types.NamespacedName, waits f
 }
 
 // PauseChanged must be called when a pause has begun or ended in a namespace; "" means all namespaces. It stops and restarts daemons and timers. At the
-// end of a pause, every object is reconciled once, first those with pending events.
+// end of a pause, every object of the namespace is enqueued once. Objects with deferred keys come first.
 func (e *Engine) PauseChanged(namespace string) {
 	begun, ended := e.pauseTransitions(namespace)
 	if len(begun) > 0 {
@@ -167,7 +167,7 @@ const (
 	reasonAnnotation = "Annotation"
 )
 
-// IsObjectPaused reports whether the annotation of an object pauses it. An object with another value than true or false is not paused.
+// IsObjectPaused reports whether the annotation of an object pauses it. A value that [strconv.ParseBool] does not accept has no effect.
 func IsObjectPaused(obj client.Object) bool {
 	paused, err := strconv.ParseBool(obj.GetAnnotations()[PausedAnnotation])
 	return err == nil && paused

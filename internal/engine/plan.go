@@ -86,8 +86,8 @@ func (e *Engine) computeCause(ctx context.Context, r *reconciliation, unreadable
 	return stored
 }
 
-// existedAtStart reports whether an object existed when the process started. An old first listing may lack the object; the first state that the watch
-// shows is then not newer than the epoch.
+// existedAtStart reports whether an object existed when the process started. An old first listing may lack the object. In this case, the first state from
+// the watch is not newer than the epoch.
 func (e *Engine) existedAtStart(r *reconciliation) bool {
 	if r.known.ListedAtStart || e.epoch == nil || r.known.FirstVersion == "" {
 		return r.known.ListedAtStart
@@ -96,7 +96,8 @@ func (e *Engine) existedAtStart(r *reconciliation) bool {
 	return epoch != "" && !objectstate.IsOlderVersion(epoch, r.known.FirstVersion)
 }
 
-// history returns what this process knows of the baselines of the object: nothing if a peer may have handled the object during a pause.
+// history returns the baselines of the object that this process has stored. It returns an empty history if a peer may have handled the object during a
+// pause.
 func (e *Engine) history(r *reconciliation, baseline []byte) cause.BaselineHistory {
 	if r.Memory.PausesAtBaseline != e.pauses.Load() {
 		return cause.BaselineHistory{}
@@ -162,7 +163,7 @@ func (e *Engine) objectOf(r *reconciliation, of map[string]any) client.Object {
 	return obj
 }
 
-// oldObject returns a copy of the object as it was last handled. It is nil if there is none, or if it is not known.
+// oldObject returns a copy of the object with the last-handled configuration; nil if there is none, or if it is not known.
 func (e *Engine) oldObject(r *reconciliation) client.Object {
 	if r.old == nil && r.Cause.Old != nil {
 		r.old = e.objectOf(r, r.Cause.Old)
@@ -173,7 +174,8 @@ func (e *Engine) oldObject(r *reconciliation) client.Object {
 	return r.old.DeepCopyObject().(client.Object)
 }
 
-// handledObject returns the state that is being handled if the object was edited after the cycle began, and nil otherwise.
+// handledObject returns the object with the essence that is being handled, if the object was edited after the cycle began. Otherwise, or if the pin contains
+// only a digest, it returns nil.
 func (e *Engine) handledObject(r *reconciliation) client.Object {
 	if r.Cause.Reason != cause.Create && r.Cause.Reason != cause.Update || r.Cause.PinnedDigest != "" || !r.Cause.WasEdited() {
 		return nil
@@ -219,14 +221,14 @@ func (e *Engine) makePlan(ctx context.Context, r *reconciliation) {
 			"succeeded", sum.Succeeded, "failed", sum.Failed, "left", sum.Left)
 	}
 	if r.Cause.Reason == cause.Delete {
-		r.known.Worker.OptionalDeleteCalled = true // optional handlers are called with the others
+		r.known.Worker.OptionalDeleteCalled = true // optional delete handlers are called together with the other delete handlers
 	}
-	if !r.Cause.Reversed { // a reversal is stored before handlers are called
+	if !r.Cause.Reversed { // this reconcile stores the reversal; the next one calls handlers
 		e.planNext(ctx, r)
 	}
 }
 
-// planNext plans the next calls. If the lifecycle has left handlers for another reconcile, nothing else is called in this one.
+// planNext plans the next calls. If the lifecycle has left handlers for another reconcile, no other handler is called in this reconcile.
 func (e *Engine) planNext(ctx context.Context, r *reconciliation) {
 	if r.calls.plan.Limited {
 		r.calls.plan.Next = nil

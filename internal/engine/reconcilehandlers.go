@@ -90,7 +90,7 @@ func (st *reconcileHandlerState) next() time.Time {
 	return st.due
 }
 
-// callReconcileHandler makes one attempt. The Event is that of a handler for Kubernetes Events; nil for other handlers.
+// callReconcileHandler makes one attempt. event is the Kubernetes Event for which the handler is called; nil for a handler without ClusterEvents.
 func (e *Engine) callReconcileHandler(
 	ctx context.Context, r *reconciliation, id string, h invoke.Handler, st *reconcileHandlerState, event *invoke.ClusterEvent,
 ) {

@@ -34,7 +34,7 @@ type reconciliation struct {
 	report   report
 }
 
-// matching are the handlers whose filters accept the object.
+// matching contains the handlers whose filters accept the object.
 type matching struct {
 	view       *invoke.View // for the predicates of handlers
 	handlers   []string     // the cause handlers
@@ -43,7 +43,7 @@ type matching struct {
 	reconciles bool     // a reconcile handler matches
 }
 
-// calls are the calls of cause handlers in this reconcile.
+// calls contains the plan and the calls of cause handlers in this reconcile.
 type calls struct {
 	plan         plan.Plan
 	called       []string
@@ -53,7 +53,7 @@ type calls struct {
 	err          error         // the error of a write between handlers
 }
 
-// report is what the reconcile reports about its attempts after the write.
+// report contains the Events and the conditions with which the reconcile reports its attempts.
 type report struct {
 	pending       []func()           // post the Events about attempts
 	outcomes      []reconcileOutcome // of reconcile handlers with a condition
@@ -81,7 +81,7 @@ func (r *reconciliation) subject() match.Input {
 	return match.Input{Object: r.Content(), HasCause: true, Old: r.Cause.Old, New: r.Cause.New}
 }
 
-// hasNothingToWrite is a cheap check for the most frequent case at a start of the operator: the object is handled completely.
+// hasNothingToWrite reports whether no handler is selected and no data must be written. This is the most frequent case when the operator starts.
 func (r *reconciliation) hasNothingToWrite() bool {
 	return len(r.matching.selection.Selected) == 0 && r.IsAtRest()
 }
@@ -125,9 +125,9 @@ func (r *reconciliation) postEvents() {
 	r.report.pending = nil
 }
 
-// objectMemory is what the engine knows of one object beyond the cache. Only the worker of the object uses it.
+// objectMemory contains what the process remembers about one object. Only the worker of the object uses it.
 type objectMemory struct {
-	// Handled is true after a cycle of the object has ended in this process. Resume handlers are not called for it again.
+	// Handled is true after a cycle of the object has ended in this process. Resume handlers are then not called again.
 	Handled bool
 	// SeenAlive is true if this process has seen the object without a deletion timestamp.
 	SeenAlive bool

@@ -19,11 +19,11 @@ import (
 // A Scope decides which objects an engine handles. Its methods must be safe for concurrent use.
 //
 // When a namespace comes into scope, [Engine.Entered] must be called before the informer delivers its objects, and [Engine.Admitted] when Admits begins to
-// return true. When objects leave the scope, [Engine.Quiesce] must be called.
+// return true. When objects leave the scope, [Engine.Quiesce] must be called, and [Engine.Left] after the informer of the namespace has stopped.
 type Scope interface {
 	// InScope reports whether the object of a key is handled.
 	InScope(key types.NamespacedName) bool
-	// Admits reports whether handlers may be called for an object in scope. Otherwise, it is only observed and indexed.
+	// Admits reports whether handlers may be called for an object in scope. Otherwise, the object is only observed and indexed.
 	Admits(key types.NamespacedName) bool
 }
 
@@ -36,7 +36,7 @@ func (e *Engine) IsWatched(obj client.Object) bool {
 	return e.inScope(client.ObjectKeyFromObject(obj)) && (e.Selects == nil || e.Selects(obj))
 }
 
-// scopeFilter passes the events of objects that are in scope, and those of objects that left it while the engine still works on them.
+// scopeFilter passes the events of objects that are in scope, and of objects that have left the scope and that the engine has not forgotten yet.
 type scopeFilter struct {
 	engine *Engine
 	next   handler.EventHandler
@@ -72,8 +72,8 @@ func (f *scopeFilter) Generic(ctx context.Context, ev event.GenericEvent, q work
 	f.next.Generic(ctx, ev, q)
 }
 
-// Entered must be called when objects of a namespace come into scope, before the informer delivers them. version is the resource version of the API server:
-// the engine may have forgotten its own writes before it, so it trusts no state that is older.
+// Entered must be called when objects of a namespace come into scope, before the informer delivers them. version is the current resource version of
+// the API server. The engine may have forgotten its own earlier writes, so it trusts no state of these objects that is older than the version.
 func (e *Engine) Entered(namespace, version string) {
 	if e.epoch != nil {
 		e.epoch.entered.Store(namespace, version)
@@ -84,9 +84,9 @@ func (e *Engine) Entered(namespace, version string) {
 // Admitted enqueues the objects of a namespace for which the scope now admits calls of handlers.
 func (e *Engine) Admitted(namespace string) { e.reconcileAll([]string{namespace}) }
 
-// Quiesce ends the work for objects that are no longer in scope, and returns when the engine has forgotten all of those that left accepts. Handlers that are
-// running finish, daemons and timers are stopped, and outcomes that are not stored yet are written. Quiesce returns early if the context is cancelled or the engine is
-// closed.
+// Quiesce ends the work for objects that are no longer in scope. left selects these objects. Quiesce returns when the engine has forgotten all of them.
+// Running handlers finish, daemons and timers are stopped, and the engine writes outcomes that are not stored yet. Quiesce returns early if the context is
+// cancelled or the engine is closed.
 func (e *Engine) Quiesce(ctx context.Context, left func(types.NamespacedName) bool) error {
 	for wait := quiescePoll; ; wait = min(2*wait, maxQuiescePoll) {
 		keys := e.states.Keys(left)
@@ -123,15 +123,15 @@ func (e *Engine) Knows(match func(types.NamespacedName) bool) bool {
 	return len(e.states.Keys(match)) > 0
 }
 
-// release ends the work for the object of a key that is no longer in scope, and forgets the object. The object keeps its finalizer and its progress: the operator that
-// handles it next continues from there. The delete handlers of objects that no longer exist are still called, because no other operator can.
+// release ends the work for the object of a key that is no longer in scope, and forgets the object. The object keeps its finalizer and its progress, so that
+// the next operator can continue. The delete handlers of objects that no longer exist are still called, because no other operator can.
 func (e *Engine) release(ctx context.Context, key types.NamespacedName) (reconcile.Result, error) {
 	var vanished time.Duration
 	if !e.paused(key.Namespace) { // otherwise, a peer handles the deletion
 		vanished = e.handleDeleted(ctx, key)
 	}
 	obj := e.states.Observed(key)
-	back := false // the object has returned to the shard
+	back := false // true if the object has returned to the shard
 	if obj != nil {
 		if wait, err := e.finishWork(ctx, key, obj.GetUID()); wait != finished || err != nil {
 			return requeueBefore(reconcile.Result{RequeueAfter: max(wait, 0)}, vanished), err

@@ -45,9 +45,9 @@ type releases struct {
 
 type released struct {
 	uid  types.UID
-	done bool          // the labels are removed; otherwise, the request is on its way
-	left bool          // the watch has shown meanwhile that the object has left
-	back client.Object // the object, if it has returned to the shard meanwhile
+	done bool          // the labels are removed; false while the request is running
+	left bool          // the watch has shown in the meantime that the object has left the shard
+	back client.Object // the object, if it has returned to the shard in the meantime
 }
 
 // isLeaving reports whether the object of a key is being released, or was released.
@@ -96,7 +96,8 @@ func (s *releases) end(key types.NamespacedName, removed bool, returned client.O
 	return left, back
 }
 
-// takes reports whether an event must not be handled because of a release. returns is true for the first event of an object that has returned to the shard.
+// takes records an event for a release, and reports whether the event must not be handled otherwise. returns is true for the first event of an object that
+// has returned to the shard.
 func (s *releases) takes(shard *Shard, obj client.Object, deleted bool) (taken, returns bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -158,7 +159,8 @@ func (e *Engine) acknowledgeDrain(ctx context.Context, key types.NamespacedName,
 	return true, back, nil
 }
 
-// readmit handles an object that has returned to the shard during its release. It holds the lock, so that later events of the object are handled after it.
+// readmit handles an object that has returned to the shard during its release. It holds the lock of the releases, so that later events of the object are
+// handled after the return.
 func (e *Engine) readmit(ctx context.Context, key types.NamespacedName) {
 	e.enqueuer.mu.Lock()
 	queue := e.enqueuer.queue
@@ -168,7 +170,7 @@ func (e *Engine) readmit(ctx context.Context, key types.NamespacedName) {
 	one := e.releases.byKey[key]
 	delete(e.releases.byKey, key)
 	if one == nil || one.back == nil {
-		return // it has left again
+		return // the object has left the shard again
 	}
 	e.releases.next.Create(ctx, event.CreateEvent{Object: one.back, IsInInitialList: e.wasHandled(one.back)}, queue)
 	if e.Shard.leaves(one.back) {
@@ -205,7 +207,8 @@ func (c *runCounter) of(uid types.UID) int {
 	return c.byUID[uid]
 }
 
-// isBusy reports whether daemons or timers of an object are running. With a shard, this includes those that the supervisor has abandoned: another shard must not start them.
+// isBusy reports whether daemons or timers of an object are running. With a shard, this includes runs that the supervisor has abandoned: another shard must
+// not start the same daemon or timer.
 func (e *Engine) isBusy(uid types.UID) bool {
 	return e.supervisor.Busy(uid) || e.Shard != nil && e.runs.of(uid) > 0
 }
@@ -217,7 +220,7 @@ func (e *Engine) HasRuns() bool {
 	return len(e.runs.byUID) > 0
 }
 
-// hasMoved reports whether the deletion event is about an object that has left the shard and still exists, for example because a user has removed its label.
+// hasMoved reports whether an event is the deletion of an object that has left the shard and still exists, for example because a user has removed its label.
 func (e *Engine) hasMoved(ctx context.Context, one *eventInProgress) (bool, error) {
 	if e.Shard == nil || !one.IsDeletion() {
 		return false, nil
@@ -229,7 +232,8 @@ func (e *Engine) hasMoved(ctx context.Context, one *eventInProgress) (bool, erro
 	return exists, err
 }
 
-// shardFilter passes the events of the objects of a shard. Objects that appear in the shard count as listed at the start if they were handled before: they are resumed.
+// shardFilter passes the events of the objects of a shard. An object that appears in the shard counts as listed at the start if it was handled before, so
+// that its resume handlers are called.
 type shardFilter struct {
 	engine *Engine
 	next   handler.EventHandler

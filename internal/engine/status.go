@@ -13,8 +13,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// Status returns all objects that the engine handles, with their unfinished handlers, sorted by name. It is cheaper than [Engine.Explain] for each of them: it reads
-// only the progress.
+// Status returns all objects that the engine handles, with their unfinished handlers, sorted by namespace and name. It is cheaper than a call of
+// [Engine.Explain] for each object, because it reads only the progress.
 func (e *Engine) Status() statuspage.Kind {
 	kind := statuspage.Kind{Group: e.GVK.Group, Version: e.GVK.Version, Kind: e.GVK.Kind, Handlers: e.handlerIDs(), Objects: []statuspage.Object{}}
 	for _, obj := range e.states.List() {
@@ -45,8 +45,8 @@ func (e *Engine) handlerIDs() []string {
 	return slices.Concat(e.Handlers.IDs(), e.EventHandlers.IDs(), e.ReconcileHandlers.IDs(), e.BackgroundHandlers.IDs(), e.Indexes.IDs())
 }
 
-// withOverlay returns an object with the progress that is stored elsewhere. While a worker reconciles the object, or before it has loaded the progress,
-// withOverlay returns the object itself.
+// withOverlay returns an object with the progress that is not stored on it. If there is no such progress, it returns the object itself, and also while a
+// worker reconciles the object or has not loaded the progress yet.
 func (e *Engine) withOverlay(obj client.Object) client.Object {
 	known := e.states.Get(obj.GetUID())
 	if known == nil || !known.TryLock() {
@@ -60,7 +60,7 @@ func (e *Engine) withOverlay(obj client.Object) client.Object {
 	return &unstructured.Unstructured{Object: content}
 }
 
-// unfinished returns the handlers with a record that have not succeeded.
+// unfinished returns the cause handlers that have a record and have not succeeded.
 func (e *Engine) unfinished(obj client.Object) (all []statuspage.Unfinished) {
 	for _, id := range e.Handlers.IDs() {
 		record, err := e.Store.Fetch(obj, id)

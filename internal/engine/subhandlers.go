@@ -15,8 +15,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// callSubHandlers calls the due sub-handlers that a handler has declared, and returns the outcome of the handler. The handler succeeds when all of them have
-// finished. Until then it waits, and is called again to declare them. Waiting is not an attempt.
+// callSubHandlers calls the due sub-handlers that a handler has declared, and returns the outcome of the handler. The handler succeeds when all
+// sub-handlers have finished. Until then, the handler waits, and is called again to declare them. Waiting does not count as an attempt.
 func (e *Engine) callSubHandlers(ctx context.Context, r *reconciliation, parent string, h invoke.Handler, subs []invoke.SubHandler) progress.Outcome {
 	ids, handlers, err := e.selectSubHandlers(ctx, r, parent, h, subs)
 	if err != nil {

@@ -86,13 +86,13 @@ func (w *enqueuer) add(key types.NamespacedName) {
 	}
 }
 
-// enqueuer is a source without events of its own. It enqueues objects whose daemons or timers have ended.
+// enqueuer is a source without events of its own. The engine enqueues objects with it, for example when a daemon has ended or a related object has changed.
 type enqueuer struct {
 	mu    sync.Mutex
 	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
 }
 
-// BackgroundSource returns the source of requests that the controller must watch.
+// BackgroundSource returns the source of the requests of the engine. The controller must watch it.
 func (e *Engine) BackgroundSource() source.Source { return &e.enqueuer }
 
 func (*enqueuer) String() string { return "background" }

@@ -17,8 +17,8 @@ import (
 // event, and without a proof, the engine would read each object with due work from the API server.
 //
 // VerifyCache lists the metadata of all objects with one request for each namespace. The empty namespace means the cluster. It then waits until the cache
-// has all listed objects in these versions, and no other objects. delivered is closed when the engine has observed all objects of the cache. VerifyCache
-// returns an error if the list fails, or if the cache remains older for epochTimeout.
+// has all listed objects in these or newer versions, and no older objects that are not listed. delivered is closed when the engine has observed all objects
+// of the cache. VerifyCache returns an error if the list fails, or if the cache remains older for epochTimeout. Without an epoch, or with a scope, it does nothing.
 func (e *Engine) VerifyCache(ctx context.Context, delivered <-chan struct{}, namespaces ...string) error {
 	if e.epoch == nil || e.epoch.scoped {
 		return nil
@@ -45,7 +45,8 @@ func (e *Engine) VerifyCache(ctx context.Context, delivered <-chan struct{}, nam
 	return nil
 }
 
-// contains reports whether the cache has the listed objects, in the listed versions or newer ones, and no object that did not exist any more.
+// contains reports whether the cache has the listed objects, in the listed versions or newer ones, and no object that is older than the epoch and not
+// listed.
 func (e *Engine) contains(listed []metav1.ObjectMeta) bool {
 	exists := make(map[types.UID]bool, len(listed))
 	for _, one := range listed {

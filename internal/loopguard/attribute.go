@@ -19,7 +19,7 @@ type Change struct {
 	Handlers []string // sorted
 }
 
-// Attribute returns the changed fields with their handlers. own is true if handlers have written all of them.
+// Attribute returns the changed fields whose values handlers have written, with these handlers. own is true if handlers have written all changed fields.
 func Attribute(changes diff.Diff, writes []Write) (fields []Change, own bool) {
 	own = len(changes) > 0
 	for _, item := range changes {

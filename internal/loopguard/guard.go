@@ -8,24 +8,25 @@ import (
 const (
 	// DefaultLimit is the number of own cycles in [Window] that start without a delay.
 	DefaultLimit = 10
-	// Window is the period in which a Guard counts own cycles. A loop is over if no own cycle starts for this period.
+	// Window is the period in which a [Guard] counts own cycles. A loop is over if no own cycle starts for this period.
 	Window = time.Minute
 
 	firstDelay = time.Second
 	maxDelay   = time.Minute
 )
 
-// A Guard counts the own cycles of one object: those that handlers have caused themselves. The zero value has counted none. It is immutable.
+// A Guard counts the own cycles of one object. These are the cycles that handlers have caused themselves. The zero value has counted none. The methods
+// return a new Guard and do not change the receiver.
 type Guard struct {
-	starts []time.Time   // the own cycles since the last change by another client; without a loop at most those of the window
+	starts []time.Time   // the start times of the counted own cycles since the last change by another client
 	delay  time.Duration // the delay of the last own cycle; zero without a loop
 	held   time.Time     // the time at which the waiting cycle may start; zero if none waits
 }
 
-// Start decides how long a cycle must wait. The caller calls it again for the same cycle when the time has passed, or earlier. own is true if handlers
-// have caused the cycle themselves; others never wait.
+// Start decides how long a cycle must wait. If the cycle must wait, the caller must call Start again for it when the time has passed, or earlier. own is true
+// if handlers have caused the cycle themselves. Other cycles never wait.
 //
-// A change by another client begins a new count, because one change may cause a chain of own cycles. During a loop, it does not.
+// A change by another client begins a new count, because one change may cause a chain of own cycles. During a loop, the count continues.
 func (g Guard) Start(now time.Time, own bool, limit int) (next Guard, wait time.Duration) {
 	switch {
 	case !own:
@@ -51,8 +52,8 @@ func (g Guard) Start(now time.Time, own bool, limit int) (next Guard, wait time.
 	return g, g.delay
 }
 
-// Expire ends a loop whose last own cycle started at least [Window] ago. During a loop, it returns the time until it must be called again, and otherwise 0. It drops
-// counted cycles that are older than [Window].
+// Expire resets the count if the last own cycle started at least [Window] ago, and thereby ends a loop. During a loop, it returns the time until it must be
+// called again, and otherwise 0.
 func (g Guard) Expire(now time.Time) (next Guard, left time.Duration) {
 	if !g.held.IsZero() {
 		return g, max(g.held.Sub(now), time.Millisecond)

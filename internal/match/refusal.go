@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// Refusal is why a handler is not called. The zero value means that it is called.
+// Refusal is the reason why a handler is not called. The zero value means that the handler is called.
 type Refusal struct {
 	Rule Rule
-	// Name is the label, the annotation or the dotted path of the field that the rule looks at. For other rules, it is empty.
+	// Name is the label, the annotation or the dotted path of the field that the rule tests. For other rules, it is empty.
 	Name string
 	// Value is the present value of the label, the annotation or the field, and Old the value of the field before the change. They are nil if there is no value.
 	Value, Old any
@@ -75,7 +75,7 @@ var texts = map[Rule]string{
 	Panicked:       "its filter panicked",
 }
 
-// WithValues explains the refusal with the values that the rule looks at.
+// WithValues explains the refusal with the values that the rule tests.
 func (r Refusal) WithValues() string {
 	text := r.String()
 	switch r.Rule {

@@ -11,9 +11,9 @@ import (
 const (
 	Waiting  = "waiting"  // the API server does not serve the kind
 	Starting = "starting" // the caches have not synced
-	Failed   = "failed"   // it is tried again
+	Failed   = "failed"   // the start has failed, and the operator retries it
 	Served   = "served"
-	Leaving  = "leaving" // work that has begun is finished
+	Leaving  = "leaving" // the operator finishes the work that it has begun
 )
 
 var (
@@ -41,7 +41,7 @@ func NewKindCount() *StateCount { return &StateCount{gauge: dynamicKinds, last: 
 // NewNamespaceCount returns a count of namespaces by state.
 func NewNamespaceCount() *StateCount { return &StateCount{gauge: namespaces, last: map[string]int{}} }
 
-// Set sets the present numbers. States that are missing have none.
+// Set sets the current numbers. A state that is missing in numbers has the number 0.
 func (c *StateCount) Set(numbers map[string]int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

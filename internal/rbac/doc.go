@@ -1,4 +1,4 @@
-// Package rbac describes the permissions that an operator needs, and finds those that are missing.
+// Package rbac describes the permissions that an operator needs, and finds missing permissions.
 //
 //	missing, err := rbac.Review(ctx, client, needs) // asks the API server
 //	err = rbac.WriteRoles(w, options, needs)        // as roles in YAML

@@ -15,7 +15,8 @@ import (
 const noNamespace = "kopf-runtime-no-such-namespace"
 
 // Review returns the permissions that the user of the client does not have, each with its missing verbs. It asks for the rules of the user once for the cluster,
-// once for each namespace for which they are not sufficient, and then for each permission that they do not contain, because other authorizers than RBAC may grant it.
+// once for each namespace for which the rules are not sufficient, and then for each permission that the rules do not contain. Authorizers other than RBAC may grant
+// such a permission.
 func Review(ctx context.Context, c authorizationclient.AuthorizationV1Interface, needs []Need) (missing []Need, err error) {
 	rules := map[string][]rbacv1.PolicyRule{}
 	if rules[""], err = RulesOf(ctx, c, ""); err != nil {

@@ -22,7 +22,7 @@ type Options struct {
 	ServiceAccount, Namespace string
 }
 
-// WriteRoles writes a ClusterRole for the permissions in the cluster, and a Role for those of each namespace, with bindings, as YAML.
+// WriteRoles writes roles and their bindings as YAML: a ClusterRole for the permissions in the cluster, and a Role for the permissions in each namespace.
 func WriteRoles(w io.Writer, o Options, needs []Need) error {
 	byNamespace := map[string][]Need{}
 	var namespaces []string
@@ -46,7 +46,7 @@ func WriteRoles(w io.Writer, o Options, needs []Need) error {
 	return err
 }
 
-// withoutCovered leaves verbs out that another permission grants for the cluster, or for all objects.
+// withoutCovered leaves out verbs that another permission grants for the cluster, or for all objects.
 func withoutCovered(needs []Need) (uncovered []Need) {
 	for _, n := range needs {
 		var broader []rbacv1.PolicyRule

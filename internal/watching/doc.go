@@ -9,5 +9,5 @@
 //
 // A [NamespacePattern] matches namespaces. A [NamespacedCache] caches the objects of some namespaces, which can change while it runs.
 //
-// A [Client] reads the kinds that have caches of their own from these caches, and all others as the client of the manager does.
+// A [Client] reads the kinds that have caches of their own from these caches, and all other kinds as the client of the manager does.
 package watching

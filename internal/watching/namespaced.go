@@ -73,7 +73,7 @@ func (i *deniableInformer) SetWatchErrorHandlerWithContext(handle toolscache.Wat
 	})
 }
 
-// denied returns why the objects of an informer may not be listed; nil if they were, or if that is not known.
+// denied returns the reason why the objects of an informer may not be listed; nil if they were listed, or if the reason is not known.
 func denied(i cache.Informer) error {
 	one, ok := i.(*deniableInformer)
 	if !ok || one.HasSynced() {
@@ -147,7 +147,7 @@ func (c *NamespacedCache) newPart(ctx context.Context, namespace string) (*part,
 	options.NewInformer = func(lw toolscache.ListerWatcher, obj runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
 		return &deniableInformer{SharedIndexInformer: newInformer(lw, obj, resync, indexers)}
 	}
-	if options.DefaultWatchErrorHandler == nil { // without one, controller-runtime would not set the handler of the informer
+	if options.DefaultWatchErrorHandler == nil { // without a default, controller-runtime would not set the handler of the informer
 		options.DefaultWatchErrorHandler = toolscache.DefaultWatchErrorHandler
 	}
 	// With this selector, a cache sends its requests to the namespace. With DefaultNamespaces, it would wrap each informer, and the wrappers of informers that never
@@ -196,7 +196,7 @@ func (c *NamespacedCache) start(p *part) {
 	c.group.Go(func() {
 		defer close(p.ended)
 		defer p.remove()
-		_ = p.Start(ctx) // it returns no errors but those of a second start
+		_ = p.Start(ctx) // Start returns an error only for a second start
 	})
 }
 
@@ -455,7 +455,7 @@ func (c *NamespacedCache) Get(ctx context.Context, key client.ObjectKey, obj cli
 	return p.Get(ctx, key, obj, opts...)
 }
 
-// waitToRead waits until a part has listed the kind of an object. It returns the reason if that is denied, and an error if the part is removed.
+// waitToRead waits until a part has listed the kind of an object. It returns the reason if the list is denied, and an error if the part is removed.
 func (c *NamespacedCache) waitToRead(ctx context.Context, p *part, obj client.Object) (reason, err error) {
 	i, err := p.GetInformer(ctx, obj, cache.BlockUntilSynced(false))
 	if err != nil {

@@ -18,7 +18,7 @@ type Resource struct {
 	ShortNames, Categories []string
 	Verbs                  []string
 	Namespaced             bool
-	Preferred              bool // the version is the one that the API server prefers for the kind
+	Preferred              bool // the API server prefers this version for the kind
 }
 
 // IsWatchable reports whether the kind supports list and watch.
@@ -159,7 +159,7 @@ func (a Ambiguity) Error() string {
 	return fmt.Sprintf("the pattern %q matches several kinds (%s): add the group", a.Pattern, strings.Join(names, ", "))
 }
 
-// Select returns the watchable kinds that the patterns select, and the patterns that select none because they are ambiguous.
+// Select returns the watchable kinds that the patterns select, and the ambiguous patterns, which select no kind.
 func Select(patterns []Pattern, served []Resource) (selected []Resource, ambiguous []Ambiguity) {
 	for _, p := range patterns {
 		var matching []Resource

@@ -28,13 +28,13 @@ type cacheKey struct {
 	metadata bool
 }
 
-// NewClient returns a client that reads all kinds with the given one. direct reads declared kinds without a cache.
+// NewClient returns a client that reads all kinds with c. direct reads declared kinds that have no cache at the moment.
 func NewClient(c client.Client, direct client.Reader, scheme *runtime.Scheme) *Client {
 	return &Client{Client: c, direct: direct, scheme: scheme, caches: map[cacheKey]client.Reader{}}
 }
 
-// Declare declares that the kind of an object has its own cache at times. In between, its objects are read from the API server: the client of a manager would
-// start a watch that never ends.
+// Declare declares that the kind of an object has its own cache at times. At other times, the client reads its objects from the API server: the client of a
+// manager would start a watch that never ends.
 func (c *Client) Declare(obj client.Object) {
 	if key, ok := c.keyOf(obj); ok {
 		c.mu.Lock()

@@ -31,7 +31,7 @@ func newResource(gv schema.GroupVersion, r metav1.APIResource) Resource {
 	}
 }
 
-// Served returns the kinds that the API server serves. Groups that do not answer are in failed, and their kinds are not in the result.
+// Served returns the kinds that the API server serves. failed contains the group versions whose discovery has failed. Their kinds are not in the result.
 func Served(ctx context.Context, client discovery.ServerResourcesInterfaceWithContext) (served []Resource, failed map[schema.GroupVersion]error, err error) {
 	groups, lists, err := client.ServerGroupsAndResourcesWithContext(ctx)
 	if partly, ok := errors.AsType[*discovery.ErrGroupDiscoveryFailed](err); ok {
