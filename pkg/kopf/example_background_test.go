@@ -46,7 +46,7 @@ func ExampleResource_Daemon_cause() {
 
 func ExampleRestart() {
 	kopf.For(&Database{}).
-		// All errors are permanent. The daemon restarts after one second at first, and after up to one minute later.
+		// All errors are permanent. The first restart is delayed by one second, later restarts by up to one minute.
 		Daemon("stream", provision, kopf.Restart(daemons.RestartOnFailure), kopf.ErrorMode(progress.ErrorsPermanent), kopf.Backoff(time.Minute)).
 		// The daemon also restarts after it has returned nil.
 		Daemon("poll", provision, kopf.Restart(daemons.RestartAlways))

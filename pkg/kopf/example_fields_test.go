@@ -34,7 +34,7 @@ func ExampleField() {
 	kopf.For(&Database{}).
 		// Called only if the size has changed. The full id is "resize/spec.size".
 		OnUpdate("resize", resize, kopf.Field("spec.size")).
-		// Called only if the new object has such a size.
+		// Called only for a new object with a size other than 1.
 		OnCreate("warn", announce, kopf.Field("spec.size", filter.Not(filter.Equal(1)))).
 		// A dot within a key is escaped with a backslash.
 		OnField("tier", `metadata.labels.example\.com/tier`, announce)

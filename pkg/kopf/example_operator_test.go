@@ -114,7 +114,7 @@ func ExampleWithProgress() {
 func ExampleWithRemote() {
 	databases := kopf.For(&Database{}).OnCreate("provision", provision)
 
-	// The progress of each Database is in a ConfigMap beside it. The Database has only the finalizer.
+	// The progress of each Database is in a ConfigMap in its namespace. The Database has only the finalizer.
 	side := &progress.SideObjects{Client: mgr.GetClient(), Reader: mgr.GetAPIReader()}
 	_ = mgr.Add(kopf.New(mgr, databases, kopf.WithRemote(side)))
 }

@@ -21,7 +21,7 @@ func ExampleRequest_Sub() {
 					return err
 				}, kopf.Retries(5))
 			}
-			return nil // now they are called; "provision" is done when all of them are
+			return nil // the sub-handlers are called next; "provision" finishes when all of them have finished
 		})
 }
 
@@ -38,7 +38,7 @@ func ExampleRequest_SubsFinished() {
 }
 
 func ExampleForEachRelated() {
-	// A Database uses the Secret that it names. The Secret has changed: apply the new key to each of its Databases.
+	// When the key of a Secret has changed, apply the new key to each Database that uses the Secret.
 	kopf.For(&corev1.Secret{}).
 		OnUpdate("rotate", kopf.ForEachRelated(&Database{}, databasesOf, func(ctx context.Context, req *kopf.Request[*corev1.Secret], database *Database) error {
 			return cloud.Configure(ctx, database.Name, map[string]string{"old": string(req.Old.Data["key"]), "new": string(req.Object.Data["key"])})

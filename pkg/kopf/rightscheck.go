@@ -44,7 +44,7 @@ const (
 // WithRightsCheck sets what the operator does if it lacks permissions at the start. The operator asks the API server for its own permissions, and compares
 // them with the permissions that [WriteRights] writes. The error contains all missing rules. For kinds of [WhenServed] and [ForKinds], and for namespaces
 // that patterns or a function select, the operator only logs missing permissions, and handles the other kinds and namespaces. If all patterns of
-// [WithNamespaces] are names, missing permissions let the start fail with [RequireAllRights], but not with [RequireWatchRights].
+// [WithNamespaces] are names, missing permissions make the start fail with [RequireAllRights], but not with [RequireWatchRights].
 //
 // The operator repeats the check at the interval of [WithWatchCheck]. Each check sends one small request for the cluster, one for each namespace for which
 // that request is not sufficient, and one for each missing permission. The operator logs permissions that are lost or granted later. The metric
