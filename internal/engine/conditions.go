@@ -175,7 +175,7 @@ func (e *Engine) conditionsIn(content map[string]any) (*conditions.Set, error) {
 	return conditions.For(obj, e.conditionPlaces...)
 }
 
-// conditionStatuses returns the function that finds the statuses of the conditions in [Kind.Conditions]. It returns nil if there are none, or if the
+// conditionStatuses returns the function that finds the statuses of the conditions in [Kind.Conditions]. It returns nil without such conditions, or if the
 // conditions are stored in status.conditions.
 func (e *Engine) conditionStatuses() func(content map[string]any) map[string]any {
 	if len(e.ConditionOptions) == 0 || len(e.Conditions) == 0 {

@@ -74,6 +74,8 @@ func overlaps(all []shardAttempt) (found []string) {
 	return found
 }
 
+const shardTimeout = 30 * time.Minute // with 1 000 objects
+
 // shardsEnv is the number of objects of the tests of shards. Default: 20.
 const shardsEnv = "KOPF_E2E_SHARDED_OBJECTS"
 
@@ -90,8 +92,8 @@ func shardedObjects() int {
 }
 
 var _ = Describe("Shards, as processes", func() {
-	objects := shardedObjects()
-	limit := time.Minute + time.Duration(objects)*200*time.Millisecond // for all objects
+	var objects int
+	var limit time.Duration // for all objects
 	var ns, ring string
 	var widgets []*v1.Widget
 	var shards map[string]*peer
@@ -185,6 +187,8 @@ var _ = Describe("Shards, as processes", func() {
 	}
 
 	BeforeEach(func(ctx context.Context) {
+		objects = shardedObjects()
+		limit = time.Minute + time.Duration(objects)*200*time.Millisecond
 		ns = newNamespace(ctx)
 		ring, shards, ends, widgets = ns, map[string]*peer{}, map[string]time.Time{}, nil
 		drains.Store(0)
@@ -248,7 +252,7 @@ var _ = Describe("Shards, as processes", func() {
 		all := ledger()
 		AddReportEntry("attempts", fmt.Sprint(len(all)))
 		Expect(overlaps(all)).To(BeEmpty())
-	}, SpecTimeout(5*minute+10*limit))
+	}, SpecTimeout(shardTimeout))
 
 	It("move objects with one request each, from one replica to five and to two", func(ctx context.Context) {
 		launch("a")
@@ -289,7 +293,7 @@ var _ = Describe("Shards, as processes", func() {
 			done += p.count("done ")()
 		}
 		Expect(done).To(Equal(2*objects), "each change must be handled exactly once")
-	}, SpecTimeout(5*minute+10*limit))
+	}, SpecTimeout(shardTimeout))
 
 	It("share the load of one process, and release objects quickly", func(ctx context.Context) {
 		if objects < 500 {
@@ -337,5 +341,5 @@ var _ = Describe("Shards, as processes", func() {
 		AddReportEntry("graceful release", fmt.Sprintf("%d objects were drained within %s, and all were released %s after the last drain",
 			objects, labeled.Sub(began).Round(time.Millisecond), time.Since(labeled).Round(time.Millisecond)))
 		Expect(overlaps(ledger())).To(BeEmpty())
-	}, SpecTimeout(5*minute+10*limit))
+	}, SpecTimeout(shardTimeout))
 })
