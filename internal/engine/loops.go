@@ -123,7 +123,9 @@ func (e *Engine) guardLoops(ctx context.Context, r *reconciliation) (handled str
 	}
 	loops.expire(ctx, now())
 	handles := !r.Cause.Reason.HasHandlers()
-	if e.startsUpdate(r) {
+	if !e.startsUpdate(r) {
+		loops.cycles = loops.cycles.Skip(now())
+	} else {
 		fields, own := loopguard.Attribute(r.Cause.Diff, loops.attributable())
 		var wait time.Duration
 		loops.cycles, wait = loops.cycles.Start(now(), own, e.LoopLimit)
@@ -190,6 +192,7 @@ func (e *Engine) releaseLoops(ctx context.Context, r *reconciliation, handled st
 	}
 	e.reportLoop(ctx, r.Base(), loops)
 	at := now()
+	loops.expire(ctx, at) // a waiting cycle may have been skipped
 	for _, guard := range [...]loopguard.Guard{loops.cycles, loops.reconciles} {
 		if _, left := guard.Expire(at); left > 0 && (next == 0 || left < next) {
 			next = left

@@ -52,6 +52,15 @@ func (g Guard) Start(now time.Time, own bool, limit int) (next Guard, wait time.
 	return g, g.delay
 }
 
+// Skip drops a waiting cycle whose time has come. The caller calls it instead of [Guard.Start] if the cycle does not start, for example because no handler
+// matches the object any more.
+func (g Guard) Skip(now time.Time) Guard {
+	if !g.held.After(now) {
+		g.held = time.Time{}
+	}
+	return g
+}
+
 // Expire resets the count if the last own cycle started at least [Window] ago, and thereby ends a loop. During a loop, it returns the time until it must be
 // called again, and otherwise 0.
 func (g Guard) Expire(now time.Time) (next Guard, left time.Duration) {

@@ -54,6 +54,26 @@ func TestGuard_Start(t *testing.T) {
 	}
 }
 
+// A cycle that does not start when its time has come does not keep the loop alive.
+func TestGuard_Skip(t *testing.T) {
+	g, at, _ := run(loopguard.Guard{}, start, 0, slices.Repeat([]bool{true}, limit)...)
+	g, wait := g.Start(at, true, limit)
+	if early := g.Skip(at); early.Held().IsZero() {
+		t.Error("before its time, the cycle was dropped")
+	}
+	at = at.Add(wait)
+	if g = g.Skip(at); !g.Held().IsZero() || !g.Looping() {
+		t.Errorf("after its time: held until %v, looping = %t, want no waiting cycle in a loop", g.Held(), g.Looping())
+	}
+	g, left := g.Expire(at)
+	if left <= 0 || left > loopguard.Window {
+		t.Fatalf("the loop ends after %v, want at most %v", left, loopguard.Window)
+	}
+	if g, _ = g.Expire(at.Add(left)); !g.Empty() {
+		t.Errorf("after the window: %+v, want an empty guard", g)
+	}
+}
+
 func TestGuard_StartAgain(t *testing.T) {
 	g, at, _ := run(loopguard.Guard{}, start, 0, slices.Repeat([]bool{true}, limit)...)
 	g, wait := g.Start(at, true, limit)

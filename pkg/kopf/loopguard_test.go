@@ -239,6 +239,43 @@ func TestLoopGuard_DelaysLoops(t *testing.T) {
 	}
 }
 
+// A loop ends also if the handlers no longer match the object while a call is delayed.
+func TestLoopGuard_EndsWithoutMatchingHandlers(t *testing.T) {
+	for name, others := range map[string]bool{"no handler matches": false, "another handler matches": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var l loop
+				obj := loopingDeployment("a")
+				obj.Labels = map[string]string{"loops": "yes"}
+				cluster := kopftest.Memory(t, kopftest.Objects(obj))
+				r := kopf.For(&appsv1.Deployment{}).OnUpdate("touch", l.patchJSON(`{"spec": {"minReadySeconds": %s}}`, false), kopf.Label("loops"))
+				if others {
+					r.OnCreate("other", noChange).OnReconcile("apply", noChange)
+				}
+				cluster.Run(t, r)
+				<-time.After(time.Second)
+				editDeployment(t, cluster)
+				<-time.After(5 * time.Minute)
+				if n := loopingObjects(t); n != 1 {
+					t.Errorf("during the loop: kopf_looping_objects = %v, want 1", n)
+				}
+				patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"labels": null}}`))
+				if err := cluster.Client.Patch(t.Context(), loopingDeployment("a"), patch); err != nil {
+					t.Fatal(err)
+				}
+				calls := l.calls.Load()
+				<-time.After(3 * time.Minute)
+				if n := l.calls.Load(); n != calls {
+					t.Errorf("%d calls after the label was removed, want 0", n-calls)
+				}
+				if n := loopingObjects(t); n != 0 {
+					t.Errorf("after the loop: kopf_looping_objects = %v, want 0", n)
+				}
+			})
+		})
+	}
+}
+
 // editDeployment changes the object as a user does. The two writes do not overwrite changes of handlers.
 func editDeployment(t *testing.T, cluster *kopftest.Cluster) {
 	t.Helper()
