@@ -40,9 +40,8 @@ func matches(s clusterevents.Selector, event *corev1.Event, reporters ...string)
 	}
 }
 
-// LastSeen returns the time at which an Event has occurred last.
-func LastSeen(event *corev1.Event) time.Time {
-	last := event.CreationTimestamp.Time
+// LastSeen returns the time at which an Event has occurred last: the newest of its times, or the time of its creation if it has none.
+func LastSeen(event *corev1.Event) (last time.Time) {
 	times := []time.Time{event.FirstTimestamp.Time, event.LastTimestamp.Time, event.EventTime.Time}
 	if event.Series != nil {
 		times = append(times, event.Series.LastObservedTime.Time)
@@ -51,6 +50,9 @@ func LastSeen(event *corev1.Event) time.Time {
 		if at.After(last) {
 			last = at
 		}
+	}
+	if last.IsZero() {
+		return event.CreationTimestamp.Time
 	}
 	return last
 }

@@ -54,6 +54,18 @@ func TestFieldSelector_AgreesWithMatches(t *testing.T) {
 	}
 }
 
+func TestLastSeen_OfAnEventThatWasPostedLater(t *testing.T) {
+	created, occurred := time.Unix(2000, 0), time.Unix(1000, 0)
+	event := corev1.Event{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(created)}}
+	if got := LastSeen(&event); !got.Equal(created) {
+		t.Errorf("LastSeen of an Event without times = %v, want the creation %v", got, created)
+	}
+	event.LastTimestamp = metav1.NewTime(occurred)
+	if got := LastSeen(&event); !got.Equal(occurred) {
+		t.Errorf("LastSeen = %v, want %v", got, occurred)
+	}
+}
+
 func TestLastSeen_IsTheLatestTime(t *testing.T) {
 	early, late := time.Unix(1000, 0), time.Unix(2000, 0)
 	for name, event := range map[string]corev1.Event{

@@ -17,6 +17,7 @@ import (
 	. "github.com/onsi/gomega"
 	"k8s.io/client-go/tools/clientcmd"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
@@ -79,7 +80,8 @@ func shardChild() int {
 			printEvent(fmt.Sprintf("end %s daemon", req.Object.Name))
 			return nil
 		})
-	must(kopf.SetupWithManager(mgr, widgets, kopf.WithLeaseDurations(shardLease, shardDeadline, shardRetry), kopf.WithSharding(setup.ring())))
+	own := cache.Options{DefaultNamespaces: map[string]cache.Config{os.Getenv(childEnv): {}}} // other specs have widgets, too
+	must(kopf.SetupWithManager(mgr, widgets, kopf.WithKindCaches(own), kopf.WithLeaseDurations(shardLease, shardDeadline, shardRetry), kopf.WithSharding(setup.ring())))
 	printEvent("starts")
 	if err := mgr.Start(ctrl.SetupSignalHandler()); err != nil {
 		printEvent("fails " + strings.ReplaceAll(err.Error(), "\n", " "))
