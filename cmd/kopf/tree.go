@@ -181,7 +181,7 @@ func (r *treeReader) read(ctx context.Context, name string, kinds []string) (*tr
 	return found, ctx.Err()
 }
 
-// resources returns the kinds that can be listed and that can contain dependents: in the namespace of the object, or all for a cluster-scoped object.
+// resources returns the given kinds. Without them, it returns all listable kinds except Events; for an object in a namespace, only kinds with namespaces.
 func (r *treeReader) resources(kinds []string) (all []schema.GroupVersionKind, err error) {
 	for _, kind := range kinds {
 		mapping, err := findMapping(r.c.RESTMapper(), kind)
@@ -277,7 +277,7 @@ func addDependents(node *treeNode, owned map[types.UID][]*treeNode, seen map[typ
 	return all
 }
 
-// addOwners adds the owners to a node, at any depth, and returns them.
+// addOwners adds the owners to a node, at any depth, and returns those that it could read.
 func (r *treeReader) addOwners(ctx context.Context, node *treeNode, seen map[types.UID]bool) (all []*treeNode) {
 	for _, ref := range node.owners {
 		owner := &treeNode{APIVersion: ref.APIVersion, Kind: ref.Kind, Name: ref.Name, State: "Unknown", uid: ref.UID}
@@ -380,7 +380,7 @@ func stateOf(obj *unstructured.Unstructured) (state, message string) {
 	return state, message
 }
 
-// write prints the tree, with the controllers of the object above it.
+// write prints the tree, with the first owners of the object above it: the controllers, if there are any.
 func (t *tree) write(w io.Writer, now time.Time) error {
 	table := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
 	_, _ = fmt.Fprintln(table, "OBJECT\tSTATE\tAGE\tMESSAGE") // Flush returns the errors of writes

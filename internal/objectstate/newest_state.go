@@ -18,7 +18,7 @@ func IsOlderVersion(version, than string) bool {
 	return order < 0
 }
 
-// Newest returns the newest known state of an object: the last observed one, or the response to a later write of this process.
+// Newest returns the newest known state of an object, among the observed states, the states read from the cache, and the responses to writes of this process.
 // It returns nil for unknown and deleted objects. The result is shared and must not be changed.
 func (s *Store[W]) Newest(uid types.UID) client.Object {
 	s.mu.Lock()
@@ -88,7 +88,8 @@ func (s *Store[W]) UpdateIfNewer(obj client.Object) {
 	}
 }
 
-// update records a state unless a newer one is known. If the new state has another baseline, it records the baseline of the earlier state.
+// update records a state unless a newer one is known. If the new state has another baseline, it records the baseline of the earlier state, unless
+// a replaced baseline is recorded already.
 func (s *Store[W]) update(state *State[W], obj client.Object) {
 	before := state.newest
 	state.update(obj)
@@ -102,8 +103,8 @@ func (s *Store[W]) update(state *State[W], obj client.Object) {
 	}
 }
 
-// BaselineBeforeReplacement returns the baseline of an object before this process or another client stored a different one. It returns nil if the
-// baseline has not been replaced since the last call of [Store.NoteStoredBaseline].
+// BaselineBeforeReplacement returns the baseline of an object before another client replaced it. It returns nil if no replacement of the last stored
+// baseline is known.
 func (s *Store[W]) BaselineBeforeReplacement(uid types.UID) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -131,7 +132,7 @@ func (s *Store[W]) NoteStoredBaseline(uid types.UID, baseline []byte) {
 	}
 }
 
-// update replaces the newest state with obj unless obj is older. It also replaces a state of the same version: obj is usually the copy of the cache,
+// update replaces the newest state with obj unless obj is older. It also replaces a state of the same version: obj is usually the cached copy,
 // so the object is in memory only once.
 func (s *State[W]) update(obj client.Object) {
 	if s.newest != nil {

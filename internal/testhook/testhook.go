@@ -11,7 +11,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 )
 
-// BindCall gives a request the values that the engine passes in an operator. FinishCall copies the result that the handler has set in the request to the
+// BindCall sets the values of a request that the engine would set in an operator. FinishCall copies the result that the handler has set in the request to the
 // call, and returns the outcome of the handler as an error. Package kopf sets both variables.
 var (
 	BindCall   func(request any, call *invoke.Request)
@@ -26,7 +26,7 @@ type Observer interface {
 	// OperatorStarting is called with the number of kinds that the operator handles, before the first WrapReconciler. If the operator discovers
 	// kinds, the first discovery counts as one more kind.
 	OperatorStarting(kinds int)
-	// KindsChanged is called when an operator will start more kinds, or fewer, than it has announced.
+	// KindsChanged is called when the announced number of kinds changes: by +1 when a kind starts, and by -1 when it ends and after the first discovery.
 	KindsChanged(change int)
 	// EngineEnded is called when an operator has ended an engine before its own end.
 	EngineEnded(e *engine.Engine)

@@ -12,7 +12,7 @@ import (
 	kubernetes "k8s.io/apimachinery/pkg/util/validation"
 )
 
-// QualifiedName checks the key of a label or an annotation, or the name of a finalizer. It consists of a name, or of
+// QualifiedName checks the key of a label or an annotation, or the name of a finalizer. A qualified name consists of a name, or of
 // a domain and a name separated by a slash.
 func QualifiedName(key string) error {
 	if len(kubernetes.IsQualifiedName(key)) == 0 {
@@ -96,7 +96,7 @@ type nameFormat struct {
 var (
 	mixedCase = nameFormat{max: kubernetes.LabelValueMaxLength, upper: true, separators: "-_.", allowed: "letters, digits, '-', '_' and '.'"}
 	lowerCase = nameFormat{max: kubernetes.DNS1123LabelMaxLength, separators: "-", allowed: "lower-case letters, digits and '-'"}
-	// lowerCaseWithDots is a sequence of lowerCase parts of any length.
+	// lowerCaseWithDots is the format of lowerCase parts separated by dots. Only the total length is limited.
 	lowerCaseWithDots = nameFormat{max: kubernetes.DNS1123SubdomainMaxLength, separators: "-.", allowed: "lower-case letters, digits, '-' and '.'"}
 )
 

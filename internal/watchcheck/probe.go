@@ -17,9 +17,10 @@ type probeType int
 const (
 	// listProbe lists one object. It is used before the informer has a resource version.
 	listProbe probeType = iota
-	// changesProbe watches from the resource version of the informer. It delivers events only if the informer has missed changes.
+	// changesProbe watches from the resource version of the informer. It delivers the changes after this version. If
+	// the version of the informer then stays the same, the informer has missed them.
 	changesProbe
-	// streamProbe watches an unused name with the initial listing. The API server always ends the listing with a bookmark, so the probe
+	// streamProbe watches an unused name with the initial listing. An API server with streaming lists ends the listing with a bookmark, so there the probe
 	// delivers something unless a proxy holds back streams.
 	streamProbe
 )

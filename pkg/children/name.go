@@ -20,7 +20,7 @@ var invalidNameCharacters = regexp.MustCompile(`[^a-z0-9-]`)
 // always result in the same name. If the name is not a valid DNS label of at most 63 characters, it is sanitized and
 // shortened, and a hash is appended.
 //
-// The role must be unique among the children of one kind. The children of two owners can have the same name: "db" with the role
+// The role must be unique among the children of one kind of the same owner. The children of two owners can have the same name: "db" with the role
 // "a-b", and "db-a" with the role "b". In that case, [Owner.Apply] and [Owner.Create] return an error
 // for the second child, because the existing one belongs to the first owner. Roles without a hyphen avoid this.
 func Name(owner client.Object, role string) string {

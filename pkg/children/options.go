@@ -73,7 +73,7 @@ func Nested(paths ...string) Option {
 // does not restart the pods of its children.
 func PlainTemplates() Option { return func(o *options) { o.plainTemplates = true } }
 
-// FieldOwner sets the field manager of [Owner.Apply] and [Owner.Create]. Use the constant name of the operator. Apply
+// FieldOwner sets the field manager of [Owner.Apply] and [Owner.Create]. Use a name that never changes, such as the name of the operator. Apply
 // requires it.
 func FieldOwner(name string) Option { return func(o *options) { o.fieldOwner = name } }
 
@@ -81,7 +81,7 @@ func FieldOwner(name string) Option { return func(o *options) { o.fieldOwner = n
 // cache and starts a watch for each kind. The APIReader of the manager reads from the API server.
 func ReadWith(reader client.Reader) Option { return func(o *options) { o.reader = reader } }
 
-// TakeOver allows Apply and Create to take over existing objects that do not belong to the owner. Objects with another
+// TakeOver allows Apply to take over existing objects that do not belong to the owner, and Create to accept them unchanged. Objects with another
 // controller also need Controller(false). By default, Apply and Create return an error, because the objects would be
 // deleted together with the owner.
 func TakeOver() Option { return func(o *options) { o.takeOver = true } }

@@ -43,7 +43,7 @@ func valueText(value any) string {
 	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false) // "a<b" is easier to read than "a\u003cb"
 	if err := encoder.Encode(value); err != nil {
-		// NaN, infinities and some other types have no JSON form.
+		// NaN, infinities and values of some types, such as channels, have no JSON form.
 		return oneLine(fmt.Sprint(value))
 	}
 	return strings.TrimSuffix(text.String(), "\n")

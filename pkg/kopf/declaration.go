@@ -23,7 +23,7 @@ type declaration struct {
 	task             daemons.Task // task of a daemon or timer
 	initialDelayFunc func(client.Object) time.Duration
 	id               string
-	method           string // method of Resource or Request, such as OnCreate
+	method           string // method or function that added the handler, such as OnCreate
 	handlerKind      handlerKind
 	owners           []client.Object
 	errs             []error
@@ -78,7 +78,7 @@ func (d *declaration) apply(opts []HandlerOption) {
 	}
 }
 
-// requireKind adds an error if the option does not apply to this kind of handler. OnEventAbout handlers have the options of OnEvent handlers.
+// requireKind adds an error if the option does not apply to this kind of handler. OnEventAbout handlers have the options of OnEvent handlers, except for WriteChanges.
 func (d *declaration) requireKind(option string, kinds ...handlerKind) {
 	if d.handlerKind == eventAboutHandler && slices.Contains(kinds, eventHandler) {
 		return
@@ -111,7 +111,8 @@ func (d *declaration) hasReason(reason Reason) bool {
 	return slices.Contains(d.Reasons, string(reason))
 }
 
-// fullID returns the id under which the progress is stored. As in kopf, the id of a handler with a field ends with the path of the field.
+// fullID returns the id under which the progress is stored. As in kopf, the id of a handler with a field ends with the path of the
+// field, except for sub-handlers and index functions.
 func (d *declaration) fullID() string {
 	if d.Field == nil || d.id == "" || d.isForCondition() || slices.Contains([]handlerKind{subHandler, indexHandler}, d.handlerKind) {
 		return d.id

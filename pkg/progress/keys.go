@@ -28,7 +28,7 @@ const (
 	ownedSuffix = "-ofDRS" // suffix of ids on ReplicaSets of Deployments, see isOwnedReplicaSet
 
 	maxNameLength = 63 // maximum length of the name part of an annotation key
-	hashLength    = 7  // length of the hash at the end of a shortened name
+	hashLength    = 7  // maximum length of the hyphen and the hash at the end of a shortened name
 )
 
 // annotationKeys computes the annotation keys for one prefix.

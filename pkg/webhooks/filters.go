@@ -18,7 +18,7 @@ type requestFilter func(object, old client.Object, content any, call *Call) bool
 // Annotation calls the handler only for objects with the annotation. If values are given, the annotation must have one of them. Several annotations must
 // all match. For a deletion, the object to be deleted must match.
 //
-// The webhook server evaluates Annotation, [NoAnnotation], [Field], [FieldChanged] and [When]. It allows other requests without calling the handler. To
+// The webhook server evaluates Annotation, [NoAnnotation], [Field], [FieldChanged] and [When]. It allows requests that do not match these options without calling the handler. To
 // avoid the request to the webhook server, use [Label] or [MatchConditions].
 //
 // Equivalent in kopf: annotations=, with PRESENT or a literal.
