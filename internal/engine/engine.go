@@ -248,7 +248,7 @@ func (e *Engine) reconcile(ctx context.Context, key types.NamespacedName) (none 
 		e.background.Start(ctx, r.Base(), r.matching.background, r.backgroundState(), !e.existedAtStart(r))
 	}
 	guarded := ""
-	if r.known.Worker.Loops != nil { // handlers have changed the object with a client
+	if r.known.Worker.Loops != nil { // handlers have made changes that may cause their own calls
 		guarded = e.guardLoops(ctx, r)
 	}
 	e.selectHandlers(ctx, r)
