@@ -21,6 +21,7 @@ import (
 
 var (
 	shardSeeds = flag.Uint64("shards", 60, "number of simulations of several shards")
+	shardFrom  = flag.Uint64("shards-from", 0, "seed of the first simulation of several shards")
 	shardSeed  = flag.Int64("shard", -1, "repeat this simulation of several shards and show the log")
 )
 
@@ -34,7 +35,7 @@ const (
 func TestShards_EachObjectHasOneOwner(t *testing.T) {
 	all := []uint64{}
 	for seed := range seeds(*shardSeeds) {
-		all = append(all, seed)
+		all = append(all, *shardFrom+seed)
 	}
 	if *shardSeed >= 0 {
 		all = []uint64{uint64(*shardSeed)}
