@@ -118,10 +118,11 @@ func (d *Draft) applyOverlay() error {
 	if content == nil {
 		return nil
 	}
-	obj, err := d.decode(content)
-	if err != nil {
+	obj := d.newObject()
+	if err := patch.FromContent(content, obj); err != nil {
 		return fmt.Errorf("the progress that is not stored on the object does not fit its type: %w", err)
 	}
+	d.setKind(obj)
 	d.base = patch.Converted{Object: obj, Content: content}
 	return nil
 }
@@ -162,21 +163,18 @@ func (d *Draft) Apply(changed patch.MergePatch) error {
 		return nil
 	}
 	content := changed.Apply(d.current.Content)
-	obj, err := d.decode(content)
-	if err != nil {
+	obj := d.newObject()
+	if err := d.current.Decode(content, changed, obj); err != nil {
 		return progress.Permanent(fmt.Errorf("the changes of the handler do not fit the type of the object: %w", err))
 	}
+	d.setKind(obj)
 	d.current = patch.Converted{Object: obj, Content: content}
 	return nil
 }
 
-func (d *Draft) decode(content map[string]any) (client.Object, error) {
-	obj := d.newObject()
-	if err := patch.FromContent(content, obj); err != nil {
-		return nil, err
-	}
+// setKind sets the apiVersion and the kind, which typed objects may lack.
+func (d *Draft) setKind(obj client.Object) {
 	obj.GetObjectKind().SetGroupVersionKind(d.stored.Object.GetObjectKind().GroupVersionKind())
-	return obj, nil
 }
 
 // Add adds the patch of a handler, unless the patch is empty.
@@ -221,9 +219,6 @@ func (c *Committer) TakeChanges(ctx context.Context, d *Draft, id string, copied
 
 // ChangesOf returns the changes that a handler has made in its copy of an object, and the JSON form of the state on which the changes are based.
 func (c *Committer) ChangesOf(ctx context.Context, received patch.Converted, id string, copied client.Object) (patch.MergePatch, map[string]any, error) {
-	if reflect.DeepEqual(received.Object, copied) {
-		return nil, received.Content, nil
-	}
 	if err := c.checkIdentity(received.Object, copied); err != nil {
 		return nil, nil, progress.Permanent(fmt.Errorf("handler %q: %w", id, err))
 	}

@@ -56,7 +56,7 @@ func BenchmarkCycle(b *testing.B) {
 	} {
 		s := newServer(b, form.empty)
 		created := s.stored
-		e := newEngine(b, s, form.do)
+		e := newEngine(b, s, []func(client.Object){form.do})
 		pass := func(b *testing.B, writes int) {
 			b.Helper()
 			s.writes = 0
@@ -105,7 +105,7 @@ func BenchmarkStatusPage(b *testing.B) {
 		b.Run(form.name, func(b *testing.B) {
 			s := newServer(b, func() client.Object { return &v1.Widget{} })
 			created := s.stored
-			e := newEngine(b, s, func(obj client.Object) { obj.(*v1.Widget).Status.Phase = "Ready" }, form.hooks...)
+			e := newEngine(b, s, []func(client.Object){func(obj client.Object) { obj.(*v1.Widget).Status.Phase = "Ready" }}, form.hooks...)
 			b.ReportAllocs()
 			for b.Loop() {
 				s.put(created)
@@ -119,18 +119,46 @@ func BenchmarkStatusPage(b *testing.B) {
 	}
 }
 
-func newEngine(b *testing.B, s *server, do func(client.Object), hooks ...invoke.AttemptHook) *engine.Engine {
+// BenchmarkHandlers measures the creation of an object with one, two and three handlers that change its status.
+func BenchmarkHandlers(b *testing.B) {
+	changes := []func(client.Object){
+		func(obj client.Object) { obj.(*v1.Widget).Status.Phase = "Ready" },
+		func(obj client.Object) { obj.(*v1.Widget).Status.Address = "10.0.0.1" },
+		func(obj client.Object) { obj.(*v1.Widget).Status.Owner = "north" },
+	}
+	for n := range len(changes) {
+		b.Run(strconv.Itoa(n+1), func(b *testing.B) {
+			s := newServer(b, func() client.Object { return &v1.Widget{} })
+			created := s.stored
+			e := newEngine(b, s, changes[:n+1])
+			b.ReportAllocs()
+			for b.Loop() {
+				s.put(created)
+				for range 2 { // one for the event of the last write
+					if _, err := e.Reconcile(b.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(s.stored)}); err != nil {
+						b.Fatal(err)
+					}
+				}
+			}
+		})
+	}
+}
+
+func newEngine(b *testing.B, s *server, changes []func(client.Object), hooks ...invoke.AttemptHook) *engine.Engine {
 	log.SetLogger(zap.New(zap.WriteTo(io.Discard)))
 	kind := engine.Kind{Name: "widget", GVK: widgetGVK, New: s.empty, Results: []string{"status"}, HasStatus: true}
-	handler := invoke.Handler{
-		Criteria: match.Criteria{Reasons: []string{string(cause.Create), string(cause.Update)}},
-		Do: func(_ context.Context, call *invoke.Request) error {
-			do(call.Object)
-			return nil
-		},
-	}
-	if err := kind.Handlers.Add("provision", "provision", handler); err != nil {
-		b.Fatal(err)
+	for i, change := range changes {
+		handler := invoke.Handler{
+			Criteria: match.Criteria{Reasons: []string{string(cause.Create), string(cause.Update)}},
+			Do: func(_ context.Context, call *invoke.Request) error {
+				change(call.Object)
+				return nil
+			},
+		}
+		id := "provision" + strconv.Itoa(i)
+		if err := kind.Handlers.Add(id, id, handler); err != nil {
+			b.Fatal(err)
+		}
 	}
 	return engine.New(engine.Settings{
 		Client: s, Cache: s, APIReader: s,

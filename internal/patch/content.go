@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -35,8 +36,11 @@ func (known Converted) ContentOf(obj client.Object) (map[string]any, error) {
 }
 
 // JSONTypedContentOf returns the JSON form of another state of the object, like [JSONTypedContent]. It does not convert the top-level fields that have not
-// changed: they have the known values.
+// changed: they have the known values. If no field has changed, it returns the known JSON form.
 func (known Converted) JSONTypedContentOf(obj client.Object) (map[string]any, error) {
+	if known.Content != nil && fieldNames(obj) == nil && reflect.DeepEqual(known.Object, obj) {
+		return known.Content, nil
+	}
 	return known.convert(obj, JSONTypedContent)
 }
 
@@ -45,8 +49,11 @@ func (known Converted) convert(obj client.Object, content func(client.Object) (m
 		return content(obj)
 	}
 	changed, unchanged, ok := compareFields(known.Object, obj)
-	if !ok {
+	switch {
+	case !ok:
 		return content(obj)
+	case changed == nil:
+		return known.Content, nil
 	}
 	out, err := content(changed)
 	if err != nil {
@@ -62,30 +69,87 @@ func (known Converted) convert(obj client.Object, content func(client.Object) (m
 	return out, nil
 }
 
-// compareFields returns a copy of an object without the top-level fields that are equal in a known object, and the JSON names of these fields. It
-// returns false for unstructured objects, and for Go types with inline fields other than metav1.TypeMeta.
+// Decode sets an empty object from another JSON form, which differs at most in some top-level fields. For a Go type, it decodes only these fields; the
+// object shares the others with the known object.
+func (known Converted) Decode(content map[string]any, fields MergePatch, into client.Object) error {
+	names := fieldNames(known.Object)
+	if names == nil || reflect.TypeOf(known.Object) != reflect.TypeOf(into) {
+		return FromContent(content, into)
+	}
+	changed := make(map[string]any, len(fields))
+	for name := range fields {
+		if value, ok := content[name]; ok {
+			changed[name] = value
+		}
+	}
+	if err := FromContent(changed, into); err != nil {
+		return err
+	}
+	from, target := reflect.ValueOf(known.Object).Elem(), reflect.ValueOf(into).Elem()
+	for i, name := range names {
+		if _, decoded := fields[name]; !decoded {
+			target.Field(i).Set(from.Field(i))
+		}
+	}
+	return nil
+}
+
+// compareFields returns a copy of an object without the top-level fields that are equal in a known object, and the JSON names of these fields. The copy is
+// nil if all fields are equal. compareFields returns false if the fields have no names, see [fieldNames].
 func compareFields(known, obj client.Object) (changed client.Object, unchanged []string, ok bool) {
-	if _, untyped := obj.(*unstructured.Unstructured); untyped || reflect.TypeOf(known) != reflect.TypeOf(obj) {
+	names := fieldNames(obj)
+	if names == nil || reflect.TypeOf(known) != reflect.TypeOf(obj) {
 		return nil, nil, false
+	}
+	before, after := reflect.ValueOf(known).Elem(), reflect.ValueOf(obj).Elem()
+	equal := make([]bool, len(names))
+	differs := false
+	for i, name := range names {
+		equal[i] = name != "" && reflect.DeepEqual(before.Field(i).Addr().Interface(), after.Field(i).Addr().Interface())
+		differs = differs || name != "" && !equal[i]
+	}
+	if !differs {
+		return nil, nil, true
 	}
 	changed = ShallowCopy(obj)
-	before, after := reflect.ValueOf(known).Elem(), reflect.ValueOf(changed).Elem()
-	if after.Kind() != reflect.Struct {
-		return nil, nil, false
-	}
-	for i := range after.NumField() {
-		field := after.Type().Field(i)
-		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-		switch {
-		case field.Type == reflect.TypeFor[metav1.TypeMeta]():
-		case name == "" || name == "-" || !field.IsExported():
-			return nil, nil, false
-		case reflect.DeepEqual(before.Field(i).Addr().Interface(), after.Field(i).Addr().Interface()):
-			after.Field(i).SetZero()
+	for i, name := range names {
+		if equal[i] {
+			reflect.ValueOf(changed).Elem().Field(i).SetZero()
 			unchanged = append(unchanged, name)
 		}
 	}
 	return changed, unchanged, true
+}
+
+var fieldNamesByType sync.Map // from reflect.Type to []string
+
+// fieldNames returns the JSON names of the top-level fields of a Go type, with "" for metav1.TypeMeta. It returns nil for unstructured objects, and for
+// Go types with other fields that are inline or have no JSON name.
+func fieldNames(obj client.Object) []string {
+	t := reflect.TypeOf(obj).Elem()
+	if known, ok := fieldNamesByType.Load(t); ok {
+		return known.([]string)
+	}
+	names := jsonNames(t)
+	fieldNamesByType.Store(t, names)
+	return names
+}
+
+func jsonNames(t reflect.Type) (names []string) {
+	if t.Kind() != reflect.Struct || t == reflect.TypeFor[unstructured.Unstructured]() {
+		return nil
+	}
+	for field := range t.Fields() {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		switch {
+		case field.Type == reflect.TypeFor[metav1.TypeMeta]():
+			name = ""
+		case name == "" || name == "-" || !field.IsExported():
+			return nil
+		}
+		names = append(names, name)
+	}
+	return names
 }
 
 // withoutManagedFields returns the object. If it has managed fields, it returns a shallow copy without them. It does not change the object.
@@ -109,8 +173,8 @@ func ShallowCopy(obj client.Object) client.Object {
 // int64, and a []string to a []any. It fails for values that are not valid JSON.
 func JSONTypedContent(obj client.Object) (map[string]any, error) {
 	content, err := Content(obj)
-	if err != nil {
-		return nil, err
+	if _, untyped := obj.(*unstructured.Unstructured); err != nil || !untyped { // the converter of Go types returns types of decoded JSON
+		return content, err
 	}
 	normal, err := normalize(content)
 	if err != nil {

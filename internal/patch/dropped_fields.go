@@ -1,7 +1,6 @@
 package patch
 
 import (
-	"maps"
 	"slices"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -48,12 +47,12 @@ func (c *Change) responseContent(r *response) (content map[string]any, err error
 
 // droppedFields returns the fields of a part that were sent and are missing in the stored content.
 func droppedFields(part, sent, stored map[string]any, prefix string) (fields []string) {
-	for _, key := range slices.Sorted(maps.Keys(part)) {
-		value, itemPath := part[key], prefix+key
+	for key, value := range part {
+		current := stored[key]
 		if isEmptyValue(value) || isEmptyValue(sent[key]) {
 			continue
 		}
-		current := stored[key]
+		itemPath := prefix + key
 		if current == nil {
 			fields = append(fields, itemPath)
 			continue

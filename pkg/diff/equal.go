@@ -31,6 +31,9 @@ func Equal(a, b any) bool {
 }
 
 func equalMaps(a, b map[string]any) bool {
+	if reflect.ValueOf(a).Pointer() == reflect.ValueOf(b).Pointer() {
+		return true // JSON forms of one object share the fields that have not changed
+	}
 	shared := 0
 	for key, value := range a {
 		other, ok := b[key]
