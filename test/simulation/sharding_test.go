@@ -75,7 +75,7 @@ func (w *shardWorld) simulate() {
 	}
 	for _, p := range w.processes {
 		p.setCut(false)
-		p.thaw(0)
+		p.thaw()
 	}
 	if len(w.running()) == 0 {
 		join()
@@ -151,7 +151,7 @@ func (w *shardWorld) freeze(p *shardProcess, duration time.Duration) {
 	p.freeze()
 	go func() {
 		wait(duration)
-		p.thaw(duration)
+		p.thaw()
 	}()
 }
 
@@ -269,7 +269,7 @@ func TestShards_ServeAgain(t *testing.T) {
 						}
 					}
 					w.mu.Unlock()
-					victim.thaw(limit)
+					victim.thaw()
 					wait(time.Minute)
 					for _, p := range w.processes {
 						p.stop()

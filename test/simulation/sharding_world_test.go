@@ -71,11 +71,12 @@ type shardProcess struct {
 	ended chan struct{}
 	err   error // of the manager, after its end
 
-	mu     sync.Mutex
-	dead   bool
-	cut    bool          // the API server cannot be reached
-	thawed chan struct{} // nil unless the process is frozen
-	thaws  int
+	mu       sync.Mutex
+	dead     bool
+	cut      bool          // the API server cannot be reached
+	thawed   chan struct{} // nil unless the process is frozen
+	frozenAt time.Time
+	thaws    int
 }
 
 // A shardAttempt is a running attempt of a handler, a daemon or a timer.
@@ -190,7 +191,7 @@ func (p *shardProcess) kill() {
 	p.mu.Lock()
 	p.dead = true
 	p.mu.Unlock()
-	p.thaw(0)
+	p.thaw()
 	p.world.mu.Lock()
 	for a := range p.world.attempts {
 		if a.process == p {
@@ -205,7 +206,7 @@ func (p *shardProcess) kill() {
 // freeze suspends the process like SIGSTOP, until thaw is called.
 func (p *shardProcess) freeze() {
 	p.mu.Lock()
-	p.thawed = make(chan struct{})
+	p.thawed, p.frozenAt = make(chan struct{}), time.Now()
 	p.mu.Unlock()
 	p.world.mu.Lock()
 	defer p.world.mu.Unlock()
@@ -216,13 +217,13 @@ func (p *shardProcess) freeze() {
 }
 
 // thaw continues a frozen process. Its clock jumps.
-func (p *shardProcess) thaw(frozen time.Duration) {
+func (p *shardProcess) thaw() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.thawed == nil {
 		return
 	}
-	p.wall.Add(int64(frozen)) // as with a monotonic clock that stands still in the meantime
+	p.wall.Add(int64(time.Since(p.frozenAt))) // as with a monotonic clock that stands still in the meantime
 	close(p.thawed)
 	p.thawed = nil
 	p.thaws++
