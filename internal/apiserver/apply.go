@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// apply handles a server-side apply: it creates the object, or merges the applied configuration into it.
+// apply handles a server-side apply. It creates a missing object, and merges the applied configuration into an existing object.
 func (s *Server) apply(q *request) (reply, error) {
 	patch, err := fromYAML(q.body)
 	if err != nil {
@@ -67,7 +67,7 @@ func (s *Server) trackManagers(q *request, before, wanted object) object {
 			}
 		}
 	}
-	return withField(wanted, "metadata", withField(metaOf(wanted), "managedFields", managed)) // a real server also keeps them after an error
+	return withField(wanted, "metadata", withField(metaOf(wanted), "managedFields", managed)) // after an error, a real server also keeps the stored managed fields
 }
 
 func toJSONObject(obj runtime.Object) (object, error) {

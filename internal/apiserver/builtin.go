@@ -14,7 +14,8 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 )
 
-// builtins returns a scheme with the kinds of Kubernetes. This package does not use the scheme of client-go, because programs can add their own kinds to it.
+// builtins returns a scheme with the built-in kinds. This package does not use the scheme of client-go, because programs can add their own kinds to that
+// scheme.
 var builtins = sync.OnceValue(func() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
@@ -92,7 +93,7 @@ func roundTripStorage(r Resource, obj runtime.Object) (runtime.Object, error) {
 	return out, to.Unmarshal(stored)
 }
 
-// mergeStringData moves the stringData of a Secret to its data.
+// mergeStringData moves the stringData of a Secret to its data, and sets the default type.
 func mergeStringData(secret *corev1.Secret) {
 	for name, value := range secret.StringData {
 		if secret.Data == nil {
@@ -109,7 +110,7 @@ func mergeStringData(secret *corev1.Secret) {
 // isOneOf reports whether a kind is in a list of <plural>[.<group>].
 func isOneOf(r Resource, list []string) bool { return slices.Contains(list, r.gr().String()) }
 
-// hasGeneration reports whether the server maintains metadata.generation: for custom kinds and for some built-in kinds.
+// hasGeneration reports whether objects of a kind have a metadata.generation. It returns true for all custom kinds and some built-in kinds.
 func hasGeneration(r Resource) bool { return !isBuiltin(r) || isOneOf(r, builtinsWithGeneration) }
 
 var builtinsWithGeneration = []string{
@@ -148,7 +149,7 @@ var kindsCreatedByUpdate = []string{
 	"leasecandidates.coordination.k8s.io", "limitranges", "events", "events.events.k8s.io", "services", "endpoints",
 }
 
-// returnsDeleted reports whether the response to a deletion is the object. For other kinds, the response is a Status.
+// returnsDeleted reports whether the response to a completed deletion is the object. For other kinds, the response is a Status.
 func returnsDeleted(r Resource) bool { return isBuiltin(r) && isOneOf(r, kindsReturnedByDelete) }
 
 var kindsReturnedByDelete = []string{
@@ -158,7 +159,7 @@ var kindsReturnedByDelete = []string{
 	"storageclasses.storage.k8s.io", "volumeattachments.storage.k8s.io", "volumeattributesclasses.storage.k8s.io",
 }
 
-// clusterScopedKinds contains the built-in kinds without a namespace, including those of extensions.
+// clusterScopedKinds contains the cluster-scoped kinds of Kubernetes, including CustomResourceDefinition and APIService.
 var clusterScopedKinds = []string{
 	"ComponentStatus", "Namespace", "Node", "PersistentVolume",
 	"APIService.apiregistration.k8s.io", "CustomResourceDefinition.apiextensions.k8s.io",
@@ -176,13 +177,13 @@ var clusterScopedKinds = []string{
 	"VolumeAttributesClass.storage.k8s.io",
 }
 
-// initialPhases contains the status.phase of new objects.
+// initialPhases contains the status.phase of new objects of built-in kinds.
 var initialPhases = map[schema.GroupResource]string{
 	{Resource: "namespaces"}: "Active", {Resource: "pods"}: "Pending",
 	{Resource: "persistentvolumes"}: "Pending", {Resource: "persistentvolumeclaims"}: "Pending",
 }
 
-// nameValidator returns the validation of the names of a kind.
+// nameValidator returns the function that validates the names of a kind.
 func nameValidator(r Resource) validation.ValidateNameFunc {
 	switch {
 	case r.GroupVersion.Group == "rbac.authorization.k8s.io":

@@ -17,7 +17,7 @@ func (s *Server) create(q *request) (reply, error) {
 	return reply{code: http.StatusCreated, value: q.view.of(obj)}, err
 }
 
-// createObject adds a new object.
+// createObject validates and stores a new object, and returns it. A dry run stores nothing.
 func (s *Server) createObject(q *request, obj object) (object, error) {
 	obj, err := s.normalize(q.Resource, obj)
 	if err != nil {
@@ -68,7 +68,7 @@ func (s *Server) createObject(q *request, obj object) (object, error) {
 	return s.store(k, runtime.DeepCopyJSON(obj)), nil
 }
 
-// setInitialStatus removes the status of a new object. For built-in kinds, it sets the initial status.
+// setInitialStatus removes the status of a new object. For built-in kinds, it then sets the initial status.
 func setInitialStatus(r Resource, obj object) {
 	delete(obj, "status")
 	if !isBuiltin(r) {

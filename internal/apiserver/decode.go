@@ -42,7 +42,7 @@ func (q *request) object() (object, error) {
 	return q.checkKind(obj)
 }
 
-// checkKind sets a missing kind and apiVersion. Otherwise, it returns an error if they do not match the request path.
+// checkKind sets the apiVersion and kind of a built-in object that has neither. It returns an error if the object does not match the request path.
 func (q *request) checkKind(obj object) (object, error) {
 	if isBuiltin(q.Resource) && obj["apiVersion"] == nil && obj["kind"] == nil {
 		obj["apiVersion"], obj["kind"] = q.GroupVersion.String(), q.Kind
@@ -60,7 +60,7 @@ func (q *request) checkKind(obj object) (object, error) {
 	return obj, nil
 }
 
-// checkName checks that the name and the namespace of an object match the path of the request.
+// checkName returns an error if the name or the namespace of an object does not match the path of the request. It sets a missing namespace.
 func (q *request) checkName(meta object) error {
 	switch namespace := text(meta, "namespace"); {
 	case q.ClusterScoped, namespace == "", namespace == q.namespace:
@@ -77,7 +77,7 @@ func (q *request) checkName(meta object) error {
 	return nil
 }
 
-// deleteOptions reads the options of a deletion from the body or the query.
+// deleteOptions reads the options of a deletion from the query and the body, and updates q.dryRun.
 func (q *request) deleteOptions() (*metav1.DeleteOptions, error) {
 	options := &metav1.DeleteOptions{DryRun: q.query["dryRun"]}
 	if policy := metav1.DeletionPropagation(q.query.Get("propagationPolicy")); policy != "" {
@@ -125,7 +125,7 @@ func fromProtobuf(body []byte) (object, error) {
 	return out, nil
 }
 
-// ownMeta returns an object with a copy of its metadata that may be changed.
+// ownMeta returns a copy of an object, and the metadata of the copy. The caller may modify the metadata.
 func ownMeta(obj object) (out, meta object) {
 	meta = maps.Clone(metaOf(obj))
 	if meta == nil {

@@ -54,7 +54,8 @@ func (s *Server) deleteCollection(q *request) (reply, error) {
 	return deleted, nil
 }
 
-// deleteObject deletes an object. If finalizers block the deletion, it sets the deletion timestamp and returns the new state.
+// deleteObject deletes an object. If finalizers block the deletion, it sets the deletion timestamp and returns the
+// new state. Otherwise, it returns nil.
 func (s *Server) deleteObject(q *request, before object, options *metav1.DeleteOptions) (object, error) {
 	meta := metaOf(before)
 	if p := options.Preconditions; p != nil {
@@ -90,7 +91,7 @@ func (s *Server) deleteObject(q *request, before object, options *metav1.DeleteO
 	return s.store(q.key(), after), nil
 }
 
-// blockingFinalizers returns the finalizers of an object, and adds or removes the finalizer of the propagation policy.
+// blockingFinalizers returns the finalizers that an object has after a request for its deletion. The propagation policy may add or remove a finalizer.
 func blockingFinalizers(list []string, options *metav1.DeleteOptions) []string {
 	own := ""
 	switch orphan, policy := options.OrphanDependents, options.PropagationPolicy; { //nolint:staticcheck // clients may still use it

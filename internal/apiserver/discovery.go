@@ -10,7 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/version"
 )
 
-// discover answers requests for groups and kinds without aggregated discovery. Clients detect this from the media type of the response.
+// discover answers requests for the version of the server, for groups and for resources. It does not support aggregated discovery. Clients detect this
+// from the media type of the response.
 func (s *Server) discover(path []string) (reply, error) {
 	groups := s.apiGroups()
 	switch {

@@ -1,5 +1,5 @@
-// Package apiserver implements an in-memory Kubernetes API server as an [http.RoundTripper]. It needs no network and no goroutines. Operators can
-// therefore use it in a bubble of testing/synctest, in virtual time.
+// Package apiserver implements an in-memory Kubernetes API server as an [http.RoundTripper]. The server needs no network and no goroutines. Operators can
+// therefore use the server in a bubble of testing/synctest, in virtual time.
 //
 //	server := apiserver.New(append(apiserver.FromScheme(scheme), apiserver.FromCRDs(crds...)...)...)
 //	if err := server.Add(objects...); err != nil {
@@ -9,10 +9,10 @@
 //
 // # Concepts
 //
-// The server handles one request at a time, under a lock. Each write increments the version and appends an event. The body of a watch response reads
-// the list of events and waits for further ones.
+// A lock serializes all reads and writes of objects. Each change of an object increments the version of the store and appends an event to a list. The
+// body of a watch response reads this list and waits for further events.
 //
-// A [Replica] is a second API server on the same store. Its cache for reads may lag behind.
+// A [Replica] is a second API server on the same store. Its cache for reads may lag behind the store.
 //
 // # Scope
 //
@@ -34,13 +34,16 @@
 //
 // The server does not replace tests on a real API server:
 //
-//   - Custom kinds of FromScheme have no schemas. Only their metadata is validated, nothing is pruned or defaulted, and apply replaces whole lists.
+//   - Custom kinds of FromScheme have no schemas. The server validates only their metadata and prunes and defaults no other field. Apply replaces
+//     whole lists outside of the metadata.
 //   - Custom kinds of FromCRDs have no CEL rules and no ratcheting validation.
-//   - Built-in kinds must fit their Go types. They have no defaults and no further validation.
+//   - Built-in objects must fit their Go types. The server validates only their metadata. It sets only two defaults: the type of a Secret, and the
+//     initial phase of some kinds.
 //   - Versions of a kind are separate kinds without conversion.
-//   - There is no admission, access control, other subresource or field selector, paging, compaction, strict field validation, or table output.
+//   - There is no admission, access control, other subresource, paging, compaction, strict field validation, or table output. Other field selectors
+//     exist only for Events, and no test compares them with a real server.
 //   - There are no controllers. Namespaces need not exist, dependents are not deleted, and pods do not run. A test that deletes with
 //     foreground or orphan propagation must remove the finalizer itself.
-//   - The first apply to an object starts its managed fields. It assigns the fields of earlier writes to before-first-apply.
+//   - An object has no managed fields before its first apply. This apply assigns the existing fields to the manager before-first-apply.
 //   - Once per process, the first apply to a built-in kind takes a second of real time to load the types.
 package apiserver

@@ -10,16 +10,17 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
-// A manager applies objects of one kind, or of one of its subresources.
+// A manager maintains the managed fields of objects of one kind, for writes to the objects or to one subresource.
 type manager = managedfields.FieldManager
 
-type managed struct {
+// A managerKey identifies a manager. The subresource is empty for writes to the objects themselves.
+type managerKey struct {
 	gvk         schema.GroupVersionKind
 	subresource string
 }
 
 func (s *Server) manager(q *request) (*manager, error) {
-	id := managed{q.gvk(), q.subresource}
+	id := managerKey{q.gvk(), q.subresource}
 	if known := s.managers[id]; known != nil {
 		return known, nil
 	}
@@ -49,11 +50,11 @@ func (s *Server) manager(q *request) (*manager, error) {
 	return m, nil
 }
 
-// noConversion implements the conversion and defaulting interfaces of a manager. It leaves objects unchanged.
+// noConversion implements the conversion, defaulting and creation interfaces of a manager. It leaves objects unchanged.
 type noConversion struct{}
 
 func (noConversion) Convert(_, _, _ any) error {
-	return fmt.Errorf("apiserver: objects are not converted")
+	return fmt.Errorf("apiserver: the conversion of objects is not supported")
 }
 
 func (noConversion) ConvertToVersion(in runtime.Object, _ runtime.GroupVersioner) (runtime.Object, error) {

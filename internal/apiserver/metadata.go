@@ -19,7 +19,8 @@ func now() string { return time.Now().UTC().Format(time.RFC3339) }
 
 // uid returns the uid for the next object.
 func (s *Server) uid() string {
-	scattered := uint32(s.version+1) * 2654435769 // as in random UIDs, the first digits differ: shard selectors depend on it
+	// The product distributes the first digits like the digits of random UIDs. Shard selectors depend on these digits.
+	scattered := uint32(s.version+1) * 2654435769
 	return fmt.Sprintf("%08x-0000-0000-0000-%012d", scattered, s.version+1)
 }
 
@@ -73,7 +74,7 @@ func (s *Server) validate(q *request, obj, before object) error {
 	return nil
 }
 
-// checkUnchangedKind returns an error if a write changes the kind of an object.
+// checkUnchangedKind returns an error if the apiVersion or kind of a written object differs from its resource.
 func checkUnchangedKind(r Resource, obj object) error {
 	gv, err := schema.ParseGroupVersion(text(obj, "apiVersion"))
 	path, kind := field.NewPath("apiVersion"), text(obj, "kind")

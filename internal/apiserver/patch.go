@@ -50,7 +50,7 @@ func (s *Server) patch(q *request) (reply, error) {
 	return s.write(q, before, s.trackManagers(q, before, wanted))
 }
 
-// applyPatch applies a patch to an object. It modifies the object.
+// applyPatch returns the result of a patch. It may modify the given object.
 func applyPatch(r Resource, form types.PatchType, obj object, patch []byte) (object, error) {
 	if form == types.JSONPatchType {
 		return applyJSONPatch(obj, patch)
@@ -100,7 +100,7 @@ func applyJSONPatch(obj object, patch []byte) (object, error) {
 	return out, nil
 }
 
-// applyMergePatch applies a JSON merge patch. It modifies the object.
+// applyMergePatch applies a JSON merge patch to an object. It modifies and returns the object.
 func applyMergePatch(obj, change object) object {
 	for field, value := range change {
 		switch inner, isObject := value.(object); {

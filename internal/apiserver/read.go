@@ -65,7 +65,7 @@ func (s *Server) selectObjects(q *request) []object {
 	return out
 }
 
-// covers reports whether the path of a request includes a key.
+// covers reports whether a key is in the collection that the path of a request names. It ignores the name of the target.
 func (t target) covers(k key) bool {
 	return k.gvr == t.gvr() && (t.namespace == "" || k.namespace == t.namespace)
 }

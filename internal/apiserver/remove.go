@@ -7,8 +7,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// RemoveDespiteFinalizers removes an object that has finalizers but no deletion timestamp. This can happen on a real server if a deletion and the write
-// of the first finalizer are concurrent. The server accepts the finalizer and then completes the deletion.
+// RemoveDespiteFinalizers removes an object, even if it has finalizers and no deletion timestamp. On a real server, this can happen if a client deletes an
+// object while another client writes its first finalizer. The server accepts the finalizer and then completes the deletion.
+//
+// RemoveDespiteFinalizers returns an error if the kind is unknown or the object does not exist.
 func (s *Server) RemoveDespiteFinalizers(gvk schema.GroupVersionKind, name types.NamespacedName) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -18,7 +20,7 @@ func (s *Server) RemoveDespiteFinalizers(gvk schema.GroupVersionKind, name types
 	}
 	k := key{r.gvr(), name.Namespace, name.Name}
 	if _, exists := s.objects[k]; !exists {
-		return fmt.Errorf("apiserver: no %s %s", gvk.Kind, formatKey(k))
+		return fmt.Errorf("apiserver: %s %s does not exist", gvk.Kind, formatKey(k))
 	}
 	s.removeStored(k)
 	return nil

@@ -13,14 +13,15 @@ import (
 )
 
 // A Replica is a second API server on the same store. Its cache for reads may lag behind the store, as in a cluster with several
-// API servers. It is an [http.RoundTripper] and safe for concurrent use.
+// API servers. A Replica is an [http.RoundTripper] and safe for concurrent use.
 //
-// The store answers writes, and reads without a resourceVersion. The cache answers the other reads. A read with a resourceVersion above 0 waits until the
-// cache has reached this version. Like a real server, a replica returns "Too large resource version" after three seconds.
+// The store answers writes, and reads without a resourceVersion. The cache answers the other reads. A get or list with a resourceVersion above 0 waits
+// until the cache has reached this version, unless resourceVersionMatch is Exact. Like a real server, a replica returns "Too large resource version" after
+// three seconds. A watch without a list does not wait.
 //
-// A watch that starts with a list (sendInitialEvents) without a resourceVersion waits in the same way for the current version of the store. After a timeout,
-// client-go repeats the request. After other errors, client-go falls back to a list with resourceVersion "0", which the cache answers. See
-// [Replica.RefuseWatchLists].
+// The cache also answers a watch that starts with a list (sendInitialEvents) and has no resourceVersion. This watch waits in the same way for the current
+// version of the store. After a timeout, client-go repeats the request. After a rejection by [Replica.RefuseWatchLists], client-go falls back to a list
+// with resourceVersion "0", which the cache answers.
 type Replica struct {
 	server *Server
 
@@ -33,7 +34,7 @@ type Replica struct {
 // Replica returns a new replica that does not lag.
 func (s *Server) Replica() *Replica { return &Replica{server: s} }
 
-// RoundTrip answers a request.
+// RoundTrip handles a request like [Server.RoundTrip].
 func (r *Replica) RoundTrip(req *http.Request) (*http.Response, error) {
 	return r.server.roundTrip(req, r)
 }
@@ -148,7 +149,7 @@ func tooLarge(version int64) error {
 	return err
 }
 
-// readVersion returns the version of the store that a read returns.
+// readVersion returns the version of the state that a read returns.
 func (s *Server) readVersion(q *request) int64 {
 	if q.replica != nil {
 		return q.asOf
@@ -179,7 +180,7 @@ type Change struct {
 	Version int64
 	// Resource is a plural name, such as "widgets".
 	Resource string
-	// Object is the object in this version, or its last version if it was deleted. It must not be modified.
+	// Object is the object in this version. For a deletion, it is the last state of the object. The caller must not modify Object.
 	Object  map[string]any
 	Deleted bool
 }

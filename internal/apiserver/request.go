@@ -29,8 +29,8 @@ type request struct {
 	dryRun  bool   // whether the server validates the request without storing anything
 	manager string // field manager
 	force   bool
-	replica *Replica // the replica that received the request; may be nil
-	asOf    int64    // version of the cache for a read from the replica
+	replica *Replica // the replica whose cache answers the request; nil if the store answers it
+	asOf    int64    // version of the state that the replica returns
 }
 
 // request parses the parts that are common to all requests.

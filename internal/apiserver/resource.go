@@ -16,7 +16,7 @@ type Resource struct {
 	HasStatus     bool // whether the kind has the status subresource
 	ClusterScoped bool // whether objects of the kind have no namespace
 
-	schema *apiextensionsv1.JSONSchemaProps // schema of the kind; if nil, all fields are preserved
+	schema *apiextensionsv1.JSONSchemaProps // schema of the kind; if nil, the server preserves all fields outside of the metadata
 }
 
 func (r Resource) gvk() schema.GroupVersionKind { return r.GroupVersion.WithKind(r.Kind) }
@@ -27,7 +27,7 @@ func (r Resource) gr() schema.GroupResource { return r.gvr().GroupResource() }
 
 func (r Resource) gk() schema.GroupKind { return r.gvk().GroupKind() }
 
-// mergeResources removes each resource that a later resource with the same kind and version replaces.
+// mergeResources removes each resource that a later resource with the same kind or plural name in the same version replaces.
 func mergeResources(resources []Resource) []Resource {
 	var out []Resource
 	for _, r := range resources {

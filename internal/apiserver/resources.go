@@ -14,8 +14,8 @@ import (
 )
 
 // FromScheme returns a resource for each kind of a scheme that has metadata and a list kind. It derives plural names from the kinds, as
-// controller-runtime does. A kind has the status subresource if its Go type has a status. Only known built-in kinds are cluster-scoped. For custom kinds,
-// FromCRDs returns the exact names and scopes.
+// controller-runtime does. A kind has the status subresource if its Go type has a field for the status. Only known kinds of Kubernetes are
+// cluster-scoped. For custom kinds, FromCRDs returns the exact names and scopes.
 //
 // Versions of a kind become separate resources with separate objects.
 func FromScheme(scheme *runtime.Scheme) []Resource {
@@ -46,7 +46,7 @@ func hasStatus(t reflect.Type) bool {
 	return ok && name == "status"
 }
 
-// FromCRDs returns a resource for each served version of the CRDs.
+// FromCRDs returns a resource for each served version of the CRDs, with its schema.
 func FromCRDs(crds ...*apiextensionsv1.CustomResourceDefinition) []Resource {
 	var out []Resource
 	for _, crd := range crds {

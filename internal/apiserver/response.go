@@ -36,7 +36,7 @@ func (a reply) response(r *http.Request) *http.Response {
 	}
 }
 
-// FailureStatus returns the Status for a rejected request, with the fields of a real server.
+// FailureStatus returns the Status that a server sends for a rejected request.
 func FailureStatus(code int, reason metav1.StatusReason, message string) metav1.Status {
 	return metav1.Status{
 		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
@@ -50,7 +50,7 @@ func failure(code int, reason metav1.StatusReason, message string) error {
 
 var errNoPath = failure(http.StatusNotFound, metav1.StatusReasonNotFound, "the server could not find the requested resource")
 
-// errorResponse returns the reply for an error.
+// errorResponse returns the reply for an error: the Status of an API error, or a Status with the code 500 for any other error.
 func errorResponse(err error) reply {
 	status := FailureStatus(http.StatusInternalServerError, metav1.StatusReasonUnknown, err.Error())
 	var known apierrors.APIStatus

@@ -18,7 +18,7 @@ type target struct {
 
 func (t target) key() key { return key{t.gvr(), t.namespace, t.name} }
 
-// route calls the handler for the path of a request.
+// route handles a request for objects or for discovery, depending on its path.
 func (s *Server) route(r *http.Request, replica *Replica) (reply, error) {
 	path := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
 	var gv schema.GroupVersion

@@ -27,22 +27,22 @@ func (s *Server) schemaOf(r Resource) (*customSchema, error) {
 	if r.schema == nil {
 		return nil, nil
 	}
-	if known := s.shapes[r.gvk()]; known != nil {
+	if known := s.schemas[r.gvk()]; known != nil {
 		return known, nil
 	}
 	internal := &apiextensions.JSONSchemaProps{}
 	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(r.schema, internal, nil); err != nil {
-		return nil, fmt.Errorf("apiserver: the schema of %s: %w", r.Kind, err)
+		return nil, fmt.Errorf("apiserver: convert the schema of %s: %w", r.Kind, err)
 	}
 	schema, err := structural.NewStructural(internal)
 	if err != nil {
-		return nil, fmt.Errorf("apiserver: the schema of %s: %w", r.Kind, err)
+		return nil, fmt.Errorf("apiserver: make the schema of %s structural: %w", r.Kind, err)
 	}
 	out := &customSchema{schema: schema, whole: newValidator(schema)}
 	if status, ok := schema.Properties["status"]; ok {
 		out.status = newValidator(&status)
 	}
-	s.shapes[r.gvk()] = out
+	s.schemas[r.gvk()] = out
 	return out, nil
 }
 
@@ -72,14 +72,14 @@ func setIntOrStringTypes(model *spec.Schema) {
 	}
 }
 
-// pruneAndDefault removes unknown fields and sets defaults. It modifies the object.
+// pruneAndDefault removes unknown fields and forbidden null values, and sets defaults. It modifies the object.
 func (s *customSchema) pruneAndDefault(obj object) {
 	pruning.Prune(obj, s.schema, true)
 	dropNulls(obj, s.schema)
 	setDefaults(obj, s.schema)
 }
 
-// validate validates an object, or only its status.
+// validate validates an object. For the status subresource, it validates only the status, and duplicates in lists of type set and map.
 func (s *customSchema) validate(obj object, subresource string) field.ErrorList {
 	status, has := obj["status"]
 	switch {
@@ -92,7 +92,7 @@ func (s *customSchema) validate(obj object, subresource string) field.ErrorList 
 	}
 }
 
-// fieldSchema returns the schema of a field.
+// fieldSchema returns the schema of a field, or nil if the field has none.
 func fieldSchema(schema *structural.Structural, name string) *structural.Structural {
 	if schema == nil {
 		return nil
@@ -158,7 +158,7 @@ func setDefaults(value any, schema *structural.Structural) {
 	}
 }
 
-// copyDefault returns a copy of a default value.
+// copyDefault returns a copy of a default value. Integers in the copy are int64, as in decoded objects.
 func copyDefault(value any) any {
 	text, err := json.Marshal(value)
 	if err != nil {

@@ -12,9 +12,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/json"
 )
 
-// Add stores objects unchanged, with status, finalizers and deletion timestamp. It sets missing metadata: uid, resourceVersion,
-// creationTimestamp (now) and generation (1). It drops unknown fields, and validates only the types of the metadata. If Add returns an error, it has
-// added nothing.
+// Add stores objects with their status, finalizers and deletion timestamps, which a create request would drop. It sets missing metadata: uid,
+// resourceVersion, creationTimestamp (now), generation (1), and deletionGracePeriodSeconds (0) for an object that is being deleted. It drops unknown fields
+// and sets the defaults of CRDs. Add checks the kind, the scope and the types of the metadata. It validates nothing else.
+//
+// The error contains one line for each invalid object. If Add returns an error, it has added nothing.
 func (s *Server) Add(objs ...map[string]any) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -51,7 +53,7 @@ func (s *Server) checkSeed(obj map[string]any) (k key, own object, err error) {
 		return k, nil, fmt.Errorf("apiserver: encode the object: %w", err)
 	}
 	if err := json.Unmarshal(encoded, &own); err != nil {
-		return k, nil, fmt.Errorf("apiserver: encode the object: %w", err)
+		return k, nil, fmt.Errorf("apiserver: decode the object: %w", err)
 	}
 	gvk := schema.FromAPIVersionAndKind(text(own, "apiVersion"), text(own, "kind"))
 	r, known := s.resourceOfKind(gvk)
@@ -79,7 +81,7 @@ func (s *Server) checkSeed(obj map[string]any) (k key, own object, err error) {
 	return k, own, nil
 }
 
-// storeSeed stores an object with its missing metadata. If the object has a resourceVersion, storeSeed keeps it.
+// storeSeed sets the missing metadata of an object and stores it. If the object has a resourceVersion, storeSeed keeps this version.
 func (s *Server) storeSeed(k key, obj object) {
 	meta := metaOf(obj)
 	defaults := object{"uid": s.uid(), "creationTimestamp": now(), "resourceVersion": strconv.FormatInt(s.version+1, 10)}

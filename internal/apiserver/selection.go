@@ -17,7 +17,7 @@ type selection struct {
 	fields fields.Selector
 }
 
-// eventFields are the fields of Events that a field selector can have, with their places in the object.
+// eventFields contains the additional fields that a field selector for Events of the core group can have, with their paths in the object.
 var eventFields = map[string][]string{
 	"involvedObject.kind": {"involvedObject", "kind"}, "involvedObject.namespace": {"involvedObject", "namespace"},
 	"involvedObject.name": {"involvedObject", "name"}, "involvedObject.uid": {"involvedObject", "uid"},

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// A Server stores objects in memory. It is safe for concurrent use.
+// A Server is an [http.RoundTripper] that answers requests to a Kubernetes API and stores the objects in memory. It is safe for concurrent use.
 type Server struct {
 	resources []Resource
 
@@ -17,10 +17,10 @@ type Server struct {
 	version  int64
 	objects  map[key]object
 	events   []event
-	changed  chan struct{} // channel that the next event closes; nil if no watch waits
-	managers map[managed]*manager
-	shapes   map[schema.GroupVersionKind]*customSchema
-	rand     *rand.Rand // random source for generated names
+	changed  chan struct{} // closed by notifyWatches; nil if nothing has called nextChange since then
+	managers map[managerKey]*manager
+	schemas  map[schema.GroupVersionKind]*customSchema // converted schemas of custom kinds
+	rand     *rand.Rand                                // random source for generated names
 }
 
 // An object is a Kubernetes object in its JSON form. Stored objects are never modified.
@@ -39,16 +39,17 @@ type event struct {
 	before  object // object before the event; nil if the object was added
 }
 
-// New returns a server without objects. A later resource replaces an earlier one with the same kind and version.
+// New returns a server without objects. A later resource replaces an earlier one with the same kind or plural name in the same version.
 func New(resources ...Resource) *Server {
 	return &Server{
-		resources: mergeResources(resources), version: 1, objects: map[key]object{}, managers: map[managed]*manager{},
-		shapes: map[schema.GroupVersionKind]*customSchema{},
-		rand:   rand.New(rand.NewPCG(1, 2)), //nolint:gosec // names are the same in each run
+		resources: mergeResources(resources), version: 1, objects: map[key]object{}, managers: map[managerKey]*manager{},
+		schemas: map[schema.GroupVersionKind]*customSchema{},
+		rand:    rand.New(rand.NewPCG(1, 2)), //nolint:gosec // names are the same in each run
 	}
 }
 
-// RoundTrip handles a request.
+// RoundTrip handles a request. It returns an error only if the context of the request has ended before the call. Other failures are responses with a
+// Status.
 func (s *Server) RoundTrip(r *http.Request) (*http.Response, error) { return s.roundTrip(r, nil) }
 
 // roundTrip handles a request. replica is the replica that received it, or nil.
@@ -108,7 +109,7 @@ func (s *Server) notifyWatches() {
 	}
 }
 
-// nextChange returns a channel that is closed by the next event.
+// nextChange returns a channel that the next call of notifyWatches closes.
 func (s *Server) nextChange() <-chan struct{} {
 	if s.changed == nil {
 		s.changed = make(chan struct{})
@@ -116,7 +117,7 @@ func (s *Server) nextChange() <-chan struct{} {
 	return s.changed
 }
 
-// withVersion returns an object with another resourceVersion. It shares the other fields.
+// withVersion returns a copy of an object with another resourceVersion. The copy shares the other fields.
 func withVersion(obj object, version int64) object {
 	return withField(obj, "metadata", withField(metaOf(obj), "resourceVersion", strconv.FormatInt(version, 10)))
 }

@@ -11,7 +11,7 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
-// builtinTypes contains the list types of built-in kinds: atomic, set or map. Loading them takes a second, once per process.
+// builtinTypes returns the list types of built-in kinds for server-side apply: atomic, set or map. The first call takes a second to load them.
 var builtinTypes = sync.OnceValue(func() managedfields.TypeConverter { return applyconfigurations.NewTypeConverter(builtins()) })
 
 // metaSchema is the part of the metadata schema that server-side apply needs: the types of lists.
@@ -30,7 +30,7 @@ const metaSchema = `{"type": "object", "properties": {
 	"managedFields": {"type": "array", "x-kubernetes-list-type": "atomic", "items": {
 		"type": "object", "x-kubernetes-map-type": "atomic", "x-kubernetes-preserve-unknown-fields": true}}}}`
 
-// newTypeConverter returns the list types of a custom kind for server-side apply, from its metadata and its CRD.
+// newTypeConverter returns the list types of a custom kind for server-side apply. It reads them from metaSchema and the schema of the CRD.
 func newTypeConverter(r Resource) (managedfields.TypeConverter, error) {
 	schema := r.schema
 	if schema == nil {
@@ -38,15 +38,15 @@ func newTypeConverter(r Resource) (managedfields.TypeConverter, error) {
 	}
 	text, err := json.Marshal(schema)
 	if err != nil {
-		return nil, fmt.Errorf("apiserver: the schema of %s: %w", r.Kind, err)
+		return nil, fmt.Errorf("apiserver: encode the schema of %s: %w", r.Kind, err)
 	}
 	model := &spec.Schema{}
 	if err := json.Unmarshal(text, model); err != nil {
-		return nil, fmt.Errorf("apiserver: the schema of %s: %w", r.Kind, err)
+		return nil, fmt.Errorf("apiserver: decode the schema of %s: %w", r.Kind, err)
 	}
 	meta := spec.Schema{}
 	if err := json.Unmarshal([]byte(metaSchema), &meta); err != nil {
-		return nil, fmt.Errorf("apiserver: the schema of metadata: %w", err)
+		return nil, fmt.Errorf("apiserver: decode the schema of the metadata: %w", err)
 	}
 	if model.Properties == nil {
 		model.Properties = map[string]spec.Schema{}

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// update replaces an object.
+// update replaces an object. For some built-in kinds, it creates a missing object.
 func (s *Server) update(q *request) (reply, error) {
 	obj, err := q.object()
 	if err != nil {
@@ -41,7 +41,8 @@ func (s *Server) update(q *request) (reply, error) {
 	return s.write(q, before, s.trackManagers(q, before, obj))
 }
 
-// write checks the preconditions of an update, restricts it to the subresource, validates and stores it.
+// write checks the preconditions of a change, validates the result, and stores it. If the change removes the last finalizer of an object that is being
+// deleted, write removes the object. A dry run stores nothing.
 func (s *Server) write(q *request, before, wanted object) (reply, error) {
 	was := metaOf(before)
 	wanted, meta := ownMeta(wanted)
@@ -83,7 +84,8 @@ func (s *Server) write(q *request, before, wanted object) (reply, error) {
 
 var errModified = errors.New("the object has been modified; please apply your changes to the latest version and try again")
 
-// withStoredReadOnlyFields returns the wanted object with the stored values of the read-only fields.
+// withStoredReadOnlyFields returns the wanted object with the stored values of the read-only fields. It may modify the wanted object. For the status
+// subresource, it returns the stored object with the wanted status and managed fields.
 func withStoredReadOnlyFields(q *request, before, wanted object) object {
 	was, meta := metaOf(before), metaOf(wanted)
 	if q.subresource == "status" {

@@ -5,7 +5,7 @@ import (
 	"reflect"
 )
 
-// withField returns an object with a field set, or removed if the value is nil. It shares the other fields.
+// withField returns a copy of an object with another value of one field. A nil value removes the field. The copy shares the other fields.
 func withField(obj object, field string, value any) object {
 	out := maps.Clone(obj)
 	if out == nil {
@@ -58,7 +58,7 @@ func setFinalizers(meta object, list []string) {
 	}
 }
 
-// equalExcept reports whether two objects are equal without the given top-level fields.
+// equalExcept reports whether two objects are equal apart from the given top-level fields.
 func equalExcept(a, b object, fields ...string) bool {
 	a, b = maps.Clone(a), maps.Clone(b)
 	for _, f := range fields {

@@ -13,7 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// watch starts a stream of events. It begins after a version, or with all existing objects.
+// watch starts a stream of events. The stream begins after the resourceVersion of the request, or with all selected objects. It ends after timeoutSeconds,
+// which defaults to 1800.
 func (s *Server) watch(q *request) (reply, error) {
 	w := &watch{server: s, request: q, next: s.countEventsUpTo(s.readVersion(q)), closed: make(chan struct{})}
 	version := q.query.Get("resourceVersion")
@@ -40,18 +41,18 @@ func (s *Server) watch(q *request) (reply, error) {
 	return reply{code: 200, stream: w}, nil
 }
 
-// A watch is the body of a watch response. One goroutine may read it.
+// A watch is the body of a watch response. One goroutine at a time may read it.
 type watch struct {
 	server   *Server
 	request  *request
-	next     int // index in the events of the server
+	next     int // index of the next event in the events of the server
 	deadline time.Time
 	pending  bytes.Buffer
 	closed   chan struct{}
 	once     sync.Once
 }
 
-// writeInitialEvents writes an event for each existing object.
+// writeInitialEvents writes an event for each existing object that the request selects.
 func (w *watch) writeInitialEvents() {
 	for _, obj := range w.server.selectObjects(w.request) {
 		w.writeEvent("ADDED", obj)
@@ -92,7 +93,7 @@ func (w *watch) deliver(e event) {
 	}
 }
 
-// Read waits for the next event.
+// Read returns the pending data, and waits for the next event if there is none. It returns io.EOF after the timeout and after the end of the context.
 func (w *watch) Read(p []byte) (int, error) {
 	expired := time.NewTimer(time.Until(w.deadline))
 	defer expired.Stop()
@@ -111,7 +112,7 @@ func (w *watch) Read(p []byte) (int, error) {
 		case <-w.closed:
 			return 0, io.ErrClosedPipe
 		case <-w.context().Done():
-			// After an error, a goroutine in metadata clients would wait forever for a reader that no longer exists.
+			// If Read returned another error, a goroutine in metadata clients would wait forever for a reader that no longer exists.
 			return 0, io.EOF
 		}
 	}
@@ -119,8 +120,8 @@ func (w *watch) Read(p []byte) (int, error) {
 
 func (w *watch) context() context.Context { return w.request.Context() }
 
-// nextEvents reads events until it finds one that the watch delivers. It reads none while unread data is pending. It returns the channel for the next
-// event.
+// nextEvents reads events until it finds one that the watch delivers. It reads none while unread data is pending. It returns the channel of
+// nextChange.
 func (w *watch) nextEvents() (changed <-chan struct{}) {
 	w.server.mu.Lock()
 	defer w.server.mu.Unlock()
@@ -136,7 +137,7 @@ func (w *watch) nextEvents() (changed <-chan struct{}) {
 	return w.server.nextChange()
 }
 
-// Close ends the watch.
+// Close ends the watch. A waiting Read then returns io.ErrClosedPipe.
 func (w *watch) Close() error {
 	w.once.Do(func() { close(w.closed) })
 	return nil
