@@ -19,23 +19,24 @@ type Options struct {
 	Skip func(Plan) bool
 	// First stops the exploration at the first violation.
 	First bool
-	// Only is the only plan to run, several times. If it is nil, all plans that follow from the reference run are used.
+	// Only is the only plan to run. Explore runs it up to five times, until the first violation. If Only is nil, Explore runs the plans of [Plans].
 	Only Plan
 }
 
 // A Report is the result of [Explore].
 type Report struct {
-	// Made is the number of plans before pruning, and Pruned is the number of plans without effect. Ran is the number of runs, and Idle is the number of
-	// runs in which not all faults of the plan occurred.
+	// Made is the number of plans before pruning, and Pruned is the number of plans without effect. Ran is the number of runs after the reference run. Idle
+	// is the number of these runs in which not all faults of the plan occurred.
 	Made, Pruned, Ran, Idle int
 	Violations              []Violation
-	// Phases counts the writes and watch events with faults, such as "crash-after: patch widgets status [progress status]".
+	// Phases counts the faults of the run plans by kind and by write or watch event, such as "crash-after: patch widgets status [progress status]".
 	Phases map[string]int
 	// Reference is the run without faults.
 	Reference *Run
 }
 
-// A Violation is a broken rule in the run of a plan. Violations of the same kind can occur after many plans, with different values.
+// A Violation is a broken rule in the run of a plan. Kind identifies the rule, and Text describes the violation for users. Violations of the same kind
+// can occur under many plans, with different values.
 type Violation struct {
 	Plan       Plan
 	Kind, Text string
@@ -43,7 +44,7 @@ type Violation struct {
 	Run *Run
 }
 
-// ViolationsByKind returns the violations grouped by kind, in the order in which they were found.
+// ViolationsByKind returns the violations by kind. The kinds are in the order of their first violations.
 func (r *Report) ViolationsByKind() iter.Seq2[string, []Violation] {
 	return func(yield func(string, []Violation) bool) {
 		var kinds []string
@@ -62,10 +63,10 @@ func (r *Report) ViolationsByKind() iter.Seq2[string, []Violation] {
 	}
 }
 
-// repetitions is the number of runs of Options.Only. The order of goroutines differs from run to run.
+// repetitions is the maximum number of runs of Options.Only. The order of goroutines differs from run to run, so one run can miss a violation.
 const repetitions = 5
 
-// Explore runs the scenario without faults, and then once for each plan.
+// Explore runs the scenario without faults, and then once for each plan. If the run without faults already has violations, Explore returns only these.
 func Explore(t *testing.T, run Runner, options Options) *Report {
 	t.Helper()
 	ref := run(t, nil)
@@ -116,7 +117,7 @@ func sample(plans []Plan, limit int) (chosen []Plan) {
 // ownViolations returns the violations that are visible without the reference run.
 func (r *Run) ownViolations(plan Plan) (out []Violation) {
 	if r.Problem != "" {
-		out = append(out, Violation{plan, "no end", r.Problem, r})
+		out = append(out, Violation{plan, "not finished", r.Problem, r})
 	}
 	for _, text := range r.Findings {
 		out = append(out, Violation{plan, text, text, r})
@@ -137,15 +138,15 @@ func (r *Run) violations(plan Plan, again *Run) []Violation {
 		out = append(out, Violation{plan, "repeated", text, again})
 	}
 	if len(again.LateWrites) > 2*len(r.LateWrites) {
-		text := fmt.Sprintf("the operator does not stay quiet: in the hour after the last step it wrote %d times (%v), without faults %d times",
+		text := fmt.Sprintf("the operator does not stay quiet: it wrote %d times in the hour after the last step (%v), expected %d times as without faults",
 			len(again.LateWrites), again.LateWrites[:min(3, len(again.LateWrites))], len(r.LateWrites))
-		out = append(out, Violation{plan, "no rest", text, again})
+		out = append(out, Violation{plan, "late writes", text, again})
 	}
 	return out
 }
 
-// repeatedCalls describes each call that started after its outcome was already written as often as in the reference run. Without such calls, it
-// returns an empty string.
+// repeatedCalls describes each call whose outcome was written before the call more often than before any call with the same name in the reference run.
+// If there is no such call, it returns an empty string.
 func (r *Run) repeatedCalls(again *Run) string {
 	expected := map[string]int{}
 	for _, c := range r.Calls {

@@ -72,11 +72,11 @@ func TestExplore_ComparesWithTheReferenceRun(t *testing.T) {
 		kind  string
 	}{
 		"an equal run":                           {func(*Run) {}, ""},
-		"another state":                          {func(r *Run) { r.QuietStates = []QuietState{{ExternalDump: "2", External: "2"}} }, "outside"},
-		"an operator that does not become quiet": {func(r *Run) { r.Problem = "not quiet" }, "no end"},
+		"another state":                          {func(r *Run) { r.QuietStates = []QuietState{{ExternalDump: "2", External: "2"}} }, "external state"},
+		"an operator that does not become quiet": {func(r *Run) { r.Problem = "not quiet" }, "not finished"},
 		"a repeated handler call":                {func(r *Run) { r.Calls = append(r.Calls, Call{Name: "a", Text: "a", RecordedBefore: 1}) }, "repeated"},
 		"an unwritten call":                      {func(r *Run) { r.Calls = append(r.Calls, Call{Name: "a", Text: "a"}) }, ""},
-		"writes after the last step":             {func(r *Run) { r.LateWrites = []string{"patch"} }, "no rest"},
+		"writes after the last step":             {func(r *Run) { r.LateWrites = []string{"patch"} }, "late writes"},
 	} {
 		runner := func(_ *testing.T, plan Plan) *Run {
 			run := twoWrites()

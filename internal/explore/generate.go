@@ -19,7 +19,7 @@ type Generator struct {
 	rand *rand.Rand
 }
 
-// NewGenerator returns a generator.
+// NewGenerator returns a generator for a seed.
 func NewGenerator(seed uint64) *Generator {
 	return &Generator{rand.New(rand.NewPCG(seed, 0))} //nolint:gosec // values are the same in each run
 }
@@ -40,7 +40,7 @@ func (g *Generator) RandomFields(schema *apiextensionsv1.JSONSchemaProps) map[st
 	return out
 }
 
-// Vary returns a copy of the fields in which one field of each top-level object is replaced or removed, and each other top-level field is replaced. One time
+// Vary returns a changed copy of the fields. In each top-level object, Vary replaces or removes one field. It replaces each other top-level field. One time
 // in three, it returns entirely new fields.
 func (g *Generator) Vary(schema *apiextensionsv1.JSONSchemaProps, fields map[string]any) map[string]any {
 	newFields := g.RandomFields(schema)
@@ -131,7 +131,7 @@ func (g *Generator) object(schema *apiextensionsv1.JSONSchemaProps, depth int) m
 	return out
 }
 
-// count returns a small number of items or characters within bounds.
+// count returns a small random number of items or map entries within bounds.
 func (g *Generator) count(least, most *int64) int {
 	low, high := int64(0), int64(3)
 	if least != nil {

@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// An Injector applies the faults of a plan over all starts of an operator. It records and numbers writes, watch events and calls. An Injector is
-// safe for concurrent use.
+// An Injector selects the faults of a plan for the writes, watch events and calls of an operator. It records the writes and watch events, and counts all
+// three over all starts of the operator. An Injector is safe for concurrent use.
 type Injector struct {
 	plan Plan
 	now  func() Moment
@@ -20,7 +20,7 @@ type Injector struct {
 	injected    []Fault
 }
 
-// NewInjector returns an injector for one run. now returns the current moment.
+// NewInjector returns an injector for one run. The function now returns the current moment, and must be safe for concurrent use.
 func NewInjector(plan Plan, now func() Moment) *Injector {
 	return &Injector{plan: plan, now: now}
 }
@@ -62,7 +62,7 @@ func (i *Injector) recordWatchEvent(n WatchEvent) bool {
 	return unseen
 }
 
-// findFault returns the fault of the plan for a number.
+// findFault returns and records the fault of the plan with a number and a kind for which the function of returns true.
 func (i *Injector) findFault(number int, of func(Kind) bool) (Fault, bool) {
 	for _, f := range i.plan {
 		if f.At == number && of(f.Kind) {
@@ -73,7 +73,7 @@ func (i *Injector) findFault(number int, of func(Kind) bool) (Fault, bool) {
 	return Fault{}, false
 }
 
-// LastCrash returns the last crash of the run, if any.
+// LastCrash returns the last crash of the run so far. It returns false if there was none.
 func (i *Injector) LastCrash() (Fault, bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -85,7 +85,7 @@ func (i *Injector) LastCrash() (Fault, bool) {
 	return Fault{}, false
 }
 
-// WatchNames returns the names of the watches, as in [WatchEvent].
+// WatchNames returns the names of all watches so far, as in [WatchEvent]. A name can occur several times.
 func (i *Injector) WatchNames() []string {
 	i.mu.Lock()
 	defer i.mu.Unlock()

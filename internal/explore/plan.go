@@ -24,7 +24,7 @@ const (
 	Failed Kind = "failed"
 	// Conflict rejects write At with status 409.
 	Conflict Kind = "conflict"
-	// Unseen delays watch event At until the next event of the same object, and merges the two.
+	// Unseen delays watch event At until the next event of the same object, and merges the two. It delays the event for at most 20 seconds.
 	Unseen Kind = "unseen"
 	// Shutdown stops the operator during call At, as a signal does, and restarts it.
 	Shutdown Kind = "shutdown"
@@ -43,7 +43,7 @@ type Fault struct {
 	Kind Kind
 	// At is the number of the write, the watch event, or the call, over all starts of the operator, counted from 1.
 	At int
-	// Stale makes the first list after the crash as old as change AsOf. AsOf 0 means the beginning of the scenario.
+	// Stale makes the first list after a crash as old as change AsOf. AsOf 0 means the beginning of the scenario. Other kinds of faults ignore Stale.
 	Stale bool
 	AsOf  int
 }

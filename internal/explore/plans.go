@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// Plans returns the plans that follow from a reference run. It omits and counts plans that can have no effect.
+// Plans returns the plans that follow from a reference run, and the number of omitted plans. It omits plans that can have no effect. If pairs is true, it
+// adds plans of two faults.
 func Plans(ref *Run, pairs bool) (plans []Plan, pruned int) {
 	add := func(effective bool, faults ...Fault) {
 		if effective {

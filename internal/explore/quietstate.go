@@ -21,8 +21,8 @@ type QuietState struct {
 	External, ExternalDump string
 }
 
-// NormalizeState returns the objects of a server by their names. It removes fields that differ in each run, the records of the operator,
-// and the ignored fields.
+// NormalizeState returns lists of objects by kind, namespace and name, without Events and Leases. Objects with the same generateName are in one list.
+// NormalizeState removes fields that differ in each run, the stored data of the operator, and the ignored fields.
 func NormalizeState(objects []map[string]any, ignore []string) map[string]any {
 	out := map[string]any{}
 	for _, content := range objects {
@@ -59,7 +59,7 @@ func NormalizeState(objects []map[string]any, ignore []string) map[string]any {
 	return out
 }
 
-// IsEventOrLease reports whether a kind is Event or Lease of Kubernetes. Kinds with the same names in other groups are different.
+// IsEventOrLease reports whether a kind is the kind Event or Lease of Kubernetes. Kinds with the same names in other groups are different.
 func IsEventOrLease(apiVersion, kind string) bool {
 	switch group, _, _ := strings.Cut(apiVersion, "/"); kind {
 	case "Event":
@@ -98,7 +98,7 @@ func removeServerFields(meta map[string]any) {
 	}
 }
 
-// removeConditionTimes removes the transition times of conditions, which depend on the fault.
+// removeConditionTimes removes lastTransitionTime and observedGeneration from conditions, because the fault can change both.
 func removeConditionTimes(content map[string]any) {
 	status, _ := content["status"].(map[string]any)
 	list, _ := status["conditions"].([]any)
@@ -136,7 +136,7 @@ func removePath(content map[string]any, path []string) {
 func compareQuietStates(first, second []QuietState) (kind, text string) {
 	for i, expected := range first {
 		if i == len(second) {
-			return "no end", "the scenario ended early"
+			return "not finished", "the scenario ended early"
 		}
 		kind, differs := expected.Compare(second[i])
 		if differs != "" && i > 0 {
@@ -149,7 +149,7 @@ func compareQuietStates(first, second []QuietState) (kind, text string) {
 	return "", ""
 }
 
-// Compare returns the first difference and its kind. Both results are empty if there is no difference.
+// Compare returns the first difference between two states, and its kind. Both results are empty if there is no difference.
 func (s QuietState) Compare(other QuietState) (kind, text string) {
 	state, counterpart := matchRandomNames(s.State, other.State)
 	for _, name := range slices.Sorted(maps.Keys(state)) {
@@ -173,11 +173,11 @@ func (s QuietState) Compare(other QuietState) (kind, text string) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(counterpart)) {
 		if _, ok := state[name]; !ok {
-			return "also " + kindOf(name), "unexpected object " + name
+			return "unexpected " + kindOf(name), "unexpected object " + name
 		}
 	}
 	if s.ExternalDump != other.ExternalDump {
-		return "outside", fmt.Sprintf("the external state is %s, expected %s", other.External, s.External)
+		return "external state", fmt.Sprintf("the external state is %s, expected %s", other.External, s.External)
 	}
 	return "", ""
 }
@@ -260,7 +260,7 @@ func withoutName(list []any) []any {
 	return out
 }
 
-// replaceNames returns a copy of a value in which some strings are replaced.
+// replaceNames returns a copy of a value. In the copy, it replaces each string that is a key of names by the value of this key.
 func replaceNames(value any, names map[string]string) any {
 	switch v := value.(type) {
 	case string:

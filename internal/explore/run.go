@@ -13,13 +13,13 @@ type Runner func(t *testing.T, plan Plan) *Run
 // A TransportWrapper wraps a transport of the operator.
 type TransportWrapper func(http.RoundTripper) http.RoundTripper
 
-// NewRunner returns a runner for a setup function, as for kopftest.Check. The function wrap is called for each start of the operator. The result
-// wraps the transports of the operator. wrap may be nil. Package kopftest sets this variable.
+// NewRunner returns a runner for a setup function, which has the same type as for kopftest.Check. At each start of the operator, the runner calls wrap
+// and wraps the transports of the operator with the result. wrap may be nil. Package kopftest sets this variable.
 var NewRunner func(setup any, wrap func() TransportWrapper) Runner
 
 // A Run is the record of one run of a scenario.
 type Run struct {
-	// Writes, WatchEvents, Changes and Calls are in order, over all starts of the operator.
+	// Writes, WatchEvents, Changes and Calls are in order, over all starts of the operator. Only the reference run has Changes.
 	Writes      []Write
 	WatchEvents []WatchEvent
 	Changes     []StoreChange
@@ -44,7 +44,7 @@ type Moment struct {
 	Calls   int // number of started calls plus number of ended calls
 }
 
-// A Write is a request that changes something.
+// A Write is a request of the operator that is not a read.
 type Write struct {
 	// Request is, for example, "patch widgets status".
 	Request string
@@ -52,13 +52,14 @@ type Write struct {
 	Object string
 	// Fields are the groups of fields in the body, such as "finalizers" or "progress". See [WrittenFieldGroups].
 	Fields []string
-	// Before is the moment when the server received the request. After is the moment when the server had handled it.
+	// Before is the moment before the operator sent the request. After is the moment after the response of the server. If the server did not handle
+	// the request, After equals Before.
 	Before, After Moment
 	// Body is the request body, for messages.
 	Body string
 }
 
-// A WatchEvent is an event that the operator received from a watch.
+// A WatchEvent is an event that the server sent to a watch of the operator after the initial list.
 type WatchEvent struct {
 	// Watch is, for example, "widgets", or "widgets, metadata" for a watch of only the metadata.
 	Watch string

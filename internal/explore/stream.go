@@ -12,14 +12,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// maxHold is the maximum delay of a watch event. It is longer than the consistency timeout of operators.
+// maxHold is the maximum delay of a watch event. It is longer than the default consistency timeout of operators.
 const maxHold = 20 * time.Second
 
-// A stream is the body of a watch response. It can delay one event.
+// A stream is the body of a watch response. It can delay one event at a time.
 type stream struct {
 	injector *Injector
 	name     string
-	initial  bool // whether the initial list is not complete yet
+	initial  bool // whether the body is still in its initial list
 	body     io.ReadCloser
 	lines    chan []byte // channel that is closed at the end of the body
 	closed   chan struct{}
@@ -63,7 +63,7 @@ func (s *stream) readLines() {
 	}
 }
 
-// Read waits for the next event.
+// Read returns the pending data, and waits for the next event if there is none. It returns io.EOF at the end of the body.
 func (s *stream) Read(p []byte) (int, error) {
 	for s.ready.Len() == 0 {
 		select {
@@ -162,7 +162,7 @@ func (e event) annotation(key string) string {
 	return value
 }
 
-// Close ends the watch.
+// Close ends the watch. A waiting Read then returns io.ErrClosedPipe.
 func (s *stream) Close() error {
 	s.once.Do(func() { close(s.closed) })
 	return s.body.Close()
