@@ -67,7 +67,7 @@ func (i *namespacedInformer) removePart(namespace string) {
 	}
 }
 
-// ByNamespace returns the informers of all namespaces.
+// ByNamespace returns a copy of the map from namespaces to informers.
 func (i *namespacedInformer) ByNamespace() map[string]cache.Informer {
 	i.cache.mu.RLock()
 	defer i.cache.mu.RUnlock()
@@ -169,7 +169,7 @@ func (r *registration) HasSyncedChecker() toolscache.DoneChecker {
 	return doneChecker{r.informer.cache, fmt.Sprintf("handler of %T in some namespaces", r.informer.obj), r.HasSynced}
 }
 
-// A doneChecker checks whether something has synced.
+// A doneChecker reports when an informer or an event handler has synced.
 type doneChecker struct {
 	cache  *NamespacedCache
 	name   string

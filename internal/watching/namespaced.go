@@ -29,10 +29,10 @@ import (
 // syncPoll is the interval of the checks whether informers have synced.
 const syncPoll = 20 * time.Millisecond
 
-// A NamespacedCache caches the objects of some namespaces. Namespaces can be added and removed while it runs. Cluster-scoped objects are cached for the cluster.
-// The cache of controller-runtime cannot change its namespaces.
+// A NamespacedCache caches the objects of some namespaces, and all cluster-scoped objects. The caller can add and remove namespaces while the cache runs. The
+// cache of controller-runtime cannot change its namespaces.
 //
-// An informer whose objects may not be listed does not block the others: the cache counts as synced without it.
+// If the API server denies the list of an informer, this does not block other informers: the cache counts as synced without the denied informer.
 type NamespacedCache struct {
 	config  *rest.Config
 	options cache.Options
@@ -40,7 +40,7 @@ type NamespacedCache struct {
 	// changing is held while namespaces, informers or event handlers change. It is a channel, because a change may wait for the API server.
 	changing chan struct{}
 
-	mu        sync.RWMutex // is never held during a wait
+	mu        sync.RWMutex // protects the fields below; never held while waiting for the API server
 	running   context.Context
 	closed    bool
 	parts     map[string]*part // by namespace
@@ -54,10 +54,10 @@ type part struct {
 	cache.Cache
 	removed context.Context // ends when the part is removed
 	remove  context.CancelFunc
-	ended   chan struct{}
+	ended   chan struct{} // closed when the cache of the part has stopped
 }
 
-// A deniableInformer records why its objects may not be listed.
+// A deniableInformer records the last error with which the API server denied its list or watch.
 type deniableInformer struct {
 	toolscache.SharedIndexInformer
 	err atomic.Pointer[error]
@@ -73,7 +73,7 @@ func (i *deniableInformer) SetWatchErrorHandlerWithContext(handle toolscache.Wat
 	})
 }
 
-// denied returns the reason why the objects of an informer may not be listed; nil if they were listed, or if the reason is not known.
+// denied returns the error with which the API server denied the list of an informer. It returns nil if the informer has synced, or if no request was denied.
 func denied(i cache.Informer) error {
 	one, ok := i.(*deniableInformer)
 	if !ok || one.HasSynced() {
@@ -91,7 +91,7 @@ type informerKey struct {
 	form reflect.Type
 }
 
-// An indexedField is indexed by IndexField.
+// An indexedField contains the arguments of one call of IndexField.
 type indexedField struct {
 	obj     client.Object
 	name    string
@@ -100,7 +100,7 @@ type indexedField struct {
 
 var _ cache.Cache = &NamespacedCache{}
 
-// NewNamespacedCache returns a cache without namespaces. The options need a scheme and a mapper. It ignores namespaces in the options.
+// NewNamespacedCache returns a cache without namespaces. The options must contain a scheme and a mapper. NewNamespacedCache ignores namespaces in the options.
 func NewNamespacedCache(config *rest.Config, options cache.Options) (*NamespacedCache, error) {
 	options.DefaultNamespaces = nil
 	options.ByObject = maps.Clone(options.ByObject)
@@ -117,7 +117,7 @@ func NewNamespacedCache(config *rest.Config, options cache.Options) (*Namespaced
 	}, nil
 }
 
-// Add adds a namespace. It does not wait until its objects are listed, see [NamespacedCache.WaitForNamespace].
+// Add adds a namespace. It does not wait until the objects of the namespace are listed: see [NamespacedCache.WaitForNamespace].
 func (c *NamespacedCache) Add(ctx context.Context, namespace string) error {
 	defer c.change()()
 	if c.part(namespace) != nil {
@@ -136,7 +136,7 @@ func (c *NamespacedCache) Add(ctx context.Context, namespace string) error {
 	return nil
 }
 
-// newPart returns the cache of a namespace, with all informers and event handlers. It is not started.
+// newPart returns the cache of a namespace, with all informers and event handlers. newPart does not start the cache.
 func (c *NamespacedCache) newPart(ctx context.Context, namespace string) (*part, error) {
 	p := &part{ended: make(chan struct{})}
 	p.removed, p.remove = context.WithCancel(context.Background())
@@ -150,8 +150,8 @@ func (c *NamespacedCache) newPart(ctx context.Context, namespace string) (*part,
 	if options.DefaultWatchErrorHandler == nil { // without a default, controller-runtime would not set the handler of the informer
 		options.DefaultWatchErrorHandler = toolscache.DefaultWatchErrorHandler
 	}
-	// With this selector, a cache sends its requests to the namespace. With DefaultNamespaces, it would wrap each informer, and the wrappers of informers that never
-	// sync have goroutines that never end.
+	// With this selector, a cache requests only the namespace. With DefaultNamespaces, the cache would wrap each informer. If the informer never syncs, the wrapper
+	// has a goroutine that never ends.
 	inNamespace := fields.OneTermEqualSelector("metadata.namespace", namespace)
 	options.DefaultFieldSelector = bothFields(options.DefaultFieldSelector, inNamespace)
 	options.ByObject = maps.Clone(options.ByObject)
@@ -189,7 +189,7 @@ func bothFields(one, other fields.Selector) fields.Selector {
 	return fields.AndSelectors(one, other)
 }
 
-// start starts a part. It is called with the lock.
+// start starts a part. The caller must hold c.mu.
 func (c *NamespacedCache) start(p *part) {
 	ctx, stop := context.WithCancel(c.running)
 	context.AfterFunc(p.removed, stop)
@@ -207,11 +207,11 @@ func (c *NamespacedCache) Remove(namespace string) {
 		return
 	}
 	if p.remove(); isRunning {
-		<-p.ended // without holding c.changing: an event handler may be waiting for it
+		<-p.ended // Remove does not hold c.changing here, because an event handler may be waiting for it
 	}
 }
 
-// detach removes a part from the cache, and returns it.
+// detach removes a part from the cache, and returns it. It returns nil if the namespace is not cached.
 func (c *NamespacedCache) detach(namespace string) (p *part, isRunning bool) {
 	defer c.change()()
 	c.mu.Lock()
@@ -224,15 +224,15 @@ func (c *NamespacedCache) detach(namespace string) (p *part, isRunning bool) {
 	return p, isRunning
 }
 
-// Close ends the waits for namespaces. It is for caches that will not be started any more.
+// Close makes all calls of WaitForNamespace return an error. It does not stop the cache.
 func (c *NamespacedCache) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.closed = true
 }
 
-// WaitForNamespace waits until the event handlers have received the objects of a namespace. It does not wait for informers whose objects may not be listed, and
-// returns the reasons.
+// WaitForNamespace waits until the event handlers have received the objects of a namespace. It does not wait for informers whose lists the API server denies, and
+// returns these errors as denied. WaitForNamespace returns an error if the namespace is removed, or if the cache or the context ends.
 func (c *NamespacedCache) WaitForNamespace(ctx context.Context, namespace string) (denied, err error) {
 	for {
 		synced, denied, err := c.handlersSynced(namespace)
@@ -363,13 +363,13 @@ func (c *NamespacedCache) GetInformer(ctx context.Context, obj client.Object, op
 	return i, nil
 }
 
-// informer returns the informer of a key, and creates it if there is none.
+// informer returns the informer of a key, and creates a missing informer.
 func (c *NamespacedCache) informer(ctx context.Context, key informerKey, obj client.Object) (*namespacedInformer, error) {
 	c.mu.RLock()
 	i := c.informers[key]
 	c.mu.RUnlock()
 	if i != nil {
-		return i, nil // without waiting for the end of a change
+		return i, nil // an existing informer needs no wait for the end of a change
 	}
 	defer c.change()()
 	c.mu.RLock()
@@ -455,7 +455,8 @@ func (c *NamespacedCache) Get(ctx context.Context, key client.ObjectKey, obj cli
 	return p.Get(ctx, key, obj, opts...)
 }
 
-// waitToRead waits until a part has listed the kind of an object. It returns the reason if the list is denied, and an error if the part is removed.
+// waitToRead waits until a part has listed the kind of an object. It returns the reason if the API server denies the list, and an error if the
+// part is removed or the context ends.
 func (c *NamespacedCache) waitToRead(ctx context.Context, p *part, obj client.Object) (reason, err error) {
 	i, err := p.GetInformer(ctx, obj, cache.BlockUntilSynced(false))
 	if err != nil {
@@ -500,7 +501,7 @@ func (c *NamespacedCache) itemOf(list client.ObjectList) (client.Object, error) 
 	return obj.(client.Object), nil
 }
 
-// List implements [client.Reader]. Without a namespace, it returns the objects of all namespaces that may be listed.
+// List implements [client.Reader]. Without a namespace, it returns the objects of all cached namespaces for which the API server does not deny the list.
 func (c *NamespacedCache) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
 	namespaced, err := apiutil.IsObjectNamespaced(list, c.options.Scheme, c.options.Mapper)
 	if err != nil {
@@ -534,7 +535,7 @@ func (c *NamespacedCache) List(ctx context.Context, list client.ObjectList, opts
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			continue // the objects may not be listed, or the namespace has been removed
+			continue // the API server denies the list, or the namespace has been removed
 		}
 		some := list.DeepCopyObject().(client.ObjectList)
 		if err := parts[namespace].List(ctx, some, opts...); err != nil {
@@ -556,5 +557,5 @@ func errNotCached(namespace string) error {
 	if namespace == "" {
 		return errors.New("the object is of a namespaced kind and has no namespace: set its namespace")
 	}
-	return fmt.Errorf("namespace %q is not one of the operator's: read its objects with the APIReader of the manager, or add the namespace to WithNamespaces", namespace)
+	return fmt.Errorf("the operator does not watch namespace %q: read its objects with the APIReader of the manager, or add the namespace to WithNamespaces", namespace)
 }

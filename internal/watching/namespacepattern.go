@@ -9,7 +9,8 @@ import (
 )
 
 // A NamespacePattern selects namespaces by their names, with the syntax of kopf: a list of globs that are separated by commas. The first glob must match. A
-// later glob with an exclamation mark excludes names, and one without it includes names again. If the first glob has an exclamation mark, "*" precedes it.
+// later glob with an exclamation mark excludes names, and one without it includes names again. If the first glob has an exclamation mark, the
+// pattern starts with all namespaces.
 type NamespacePattern struct {
 	text  string
 	globs []namespaceGlob
@@ -41,10 +42,10 @@ func ParseNamespacePattern(text string) (NamespacePattern, error) {
 
 func checkNamespaceGlob(glob string) error {
 	if glob == "" {
-		return errors.New("a part of it is empty: use \"*\" for all namespaces")
+		return errors.New("a part is empty: use \"*\" for all namespaces")
 	}
 	if !namespaceGlobPattern.MatchString(glob) {
-		return fmt.Errorf("names of namespaces consist of lower case letters, digits and dashes, and the wildcards are *, ? and [..], but a part is %q", glob)
+		return fmt.Errorf("the part %q must consist of lower-case letters, digits, dashes, and the wildcards *, ? and [..]", glob)
 	}
 	if _, err := path.Match(glob, ""); err != nil {
 		return fmt.Errorf("%q: %w", glob, err)
@@ -55,7 +56,7 @@ func checkNamespaceGlob(glob string) error {
 // String returns the text of the pattern.
 func (p NamespacePattern) String() string { return p.text }
 
-// Exact returns the name if the pattern is for one namespace, without wildcards.
+// Exact returns the name of the namespace and true if the pattern is one name without wildcards.
 func (p NamespacePattern) Exact() (name string, ok bool) {
 	if len(p.globs) != 1 || strings.ContainsAny(p.globs[0].glob, "*?[") {
 		return "", false

@@ -11,14 +11,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// A Resource is a kind that the API server serves.
+// A Resource is a kind that the API server serves, in one version.
 type Resource struct {
 	schema.GroupVersionKind
 	Plural, Singular       string
 	ShortNames, Categories []string
 	Verbs                  []string
 	Namespaced             bool
-	Preferred              bool // the API server prefers this version for the kind
+	Preferred              bool // whether the API server prefers this version for the kind
 }
 
 // IsWatchable reports whether the kind supports list and watch.
@@ -26,7 +26,7 @@ func (r Resource) IsWatchable() bool {
 	return slices.Contains(r.Verbs, "list") && slices.Contains(r.Verbs, "watch")
 }
 
-// isEvent reports whether the resource contains Events. Only patterns that name them select Events.
+// isEvent reports whether the resource contains the Events of Kubernetes. A name with wildcards does not select Events.
 func (r Resource) isEvent() bool {
 	return r.Kind == "Event" && (r.Group == "" || r.Group == "events.k8s.io")
 }
@@ -34,7 +34,7 @@ func (r Resource) isEvent() bool {
 // A Pattern selects kinds by their names.
 type Pattern struct {
 	text                   string
-	name                   string // a glob of the plural, singular, kind or short name; empty for a category
+	name                   string // a glob for the plural, singular, kind or short name; empty for a category
 	category               string
 	version                string // empty for the preferred version
 	group                  string // a glob
@@ -46,7 +46,7 @@ var versionPattern = regexp.MustCompile(`^v\d+((alpha|beta)\d+)?$`)
 // categoryPrefix marks the name of a category.
 const categoryPrefix = "category:"
 
-// ParsePatterns parses patterns of these forms: name, name.group, name.version.group, category:name. Names and groups can contain the wildcards of
+// ParsePatterns parses patterns of these forms: name, name.group, name.version, name.version.group, category:name. Names and groups can contain the wildcards of
 // [path.Match]. It returns all errors, joined.
 func ParsePatterns(texts ...string) ([]Pattern, error) {
 	var patterns []Pattern
@@ -69,7 +69,7 @@ func parse(text string) (Pattern, error) {
 	if category, ok := strings.CutPrefix(text, categoryPrefix); ok {
 		p.category = category
 		if category == "" {
-			return p, errors.New("it has no name of a category")
+			return p, errors.New("the category has no name")
 		}
 		_, err := path.Match(category, "")
 		return p, err
@@ -98,8 +98,8 @@ func parse(text string) (Pattern, error) {
 // String returns the text of the pattern.
 func (p Pattern) String() string { return p.text }
 
-// GroupResource returns the resource of the pattern for a rule of RBAC, with "*" for wildcards. It returns false if the group is not in the pattern, or has
-// wildcards.
+// GroupResource returns the resource of the pattern for a rule of RBAC, with "*" for a name with wildcards. The pattern "*" returns all groups. GroupResource
+// returns false for a category, for a name with upper-case letters, and for a missing group or a group with wildcards.
 func (p Pattern) GroupResource() (gr schema.GroupResource, ok bool) {
 	gr = schema.GroupResource{Group: p.group, Resource: p.name}
 	if p.hasWildcards {
@@ -183,7 +183,7 @@ func Select(patterns []Pattern, served []Resource) (selected []Resource, ambiguo
 	return selected, ambiguous
 }
 
-// preferCore returns the kinds of the core group; without any, all kinds.
+// preferCore returns the kinds of the core group, or all kinds if none is in the core group.
 func preferCore(matching []Resource) []Resource {
 	core := slices.DeleteFunc(slices.Clone(matching), func(r Resource) bool { return r.Group != "" })
 	if len(core) > 0 {

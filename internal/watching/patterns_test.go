@@ -119,7 +119,7 @@ func TestParsePatterns_Errors(t *testing.T) {
 		"pods.":        "it has no group after the dot",
 		"a b":          "it contains a space or a slash",
 		"apps/v1":      "it contains a space or a slash",
-		"category:":    "it has no name of a category",
+		"category:":    "the category has no name",
 		"[.a":          "syntax error in pattern",
 	} {
 		if _, err := watching.ParsePatterns("pods", pattern); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "can never match") {

@@ -12,14 +12,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// A Client is a client that reads kinds with caches of their own from these caches. It is safe for concurrent use.
+// A Client reads kinds that have caches of their own from these caches, and all other kinds with another client. It is safe for concurrent use.
 type Client struct {
 	client.Client
 	scheme *runtime.Scheme
-	direct client.Reader
+	direct client.Reader // reads declared kinds without a cache from the API server
 	mu     sync.RWMutex
 	caches map[cacheKey]client.Reader
-	others client.Reader // reads kinds without caches of their own; nil for the client
+	others client.Reader // reads kinds without caches of their own; if nil, the embedded client reads these kinds
 }
 
 // cacheKey identifies a cache by the kind and by whether it contains only metadata.
@@ -28,13 +28,13 @@ type cacheKey struct {
 	metadata bool
 }
 
-// NewClient returns a client that reads all kinds with c. direct reads declared kinds that have no cache at the moment.
+// NewClient returns a client that reads all kinds with c, until the caller registers caches. It uses direct for declared kinds that have no cache.
 func NewClient(c client.Client, direct client.Reader, scheme *runtime.Scheme) *Client {
 	return &Client{Client: c, direct: direct, scheme: scheme, caches: map[cacheKey]client.Reader{}}
 }
 
-// Declare declares that the kind of an object has its own cache at times. At other times, the client reads its objects from the API server: the client of a
-// manager would start a watch that never ends.
+// Declare declares that the kind of an object can have its own cache. While there is no cache, the client reads objects of this kind from the API server. The
+// client of a manager would start a watch that never ends.
 func (c *Client) Declare(obj client.Object) {
 	if key, ok := c.keyOf(obj); ok {
 		c.mu.Lock()
@@ -45,8 +45,8 @@ func (c *Client) Declare(obj client.Object) {
 	}
 }
 
-// UseCache reads objects of the kind of an object from a cache until stop is called. Unstructured objects are still read from the API server, as the client
-// of a manager does.
+// UseCache makes the client read objects of the same kind as obj from a cache, until the caller calls stop. It does not change reads of unstructured objects,
+// which the client of a manager sends to the API server by default.
 func (c *Client) UseCache(obj client.Object, from client.Reader) (stop func()) {
 	key, ok := c.keyOf(obj)
 	if !ok {
@@ -65,7 +65,7 @@ func (c *Client) UseCache(obj client.Object, from client.Reader) (stop func()) {
 	}
 }
 
-// UseDefault reads objects of kinds without caches of their own from a cache until stop is called. Unstructured objects are still read from the API server.
+// UseDefault makes the client read kinds without caches of their own from a cache, until the caller calls stop. It does not change reads of unstructured objects.
 func (c *Client) UseDefault(from client.Reader) (stop func()) {
 	set := func(reader client.Reader) {
 		c.mu.Lock()
@@ -100,7 +100,7 @@ func (c *Client) readerFor(obj runtime.Object) client.Reader {
 	return c.Client
 }
 
-// keyOf returns the key of an object or a list, and false for kinds that are not read from a cache.
+// keyOf returns the key of an object or a list. It returns false for unstructured objects and for types that the scheme does not know.
 func (c *Client) keyOf(obj runtime.Object) (cacheKey, bool) {
 	if _, unstructured := obj.(runtime.Unstructured); unstructured {
 		return cacheKey{}, false

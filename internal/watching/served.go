@@ -31,7 +31,8 @@ func newResource(gv schema.GroupVersion, r metav1.APIResource) Resource {
 	}
 }
 
-// Served returns the kinds that the API server serves. failed contains the group versions whose discovery has failed. Their kinds are not in the result.
+// Served returns the kinds that the API server serves. failed contains the errors of group versions whose
+// discovery has failed. The result lacks their kinds.
 func Served(ctx context.Context, client discovery.ServerResourcesInterfaceWithContext) (served []Resource, failed map[schema.GroupVersion]error, err error) {
 	groups, lists, err := client.ServerGroupsAndResourcesWithContext(ctx)
 	if partly, ok := errors.AsType[*discovery.ErrGroupDiscoveryFailed](err); ok {
@@ -60,7 +61,7 @@ func Served(ctx context.Context, client discovery.ServerResourcesInterfaceWithCo
 			served = append(served, one)
 		}
 	}
-	for i := range served { // kinds that are not served in the preferred version of their group
+	for i := range served { // if the preferred version of the group lacks a kind, prefer the first version that has it
 		if kind := served[i].GroupKind(); !hasPreferred[kind] {
 			served[i].Preferred, hasPreferred[kind] = true, true
 		}

@@ -11,16 +11,17 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 )
 
-// WithShardSelector wraps the lists and watches of an informer. The result requests and delivers only the objects that a shard selector selects. An API server that does not know shard
-// selectors ignores them and sends all objects. WithShardSelector drops the others, and calls unselected for them.
+// WithShardSelector wraps the lists and watches of an informer. The result requests and delivers only the objects that a shard selector selects. An API server
+// that does not know shard selectors ignores them and sends all objects. WithShardSelector drops each object that the selector does not select, and calls
+// unselected for it.
 //
-// The result does not depend on the shardInfo of lists: lists of custom resources lack it, and so do watches that begin with the initial objects.
+// The result does not depend on the shardInfo of lists. Lists of custom resources and watches that begin with the initial objects lack this field.
 func WithShardSelector(lw toolscache.ListerWatcher, selector sharding.Selector, unselected func()) *toolscache.ListWatch {
 	next := toolscache.ToListerWatcherWithContext(lw)
 	isSelected := func(obj runtime.Object) bool {
 		selected, err := selector.Matches(obj)
 		if err != nil || selected {
-			return true // an error is about an object without metadata, which the informer reports
+			return true // Matches fails for an object without metadata, which the informer reports
 		}
 		unselected()
 		return false
@@ -48,7 +49,7 @@ func WithShardSelector(lw toolscache.ListerWatcher, selector sharding.Selector, 
 	}
 }
 
-// filterList removes items from a list.
+// filterList removes the items from a list for which keep returns false.
 func filterList(list runtime.Object, keep func(runtime.Object) bool) error {
 	items, err := meta.ExtractList(list)
 	if err != nil {
