@@ -11,8 +11,9 @@ import (
 
 const envAssets = "KUBEBUILDER_ASSETS"
 
-// Assets returns the directory with the binaries of etcd and kube-apiserver. If the environment variable KUBEBUILDER_ASSETS is set,
-// Assets returns its value. Otherwise it returns the nearest bin/controlplane at or above the current directory, or at or above this source file.
+// Assets returns the absolute path of the directory with the binaries of etcd and kube-apiserver. If the environment variable KUBEBUILDER_ASSETS is set,
+// Assets returns its value. Otherwise, Assets searches bin/controlplane in the current directory and in the directory of this source file, and in all
+// directories above them. If a binary is missing, Assets returns an error that describes how to build it.
 func Assets() (string, error) {
 	if dir := os.Getenv(envAssets); dir != "" {
 		dir, err := filepath.Abs(dir)
@@ -49,7 +50,7 @@ func Exports(kubeconfig string) []string {
 	return exports
 }
 
-// findAssets searches each start directory and its parent directories.
+// findAssets searches bin/controlplane in each start directory and in the directories above it.
 func findAssets(starts ...string) (string, error) {
 	for _, start := range starts {
 		for dir := start; ; dir = filepath.Dir(dir) {
@@ -78,7 +79,7 @@ func checkBinaries(dir string) error {
 func checkProgram(path string) error {
 	info, err := os.Stat(path)
 	if err == nil && (!info.Mode().IsRegular() || info.Mode().Perm()&0o111 == 0) {
-		err = fmt.Errorf("%s is not a program", path)
+		err = fmt.Errorf("%s is not an executable file", path)
 	}
 	return err
 }

@@ -44,7 +44,7 @@ func TestAssets_InvalidEnvironmentVariable(t *testing.T) {
 	_, err := Assets()
 	g.Expect(err).To(MatchError(And(
 		ContainSubstring("KUBEBUILDER_ASSETS is set"),
-		ContainSubstring("kube-apiserver is not a program"),
+		ContainSubstring("kube-apiserver is not an executable file"),
 		Not(ContainSubstring("etcd is not")),
 		ContainSubstring("unset it and run `make controlplane`"),
 	)))

@@ -78,7 +78,7 @@ type Request struct {
 	Body json.RawMessage
 }
 
-// An AuditTail reads new entries of the audit log. It must not be used by several goroutines.
+// An AuditTail reads new entries of the audit log. Only one goroutine at a time may use it.
 type AuditTail struct {
 	cp     *ControlPlane
 	offset int64

@@ -50,12 +50,12 @@ func hasControllers(assets string) error {
 		return nil
 	case os.Getenv(envAssets) != "":
 		return fmt.Errorf("control plane: %w: add it to the directory in %s, "+
-			"or unset that and run `make controller-manager` in the root of the repository: %w", ErrNoControllers, envAssets, err)
+			"or unset this variable and run `make controller-manager` in the root of the repository: %w", ErrNoControllers, envAssets, err)
 	}
 	return fmt.Errorf("control plane: %w: run `make controller-manager` in the root of the repository: %w", ErrNoControllers, err)
 }
 
-// startControllers starts kube-controller-manager. It must be called after the installation of the CRDs, because the
+// startControllers starts kube-controller-manager and waits until it is healthy. The caller must install the CRDs first, because the
 // garbage collector discovers new kinds only every half minute.
 func (cp *ControlPlane) startControllers(assets string) error {
 	timeout, err := serverStartTimeout()
@@ -116,7 +116,7 @@ func (cp *ControlPlane) controllersArgs(port string) ([]string, error) {
 	}, nil
 }
 
-// spawn starts a program that the reaper stops.
+// spawn starts a program as the process of the controllers. The reaper stops the program.
 func (cp *ControlPlane) spawn(binary string, args []string) error {
 	program, err := cp.guard.WrapCommand(binary)
 	if err != nil {
@@ -153,7 +153,7 @@ func (p *process) stop() error {
 	return err
 }
 
-// controllersHealth checks the health endpoint. Its certificate is self-signed.
+// controllersHealth checks the health endpoint of kube-controller-manager, which has a self-signed certificate.
 func (cp *ControlPlane) controllersHealth(ctx context.Context, port string) error {
 	certificate, err := os.ReadFile(filepath.Join(cp.path(controllerManager), controllerManager+".crt"))
 	if err != nil {
@@ -178,7 +178,7 @@ func (cp *ControlPlane) controllersHealth(ctx context.Context, port string) erro
 	return nil
 }
 
-// freePort returns a port without a listener. If another program takes the port before its use, Start tries again.
+// freePort returns a port without a listener. If another program takes the port before kube-controller-manager does, Start tries again.
 func freePort() (string, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -16,7 +16,7 @@ const requestTotal = "apiserver_request_total"
 
 var writeVerbs = []string{"POST", "PUT", "PATCH", "APPLY", "DELETE", "DELETECOLLECTION"}
 
-// Counts are numbers of requests by verb and status code, such as {"PATCH 200": 3}. The verbs are those of the server: POST, PUT, PATCH, APPLY
+// Counts are numbers of requests by verb and status code, such as {"PATCH 200": 3}. The verbs are the verbs of the metric: POST, PUT, PATCH, APPLY
 // (server-side apply, not counted as PATCH), DELETE and DELETECOLLECTION. Dry runs are separate, such as {"PATCH 200 dry-run": 1}.
 type Counts map[string]int
 
@@ -94,7 +94,7 @@ func (c Counts) Total() int { return c.Succeeded() + c.Failed() }
 // Succeeded returns the number of requests with a status code 2xx.
 func (c Counts) Succeeded() int { return c.sum(true) }
 
-// Failed returns the number of all other requests, including conflicts.
+// Failed returns the number of requests with any other status code, such as conflicts.
 func (c Counts) Failed() int { return c.sum(false) }
 
 func (c Counts) sum(succeeded bool) int {

@@ -28,9 +28,9 @@
 //
 // # Requirements
 //
-// "make controlplane" and "make controller-manager" build the binaries. KUBEBUILDER_ASSETS can name another directory with them. The machine needs
-// /bin/sh, and the temporary directory must allow executables. The start timeout of each server is 60 seconds.
-// KUBEBUILDER_CONTROLPLANE_START_TIMEOUT overrides it.
+// "make controlplane" and "make controller-manager" build the binaries. The environment variable KUBEBUILDER_ASSETS can name another directory with
+// these binaries. The machine needs /bin/sh, and the temporary directory must allow executables. The start timeout of each server is 60 seconds. The
+// environment variable KUBEBUILDER_CONTROLPLANE_START_TIMEOUT overrides this timeout.
 //
 // # Caveats
 //

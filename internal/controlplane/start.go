@@ -27,7 +27,7 @@ import (
 const (
 	startTimeout = 60 * time.Second
 	stopTimeout  = 20 * time.Second
-	// Another program may take a free port before a server uses it.
+	// attempts is the maximum number of starts, because another program may take a free port before a server uses it.
 	attempts = 3
 
 	envStartTimeout = "KUBEBUILDER_CONTROLPLANE_START_TIMEOUT"
@@ -35,7 +35,7 @@ const (
 
 // Options configure a control plane. The zero value starts a control plane without CRDs, audit log and controllers.
 type Options struct {
-	// CRDPaths are files and directories with CRDs to install. All must exist.
+	// CRDPaths are files and directories with CRDs to install. If one of them does not exist, Start returns an error.
 	CRDPaths []string
 	// CRDs are installed in addition to CRDPaths. Start does not modify them.
 	CRDs []*apiextensionsv1.CustomResourceDefinition
@@ -91,7 +91,7 @@ func Start(opts Options) (*ControlPlane, error) {
 	}
 }
 
-// StartContext is like Start, but returns when the context is cancelled. The reaper then stops the servers when this process ends, or earlier.
+// StartContext is like Start, but returns when the context is cancelled. The servers then stop as soon as Start has finished, or when this process ends.
 func StartContext(ctx context.Context, opts Options) (*ControlPlane, error) {
 	type result struct {
 		cp  *ControlPlane
@@ -226,7 +226,7 @@ func (cp *ControlPlane) launch(assets string, opts Options) error {
 	return nil
 }
 
-// serverStartTimeout returns the start timeout of a server.
+// serverStartTimeout returns the start timeout of a server: the value of the environment variable or the default.
 func serverStartTimeout() (time.Duration, error) {
 	value := os.Getenv(envStartTimeout)
 	if value == "" {
@@ -288,12 +288,12 @@ func (cp *ControlPlane) Stop() error {
 		if cp.client != nil {
 			cp.client.CloseIdleConnections()
 		}
-		// kube-apiserver would wait for the watches of its clients before it stops. The data of the server is not
-		// needed any more, so the reaper kills the server.
+		// kube-apiserver would wait for the watches of its clients before it stops. The data of the server is no
+		// longer needed, so the reaper kills the server.
 		cp.guard.Stop()
 		err := cp.plane.Stop()
 		if errors.Is(err, os.ErrProcessDone) || errors.Is(err, syscall.ESRCH) {
-			err = nil // the reaper has already stopped the server
+			err = nil // the reaper has already killed the server
 		}
 		if err = errors.Join(err, cp.controllers.stop(), os.RemoveAll(cp.dir)); err != nil {
 			cp.stopErr = fmt.Errorf("control plane: stop "+
@@ -324,7 +324,7 @@ func (cp *ControlPlane) WriteKubeconfig(path string) error {
 	return nil
 }
 
-// Log returns the log of etcd, kube-apiserver or kube-controller-manager. It fails after Stop.
+// Log returns the log of etcd, kube-apiserver or kube-controller-manager. It returns an error if the server was not started, and after Stop.
 func (cp *ControlPlane) Log(server string) (string, error) {
 	log, err := os.ReadFile(cp.path(server + ".log"))
 	if err != nil {
@@ -337,7 +337,7 @@ func (cp *ControlPlane) path(name string) string {
 	return filepath.Join(cp.dir, name)
 }
 
-// get sends a GET request to the server.
+// get sends a GET request to kube-apiserver and returns the body. It returns an error for every status other than 200.
 func (cp *ControlPlane) get(ctx context.Context, path string) ([]byte, error) {
 	address, err := url.JoinPath(cp.Config.Host, path)
 	if err != nil {

@@ -7,10 +7,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
-// relatedChange marks a change of a related object. Such a change has no resource version of the object itself.
+// relatedChange marks a change of a related object, because this change has no resource version of the object itself.
 const relatedChange = ""
 
-// maxVersions limits the recorded versions of a key. If there are more, a single related change replaces them.
+// maxVersions limits the dirty marks of a key and the recorded writes of this process to an object. If a key has too many marks, a mark of a related
+// change replaces them. If an object has too many recorded writes, the oldest ones are dropped.
 const maxVersions = 32
 
 // MarkRelatedChange marks key as dirty because a related object has changed, such as an owned object.
@@ -30,9 +31,9 @@ func (s *Store[W]) markDirty(key types.NamespacedName, version string) {
 	s.dirty[key] = append(s.dirty[key], version)
 }
 
-// TakeForeignChanges returns the marks of key since the last call that are not the writes of this process: the resource versions of changes by other clients,
-// and an empty string for each change of a related object. It clears the marks up to the given version of the object. Marks of newer versions remain for the next call.
-// With an empty version, it clears all marks.
+// TakeForeignChanges returns the marks of key that are not writes of this process: the resource versions of changes by other clients, and an empty string for
+// each change of a related object. It returns and clears the marks up to the given version of the object, and keeps the marks of newer versions for the next
+// call. With an empty version, it returns and clears all marks.
 func (s *Store[W]) TakeForeignChanges(key types.NamespacedName, state *State[W], version string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -49,6 +50,6 @@ func (s *Store[W]) TakeForeignChanges(key types.NamespacedName, state *State[W],
 	}
 	own := state.OwnVersions
 	state.OwnVersions = slices.DeleteFunc(slices.Clone(own), func(version string) bool { return slices.Contains(taken, version) })
-	state.OwnVersions = state.OwnVersions[max(0, len(state.OwnVersions)-maxVersions):] // the watch may skip some versions
+	state.OwnVersions = state.OwnVersions[max(0, len(state.OwnVersions)-maxVersions):] // the watch may skip a version, which would then remain here
 	return slices.DeleteFunc(taken, func(version string) bool { return slices.Contains(own, version) })
 }

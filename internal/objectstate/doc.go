@@ -1,6 +1,6 @@
-// Package objectstate keeps what the process knows about each object of one kind. The package persists nothing.
+// Package objectstate keeps the data that the process has about each object of one kind. The data is only in memory.
 //
-//	states := objectstate.New[memory](objectstate.Options{}) // memory: what the worker knows in addition
+//	states := objectstate.New[memory](objectstate.Options{}) // memory is a type with additional data of the worker
 //	controller.Watch(source.Kind(cache, obj, states.EventHandler(nil)))
 //	// in the reconciler:
 //	for _, tombstone := range states.TakeDeleted(key) {
@@ -12,12 +12,12 @@
 // The worker that takes a key from the queue reads the [State] of the object and the tombstones of deleted objects with this key.
 //
 // States are stored by uid, so a re-created object of the same name gets a new state. The store detects a deletion by a delete
-// event, by a tombstone after a lost watch, or by an update with another uid.
+// event, or by an update with another uid after a lost watch.
 //
 // Only one worker at a time may use the [State] of an object. The work queue of controller-runtime guarantees this. All methods of
 // [Store] are safe for concurrent use.
 //
-// A state takes about 300 bytes. It points to the newest known object, which is usually the copy of the cache. It holds other copies only
-// while a write of this process is newer than the cache or must be repeated. The store also has the last observed object of each key,
-// which is always the copy of the cache.
+// A state takes about 300 bytes. It points to the newest known object, which is usually the copy of the cache. It points to another copy
+// only while a write of this process is newer than the cache. The store also has the last observed object of each key, which is always the
+// copy of the cache.
 package objectstate

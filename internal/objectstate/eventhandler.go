@@ -13,8 +13,8 @@ import (
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// Observer receives each state of each object before its key is enqueued. The informer waits for both methods: they must return
-// quickly.
+// Observer receives each observed state and each deletion of an object, before the store enqueues the key of the object. It receives no
+// resyncs. The informer waits for both methods, so they must return quickly.
 type Observer interface {
 	OnUpsert(ctx context.Context, obj client.Object)
 	OnDelete(obj client.Object)
@@ -25,10 +25,10 @@ type noopObserver struct{}
 func (noopObserver) OnUpsert(context.Context, client.Object) {}
 func (noopObserver) OnDelete(client.Object)                  {}
 
-// EventHandler returns a handler that records the events of an informer and enqueues the keys of their objects. The store records
-// every event. It enqueues a creation or an update if all predicates accept it. An update that starts a deletion or replaces the
-// object, and every deletion, is enqueued regardless of the predicates. With [Options.RecordEvents], every event except a resync is enqueued. A nil
-// observer is ignored.
+// EventHandler returns a handler that records the events of an informer and enqueues the keys of their objects. The handler records
+// every event. It enqueues a creation or an update if all predicates accept it. It enqueues every deletion, and every update that starts a deletion or
+// replaces the object, regardless of the predicates. With [Options.RecordEvents], it enqueues every event except a resync regardless of the predicates.
+// observer may be nil.
 func (s *Store[W]) EventHandler(observer Observer, predicates ...predicate.Predicate) handler.EventHandler {
 	accepts := predicate.And(predicates...)
 	if observer == nil {

@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// IsOlderVersion reports whether a resource version is older than another one. Versions that are not numbers are older unless they are equal.
+// IsOlderVersion reports whether a resource version is older than another one. If one of them is not a number, IsOlderVersion reports whether they differ.
 func IsOlderVersion(version, than string) bool {
 	order, err := resourceversion.CompareResourceVersion(version, than)
 	if err != nil {
@@ -145,7 +145,7 @@ func (s *State[W]) update(obj client.Object) {
 }
 
 // newestOf returns the newest known state of an object whose delete event the watch has missed. The response to a write of this process may be
-// newer than the last event.
+// newer than the given object, which is the last state from the watch.
 func (s *Store[W]) newestOf(obj client.Object) client.Object {
 	newest := s.Newest(obj.GetUID())
 	if newest == nil {
@@ -160,7 +160,8 @@ func (s *Store[W]) newestOf(obj client.Object) client.Object {
 
 // OnDeletion registers a callback. The store calls it when it observes that an object is being deleted or no longer exists. If the store already
 // knows this, OnDeletion calls the callback immediately. The callback runs at most once, under the lock of the store: it must return quickly and must
-// not call the store. An object has one callback at a time. The returned function unregisters it.
+// not call the store. An object has one callback at a time. The returned function unregisters the callback. For an unknown object, OnDeletion
+// does nothing.
 func (s *Store[W]) OnDeletion(uid types.UID, callback func()) (unregister func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// manyKeys is the length of a queue after which its map is replaced when it is empty: maps keep their memory.
+// manyKeys limits the reuse of the map of queued keys. If the map was longer and becomes empty, the store replaces it, because a map keeps its memory.
 const manyKeys = 1000
 
 // MarkQueued records that a key was added to the work queue. A key that is already waiting for a worker keeps its time.
@@ -30,12 +30,12 @@ func (s *Store[W]) MarkQueuedAt(key types.NamespacedName, at time.Time) {
 	}
 }
 
-// MarkStarted records that a worker has started to reconcile a key.
+// MarkStarted records that a worker has started to reconcile a key. The key is then neither queued nor skipped.
 func (s *Store[W]) MarkStarted(key types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.queued, key)
-	if len(s.queued) == 0 && s.longestQueue > manyKeys { // after a start, for example
+	if len(s.queued) == 0 && s.longestQueue > manyKeys { // a start can fill the map, for example
 		s.queued, s.longestQueue = map[types.NamespacedName]time.Time{}, 0
 	}
 	delete(s.skipped, key)

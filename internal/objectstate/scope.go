@@ -15,7 +15,7 @@ func (s *Store[W]) IsKnown(uid types.UID) bool {
 	return known
 }
 
-// Keys returns the keys that match accepts and that have an object, a tombstone, or an event.
+// Keys returns the keys with an object, a tombstone or an event for which match returns true. The order is random.
 func (s *Store[W]) Keys(match func(types.NamespacedName) bool) []types.NamespacedName {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -34,7 +34,7 @@ func collect[V any](into map[types.NamespacedName]bool, from map[types.Namespace
 	}
 }
 
-// ForgetKey removes all that the store knows of a key, and the states of its objects.
+// ForgetKey removes all data of a key, and the states of its objects.
 func (s *Store[W]) ForgetKey(key types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -7,9 +7,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// State is what this process knows about one object. It is lost when the process ends, and no handler depends on it.
+// State contains the data that this process has about one object. The data is lost when the process ends.
 //
-// The exported fields belong to the worker that reconciles the object, which holds the lock of the state. The unexported fields belong to the [Store].
+// The worker that reconciles the object holds the lock of the state, and only this worker uses the exported fields other than Memos. The lock of the [Store]
+// protects Memos and the unexported fields.
 type State[W any] struct {
 	mu sync.Mutex
 
@@ -21,20 +22,20 @@ type State[W any] struct {
 	FirstVersion string
 	// AwaitedVersion is the resource version of the last write of this process, until the cache contains it.
 	AwaitedVersion string
-	// AwaitDeadline ends the consistency wait for AwaitedVersion.
+	// AwaitDeadline is the time at which the consistency wait for AwaitedVersion ends.
 	AwaitDeadline time.Time
 	// OwnVersions are the resource versions of writes of this process, until the watch delivers them.
 	OwnVersions []string
 	// Memos are the values that handlers store for the object.
 	Memos *Memos
 
-	replacedBaseline []byte        // the baseline before it was replaced
+	replacedBaseline []byte        // the baseline before another client replaced it
 	deleted          bool          // MarkDeleted was called, and the object has not been observed since
 	newest           client.Object // the newest known state of the object; nil after its deletion
 	onDeletion       func()        // called once when the object is being deleted or does not exist
 }
 
-// SetAwaitedVersion sets the resource version and the deadline of a consistency wait; it does not wait. With an empty version, it keeps the
+// SetAwaitedVersion sets the resource version and the deadline of a consistency wait, but does not wait. With an empty version, it keeps the
 // earlier version and sets a new deadline.
 func (s *State[W]) SetAwaitedVersion(version string, timeout time.Duration) {
 	s.AwaitDeadline = time.Now().Add(timeout)

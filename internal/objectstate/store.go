@@ -17,8 +17,8 @@ type Store[W any] struct {
 	deleted map[types.NamespacedName][]client.Object // tombstones
 	queued  map[types.NamespacedName]time.Time       // when the key was queued
 	skipped map[types.NamespacedName]string          // the resource versions of events that predicates have rejected, until the next reconcile
-	dirty   map[types.NamespacedName][]string        // the resource versions that made the key dirty
-	events  map[types.NamespacedName][]Event
+	dirty   map[types.NamespacedName][]string        // the resource versions that made the key dirty; relatedChange for related objects
+	events  map[types.NamespacedName][]Event         // events that TakeEvents has not returned yet
 
 	longestQueue int // the largest length of queued since its map was made
 	options      Options
@@ -30,7 +30,7 @@ type Options struct {
 	RecordEvents bool
 	// TrackDirty records the resource versions that mark an object as dirty, for [Store.TakeForeignChanges].
 	TrackDirty bool
-	// ReadBaseline returns the stored baseline of an object, for [Store.BaselineBeforeReplacement]. If it is nil, the store does not compare baselines.
+	// ReadBaseline returns the stored baseline of an object, for [Store.BaselineBeforeReplacement]. If ReadBaseline is nil, the store does not compare baselines.
 	ReadBaseline func(client.Object) []byte
 }
 
@@ -48,7 +48,7 @@ func New[W any](options Options) *Store[W] {
 	}
 }
 
-// Observe records an object that exists. listedAtStart is true if the object was in the first listing of the informer.
+// Observe records an existing object, and marks its key as dirty if [Options.TrackDirty] is set. listedAtStart is true if the object was in the first listing of the informer.
 func (s *Store[W]) Observe(obj client.Object, listedAtStart bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
