@@ -24,7 +24,7 @@ type call struct {
 	state       *State
 	suspensions int64
 	grace       *grace
-	// draft is the object with the changes of the function. It is nil until there are changes, because the JSON form is expensive.
+	// draft is the object with the changes of the function. It is nil until the call needs it, because the JSON form is expensive.
 	draft *commit.Draft
 }
 

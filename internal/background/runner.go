@@ -42,7 +42,7 @@ type Runner struct {
 	Report func(uid types.UID, obj client.Object, id string, failed bool, before progress.Record, outcome progress.Outcome) (fails bool)
 	// Enqueue enqueues an object for a reconcile.
 	Enqueue func(types.UID)
-	// Leaves reports whether another process will handle the object. Daemons and timers are then not started.
+	// Leaves reports whether another process will handle the object. [Runner.Start] then starts no daemons and timers for the object.
 	Leaves func(client.Object) bool
 	// OnCall is called before each call of a daemon or a timer. The returned function is called after it.
 	OnCall func(uid types.UID, id string) func()
@@ -58,8 +58,8 @@ type Objects interface {
 	Memos(uid types.UID) *objectstate.Memos
 }
 
-// Select returns the daemons and timers whose filters accept the object, and stops all others. If the object is being deleted, it stops all of them before
-// any delete handler is called. view and content are the forms of the object for the filters.
+// Select returns the daemons and timers whose filters accept the object, and stops all others. If the object is being deleted, Select stops all of them
+// and returns no ids. view and content are the forms of the object for the filters.
 func (r *Runner) Select(ctx context.Context, obj client.Object, view *invoke.View, content map[string]any) (ids []string) {
 	r.Objects.UpdateIfNewer(obj)
 	if obj.GetDeletionTimestamp() != nil {
@@ -107,7 +107,7 @@ func (r *Runner) Start(ctx context.Context, obj client.Object, ids []string, sta
 func (r *Runner) taskFor(obj client.Object, id string, b *invoke.BackgroundHandler, state *State, isNew bool) (task daemons.Task, err error) {
 	defer func() {
 		if value := recover(); value != nil {
-			err = fmt.Errorf("its InitialDelayFunc panicked: %v", value)
+			err = fmt.Errorf("InitialDelayFunc panicked: %v", value)
 		}
 	}()
 	task = b.Task

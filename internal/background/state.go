@@ -60,7 +60,7 @@ func (a *State) NoteWorkerWrite(from, to, version string) {
 	}
 }
 
-// beginWrite records an edit before it is written. It is called again if the edit is rebased, or if its response was lost.
+// beginWrite records an edit before it is written. The caller calls beginWrite again if it rebases the edit, or if the response was lost.
 func (a *State) beginWrite(one *Edit, base map[string]any, doc patch.MergePatch, from, to string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -72,7 +72,7 @@ func (a *State) beginWrite(one *Edit, base map[string]any, doc patch.MergePatch,
 	}
 }
 
-// endWrite records the edit as the API server has stored it, and the digest of the essence after the write. It reports whether another client has also
+// endWrite records the edit as the API server has stored it. is is the digest of the essence after the write. It reports whether another client has also
 // changed the essence, and whether the object must be reconciled again.
 func (a *State) endWrite(one *Edit, written Edit, is string) (changed, again bool) {
 	a.mu.Lock()

@@ -45,7 +45,7 @@ func (c *call) flush(ctx context.Context, copied client.Object) error {
 	return c.Committer.ContinueAfterFlush(c.draft, own, written)
 }
 
-// write writes a patch of the draft, and returns the object after it. It retries after errors of the API server as long as the task may run, and then in
+// write writes a patch of the draft, and returns the object after the write. It returns nil if there is nothing to write, or if the object is deleted. It retries after errors of the API server as long as the task may run, and then in
 // the grace period. It returns an error if the API server rejects the patch, or if the patch could not be written in time. If untyped is true, the
 // patch may have fields that the Go type lacks.
 func (c *call) write(ctx context.Context, doc patch.MergePatch, untyped bool) (written client.Object, err error) {

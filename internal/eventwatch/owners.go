@@ -16,12 +16,12 @@ import (
 )
 
 const (
-	maxCached    = 10_000
-	cachedFor    = 10 * time.Minute // of a found owner
-	notCachedFor = time.Minute      // of an object without one, which may be adopted
+	maxCached        = 10_000           // maximum number of dependents whose owners are cached
+	cachedFor        = 10 * time.Minute // time for which found owners are cached
+	noOwnerCachedFor = time.Minute      // time for which the absence of owners is cached; the object may be adopted
 )
 
-// An Owner is an object that owns what an Event is about.
+// An Owner is an object that owns the object of an Event, or the object of the Event itself.
 type Owner struct {
 	Key types.NamespacedName
 	UID types.UID // empty if the Event does not have it
@@ -32,21 +32,22 @@ type Owners struct {
 	reader     client.Reader
 	kind       schema.GroupKind
 	namespaced bool
-	through    []schema.GroupVersionKind // kinds of dependents, and between them and the object
+	through    []schema.GroupVersionKind // the kinds of dependents, and the kinds between dependents and owners
 	found      *cache.LRUExpireCache     // lists of owners, by the uid of the dependent
 }
 
-// NewOwners returns the owners of one kind. It reads the metadata of the dependents and of the kinds between them and the object.
+// NewOwners returns Owners that find objects of one kind. through contains the kinds of dependents, and the kinds between dependents and owners. reader must be
+// able to read their metadata.
 func NewOwners(reader client.Reader, kind schema.GroupKind, namespaced bool, through []schema.GroupVersionKind) *Owners {
 	return &Owners{reader: reader, kind: kind, namespaced: namespaced, through: through, found: cache.NewLRUExpireCache(maxCached)}
 }
 
-// Of returns the objects that own the object of a reference, or the object itself if it has the kind. It returns nothing if an object in the chain of
+// Of returns the objects that own the object of a reference, or the object itself if it has the kind. It returns no objects if an object in the chain of
 // owner references does not exist.
 func (o *Owners) Of(ctx context.Context, log logr.Logger, about corev1.ObjectReference) ([]Owner, error) {
 	kind := about.GroupVersionKind().GroupKind()
 	if about.UID == types.UID(about.Name) {
-		about.UID = "" // the kubelet writes the name of its Node
+		about.UID = "" // for a Node, the kubelet writes the name as UID
 	}
 	if kind == o.kind {
 		return []Owner{o.owner(about.Namespace, about.Name, about.UID)}, nil
@@ -60,7 +61,7 @@ func (o *Owners) Of(ctx context.Context, log logr.Logger, about corev1.ObjectRef
 		return nil, err
 	}
 	if about.UID != "" {
-		o.found.Add(about.UID, found, map[bool]time.Duration{true: cachedFor, false: notCachedFor}[len(found) > 0])
+		o.found.Add(about.UID, found, map[bool]time.Duration{true: cachedFor, false: noOwnerCachedFor}[len(found) > 0])
 	}
 	return found, nil
 }
@@ -97,7 +98,7 @@ func (o *Owners) ofDependent(
 			found = append(found, o.owner(obj.Namespace, ref.Name, ref.UID))
 			continue
 		}
-		// Objects that are read already are skipped, so cycles of references end.
+		// ofDependent skips objects that it has already read, so a cycle of references ends.
 		more, err := o.ofDependent(ctx, log, owner, types.NamespacedName{Namespace: obj.Namespace, Name: ref.Name}, ref.UID, seen)
 		if err != nil {
 			return nil, err

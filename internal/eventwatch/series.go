@@ -17,10 +17,10 @@ import (
 const (
 	firstRetry = 100 * time.Millisecond
 	lastRetry  = 10 * time.Second
-	maxRetries = 8 // about 23 seconds
+	maxRetries = 8 // the retries take about 23 seconds
 )
 
-// A series delivers each Event when it occurs, and again if it occurs again, at most once in an interval.
+// A series delivers each Event when it occurs, and again if it occurs again, at most once per interval.
 type series struct {
 	interval time.Duration
 	deliver  func(ctx context.Context, event *corev1.Event, earlier bool) error
@@ -31,12 +31,12 @@ type series struct {
 	events map[types.UID]*occurrences
 }
 
-// occurrences is what is known of one Event.
+// occurrences contains the delivered and the undelivered state of one Event.
 type occurrences struct {
-	latest      *corev1.Event // not delivered yet; nil if there is nothing to deliver
-	earlier     bool          // latest is from the time before the start
-	count       int32         // of the delivered state
-	seen        time.Time     // of the delivered state
+	latest      *corev1.Event // the undelivered state; nil if there is none
+	earlier     bool          // whether latest is from the time before the start
+	count       int32         // the count of the delivered state
+	seen        time.Time     // the last occurrence in the delivered state
 	deliveredAt time.Time
 }
 
@@ -122,7 +122,7 @@ func (s *series) deliverLatest(ctx context.Context, uid types.UID) {
 	if known.latest == event {
 		known.latest = nil
 	} else {
-		s.queue.Add(uid) // it has occurred again in the meantime
+		s.queue.Add(uid) // the Event has occurred again in the meantime
 	}
 }
 

@@ -31,7 +31,7 @@ const (
 type Watcher struct {
 	Client    corev1client.EventsGetter
 	Namespace string // empty for all namespaces
-	Kind      string // of the objects that the Events are about
+	Kind      string // the kind of the objects that the Events are about
 	Group     string // the API group of the kind
 	Selector  clusterevents.Selector
 	Reporters []string // the reporting controllers of own Events
@@ -41,9 +41,9 @@ type Watcher struct {
 
 	series  *series
 	started time.Time
-	listed  bool      // the first list has succeeded
-	contact time.Time // when the last response ended, after the first list
-	failing bool      // the last request has failed, and this is logged
+	listed  bool      // whether the first list has succeeded
+	contact time.Time // the end of the last list or watch
+	failing bool      // whether the last request has failed; later failures are not logged
 }
 
 // errExpired is returned when the API server no longer has the version from which the watch continues.

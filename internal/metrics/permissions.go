@@ -18,8 +18,8 @@ var missing struct {
 	counts map[string]int // by labels
 }
 
-// AddMissingPermission changes the number of operators that do not have a permission. The labels are group, resource, verb and namespace. Permissions that no
-// operator misses have no value.
+// AddMissingPermission changes the number of operators that do not have a permission. The labels are group, resource, verb and namespace. A permission that no
+// operator lacks has no time series.
 func AddMissingPermission(change int, labels ...string) {
 	missing.mu.Lock()
 	defer missing.mu.Unlock()

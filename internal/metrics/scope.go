@@ -12,8 +12,8 @@ const (
 	Waiting  = "waiting"  // the API server does not serve the kind
 	Starting = "starting" // the caches have not synced
 	Failed   = "failed"   // the start has failed, and the operator retries it
-	Served   = "served"
-	Leaving  = "leaving" // the operator finishes the work that it has begun
+	Served   = "served"   // the operator handles the objects
+	Leaving  = "leaving"  // the operator finishes the work that it has begun
 )
 
 var (

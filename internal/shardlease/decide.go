@@ -8,13 +8,13 @@ import (
 )
 
 const (
-	// SharderIdentity holds the Leases of shards that the sharder considers dead.
+	// SharderIdentity is the holder of the Leases of shards that the sharder considers dead.
 	SharderIdentity = "shardlease-controller"
-	// InstanceAnnotation contains the id of the process that holds the Lease.
+	// InstanceAnnotation is the annotation with the id of the process that holds the Lease.
 	InstanceAnnotation = "kopf-runtime.dev/shard-process"
 )
 
-// An Identity is what distinguishes the Lease of a process from others.
+// An Identity identifies the Lease of a process.
 type Identity struct {
 	Namespace, Name string // of the Lease
 	RingLabel, Ring string // the label of the Lease
@@ -22,7 +22,7 @@ type Identity struct {
 	Instance        string // the id of the process
 }
 
-// A Decision is what a process does with the Lease that it has read.
+// A Decision is the next step of a process that has read its Lease.
 type Decision int
 
 // The decisions about a Lease.
@@ -37,8 +37,8 @@ func (id Identity) isHeldBy(lease *coordinationv1.Lease) bool {
 	return lease != nil && holder(lease) == id.Name && lease.Annotations[InstanceAnnotation] == id.Instance
 }
 
-// Decide decides about a Lease, which is nil if it does not exist. first is the Lease that the process has read first with the same holder, and unchanged is the time since
-// then.
+// Decide returns the next step for a Lease. lease is nil if the Lease does not exist. first is the first read state of the Lease with the same holder, and unchanged is the time
+// since then. Decide returns an error if the Lease has another purpose, or if another process with the same name renews it.
 func (id Identity) Decide(lease, first *coordinationv1.Lease, unchanged time.Duration) (Decision, error) {
 	switch {
 	case lease == nil:

@@ -16,7 +16,7 @@ import (
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 )
 
-// ErrLost means that the process may not hold the Lease any more.
+// ErrLost means that the process possibly no longer holds the Lease.
 var ErrLost = errors.New("the shard has lost its Lease: another process may handle its objects")
 
 // errNotOurs means that another process holds the Lease, or that the Lease was deleted.
@@ -26,8 +26,8 @@ var errNotOurs = errors.New("the Lease is held by another process, or was delete
 type Options struct {
 	Identity
 	Client coordinationv1client.LeasesGetter
-	// Duration is the time after the last renewal in which no other process may handle the objects of the shard. RenewDeadline is the time after which the shard gives up,
-	// and RetryPeriod the time between renewals.
+	// Duration is the time after the last renewal in which no other process may handle the objects of the shard. RenewDeadline is the time after the
+	// last renewal at which [Lease.Keep] gives up. RetryPeriod is the time between renewals.
 	Duration, RenewDeadline, RetryPeriod time.Duration
 	// WallClock returns the time of the wall clock. Default: time.Now.
 	WallClock func() time.Time
@@ -37,7 +37,7 @@ type Options struct {
 // A Lease is held by this process. Its methods must not be called concurrently.
 type Lease struct {
 	options Options
-	lease   *coordinationv1.Lease // as it was written last
+	lease   *coordinationv1.Lease // the last read or written state; nil if the Lease does not exist
 	renewed instant               // the start of the last successful request
 }
 
@@ -53,7 +53,7 @@ func (o *Options) now() instant {
 }
 
 // Acquire waits until the process holds the Lease. It fails if another process renews the Lease, or if the Lease does not belong to a shard of the ring. With a Total, it
-// also waits until no process with another total holds a Lease of the ring, and fails if such a process renews its Lease.
+// also waits until no process with another total holds a Lease of the ring, and fails if one of these processes renews its Lease.
 func Acquire(ctx context.Context, options Options) (*Lease, error) {
 	if options.WallClock == nil {
 		options.WallClock = time.Now
@@ -106,7 +106,7 @@ func isPermanent(err error) bool {
 
 // Keep renews the Lease until the context is cancelled. It returns [ErrLost] if the Lease could not be renewed in time, or if another process holds it.
 //
-// After a suspension of the process, Keep makes one attempt: the sharder may not have moved the objects yet, and a successful renewal proves that.
+// After a suspension of the process, Keep makes one attempt. A successful renewal proves that no other process handles the objects.
 func (l *Lease) Keep(ctx context.Context) error {
 	o := &l.options
 	pause := o.RetryPeriod
@@ -152,7 +152,7 @@ func (l *Lease) Release(ctx context.Context) error {
 	}
 }
 
-// renew writes the Lease. After a conflict, it reads the Lease, because the sharder adds labels.
+// renew writes the Lease. After a conflict, it reads the Lease and writes it again, because the sharder adds labels.
 func (l *Lease) renew(ctx context.Context, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -227,7 +227,7 @@ func (o *Options) next(current *coordinationv1.Lease, holderIdentity string) *co
 		lease.Spec.LeaseTransitions = &transitions
 	}
 	if holderIdentity == "" {
-		lease.Spec.LeaseDurationSeconds = new(int32(1)) // as the leader election of client-go
+		lease.Spec.LeaseDurationSeconds = new(int32(1)) // like the leader election of client-go
 	}
 	return lease
 }

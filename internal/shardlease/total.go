@@ -37,11 +37,11 @@ func acquireWithTotal(ctx context.Context, options Options) (*Lease, error) {
 		if err := l.Release(context.WithoutCancel(ctx)); err != nil {
 			options.Log.Error(err, "Failed to release the Lease of the shard; it expires")
 		}
-		sleep(ctx, rand.N(options.RetryPeriod)) // the other process does the same, and one must be first
+		sleep(ctx, rand.N(options.RetryPeriod)) // the other process also waits for a random time, so one of the two is first
 	}
 }
 
-// awaitOtherTotals waits until no process with another total holds a Lease of the ring. It fails if such a process renews its Lease. It releases expired Leases, so that
+// awaitOtherTotals waits until no process with another total holds a Lease of the ring. It fails if one of these processes renews its Lease. It releases expired Leases, so that
 // their holders cannot renew them after a suspension.
 func (o *Options) awaitOtherTotals(ctx context.Context) error {
 	type observation struct {

@@ -12,7 +12,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/explain"
 )
 
-// The limits of [Attempts]. With all of them reached, it takes about 85 MB; with one attempt for each object, 4 MB.
+// The limits of [Attempts]. At all limits, it takes about 85 MB of memory. With one attempt for each object, it takes 4 MB.
 const (
 	maxAttempts        = 20
 	maxAttemptsObjects = 10_000

@@ -13,7 +13,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/explain"
 )
 
-// The paths.
+// The paths of the status page.
 const (
 	Path        = "/kopf/"
 	ObjectsPath = Path + "objects"
@@ -86,7 +86,7 @@ func New(source Source) http.Handler {
 	} {
 		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", file.mediaType)
-			_, _ = w.Write(file.content) // the client has gone
+			_, _ = w.Write(file.content) // an error means that the client has disconnected
 		})
 	}
 	mux.HandleFunc("GET "+ObjectsPath, func(w http.ResponseWriter, _ *http.Request) {
@@ -138,7 +138,7 @@ func statusOf(err error) int {
 		return http.StatusServiceUnavailable
 	case errors.Is(err, ErrUnknownKind):
 		return http.StatusNotFound
-	default: // of a request to the API server
+	default: // a request to the API server has failed
 		return http.StatusBadGateway
 	}
 }
@@ -153,5 +153,5 @@ func fail(w http.ResponseWriter, status int, err error) { write(w, status, Failu
 func write(w http.ResponseWriter, status int, value any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(value) // the client has gone
+	_ = json.NewEncoder(w).Encode(value) // an error means that the client has disconnected
 }
