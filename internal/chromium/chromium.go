@@ -16,8 +16,9 @@ import (
 	"time"
 )
 
-// patience is the time in which the browser must reach a state. Otherwise, the test fails. The time is long, because other tests can use all processors.
-const patience = time.Minute
+// timeout is the time in which the browser must answer a command or fulfil a condition. Otherwise, the test fails. The time is long, because other tests can use
+// all processors.
+const timeout = time.Minute
 
 // Browser is a headless Chromium. The test controls it with the DevTools protocol over two pipes, which needs no package for websockets.
 type Browser struct {
@@ -42,7 +43,8 @@ type message struct {
 	} `json:"error,omitempty"`
 }
 
-// Start starts the browser, which ends with the test. It skips the test if there is no Chromium, and in short mode. CHROMIUM can be the path of the browser.
+// Start starts the browser, which ends with the test. It skips the test if there is no Chromium, and in short mode. The environment variable CHROMIUM can contain the path
+// of the browser.
 func Start(t *testing.T) *Browser {
 	t.Helper()
 	if testing.Short() {
@@ -51,7 +53,7 @@ func Start(t *testing.T) *Browser {
 	path := os.Getenv("CHROMIUM")
 	for _, name := range []string{"chromium", "chromium-browser"} {
 		if path == "" {
-			path, _ = exec.LookPath(name) // an error leaves the path empty
+			path, _ = exec.LookPath(name) // after an error, the path is empty
 		}
 	}
 	if path == "" {
@@ -88,7 +90,7 @@ func Start(t *testing.T) *Browser {
 		b.read(messagesIn)
 	}()
 	t.Cleanup(func() {
-		_ = commandsOut.Close() // Chromium ends with its pipe
+		_ = commandsOut.Close() // Chromium ends when its pipe is closed
 		kill := time.AfterFunc(10*time.Second, func() { _ = cmd.Process.Kill() })
 		_ = cmd.Wait() // the exit code does not matter
 		kill.Stop()
@@ -171,7 +173,7 @@ func (b *Browser) call(session, method string, params, result any) error {
 			return nil
 		}
 		return json.Unmarshal(m.Result, result)
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		return fmt.Errorf("%s: the browser does not answer", method)
 	}
 }
@@ -313,7 +315,7 @@ func (p *Tab) Count(selector string) (n int) {
 // Wait waits until a condition is true.
 func (p *Tab) Wait(condition string) {
 	p.t.Helper()
-	deadline := time.After(patience)
+	deadline := time.After(timeout)
 	ticker := time.NewTicker(10 * time.Millisecond)
 	defer ticker.Stop()
 	for {

@@ -49,7 +49,7 @@ type Fence struct {
 	heldUntil     time.Time     // end of the hold; zero while the fence is inactive
 	reported      bool          // whether the callback was called for this hold
 	released      chan struct{} // channel that is closed when the hold ends
-	stopped       chan struct{} // channel that is closed when the operator has stopped
+	stopped       chan struct{} // channel that is closed when the context of the operator has ended
 }
 
 // instant is a time of two clocks. On some systems, only the monotonic clock stops while the machine is suspended.
@@ -68,7 +68,7 @@ func New(options Options) *Fence {
 }
 
 // StartHeartbeat records heartbeats until stop is called. stop waits until the heartbeat goroutine has ended. changed is called when the fence
-// becomes active and when it becomes inactive. A hold lasts at least until the call for its beginning has returned. After the context has ended, no
+// becomes active and when it becomes inactive. A hold lasts at least until the call of changed for its beginning has returned. After the context has ended, no
 // hold ends.
 func (f *Fence) StartHeartbeat(ctx context.Context, changed func()) (stop func()) {
 	f.mu.Lock()
@@ -133,7 +133,7 @@ func (f *Fence) now() instant {
 	return instant{monotonic: time.Now(), wall: f.options.WallClock().Round(0)}
 }
 
-// recordHeartbeat compares the time with the last heartbeat, starts a hold after a gap, and records a heartbeat.
+// recordHeartbeat compares the time with the last heartbeat, starts a hold after a gap, and records a heartbeat. The caller must hold f.mu.
 func (f *Fence) recordHeartbeat() {
 	if f.lastHeartbeat.monotonic.IsZero() {
 		return

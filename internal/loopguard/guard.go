@@ -18,15 +18,16 @@ const (
 // A Guard counts the own cycles of one object. These are the cycles that handlers have caused themselves. The zero value has counted none. The methods
 // return a new Guard and do not change the receiver.
 type Guard struct {
-	starts []time.Time   // the start times of the counted own cycles since the last change by another client
+	starts []time.Time   // the start times of the counted own cycles since the last change by another client; after a delayed cycle, only this one
 	delay  time.Duration // the delay of the last own cycle; zero without a loop
 	held   time.Time     // the time at which the waiting cycle may start; zero if none waits
 }
 
 // Start decides how long a cycle must wait. If the cycle must wait, the caller must call Start again for it when the time has passed, or earlier. own is true
 // if handlers have caused the cycle themselves. Other cycles never wait.
+// limit is the number of own cycles in [Window] that start without a delay.
 //
-// A change by another client begins a new count, because one change may cause a chain of own cycles. During a loop, the count continues.
+// A change by another client begins a new count, because one change may cause a chain of own cycles. This change does not end a loop.
 func (g Guard) Start(now time.Time, own bool, limit int) (next Guard, wait time.Duration) {
 	switch {
 	case !own:
@@ -83,7 +84,7 @@ func (g Guard) Expire(now time.Time) (next Guard, left time.Duration) {
 // Looping reports whether there is a loop.
 func (g Guard) Looping() bool { return g.delay > 0 }
 
-// Count returns the number of counted cycles.
+// Count returns the number of counted own cycles. After a delayed cycle, it is 1.
 func (g Guard) Count() int { return len(g.starts) }
 
 // Empty reports whether the guard has counted nothing.

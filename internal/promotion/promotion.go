@@ -18,7 +18,7 @@ import (
 const priority = 1
 
 const (
-	// pause is the interval of the checks for objects that have waited for long.
+	// pause is the interval between checks for objects that have waited for a long time.
 	pause = time.Second
 	// minAge is the time that an object must have waited.
 	minAge = 5 * time.Second
@@ -34,14 +34,14 @@ const (
 type Keys interface {
 	// LongestQueued returns at most limit keys that have waited for at least minAge, in the order of their times.
 	LongestQueued(limit int, minAge time.Duration) []objectstate.QueuedKey
-	// IsStillQueued reports whether a key has not been taken from the queue since.
+	// IsStillQueued reports whether no worker has taken the key from the queue since LongestQueued returned it.
 	IsStillQueued(objectstate.QueuedKey) bool
 }
 
 // Promoter moves objects that have waited for long to the front of the queue, as long as they use no more than a quarter of the time of the workers. It
 // limits the number of promoted objects to a quarter of the workers, and it measures how long they take. It is safe for concurrent use.
 //
-// It is a source without events of its own.
+// A Promoter is a source of a controller, but creates no events.
 type Promoter struct {
 	keys   Keys
 	onTick func()
@@ -59,12 +59,12 @@ type Promoter struct {
 	promotions map[types.NamespacedName]promotion
 }
 
-// New returns a promoter. onTick is called every second.
+// New returns a promoter. After its start, the promoter calls onTick every second.
 func New(keys Keys, onTick func()) *Promoter { return &Promoter{keys: keys, onTick: onTick} }
 
 type promotion struct {
 	after   int       // the number of reconciles before the promotion
-	running time.Time // the begin of the reconcile; zero while the object is queued
+	running time.Time // the start of the reconcile; zero while the object is queued
 }
 
 // For sets the number of workers, and returns the source that their controller must watch.
@@ -98,7 +98,7 @@ func (p *Promoter) Start(ctx context.Context, q workqueue.TypedRateLimitingInter
 	return nil
 }
 
-// promoteStarved finds objects that have waited for long.
+// promoteStarved finds objects that have waited for a long time, and promotes some of them.
 func (p *Promoter) promoteStarved() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -9,7 +9,7 @@ type Registry[H any] struct {
 	owners   map[string]string // the id of the handler for each storage key
 }
 
-// Add adds a handler. Key is the storage key of its progress. Add fails if another handler has the same id or key.
+// Add adds a handler. key is the storage key of the progress of the handler. Add fails if another handler has the same id or key.
 func (r *Registry[H]) Add(id, key string, handler H) error {
 	if _, taken := r.handlers[id]; taken {
 		return fmt.Errorf("the id %q is used twice: give one of the handlers another id, "+

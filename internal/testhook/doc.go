@@ -1,4 +1,4 @@
-// Package testhook gives package kopftest access to unexported parts of package kopf, without a public API for it.
+// Package testhook gives package kopftest access to unexported parts of package kopf, without a public API for them.
 //
 //	testhook.BindCall(req, &invoke.Request{ID: "provision", Notify: recordEvent})
 //	err := testhook.FinishCall(req, provision(ctx, req))

@@ -28,7 +28,7 @@ type Observer interface {
 	OperatorStarting(kinds int)
 	// KindsChanged is called when the announced number of kinds changes: by +1 when a kind starts, and by -1 when it ends and after the first discovery.
 	KindsChanged(change int)
-	// EngineEnded is called when an operator has ended an engine before its own end.
+	// EngineEnded is called when an operator has ended an engine and continues to run.
 	EngineEnded(e *engine.Engine)
 	// ChecksRights reports whether operators ask the API server for their permissions.
 	ChecksRights() bool
@@ -40,7 +40,7 @@ type Observer interface {
 
 type observerKey struct{}
 
-// WithObserver returns a context with an observer. Operators that are started with the context call it.
+// WithObserver returns a context with an observer. Operators that are started with the context call the observer.
 func WithObserver(ctx context.Context, observer Observer) context.Context {
 	return context.WithValue(ctx, observerKey{}, observer)
 }

@@ -59,7 +59,7 @@ type kind struct {
 }
 
 type watch struct {
-	started      chan struct{} // closed when the informer has synced, or has failed to
+	started      chan struct{} // closed when the informer has synced, or when the start has failed
 	err          error         // the error of the start
 	informer     cache.Informer
 	registration toolscache.ResourceEventHandlerRegistration
@@ -74,10 +74,11 @@ type Attempt struct {
 	objects []object
 }
 
-// Begin returns the tracking of an attempt.
+// Begin returns the record of the objects that a new attempt tracks.
 func (t *Tracker) Begin(reader Reader) *Attempt { return &Attempt{tracker: t, reader: reader} }
 
-// Track reads an object from the cache into obj. Later changes of the object, including its creation, trigger the handler.
+// Track reads an object from the cache into obj. Later changes of the object, including its creation, trigger the handler. If the object does not exist, Track
+// returns a not-found error, and still tracks the object.
 func (a *Attempt) Track(ctx context.Context, obj client.Object) error {
 	gvk, err := apiutil.GVKForObject(obj, a.tracker.client.Scheme())
 	if err != nil {
@@ -92,19 +93,19 @@ func (a *Attempt) Track(ctx context.Context, obj client.Object) error {
 	}
 	if key.Namespace != "" {
 		if namespaced, err := a.tracker.client.IsObjectNamespaced(obj); err == nil && !namespaced {
-			key.Namespace = "" // the cache ignores it
+			key.Namespace = "" // the cache ignores the namespace
 		}
 	}
 	tracked := object{gvk.GroupKind(), key}
 	a.mu.Lock()
 	a.objects = append(a.objects, tracked)
 	a.mu.Unlock()
-	a.tracker.add(a.reader, tracked) // before the read: no change after it is missed
+	a.tracker.add(a.reader, tracked) // before the read, so that the tracker misses no change after the read
 	return a.tracker.cache.Get(ctx, key, obj)
 }
 
-// End replaces the objects that earlier attempts have tracked. A failed attempt adds its objects, because it may have ended before all calls of Track. A nil
-// attempt has tracked nothing.
+// End replaces the objects that earlier attempts have tracked. After a failed attempt, End keeps the objects of earlier attempts too, because the attempt may
+// have ended before all its calls of Track. For a nil attempt, End does nothing.
 func (a *Attempt) End(succeeded bool) {
 	if a == nil || !succeeded {
 		return
@@ -206,7 +207,7 @@ func (t *Tracker) Close() {
 		default:
 			continue // the operator has ended before the cache has synced
 		}
-		_ = w.informer.RemoveEventHandler(w.registration) // it fails only if the informer has stopped
+		_ = w.informer.RemoveEventHandler(w.registration) // RemoveEventHandler fails only if the informer has stopped
 	}
 	t.watches = nil
 }

@@ -13,8 +13,8 @@ const (
 
 var forbidden = regexp.MustCompile(`[^A-Za-z0-9_.-]`)
 
-// AnnotationKey returns the key of an annotation of the library for a handler. If the id contains characters that are not allowed or is too long, the
-// key ends with a hash.
+// AnnotationKey returns the key of an annotation of the library for a handler. If the id contains invalid characters, is too long, or ends with a
+// separator, the key ends with a hash of the id.
 func AnnotationKey(prefix, id string) string {
 	name := prefix + forbidden.ReplaceAllString(id, "-")
 	if last := name[len(name)-1]; name != prefix+id || len(name) > maxAnnotationName || last == '.' || last == '-' || last == '_' {

@@ -2,11 +2,11 @@ package validation
 
 import "strings"
 
-// Closest returns the candidate that is most similar to a mistyped word. found is false if no candidate is similar. Differences in case have less weight
-// than other differences. Among equally similar candidates, Closest returns the first.
+// Closest returns the candidate that is most similar to a mistyped word. found is false if no candidate is similar. Closest ignores differences in case,
+// and candidates that equal the word. Among equally similar candidates, it returns the first.
 func Closest(word string, candidates []string) (closest string, found bool) {
 	lower := strings.ToLower(word)
-	// A word may have one typo for every three letters, at most three.
+	// A word may have one typo for every three letters, at least one and at most three.
 	limit := min(3, max(1, len(word)/3))
 	for _, candidate := range candidates {
 		if candidate == word {

@@ -4,6 +4,6 @@
 //		return fmt.Errorf("Label(%q) can never match: %w", key, err)
 //	}
 //
-// The rules for names are those of the API server (k8s.io/apimachinery/pkg/util/validation). The explanations name
+// The rules for names are the rules of the API server (k8s.io/apimachinery/pkg/util/validation). The explanations name
 // the invalid character and the allowed characters, and contain no regular expressions.
 package validation

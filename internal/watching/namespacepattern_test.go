@@ -44,12 +44,12 @@ func TestNamespacePattern_Errors(t *testing.T) {
 		"":          "empty",
 		"a,":        "empty",
 		"!":         "empty",
-		"Team-a":    "lower case",
-		"team_a":    "lower case",
-		"a/b":       "lower case",
+		"Team-a":    "lower-case",
+		"team_a":    "lower-case",
+		"a/b":       "lower-case",
 		"team-[a":   "syntax error",
-		"a*, B":     "lower case",
-		"team-a b":  "lower case",
+		"a*, B":     "lower-case",
+		"team-a b":  "lower-case",
 		"team-*,,x": "empty",
 	} {
 		if _, err := watching.ParseNamespacePattern(pattern); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), pattern) {
