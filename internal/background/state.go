@@ -72,15 +72,15 @@ func (a *State) beginWrite(one *Edit, base map[string]any, doc patch.MergePatch,
 	}
 }
 
-// endWrite records the edit as the API server has stored it. is is the digest of the essence after the write. It reports whether another client has also
-// changed the essence, and whether the object must be reconciled again.
-func (a *State) endWrite(one *Edit, written Edit, is string) (changed, again bool) {
+// endWrite records the edit as the API server has stored it. The parameter digest is the digest of the essence after the write. endWrite
+// reports whether another client has also changed the essence, and whether the object must be reconciled again.
+func (a *State) endWrite(one *Edit, written Edit, digest string) (changed, again bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	one.doc, one.version, one.open = written.doc, written.version, false
 	a.writing--
-	changed = a.essence != one.from || is != one.to
-	a.essence, a.version = is, written.version
+	changed = a.essence != one.from || digest != one.to
+	a.essence, a.version = digest, written.version
 	again, a.missed = a.missed, false
 	return changed, again
 }

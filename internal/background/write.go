@@ -138,8 +138,8 @@ func (c *call) tryWrite(ctx context.Context, change *patch.Change, own *Edit) (c
 	}
 	c.Objects.UpdateUnlessOlder(written)
 	if essential {
-		is := Edit{doc: doc.CurrentValues(content), version: written.GetResourceVersion()}
-		changed, again := c.state.endWrite(own, is, essence.DigestOf(c.Committer.Detector.Essence.Build(content)))
+		stored := Edit{doc: doc.CurrentValues(content), version: written.GetResourceVersion()}
+		changed, again := c.state.endWrite(own, stored, essence.DigestOf(c.Committer.Detector.Essence.Build(content)))
 		if changed {
 			c.Supervisor.Touch(c.obj.GetUID())
 		}

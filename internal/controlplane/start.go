@@ -119,11 +119,11 @@ func start(assets string, opts Options) (*ControlPlane, error) {
 	if dir, err = filepath.Abs(dir); err != nil {
 		return nil, fmt.Errorf("control plane: %w", err)
 	}
-	watch, err := reaper.New(dir)
+	guard, err := reaper.New(dir)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("control plane: start the process that stops the servers: %w", err), os.RemoveAll(dir))
 	}
-	cp := &ControlPlane{dir: dir, guard: watch, audited: opts.Audit}
+	cp := &ControlPlane{dir: dir, guard: guard, audited: opts.Audit}
 	if err := cp.run(assets, opts); err != nil {
 		return nil, errors.Join(fmt.Errorf("control plane: %w", err), cp.Stop())
 	}

@@ -11,7 +11,7 @@
 // A [Runner] runs the scenario once under the faults of a [Plan]. It returns a [Run] with the writes, watch events, changes, calls and quiet states in
 // order. Package kopftest implements the runner. This package depends neither on operators nor on servers.
 //
-// A write is a request of the operator that is not a read. A change is a new version of an object in the store, or its deletion, by any client. A
+// A write is a request of the operator that is neither a read nor about Events. A change is a new version of an object in the store, or its deletion, by any client. A
 // watch event is an event of a watch after the initial list. Writes, changes, watch events and calls are numbered from 1.
 //
 // [Plans] derives these plans from the reference run, without plans that can have no effect:

@@ -20,7 +20,8 @@ type Injector struct {
 	injected    []Fault
 }
 
-// NewInjector returns an injector for one run. The function now returns the current moment, and must be safe for concurrent use.
+// NewInjector returns an injector for one run. The parameter now is a function that returns the current moment. It must be safe for
+// concurrent use.
 func NewInjector(plan Plan, now func() Moment) *Injector {
 	return &Injector{plan: plan, now: now}
 }
@@ -62,10 +63,10 @@ func (i *Injector) recordWatchEvent(n WatchEvent) bool {
 	return unseen
 }
 
-// findFault returns and records the fault of the plan with a number and a kind for which the function of returns true.
-func (i *Injector) findFault(number int, of func(Kind) bool) (Fault, bool) {
+// findFault returns and records the fault of the plan that has the given number and a matching kind.
+func (i *Injector) findFault(number int, matches func(Kind) bool) (Fault, bool) {
 	for _, f := range i.plan {
-		if f.At == number && of(f.Kind) {
+		if f.At == number && matches(f.Kind) {
 			i.injected = append(i.injected, f)
 			return f, true
 		}

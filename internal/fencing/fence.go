@@ -67,7 +67,7 @@ func New(options Options) *Fence {
 	return &Fence{options: options, wakeReporter: make(chan struct{}, 1), released: make(chan struct{}), stopped: make(chan struct{})}
 }
 
-// StartHeartbeat records heartbeats until stop is called. stop waits until the heartbeat goroutine has ended. changed is called when the fence
+// StartHeartbeat records heartbeats until stop is called. The caller may call StartHeartbeat only once. stop waits until the heartbeat goroutine has ended. changed is called when the fence
 // becomes active and when it becomes inactive. A hold lasts at least until the call of changed for its beginning has returned. After the context has ended, no
 // hold ends.
 func (f *Fence) StartHeartbeat(ctx context.Context, changed func()) (stop func()) {

@@ -38,7 +38,7 @@ func (id Identity) isHeldBy(lease *coordinationv1.Lease) bool {
 }
 
 // Decide returns the next step for a Lease. lease is nil if the Lease does not exist. first is the first read state of the Lease with the same holder, and unchanged is the time
-// since then. Decide returns an error if the Lease has another purpose, or if another process with the same name renews it.
+// since then. Decide returns an error if the Lease has another purpose, or if another process with the same name renews the Lease.
 func (id Identity) Decide(lease, first *coordinationv1.Lease, unchanged time.Duration) (Decision, error) {
 	switch {
 	case lease == nil:
