@@ -45,8 +45,8 @@ func (c *call) isUnchanged(copied client.Object) bool {
 	return reflect.DeepEqual(received, copied)
 }
 
-// invoke calls the function of a daemon or a timer with the newest state of its object, and writes the changes of the function, also if it has failed. invoke
-// runs in the goroutine of the task, concurrently with the worker of the object. It sets endAttempt, which the caller must call with the outcome.
+// invoke calls the function of a daemon or a timer with the newest state of its object. It then writes the changes of the function, also if the function has
+// failed. invoke runs in the goroutine of the task, concurrently with the worker of the object. It sets endAttempt, which the caller must call with the outcome.
 func (r *Runner) invoke(
 	ctx context.Context, uid types.UID, id string, b *invoke.BackgroundHandler, state *State, attempt progress.Attempt, endAttempt *func(progress.Outcome),
 ) error {

@@ -58,7 +58,7 @@ type Objects interface {
 	Memos(uid types.UID) *objectstate.Memos
 }
 
-// Select returns the daemons and timers whose filters accept the object, and stops all others. If the object is being deleted, Select stops all of them
+// Select returns the ids of the daemons and timers whose filters accept the object, and stops the daemons and timers whose filters reject it. If the object is being deleted, Select stops all of them
 // and returns no ids. view and content are the forms of the object for the filters.
 func (r *Runner) Select(ctx context.Context, obj client.Object, view *invoke.View, content map[string]any) (ids []string) {
 	r.Objects.UpdateIfNewer(obj)

@@ -36,6 +36,6 @@
 //
 //   - Without Options.Controllers, there is no garbage collection, and namespaces are not removed. Pods never run.
 //   - The garbage collector detects CRDs that are installed after Start within half a minute.
-//   - The audit log contains full bodies, including those of Secrets. It grows in the temporary directory until Stop.
+//   - The audit log contains full bodies, also of Secrets. It grows in the temporary directory until Stop.
 //   - On systems other than Linux and macOS, the servers outlive a process that ends without Stop.
 package controlplane

@@ -54,7 +54,7 @@ func (g Guard) Start(now time.Time, own bool, limit int) (next Guard, wait time.
 }
 
 // Skip drops a waiting cycle whose time has come. The caller calls it instead of [Guard.Start] if the cycle does not start, for example because no handler
-// matches the object any more.
+// still matches the object.
 func (g Guard) Skip(now time.Time) Guard {
 	if !g.held.After(now) {
 		g.held = time.Time{}

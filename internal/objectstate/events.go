@@ -12,7 +12,7 @@ type Event struct {
 	Type string
 }
 
-// The types of events. The values are those of the watch API.
+// The types of events. The watch API uses the same values.
 const (
 	eventAdded    = "ADDED"
 	eventModified = "MODIFIED"

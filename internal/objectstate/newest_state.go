@@ -18,7 +18,7 @@ func IsOlderVersion(version, than string) bool {
 	return order < 0
 }
 
-// Newest returns the newest known state of an object, among the observed states, the states read from the cache, and the responses to writes of this process.
+// Newest returns the newest known state of an object. The known states are observed states, states read from the cache, and responses to writes of this process.
 // It returns nil for unknown and deleted objects. The result is shared and must not be changed.
 func (s *Store[W]) Newest(uid types.UID) client.Object {
 	s.mu.Lock()

@@ -56,7 +56,8 @@ func (s *Store[W]) markSkipped(obj client.Object) {
 	s.skipped[client.ObjectKeyFromObject(obj)] = obj.GetResourceVersion()
 }
 
-// IsSkipped reports whether the predicates have rejected the event with this version of an object, and no worker has started to reconcile its key since then.
+// IsSkipped reports whether the predicates have rejected the event with this version of an object. It returns false after a worker has started to reconcile
+// the key.
 func (s *Store[W]) IsSkipped(obj client.Object) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

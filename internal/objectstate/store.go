@@ -24,7 +24,7 @@ type Store[W any] struct {
 	options      Options
 }
 
-// Options select what a [Store] records in addition to the states of objects.
+// Options select the data that a [Store] records in addition to the states of objects.
 type Options struct {
 	// RecordEvents records every observed event for [Store.TakeEvents].
 	RecordEvents bool

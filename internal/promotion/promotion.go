@@ -38,8 +38,8 @@ type Keys interface {
 	IsStillQueued(objectstate.QueuedKey) bool
 }
 
-// Promoter moves objects that have waited for long to the front of the queue, as long as they use no more than a quarter of the time of the workers. It
-// limits the number of promoted objects to a quarter of the workers, and it measures how long they take. It is safe for concurrent use.
+// Promoter moves objects that have waited for a long time to the front of the queue. Promoted objects use at most about a quarter of the time of the workers, and
+// at most a quarter of the workers, rounded up, at a time. The Promoter measures how long their reconciles take. It is safe for concurrent use.
 //
 // A Promoter is a source of a controller, but creates no events.
 type Promoter struct {
@@ -49,9 +49,9 @@ type Promoter struct {
 	mu      sync.Mutex
 	workers int
 	queue   priorityqueue.PriorityQueue[reconcile.Request] // nil before the start, and for queues without priorities
-	// candidates are the objects that have waited for long, in the order of their times.
+	// candidates are the keys that have waited for a long time, the longest waiting one first.
 	candidates []objectstate.QueuedKey
-	// credit is the time of the workers that is left for promoted objects. If it is negative, promotions wait.
+	// credit is the time of the workers that promoted objects may still use. If it is negative, promotions wait.
 	credit time.Duration
 	// begun is the number of reconciles that have begun.
 	begun int

@@ -53,7 +53,7 @@ func (o *Options) now() instant {
 }
 
 // Acquire waits until the process holds the Lease. It fails if another process renews the Lease, or if the Lease does not belong to a shard of the ring. With a Total, it
-// also waits until no process with another total holds a Lease of the ring, and fails if one of these processes renews its Lease.
+// also waits until no process with another total holds a Lease of the ring. It fails if one of these processes renews its Lease.
 func Acquire(ctx context.Context, options Options) (*Lease, error) {
 	if options.WallClock == nil {
 		options.WallClock = time.Now
@@ -117,7 +117,7 @@ func (l *Lease) Keep(ctx context.Context) error {
 		pause = o.RetryPeriod
 		switch elapsed := o.now().since(l.renewed); {
 		case ctx.Err() != nil:
-			return nil //nolint:nilerr // the Lease is not needed any more
+			return nil //nolint:nilerr // the process no longer needs the Lease
 		case err != nil && !errors.Is(err, errNotOurs) && o.now().since(began) > timeout+o.RetryPeriod:
 			pause = 0 // the process was suspended during the request
 		case errors.Is(err, errNotOurs), err != nil && elapsed >= o.RenewDeadline:

@@ -80,7 +80,8 @@ func (a *Attempts) of(key attemptsKey) *objectAttempts {
 	return created
 }
 
-// evictable returns the index of the oldest attempt of the handler with the most attempts, so that a frequent timer does not displace the attempts of other handlers.
+// evictable selects the handler with the most attempts and returns the index of its oldest attempt. A frequent timer therefore does not displace the attempts of
+// other handlers.
 func evictable(all []*explain.Attempt) (oldest int) {
 	numbers, most := map[string]int{}, 0
 	for i, attempt := range slices.Backward(all) {

@@ -115,7 +115,7 @@ func TestWithNamespaces_RelatedObjects(t *testing.T) {
 				if err := req.Client.List(ctx, all); err != nil {
 					return err
 				}
-				seen.addf("%s: %d objects, %v", client.ObjectKeyFromObject(req.Object), len(all.Items), strings.Contains(fmt.Sprint(other), `namespace "two" is not one of the operator's`))
+				seen.addf("%s: %d objects, %v", client.ObjectKeyFromObject(req.Object), len(all.Items), strings.Contains(fmt.Sprint(other), `the operator does not watch namespace "two"`))
 				return nil
 			}),
 			kopf.For(&corev1.Namespace{}).OnCreate("namespace", func(_ context.Context, req *kopf.Request[*corev1.Namespace]) error {
