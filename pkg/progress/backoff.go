@@ -2,8 +2,8 @@ package progress
 
 import "time"
 
-// Exponential returns a function for Policy.BackoffFunc. The delay after the first attempt is base. It doubles with each attempt, up to
-// limit.
+// Exponential returns a function for BackoffFunc in [Policy]. The delay after the first attempt is base. The delay doubles with each
+// attempt, up to limit.
 func Exponential(base, limit time.Duration) func(Attempt, error) time.Duration {
 	return func(a Attempt, _ error) time.Duration {
 		pause := base

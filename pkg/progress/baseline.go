@@ -11,9 +11,9 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 )
 
-// A Baseline stores the last-handled configuration of an object on the object. The last-handled configuration is the essence of
-// the object at the end of the last cycle: the spec, labels, annotations and other fields that count for change detection. The
-// methods change the object in memory only.
+// A Baseline stores the last-handled configuration of an object on the object. The last-handled configuration is the essence with
+// which the last cycle ended: the spec, labels, annotations and other fields that count for change detection. The methods change the
+// object in memory only.
 //
 // Equivalent in kopf: settings.persistence.diffbase_storage.
 type Baseline interface {

@@ -19,7 +19,8 @@ const (
 
 // An Archiver is a [Store] that keeps records of finished handlers.
 type Archiver interface {
-	// Archive is called once for each finished handler, at the end of its cause, before its record is purged.
+	// Archive stores the record of a finished handler. [State.Purge] calls Archive for each finished handler before it removes the
+	// record.
 	Archive(obj client.Object, id string, record Record) error
 }
 
@@ -31,8 +32,8 @@ func archive(store Store, obj client.Object, id string, record Record) error {
 }
 
 // WithHistory returns a store that also keeps the last finished handlers of each object in the annotation [HistoryAnnotation]. The parameter handlers is
-// the maximum number of entries, from 1 to 100. Messages are cut at 256 bytes. The operator writes the history together with the end of a cycle, so the
-// history needs no further request. Two operators for the same objects share the history. [History] reads it.
+// the maximum number of entries, from 1 to 100. Messages are cut at 256 bytes. The operator writes the history in the same request as the end of a cycle. Two
+// operators for the same objects share the history. [History] reads it.
 //
 // kopf has no equivalent.
 func WithHistory(store Store, handlers int) Store {

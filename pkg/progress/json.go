@@ -19,7 +19,7 @@ func EncodeJSON(value any) ([]byte, error) {
 	return escapeNonASCII(bytes.TrimSuffix(out.Bytes(), []byte("\n"))), nil
 }
 
-// escapeNonASCII escapes JSON text. Non-ASCII characters can occur only inside strings.
+// escapeNonASCII escapes the non-ASCII characters in JSON text. They can occur only inside strings.
 func escapeNonASCII(text []byte) []byte {
 	first := bytes.IndexFunc(text, func(r rune) bool { return r >= utf8.RuneSelf })
 	if first < 0 {

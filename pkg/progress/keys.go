@@ -60,7 +60,7 @@ func (k annotationKeys) compute(id string) []string {
 	safe := sanitizeName(id)
 	v2 := shorten(safe, []rune(id), maxNameLength)
 	v1 := shorten(safe, []rune(safe), k.maxV1Length())
-	// With a long prefix, the older generation computes a name that the API server rejects.
+	// With a long prefix, the older generation may compute a name that the API server rejects.
 	impossible := strings.HasPrefix(v1, "-") || utf8.RuneCountInString(v1) > maxNameLength
 	if k.v2 || v1 == v2 || impossible {
 		return []string{k.prefix + "/" + v2}
@@ -101,7 +101,7 @@ func (c *keyCache) of(query keyQuery, compute func(id string) []string) []string
 	return keys
 }
 
-// maxV1Length is the maximum length of a name in the older generation. It is not positive for long prefixes.
+// maxV1Length returns the maximum length of a name in the older generation of keys. It is zero or negative for long prefixes.
 func (k annotationKeys) maxV1Length() int {
 	return maxNameLength - utf8.RuneCountInString(k.prefix) - 1
 }
@@ -122,7 +122,7 @@ func (k annotationKeys) check(id string) (string, error) {
 	return key, nil
 }
 
-// mark adds the annotation by which kopf recognizes the prefix. The default prefix needs no mark. kopf itself also omits the
+// mark adds the annotation with which kopf recognizes the prefix. The default prefix needs no mark. kopf itself also omits the
 // mark for other prefixes that begin with "kopf.", although it does not recognize them without the mark.
 func (k annotationKeys) mark(annotations map[string]string) {
 	if k.prefix == DefaultPrefix {
@@ -181,7 +181,7 @@ func (k annotationKeys) remove(obj client.Object, id string) {
 	obj.SetAnnotations(annotations)
 }
 
-// removeTouch deletes the annotation by which kopf triggers itself. This package does not need the annotation.
+// removeTouch deletes the annotation that kopf changes to trigger another event of the object. This package does not need the annotation.
 func (k annotationKeys) removeTouch(obj client.Object, annotations map[string]string) {
 	for _, key := range k.of(obj, touchName) {
 		delete(annotations, key)

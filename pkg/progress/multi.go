@@ -98,7 +98,7 @@ func (m multiStore) Clear(essence map[string]any) {
 }
 
 // MultiBaseline combines several baselines. It reads the essence from the first baseline that has one, and
-// writes it to all.
+// writes an essence to all baselines.
 //
 // Equivalent in kopf: MultiDiffBaseStorage.
 func MultiBaseline(baselines ...Baseline) Baseline { return multiBaseline(slices.Clone(baselines)) }

@@ -15,7 +15,7 @@ const (
 	olderPinPrefix = "runtime." + DefaultPrefix
 )
 
-// annotated is implemented by each [Baseline] and [Store] that may use annotations.
+// annotated is implemented by each [Baseline] and [Store] of this package that may use annotations.
 type annotated interface {
 	// annotationKeys returns false if the type uses no annotations.
 	annotationKeys() (annotationKeys, bool)

@@ -35,13 +35,14 @@ const (
 type Attempt struct {
 	// Number is the number of the attempt, starting with 0. Equivalent in kopf: retry.
 	Number int
-	// Started is the time when the handler was selected for the cause. Equivalent in kopf: started.
+	// Started is the time when the handler was first selected. It stays if the cause changes before the handler has finished.
+	// Equivalent in kopf: started.
 	Started time.Time
 	// Last is the error message of the previous attempt, cut at 1024 bytes; empty if there was none.
 	Last string
 }
 
-// Runtime returns the time since the handler was selected for the cause. Equivalent in kopf: runtime.
+// Runtime returns the time since Started. Equivalent in kopf: runtime.
 func (a Attempt) Runtime() time.Duration { return time.Since(a.Started) }
 
 // A Policy limits the attempts of a handler and defines the delays between them. The zero value retries without
@@ -51,7 +52,8 @@ type Policy struct {
 	// Equivalent in kopf: retries=.
 	Retries *int
 	// Timeout is the maximum time from the selection of the handler to an attempt; nil means no limit. It is checked
-	// between attempts and does not interrupt a running attempt. The first attempt is always made, unless the timeout is 0.
+	// between attempts and does not interrupt a running attempt. If the next attempt would be too late, the handler fails without
+	// waiting. The first attempt is always made, unless the timeout is 0.
 	// Equivalent in kopf: timeout=.
 	Timeout *time.Duration
 	// Backoff is the delay after an unclassified error; nil selects [DefaultBackoff]. If the error is from the API server and asks for
@@ -79,8 +81,8 @@ type Outcome struct {
 	Attempted bool
 	// Waiting reports that the handler itself has finished and waits for its sub-handlers. Such an attempt does not count.
 	Waiting bool
-	// Interrupted reports that the context was cancelled, for example because the process stops. The attempt does not
-	// count and will be repeated.
+	// Interrupted reports that the attempt failed after its context was cancelled, for example because the process stops. The
+	// attempt does not count and will be repeated.
 	Interrupted bool
 }
 
@@ -121,7 +123,7 @@ func callRecovering(ctx context.Context, fn func(context.Context) error) (err er
 	return err
 }
 
-// limitReached describes the limit that forbids an attempt at the given time; empty if there is none.
+// limitReached describes the limit that forbids an attempt at the given time. It returns an empty string if an attempt is allowed.
 func (p Policy) limitReached(record Record, at time.Time) string {
 	// Another clock may have written Started, so the timeout alone must not prevent the first attempt.
 	counts := p.Timeout != nil && !record.Started.IsZero() && (record.Retries > 0 || *p.Timeout <= 0)
@@ -134,7 +136,7 @@ func (p Policy) limitReached(record Record, at time.Time) string {
 	return ""
 }
 
-// storedError returns the error of the last attempt. It is a temporary error, so that [Expected] accepts it: the error was already logged.
+// storedError returns the error of the last attempt as a temporary error. [Expected] returns true for it, because the error was already logged.
 func storedError(record Record) error {
 	if record.Message == "" {
 		return nil
@@ -143,7 +145,7 @@ func storedError(record Record) error {
 }
 
 // Outcome returns the outcome of an attempt that ended at the given time with an error or nil. If BackoffFunc or a
-// method of the error panics, the outcome is a failure with [DefaultBackoff].
+// method of the error panics, the outcome contains a [PanicError] and the delay [DefaultBackoff].
 func (p Policy) Outcome(record Record, now time.Time, err error) Outcome {
 	return p.recoverOutcome(record, now, func() Outcome { return p.compute(record, now, err) })
 }

@@ -11,18 +11,18 @@ import (
 )
 
 // A Record is the stored progress of one handler for one cause. Each record is stored on the object under its own
-// key, in the format of kopf, so either framework can continue the handler.
+// key, in the format of kopf. Therefore, kopf and this library can continue each other's handlers.
 //
 // The zero value is the record of a handler that was never selected.
 type Record struct {
-	// Started is the time when the handler was first selected for the cause.
+	// Started is the time when the handler was first selected. It stays if the cause changes before the handler has finished.
 	Started time.Time
 	// Stopped is the time when the handler succeeded or failed permanently; zero before that.
 	Stopped time.Time
 	// Delayed is the earliest time of the next attempt; zero if the handler is due.
 	Delayed time.Time
-	// Attempted is the time when the last attempt ended, by the clock that computed Delayed. The difference of both times is
-	// the length of the delay. Attempted is zero if Delayed is zero, and in records of kopf and of earlier versions.
+	// Attempted is the time when the last attempt ended, by the clock that computed Delayed. The delay is Delayed minus
+	// Attempted. Attempted is zero if Delayed is zero, and in records of kopf, of [Status] and of earlier versions.
 	Attempted time.Time
 	// Purpose is kopf's name for the cause of the record: "create", "update", "delete", "resume", or the cause given
 	// to [Run]. It is empty in records of old versions of kopf. Such records match any cause.
@@ -88,8 +88,8 @@ type wireRecord struct {
 	Attempted *string `json:"attempted,omitempty"`
 }
 
-// MarshalJSON writes the record in the format of kopf: compact, without empty fields, with UTC times of six
-// fractional digits.
+// MarshalJSON writes the record in the format of kopf: compact, without empty fields, and with UTC times that
+// have six fractional digits.
 func (r Record) MarshalJSON() ([]byte, error) {
 	out := wireRecord{
 		Started: formatTime(r.Started),

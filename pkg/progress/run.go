@@ -23,7 +23,7 @@ type Step struct {
 
 // A Report is the result of [Run].
 type Report struct {
-	// Done reports that every step has succeeded or failed permanently.
+	// Done reports whether every step has succeeded or failed permanently.
 	Done bool
 	// RequeueAfter is the time until the next step is due; 0 if all steps are finished.
 	RequeueAfter time.Duration
@@ -31,9 +31,9 @@ type Report struct {
 	Failed map[string]string
 }
 
-// Run calls the due steps of a cause, in order, and stores their progress on the object. Finished steps are not
-// called again for the same cause, even after a restart of the process. A new cause, such as "generation-7", starts
-// all steps again.
+// Run calls the due steps of a cause one after the other, and stores their progress on the object. A failed step does not block the
+// steps after it. Finished steps are not called again for the same cause, even after a restart of the process. A new cause, such as
+// "generation-7", starts the finished steps again. Unfinished steps keep their attempts and delays.
 //
 // Run changes the object in memory. The caller writes the object, even if Run returns an error:
 //

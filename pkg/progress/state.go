@@ -9,8 +9,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// A State holds the records of the handlers of one object while a cause is being handled. All methods and stores change the
-// object in memory only.
+// A State holds the records of one object while a cause is being handled. All methods and stores change the object in memory
+// only. A State is not safe for concurrent use.
 type State struct {
 	cause    string
 	handlers []handler
@@ -109,8 +109,8 @@ func (s *State) find(id string) *handler {
 	return nil
 }
 
-// Begin selects the handlers of a cause with a reason, in the order in which they were loaded. Handlers without a record start at
-// the given time. Unfinished records of another cause keep their attempts and delays, so a new cause does not shorten
+// Begin selects the loaded handlers with the given ids for a cause. The records store the reason, which identifies the cause.
+// Handlers without a record start at the given time. Unfinished records of another cause keep their attempts and delays, so a new cause does not shorten
 // a backoff. Begin resets finished records of another cause, so their handlers are due for the new cause. For each other cause,
 // Begin returns a summary of the records of top-level handlers.
 func (s *State) Begin(reason string, ids []string, now time.Time) (superseded map[string]Summary) {
@@ -144,9 +144,9 @@ func (h *handler) begin(cause string, now time.Time) {
 	h.record.Purpose = cause
 }
 
-// Adopt selects the sub-handlers that a handler declared during its attempt and loads their records. The records of all
-// ancestors list the ids, so that the records of the sub-handlers are purged at the end of the cause even if the sub-handlers are
-// not declared again.
+// Adopt selects the sub-handlers that a handler declared during its attempt and loads their records. Adopt
+// also adds the ids to the records of all ancestors. Therefore, [State.Purge] removes the records of the sub-handlers even if the
+// sub-handlers are not declared again.
 func (s *State) Adopt(store Store, obj client.Object, parent string, ids []string, now time.Time) error {
 	var errs []error
 	for _, id := range ids {
@@ -375,8 +375,8 @@ func (s *State) PurgeStale(store Store, obj client.Object, now time.Time) error 
 	return s.purge(store, obj, func(h handler) bool { return !s.delayed(h, now) })
 }
 
-// StaleAfter returns the time from now until the last delay that [State.PurgeStale] keeps has passed, and false if
-// there is none.
+// StaleAfter returns the time from now until [State.PurgeStale] can remove all records. It returns false if no delay
+// remains.
 func (s *State) StaleAfter(now time.Time) (delay time.Duration, ok bool) {
 	for _, h := range s.handlers {
 		if h.stored && h.record.delayed(now) {

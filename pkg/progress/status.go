@@ -18,7 +18,7 @@ const (
 // An empty path selects "status.kopf.progress". The store omits empty fields of a record.
 //
 // The kind must have the field in its Go type and in the schema of its CustomResourceDefinition, see [CheckType] and
-// [CheckSchema]. If the kind has the status subresource, the caller must write the status.
+// [CheckSchema]. If the kind has the status subresource, the caller must also write the status.
 //
 // Equivalent in kopf: StatusProgressStorage.
 func Status(field string) Store {

@@ -7,12 +7,13 @@ import (
 )
 
 // A Store reads and writes the records of handlers. Its methods change the object in memory only. The caller writes
-// the object to the API server.
+// the object to the API server. The methods must be safe for concurrent use with different objects. They must replace maps of the
+// object instead of modifying them, because a cache may share the maps.
 //
 // Equivalent in kopf: settings.persistence.progress_storage.
 type Store interface {
 	// Fetch returns the record of the handler with this id, or nil if the object has no such record. If a stored value
-	// cannot be decoded, Fetch returns an error. Callers treat such a value as absent.
+	// cannot be decoded, Fetch returns an error, and nil or the record from another place. Callers treat the value as absent.
 	Fetch(obj client.Object, id string) (*Record, error)
 	// Store writes the record of the handler with this id to the object.
 	Store(obj client.Object, id string, record Record) error
@@ -99,7 +100,7 @@ func (s annotationStore) isStored(obj client.Object, id string) bool { return s.
 func (s annotationStore) Clear(essence map[string]any) { s.keys.clear(essence) }
 
 // Smart is the default store. It writes annotations with [DefaultPrefix] and also reads the records of older
-// operators in status.kopf.progress. Purge removes both. Objects without this field are supported.
+// operators in status.kopf.progress. Purge removes the records from both places. Objects without this field are supported.
 //
 // Equivalent in kopf: SmartProgressStorage.
 func Smart() Store {

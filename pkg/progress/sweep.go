@@ -44,7 +44,7 @@ func (s annotationStore) Sweep(obj client.Object, known []string) error {
 	return nil
 }
 
-// isCandidate reports whether a key may belong to a record of a handler of this object.
+// isCandidate reports whether the annotation with this key may contain a record of this object.
 func (k annotationKeys) isCandidate(obj client.Object, key string) bool {
 	name, ours := strings.CutPrefix(key, k.prefix+"/")
 	if !ours {
@@ -55,11 +55,11 @@ func (k annotationKeys) isCandidate(obj client.Object, key string) bool {
 			return false
 		}
 	}
-	// Kubernetes copies annotations between a Deployment and its ReplicaSets, so both have different keys.
+	// Kubernetes copies annotations between a Deployment and its ReplicaSets, so the keys of ReplicaSets have a suffix.
 	return strings.HasSuffix(name, ownedSuffix) == isOwnedReplicaSet(obj)
 }
 
-// matchesKnown reports whether a key may belong to a known id or to a sub-handler of one.
+// matchesKnown reports whether a key may belong to a known id or to a sub-handler of a known id.
 func (k annotationKeys) matchesKnown(obj client.Object, key string, known []string) bool {
 	name := strings.TrimPrefix(key, k.prefix+"/")
 	begin, shortened := k.trimHash(name)
@@ -72,7 +72,7 @@ func (k annotationKeys) matchesKnown(obj client.Object, key string, known []stri
 }
 
 // trimHash returns a name without its hash, and whether the name may have been shortened. Only names of the maximum
-// length may have been shortened. In the older generation, names with a long prefix have no maximum length.
+// length may have been shortened. In the older generation of keys, names with a long prefix have no maximum length.
 func (k annotationKeys) trimHash(name string) (begin string, shortened bool) {
 	length, maxV1 := utf8.RuneCountInString(name), k.maxV1Length()
 	inV2 := length == maxNameLength

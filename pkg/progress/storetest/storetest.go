@@ -23,7 +23,7 @@ import (
 // started has the precision of stored times.
 var started = time.Date(2024, 2, 29, 23, 59, 59, 123456000, time.UTC)
 
-// Records returns records in all states, by id. There are ids of handlers, of a sub-handler and of a field handler, and a long id.
+// Records returns records in all states, by id. The ids include the id of a sub-handler, the id of a field handler, and a long id.
 func Records() map[string]progress.Record {
 	return map[string]progress.Record{
 		"create":           {Started: started, Purpose: "create"},
@@ -38,7 +38,7 @@ func Records() map[string]progress.Record {
 	}
 }
 
-// Store tests a store. newStore returns the store. It may return the same store in each call. newObject returns an object without records and with a unique
+// Store tests an implementation of [progress.Store]. newStore returns the store. It may return the same store in each call. newObject returns an object without records and with a unique
 // uid.
 func Store(t *testing.T, newStore func() progress.Store, newObject func() client.Object) {
 	t.Helper()
@@ -47,7 +47,7 @@ func Store(t *testing.T, newStore func() progress.Store, newObject func() client
 			test := &storeTest{T: t, store: newStore(), obj: newObject()}
 			if checker, ok := test.store.(progress.Checker); ok {
 				if err := checker.Check(); err != nil {
-					t.Fatalf("the configuration is invalid: %v", err)
+					t.Fatalf("Check returns the error %v, want none", err)
 				}
 			}
 			check(test)
@@ -186,14 +186,14 @@ type storeTest struct {
 func (t *storeTest) save(obj client.Object, id string, record progress.Record) {
 	t.Helper()
 	if err := t.store.Store(obj, id, record); err != nil {
-		t.Errorf("Store of %q returns an error: %v", id, err)
+		t.Errorf("Store of %q returns the error %v, want none", id, err)
 	}
 }
 
 func (t *storeTest) purge(obj client.Object, id string) {
 	t.Helper()
 	if err := t.store.Purge(obj, id); err != nil {
-		t.Errorf("Purge of %q returns an error: %v", id, err)
+		t.Errorf("Purge of %q returns the error %v, want none", id, err)
 	}
 }
 
@@ -219,7 +219,7 @@ func (t *storeTest) expectNone(obj client.Object, id string) {
 	}
 }
 
-// content returns the JSON form of an object without empty maps, which the API server does not store either.
+// content returns the JSON form of an object without empty maps, so that empty and absent maps are equal.
 func (t *storeTest) content(obj client.Object) map[string]any {
 	t.Helper()
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
@@ -246,7 +246,7 @@ func withoutEmpty(content map[string]any) map[string]any {
 	return out
 }
 
-// Remote tests a remote. newObject returns a new object with a uid. If the remote needs an existing object, newObject must create the object.
+// Remote tests an implementation of [progress.Remote]. newObject returns a new object with a uid. If the remote needs an existing object, newObject must create the object.
 func Remote(t *testing.T, remote progress.Remote, newObject func(t *testing.T) client.Object) {
 	t.Helper()
 	run := func(name string, check func(*remoteTest)) {
@@ -255,7 +255,7 @@ func Remote(t *testing.T, remote progress.Remote, newObject func(t *testing.T) c
 	run("nothing is stored", func(t *remoteTest) {
 		t.expect(t.obj, nil, "")
 		if _, err := remote.Save(t.Context(), t.obj, progress.Snapshot{}); err != nil {
-			t.Errorf("deleting nothing returns an error: %v", err)
+			t.Errorf("Save of an empty snapshot returns the error %v, want none", err)
 		}
 	})
 	run("save and load", func(t *remoteTest) {
@@ -263,7 +263,7 @@ func Remote(t *testing.T, remote progress.Remote, newObject func(t *testing.T) c
 		t.expect(t.obj, one, first)
 		second := t.save(t.obj, two, first)
 		if second == first {
-			t.Errorf("the version %q has not changed with the data", second)
+			t.Errorf("the version is still %q after a change of the data, want another one", second)
 		}
 		t.expect(t.obj, two, second)
 	})
@@ -307,7 +307,7 @@ func Remote(t *testing.T, remote progress.Remote, newObject func(t *testing.T) c
 			t.Fatalf("%d concurrent requests have succeeded, want 1", len(saved))
 		}
 		if snapshot := t.load(t.obj); !bytes.Equal(snapshot.Data, <-saved) {
-			t.Errorf("the data is %s, want that of the request that has succeeded", snapshot.Data)
+			t.Errorf("the data is %s, want the data of the successful request", snapshot.Data)
 		}
 	})
 	run("objects are independent", func(t *remoteTest) {
@@ -324,10 +324,10 @@ func Remote(t *testing.T, remote progress.Remote, newObject func(t *testing.T) c
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		if _, err := remote.Load(ctx, t.obj); err == nil {
-			t.Error("Load with an ended context returns no error")
+			t.Error("Load with an ended context returns no error, want one")
 		}
 		if _, err := remote.Save(ctx, t.obj, progress.Snapshot{Data: two, Version: version}); err == nil {
-			t.Error("Save with an ended context returns no error")
+			t.Error("Save with an ended context returns no error, want one")
 		}
 		t.expect(t.obj, one, version)
 	})
