@@ -117,7 +117,8 @@ func hasReference(obj client.Object, uid types.UID) bool {
 	return slices.ContainsFunc(obj.GetOwnerReferences(), func(ref metav1.OwnerReference) bool { return ref.UID == uid })
 }
 
-// HarmonizeNaming names children after the owner if they have neither a name nor a generateName. Equivalent in kopf:
+// HarmonizeNaming sets the generateName of children to the name of the owner and a hyphen. With [Strict], it sets the name to the
+// name of the owner. It does not change children with a name or a generateName, unless [Forced] is set. Equivalent in kopf:
 // harmonize_naming.
 func (o *Owner) HarmonizeNaming(children ...client.Object) error {
 	resolved, err := o.resolve(children)
@@ -157,8 +158,8 @@ func (o *Owner) setName(c child, name string) {
 	}
 }
 
-// AdjustNamespace sets the namespace of the owner on children without one. It removes the namespace from
-// children of cluster-scoped kinds. A cluster-scoped owner does not set a namespace. Equivalent in kopf: adjust_namespace.
+// AdjustNamespace sets the namespace of children without one to the namespace of [InNamespace], or else to the namespace of the
+// owner. It removes the namespace from children of cluster-scoped kinds. Equivalent in kopf: adjust_namespace.
 func (o *Owner) AdjustNamespace(children ...client.Object) error {
 	resolved, err := o.resolve(children)
 	if err != nil {
@@ -176,7 +177,7 @@ func (o *Owner) namespaceFor(c child) string {
 		namespace = *o.namespace
 	}
 	if c.scope == clusterWide {
-		return "" // the API server ignores it
+		return "" // cluster-scoped objects have no namespace
 	}
 	if namespace == "" || c.GetNamespace() != "" && !o.force {
 		return c.GetNamespace()
@@ -184,8 +185,8 @@ func (o *Owner) namespaceFor(c child) string {
 	return namespace
 }
 
-// Label adds missing labels to children, to their pod templates, and to the structures selected with [Nested]. Equivalent in
-// kopf: label.
+// Label adds the labels of the owner, or of the option [Labels], to children, to their pod templates, and to the structures selected
+// with [Nested]. Existing labels are kept, unless [Forced] is set. Equivalent in kopf: label.
 func (o *Owner) Label(children ...client.Object) error {
 	resolved, err := o.resolve(children)
 	if err != nil {

@@ -73,7 +73,7 @@ func (o *Owner) each(ctx context.Context, objects []client.Object, do func(conte
 	return results, errors.Join(errs...)
 }
 
-// checkNames returns an error for each child without a name or with the name of another child.
+// checkNames returns an error for each child without a name, and for children with the same kind, namespace and name.
 func checkNames(children []child) error {
 	var errs []error
 	seen := map[string]bool{}
@@ -222,7 +222,7 @@ func copyOf(obj client.Object) (client.Object, error) {
 	return out, nil
 }
 
-// convertTo returns the content as an object of the same Go type.
+// convertTo returns the content as an object of the Go type of obj.
 func convertTo(obj client.Object, content *unstructured.Unstructured) (client.Object, error) {
 	if _, ok := obj.(*unstructured.Unstructured); ok {
 		return content, nil

@@ -17,10 +17,9 @@
 //
 //   - All children are validated before any child is changed or written.
 //   - Existing names, namespaces and labels are kept, unless [Forced] is set.
-//   - A child of another owner is never taken over. An existing object without an owner is taken over only with
-//     [TakeOver].
+//   - Apply takes over an existing object of another owner, or without an owner, only with [TakeOver]. An object with another controller also needs Controller(false).
 //   - Apply reads each child once, from the cache if the client has one, and writes only if something differs. For a missing child, it also sends a dry run to the API server.
-//   - A set deletes only objects that it has applied itself: they have the labels of the set and a reference to the owner.
+//   - A set deletes only objects that have the labels of the set and a reference to the owner.
 //   - Apply keeps fields of other field managers, resets changes to its own fields, and removes fields that the child no longer sets.
 //
 // # Requirements
@@ -36,8 +35,8 @@
 //   - A new label of the owner changes pod templates and restarts the pods; see [PlainTemplates]. The API server rejects changes to immutable templates, such as the templates of jobs.
 //   - Some kinds allow fewer than the 63 characters of a [Name].
 //   - If another client creates the object between the dry run and the apply, Apply takes it over. Create does not have this gap.
-//   - Apply stores its last 512 results for up to one minute, until the cache shows them. After a restart, or with more children, a stale cache may cost an extra request without a change.
-//   - If a webhook changes the applied fields, each Apply is a write.
+//   - The process stores the last 512 results of Apply, and uses each for up to one minute, until the cache shows it. After a restart, or with more children, a stale cache may cost an extra request without a change.
+//   - Apply does not detect changes that a mutating webhook makes to applied fields during the apply, because the field owner still owns these fields.
 //   - If the cache strips managedFields, Apply compares values instead. It then writes each time if the server normalizes a value, such as a quantity.
 //   - Kubernetes copies the annotation with the applied hash from deployments to their replica sets.
 //
@@ -45,6 +44,6 @@
 //
 // Adopt, Apply and Create return an error if an owner or child has no kind, or if the owner has no uid. They reject
 // a child in another namespace than the owner, and a namespaced child without a namespace if the owner is cluster-scoped. Apply
-// and Create also reject a child without a name. A child of another controller is an error that wraps
+// and Create also reject a child without a name. For a child of another controller, the error wraps
 // *controllerutil.AlreadyOwnedError. Errors of the API server are wrapped.
 package children

@@ -21,8 +21,8 @@ func (o *Owner) appliedKey() string {
 
 // isApplied reports whether an apply would change nothing. If the stored hash is the hash of the intent, the fields that
 // the field owner still owns are unchanged. The API server removes the ownership of a field that another manager
-// changes. Values are compared only without ownership information, because the API server normalizes many of them,
-// such as quantities.
+// changes. isApplied compares the values only of fields without ownership information, because the API server normalizes
+// many values, such as quantities.
 func (o *Owner) isApplied(intent *unstructured.Unstructured, live client.Object) (bool, error) {
 	key := o.appliedKey()
 	if live.GetAnnotations()[key] != intent.GetAnnotations()[key] {
@@ -95,7 +95,8 @@ func isSatisfied(intent, live any, fields map[string]any) bool {
 	}
 }
 
-// isItemSatisfied finds an item of a list by its keys ("k:"), or the value of a set ("v:").
+// isItemSatisfied reports whether an item of a list is owned or equal to a live item. The fields identify items by their keys ("k:")
+// and the values of a set by themselves ("v:").
 func isItemSatisfied(item any, live []any, fields map[string]any) bool {
 	for name, below := range fields {
 		kind, text, _ := strings.Cut(name, ":")

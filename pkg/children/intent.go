@@ -70,7 +70,7 @@ func encodeStringData(content map[string]any) {
 	for key, value := range texts {
 		text, ok := value.(string)
 		if !ok {
-			return // the API server rejects a value that is not a string with a clear error
+			return // not a string: the API server rejects it with a clear error
 		}
 		data[key] = base64.StdEncoding.EncodeToString([]byte(text))
 	}

@@ -33,9 +33,9 @@ func Of(owner client.Object, c client.Client, opts ...Option) *Owner {
 func (o *Owner) check() error {
 	switch {
 	case isNil(o.obj):
-		return errors.New("children: owner is nil")
+		return errors.New("children: owner is nil: pass an object to Of")
 	case o.client == nil:
-		return errors.New("children: client is nil: pass Of a client, such as that of the manager")
+		return errors.New("children: client is nil: pass a client to Of, such as mgr.GetClient()")
 	case o.err != nil:
 		return fmt.Errorf("children: %w", o.err)
 	}

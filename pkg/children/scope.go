@@ -33,7 +33,7 @@ func (o *Owner) scopeOf(gvk schema.GroupVersionKind) (scope, error) {
 }
 
 // checkRelation returns an error if the owner cannot own a child in the given namespace. The garbage collector
-// searches owners in the namespace of the child. It would not find this owner and would delete the child.
+// searches for owners in the namespace of the child. It would not find this owner and would delete the child.
 func (o *Owner) checkRelation(c child, namespace string) error {
 	ownerNamespace := o.obj.GetNamespace()
 	switch {

@@ -21,7 +21,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 )
 
-// Labels of the children of sets. The owner is identified by its uid, because its name can be too long for a label.
+// The labels of the children of a set contain the name of the set and the uid of the owner. The name of the owner can be too long
+// for a label.
 const (
 	setLabel      = "kopf-runtime.dev/set"
 	setOwnerLabel = "kopf-runtime.dev/set-owner"
@@ -29,8 +30,8 @@ const (
 
 const maxPruneAttempts = 3
 
-// A Set is a named group of children that is kept equal to a list: [Set.Apply] applies the children of the list and
-// deletes the other children of the group. The child's labels "kopf-runtime.dev/set" and "kopf-runtime.dev/set-owner"
+// A Set is a named group of children. [Set.Apply] applies the children of a list and deletes the other children of the group. The
+// child's labels "kopf-runtime.dev/set" and "kopf-runtime.dev/set-owner"
 // and its owner reference identify the group, so a Set needs no memory and works after a restart.
 type Set struct {
 	owner *Owner
@@ -53,14 +54,15 @@ func (o *Owner) Set(name string, kinds ...client.Object) *Set {
 //
 // Apply deletes only objects with both labels of the group and with a reference to the owner. If an object has the labels
 // but no reference to the owner, Apply deletes nothing and returns an error. If another client has changed the object,
-// Apply reads the object from the API server and checks it again. The deletion fails after three conflicts. If the object has other owners, Apply removes only its labels of the
-// group and its reference to the owner. Dependents of deleted children are deleted in the background.
+// Apply reads the object from the API server and checks it again. The deletion fails after three conflicts. If the object has other
+// owners, Apply removes only its labels of the group and its reference to the owner. Dependents of deleted children are deleted in the
+// background.
 //
-// Apply refuses children that belong to another set, unless [TakeOver] is set. The result is valid even if Apply returns
+// Apply rejects children that belong to another set, unless [TakeOver] is set. The result is valid even if Apply returns
 // an error.
 //
 // Apply needs the permissions to list and delete the kinds of the group, in addition to those of [Owner.Apply]. It lists
-// them in the namespace of the owner; for an owner without a namespace, in all namespaces.
+// the children in the namespace of the owner. If the owner is cluster-scoped, it lists them in all namespaces.
 func (s *Set) Apply(ctx context.Context, children ...client.Object) (SetResult, error) {
 	return s.apply(ctx, children, false)
 }
@@ -219,7 +221,7 @@ func (s *Set) newList(kind child) (client.ObjectList, error) {
 	return list, nil
 }
 
-// obsolete returns the existing children that are not wanted, in reverse order of the kinds.
+// obsolete returns the existing children that are not wanted, in the reverse order of the kinds.
 func (s *Set) obsolete(wanted, existing []child) (out []child, err error) {
 	keep := map[string]bool{}
 	for _, c := range wanted {
@@ -260,7 +262,8 @@ func (s *Set) applyChild(ctx context.Context, c child) SetChild {
 	return out
 }
 
-// prune deletes a child. The preconditions protect an object that differs from the listed one.
+// prune deletes a child, or releases a child with other owners. The preconditions prevent the deletion of an object that has changed
+// since it was listed.
 func (s *Set) prune(ctx context.Context, c child) SetChild {
 	out := SetChild{Name: c.String(), State: Deleting, Result: Result{Object: c.Object, Operation: controllerutil.OperationResultNone}}
 	var err error
@@ -292,7 +295,7 @@ func (s *Set) prune(ctx context.Context, c child) SetChild {
 		if live, err = s.refresh(ctx, c); err != nil {
 			break
 		}
-		if !s.contains(live) { // another client has released it in the meantime
+		if !s.contains(live) { // another client has removed the object from the set in the meantime
 			out.State = Deleted
 			return out
 		}

@@ -19,11 +19,11 @@ import (
 // A State is the state of a child of a [Set].
 type State string
 
-// States of children. The library kstatus computes Ready, InProgress and Failed, as Flux, kpt and helm --wait do. A kind
-// that kstatus does not know is ready unless its status or its conditions say otherwise.
+// The states of children. The library kstatus, which Flux and kpt also use, computes Ready, InProgress, Failed and Deleting. A child of
+// a kind that kstatus does not know is ready, unless its status or its conditions show another state.
 const (
 	Ready      State = "Ready"      // the status shows that the child has reached its desired state
-	InProgress State = "InProgress" // the child is on its way to the desired state
+	InProgress State = "InProgress" // the child has not reached its desired state yet
 	Failed     State = "Failed"     // the child cannot reach the desired state, or a request for it has failed
 	Waiting    State = "Waiting"    // ApplyInOrder has not applied the child, because an earlier child is not ready
 	Deleting   State = "Deleting"   // the child is being deleted
@@ -56,7 +56,7 @@ func (c *SetChild) fail(err error) {
 // A SetResult is the result of [Set.Apply].
 type SetResult struct {
 	Children []SetChild // children of the list in their order, without nil
-	Pruned   []SetChild // children that are not in the list and that existed before
+	Pruned   []SetChild // children that existed before the call and are not in the list
 
 	err error // error that concerns no single child
 }
@@ -64,7 +64,7 @@ type SetResult struct {
 // Ready reports whether all children of the list are [Ready] and all other children are [Deleted].
 func (r SetResult) Ready() bool { return r.err == nil && len(r.unfinished()) == 0 }
 
-// Condition returns a condition that sums up the children. It is true with the reason Ready if all children are ready. Otherwise,
+// Condition returns a condition that summarizes the states of the children. It is true with the reason Ready if all children are ready. Otherwise,
 // it is false with the reason Failed, InProgress or Deleting, and its message names up to five children.
 func (r SetResult) Condition(conditionType string) metav1.Condition {
 	condition := metav1.Condition{Type: conditionType, Status: metav1.ConditionFalse}
