@@ -95,8 +95,8 @@ func isSatisfied(intent, live any, fields map[string]any) bool {
 	}
 }
 
-// isItemSatisfied reports whether an item of a list is owned or equal to a live item. The fields identify items by their keys ("k:")
-// and the values of a set by themselves ("v:").
+// isItemSatisfied reports whether an item of a list is owned or equal to a live item. The map fields contains the keys of owned items
+// ("k:") and the owned values of a set ("v:").
 func isItemSatisfied(item any, live []any, fields map[string]any) bool {
 	for name, below := range fields {
 		kind, text, _ := strings.Cut(name, ":")

@@ -21,21 +21,21 @@
 //
 // # Guarantees
 //
-//   - There is one condition of each type. Setting a condition does not change other conditions, and new ones are added at the end. In unstructured objects, unknown fields and invalid entries stay unchanged.
+//   - A Set never adds a second condition of a type. Setting a condition does not change other conditions, and new conditions are added at the end. In unstructured objects, unknown fields and invalid entries stay unchanged.
 //   - lastTransitionTime changes only with the status and has a resolution of one second. observedGeneration never decreases.
 //   - Setting equal values causes no write.
-//   - Reasons are converted to a valid form, messages are cut at 32768 characters, and types are validated. Therefore the API server accepts all written conditions.
-//   - A null or missing status, or null or missing conditions, is an empty set.
+//   - Reasons are converted to a valid form, messages are cut at 32768 characters, and types are validated. Therefore, all written conditions satisfy the rules of [metav1.Condition].
+//   - If the status or the conditions are null or missing, the Set is empty.
 //
 // # Requirements
 //
 // The object must be a copy, not an object of a cache. Create a new Set after each read or write. If the elements are
 // of another Go type, they must be structs with the JSON names of [metav1.Condition]. The fields type and status are
-// required, the others are optional, and lastUpdateTime is supported. Elements of a map have no type field.
+// required, the others are optional, and lastUpdateTime is supported. Elements of a map need no type field.
 //
 // # Caveats
 //
-//   - A Go type drops the unknown fields of other controllers' conditions when it is decoded. Read kinds of other controllers as unstructured.
+//   - Decoding into a Go type drops the fields that the type lacks, also in conditions of other controllers. Read kinds of other controllers as unstructured.
 //   - If the schema drops the reason or the message, every reconcile writes the object. Use an adapter without these
 //     fields.
 //   - If several conditions have the same type, the Set uses the first one. Conditions in a map are sorted by type.

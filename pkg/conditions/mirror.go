@@ -6,8 +6,8 @@ import (
 )
 
 // MirrorFrom copies conditions of the given types from a child object: status, reason, message, and the transition
-// time if the status changes. A missing condition is Unknown with [ReasonNotReported], and so are all conditions of a
-// nil child. If [For] does not find the conditions of the child, use [Set.Mirror].
+// time if the status changes. If the child is nil or lacks a condition, MirrorFrom sets the condition to Unknown with
+// [ReasonNotReported]. If [For] does not find the conditions of the child, use [Set.Mirror].
 func (s *Set) MirrorFrom(child client.Object, conditionTypes ...string) {
 	if isNil(child) {
 		s.mirror(nil, conditionTypes)
@@ -36,7 +36,7 @@ func (s *Set) mirror(list []metav1.Condition, conditionTypes []string) {
 		case c.Status != metav1.ConditionTrue && c.Status != metav1.ConditionFalse:
 			c.Status = metav1.ConditionUnknown
 		}
-		c.ObservedGeneration = 0 // Set replaces zero by the generation of the parent
+		c.ObservedGeneration = 0 // Set replaces zero with the generation of the parent
 		s.Set(c)
 	}
 }

@@ -14,7 +14,7 @@ type Step struct {
 
 // Transition compares a condition in two versions of an object and reports whether its status has changed. A missing
 // condition is Unknown, so adding or removing an Unknown condition is not a change. Either object may be nil. An
-// object without a place for conditions has none.
+// object without a place for conditions has no conditions.
 func Transition(old, new client.Object, conditionType string, opts ...Option) (Step, bool) {
 	before, after := listOf(old, opts), listOf(new, opts)
 	step := Step{

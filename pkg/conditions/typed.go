@@ -13,7 +13,7 @@ import (
 )
 
 // typedFields returns the conditions in a field of a Go type. The field is a list of [metav1.Condition], or a list or
-// map of structs with at least a status.
+// map of structs with at least a status. The structs of a list also need a type.
 func typedFields(obj client.Object, path []string) (Fields, error) {
 	root := reflect.ValueOf(obj)
 	name := strings.Join(path, ".")

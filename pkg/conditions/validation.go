@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Reasons that this package sets.
+// The reasons that this package sets.
 const (
 	ReasonNotReported = "NotReported" // a declared, mirrored or summarized condition does not exist yet
 	ReasonOutdated    = "Outdated"    // the condition was observed at an older generation; see [Root].Fresh
@@ -52,7 +52,7 @@ func checkCondition(c metav1.Condition) error {
 		return fmt.Errorf("conditions: %s has the invalid status %q: use True, False or Unknown", c.Type, c.Status)
 	}
 	if c.ObservedGeneration < 0 {
-		return fmt.Errorf("conditions: observedGeneration of %s must not be negative, got %d: leave it out for the generation of the object", c.Type, c.ObservedGeneration)
+		return fmt.Errorf("conditions: observedGeneration of %s must not be negative, got %d: omit it to use the generation of the object", c.Type, c.ObservedGeneration)
 	}
 	return nil
 }
@@ -84,8 +84,8 @@ func reasonLetter(r rune) bool {
 	return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("_,:", r)
 }
 
-// validMessage returns the message in the form in which the API server stores it. Invalid UTF-8 is replaced here,
-// because the server would replace it and each reconcile would see a difference.
+// validMessage replaces invalid UTF-8 and cuts the message at the maximum length. The API server would also replace invalid UTF-8, and
+// each reconcile would then find a difference.
 func validMessage(message string) string {
 	message = strings.ToValidUTF8(message, "\uFFFD")
 	if len(message) <= maxMessage || utf8.RuneCountInString(message) <= maxMessage {

@@ -16,8 +16,8 @@ import (
 // conflictBackoff defines up to 11 retries after conflicts. Their delays are between 0.9 and 1.7 seconds in total.
 var conflictBackoff = wait.Backoff{Duration: 5 * time.Millisecond, Factor: 1.5, Jitter: 1, Steps: 12, Cap: time.Second}
 
-// Write changes conditions on the API server. It sends one request if the conditions change, and none otherwise. It
-// applies the function change to the given object. After a conflict, it reads the object again and repeats the
+// Write changes conditions on the API server. It calls the function change with the conditions of a copy of the object. If the
+// conditions have changed, Write sends one request, and otherwise none. After a conflict, it reads the object again and repeats the
 // change, so change must have no other effects.
 //
 // After a successful write, the object is the version of the server. Other changes made to the object in memory are lost. If
@@ -26,7 +26,7 @@ var conflictBackoff = wait.Backoff{Duration: 5 * time.Millisecond, Factor: 1.5, 
 // A patch replaces the whole list of conditions. Therefore Write requires the version that it has read, so that no
 // change of another controller is lost.
 //
-// Write returns the errors of invalid conditions (see [Set.Err]) and writes nothing. It returns a conflict if the
+// Write returns the errors of [For] and of invalid conditions (see [Set.Err]) and writes nothing. It returns a conflict if the
 // retries did not resolve it, and a NotFound error if the object was deleted or recreated. If the object exists without a
 // status subresource, the error does not wrap NotFound. Other errors of the API server are returned unchanged.
 func Write(ctx context.Context, c client.Client, obj client.Object, change func(*Set), opts ...Option) error {

@@ -17,20 +17,20 @@
 //
 // # Concepts
 //
-// A [Task] is a daemon or, with a [Timer], a timer. A [Key] identifies it by the uid of the object and the id of the
+// A [Task] is a daemon or, with a [Timer], a timer. A [Key] identifies a task by the uid of the object and the id of the
 // handler. [Supervisor.Ensure] starts a task, [Supervisor.Stop] and [Supervisor.StopAll] stop it, and
 // [Supervisor.Forget] discards the state of a deleted object.
 //
 // A run is one call of the function, and one attempt of the handler. A [progress.Policy] determines its outcome. An invocation of a
 // timer consists of the first attempt and its retries. The supervisor keeps all state in memory and writes nothing to objects.
 //
-// A daemon that has returned is not started again, unless its [RestartPolicy] restarts it. A timer waits for its next point in time.
+// A daemon that has succeeded or failed permanently is not started again, unless its [RestartPolicy] restarts it. A timer waits for its next point in time.
 // A timer that has failed permanently, or that has succeeded and has neither an Interval nor a Schedule, waits until
 // [Supervisor.Touch] reports a relevant change to the object. Touch also restarts the idle time of timers.
 //
 // Stopping a run cancels its context. [context.Cause] returns the reason: [ErrDeleted], [ErrFilteredOut], [ErrPaused],
 // [ErrOutOfScope] or [ErrShutdown]. If the function does not return within CancellationBackoff, the supervisor logs a warning.
-// After CancellationTimeout, it abandons the run and [Supervisor.Busy] no longer counts it.
+// If a CancellationTimeout is set and also passes, the supervisor abandons the run and [Supervisor.Busy] no longer counts it.
 //
 // One goroutine waits for the earliest due time of all tasks. Other goroutines exist only for running functions. A
 // due timer starts immediately if fewer than MaxParallel timers of its group are running. Otherwise, the supervisor

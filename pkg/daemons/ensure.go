@@ -9,8 +9,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// Ensure starts the daemon or timer if it does not exist. It does not replace the task of an existing daemon or timer. If a
-// run of the key is stopping, the new task starts as soon as the run has ended. A task that has ended permanently is not started
+// Ensure starts the daemon or timer if it does not exist. It does not replace the task of an existing daemon or timer, unless this
+// is paused. If a run of the key is stopping, the new task starts as soon as the run has ended. A task that has ended permanently is not started
 // again until [Supervisor.Forget]. During a pause, Ensure stores the task, which then starts after the pause.
 //
 // Ensure returns all errors of the task definition, joined (see [Task.Check]). During shutdown, it does nothing.
@@ -35,8 +35,8 @@ func (s *Supervisor) Ensure(key Key, task Task) error {
 	return nil
 }
 
-// NeedsStart reports whether [Supervisor.Ensure] would use the task for the key. Callers can then avoid building tasks that
-// are not needed.
+// NeedsStart reports whether the supervisor needs a call of [Supervisor.Ensure] for the key. Callers can use it to avoid building tasks
+// that are not needed.
 func (s *Supervisor) NeedsStart(key Key) bool {
 	s.mu.Lock()
 	defer s.unlock()

@@ -44,7 +44,7 @@ func (s *Supervisor) suspend(j *job) {
 	}
 }
 
-// Resume ends pauses: all pauses without namespaces as arguments, otherwise only the pauses of these namespaces. The affected
+// Resume ends the pauses of the given namespaces. Without namespaces, it ends all pauses. The affected
 // daemons and timers start again after their InitialDelay. If a run is still stopping, the new run starts when the old
 // run has ended.
 func (s *Supervisor) Resume(namespaces ...string) {

@@ -29,7 +29,7 @@ func (s *Supervisor) logger(j *job) logr.Logger {
 		"name", j.task.Object.Name, "uid", j.key.UID, "handler", j.key.ID)
 }
 
-// report logs and counts the outcome of an attempt. It adds a stack trace only to unexpected errors.
+// report logs and counts the outcome of an attempt. It logs expected errors at the info level, without a stack trace.
 func (s *Supervisor) report(j *job, record progress.Record, outcome progress.Outcome, took time.Duration) {
 	kind, label := j.task.Kind, j.task.label(j.key)
 	metrics.HandlerAttempts.WithLabelValues(kind, label, resultLabel(outcome)).Inc()

@@ -138,7 +138,7 @@ func (s *Supervisor) shutDown() {
 	}
 }
 
-// cleanUp discards an ended job, and limits the remaining time of a stopping one.
+// cleanUp discards an ended job, and limits the remaining time of a stopping job.
 func (s *Supervisor) cleanUp(j *job) {
 	switch {
 	case j.phase == ended:

@@ -131,7 +131,7 @@ func (s *Supervisor) prepare(ctx context.Context) error {
 // maxSleep is the maximum wait if no job is scheduled.
 const maxSleep = 24 * time.Hour
 
-// runDue handles all due jobs and returns the time of the next one. The result over is true when the shutdown is
+// runDue handles all due jobs and returns the due time of the next job. The result over is true when the shutdown is
 // complete.
 func (s *Supervisor) runDue() (due time.Time, over bool) {
 	s.mu.Lock()

@@ -18,7 +18,7 @@ type Key struct {
 
 // A Task is a function that a [Supervisor] runs for an object: a daemon or, with Timer, a timer.
 type Task struct {
-	// Run is the function. A daemon is called once and returns when its work is done or its context is cancelled. A
+	// Run is the function. The function of a daemon runs until its work is done or its context is cancelled. The function of a
 	// timer is called repeatedly. The Policy defines the effect of errors, and a panic is an error. Required.
 	Run func(ctx context.Context, attempt progress.Attempt) error
 	// Policy limits the attempts and defines the effect of errors. For timers, the limits apply to the attempts of one
@@ -58,7 +58,7 @@ type Task struct {
 }
 
 // A RestartPolicy defines whether a daemon restarts after it has returned. The delay starts with one second and
-// doubles up to the Backoff of the Policy. After a run longer than the Backoff, the delay is one second again.
+// doubles up to the Backoff of the Policy, which is one minute by default. After a run longer than the Backoff, the delay is one second again.
 type RestartPolicy int
 
 const (

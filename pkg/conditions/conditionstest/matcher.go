@@ -41,7 +41,7 @@ func (m *Matcher) WithMessage(message any) *Matcher {
 	return m.expect("message", message, func(c metav1.Condition) any { return c.Message })
 }
 
-// OfGeneration requires an observedGeneration: an integer or a matcher.
+// OfGeneration requires an observedGeneration: an int, an int64 or a matcher.
 func (m *Matcher) OfGeneration(generation any) *Matcher {
 	if n, ok := generation.(int); ok {
 		generation = int64(n)
