@@ -7,7 +7,7 @@ import (
 )
 
 // A number is a numeric value independent of its Go type. A common Go type would not suffice: float64 loses integers
-// beyond 2^53, and big numbers need allocations.
+// beyond 2^53, and the numbers of math/big need allocations.
 type number struct {
 	form     form
 	negative bool    // sign of an integer; false for zero

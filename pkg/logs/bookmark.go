@@ -26,8 +26,8 @@ type state struct {
 	savedAt   time.Time            // time of the last write, or of the start
 }
 
-// loadState returns the state in memory, with the positions of the bookmark that are newer. Another process can have written a newer bookmark during
-// a pause.
+// loadState returns the state in memory, or a new state. It replaces positions by newer positions of the bookmark, because another process can have
+// written the bookmark during a pause.
 func loadState(ctx context.Context, o *options, req *kopf.Request[*corev1.Pod]) *state {
 	value := req.Object.Annotations[annotationKey(req.Handler)]
 	s, ok := o.memo.Load(ctx)

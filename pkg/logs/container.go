@@ -25,7 +25,7 @@ type container struct {
 	name     string
 	position *position // the goroutine of the daemon changes the position while deliver waits
 
-	previousRead int32                    // restart count for which the log of the previous instance is read
+	previousRead int32                    // restart count for which the log of the previous instance was read
 	read         atomic.Pointer[instance] // the last instance whose whole log is read
 	stream       atomic.Pointer[stream]   // the open stream
 }

@@ -67,7 +67,7 @@ func (o *options) checkUnit(option string, value time.Duration) {
 // daemon, and add [Needs] to the options of the operator. Without options, the function receives the lines of all containers, beginning with the
 // oldest lines that the kubelet still has.
 //
-// The daemon follows each container with one stream. The rate limit of the clientset applies to its requests. The daemon ends when the pod has succeeded
+// The daemon follows each container with one stream. The rate limit of the clientset applies to the requests. The daemon ends when the pod has succeeded
 // or failed and all its logs are read. If an argument is invalid, the daemon fails permanently with an error that lists all invalid arguments.
 func Lines(clientset kubernetes.Interface, fn Func, opts ...Option) kopf.Handler[*corev1.Pod] {
 	o := &options{clientset: clientset, fn: fn, bookmark: DefaultBookmark, memo: kopf.NewMemo[*state]("logs")}

@@ -43,8 +43,8 @@ func (p *position) add(t time.Time) {
 	}
 }
 
-// since returns the time from which the log must be read again, or zero for the beginning. The time is one second before the oldest recent timestamp,
-// because the container runtime can have swapped lines.
+// since returns the time from which the log must be read again, or zero for the beginning. If lines were handled, the time is one second before
+// the oldest recent timestamp, because the container runtime can have swapped lines.
 func (p *position) since() time.Time {
 	if len(p.Recent) > 0 {
 		return p.Recent[0].Time.Add(-time.Second)
@@ -52,7 +52,7 @@ func (p *position) since() time.Time {
 	return p.Floor
 }
 
-// newest returns the newest time of a handled line.
+// newest returns the newest time of a handled line, or Floor if no line was handled.
 func (p *position) newest() time.Time {
 	if n := len(p.Recent); n > 0 {
 		return p.Recent[n-1].Time

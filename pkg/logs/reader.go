@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// maxTime is the maximum length of a timestamp with the blank after it.
+// maxTime is the maximum length of a timestamp, including the blank after the timestamp.
 const maxTime = len(time.RFC3339Nano) + 1
 
 // A lineReader reads the lines of a stream in bounded memory.

@@ -21,6 +21,7 @@ type Ring struct {
 type Option func(*Ring)
 
 // ControllerRing returns the membership in the ring with this name, which is the name of a ControllerRing object. Pass the result to kopf.WithSharding.
+// [Ring.Check] returns the errors of invalid arguments.
 func ControllerRing(name string, options ...Option) Ring {
 	r := Ring{name: name}
 	r.configure("ControllerRing", options)

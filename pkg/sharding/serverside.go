@@ -8,15 +8,15 @@ import (
 	shardselector "k8s.io/apimachinery/pkg/sharding"
 )
 
-// ServerSide returns the membership in a ring with a fixed number of shards. This process handles the objects whose hash of the UID is in the range with this index: the
-// first of total ranges has the index 0. The API server sends the process only these objects. No sharder is necessary, objects have no labels, and objects never move. Pass
+// ServerSide returns the membership in a ring with a fixed number of shards. The hashes of UIDs are divided into total ranges. This
+// process handles the objects whose hash is in the range with this index, starting with 0. The API server sends the process only these objects. No sharder is necessary, objects have no labels, and objects never move. Pass
 // the result to kopf.WithSharding.
 //
-// Run a StatefulSet with total replicas, and use the ordinal of the pod as the index. Each process needs another index. The Lease of a process is named after the ring and
+// Run a StatefulSet with total replicas, and use the ordinal of the pod as the index. Each process needs a different index. The Lease of a process is named after the ring and
 // the index, for example "databases-0".
 //
-// To change total, stop all processes first. A process with another total does not start while they run: it waits until the Leases of stopped processes expire, and ends
-// with an error if such a Lease is renewed. Objects whose hash belongs to an index without a process are not handled.
+// To change total, stop all processes first. A process with another total waits until the Leases of the stopped processes have expired. If one of
+// these Leases is renewed, the new process ends with an error. Objects whose hash belongs to an index without a process are not handled.
 //
 // ServerSide is experimental, because shard selectors are an alpha feature of Kubernetes 1.36 and later (KEP-5866). The API server needs the feature gate
 // ShardedListAndWatch. Other API servers send all objects. The operator then logs a warning, and ignores the objects of other processes.
