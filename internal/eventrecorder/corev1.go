@@ -56,7 +56,7 @@ func (c *CoreV1Recorder) Eventf(regarding, _ runtime.Object, eventType, reason, 
 	select {
 	case c.queue <- c.event(obj, eventType, reason, fmt.Sprintf(note, args...)):
 	default:
-		log.Log.Info("Warning: an Event is not posted, because too many are waiting", "reason", reason, "namespace", obj.GetNamespace(), "name", obj.GetName())
+		log.Log.Info("Failed to post an Event; too many Events are waiting", "reason", reason, "namespace", obj.GetNamespace(), "name", obj.GetName())
 	}
 }
 
@@ -108,7 +108,7 @@ func (c *CoreV1Recorder) post(ctx context.Context, event *corev1.Event) {
 	ctx, cancel := context.WithTimeout(ctx, postTimeout)
 	defer cancel()
 	if _, err := c.client.Events(event.Namespace).Create(ctx, event, metav1.CreateOptions{}); err != nil {
-		log.FromContext(ctx).Info("Warning: an Event is not posted", "error", rbac.Explain(err).Error(),
+		log.FromContext(ctx).Info("Failed to post an Event", "error", rbac.Explain(err).Error(),
 			"reason", event.Reason, "namespace", event.Namespace, "name", event.InvolvedObject.Name)
 	}
 }

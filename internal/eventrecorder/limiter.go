@@ -10,7 +10,7 @@ import (
 
 // Each object has a token bucket: a burst, and one more Event in each interval. The bucket allows 28 Events in any
 // hour. Two Events cause at most three writes, because the recorder also writes the counts and the ends of series.
-// Together with two refreshes of series per hour, these are less than 60 writes.
+// With two refreshes of series per hour, there are fewer than 60 writes per hour.
 const (
 	maxBurst       = 16
 	refillInterval = 5 * time.Minute

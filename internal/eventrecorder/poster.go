@@ -60,7 +60,7 @@ func (p *Poster) PostTransition(obj client.Object, id string, failed bool, befor
 	default:
 		fails = !outcome.Success
 	}
-	if obj != nil { // otherwise it is deleted
+	if obj != nil { // it is nil for a deleted object
 		p.postOutcome(obj, id, before, outcome, fails && !failed, failed && !fails)
 	}
 	return fails
@@ -93,7 +93,7 @@ func (p *Poster) postOutcome(obj client.Object, id string, before progress.Recor
 	}
 }
 
-// NotifierFor returns the function with which handlers of an object post Events about the object, or about another one.
+// NotifierFor returns the function with which handlers of an object post Events about the object, or about another object.
 func (p *Poster) NotifierFor(obj client.Object) func(about client.Object, eventType, reason, action, note string, args ...any) {
 	return func(about client.Object, eventType, reason, action, note string, args ...any) {
 		gvk, related, err := p.GVK, runtime.Object(nil), checkEvent(eventType, reason, action)
@@ -105,7 +105,7 @@ func (p *Poster) NotifierFor(obj client.Object) func(about client.Object, eventT
 			}
 		}
 		if err != nil {
-			p.LoggerFor(obj).Info("Warning: an Event is not posted: "+err.Error(), "type", eventType, "reason", reason, "action", action)
+			p.LoggerFor(obj).Info("Failed to post an Event", "error", err.Error(), "type", eventType, "reason", reason, "action", action)
 			return
 		}
 		p.postAbout(obj, referenceTo(cmp.Or(about, obj), gvk), related, false, eventType, reason, action, fmt.Sprintf(note, args...))
@@ -125,11 +125,11 @@ func referenceTo(obj client.Object, gvk schema.GroupVersionKind) *metav1.Partial
 func checkEvent(eventType, reason, action string) error {
 	switch {
 	case eventType != corev1.EventTypeNormal && eventType != corev1.EventTypeWarning:
-		return errors.New("its type has to be Normal or Warning")
+		return fmt.Errorf("the type must be Normal or Warning, got %q", eventType)
 	case reason == "":
-		return errors.New("it has no reason: say why in one word, such as Resized")
+		return errors.New("the reason is empty: pass one word that states why, such as Resized")
 	case action == "":
-		return errors.New("it has no action: say what was done in one word, such as Resize")
+		return errors.New("the action is empty: pass one word that states what was done, such as Resize")
 	}
 	return nil
 }
@@ -146,8 +146,8 @@ func (p *Poster) Post(obj client.Object, urgent bool, eventType, reason, action,
 	p.postAbout(obj, referenceTo(obj, p.GVK), nil, urgent, eventType, reason, action, note)
 }
 
-// postAbout posts an Event, unless there are too many about an object. Urgent Events have a larger limit. There are no Events about Events, because each
-// would cause another one. related is the handled object if the Event is about another one.
+// postAbout posts an Event, unless there are too many about an object. Urgent Events have a larger limit. It posts no Events about Events, because
+// each would cause another one. related is the handled object if the Event is about another object.
 func (p *Poster) postAbout(obj client.Object, regarding *metav1.PartialObjectMetadata, related runtime.Object, urgent bool, eventType, reason, action, note string) {
 	gvk := regarding.GroupVersionKind()
 	if p.Recorder == nil || gvk.Kind == "Event" && (gvk.Group == corev1.GroupName || gvk.Group == eventsv1.GroupName) {
@@ -159,7 +159,7 @@ func (p *Poster) postAbout(obj client.Object, regarding *metav1.PartialObjectMet
 	}, urgent)
 	if !ok {
 		metrics.UnpostedEvents.WithLabelValues(p.Name).Inc()
-		p.LoggerFor(obj).V(1).Info("An Event is not posted: there are too many about the object", "type", eventType, "reason", reason, "action", action, "note", note)
+		p.LoggerFor(obj).V(1).Info("Dropped an Event; there are too many about the object", "type", eventType, "reason", reason, "action", action, "note", note)
 		return
 	}
 	p.Recorder.Eventf(regarding, related, eventType, reason, action, "%s", NoteWithDropped(note, unsaid))

@@ -18,7 +18,7 @@ func NoteWithDropped(text string, dropped int) string {
 	if dropped == 0 {
 		return truncate(text, maxNoteBytes)
 	}
-	suffix := fmt.Sprintf(" (before this, %d more were not posted: there are too many about this object)", dropped)
+	suffix := fmt.Sprintf(" (before this, %d other Events about this object were dropped: there were too many)", dropped)
 	return truncate(text, maxNoteBytes-len(suffix)) + suffix
 }
 

@@ -43,7 +43,7 @@ func TestNoteWithDropped(t *testing.T) {
 			t.Errorf("POST-06 note with %s has %d bytes and the error %v, want a valid note within the limit", name, len(posted), err)
 		}
 	}
-	if got := eventrecorder.NoteWithDropped("it failed", 12); got != "it failed (before this, 12 more were not posted: there are too many about this object)" {
+	if got := eventrecorder.NoteWithDropped("it failed", 12); got != "it failed (before this, 12 other Events about this object were dropped: there were too many)" {
 		t.Error(got)
 	}
 	if got := eventrecorder.TruncateReason(strings.Repeat("R", 500)); len(got) != 128 {

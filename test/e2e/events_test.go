@@ -261,7 +261,7 @@ var _ = Describe("Automatic Events", func() {
 		Eventually(posted(space, "default")).Should(ContainElement(And(
 			HaveField("InvolvedObject.Namespace", "default"), HaveField("InvolvedObject.Kind", "Namespace"), HaveField("Message", "the object exists"))))
 		r.stop()
-		Expect(r.log.find("an Event is not posted")).To(BeEmpty())
+		Expect(r.log.find("Failed to post an Event")).To(BeEmpty())
 	}, SpecTimeout(minute))
 
 	It("that the API server rejects are logged with the reason", func(ctx context.Context) {
@@ -275,8 +275,8 @@ var _ = Describe("Automatic Events", func() {
 			return nil
 		})))
 		handled(ctx, a)
-		for _, why := range []string{"its type has to be Normal or Warning", "it has no reason: say why", "it has no action: say what"} {
-			Eventually(r.log.find).WithArguments("an Event is not posted", why, `"name"="a"`).Should(HaveLen(1))
+		for _, why := range []string{"the type must be Normal or Warning", "the reason is empty", "the action is empty"} {
+			Eventually(r.log.find).WithArguments("Failed to post an Event", why, `"name"="a"`).Should(HaveLen(1))
 		}
 		Consistently(eventsOf(ctx, a)).Should(BeEmpty())
 	}, SpecTimeout(minute))

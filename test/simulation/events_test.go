@@ -212,7 +212,7 @@ func TestEvents_LimitedForANoisyObject(t *testing.T) {
 	}
 }
 
-var unposted = regexp.MustCompile(`before this, (\d+) more were not posted`)
+var unposted = regexp.MustCompile(`before this, (\d+) other Events`)
 
 // unpostedEvents returns the metric of unposted Events for the operator of a test.
 func unpostedEvents(t *testing.T) (n int) {
