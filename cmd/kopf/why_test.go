@@ -219,11 +219,11 @@ func whyCases() []whyCase {
 		},
 		{
 			name: "a predicate", options: one(configMaps().When(isProd).OnCreate("make", busy)), handler: "make",
-			cause: "create", state: explain.Filtered, why: "its When does not match",
+			cause: "create", state: explain.Filtered, why: "the When function of the handler returned false",
 		},
 		{
 			name: "a predicate that panics", options: one(configMaps().When(panics).OnCreate("make", busy)), handler: "make",
-			cause: "create", state: explain.Filtered, why: "its filter panicked",
+			cause: "create", state: explain.Filtered, why: "a filter of the handler panicked",
 		},
 		{
 			name: "another reason", options: one(configMaps().OnCreate("make", busy).OnUpdate("change", busy)), handler: "change",
@@ -231,7 +231,7 @@ func whyCases() []whyCase {
 		},
 		{
 			name: "a resume handler after the resume", earlier: created, options: one(configMaps().OnResume("check", succeed).OnUpdate("change", busy)), act: edit("size", "2"), handler: "check",
-			cause: "update", state: explain.NotSelected, why: "the object was handled already in this process",
+			cause: "update", state: explain.NotSelected, why: "this process has already handled the object",
 		},
 		{
 			name: "a resume handler for an object that is being deleted", earlier: func() []option { return []option{configMaps().OnDelete("drop", busy)} },

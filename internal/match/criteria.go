@@ -6,7 +6,7 @@ import "slices"
 type Criteria struct {
 	// Reasons are the reasons for which the handler is registered.
 	Reasons []string
-	// AnyReason selects the handler for all reasons if its field has changed. Such a handler does not block deletions.
+	// AnyReason selects the handler for all reasons if its field has changed. The handler then does not block deletions.
 	AnyReason bool
 	// EvenIfDeleted also selects a resume handler if the object is being deleted.
 	EvenIfDeleted bool

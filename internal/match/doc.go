@@ -6,7 +6,7 @@
 //	}
 //
 // For a handler that does not match, both functions return a [Refusal], which the engine logs at V(4) and explains to users. The
-// functions have no side effects, and do not recover panics of tests that users provide.
+// functions have no side effects, and do not recover from panics of tests that users provide.
 //
 // [Matcher] is the inspectable form of the matchers of package filter, for the validation of declarations.
 package match

@@ -56,7 +56,8 @@ func (m Matcher) IsPresent() bool { return m.Presence != nil && *m.Presence }
 // IsAbsent reports whether the matcher only tests that there is no value.
 func (m Matcher) IsAbsent() bool { return m.Presence != nil && !*m.Presence }
 
-// Contradict reports whether no value can pass both matchers. If they test different sides of a change, it reports whether no change can pass both.
+// Contradict reports whether it is certain that no value can pass both matchers. If the matchers test different sides of a change, it reports whether no
+// change can pass both. It does not find all contradictions.
 func Contradict(a, b Matcher) bool {
 	switch {
 	case a.Side == b.Side:
@@ -71,7 +72,7 @@ func Contradict(a, b Matcher) bool {
 
 // Operand is a value that a matcher compares with.
 type Operand struct {
-	// Value is in its JSON form.
+	// Value is the value in its JSON form.
 	Value any
 	Side  Side
 	// OrAbsent is true if an absent value also passes.
@@ -80,7 +81,7 @@ type Operand struct {
 	Negated bool
 }
 
-// String returns the value as Go source, as far as Go and JSON agree.
+// String returns the value as JSON.
 func (l Operand) String() string {
 	out, err := json.Marshal(l.Value)
 	if err != nil {

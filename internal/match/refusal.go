@@ -65,14 +65,14 @@ func (r Refusal) String() string {
 }
 
 var texts = map[Rule]string{
-	Owner:          "it has no owner of the wanted kind",
-	When:           "its When does not match",
-	OtherReason:    "it is for other reasons",
-	AlreadyHandled: "the object was handled already in this process",
+	Owner:          "the object has no owner of the wanted kind",
+	When:           "the When function of the handler returned false",
+	OtherReason:    "the handler is for other reasons",
+	AlreadyHandled: "this process has already handled the object",
 	Deleting:       "the object is being deleted",
-	OnlyConditions: "only conditions have changed, and it is not for them",
-	Unrelated:      "the fields that its filters select have not changed",
-	Panicked:       "its filter panicked",
+	OnlyConditions: "only conditions have changed, and the handler is not for conditions",
+	Unrelated:      "the fields that the filters select have not changed",
+	Panicked:       "a filter of the handler panicked",
 }
 
 // WithValues explains the refusal with the values that the rule tests.

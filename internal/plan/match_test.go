@@ -106,9 +106,9 @@ func TestMatchObject(t *testing.T) {
 		{name: "FLT-01 no filters", want: true},
 		{name: "FLT-09 a predicate matches", handler: invoke.Handler{When: []func(request) bool{yes}}, want: true},
 		{name: "FLT-01 all predicates match", handler: invoke.Handler{When: []func(request) bool{yes, yes}}, want: true},
-		{name: "FLT-09 a predicate does not match", handler: invoke.Handler{When: []func(request) bool{no}}, log: []string{`"its When does not match"`}},
-		{name: "FLT-01 the second predicate does not match", handler: invoke.Handler{When: []func(request) bool{yes, no}}, log: []string{`"its When does not match"`}},
-		{name: "FLT-01 predicates after a mismatch are not called", handler: invoke.Handler{When: []func(request) bool{no, panics}}, log: []string{`"its When does not match"`}},
+		{name: "FLT-09 a predicate does not match", handler: invoke.Handler{When: []func(request) bool{no}}, log: []string{`"the When function of the handler returned false"`}},
+		{name: "FLT-01 the second predicate does not match", handler: invoke.Handler{When: []func(request) bool{yes, no}}, log: []string{`"the When function of the handler returned false"`}},
+		{name: "FLT-01 predicates after a mismatch are not called", handler: invoke.Handler{When: []func(request) bool{no, panics}}, log: []string{`"the When function of the handler returned false"`}},
 		{
 			name:    "FLT-01 predicates are not called if a filter does not match",
 			handler: invoke.Handler{Criteria: onField(matchesNone), When: []func(request) bool{panics}}, log: []string{"the field spec.size does not match"},
@@ -133,7 +133,7 @@ func TestMatchObject(t *testing.T) {
 				t.Errorf("MatchObject = %t, want %t", got, test.want)
 			}
 			if test.isErr && len(lines) == 2 { // a mismatch is logged, too
-				checkLog(t, lines[1:], false, `"its filter panicked"`)
+				checkLog(t, lines[1:], false, `"a filter of the handler panicked"`)
 				lines = lines[:1]
 			}
 			checkLog(t, lines, test.isErr, test.log...)
@@ -170,7 +170,7 @@ func TestMatchCause(t *testing.T) {
 		{name: "HND-16 its reason", handler: invoke.Handler{Criteria: on("update")}, diff: diff.Diff{size}, want: true},
 		{
 			name: "HND-16 another reason", handler: invoke.Handler{Criteria: on("create")}, diff: diff.Diff{size},
-			log: []string{`"reason"="update"`, "it is for other reasons"},
+			log: []string{`"reason"="update"`, "the handler is for other reasons"},
 		},
 		{name: "B-62 only conditions have changed", handler: invoke.Handler{Criteria: on("update")}, diff: diff.Diff{ready, ready}, log: []string{"only conditions"}},
 		{name: "B-62 conditions and other fields have changed", handler: invoke.Handler{Criteria: on("update")}, diff: diff.Diff{ready, size}, want: true},
@@ -183,11 +183,11 @@ func TestMatchCause(t *testing.T) {
 		{name: "FLT-07 a change for the handler", handler: invoke.Handler{Criteria: on("update"), Changed: yes}, diff: diff.Diff{size}, want: true},
 		{
 			name: "FLT-07 no change for the handler", handler: invoke.Handler{Criteria: on("update"), Changed: no}, diff: diff.Diff{size},
-			log: []string{"the fields that its filters select have not changed"},
+			log: []string{"the fields that the filters select have not changed"},
 		},
 		{
 			name: "FLT-01 the predicate is not called for another reason", handler: invoke.Handler{Criteria: on("create"), Changed: panics},
-			diff: diff.Diff{size}, log: []string{"it is for other reasons"},
+			diff: diff.Diff{size}, log: []string{"the handler is for other reasons"},
 		},
 		{
 			name: "FLT-01 the predicate is not called if only conditions have changed", handler: invoke.Handler{Criteria: on("update"), Changed: panics},
@@ -212,7 +212,7 @@ func TestMatchCause(t *testing.T) {
 				t.Errorf("MatchCause = %t, want %t", got, test.want)
 			}
 			if test.isErr && len(lines) == 2 { // a mismatch is logged, too
-				checkLog(t, lines[1:], false, `"its filter panicked"`)
+				checkLog(t, lines[1:], false, `"a filter of the handler panicked"`)
 				lines = lines[:1]
 			}
 			checkLog(t, lines, test.isErr, test.log...)
