@@ -29,17 +29,17 @@ type Builder struct {
 	Fields [][]string
 	// Conditions are the types of conditions whose transitions handlers handle.
 	Conditions []string
-	// FindConditionStatuses returns the statuses of these conditions by type. Default: it reads status.conditions.
+	// FindConditionStatuses returns the statuses of these conditions by type. If it is nil, Build reads status.conditions.
 	FindConditionStatuses func(content map[string]any) map[string]any
 	// Cleaners remove the fields that the framework writes.
 	Cleaners []Cleaner
 }
 
 // Build returns the essence of the JSON form of an object: all fields except the type, the status and the metadata. From the metadata, the essence
-// contains the labels, except those of sharders, and the annotations, except those of kopf operators and of kubectl apply. Build adds the fields and the
+// contains the labels, except those of sharders, and the annotations, except those of kopf operators, of this library and of kubectl apply. Build adds the fields and the
 // condition statuses of the builder.
 //
-// Build does not change the content. The result shares values below the second level with it.
+// Build does not change the content. The result shares nested values with the content.
 func (b Builder) Build(content map[string]any) map[string]any {
 	out := make(map[string]any, len(content))
 	for key, value := range content {
@@ -164,8 +164,8 @@ func isManaged(key string, all map[string]any) bool {
 // Encode encodes an essence for storage, with sorted keys.
 func Encode(essence map[string]any) ([]byte, error) { return progress.EncodeJSON(essence) }
 
-// Decode decodes a stored essence. It removes fields that earlier versions of the library stored and Build does not include. It fails if the text is
-// not a JSON object.
+// Decode decodes a stored essence. It applies the cleaners, because an earlier version of the library may have stored more fields. It fails if the text
+// is not a JSON object.
 func (b Builder) Decode(text []byte) (map[string]any, error) {
 	var out map[string]any
 	if err := json.Unmarshal(text, &out); err != nil {

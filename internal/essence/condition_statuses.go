@@ -12,7 +12,7 @@ func (b Builder) conditionStatuses(content map[string]any) map[string]any {
 		return nil
 	}
 	out := b.conditionStatusesOf(content)
-	if len(out) == 0 { // an essence has no status
+	if len(out) == 0 { // an essence contains only the statuses
 		out, _ = content[ConditionsKey].(map[string]any)
 	}
 	return out

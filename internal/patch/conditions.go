@@ -8,7 +8,7 @@ import (
 )
 
 // areConditionLists reports whether all states of a field are lists of conditions. Each item must have a unique type.
-// Either the field is named conditions, or the items of one state have the status of a condition.
+// In addition, the field must be named conditions, or all items of one state must have the status of a condition.
 func areConditionLists(name string, lists ...any) bool {
 	found := name == "conditions"
 	for _, list := range lists {
@@ -94,7 +94,7 @@ func mergeCondition(current, wanted map[string]any) map[string]any {
 	return out
 }
 
-// isPlaceholder reports whether a condition has no content yet. It must not overwrite the condition of another client.
+// isPlaceholder reports whether a condition has no content yet. A placeholder must not overwrite the condition of another client.
 func isPlaceholder(item any) bool {
 	fields := item.(map[string]any)
 	return fields["status"] == "Unknown" && fields["reason"] == "NotReported"

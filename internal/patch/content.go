@@ -23,7 +23,7 @@ func Content(obj client.Object) (map[string]any, error) {
 	return runtime.DefaultUnstructuredConverter.ToUnstructured(withoutManagedFields(obj))
 }
 
-// Converted is an object with its JSON form, which is nil if it is not known. Neither is changed.
+// Converted is an object with its JSON form, which is nil if it is not known. The methods change neither of them.
 type Converted struct {
 	Object  client.Object
 	Content map[string]any

@@ -1,8 +1,9 @@
-// Package patch writes changes of objects to the API server as JSON merge patches. The engine writes objects only
-// with this package, except that package engine itself removes the labels of sharding.
+// Package patch writes changes of objects to the API server as JSON merge patches. The engine writes handled objects only
+// with this package. The removal of the labels of sharding is the only exception.
 //
 // The engine describes a [Change], and [Writer.Write] sends it. If the kind has the status subresource, the status
-// is sent there in a separate request, so a change takes at most two requests. A part without fields is not sent.
+// is sent there in a separate request, so a change takes at most two requests if there are no conflicts. A part without fields
+// is not sent.
 //
 // # Concurrent changes
 //

@@ -81,7 +81,7 @@ func droppedFields(part, sent, stored map[string]any, prefix string) (fields []s
 	return fields
 }
 
-// isEmptyValue reports whether a value is null, an empty list, or a map of such values.
+// isEmptyValue reports whether a value is null, an empty list, or a map that contains only empty values.
 func isEmptyValue(value any) bool {
 	switch v := value.(type) {
 	case nil:

@@ -165,7 +165,7 @@ func (p MergePatch) WithoutServerFields() MergePatch {
 }
 
 // WithoutOverwritten returns the patch without the fields that a later patch sets or removes, so that it can be written after the
-// later one. Lists count as one field. If this patch removes a map and the later one sets fields in it,
+// later patch. Lists count as one field. If this patch removes a map and the later patch sets fields in the map,
 // the result removes all other fields of the map.
 func (p MergePatch) WithoutOverwritten(later MergePatch, content map[string]any) MergePatch {
 	out := MergePatch{}
@@ -206,7 +206,7 @@ func (p MergePatch) splitStatus() (rest, status MergePatch) {
 }
 
 // listPaths returns the paths of the lists that the patch replaces or removes. Without the resource version of its
-// base object, such a patch overwrites items that another client has added.
+// base object, the patch would overwrite items that another client has added.
 func (p MergePatch) listPaths(original map[string]any) [][]string {
 	var paths [][]string
 	var walk func(doc map[string]any, path []string)
@@ -274,8 +274,8 @@ func isList(value any) bool {
 	return value != nil && reflect.TypeOf(value).Kind() == reflect.Slice
 }
 
-// Rebase converts a patch for the content base to a patch for the content other. It adds and removes the same list items,
-// instead of replacing the whole list.
+// Rebase converts a patch for the content base to a patch for the content other. For a list, the result adds and
+// removes the same items as the patch.
 func (p MergePatch) Rebase(base, other map[string]any) MergePatch {
 	out := MergePatch{}
 	for key, value := range p {

@@ -10,7 +10,7 @@ func (p MergePatch) StatusPart() MergePatch {
 	return status
 }
 
-// Revert returns the patch that undoes this one. base is the content before this patch, content is the current content. Revert restores a field only
+// Revert returns the patch that undoes this patch. base is the content before this patch, and content is the current content. Revert restores a field only
 // if it still has the value of this patch. In a list of conditions, this applies to each condition. Changes of other clients remain. Revert removes a
 // field that neither base nor content has, because the Go type of the kind may lack it.
 func (p MergePatch) Revert(base, content map[string]any) MergePatch {

@@ -30,7 +30,8 @@ type Change struct {
 	Content map[string]any
 	// FrameworkPatch changes fields that only the framework writes. It cannot conflict.
 	FrameworkPatch MergePatch
-	// HandlerPatch contains the changes of handlers. Lists that it replaces are sent only if no other client has changed them.
+	// HandlerPatch contains the changes of handlers. Lists that it replaces are sent only if no other client has changed them. Lists of
+	// conditions are merged.
 	HandlerPatch MergePatch
 	// AddFinalizer and RemoveFinalizer are the finalizers to add and to remove; empty for no change.
 	AddFinalizer, RemoveFinalizer string
@@ -197,7 +198,7 @@ type request struct {
 	alwaysGuarded                 bool
 	version                       string
 	addFinalizer, removeFinalizer string
-	finalizers                    []string // the finalizers of that version, or the ones that handlers have set
+	finalizers                    []string // the finalizers of this version, or the finalizers that handlers have set
 	finalizersFromHandlers        bool
 }
 

@@ -17,19 +17,19 @@ const (
 	Optional Level = iota
 	// Needed permissions are needed for a feature, or for some objects.
 	Needed
-	// Required permissions are needed from the start.
+	// Required permissions are needed when the operator starts.
 	Required
 )
 
 // A Need is a permission that an operator needs for one resource.
 type Need struct {
 	Group     string // empty for the core group
-	Resource  string // with the subresource, such as "databases/status"; "*" for all
-	Name      string // of the only object; empty for all objects
+	Resource  string // resource with its subresource, such as "databases/status"; "*" for all
+	Name      string // name of the only object; empty for all objects
 	Namespace string // empty for the cluster
 	Verbs     []string
 	Level     Level
-	Reason    string // what the operator needs it for
+	Reason    string // purpose of the permission
 }
 
 // String returns a description in one line.
@@ -78,7 +78,7 @@ func compareVerbs(a, b string) int {
 	return cmp.Or(cmp.Compare(at(a), at(b)), cmp.Compare(a, b))
 }
 
-// Merge returns one permission for each resource, with the verbs and reasons of all, sorted. The levels are lost.
+// Merge joins the verbs and reasons of all permissions for the same resource, namespace and name. The result is sorted, and all levels are [Optional].
 func Merge(needs []Need) []Need {
 	needs = slices.Clone(needs)
 	for i := range needs {
@@ -87,7 +87,8 @@ func Merge(needs []Need) []Need {
 	return MergeLevels(needs)
 }
 
-// MergeLevels returns one permission for each resource and level, with the reasons of all, sorted. Each verb is in the permission of its highest level.
+// MergeLevels joins the verbs and reasons of all permissions for the same resource, namespace, name and level. The result is sorted. It contains each verb
+// only in the permission with the highest level.
 func MergeLevels(needs []Need) (merged []Need) {
 	for _, n := range needs {
 		i := slices.IndexFunc(merged, func(other Need) bool { return other.isFor(n) && other.Level == n.Level })

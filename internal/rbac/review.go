@@ -14,9 +14,9 @@ import (
 // noNamespace is a namespace that does not exist. A user has only cluster-wide rules there.
 const noNamespace = "kopf-runtime-no-such-namespace"
 
-// Review returns the permissions that the user of the client does not have, each with its missing verbs. It asks for the rules of the user once for the cluster,
-// once for each namespace for which the rules are not sufficient, and then for each permission that the rules do not contain. Authorizers other than RBAC may grant
-// such a permission.
+// Review returns the permissions that the user of the client does not have, each with its missing verbs. It requests the rules of the user once for the
+// cluster, and once for each namespace for which these rules are not sufficient. It then requests an access review for each verb that the rules do not contain,
+// because authorizers other than RBAC may grant the permission.
 func Review(ctx context.Context, c authorizationclient.AuthorizationV1Interface, needs []Need) (missing []Need, err error) {
 	rules := map[string][]rbacv1.PolicyRule{}
 	if rules[""], err = RulesOf(ctx, c, ""); err != nil {

@@ -18,11 +18,12 @@ import (
 // Options name the roles that [WriteRoles] writes.
 type Options struct {
 	Name string
-	// ServiceAccount and Namespace identify the operator. Without a ServiceAccount, there are no bindings.
+	// ServiceAccount and Namespace identify the operator. Without a ServiceAccount, WriteRoles writes no bindings.
 	ServiceAccount, Namespace string
 }
 
-// WriteRoles writes roles and their bindings as YAML: a ClusterRole for the permissions in the cluster, and a Role for the permissions in each namespace.
+// WriteRoles writes roles as YAML: a ClusterRole for the permissions in the cluster, and a Role for the permissions in each namespace. If
+// ServiceAccount is set, WriteRoles also writes the ServiceAccount and the bindings of the roles.
 func WriteRoles(w io.Writer, o Options, needs []Need) error {
 	byNamespace := map[string][]Need{}
 	var namespaces []string
@@ -46,7 +47,7 @@ func WriteRoles(w io.Writer, o Options, needs []Need) error {
 	return err
 }
 
-// withoutCovered leaves out verbs that another permission grants for the cluster, or for all objects.
+// withoutCovered omits verbs that another permission grants for the cluster, or for all objects.
 func withoutCovered(needs []Need) (uncovered []Need) {
 	for _, n := range needs {
 		var broader []rbacv1.PolicyRule
@@ -132,9 +133,9 @@ func quote(s string) string {
 	return string(text)
 }
 
-// ReadRoles returns the permissions that the roles in YAML documents grant, one for each group and resource. Other objects are ignored. With namespaces, the
-// permissions of a ClusterRole are those in the namespaces, and a Role needs no namespace of its own. Aggregated roles and rules for URLs are errors, because
-// their permissions are not in the document.
+// ReadRoles returns the permissions that the roles in YAML documents grant, one for each group and resource. Other objects are ignored. If namespaces
+// are passed, the permissions of a ClusterRole apply only in these namespaces, and a Role may omit its namespace. ReadRoles returns an error for aggregated roles,
+// for rules for URLs, and if there are no roles.
 func ReadRoles(r io.Reader, namespaces ...string) (needs []Need, err error) {
 	documents := yaml.NewYAMLReader(bufio.NewReader(r))
 	found := false

@@ -192,7 +192,7 @@ func (c *Checker) recordResult(namespace, version string, result probeResult) {
 	}
 }
 
-// updateMetric sets the metric.
+// updateMetric sets the metric of the number of problems for each reason.
 func (c *Checker) updateMetric() {
 	count := map[Reason]int{Forbidden: 0, NotServed: 0, Silent: 0}
 	for _, p := range c.Problems() {

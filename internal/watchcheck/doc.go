@@ -1,4 +1,4 @@
-// Package watchcheck detects watches that deliver no changes although their informers run. client-go only logs such problems.
+// Package watchcheck detects watches that deliver no changes although their informers run. client-go only logs these problems.
 //
 //	checker := watchcheck.New(watchcheck.Options{Kind: "widget", GVK: gvk, Client: c, Informer: getInformer, Interval: time.Minute})
 //	go checker.Run(ctx)

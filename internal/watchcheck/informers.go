@@ -22,7 +22,7 @@ func informersByNamespace(i cache.Informer) map[string]informer {
 	}); ok {
 		found := map[string]informer{}
 		for namespace, one := range several.ByNamespace() {
-			for _, informer := range informersByNamespace(one) { // there is one
+			for _, informer := range informersByNamespace(one) { // there is one informer for the namespace
 				found[namespace] = informer
 			}
 		}

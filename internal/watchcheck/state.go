@@ -9,7 +9,7 @@ const silentIntervals = 2
 // probeResult is the result of one probe.
 type probeResult struct {
 	probe probeType
-	// reason and err are set if the API server has refused the probe.
+	// reason and err are set if the API server has rejected the probe.
 	reason Reason
 	err    error
 	// unclear is true if the probe has failed for another reason. The result is then ignored.
@@ -31,8 +31,8 @@ type watchState struct {
 	// and the last stream has delivered nothing.
 	streamSilent, streamDelivered bool
 
-	// suspectSince is the time of the first probe with one of these faults while the informer was at version. confirmedAt is the time of the last
-	// one.
+	// suspectSince is the time of the first probe with one of these faults while the informer was at version. It is zero if the last probe has found
+	// no fault. confirmedAt is the time of the last probe.
 	suspectSince, confirmedAt time.Time
 	version                   string
 
