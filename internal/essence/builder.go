@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	frameworkDomain = "kopf-runtime.dev" // domain of other annotations of the library, such as those of package children
+	frameworkDomain = "kopf-runtime.dev" // domain of other annotations of the library, for example in package children
 	lastApplied     = "kubectl.kubernetes.io/last-applied-configuration"
 	markerSuffix    = "/kopf-managed"
 	managedDomain   = "." + progress.DefaultPrefix
@@ -36,8 +36,8 @@ type Builder struct {
 }
 
 // Build returns the essence of the JSON form of an object: all fields except the type, the status and the metadata. From the metadata, the essence
-// contains the labels, except those of sharders, and the annotations, except those of kopf operators, of this library and of kubectl apply. Build adds the fields and the
-// condition statuses of the builder.
+// contains labels and annotations. It omits the labels of sharders, and the annotations of kopf operators, of this library and of kubectl apply. Build adds the
+// fields and the condition statuses of the builder.
 //
 // Build does not change the content. The result shares nested values with the content.
 func (b Builder) Build(content map[string]any) map[string]any {
@@ -88,7 +88,7 @@ func ReplaceFields(to, from map[string]any, paths [][]string) {
 	}
 }
 
-// removeField removes a field. It also removes parent maps that become empty, unless the other essence contains them.
+// removeField removes a field. It also removes parent maps that become empty, unless the essence other contains them.
 func removeField(content, other map[string]any, path []string) {
 	key := path[0]
 	inner, isMap := content[key].(map[string]any)

@@ -20,8 +20,8 @@ func Digest(text []byte) string {
 	return base64.RawStdEncoding.EncodeToString(sum[:])
 }
 
-// DigestBaseline stores essences in another baseline. If an essence is too large, it stores only the digest, in a separate place. kopf does not read
-// digests, only the text of the other baseline.
+// DigestBaseline stores essences in another baseline. If an essence is too large, it stores only the digest, in a separate place. Operators with kopf
+// read only the text of the other baseline.
 //
 // A digest contains the digest of the stored text that it supersedes. If another operator has stored a new text since then, Fetch ignores the digest.
 type DigestBaseline struct {

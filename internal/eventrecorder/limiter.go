@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Each object has a token bucket: a burst, and one more Event in each interval. The bucket allows 28 Events in any
+// Each object has a token bucket, which permits a burst and one more Event in each interval. The bucket allows 28 Events in any
 // hour. Two Events cause at most three writes, because the recorder also writes the counts and the ends of series.
 // With two refreshes of series per hour, there are fewer than 60 writes per hour.
 const (

@@ -37,7 +37,7 @@ type Poster struct {
 	Name   string
 	GVK    schema.GroupVersionKind
 	Client client.Client
-	// Recorder posts the Events. If it is nil, nothing is posted.
+	// Recorder posts the Events. If it is nil, the poster posts no Events.
 	Recorder events.EventRecorder
 	Level    Level
 	Limiter  Limiter

@@ -30,7 +30,7 @@ func haveConditionStatuses(list any) bool {
 	})
 }
 
-// conditionTypes returns the types of all items; nil if an item has no type, or two items have the same type.
+// conditionTypes returns the types of all items. It returns nil if the value is not a list, an item has no type, or two items have the same type.
 func conditionTypes(list any) []string {
 	items, ok := list.([]any)
 	if !ok {

@@ -2,8 +2,8 @@
 // with this package. The removal of the labels of sharding is the only exception.
 //
 // The engine describes a [Change], and [Writer.Write] sends it. If the kind has the status subresource, the status
-// is sent there in a separate request, so a change takes at most two requests if there are no conflicts. A part without fields
-// is not sent.
+// is sent there in a separate request. Without conflicts, a change therefore takes at most two requests. A part without fields is
+// not sent.
 //
 // # Concurrent changes
 //

@@ -13,8 +13,8 @@ type response struct {
 	content map[string]any // the JSON form of the object; nil until it is needed
 }
 
-// DroppedFields returns the sorted, dotted paths of the fields of a part that the API server did not store. "[]"
-// stands for the items of a list. Empty values are ignored, because API servers and clients may omit them.
+// DroppedFields returns the sorted, dotted paths of the fields of part that the API server did not store. The text "[]"
+// in a path represents the items of a list. Empty values are ignored, because API servers and clients may omit them.
 func (c *Change) DroppedFields(part MergePatch) []string {
 	var fields []string
 	for i := range c.responses {

@@ -309,7 +309,7 @@ func rebaseList(old, wanted, current []any) []any {
 	return append(subtractItems(current, removed), added...)
 }
 
-// subtractItems returns the items of a list without those of another list. Each item of the other list removes one equal item.
+// subtractItems returns the items of a list without the items of another list. Each item of the other list removes one equal item.
 func subtractItems(list, others []any) []any {
 	others = slices.Clone(others)
 	out := make([]any, 0, len(list))

@@ -328,8 +328,8 @@ func (w *Writer) rebase(ctx context.Context, change *Change, r *request) (done c
 	return nil, nil
 }
 
-// recordLiveVersion adds the version of a live read to the written versions if no other client has changed the object since the request without a
-// response.
+// recordLiveVersion adds the version of a live read to the written versions. It does not add the version if another client has changed the object since
+// the request without a response.
 func (c *Change) recordLiveVersion(live client.Object, content map[string]any, r request) error {
 	from, before := c.Before, c.Content
 	if c.first != nil {

@@ -9,7 +9,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
-// Level is how important a permission is.
+// Level defines how important a permission is.
 type Level int
 
 const (
@@ -118,7 +118,7 @@ func MergeLevels(needs []Need) (merged []Need) {
 	return merged
 }
 
-// isFor reports whether two permissions are for the same resource.
+// isFor reports whether two permissions are for the same resource, namespace and name.
 func (n Need) isFor(other Need) bool {
 	return other.Group == n.Group && other.Resource == n.Resource && other.Name == n.Name && other.Namespace == n.Namespace
 }

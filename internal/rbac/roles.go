@@ -133,7 +133,7 @@ func quote(s string) string {
 	return string(text)
 }
 
-// ReadRoles returns the permissions that the roles in YAML documents grant, one for each group and resource. Other objects are ignored. If namespaces
+// ReadRoles returns the permissions that the roles in YAML documents grant, merged with [Merge]. Other objects are ignored. If namespaces
 // are passed, the permissions of a ClusterRole apply only in these namespaces, and a Role may omit its namespace. ReadRoles returns an error for aggregated roles,
 // for rules for URLs, and if there are no roles.
 func ReadRoles(r io.Reader, namespaces ...string) (needs []Need, err error) {

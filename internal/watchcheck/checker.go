@@ -45,7 +45,7 @@ type Options struct {
 	Log      logr.Logger
 }
 
-// Checker checks the watches of one kind: one for each namespace of the cache, or one for the cluster.
+// Checker checks the watches of one kind. The cache has one watch for each of its namespaces, or one watch for the cluster.
 type Checker struct {
 	Options
 	mu     sync.Mutex

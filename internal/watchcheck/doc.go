@@ -9,7 +9,9 @@
 //   - A watch of metadata from the last resource version of the informer. It ends after one second, and delivers only changes that the informer
 //     has missed.
 //   - A watch of metadata that lists the objects of an unused name. The API server ends the listing with a bookmark, so the watch
-//     delivers something unless a proxy holds back streams.
+//     delivers an event unless a proxy holds back streams.
+//
+// Before the informer has a resource version, the checker lists one object instead.
 //
 // Both probes show whether the watch is permitted and whether the kind is served. A watch is silent if, for two intervals, probes find missed changes
 // or empty streams while the resource version of the informer does not change.

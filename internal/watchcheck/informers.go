@@ -92,7 +92,7 @@ func CacheNamespaces(c cache.Cache, gvk schema.GroupVersionKind) (namespaces []s
 	return namespaces
 }
 
-// structOf returns the struct to which interfaces and pointers lead.
+// structOf returns the value behind all interfaces and pointers.
 func structOf(v reflect.Value) reflect.Value {
 	for v.Kind() == reflect.Interface || v.Kind() == reflect.Pointer {
 		v = v.Elem()

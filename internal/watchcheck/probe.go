@@ -20,13 +20,13 @@ const (
 	// changesProbe watches from the resource version of the informer. It delivers the changes after this version. If
 	// the version of the informer then stays the same, the informer has missed them.
 	changesProbe
-	// streamProbe watches an unused name with the initial listing. An API server with streaming lists ends the listing with a bookmark, so there the probe
-	// delivers something unless a proxy holds back streams.
+	// streamProbe watches an unused name with the initial listing. An API server with streaming lists ends the listing with a bookmark, so the probe
+	// then delivers an event unless a proxy holds back streams.
 	streamProbe
 )
 
 const (
-	changesSeconds = 1 // the API server delivers earlier changes immediately
+	changesSeconds = 1 // the API server delivers changes before the request immediately
 	streamSeconds  = 10
 	// probeTimeout limits a probe without a response.
 	probeTimeout = 20 * time.Second

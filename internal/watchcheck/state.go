@@ -27,8 +27,8 @@ type watchState struct {
 	// changesPending is true if the API server has changes after pendingVersion, the version of the informer at the probe.
 	changesPending bool
 	pendingVersion string
-	// streamDelivered is true if a stream has delivered an event, so the API server supports the probe. streamSilent is true if streamDelivered is true
-	// and the last stream has delivered nothing.
+	// streamDelivered is true if a stream has delivered an event, so the API server supports the probe. streamSilent is true if, in addition, the
+	// last stream has delivered no event.
 	streamSilent, streamDelivered bool
 
 	// suspectSince is the time of the first probe with one of these faults while the informer was at version. It is zero if the last probe has found

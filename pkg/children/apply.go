@@ -32,7 +32,7 @@ type Result struct {
 // run, because the cache may not show an existing object.
 //
 // Apply does not copy the server's state into the given objects. The results contain the stored objects, in the same order.
-// If one child fails, Apply continues with the others and returns the joined errors.
+// If one child fails, Apply continues with the other children and returns the joined errors.
 func (o *Owner) Apply(ctx context.Context, children ...client.Object) ([]Result, error) {
 	if o.fieldOwner == "" {
 		return nil, errors.New("children: Apply requires the option FieldOwner: set it to the name of the operator")
@@ -40,7 +40,7 @@ func (o *Owner) Apply(ctx context.Context, children ...client.Object) ([]Result,
 	return o.each(ctx, children, o.applyOne)
 }
 
-// Create adopts children and creates the missing ones. It does not change existing children. Children need names, see
+// Create adopts children and creates missing children. It does not change existing children. Children need names, see
 // [Name]. For results and errors see [Owner.Apply].
 func (o *Owner) Create(ctx context.Context, children ...client.Object) ([]Result, error) {
 	return o.each(ctx, children, o.createOne)

@@ -8,9 +8,9 @@
 // # Concepts
 //
 // [Of] creates an [Owner] with options. [Owner.Adopt] changes children in memory. It sets the owner reference, a name
-// or a name prefix, the namespace, and the labels, including the labels of pod templates. Other methods set only one
-// of these. [Owner.Apply] adopts children and applies them to the API server. [Owner.Create] adopts children and
-// creates the missing ones. [Owner.Set] returns a [Set], a named group of children. A Set also deletes children that are
+// or a name prefix, the namespace, and the labels, including the labels of pod templates. The other methods that
+// change children set only one of these fields. [Owner.Apply] adopts children and applies them to the API server. [Owner.Create] adopts children and
+// creates missing children. [Owner.Set] returns a [Set], a named group of children. A Set also deletes children that are
 // no longer wanted, applies children in order, and reports their readiness. [Name] returns deterministic names.
 //
 // # Guarantees

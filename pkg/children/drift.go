@@ -21,8 +21,8 @@ func (o *Owner) appliedKey() string {
 
 // isApplied reports whether an apply would change nothing. If the stored hash is the hash of the intent, the fields that
 // the field owner still owns are unchanged. The API server removes the ownership of a field that another manager
-// changes. isApplied compares the values only of fields without ownership information, because the API server normalizes
-// many values, such as quantities.
+// changes. isApplied compares only the values of fields that the field owner does not own, because the API server
+// normalizes many values, such as quantities.
 func (o *Owner) isApplied(intent *unstructured.Unstructured, live client.Object) (bool, error) {
 	key := o.appliedKey()
 	if live.GetAnnotations()[key] != intent.GetAnnotations()[key] {

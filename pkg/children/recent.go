@@ -71,8 +71,8 @@ func (o *Owner) recordApply(answer *unstructured.Unstructured) {
 	}
 }
 
-// lastAnswer returns the response to the last apply if that apply had the same intent and the live object from the
-// cache is older than the response. Otherwise, it returns nil.
+// lastAnswer returns the response to the last apply. It returns nil if the last apply had another intent, or if the live
+// object from the cache is not older than the response.
 func (o *Owner) lastAnswer(intent *unstructured.Unstructured, live client.Object) *unstructured.Unstructured {
 	key, ok := o.recentKey(live.GetUID())
 	if !ok {

@@ -196,8 +196,8 @@ func (s *Set) list(ctx context.Context, kind child) (out []child, err error) {
 	return out, nil
 }
 
-// newList returns an empty list with the Go type that fits the kind's object, because the cache has separate informers
-// for typed objects, unstructured objects and metadata.
+// newList returns an empty list that is typed, unstructured or metadata-only like the kind's object. The cache has
+// separate informers for these three.
 func (s *Set) newList(kind child) (client.ObjectList, error) {
 	gvk := kind.gvk.GroupVersion().WithKind(kind.gvk.Kind + "List")
 	switch kind.Object.(type) {
@@ -350,8 +350,8 @@ func (s *Set) contains(c child) bool {
 	return labels[setLabel] == s.name && labels[setOwnerLabel] == string(s.owner.obj.GetUID()) && hasReference(c, s.owner.obj.GetUID())
 }
 
-// checkClaim returns an error if a live object belongs to another set. A set whose owner is no longer an owner of the
-// object has no claim.
+// checkClaim returns an error if a live object belongs to another set. It ignores a set whose owner is no longer an owner
+// of the object.
 func (o *Owner) checkClaim(live client.Object) error {
 	labels := live.GetLabels()
 	claim, uid := labels[setLabel], types.UID(labels[setOwnerLabel])
@@ -367,7 +367,7 @@ func (o *Owner) checkClaim(live client.Object) error {
 	return fmt.Errorf("the object belongs to set %q of %s: use another name, remove it from that set, or use TakeOver", claim, owner)
 }
 
-// withoutSetLabels returns the labels of an owner without those that place the owner in a set of its own owner.
+// withoutSetLabels returns the labels of an owner without the labels of the set that contains the owner as a child.
 func withoutSetLabels(labels map[string]string) map[string]string {
 	if labels[setLabel] == "" && labels[setOwnerLabel] == "" {
 		return labels

@@ -103,7 +103,7 @@ func (r SetResult) Condition(conditionType string) metav1.Condition {
 	return condition
 }
 
-// unfinished returns the children that are neither ready nor deleted, failed ones first.
+// unfinished returns the children that are neither ready nor deleted. Failed children are first.
 func (r SetResult) unfinished() (out []SetChild) {
 	for _, c := range slices.Concat(r.Children, r.Pruned) {
 		if c.State != Ready && c.State != Deleted {

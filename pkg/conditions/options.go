@@ -45,7 +45,7 @@ func Using(adapter Adapter) Option {
 	return func(o *options) { o.adapter = adapter }
 }
 
-// ReadWith selects the reader by which [Write] reads the object again after a conflict. The default is the client. If
+// ReadWith selects the reader with which [Write] reads the object again after a conflict. The default is the client. If
 // the client reads from a cache, pass the APIReader of the manager.
 func ReadWith(reader client.Reader) Option {
 	return func(o *options) { o.reader = reader }

@@ -138,7 +138,7 @@ func (s *Set) Declare(conditionTypes ...string) {
 	}
 }
 
-// Remove removes the conditions of the given types. The others keep their order.
+// Remove removes the conditions of the given types. The other conditions keep their order.
 func (s *Set) Remove(conditionTypes ...string) {
 	for _, conditionType := range conditionTypes {
 		s.fields.Remove(conditionType)

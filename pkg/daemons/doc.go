@@ -25,8 +25,8 @@
 // timer consists of the first attempt and its retries. The supervisor keeps all state in memory and writes nothing to objects.
 //
 // A daemon that has succeeded or failed permanently is not started again, unless its [RestartPolicy] restarts it. A timer waits for its next point in time.
-// A timer that has failed permanently, or that has succeeded and has neither an Interval nor a Schedule, waits until
-// [Supervisor.Touch] reports a relevant change to the object. Touch also restarts the idle time of timers.
+// After a permanent failure, a timer waits until [Supervisor.Touch] reports a relevant change to the object. A timer without an
+// Interval and a Schedule also waits for Touch after a success. Touch also restarts the idle time of timers.
 //
 // Stopping a run cancels its context. [context.Cause] returns the reason: [ErrDeleted], [ErrFilteredOut], [ErrPaused],
 // [ErrOutOfScope] or [ErrShutdown]. If the function does not return within CancellationBackoff, the supervisor logs a warning.

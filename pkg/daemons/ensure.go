@@ -107,8 +107,8 @@ func (s *Supervisor) scheduleFirst(j *job) {
 	s.schedulePoint(j, point, start, err)
 }
 
-// schedulePoint schedules a timer for a point in time, or for a later one if the object has not been idle for long
-// enough at that point. A zero point ends the timer. After an error, the supervisor calls the schedule again
+// schedulePoint schedules a timer for a point in time. If the object has not been idle for long enough at this point,
+// schedulePoint uses a later point. A zero point ends the timer. After an error, the supervisor calls the schedule again
 // after schedulePause.
 func (s *Supervisor) schedulePoint(j *job, point, earliest time.Time, err error) {
 	t, idle := j.task.Timer, j.idleUntil()
@@ -148,8 +148,8 @@ func (s *Supervisor) end(j *job) {
 	s.notify(j)
 }
 
-// Touch reports a relevant change to the object. It restarts the idle time of timers. It also schedules timers that wait for a
-// change, because they have failed permanently, or because they have succeeded and have neither an Interval nor a Schedule.
+// Touch reports a relevant change to the object. It restarts the idle time of timers. It also schedules timers that
+// wait for a change: timers that have failed permanently, and successful timers without an Interval and a Schedule.
 func (s *Supervisor) Touch(uid types.UID) {
 	s.mu.Lock()
 	defer s.unlock()

@@ -62,8 +62,8 @@ func (s *Supervisor) stop(j *job, cause error) {
 	}
 }
 
-// minStopTime is the minimum time from the cancellation of a run to its first warning or its abandonment, unless ReportEvery or the
-// grace period is shorter.
+// minStopTime is the minimum time from the cancellation of a run to its first warning or its abandonment. It does not apply to
+// ReportEvery and the grace period.
 const minStopTime = 10 * time.Millisecond
 
 // cancel cancels the context of a run.

@@ -15,7 +15,7 @@ const DefaultMaxParallel = 16
 
 // A Timer defines when a [Task] runs. It needs an Interval, an Idle or a Schedule.
 type Timer struct {
-	// Interval is the time from the end of one invocation to the start of the next. Equivalent in kopf: interval=.
+	// Interval is the time from the end of one invocation to the start of the next invocation. Equivalent in kopf: interval=.
 	Interval time.Duration
 	// Sharp makes the Interval the time between the starts of two invocations. The scheduled starts are called points. The
 	// timer skips points that pass during an invocation. Equivalent in kopf: sharp=True.

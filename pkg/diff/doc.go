@@ -24,7 +24,7 @@
 //     keys. Each group is sorted by key.
 //   - Null means absent: a key with the value nil, a nil map and a nil slice are absent. An empty map or an empty list is a value.
 //   - Numbers are compared by value across all Go types without rounding, so an integer beyond 2^53 does not equal the nearest float. Booleans equal only booleans.
-//   - The comparison is symmetric and transitive. NaN equals nothing, not even itself.
+//   - The comparison is symmetric and transitive. NaN does not equal any value, including NaN.
 //   - All functions are safe for concurrent use if the values are not modified. No function modifies its arguments.
 //
 // # Requirements
@@ -36,8 +36,8 @@
 //
 //   - A diff shares values with the inputs. Copy the inputs if they will be modified while the diff is in use.
 //   - Values of other types, such as map[string]string, structs or pointers, are compared with [reflect.DeepEqual].
-//     Such a value never equals a value of another type.
-//   - A json.Number with integer syntax is an exact integer of any size. A json.Number with a fraction or an exponent is the nearest float64, which may be infinite. So "9007199254740993.0" is 2^53. Invalid text equals nothing, like NaN.
+//     They never equal a value of another type.
+//   - A json.Number with integer syntax is an exact integer of any size. A json.Number with a fraction or an exponent is the nearest float64, which may be infinite. So "9007199254740993.0" is 2^53. Invalid text does not equal any value, like NaN.
 //   - Lists are compared as a whole, so no path leads to a list element.
 //   - The text of a path is ambiguous if keys contain dots. Compare paths by their elements.
 //   - The texts of items and diffs contain the complete values, including secrets.

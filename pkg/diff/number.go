@@ -74,8 +74,8 @@ func unsigned(value uint64) number {
 	return number{form: smallInteger, size: value}
 }
 
-// literal parses the text of a JSON number: integer syntax as an exact integer, other valid text as the nearest float64,
-// and invalid text as NaN.
+// literal parses the text of a JSON number. Integer syntax results in an exact integer, other valid text in the nearest
+// float64, and invalid text in NaN.
 func literal(text string) number {
 	integer, valid := scanLiteral(text)
 	switch {

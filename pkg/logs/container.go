@@ -115,7 +115,7 @@ func (c *container) readInstance(ctx context.Context, now instance) (lines int, 
 	return lines + more, err
 }
 
-// readPrevious reads the log of the instance before the current one, if there is one.
+// readPrevious reads the log of the previous instance, if the kubelet still has it.
 func (c *container) readPrevious(ctx context.Context, now instance) (lines int, err error) {
 	lines, err = c.readEnded(ctx, now, true)
 	if apierrors.IsBadRequest(err) || apierrors.IsNotFound(err) {

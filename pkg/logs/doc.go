@@ -8,7 +8,7 @@
 //
 // The daemon follows the logs of all containers of a pod: init containers, containers and ephemeral containers. It waits for containers that have
 // not started, and reads the log of the previous instance after a restart of a container. The daemon keeps its position in each log in memory, and
-// stores the positions in a bookmark on the pod: the annotation "kopf-runtime.dev/logs.<id of the handler>". The annotation does not belong to the
+// stores the positions in a bookmark on the pod. The bookmark is the annotation "kopf-runtime.dev/logs.<id of the handler>". It does not belong to the
 // essence, so a write of the bookmark is not an update.
 //
 // # Guarantees
@@ -25,8 +25,8 @@
 //     that were rotated or removed before.
 //   - The daemon identifies lines by their timestamps. If the clock of a node is set back, lines can be repeated. If the stream also breaks at that
 //     time, lines can be lost.
-//   - The finalizer stays on a deleted pod until its containers have stopped and their logs are read, for at most the grace period of the pod and
-//     five seconds.
+//   - The finalizer stays on a deleted pod until its containers have stopped and their logs are read. It stays for at most five seconds longer than
+//     the grace period of the pod.
 //
 // # Errors
 //

@@ -15,7 +15,7 @@
 //
 // # Concepts
 //
-// A [Record] is the stored progress of one handler for one cause: its attempts, the time of the next one, and its
+// A [Record] is the stored progress of one handler for one cause: its attempts, the time of the next attempt, and its
 // result. A [Store] writes records to objects and reads them.
 //
 // [Load] reads the records of an object into a [State], and [State.Begin] selects the handlers of a cause.
@@ -63,7 +63,7 @@
 // The id of a handler must stay the same between versions of the operator, because another id is another handler.
 //
 // The clocks of the machines that handle an object must agree. If the start or the last attempt in a record is in the future, the
-// clock of its writer was ahead, and [State.Begin] moves the times back. If the clock of the writer was behind, delays and timeouts
+// clock of the writer was ahead. [State.Begin] then moves the times back. If the clock of the writer was behind, delays and timeouts
 // are shorter.
 //
 // # Caveats
@@ -80,7 +80,7 @@
 //
 // Handlers return [Temporary] and [Permanent] errors. [Policy.Errors] defines the meaning of all other errors.
 // [LimitError] wraps the last error of a handler that reached a limit, and [PanicError] holds a recovered panic.
-// [Expected] distinguishes expected errors from unexpected ones.
+// [Expected] reports whether an error is expected.
 //
 // The errors of [Load], [State.Save] and [State.Purge] are errors of the store. An [UnreadableError] reports stored data that cannot
 // be decoded. The caller treats the record as absent and continues.

@@ -118,8 +118,8 @@ func classify(err error) (class, time.Duration) {
 	return unknown, 0
 }
 
-// Expected reports whether an error is temporary, permanent, a reached limit, or a write conflict. Log such errors without a
-// stack trace. For a limit that was reached after an attempt, the error of this attempt decides.
+// Expected reports whether an error is temporary, permanent, a reached limit, or a write conflict. Log expected errors without
+// a stack trace. For a limit that was reached after an attempt, the error of this attempt decides.
 func Expected(err error) bool {
 	if limit, ok := errors.AsType[*LimitError](err); ok && limit.Err != nil {
 		return Expected(limit.Err)

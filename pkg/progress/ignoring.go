@@ -13,7 +13,7 @@ import (
 // rest of a path after "metadata.labels." or "metadata.annotations." is a single key, which may contain dots. The baseline also
 // ignores parents that contain only ignored fields.
 //
-// Change detection removes the fields from the current essence and from the stored one. Therefore, adding a path does not cause
+// Change detection removes the fields from the current essence and from the stored essence. Therefore, adding a path does not cause
 // updates of objects that were handled before.
 //
 // Equivalent in kopf: ignored_fields= of the diff-base storages.

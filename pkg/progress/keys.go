@@ -122,8 +122,8 @@ func (k annotationKeys) check(id string) (string, error) {
 	return key, nil
 }
 
-// mark adds the annotation with which kopf recognizes the prefix. The default prefix needs no mark. kopf itself also omits the
-// mark for other prefixes that begin with "kopf.", although it does not recognize them without the mark.
+// mark adds the annotation with which kopf recognizes the prefix. The default prefix needs no mark. kopf also omits the
+// mark for other prefixes that begin with "kopf.", although it does not recognize these prefixes without the mark.
 func (k annotationKeys) mark(annotations map[string]string) {
 	if k.prefix == DefaultPrefix {
 		return

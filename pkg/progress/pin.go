@@ -11,7 +11,7 @@ import (
 const (
 	pinName = "pinned-configuration"
 
-	// olderPinPrefix is the prefix under which earlier versions stored the pin. This version reads and removes such pins, and stores no pins under this prefix.
+	// olderPinPrefix is the prefix under which earlier versions stored the pin. This version reads and removes these pins, and stores no pins under this prefix.
 	olderPinPrefix = "runtime." + DefaultPrefix
 )
 

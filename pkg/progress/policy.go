@@ -79,7 +79,7 @@ type Outcome struct {
 	Success bool
 	// Attempted is false if the handler was not called because of a limit, or if the attempt was interrupted.
 	Attempted bool
-	// Waiting reports that the handler itself has finished and waits for its sub-handlers. Such an attempt does not count.
+	// Waiting reports that the handler itself has finished and waits for its sub-handlers. The attempt does not count.
 	Waiting bool
 	// Interrupted reports that the attempt failed after its context was cancelled, for example because the process stops. The
 	// attempt does not count and will be repeated.

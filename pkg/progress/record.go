@@ -25,7 +25,7 @@ type Record struct {
 	// Attempted. Attempted is zero if Delayed is zero, and in records of kopf, of [Status] and of earlier versions.
 	Attempted time.Time
 	// Purpose is kopf's name for the cause of the record: "create", "update", "delete", "resume", or the cause given
-	// to [Run]. It is empty in records of old versions of kopf. Such records match any cause.
+	// to [Run]. It is empty in records of old versions of kopf. A record without a Purpose matches any cause.
 	Purpose string
 	// Retries is the number of attempts so far, including a successful one.
 	Retries int

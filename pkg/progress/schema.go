@@ -131,7 +131,7 @@ func PreservedDepth(schema *apiextensionsv1.JSONSchemaProps, path ...string) int
 	return 0
 }
 
-// hasRef reports whether a schema refers to another one, as the published schemas of built-in kinds do.
+// hasRef reports whether a schema refers to another schema. The published schemas of built-in kinds contain references.
 func hasRef(schema *apiextensionsv1.JSONSchemaProps) bool {
 	return schema.Ref != nil ||
 		slices.ContainsFunc(schema.AllOf, func(part apiextensionsv1.JSONSchemaProps) bool { return part.Ref != nil })

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// A Sweeper is a [Store] that can remove the records of unknown handlers. Such handlers were removed from the code or
+// A Sweeper is a [Store] that can remove the records of unknown handlers. Unknown handlers were removed from the code or
 // renamed while an object was being handled.
 //
 // A Sweeper cannot identify the operator that wrote a record. Call Sweep only if no other operator stores records in the

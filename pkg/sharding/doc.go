@@ -7,8 +7,8 @@
 // The ring is a ControllerRing object in the cluster that lists the sharded resources. Each shard renews a Lease with the label [LeaseLabel]. The sharder adds the label
 // [ShardLabel] to each object. A shard watches only the objects with its name in this label.
 //
-// To move an object, the sharder adds the label [DrainLabel]. The shard then starts no new work for the object, waits until handlers, daemons and timers have ended,
-// writes their outcomes, and removes both labels in one request. If the Lease of a shard has expired, the sharder moves its objects without waiting.
+// To move an object, the sharder adds the label [DrainLabel]. The shard then starts no new work for the object, and waits until handlers, daemons and timers have
+// ended. It writes their outcomes, and removes both labels in one request. If the Lease of a shard has expired, the sharder moves its objects without waiting.
 //
 // [ServerSide] is an experimental alternative without a sharder: the API server sends each shard the objects of a range of hashes.
 //

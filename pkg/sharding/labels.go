@@ -10,7 +10,7 @@ const domain = "alpha.sharding.timebertt.dev/"
 // ShardLabel returns the key of the label that contains the name of the shard of an object.
 func ShardLabel(ring string) string { return "shard." + domain + ring }
 
-// IsRingLabel reports whether a label is the shard label or the drain label of any ring. Such labels never count as changes of the object.
+// IsRingLabel reports whether a label is the shard label or the drain label of any ring. The essence does not contain these labels.
 func IsRingLabel(key string) bool {
 	return strings.HasPrefix(key, ShardLabel("")) || strings.HasPrefix(key, DrainLabel(""))
 }
