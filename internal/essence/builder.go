@@ -35,7 +35,7 @@ type Builder struct {
 	Cleaners []Cleaner
 }
 
-// Build returns the essence of the JSON form of an object: all fields except the type, the status and the metadata. From the metadata, the essence
+// Build returns the essence of the JSON form of an object: all fields except apiVersion, kind, status and metadata. From the metadata, the essence
 // contains labels and annotations. It omits the labels of sharders, and the annotations of kopf operators, of this library and of kubectl apply. Build adds the
 // fields and the condition statuses of the builder.
 //

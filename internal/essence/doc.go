@@ -9,5 +9,5 @@
 // is too large.
 //
 // Objects must be decoded JSON: maps, slices, strings, booleans, int64, float64 and nil. An essence shares nested values with its object. Do not
-// modify it.
+// modify the essence.
 package essence

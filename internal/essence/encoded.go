@@ -20,7 +20,7 @@ func Encoding(essence map[string]any) (Encoded, error) {
 	return Encoded{essence, text}, nil
 }
 
-// Decoded returns an essence that was decoded from a text.
+// Decoded returns the Encoded for an essence that was decoded from a text. The essence must not be changed afterwards.
 func Decoded(text []byte, essence map[string]any) Encoded { return Encoded{essence, text} }
 
 // TextIfSame returns the encoded form if essence is the same map as the essence of e. Otherwise, it returns nil.

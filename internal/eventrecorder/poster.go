@@ -147,7 +147,7 @@ func (p *Poster) Post(obj client.Object, urgent bool, eventType, reason, action,
 }
 
 // postAbout posts an Event, unless there are too many about an object. Urgent Events have a larger limit. It posts no Events about Events, because
-// each would cause another one. related is the handled object if the Event is about another object.
+// each Event would cause another Event. related is the handled object if the Event is about another object.
 func (p *Poster) postAbout(obj client.Object, regarding *metav1.PartialObjectMetadata, related runtime.Object, urgent bool, eventType, reason, action, note string) {
 	gvk := regarding.GroupVersionKind()
 	if p.Recorder == nil || gvk.Kind == "Event" && (gvk.Group == corev1.GroupName || gvk.Group == eventsv1.GroupName) {

@@ -42,7 +42,7 @@ type FieldFilter struct {
 type Input struct {
 	// Object is the JSON form of the present object.
 	Object map[string]any
-	// HasCause is true for handlers of causes. Old and New are then the essences before and after the change.
+	// HasCause is true for cause handlers. Old and New are then the essences before and after the change.
 	HasCause bool
 	Old, New map[string]any
 }

@@ -275,7 +275,7 @@ func isList(value any) bool {
 }
 
 // Rebase converts a patch for the content base to a patch for the content other. For a list, the result adds and
-// removes the same items as the patch.
+// removes the same items as the patch. Lists of conditions are merged by type.
 func (p MergePatch) Rebase(base, other map[string]any) MergePatch {
 	out := MergePatch{}
 	for key, value := range p {

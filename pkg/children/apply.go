@@ -31,7 +31,7 @@ type Result struct {
 // annotation "kopf-runtime.dev/applied.<field owner>". Before it creates a child, it sends an empty patch as a dry
 // run, because the cache may not show an existing object.
 //
-// Apply does not copy the server's state into the given objects. The results contain the stored objects, in the same order.
+// Apply does not copy the server's state into the given objects. The results contain the stored objects, in the order of the children.
 // If one child fails, Apply continues with the other children and returns the joined errors.
 func (o *Owner) Apply(ctx context.Context, children ...client.Object) ([]Result, error) {
 	if o.fieldOwner == "" {

@@ -15,7 +15,7 @@
 //
 // # Guarantees
 //
-//   - All children are validated before any child is changed or written.
+//   - Adopt validates all children before it changes any child. Apply and Create validate all children before the first write.
 //   - Existing names, namespaces and labels are kept, unless [Forced] is set.
 //   - Apply takes over an existing object of another owner, or without an owner, only with [TakeOver]. An object with another controller also needs Controller(false).
 //   - Apply reads each child once, from the cache if the client has one, and writes only if something differs. For a missing child, it also sends a dry run to the API server.

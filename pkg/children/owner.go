@@ -11,7 +11,7 @@ import (
 )
 
 // An Owner is the owner of child objects. Its methods accept any number of children, typed or unstructured, and skip
-// nil. They validate all children before they change any of them.
+// nil. They check the kinds and namespaces of all children before they change any child.
 type Owner struct {
 	obj    client.Object
 	client client.Client

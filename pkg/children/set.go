@@ -30,9 +30,9 @@ const (
 
 const maxPruneAttempts = 3
 
-// A Set is a named group of children. [Set.Apply] applies the children of a list and deletes the other children of the group. The
-// child's labels "kopf-runtime.dev/set" and "kopf-runtime.dev/set-owner"
-// and its owner reference identify the group, so a Set needs no memory and works after a restart.
+// A Set is a named group of children. [Set.Apply] applies the children of a list and deletes the other children of the group.
+// The labels "kopf-runtime.dev/set" and "kopf-runtime.dev/set-owner" and the owner reference of a child identify its group. A
+// Set therefore needs no memory and works after a restart.
 type Set struct {
 	owner *Owner
 	name  string

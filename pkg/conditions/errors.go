@@ -10,7 +10,8 @@ import (
 //
 //	return conditions.Error{Type: "Connected", Reason: "Refused", Err: err}
 //
-// Callers can wrap and join it. The message of an Error is the message of Err, and [errors.Is] and [errors.As] inspect Err.
+// Callers can wrap and join it. The method Error returns the message of Err, or Message if Err is nil. [errors.Is] and [errors.As]
+// inspect Err.
 type Error struct {
 	Type    string
 	Status  metav1.ConditionStatus // default: False

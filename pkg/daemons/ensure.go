@@ -9,8 +9,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// Ensure starts the daemon or timer if it does not exist. It does not replace the task of an existing daemon or timer, unless this
-// is paused. If a run of the key is stopping, the new task starts as soon as the run has ended. A task that has ended permanently is not started
+// Ensure starts the daemon or timer if it does not exist. It does not replace the task of an existing daemon or timer, unless the daemon
+// or timer is paused. If a run of the key is stopping, the new task starts as soon as the run has ended. A task that has ended permanently is not started
 // again until [Supervisor.Forget]. During a pause, Ensure stores the task, which then starts after the pause.
 //
 // Ensure returns all errors of the task definition, joined (see [Task.Check]). During shutdown, it does nothing.

@@ -1,5 +1,5 @@
-// Package progress stores on an object which handlers have succeeded, which have failed permanently, and when the
-// others are due. The records survive restarts of the process and are compatible with kopf. Package kopf uses this
+// Package progress stores the progress of handlers on an object: their successes, their permanent failures, and the times
+// of their next attempts. The records survive restarts of the process and are compatible with kopf. Package kopf uses this
 // package. Other reconcilers can use it, too:
 //
 //	before := obj.DeepCopy()
@@ -69,7 +69,7 @@
 // # Caveats
 //
 //   - If the process exits between an attempt and the write of its record, the next process repeats the attempt. Handlers must be idempotent.
-//   - [Policy.Timeout] does not interrupt an attempt. [Policy.AttemptTimeout] does, if the handler observes its context.
+//   - [Policy.Timeout] does not interrupt an attempt. [Policy.AttemptTimeout] interrupts an attempt if the handler observes its context.
 //   - Only a [Sweeper] removes the records of unknown ids. Do not call Sweep if another operator uses the same prefix. By default, all operators use the prefix of kopf.
 //   - A change to the annotations increases the generation of a Deployment, but not of a custom resource. Do not derive the cause of [Run] from the generation of a Deployment.
 //   - The API server limits all annotations of an object together to 256 KiB. Therefore, records store only the beginning of a long error.
@@ -80,7 +80,7 @@
 //
 // Handlers return [Temporary] and [Permanent] errors. [Policy.Errors] defines the meaning of all other errors.
 // [LimitError] wraps the last error of a handler that reached a limit, and [PanicError] holds a recovered panic.
-// [Expected] reports whether an error is expected.
+// [Expected] reports whether an error needs no stack trace in the log.
 //
 // The errors of [Load], [State.Save] and [State.Purge] are errors of the store. An [UnreadableError] reports stored data that cannot
 // be decoded. The caller treats the record as absent and continues.

@@ -115,7 +115,7 @@ func (f objectField) content(obj client.Object) (map[string]any, error) {
 	return content, nil
 }
 
-// knownFields caches the results of existsIn. Its size is bounded by the number of configured fields and of Go types of handled kinds.
+// knownFields caches the results of existsIn. Its size is at most the number of configured fields times the number of Go types.
 var knownFields sync.Map // fieldOfType → bool
 
 type fieldOfType struct {

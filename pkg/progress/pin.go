@@ -68,7 +68,7 @@ type pin []annotationKeys
 // UsesOnlyAnnotations implements [AnnotationUser].
 func (p pin) UsesOnlyAnnotations(client.Object) bool { return true }
 
-// Fetch returns "null" for an annotation that contains null, so that callers remove it.
+// Fetch returns "null" for an annotation that contains null, so that callers remove the annotation.
 func (p pin) Fetch(obj client.Object) []byte {
 	for _, keys := range p {
 		for _, value := range keys.values(obj, pinName) {

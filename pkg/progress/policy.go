@@ -38,7 +38,7 @@ type Attempt struct {
 	// Started is the time when the handler was first selected. It stays if the cause changes before the handler has finished.
 	// Equivalent in kopf: started.
 	Started time.Time
-	// Last is the error message of the previous attempt, cut at 1024 bytes; empty if there was none.
+	// Last is the error message of the previous attempt, cut at 1024 bytes; empty if there was no error.
 	Last string
 }
 

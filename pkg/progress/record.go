@@ -19,7 +19,7 @@ type Record struct {
 	Started time.Time
 	// Stopped is the time when the handler succeeded or failed permanently; zero before that.
 	Stopped time.Time
-	// Delayed is the earliest time of the next attempt; zero if the handler is due.
+	// Delayed is the earliest time of the next attempt; zero if there is no delay.
 	Delayed time.Time
 	// Attempted is the time when the last attempt ended, by the clock that computed Delayed. The delay is Delayed minus
 	// Attempted. Attempted is zero if Delayed is zero, and in records of kopf, of [Status] and of earlier versions.
@@ -84,7 +84,7 @@ type wireRecord struct {
 	Message *string  `json:"message,omitempty"`
 	Subrefs []string `json:"subrefs,omitempty"`
 
-	// Attempted is not a field of kopf, which ignores it and drops it when it writes the record.
+	// Attempted is unknown to kopf, which ignores the field, and drops the field when it writes the record.
 	Attempted *string `json:"attempted,omitempty"`
 }
 

@@ -17,7 +17,7 @@ type Remote interface {
 	// read from a cache. An object that was deleted and re-created has another uid, and is another object.
 	Load(ctx context.Context, obj client.Object) (Snapshot, error)
 	// Save replaces the stored data, and returns the new version. It returns an error that wraps [ErrConflict] if the stored version differs from the version of the snapshot.
-	// The version is empty if nothing is stored. If the snapshot has no data, Save deletes the stored data and returns an empty version.
+	// A snapshot with an empty version requires that nothing is stored. If the snapshot has no data, Save deletes the stored data and returns an empty version.
 	Save(ctx context.Context, obj client.Object, snapshot Snapshot) (version string, err error)
 }
 

@@ -368,7 +368,7 @@ func (s *State) RestartAll() {
 	}
 }
 
-// PurgeStale removes the obsolete records of an object without a cause, so that no success or failure applies to a later
+// PurgeStale removes the obsolete records when there is no cause to handle, so that no success or failure applies to a later
 // cause. It keeps records with a delay that has not passed yet. Therefore, an edit that is reverted and made again does not
 // shorten a delay.
 func (s *State) PurgeStale(store Store, obj client.Object, now time.Time) error {
