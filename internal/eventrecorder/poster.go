@@ -154,7 +154,7 @@ func (p *Poster) postAbout(obj client.Object, regarding *metav1.PartialObjectMet
 		return
 	}
 	reason, action = TruncateReason(reason), TruncateReason(action)
-	unsaid, ok := p.Limiter.Allow(regarding.GetUID(), SeriesKey{
+	dropped, ok := p.Limiter.Allow(regarding.GetUID(), SeriesKey{
 		Type: eventType, Reason: reason, Action: action, ResourceVersion: regarding.GetResourceVersion(),
 	}, urgent)
 	if !ok {
@@ -162,5 +162,5 @@ func (p *Poster) postAbout(obj client.Object, regarding *metav1.PartialObjectMet
 		p.LoggerFor(obj).V(1).Info("Dropped an Event; there are too many about the object", "type", eventType, "reason", reason, "action", action, "note", note)
 		return
 	}
-	p.Recorder.Eventf(regarding, related, eventType, reason, action, "%s", NoteWithDropped(note, unsaid))
+	p.Recorder.Eventf(regarding, related, eventType, reason, action, "%s", NoteWithDropped(note, dropped))
 }

@@ -50,15 +50,15 @@ type Input struct {
 // MatchObject applies all filters except the conditions on the change of a field, which MatchCause applies.
 func (f Filters) MatchObject(o Input) Refusal {
 	meta, _ := o.Object["metadata"].(map[string]any)
-	for _, stanza := range []struct {
+	for _, part := range []struct {
 		rule Rule
 		name string
 		keys []KeyFilter
 	}{{Label, "labels", f.Labels}, {Annotation, "annotations", f.Annotations}} {
-		values, _ := meta[stanza.name].(map[string]any)
-		for _, key := range stanza.keys {
+		values, _ := meta[part.name].(map[string]any)
+		for _, key := range part.keys {
 			if !passesAll(key.Tests, values[key.Name]) {
-				return Refusal{Rule: stanza.rule, Name: key.Name, Value: values[key.Name], Wanted: key.Wanted}
+				return Refusal{Rule: part.rule, Name: key.Name, Value: values[key.Name], Wanted: key.Wanted}
 			}
 		}
 	}

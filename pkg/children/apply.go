@@ -114,9 +114,9 @@ func (o *Owner) applyOne(ctx context.Context, c child) (Result, error) {
 		return Result{}, err
 	}
 	if live != nil {
-		if answer := o.lastAnswer(intent, live); answer != nil {
-			answered, err := convertTo(c.Object, answer)
-			return Result{answered, controllerutil.OperationResultNone}, err
+		if response := o.lastResponse(intent, live); response != nil {
+			converted, err := convertTo(c.Object, response)
+			return Result{converted, controllerutil.OperationResultNone}, err
 		}
 		if same, err := o.isApplied(intent, live); err != nil || same {
 			return Result{live, controllerutil.OperationResultNone}, err
@@ -127,8 +127,8 @@ func (o *Owner) applyOne(ctx context.Context, c child) (Result, error) {
 		return Result{}, err
 	}
 	o.recordApply(intent)
-	answer, err := convertTo(c.Object, intent)
-	result := Result{answer, controllerutil.OperationResultUpdated}
+	response, err := convertTo(c.Object, intent)
+	result := Result{response, controllerutil.OperationResultUpdated}
 	switch {
 	case live == nil:
 		result.Operation = controllerutil.OperationResultCreated

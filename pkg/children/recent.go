@@ -27,10 +27,10 @@ type recentKey struct {
 
 // A recentApply is the last apply of a child by this process.
 type recentApply struct {
-	key    recentKey
-	hash   string // hash of the intent
-	at     time.Time
-	answer *unstructured.Unstructured
+	key      recentKey
+	hash     string // hash of the intent
+	at       time.Time
+	response *unstructured.Unstructured
 }
 
 // recentApplies stores the last applies until the cache shows them. It is safe for concurrent use.
@@ -51,16 +51,16 @@ func (o *Owner) recentKey(uid types.UID) (key recentKey, ok bool) {
 }
 
 // recordApply stores the response to an apply.
-func (o *Owner) recordApply(answer *unstructured.Unstructured) {
-	key, ok := o.recentKey(answer.GetUID())
+func (o *Owner) recordApply(response *unstructured.Unstructured) {
+	key, ok := o.recentKey(response.GetUID())
 	if !ok {
 		return
 	}
-	apply := &recentApply{key: key, hash: answer.GetAnnotations()[o.appliedKey()], at: time.Now(), answer: answer.DeepCopy()}
+	apply := &recentApply{key: key, hash: response.GetAnnotations()[o.appliedKey()], at: time.Now(), response: response.DeepCopy()}
 	recent.mu.Lock()
 	defer recent.mu.Unlock()
 	if element, ok := recent.entries[key]; ok {
-		if !isOlder(element.Value.(*recentApply).answer, answer) {
+		if !isOlder(element.Value.(*recentApply).response, response) {
 			return // another goroutine has applied the child since
 		}
 		recent.remove(element)
@@ -71,9 +71,9 @@ func (o *Owner) recordApply(answer *unstructured.Unstructured) {
 	}
 }
 
-// lastAnswer returns the response to the last apply. It returns nil if the last apply had another intent, or if the live
+// lastResponse returns the response to the last apply. It returns nil if the last apply had another intent, or if the live
 // object from the cache is not older than the response.
-func (o *Owner) lastAnswer(intent *unstructured.Unstructured, live client.Object) *unstructured.Unstructured {
+func (o *Owner) lastResponse(intent *unstructured.Unstructured, live client.Object) *unstructured.Unstructured {
 	key, ok := o.recentKey(live.GetUID())
 	if !ok {
 		return nil
@@ -85,14 +85,14 @@ func (o *Owner) lastAnswer(intent *unstructured.Unstructured, live client.Object
 		return nil
 	}
 	apply := element.Value.(*recentApply)
-	if !isOlder(live, apply.answer) || time.Since(apply.at) > maxLag {
+	if !isOlder(live, apply.response) || time.Since(apply.at) > maxLag {
 		recent.remove(element)
 		return nil
 	}
 	if apply.hash != intent.GetAnnotations()[o.appliedKey()] {
 		return nil
 	}
-	return apply.answer.DeepCopy()
+	return apply.response.DeepCopy()
 }
 
 func (r *recentApplies) remove(element *list.Element) {

@@ -19,7 +19,7 @@ func TestRecentApplies_AreBounded(t *testing.T) {
 	}
 	o := Of(nil, fake.NewClientBuilder().Build(), FieldOwner("one"))
 	isRecorded := func(o *Owner, n int, hash, version string) bool {
-		return o.lastAnswer(state(o, n, hash, ""), state(o, n, "", version)) != nil
+		return o.lastResponse(state(o, n, hash, ""), state(o, n, "", version)) != nil
 	}
 	o.recordApply(state(o, 0, "a", "10"))
 	if !isRecorded(o, 0, "a", "9") {

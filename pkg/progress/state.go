@@ -95,8 +95,8 @@ type presenceChecker interface {
 }
 
 func isStored(store Store, obj client.Object, id string) bool {
-	holder, ok := store.(presenceChecker)
-	return ok && holder.isStored(obj, id)
+	checker, ok := store.(presenceChecker)
+	return ok && checker.isStored(obj, id)
 }
 
 // find returns nil for an id that is not loaded.
