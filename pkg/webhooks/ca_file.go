@@ -27,13 +27,13 @@ type caFile struct {
 	observed []observedCA
 }
 
-// observedCA is a CA with the time at which the file contained it last.
+// observedCA is a CA and the last time at which the file contained this CA.
 type observedCA struct {
 	ca       *x509.Certificate
 	lastSeen time.Time
 }
 
-// caBundle returns the content of the file, followed by the removed CAs.
+// caBundle returns the content of the file, followed by the recently removed CAs.
 func (f *caFile) caBundle() ([]byte, error) {
 	if f.path == "" {
 		return nil, nil
@@ -64,7 +64,7 @@ func (f *caFile) caBundle() ([]byte, error) {
 	return bytes.TrimSpace(append(append(bytes.TrimSpace(text), '\n'), old...)), nil
 }
 
-// rotate returns the interval at which the file must be read again.
+// rotate returns the delay until the file must be read again. Without a file, it returns zero.
 func (f *caFile) rotate(context.Context, []byte) (time.Duration, error) {
 	if f.path == "" {
 		return 0, nil

@@ -28,7 +28,7 @@ type certStore struct {
 	current atomic.Pointer[tls.Certificate]
 
 	mu     sync.Mutex
-	latest certBundle // the newest observed version
+	latest certBundle // the newest known content of the Secret
 }
 
 // GetCertificate implements tls.Config.GetCertificate. Managers start the webhook server before other runnables, so the first
@@ -66,8 +66,8 @@ func (s *certStore) rotate(ctx context.Context, published []byte) (time.Duration
 	return next, err
 }
 
-// rotateOnce executes one step of the rotation on the stored state. If another replica writes the Secret first, rotateOnce uses the
-// state of this replica.
+// rotateOnce executes one step of the rotation on the stored state. If another replica writes the Secret first, rotateOnce uses
+// the certificates of the other replica.
 func (s *certStore) rotateOnce(ctx context.Context, published []byte) (changed bool, next time.Duration, err error) {
 	secret := &corev1.Secret{}
 	err = s.client.Get(ctx, s.key, secret)
@@ -147,7 +147,7 @@ func (s *certStore) wrapError(operation string, err error) error {
 	return fmt.Errorf("%s the Secret %s of the certificates: %w", operation, s.key, err)
 }
 
-// observe handles an event of the Secret.
+// observe uses the certificates in an observed Secret, unless they are invalid or outdated.
 func (s *certStore) observe(ctx context.Context, secret *corev1.Secret) {
 	stored, err := parseSecret(secret)
 	if err != nil {

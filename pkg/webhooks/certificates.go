@@ -20,7 +20,7 @@ type Certificates interface {
 	check(o Options) error
 }
 
-// Files selects certificates from files that another program writes, such as cert-manager. The manager's webhook server reads
+// Files selects certificates from files that another program, such as cert-manager, writes. The manager's webhook server reads
 // the files of its options CertDir, CertName and KeyName, and reloads them when they change.
 type Files struct {
 	// CAFile is a PEM file with the CAs that API servers must trust, often "ca.crt" in the folder of the certificate. The leader
@@ -47,14 +47,15 @@ const (
 	DefaultPropagationDelay = time.Minute
 )
 
-// maxTrustedCAs limits the CA bundle, which is stored in the Secret and in each entry.
+// maxTrustedCAs limits the renewals within a Lifetime, because each renewal adds a CA to the bundle in the Secret and in each
+// entry.
 const maxTrustedCAs = 50
 
 // SelfManaged selects certificates that the operator creates and stores in a Secret for all of its replicas. Each certificate
 // has its own CA, whose private key is discarded immediately.
 //
 // The leader renews certificates before they expire, see RenewBefore. It first adds the new CA to the configurations. After
-// PropagationDelay, it stores the new certificate for all replicas. The old CA is trusted until it expires, so that API servers
+// PropagationDelay, all replicas switch to the new certificate. The old CA is trusted until it expires, so that API servers
 // also trust replicas that still use the old certificate.
 type SelfManaged struct {
 	// SecretName is the name of the Secret in the operator's namespace. Default: [DefaultSecretName].
@@ -64,9 +65,9 @@ type SelfManaged struct {
 	Hosts []string
 	// Lifetime is the validity of a certificate. Default: [DefaultLifetime].
 	Lifetime time.Duration
-	// RenewBefore is the time between the renewal of a certificate and its expiry. Each renewal within a Lifetime
-	// adds a CA to the bundle, because old CAs are trusted until they expire. At most 50 renewals are allowed.
-	// Default: a third of the Lifetime.
+	// RenewBefore is the time between the renewal of a certificate and its expiry. Each renewal within a Lifetime adds a CA to
+	// the bundle, because old CAs are trusted until they expire. At most 50 renewals within a Lifetime are allowed. Default: a
+	// third of the Lifetime.
 	RenewBefore time.Duration
 	// PropagationDelay is the minimum time for which a new CA is in the configurations before its certificate is
 	// used. All API servers must receive the CA in this time. PropagationDelay must be less than RenewBefore. Default: the smaller

@@ -108,7 +108,7 @@ func (h *Hook) checkSelectors() {
 	}
 }
 
-// maxMatchConditions is the limit of the API server for one webhook.
+// maxMatchConditions is the maximum number of match conditions that the API server accepts for one webhook.
 const maxMatchConditions = 64
 
 func (h *Hook) checkConditions() {

@@ -24,7 +24,7 @@ type configurationWriter struct {
 	now     func() time.Time
 
 	lastWritten map[hookKind]writtenEntries
-	missing     map[hookKind][]string // entries that were absent in the last reconcile of injected configurations
+	missing     map[hookKind][]string // names of the entries that were absent in the last reconcile of injected configurations
 }
 
 // writtenEntries are the entries of the last write.
@@ -37,8 +37,9 @@ type writtenEntries struct {
 // the API server.
 const conflictBackoff = 5 * time.Second
 
-// ensure writes the configuration of the kind if its entries differ from the desired entries. complete reports whether the
-// configuration has all desired entries. If it is false, again is the maximum delay until the next call.
+// ensure writes the configuration of the kind if its entries or annotations differ from the desired ones. The first call for
+// managed configurations always writes. complete reports whether the configuration has all desired entries. If complete is
+// false, again is the maximum delay until the next call.
 func (c *configurationWriter) ensure(ctx context.Context, kind hookKind, entries []entry) (complete bool, again time.Duration, err error) {
 	if c.options.Configurations == Unmanaged {
 		return true, 0, nil
@@ -204,7 +205,7 @@ func (c *configurationWriter) apply(ctx context.Context, kind hookKind, entries 
 	return u, nil
 }
 
-// toUnstructured returns an entry in the form in which it is applied.
+// toUnstructured converts an entry for server-side apply.
 func toUnstructured(kind hookKind, e entry) (map[string]any, error) {
 	if kind == mutating {
 		return runtime.DefaultUnstructuredConverter.ToUnstructured(&e)

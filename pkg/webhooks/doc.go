@@ -20,10 +20,10 @@
 // The server decodes the objects of each admission review into the Go type of the hook and calls the handler. It returns the
 // changes that a mutating handler makes to the object as a JSON patch.
 //
-// With [Managed] configurations, the leader writes the webhook configurations by server-side apply, as soon as its own
-// webhook server answers. The leader writes them again when another client changes the entries of the operator, when the
-// CRD of a hook is created, and when the CAs change. With [SelfManaged] certificates, the leader also maintains a Secret, which
-// all replicas watch.
+// With [Managed] configurations, the leader writes the webhook configurations by server-side apply, as soon as its own webhook
+// server answers. The leader writes the configurations again when another client changes the operator's entries, when the CRD
+// of a hook is created, or when the CAs change. With [SelfManaged] certificates, the leader also maintains a Secret, which all
+// replicas watch.
 //
 // # Guarantees
 //
@@ -31,9 +31,11 @@
 //   - The server calls a handler at most once for each review, and treats a panic as an error.
 //   - A patch contains only the changes of the handler, even if the Go type lacks fields of the object. Numbers are not rounded.
 //   - The server logs the details of unexpected handler errors, and does not return them to the client.
-//   - The server does not change entries of other field owners in the configurations, and does not create empty configurations.
-//   - With [SelfManaged] certificates, API servers trust a new CA before the webhook server uses a certificate signed by it. They
-//     trust an old CA until it expires. Therefore, no request fails because of a rotation, even after the Secret is deleted.
+//   - The server does not create empty configurations. With [Managed] configurations, it does not change entries of other field
+//     owners. With [Injected] configurations, it changes only the caBundle of its hooks.
+//   - With [SelfManaged] certificates, API servers trust a new CA before the webhook server uses a certificate signed by it.
+//     They trust an old CA until it expires. Therefore, no request fails because of a rotation, even after a user deletes the
+//     Secret of a running operator.
 //   - With [Files] and a CAFile, CAs that are removed from the file are trusted for 5 more minutes. The program that writes the
 //     files must add a new CA before it replaces the certificate.
 //
@@ -45,18 +47,19 @@
 //
 // # Caveats
 //
-// The API server evaluates operations, namespace selectors and CEL expressions. The webhook server does not check them
-// again when it receives a request on the path of a hook. If several hooks have the same id, their paths and names include the
-// kind of the handler and of the object. So a second hook with the same id renames the first one. With managed configurations and
-// without leader election, replicas of two versions overwrite each other's entries. Objects that are created within 2 seconds after
-// their CRD may not be reviewed, unless the hook has a [Plural].
+// The API server evaluates operations, namespace selectors and CEL expressions. The webhook server does not check them again
+// when it receives a request on the path of a hook. If several hooks have the same id, their paths and names also contain
+// "validate" or "mutate" and the kind of the object. Therefore, adding a second hook with the same id changes the path and the
+// name of the first hook. With managed configurations and without leader election, replicas of two versions overwrite each
+// other's entries. Objects that are created within 2 seconds after their CRD may not be reviewed, unless the hook has a
+// [Plural].
 //
 // # Errors
 //
-// [Server.Check] returns all errors in options and hooks. [Server.SetupWithManager] also returns conflicts between two servers of
-// one manager. If permissions are missing at startup, the manager stops with an error that names the missing rule. If another
-// write of configurations or certificates fails, the server logs the error and retries the write. The server answers
-// malformed reviews, and reviews of another kind, with an HTTP error, so that the failure policy applies.
+// [Server.Check] returns the errors in options and hooks. [Server.SetupWithManager] also returns conflicts between two servers
+// of one manager. If permissions are missing at startup, the manager stops with an error that names the missing rule. The
+// server logs all other failures to write configurations or certificates, and retries the write. The server answers malformed
+// reviews, and reviews of another kind, with an HTTP error, so that the failure policy applies.
 //
 // The controller-runtime metric controller_runtime_webhook_requests_total counts requests by path, and
 // controller_runtime_webhook_latency_seconds measures their latency by path. controller_runtime_webhook_panics_total

@@ -109,8 +109,8 @@ func missingData(what string) *metav1.Status {
 	}
 }
 
-// matchesReview reports whether the subresource of the review matches. The API server evaluates the operations. But a mutating handler
-// with the default operations must ignore deletions, even if the configuration was not written by this server and has them.
+// matchesReview reports whether the subresource of the review matches. The API server evaluates the operations. But a mutating
+// handler with the default operations must ignore deletions, even if another program added DELETE to the configuration.
 func (e *endpoint) matchesReview(req *admissionv1.AdmissionRequest) bool {
 	if e.kind == mutating && !e.settings.operationsSet && req.Operation == admissionv1.Delete {
 		return false
@@ -142,8 +142,8 @@ func (e *endpoint) decode(req *admissionv1.AdmissionRequest) (object, old client
 	return object, old, err
 }
 
-// recoverPanics calls fn and returns a panic as an error. fn contains the call of the handler and all later access to the object, because
-// methods of the object's type can panic as well.
+// recoverPanics calls fn and returns a panic as an error. fn includes the filters and the computation of the patch, because
+// predicates and methods of the object's type can panic as well.
 func recoverPanics(fn func() error) (err error) {
 	defer func() {
 		if value := recover(); value != nil {

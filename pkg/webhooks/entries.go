@@ -49,7 +49,8 @@ func newEntry(o Options, n namedHook, plural string, bundle []byte) entry {
 
 func (h Hook) timeoutSeconds() int32 { return cmp.Or(h.settings.timeout, DefaultTimeoutSeconds) }
 
-// namespaceSelector selects namespaces by the label that contains the name of each namespace.
+// namespaceSelector returns the selector for the namespaces of the hook. The API server adds a label with the name of the
+// namespace to each namespace.
 func (h Hook) namespaceSelector(o Options) *metav1.LabelSelector {
 	s := h.settings.namespaces
 	selector := s.selector.DeepCopy()

@@ -11,9 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Deny returns an error that denies a request. The client receives an API error with the HTTP code, the reason, and the message
-// after the name of the webhook. If a handler joins several errors, the client receives only the first denial. A code outside of
-// 400 to 599, such as 0, becomes 403. An empty reason becomes Forbidden if the code is 403.
+// Deny returns an error that denies a request. The client receives an API error with the HTTP code and the reason. The API
+// server puts the name of the webhook before the message. If a handler joins several errors, the client receives only the first
+// denial. A code outside of 400 to 599, such as 0, becomes 403. An empty reason becomes Forbidden if the code is 403.
 //
 // Equivalent in kopf: AdmissionError, whose default code is 500.
 func Deny(code int, reason metav1.StatusReason, message string) error {
@@ -55,7 +55,7 @@ func clientStatus(err error, gk schema.GroupKind, name string) (metav1.Status, b
 	}
 }
 
-// clientErrors collects the errors for the client that an error contains.
+// clientErrors collects the parts of an error that the client may see.
 type clientErrors struct {
 	kind schema.GroupKind // kind of the reviewed object
 	name string

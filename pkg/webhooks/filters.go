@@ -12,14 +12,15 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
 )
 
-// A requestFilter reports whether the handler is called for a request. content is the JSON form of the requested object.
+// requestFilter reports whether the handler is called for a request. content is the decoded JSON of object.
 type requestFilter func(object, old client.Object, content any, call *Call) bool
 
 // Annotation calls the handler only for objects with the annotation. If values are given, the annotation must have one of them. Several annotations must
 // all match. For a deletion, the object to be deleted must match.
 //
-// The webhook server evaluates Annotation, [NoAnnotation], [Field], [FieldChanged] and [When]. It allows requests that do not match these options without calling the handler. To
-// avoid the request to the webhook server, use [Label] or [MatchConditions].
+// The webhook server evaluates Annotation, [NoAnnotation], [Field], [FieldChanged] and [When]. If a request does not match
+// these options, the server allows the request without calling the handler. To avoid the request to the webhook server, use
+// [Label] or [MatchConditions].
 //
 // Equivalent in kopf: annotations=, with PRESENT or a literal.
 func Annotation(key string, values ...string) Option {
@@ -137,7 +138,7 @@ func (h Hook) matchesFilters(object, old client.Object, call *Call) bool {
 	return !slices.ContainsFunc(h.settings.filters, func(accepts requestFilter) bool { return !accepts(object, old, content, call) })
 }
 
-// fieldOf returns the value of a field. It returns false for null.
+// fieldOf returns the value of a field. found is false if the field is absent or null.
 func fieldOf(content any, keys []string) (value any, found bool) {
 	for _, key := range keys {
 		fields, _ := content.(map[string]any)

@@ -17,8 +17,9 @@ import (
 // Handler reviews a request before the API server executes it. A mutating handler can also change the object.
 //
 // A handler returns nil to allow the request, and an error to deny it. [Deny] sets the status of the response. Errors of
-// package field become the causes of an Invalid status. Any other error is a failure of the handler: the server logs it, and the
-// client receives an internal error without details. The server calls a handler once and never retries it.
+// package field become the causes of an Invalid status. An Invalid API error for the reviewed object is returned unchanged. Any
+// other error is a failure of the handler: the server logs it, and the client receives an internal error without details. The
+// server calls a handler at most once for each review.
 //
 // The context ends after the timeout of the hook, or when the API server closes the request. It contains a logger.
 type Handler[T client.Object] func(ctx context.Context, req *Request[T]) error
@@ -92,7 +93,7 @@ func newCall(review *admissionv1.AdmissionRequest, c client.Client, r *http.Requ
 	return call
 }
 
-// unmarshalObject decodes the JSON of an object. It returns nil for empty text.
+// unmarshalObject decodes the JSON of an object. It returns nil for empty or invalid JSON.
 func unmarshalObject(raw []byte) any {
 	var value map[string]any
 	if len(raw) == 0 || json.Unmarshal(raw, &value) != nil {

@@ -21,7 +21,7 @@ type Hook struct {
 	handle     untypedHandler
 	settings   settings
 	errs       []error
-	schemeKind string // set when the scheme is known
+	schemeKind string // kind according to the scheme; empty until the scheme is known
 }
 
 type hookKind string

@@ -19,7 +19,8 @@ import (
 // returns no configurations. The entries have the CABundle of the ClientConfig. If the ClientConfig has no CABundle, cert-manager or a
 // server with [Injected] configurations must write the caBundle of the entries.
 //
-// Manifests derives plural names from the kinds, as controller-gen does. [Plural] overrides these names.
+// Manifests derives regular plural names from the kinds, such as "databases" and "policies". For other plural names, use
+// [Plural].
 func Manifests(scheme *runtime.Scheme, o Options, hooks ...Hook) ([]client.Object, error) {
 	if o.Configurations == Unmanaged {
 		o.Configurations = Managed // printing has the same requirements as writing

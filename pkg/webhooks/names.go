@@ -58,14 +58,14 @@ func nameHooks(hooks []Hook, gvks []schema.GroupVersionKind) ([]namedHook, error
 func toPath(id string) string {
 	segments := strings.Split(id, "/")
 	for i, segment := range segments {
-		// kopf also escapes characters that a path may contain unescaped.
+		// Like kopf, QueryEscape escapes all reserved characters. url.PathEscape would keep some of them.
 		segments[i] = strings.NewReplacer("+", "%20").Replace(url.QueryEscape(segment))
 	}
 	return strings.Join(segments, "/")
 }
 
-// toDNSName converts an id to the beginning of a DNS name, as kopf does. It also converts to lower case and trims each part,
-// which kopf does not.
+// toDNSName converts an id to the beginning of a DNS name, as kopf does. Unlike kopf, it also converts the id to lower case and
+// removes empty parts and outer hyphens of parts.
 func toDNSName(id string) string {
 	var b strings.Builder
 	for _, r := range strings.ToLower(id) {

@@ -47,7 +47,7 @@ func Operations(operations ...admissionregistrationv1.OperationType) Option {
 	}
 }
 
-// Subresource calls the handler for a subresource instead of the object itself, such as "status". The value "*" selects the
+// Subresource calls the handler for a subresource, such as "status", instead of the object itself. The value "*" selects the
 // object and all its subresources. Subresources with their own kind, such as "scale" of a Deployment or "exec" of a Pod, need
 // an unstructured object with the kind of the parent. Default: the object itself.
 //
@@ -130,8 +130,8 @@ func TimeoutSeconds(seconds int32) Option {
 }
 
 // ReinvocationPolicy sets the policy of a mutating handler. With admissionregistrationv1.IfNeededReinvocationPolicy, the API
-// server calls the handler again if another webhook changes the object after it. Default: NeverReinvocationPolicy. kopf has no
-// equivalent.
+// server calls the handler again if another webhook changes the object after this handler. Default: NeverReinvocationPolicy.
+// kopf has no equivalent.
 func ReinvocationPolicy(policy admissionregistrationv1.ReinvocationPolicyType) Option {
 	return func(h *Hook) { h.settings.reinvocation = policy }
 }
@@ -148,7 +148,7 @@ func Namespaces(names ...string) Option {
 }
 
 // NamespaceSelector limits the handler to objects in namespaces with matching labels. The Namespaces of [Options] and their
-// default also apply, unless the hook has [EveryNamespace].
+// default also apply, unless the hook has [Namespaces] or [EveryNamespace].
 func NamespaceSelector(selector *metav1.LabelSelector) Option {
 	return func(h *Hook) { h.settings.namespaces.selector = selector }
 }
@@ -165,7 +165,7 @@ func Persistent() Option {
 	return func(h *Hook) { h.settings.persistent = true }
 }
 
-// operations returns the operations with defaults.
+// operations returns the operations of the hook, or the default operations of its kind.
 func (h Hook) operations() []admissionregistrationv1.OperationType {
 	switch {
 	case h.settings.operationsSet:

@@ -46,8 +46,8 @@ func decodeJSON(text []byte) (value any, err error) {
 	return value, err
 }
 
-// isUnchanged reports whether a handler left its object unchanged. Most validating handlers do not change the object, so the
-// strict comparison runs first, because it is much faster. The semantic comparison also treats different notations of a quantity
+// isUnchanged reports whether a handler left its object unchanged. The strict comparison runs first, because it is much faster
+// and most validating handlers do not change the object. The semantic comparison also treats different notations of a quantity
 // or a time as equal. It panics on changed values with unexported fields. isUnchanged then returns false.
 func isUnchanged(before runtime.Object, after client.Object) (unchanged bool) {
 	was, untyped := before.(*unstructured.Unstructured)
@@ -65,7 +65,7 @@ func isUnchanged(before runtime.Object, after client.Object) (unchanged bool) {
 	return equality.Semantic.DeepEqual(before, after)
 }
 
-// mergeChange applies the change from before to after to raw.
+// mergeChange applies the difference between before and after to raw.
 func mergeChange(raw, before, after any) any {
 	if diff.Equal(before, after) {
 		return raw
@@ -111,8 +111,9 @@ func mergeMap(raw, before, after map[string]any) map[string]any {
 	return out
 }
 
-// mergeList finds the origin of each element of after in before, so that the elements keep fields that the Go type lacks. The origin is
-// an equal element, an element with the same name, or the element at the same index.
+// mergeList maps each element of after to its origin in before, so that the element keeps fields that the Go type lacks. The
+// origin is an equal element or an element with the same name. In lists of the same length, the origin of an element without a
+// name can also be the element at the same index.
 func mergeList(raw, before, after []any) []any {
 	used := make([]bool, len(before))
 	origin := make([]int, len(after))
@@ -224,8 +225,8 @@ func (ops *patchBuilder) compareMaps(path string, is, wanted map[string]any) {
 // each operation.
 const maxOperations = 1000
 
-// compareLists skips equal elements at both ends and compares the remaining elements one by one. If this takes too many
-// operations, it replaces the list.
+// compareLists skips equal elements at both ends and compares the remaining elements one by one. If this takes more than
+// maxOperations operations, compareLists replaces the list.
 func (ops *patchBuilder) compareLists(path string, is, wanted []any) {
 	start := 0
 	for start < min(len(is), len(wanted)) && identical(is[start], wanted[start]) {

@@ -21,7 +21,8 @@ type caProvider interface {
 	// caBundle returns the CAs as PEM. It returns nil if another program writes the caBundle.
 	caBundle() ([]byte, error)
 	// rotate advances the rotation of the certificates. published is the caBundle in the configurations, or nil if some
-	// configurations are not written yet. rotate returns the delay until the next call. Zero means that no call is needed.
+	// configurations are not written yet. rotate returns the delay until the next call. Zero means that no further call needs
+	// to be scheduled.
 	rotate(ctx context.Context, published []byte) (time.Duration, error)
 }
 
@@ -35,7 +36,7 @@ type configurationReconciler struct {
 	caProvider    caProvider
 	writer        *configurationWriter
 	isServerReady func() bool   // function that reports whether the operator's webhook server answers
-	triggered     chan struct{} // channel with the capacity 1
+	triggered     chan struct{} // requests another reconcile; the capacity is 1
 }
 
 const (
@@ -118,8 +119,8 @@ func (r *configurationReconciler) run(ctx context.Context) error {
 	}
 }
 
-// reconcile writes configurations and certificates once. It returns the delay until the next reconcile. Zero means that only a trigger
-// leads to the next reconcile.
+// reconcile writes configurations and certificates that differ from the desired state. It returns the delay until the next
+// reconcile. Zero means that only a trigger leads to the next reconcile.
 func (r *configurationReconciler) reconcile(ctx context.Context) (time.Duration, error) {
 	bundle, err := r.caProvider.caBundle()
 	if err != nil {

@@ -23,8 +23,8 @@ type (
 	certificateReservation struct{ mgr manager.Manager }
 )
 
-// reserve reserves the configurations and the certificate of the server. A server with unmanaged configurations reserves
-// nothing.
+// reserve reserves the configurations and the certificate of the server. A server without hooks does not reserve the
+// certificate. A server with unmanaged configurations reserves nothing.
 func (s *Server) reserve(serves bool) (release func(), err error) {
 	o := s.options
 	release = func() {}

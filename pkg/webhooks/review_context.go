@@ -95,7 +95,7 @@ func (x *reviewContext) Write(text []byte) (int, error) {
 	return x.ResponseWriter.Write(text)
 }
 
-// responseCode returns the error code of the response in a review.
+// responseCode returns the HTTP error code of the response in a review. The default is 500.
 func responseCode(text []byte) int {
 	var review admissionv1.AdmissionReview
 	if json.Unmarshal(text, &review) != nil || review.Response == nil || review.Response.Result == nil ||

@@ -37,7 +37,8 @@ func (s *Server) Add(hooks ...Hook) *Server {
 	return s
 }
 
-// Check returns all errors in the options and the hooks, joined.
+// Check returns all errors in the options and the hooks, joined. If there are none, it returns the conflicts between names of
+// hooks.
 func (s *Server) Check() error {
 	_, err := prepareHooks(s.mgr.GetScheme(), s.options, s.hooks)
 	return err

@@ -13,7 +13,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 )
 
-// DefaultDrain is the default of Drain in [Options] in a pod or with a Service.
+// DefaultDrain is the default of Options.Drain in a pod or with a Service.
 const DefaultDrain = 5 * time.Second
 
 // Options configures a [Server]. The zero value serves the hooks with certificates from files, and does not write webhook
@@ -47,9 +47,9 @@ type Options struct {
 	// Namespace is the operator's own namespace, which contains the Secret of SelfManaged certificates. Default: the namespace
 	// of its pod.
 	Namespace string
-	// Namespaces limits all hooks to objects in these namespaces. The options [Namespaces] and [EveryNamespace] of a hook override
-	// this limit. Default: all namespaces except kube-system and the namespace of the operator's pods. With a URL, the
-	// operator may run outside of the cluster. Then only kube-system is excluded.
+	// Namespaces limits all hooks to objects in these namespaces. The options [Namespaces] and [EveryNamespace] of a hook
+	// override this limit. Default: all namespaces except kube-system and the namespace of the operator's pods. With a URL and
+	// outside of a pod, only kube-system is excluded.
 	Namespaces []string
 
 	// Drain is the time for which the server still answers requests after the shutdown has begun and the readiness check
@@ -58,7 +58,7 @@ type Options struct {
 	// [DefaultDrain] with a Service or in a pod, and zero elsewhere. A negative value means zero.
 	Drain time.Duration
 
-	podNamespace string // the namespace of the operator's pods; empty outside of a cluster
+	podNamespace string // the namespace of the operator's pods; empty if it is unknown
 }
 
 // Configurations selects the writer of the webhook configurations.
@@ -139,7 +139,7 @@ func (o Options) withDefaultsFrom(namespaceFile string) Options {
 	return o
 }
 
-// check returns all errors in options with defaults.
+// check returns all errors in the options. The options must already have their default values.
 func (o Options) check() error {
 	var c errorList
 	if o.Configurations < Unmanaged || o.Configurations > Injected {
@@ -203,7 +203,7 @@ func (o Options) checkClientConfig() error {
 			return errors.New("ClientConfig.Service has no Name: set the name of the operator's Service")
 		}
 		if c.Service.Namespace == "" {
-			return errors.New("ClientConfig.Service has no Namespace, and the operator does not run in a pod: set it, or set Options.Namespace")
+			return errors.New("ClientConfig.Service has no Namespace, and the operator does not run in a pod: set Namespace in the Service or in Options")
 		}
 	}
 	return nil
@@ -237,7 +237,7 @@ func (o Options) clientConfig(path string, bundle []byte) admissionregistrationv
 	return out
 }
 
-// errorList collects errors.
+// errorList collects the errors of a check.
 type errorList []error
 
 func (p *errorList) addf(format string, args ...any) { *p = append(*p, fmt.Errorf(format, args...)) }
