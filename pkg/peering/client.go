@@ -121,7 +121,7 @@ func (c *Client) watch(ctx context.Context, k kind, namespace, name string, hand
 	options := metav1.ListOptions{FieldSelector: "metadata.name=" + name}
 	list, err := c.objects(k, namespace).List(ctx, options)
 	if apierrors.IsNotFound(err) {
-		return errUnserved // a list without items is not an error
+		return errUnserved // the kind is not served: if only the object were missing, the list would be empty
 	}
 	if err != nil {
 		return err

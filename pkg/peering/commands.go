@@ -45,9 +45,9 @@ func (c *Client) List(ctx context.Context, target Target) ([]Object, error) {
 	return objects, nil
 }
 
-// Freeze writes a record once. Operators with the same or a lower priority pause until the lifetime of the record ends or
-// [Client.Resume] removes the record. If LastSeen is zero, Freeze sets it to the current time. Freeze returns the changed objects,
-// even if other writes failed.
+// Freeze writes a record once and does not renew it. The Lifetime of the record must be at least one second. Operators with the
+// same or a lower priority pause until the lifetime of the record ends or [Client.Resume] removes the record. If LastSeen is
+// zero, Freeze sets it to the current time. Freeze returns the changed objects, even if other writes failed.
 //
 // Equivalent in kopf: kopf freeze.
 func (c *Client) Freeze(ctx context.Context, target Target, identity string, record Record) ([]Object, error) {

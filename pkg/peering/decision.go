@@ -30,7 +30,7 @@ type Self struct {
 
 // Decision is the result of comparing an operator with its peers.
 type Decision struct {
-	// Paused reports whether peers have precedence.
+	// Paused reports whether the operator must pause because of its peers.
 	Paused bool
 	// Higher, Same and Lower are the peers that are alive, by priority.
 	Higher, Same, Lower []Peer

@@ -17,7 +17,8 @@ const (
 	minRetryDelay, maxRetryDelay = time.Second, 10 * time.Second
 )
 
-// discover checks whether the API server serves the peering objects of a group, and runs members while it does.
+// discover checks whether the API server serves the peering objects of a group, and runs members while these objects are
+// served.
 func (p *Peering) discover(ctx context.Context, group string, self Self) {
 	var pause retryBackoff
 	for ctx.Err() == nil {
@@ -57,7 +58,8 @@ func (p *Peering) discoveryInterval() time.Duration {
 	return mandatoryDiscoveryInterval
 }
 
-// runMembers runs a member for each namespace until the context ends. It returns an error if the kind is no longer served.
+// runMembers runs a member for each namespace until the context ends. It returns an error if the API server no longer serves
+// the kind in the same way.
 func (p *Peering) runMembers(ctx context.Context, k kind, self Self) error {
 	members, ctx := errgroup.WithContext(ctx)
 	for _, namespace := range p.options.namespaces() {

@@ -10,21 +10,22 @@
 //
 // # Concepts
 //
-// The peering object is a ClusterKopfPeering, or a KopfPeering in each served namespace. Its API group is kopf.dev and, if
-// the API server serves it, also zalando.org. Each operator writes a [Record] into the status of the object, and
-// renews the record before its lifetime ends. The records have the format of kopf, so operators in Python are peers as well.
+// The peering object is a ClusterKopfPeering, or a KopfPeering in each served namespace. The operator uses an object in the API
+// group kopf.dev and, if the API server serves zalando.org, also one in this group. Each operator writes a [Record] into the
+// status of the object, and renews the record before its lifetime ends. The records have the format of kopf, so operators in
+// Python are peers as well.
 //
-// A [Peering] is the runnable that writes the record and watches the records of the peers. [Observations] store the
-// time at which each record last changed, and [Self.Decide] decides which peers are alive and have precedence. If a
-// peer has precedence, the operator is paused: see [Peering.Paused], [Peering.Changed] and [Peering.Subscribe]. A
-// [Gate] defers reconcile requests until the pause ends.
+// A [Peering] is the runnable that writes the record and watches the records of the peers. [Observations] stores the time at
+// which each record last changed, and [Self.Decide] decides which peers are alive and have precedence. If a peer has
+// precedence, the operator is paused: see [Peering.Paused], [Peering.Changed] and [Peering.Subscribe]. A [Gate] defers
+// reconcile requests until the pause ends.
 //
 // A [Client] lists, freezes and resumes operators for commands such as cmd/kopf.
 //
 // # Guarantees
 //
-//   - The operator is paused until it has written its record and read the records of its peers. If two operators start at the
-//     same time, at least one of them observes the other.
+//   - If the peering object exists, the operator is paused until it has written its record and read the records of its peers.
+//     If two operators start at the same time, at least one of them observes the other.
 //   - A peer that renews its record is alive, even if its clock differs by up to ten minutes ([MaxSkew]). The operator considers a
 //     peer dead if the peer does not renew its record within the record's lifetime. The operator does not declare peers dead
 //     while it cannot read the object.
@@ -33,7 +34,7 @@
 //   - The operator renews its record once per lifetime, five to ten seconds before the lifetime ends. A paused operator also renews it when the record of a
 //     blocking peer expires. To read the records, the operator lists and watches the peering object.
 //   - The operator ignores unreadable records and does not remove them.
-//   - At shutdown, the operator removes its record within two seconds.
+//   - At shutdown, the operator removes its record. It waits at most two seconds for the API server.
 //
 // # Assumptions
 //
@@ -49,8 +50,9 @@
 // ahead, the operator can consider an operator in Go dead. An operator in Go logs a warning if the clock of a peer is more than ten
 // seconds ahead.
 //
-// The record of a killed process pauses its successor until the record expires, unless both have the same identity. An operator
-// that starts later can treat an expired record as alive for up to ten minutes, because clocks may differ.
+// The record of a killed process pauses a successor with the same priority until the record expires, unless both have the same
+// identity. An operator that starts within ten minutes after the expiry treats the record as alive for up to one more lifetime,
+// because clocks may differ.
 //
 // # Errors
 //

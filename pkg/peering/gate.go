@@ -42,7 +42,7 @@ func (p *Peering) Gate(next reconcile.Reconciler) *Gate {
 	return &Gate{peering: p, next: next, waiting: map[reconcile.Request]struct{}{}}
 }
 
-// Reconcile calls the next reconciler, or defers the request.
+// Reconcile calls the next reconciler, or defers the request during a pause.
 func (g *Gate) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	if paused, deferred := g.deferIfPaused(request); paused {
 		if deferred {

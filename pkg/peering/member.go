@@ -35,7 +35,7 @@ type member struct {
 	observations Observations
 	decision     Decision
 
-	lastSent         clockReading // time of the last write; zero before the first write
+	lastSent         clockReading // time of the last attempt to write; zero before the first attempt
 	writtenUID       types.UID    // UID of the object that contains the record
 	lastWritten      clockReading // time of the last successful write
 	writtenTimestamp string       // lastseen of the last successful write
@@ -149,8 +149,8 @@ func (m *member) writeRecord(ctx context.Context) {
 		m.nextWrite = sent.Add(m.keepaliveInterval())
 		return // the watch reports whether the object exists
 	case err == nil && !recordMatches(object, m.self.Identity, sent):
-		err = fmt.Errorf("%w: the API server dropped the record from the status of %s %q; its schema needs "+
-			"x-kubernetes-preserve-unknown-fields there", errUnserved, m.kind.resource.GroupResource(), m.options.Name)
+		err = fmt.Errorf("%w: the API server dropped the record from the status of %s %q: add "+
+			"x-kubernetes-preserve-unknown-fields to the status in its schema", errUnserved, m.kind.resource.GroupResource(), m.options.Name)
 	}
 	if err != nil {
 		m.writeErr = explainForbidden(err, m.kind)

@@ -26,8 +26,8 @@ type Options struct {
 	//
 	// Equivalent in kopf: settings.peering.priority, --priority; --dev is [DevPriority].
 	Priority int
-	// Lifetime is the time for which peers consider the operator alive after it has written its record, in whole
-	// seconds. The operator renews the record 5 to 10 seconds earlier. Default: 60 seconds.
+	// Lifetime is the time for which peers consider the operator alive after it has written its record, in whole seconds. The
+	// operator renews the record 5 to 10 seconds earlier, but at least one second after it was written. Default: 60 seconds.
 	//
 	// Equivalent in kopf: settings.peering.lifetime.
 	Lifetime time.Duration

@@ -15,7 +15,7 @@ import (
 // form of kopf: {"priority": 0, "lifetime": 60, "lastseen": "2020-12-31T23:59:59.123456+00:00"}.
 //
 // Decoding is tolerant: missing fields have kopf's defaults, unknown fields are ignored, and numbers can be strings. Other
-// invalid values are errors.
+// invalid values of priority, lifetime and lastseen are errors.
 type Record struct {
 	// Priority is compared with the priorities of the peers. The operator with the highest priority works. Default: 0.
 	Priority int

@@ -11,8 +11,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
 )
 
-// report changes the status of one location. If the state of the namespace changes, report calls the subscribers, updates the metrics,
-// writes to the log and posts an Event.
+// report changes the status of one location, updates the metrics, and logs a change of the namespace's state. If a pause begins
+// or ends, report also calls the subscribers and posts an Event.
 func (p *Peering) report(at location, change func(*status)) {
 	p.reportMu.Lock()
 	defer p.reportMu.Unlock()

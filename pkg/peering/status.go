@@ -14,7 +14,7 @@ type location struct{ group, namespace string }
 
 // status is the last known status of one location.
 type status struct {
-	observed bool                       // whether records were read at least once
+	observed bool                       // whether the records were read once, or the object or its kind was found to be missing
 	served   bool                       // whether the API server serves the kind
 	object   *unstructured.Unstructured // latest observed version; nil if the object does not exist
 	decision Decision

@@ -16,7 +16,7 @@ const (
 // errSuspended pauses the operator after a suspension until its record is renewed.
 var errSuspended = errors.New("the machine was suspended or its clock was set forward: peers may consider this operator dead")
 
-// clockReading is the current time of two clocks. Only the monotonic clock stops while the machine is suspended.
+// clockReading contains the times of two clocks at one moment. Only the monotonic clock stops while the machine is suspended.
 type clockReading struct{ monotonic, wall time.Time }
 
 func (p *Peering) readClocks() clockReading {
@@ -28,7 +28,7 @@ func (i clockReading) age(now clockReading) time.Duration {
 	return max(now.monotonic.Sub(i.monotonic), now.wall.Sub(i.wall))
 }
 
-// wasSuspendedUntil reports whether the machine was suspended since the reading.
+// wasSuspendedUntil reports whether the machine was suspended between the reading and now.
 func (i clockReading) wasSuspendedUntil(now clockReading) bool {
 	return now.wall.Sub(i.wall)-now.monotonic.Sub(i.monotonic) > suspensionThreshold
 }

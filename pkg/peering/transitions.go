@@ -10,8 +10,10 @@ import (
 type Transition struct {
 	// Namespace is the affected namespace; "" if the operator serves the cluster.
 	Namespace string
-	Paused    bool
-	Why       string
+	// Paused is true at the beginning of a pause and false at its end.
+	Paused bool
+	// Why describes the cause of the new state for users.
+	Why string
 }
 
 // Paused reports whether the operator is paused in a namespace, and the reason for the state. If the operator serves the cluster,
