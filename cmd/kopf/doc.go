@@ -14,16 +14,18 @@
 // "kopf completion" prints completions for bash, zsh, fish and PowerShell. kubectl completes the commands of the plugin if
 // hack/release/kubectl_complete-kopf is also in the PATH.
 //
-// The command finds the cluster in the same way as kubectl. "kopf peers" reads missing flags from the environment variables of kopf, such as
-// KOPF_FREEZE_PRIORITY. Each command except "watch" and "page" runs once and exits. It prints errors to standard error and exits with code 1.
+// The command finds the cluster in the same way as kubectl. "kopf peers" reads missing flags from the environment variables of
+// kopf, such as KOPF_FREEZE_PRIORITY. Each command except "watch" and "page" runs once and exits. If it fails, the command
+// prints the error to standard error and exits with code 1.
 //
-// "peers freeze" and "peers resume" change only the record of one identity. The default is the identity of the user. "objects list", "tree", "watch", "report", "why" and "page" do not change
-// objects. "objects release" writes nothing without --yes. With --yes, it removes only the finalizer and the annotations that it prints.
+// "peers freeze" and "peers resume" change only the record of one identity. The default is the identity of the user. "peers
+// list", "objects list", "tree", "watch", "report", "why", "page" and "rbac verify" do not change objects. "objects release"
+// writes nothing without --yes. With --yes, it removes only the finalizer and the annotations that it prints.
 //
 // # Caveats
 //
-// The command uses the wall clock of this machine to decide whether a peer is alive and whether a handler is due. Operators use a monotonic
-// clock.
+// The command uses the wall clock of this machine to decide whether a peer is alive and whether a handler is due. To decide
+// whether a peer is alive, operators use a monotonic clock instead.
 //
 // "objects list" does not read the code of the operator. It compares whole objects, as operators for unstructured kinds do. Pass the ids of
 // the handlers with --handler. "objects release" does not remove records and baselines in the status.

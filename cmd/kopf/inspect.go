@@ -37,7 +37,7 @@ const problemFinalizers = "the object is under deletion, but has finalizers of o
 type handlerRecord struct {
 	ID       string `json:"id"`
 	Cause    string `json:"cause,omitempty"`
-	State    string `json:"state"` // due, waiting, succeeded, or failed
+	State    string `json:"state"` // due, waiting, succeeded, or failed; in reports also retrying, or another state of package explain
 	Attempts int    `json:"attempts"`
 	Due      string `json:"due,omitempty"`
 	Message  string `json:"message,omitempty"`

@@ -30,7 +30,7 @@ func newObjectsList() *cobra.Command {
 		Short: "Show the state from the view of an operator that starts now",
 		Long: `For each object, show whether it has the finalizer, the cause that an operator would detect, the progress of its handlers,
 and records of unknown handlers. The command writes nothing. The operator may be running.
-Use it before another operator takes over, for example one in Go that replaces one in Python.`,
+Use this command before another operator takes over, for example one in Go that replaces one in Python.`,
 		Example: `  # Show unfinished handlers:
   kopf objects list databases.example.com -A
   # Before an operator with these handlers takes over, show due handlers and records of other handlers:

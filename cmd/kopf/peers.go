@@ -64,7 +64,7 @@ func newPeersFreeze() *cobra.Command {
 		Short: "Pause operators",
 		Long: `Write a record into the peering objects. Operators with the same or a lower priority pause until the record expires or "resume" removes
 it.`,
-		Example: `  # Pause all operators for an hour:
+		Example: `  # Pause all operators with a priority of at most 100 for an hour:
   kopf peers freeze --lifetime 1h --message "moving the databases"
   # Pause all operators of one namespace, including those that run with --dev:
   kopf peers freeze -n shop --priority 1000 --lifetime 600`,

@@ -43,15 +43,15 @@ func newRBACVerify() *cobra.Command {
 		Use:   "verify FILE...",
 		Short: "Compare the roles in files with the permissions of a user",
 		Long: `The files contain the roles that an operator needs, for example those that WriteRights of kopf-runtime has written. "-" is the standard input.
-The command prints a line for each rule. It fails if a permission is missing, or with --excess, if the user has other permissions.
+The command prints a line for each rule. It fails if a permission is missing, or, with --excess, if the user has other permissions.
 
-The user is the current one, or that of --as, for which you need the permission to impersonate. With --against, the command compares the
-files with the roles in other files, and needs no cluster.`,
-		Example: `  # May I run this operator outside of the cluster?
+The default user is the user of the kubeconfig. --as selects another user, and requires the permission to impersonate this user.
+With --against, the command compares the files with the roles in other files, and needs no cluster.`,
+		Example: `  # Verify that your user has all permissions, to run the operator outside of the cluster:
   kopf rbac verify config/rbac/rbac.yaml
-  # May the service account of the operator do what it needs, and no more?
+  # Verify that the service account of the operator has exactly these permissions:
   kopf rbac verify config/rbac/rbac.yaml --as system:serviceaccount:databases-system:databases --excess
-  # Does an existing role contain everything?
+  # Verify that an existing role contains all permissions:
   kopf rbac verify config/rbac/rbac.yaml --against role.yaml`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, files []string) error { return v.run(cmd, files) },
@@ -154,7 +154,7 @@ func (v *rbacVerify) readRoleFile(name string) ([]rbac.Need, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = file.Close() }() // it was only read
+	defer func() { _ = file.Close() }() // the file was only read
 	return rbac.ReadRoles(file, v.namespaces...)
 }
 
@@ -221,19 +221,19 @@ func (v *rbacVerify) compareUser(ctx context.Context, needs []rbac.Need) (missin
 			}
 		}
 	}
-	return missing, withoutCluster(rbac.Merge(notGranted(granted, needs))), nil
+	return missing, removeRedundant(rbac.Merge(notGranted(granted, needs))), nil
 }
 
-// isForAllUsers reports whether a permission is one of the ClusterRole system:basic-user, which all users have, or of
-// system:cluster-trust-bundle-discovery, which all service accounts have.
+// isForAllUsers reports whether a permission comes from a default ClusterRole of Kubernetes. All users have system:basic-user.
+// All service accounts have system:cluster-trust-bundle-discovery.
 func isForAllUsers(n rbac.Need) bool {
 	return n.Group == "certificates.k8s.io" && n.Resource == "clustertrustbundles" && slices.Equal(n.Verbs, []string{"get", "list", "watch"}) ||
 		n.Group == "authorization.k8s.io" && (n.Resource == "selfsubjectaccessreviews" || n.Resource == "selfsubjectrulesreviews") ||
 		n.Group == "authentication.k8s.io" && n.Resource == "selfsubjectreviews"
 }
 
-// withoutCluster returns the permissions without those in a namespace that are also granted cluster-wide.
-func withoutCluster(needs []rbac.Need) []rbac.Need {
+// removeRedundant removes the permissions in a namespace that are also granted cluster-wide.
+func removeRedundant(needs []rbac.Need) []rbac.Need {
 	inCluster := func(n rbac.Need) bool {
 		n.Namespace = ""
 		return slices.ContainsFunc(needs, func(other rbac.Need) bool { return other.String() == n.String() })
@@ -241,7 +241,7 @@ func withoutCluster(needs []rbac.Need) []rbac.Need {
 	return slices.DeleteFunc(slices.Clone(needs), func(n rbac.Need) bool { return n.Namespace != "" && inCluster(n) })
 }
 
-// rbacLines returns the lines of the output: a needed rule with granted and missing verbs has two.
+// rbacLines returns the lines of the output. A needed rule with granted and missing verbs has two lines.
 func rbacLines(needs, missing, excess []rbac.Need) (lines []rbacLine) {
 	add := func(state string, n rbac.Need) {
 		if len(n.Verbs) > 0 {

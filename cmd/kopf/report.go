@@ -19,7 +19,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// maxReported is the maximum number of objects in a picture. JSON has no limit.
+// maxReported is the maximum number of objects in a report. JSON has no limit.
 const maxReported = 500
 
 //go:embed report.tmpl
@@ -37,14 +37,14 @@ func newReport() *cobra.Command {
 		Short: "Write a report of the handlers of objects as one file",
 		Long: `Write a table of handlers and objects, with the state of each handler as a color and a letter, and the errors of handlers. With one name, the
 report also has a time line of the handlers of this object. If the operator stores a history (progress.WithHistory), the time line contains finished
-handlers. A record has the last attempt and the next one, but no earlier attempts.
+handlers. A record contains the last and the next attempt, but no earlier attempts.
 
-With --operator, the states come from the status page of the running operator. They then also contain progress that is not stored on the object, and
+With --operator, the states come from the status page of the running operator. The report then also contains progress that is not stored on the object, and
 the time line contains the last attempts of each handler.
 
 The file needs no other files and no scripts. It contains names of objects, ids of handlers, and the errors that handlers have returned. It contains
-no fields of objects and no other annotations. It contains only objects with records or an unhandled change. Pictures contain at most 500 objects, and
-objects with errors come first.`,
+no fields of objects and no other annotations. It contains only objects with records or an unhandled change. Objects with errors come first. Formats other
+than JSON contain at most 500 objects.`,
 		Example: `  # A web page:
   kopf report databases.example.com -A > report.html
   # A time line of one object, for an issue on GitHub:
@@ -83,7 +83,8 @@ objects with errors come first.`,
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// reportStates are the states of handlers in a report. A handler is retrying if it is unfinished and its last attempt has failed.
+// reportStates are the states of handlers in a report, in the order in which reports sort objects. A handler is retrying if it
+// is unfinished and its last attempt has failed.
 var reportStates = []struct{ name, letter, color string }{
 	{"failed", "F", "#d64545"},
 	{"retrying", "R", "#e08b2f"},
@@ -119,13 +120,13 @@ func colorOf(state string) string {
 type reportData struct {
 	Kind     string            `json:"kind"`
 	Time     time.Time         `json:"time"`
-	Total    int               `json:"total"` // number of selected objects, also of those without records
+	Total    int               `json:"total"` // number of selected objects, including objects without records
 	Handlers []string          `json:"handlers"`
 	Counts   []reportCount     `json:"counts"`
-	Objects  []*reportObject   `json:"objects"` // those with errors first
+	Objects  []*reportObject   `json:"objects"` // objects with errors first
 	Failing  []reportFailure   `json:"failing"`
 	TimeLine []reportTimeEntry `json:"timeLine,omitempty"`
-	Attempts []explain.Attempt `json:"attempts,omitempty"` // of one object, from the operator
+	Attempts []explain.Attempt `json:"attempts,omitempty"` // attempts for one object, from the operator
 	Notes    []string          `json:"notes,omitempty"`
 }
 
@@ -135,7 +136,7 @@ type reportCount struct {
 }
 
 type reportObject struct {
-	Name     string                   `json:"name"` // with the namespace
+	Name     string                   `json:"name"` // namespace and name
 	Cause    string                   `json:"cause"`
 	Handlers map[string]handlerRecord `json:"handlers"`
 }
@@ -162,7 +163,7 @@ func newReportData(kind string, now time.Time) *reportData {
 	return &reportData{Kind: kind, Time: now.UTC().Truncate(time.Second), Handlers: []string{}, Objects: []*reportObject{}, Failing: []reportFailure{}}
 }
 
-// add adds an object to the report.
+// add adds an object to the report, with the progress that is stored on the object.
 func (r *reportData) add(look *inspector, obj *unstructured.Unstructured, timeLine bool) {
 	r.Total++
 	found := look.inspect(obj)
@@ -222,7 +223,7 @@ func (r *reportData) addTime(h handlerRecord) {
 	})
 }
 
-// finish sorts the objects, and computes the columns and the lists.
+// finish sorts the objects, and computes the handlers, the counts and the failures of the report.
 func (r *reportData) finish() {
 	rank := func(o *reportObject) int {
 		best := rankOf("")
@@ -275,7 +276,7 @@ func (r *reportData) Title() string {
 
 // span returns the first and the last time of the time line.
 func (r *reportData) span() (first, last time.Time) {
-	first, last = r.TimeLine[0].Started, r.TimeLine[0].Started // they are sorted
+	first, last = r.TimeLine[0].Started, r.TimeLine[0].Started // addHistory has sorted the entries
 	for _, e := range r.TimeLine {
 		for _, t := range []*time.Time{new(e.end(r.Time)), e.Delayed} {
 			if t != nil && t.After(last) {

@@ -16,7 +16,8 @@ type drawing struct {
 	Shapes             []shape
 }
 
-// A shape is a rectangle with a text in it, or only a text if it has no width. Its title is shown while the mouse pointer is over it. A mark has an outline.
+// A shape is a rectangle with a text in it, or only a text if it has no width. Browsers show the hint while the mouse pointer
+// is over the shape. A mark has an outline.
 type shape struct {
 	X, Y, W, H        int
 	Color, Text, Hint string
@@ -81,7 +82,7 @@ func (r *reportData) Chart() *drawing {
 	return d
 }
 
-// describeObjects describes the picture without the colors.
+// describeObjects returns a description of the picture for screen readers.
 func (r *reportData) describeObjects() string {
 	var lines []string
 	for _, object := range r.Objects {
@@ -119,7 +120,7 @@ func attemptText(a explain.Attempt) string {
 	return text
 }
 
-// attemptsOf returns the attempts of a handler in a cycle.
+// attemptsOf returns the attempts that belong to an entry of the time line.
 func (r *reportData) attemptsOf(e reportTimeEntry) (all []explain.Attempt) {
 	for _, a := range r.Attempts {
 		if a.Handler == e.Handler && !a.Started.Before(e.Started) && !a.Started.After(e.end(r.Time)) {
@@ -207,7 +208,7 @@ func (r *reportData) mermaid() string {
 	return b.String()
 }
 
-// mermaidText replaces the characters that mermaid can interpret, because it has no escapes that work in all diagrams.
+// mermaidText replaces the characters that mermaid can interpret, because mermaid has no escapes that work in all diagrams.
 func mermaidText(text, allowed string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune(" -./(),"+allowed, r) {

@@ -15,7 +15,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// report adds the selected objects to a report: with the states of the operator, or without --operator with the records on the objects.
+// report adds the selected objects to a report. With --operator, the states come from the operator. Otherwise, they come from
+// the records on the objects.
 func (o *operatorEndpoint) report(ctx context.Context, r *reportData, look *inspector, which *selection, args []string) error {
 	single := len(args) == 2
 	var listed map[string]statuspage.Object
@@ -53,12 +54,13 @@ func keyOf(kind schema.GroupKind, namespace, name string) string {
 	return kind.String() + "/" + namespace + "/" + name
 }
 
-// wants reports whether the report contains a handler.
+// wants reports whether --handler selects a handler or its parent.
 func (i *inspector) wants(id string) bool {
 	return len(i.handlers) == 0 || slices.ContainsFunc(i.handlers, func(wanted string) bool { return id == wanted || strings.HasPrefix(id, wanted+"/") })
 }
 
-// addListed adds an object of the operator, which has no time line. Objects without unfinished handlers only count.
+// addListed adds an object from the list of the operator. Such a list has no time line. Objects without unfinished handlers
+// increase only the total.
 func (r *reportData) addListed(look *inspector, obj statuspage.Object) {
 	r.Total++
 	object := &reportObject{Name: strings.TrimPrefix(obj.Namespace+"/"+obj.Name, "/"), Cause: "unknown", Handlers: map[string]handlerRecord{}}
@@ -72,7 +74,8 @@ func (r *reportData) addListed(look *inspector, obj statuspage.Object) {
 	}
 }
 
-// addExplained adds one object of the operator, with the handlers that have begun and a time line with their attempts.
+// addExplained adds an object from an explanation of the operator: the handlers that have begun, and a time line with their
+// attempts.
 func (r *reportData) addExplained(look *inspector, x *explain.Explanation) {
 	r.Total++
 	object := &reportObject{Name: x.ObjectName(), Cause: oneLine(x.Cause), Handlers: map[string]handlerRecord{}}

@@ -45,7 +45,7 @@ type target struct {
 	labels    labels.Selector
 }
 
-// open checks the flags and finds the kind of the first argument. The other arguments are names.
+// open checks the flags and finds the kind that the first argument names. The other arguments are names of objects.
 func (s *selection) open(args []string) (*target, error) {
 	named := len(args) > 1
 	switch {
@@ -65,7 +65,7 @@ func (s *selection) open(args []string) (*target, error) {
 	if err != nil {
 		return nil, accessError(err)
 	}
-	config.QPS = -1 // the API server limits requests by priority and fairness
+	config.QPS = -1 // the API server limits the requests itself (API Priority and Fairness)
 	mapping, c, err := connect(config, args[0])
 	if err != nil {
 		return nil, err

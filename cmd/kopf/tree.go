@@ -40,8 +40,9 @@ func newTree() *cobra.Command {
 		Long: `Show the object, its owners above it, and below it all objects that it owns, directly or through other objects. For each object, show whether
 it is ready, its age, and the finalizers that block its deletion.
 
-The command lists all kinds of the API server, except Events, with their metadata only. It then reads the status of the objects that it shows,
-except for Secrets and ConfigMaps. Kinds that you have no permission to list are named in a note.`,
+The command lists only the metadata of all objects, except Events. For an object in a namespace, it lists only the objects in
+this namespace. It then reads the status of the objects that it shows, except Secrets and ConfigMaps.
+A note names the kinds that you have no permission to list.`,
 		Example: `  # All dependents of a database:
   kopf tree databases.example.com orders -n shop
   # Only some kinds; also name the kinds between the object and these kinds:
@@ -110,11 +111,12 @@ func newTreeNode(gvk schema.GroupVersionKind, obj metav1.Object) *treeNode {
 		Finalizers: obj.GetFinalizers(), uid: obj.GetUID(), owners: slices.Clone(obj.GetOwnerReferences()),
 	}
 	node.APIVersion, node.Kind = gvk.ToAPIVersionAndKind()
-	slices.SortStableFunc(node.owners, func(a, b metav1.OwnerReference) int { return isController(a) - isController(b) })
+	slices.SortStableFunc(node.owners, func(a, b metav1.OwnerReference) int { return ownerRank(a) - ownerRank(b) })
 	return node
 }
 
-func isController(ref metav1.OwnerReference) int {
+// ownerRank returns the rank of an owner: 0 for the controller, and 1 for other owners.
+func ownerRank(ref metav1.OwnerReference) int {
 	if ref.Controller != nil && *ref.Controller {
 		return 0
 	}
@@ -181,7 +183,8 @@ func (r *treeReader) read(ctx context.Context, name string, kinds []string) (*tr
 	return found, ctx.Err()
 }
 
-// resources returns the given kinds. Without them, it returns all listable kinds except Events; for an object in a namespace, only kinds with namespaces.
+// resources returns the given kinds. Without given kinds, it returns all listable kinds except Events. For an object in a
+// namespace, it returns only kinds with namespaces.
 func (r *treeReader) resources(kinds []string) (all []schema.GroupVersionKind, err error) {
 	for _, kind := range kinds {
 		mapping, err := findMapping(r.c.RESTMapper(), kind)
@@ -215,7 +218,7 @@ func (r *treeReader) resources(kinds []string) (all []schema.GroupVersionKind, e
 	return all, nil
 }
 
-// list returns the objects of the kinds that have owners, by the UIDs of the owners.
+// list returns all objects with owners, by the UIDs of the owners.
 func (r *treeReader) list(ctx context.Context, kinds []schema.GroupVersionKind) (map[types.UID][]*treeNode, error) {
 	owned := map[types.UID][]*treeNode{}
 	requests, ctx := errgroup.WithContext(ctx)
@@ -277,7 +280,7 @@ func addDependents(node *treeNode, owned map[types.UID][]*treeNode, seen map[typ
 	return all
 }
 
-// addOwners adds the owners to a node, at any depth, and returns those that it could read.
+// addOwners adds the owners to a node, at any depth, and returns the owners that it could read.
 func (r *treeReader) addOwners(ctx context.Context, node *treeNode, seen map[types.UID]bool) (all []*treeNode) {
 	for _, ref := range node.owners {
 		owner := &treeNode{APIVersion: ref.APIVersion, Kind: ref.Kind, Name: ref.Name, State: "Unknown", uid: ref.UID}
@@ -340,7 +343,8 @@ func (r *treeReader) readState(ctx context.Context, node *treeNode) {
 	}
 }
 
-// stateOf returns the state of an object by the rules of kstatus, as package children does. For kinds that kstatus does not know, it also uses common conditions.
+// stateOf returns the state of an object by the rules of kstatus, as package children does. For kinds that kstatus does not
+// know, it also uses common types of conditions.
 func stateOf(obj *unstructured.Unstructured) (state, message string) {
 	if _, found := obj.Object["status"]; !found {
 		return "", ""
@@ -380,7 +384,8 @@ func stateOf(obj *unstructured.Unstructured) (state, message string) {
 	return state, message
 }
 
-// write prints the tree, with the first owners of the object above it: the controllers, if there are any.
+// write prints the tree. Above the object, it prints only the first owner of each object, which is the controller if there is
+// one.
 func (t *tree) write(w io.Writer, now time.Time) error {
 	table := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
 	_, _ = fmt.Fprintln(table, "OBJECT\tSTATE\tAGE\tMESSAGE") // Flush returns the errors of writes

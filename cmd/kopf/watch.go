@@ -34,11 +34,12 @@ func newWatch() *cobra.Command {
 		Use:   "watch KIND",
 		Short: "Watch the unfinished handlers of objects",
 		Long: `Show the handlers that have not finished, and those that have failed in the current cycle, while they change. On a terminal, the command redraws a
-table. Otherwise, it prints one line for each change. It ends with Ctrl-C, after --for, or with --until-quiet.
+table. Otherwise, it prints one line for each change. The command ends with Ctrl-C, after --for, or, with
+--until-quiet, when no object has unfinished handlers.
 
-An object has unfinished handlers if one of its records is unfinished, or if it has the finalizer or the last-handled configuration of an operator
-and a change that is not handled. The command cannot know whether an operator will handle an object without them. Such objects count only
-with --new. --waiting and --failing restrict the output, but not --until-quiet.`,
+An object has unfinished handlers if one of its records is unfinished. It also has unfinished handlers if it has an unhandled change, and the finalizer
+or the last-handled configuration of an operator. For other objects with an unhandled change, the command cannot know whether an operator handles them.
+They count only with --new. --waiting and --failing restrict the output, but not --until-quiet.`,
 		Example: `  # Follow the operator:
   kopf watch databases.example.com -A
   # Only handlers with errors:
@@ -69,7 +70,7 @@ with --new. --waiting and --failing restrict the output, but not --until-quiet.`
 	w.look.bind(cmd.Flags())
 	cmd.Flags().BoolVar(&w.waiting, "waiting", false, "show only handlers that wait for their next attempt")
 	cmd.Flags().BoolVar(&w.failing, "failing", false, "show only handlers with an error; with --waiting, show both")
-	cmd.Flags().BoolVar(&w.unseen, "new", false, "objects that no operator has handled yet have unfinished handlers")
+	cmd.Flags().BoolVar(&w.unseen, "new", false, "count objects that no operator has handled yet as objects with unfinished handlers")
 	cmd.Flags().BoolVar(&w.untilQuiet, "until-quiet", false, "end when no object has unfinished handlers; with --for, fail if that takes longer")
 	cmd.Flags().DurationVar(&w.limit, "for", 0, "end after this duration, such as 10m")
 	return cmd
@@ -87,7 +88,7 @@ type watcher struct {
 	unfinished map[cache.ObjectName]bool
 }
 
-// A watchRow is a handler of an object, or an object with a cause and no unfinished handlers.
+// A watchRow is a handler of an object, or an object with a cause whose handlers have not begun.
 type watchRow struct{ cause, handler, state, attempts, due, message string }
 
 // A watchEvent is a new state of an object, or its deletion.
@@ -137,7 +138,8 @@ func (w *watcher) run(ctx context.Context, t *target) error {
 	return w.loop(ctx, events, failed, handlers.HasSynced)
 }
 
-// loop handles the events until the context ends, the time is over, or no object has unfinished handlers.
+// loop handles the events until the context ends, the time limit has passed, or the watch fails permanently. With
+// --until-quiet, it also ends when no object has unfinished handlers.
 func (w *watcher) loop(ctx context.Context, events <-chan watchEvent, failed <-chan error, synced func() bool) error {
 	var end <-chan time.Time
 	if w.limit > 0 {
@@ -177,7 +179,8 @@ func (w *watcher) loop(ctx context.Context, events <-chan watchEvent, failed <-c
 	}
 }
 
-// watchError reports an error of the list or of the watch. The informer repeats the request, unless the error is permanent.
+// watchError reports an error of the list or of the watch. A permanent error ends the command. After other errors, the informer
+// repeats the request.
 func (w *watcher) watchError(err error, failed chan<- error) {
 	switch {
 	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err), apierrors.IsNotFound(err), apierrors.IsMethodNotSupported(err):
@@ -220,7 +223,7 @@ func (w *watcher) update(event watchEvent) {
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(before)) {
-		if _, still := after[id]; !still && (id != "" || len(after) == 0) { // a handler that begins replaces the row without one
+		if _, still := after[id]; !still && (id != "" || len(after) == 0) { // the row of a handler that begins replaces the row of the object
 			row := before[id]
 			row.state, row.due, row.message = gone, "", ""
 			w.print(name, row)

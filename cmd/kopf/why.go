@@ -37,8 +37,8 @@ func newWhy() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "why KIND NAME...",
 		Short: "Explain why handlers are called for an object or not",
-		Long: `For each object, show the cause that the operator detects, and for each handler whether it is called, and why not: a filter that does not
-match, a delay, another handler that must succeed first, a pause, or the finalizers of other controllers. The last Events of the object follow.
+		Long: `For each object, show the cause that the operator detects, and whether the operator calls each handler. If the operator does not call a handler,
+show the reason: a filter, a delay, a pause, another handler that must succeed first, or finalizers of other controllers. Also show the last Events.
 
 With --operator, the running operator explains the object. It must have the option WithStatusPage. Without --operator, the command uses only what
 the operator has stored on the object. It then knows no filters, and only handlers that have begun.`,
@@ -108,7 +108,7 @@ func selectHandlers(x *explain.Explanation, ids []string) error {
 			known = append(known, h.ID)
 		}
 		if x.Source == explain.FromRecords {
-			return fmt.Errorf("the object has no progress of the handler %q, only of: %s; it was not called for this change, or it has succeeded: use --operator to see its filters",
+			return fmt.Errorf("the object has no progress of the handler %q, only of: %s; the handler was not called for this change, or it has succeeded: use --operator to see its filters",
 				id, strings.Join(known, ", "))
 		}
 		return fmt.Errorf("the operator has no handler %q: it has %s", id, strings.Join(known, ", "))
@@ -147,7 +147,7 @@ func (i *inspector) explain(obj *unstructured.Unstructured) *explain.Explanation
 			h.LastError = ""
 		}
 		if record.State == "due" && record.Attempts == 0 {
-			h.Why = "it was not called yet; it may come after another handler"
+			h.Why = "the handler was not called yet; another handler may have to succeed first"
 		}
 		x.Handlers = append(x.Handlers, h)
 	}
@@ -168,7 +168,7 @@ type operatorEndpoint struct {
 
 func (o *operatorEndpoint) bind(fs *pflag.FlagSet) {
 	fs.StringVar(&o.url, "operator", "", `URL of the metrics server of the operator, such as "https://localhost:8443"; see WithStatusPage`)
-	fs.StringVar(&o.token, "token", "", "bearer token for --operator, such as one of kubectl create token")
+	fs.StringVar(&o.token, "token", "", "bearer token for --operator, such as the output of kubectl create token")
 	fs.StringVar(&o.tokenFile, "token-file", "", "file with the bearer token for --operator")
 	fs.BoolVar(&o.insecure, "insecure-skip-tls-verify", false, "do not verify the certificate of --operator, such as the self-signed one of controller-runtime")
 }
@@ -256,14 +256,14 @@ func (o *operatorEndpoint) get(ctx context.Context, path string, into any) error
 	}
 }
 
-// refuseRedirect refuses redirects, which could send the token elsewhere.
+// refuseRedirect does not follow redirects, because they could send the token to another server.
 func refuseRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 const maxResponse = 64 << 20
 
 const maxEvents = 5
 
-// eventsAbout returns the last Events about an object.
+// eventsAbout returns at most maxEvents Events about an object: the last ones, sorted by time.
 func eventsAbout(ctx context.Context, c client.Client, obj *unstructured.Unstructured) (all []explain.Event, err error) {
 	var list corev1.EventList
 	if err := c.List(ctx, &list, client.InNamespace(cmp.Or(obj.GetNamespace(), "default")), client.MatchingFields{"involvedObject.uid": string(obj.GetUID())}); err != nil {
