@@ -2,8 +2,8 @@
 //
 //	go run ./hack/api [-check file]
 //
-// Without a flag, it prints the list. With -check, it compares the list with a file, and exits with 1 if they differ. It lists aliases of
-// types in internal/ without their fields and methods.
+// Without a flag, it prints the list. With -check, it compares the list with a file, and exits with code 1 if they differ. It
+// lists aliases of types in internal/ without their fields and methods.
 package main
 
 import (

@@ -64,7 +64,8 @@ func iotaValues(file *ast.File) map[*ast.ValueSpec]int {
 	return numbers
 }
 
-// isReachable reports whether a function is exported, or a method and its receiver type are exported.
+// isReachable reports whether other packages can call an exported function or method. The receiver type of a method must be
+// exported.
 func isReachable(decl *ast.FuncDecl) bool {
 	if decl.Recv == nil {
 		return true
@@ -164,7 +165,7 @@ func (p surfacePrinter) members(head string, fields *ast.FieldList) (lines []str
 	return lines
 }
 
-// jsonName returns the JSON name of a field, which is part of the wire format.
+// jsonName returns the tag of a field. The JSON name in the tag is part of the wire format.
 func jsonName(field *ast.Field) string {
 	if field.Tag == nil {
 		return ""

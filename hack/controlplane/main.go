@@ -8,7 +8,7 @@
 // With -kubernetes, it builds the programs of another release of Kubernetes in a module that it generates in the output directory. The checksum database of Go
 // then verifies the modules.
 //
-// It does nothing if binaries of these versions exist, or if KUBEBUILDER_ASSETS names another directory.
+// It builds nothing if binaries of these versions exist, or if KUBEBUILDER_ASSETS names another directory.
 package main
 
 import (
@@ -35,7 +35,7 @@ type target struct {
 	module string // module with the version of the program
 	flags  string // linker flags, with %s for the version
 	extra  bool   // built only if an argument names it
-	dir    string // directory of the module that requires the program; empty for this one
+	dir    string // directory of the module that requires the program; empty for the current directory
 }
 
 var targets = []target{
@@ -51,7 +51,7 @@ const kubernetesFlags = "-X k8s.io/component-base/version.gitVersion=%s"
 
 func main() {
 	out := flag.String("out", filepath.Join("..", "..", "bin", "controlplane"), "directory for the binaries")
-	kubernetes := flag.String("kubernetes", "", "minor `release` of Kubernetes, such as 1.35 (default: that of go.mod)")
+	kubernetes := flag.String("kubernetes", "", "minor `release` of Kubernetes, such as 1.35 (default: the release in go.mod)")
 	flag.Parse()
 	if err := run(*out, *kubernetes, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "controlplane:", err)
@@ -199,7 +199,7 @@ func build(binary, version string, t target) error {
 	return nil
 }
 
-// goCommand returns a command of Go in the directory of a module. In a generated module, the command completes go.mod and go.sum.
+// goCommand returns a go command in the directory of a module. In a generated module, the command completes go.mod and go.sum.
 func goCommand(dir string, args ...string) *exec.Cmd {
 	cmd := exec.Command("go", args...)
 	cmd.Dir, cmd.Env = dir, os.Environ()
@@ -217,8 +217,9 @@ func goOutput(dir string, args ...string) (string, error) {
 	return strings.TrimSpace(string(out)), err
 }
 
-// generateModule writes a module that requires a release of Kubernetes, unless it exists. Kubernetes replaces its staging modules by directories of its repository, which
-// do not exist in the module cache, so the module replaces them by their published versions.
+// generateModule writes a module that requires a release of Kubernetes, unless the module exists. Kubernetes replaces its
+// staging modules by directories of its repository. These directories do not exist in the module cache, so the generated module
+// replaces the staging modules by their published versions.
 func generateModule(dir, release string) error {
 	file := filepath.Join(dir, "go.mod")
 	if text, err := os.ReadFile(file); err == nil && strings.Contains(string(text), kubernetesModule+" "+release) {
@@ -248,8 +249,9 @@ func generateModule(dir, release string) error {
 	return os.WriteFile(file, []byte(strings.Join(lines, "\n")+"\n"), 0o644)
 }
 
-// published returns a version of a staging module, or if it is not published, the latest one of the same minor release. The build reports modules that it needs and
-// that are not published at all.
+// published returns the version of a staging module if this version is published. Otherwise, it returns the latest published
+// version of the same minor release. If no version is published, it returns the version, and the build fails if it needs the
+// module.
 func published(module, version string) string {
 	if _, err := goOutput("", "mod", "download", module+"@"+version); err == nil {
 		return version

@@ -13,7 +13,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/hack/example/program"
 )
 
-// The values of CLUSTER.
+// Values of the flag -cluster and of CLUSTER in the Makefile.
 const (
 	own        = "own"
 	kubeconfig = "kubeconfig"

@@ -78,7 +78,7 @@ func (g *stage) takeCluster(context.Context) error {
 		g.access = g.pinned() // the user's files have another current context
 	}
 	server := config.Clusters[config.Contexts[config.CurrentContext].Cluster].Server
-	g.screen.Say(fmt.Sprintf("The cluster is that of kubectl: %s, context %q in %s.\n"+
+	g.screen.Say(fmt.Sprintf("The example uses the cluster of kubectl: %s, context %q in %s.\n"+
 		"The created objects stay when this command ends: see \"Clean up\" in examples/%s/README.md.", server, config.CurrentContext, files, g.name))
 	return nil
 }

@@ -96,7 +96,7 @@ func TestExamples_Run(t *testing.T) {
 				t.Fatal(err)
 			}
 			p := begin(t, choice{name: e.Name, cluster: kubeconfig, args: args})
-			p.waitFor(regexp.QuoteMeta("The cluster is that of kubectl: " + strings.TrimSuffix(cp.Config.Host, "/")))
+			p.waitFor(regexp.QuoteMeta("The example uses the cluster of kubectl: " + strings.TrimSuffix(cp.Config.Host, "/")))
 			p.waitFor("Starting workers")
 			p.waitFor("Sample .*: created|Sample .*: exists already")
 			p.waitFor("Your turn")

@@ -33,8 +33,8 @@ func (g *stage) build(ctx context.Context) error {
 
 func (g *stage) file() string { return filepath.Join(g.temp, g.name) }
 
-// start returns when the operator has started its workers and logs no new lines. Operators with webhooks have then written their configurations, so
-// their webhooks receive the creation of the samples.
+// start starts the operator. It returns when the operator has started its workers and logs no new lines, or after maxStartLog.
+// Operators with webhooks have then written their configurations, so their webhooks receive the creation of the samples.
 func (g *stage) start(ctx context.Context) error {
 	return g.screen.During(ctx, startTimeout, "Starting the operator", "seconds", func(ctx context.Context) (err error) {
 		if g.operator, err = program.Start(g.file(), g.args, "KUBECONFIG="+g.pinned(), "POD_NAMESPACE="+namespace()); err != nil {
@@ -58,7 +58,7 @@ func (g *stage) start(ctx context.Context) error {
 // namespace returns the namespace of an operator that runs outside of a cluster, for the Lease of a shard.
 func namespace() string { return cmp.Or(os.Getenv("POD_NAMESPACE"), metav1.NamespaceDefault) }
 
-// await polls until a log line that is not printed yet contains the wanted message.
+// await polls until done accepts the log lines that are not printed yet. It returns an error if the operator ends first.
 func (g *stage) await(ctx context.Context, what string, done func(log string) bool) error {
 	err := wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(context.Context) (bool, error) {
 		ended := g.ended() // check this before reading the log, because the operator may log until its end
@@ -90,7 +90,7 @@ func (g *stage) stop() error {
 // printNewLines prints new log lines.
 func (g *stage) printNewLines() { g.screen.Indent(g.newLines()) }
 
-// newLines returns the log lines since the last call, without the date, the common fields and further fields.
+// newLines returns the log lines since the last call, without the date, the common fields and the omitted fields.
 func (g *stage) newLines(omitted ...string) []string {
 	lines := g.operator.Lines()[g.shown:]
 	g.shown += len(lines)

@@ -17,7 +17,7 @@ import (
 // gap replaces the parts of a message that are not constant.
 const gap = "…"
 
-// logMessage is a log message with all levels, keys and packages in which it is logged.
+// logMessage contains the levels, the keys and the packages of all calls that log one message.
 type logMessage struct {
 	levels, packages map[string]bool
 	keys             []string
@@ -67,7 +67,7 @@ func (c *collection) addPackage(dir string) error {
 		files = append(files, file)
 		p.findConstants(file)
 	}
-	for range 2 { // a wrapper may call another one
+	for range 2 { // a wrapper may call another wrapper
 		for _, file := range files {
 			p.findWrappers(file)
 		}
@@ -186,7 +186,7 @@ func (p *packageCode) collectErrorMethod(method *ast.FuncDecl) {
 
 func (p *packageCode) addLog(text string, c logCall) {
 	if succeeded, failed := strings.HasSuffix(text, " succeeded"), strings.Contains(text, " failed"); succeeded && c.level == "error" || failed && strings.HasPrefix(c.level, "debug") {
-		return // the message is a variable; another call logs its constant value
+		return // the message is a variable, and the code does not log this value at this level
 	}
 	if p.logs == nil {
 		p.logs = map[string]*logMessage{}
@@ -206,7 +206,7 @@ func (p *packageCode) addLog(text string, c logCall) {
 
 var verb = regexp.MustCompile(`%[-+# 0]*(\[\d+\])?[\d.*]*[a-zA-Z]`)
 
-// addError adds an error unless it only wraps other errors.
+// addError adds the text of an error. It ignores a text with less than two words, because the error only wraps other errors.
 func (p *packageCode) addError(text string) {
 	text = strings.TrimSpace(strings.ReplaceAll(verb.ReplaceAllString(text, gap), "%%", "%"))
 	if countWords(text) < 2 {
@@ -227,7 +227,7 @@ func countWords(text string) int {
 
 // scope is a function around a call.
 type scope struct {
-	name       string // name; empty for a function literal without one
+	name       string // empty for a function literal without a name
 	parameters []string
 }
 

@@ -3,7 +3,7 @@
 //	go run ./hack/messages         # writes the page
 //	go run ./hack/messages -check  # fails if the page is out of date
 //
-// The advice for log messages is in advice.yaml. The command fails if a message on error level has no advice, or if advice
+// The advice for log messages is in advice.yaml. The command fails if a message at error level has no advice, or if advice
 // belongs to no message. It also fails if a log message is not constant.
 package main
 
@@ -106,7 +106,7 @@ func isProductFile(path string) bool {
 	return strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go")
 }
 
-// checkAdvice returns an error for each message on error level without advice, and for each advice without a message.
+// checkAdvice returns an error for each message at error level without advice, and for each advice without a message.
 func checkAdvice(logs map[string]*logMessage, advice map[string]string) error {
 	var problems []error
 	for _, text := range slices.Sorted(maps.Keys(logs)) {

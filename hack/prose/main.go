@@ -63,7 +63,7 @@ func run(vale string, update bool, since string) error {
 			findings[file] = append(findings[file], found...)
 		}
 	}
-	// The frequencies of the rewritten files must be below the limits.
+	// The frequencies count only files that are not pending.
 	frequencies, err := wordFrequencies(slices.DeleteFunc(slices.Clone(files), func(file string) bool { return slices.Contains(pending, file) }))
 	if err != nil {
 		return err
@@ -89,7 +89,7 @@ func run(vale string, update bool, since string) error {
 	return errors.Join(problems...)
 }
 
-// trackedFiles returns the files with prose: documentation and Go code, without generated code and licences.
+// trackedFiles returns the files with prose: documentation and Go code, without generated code.
 func trackedFiles() ([]string, error) {
 	out, err := exec.Command("git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md", "*.go").Output()
 	if err != nil {

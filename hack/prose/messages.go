@@ -117,7 +117,7 @@ func messagesOf(file string) (messages []message, err error) {
 	return messages, nil
 }
 
-// constantText returns the value of a concatenation of string literals.
+// constantText returns the value of a string literal or a concatenation. Operands that are not constant count as empty.
 func constantText(expr ast.Expr) (string, bool) {
 	switch e := expr.(type) {
 	case *ast.BasicLit:

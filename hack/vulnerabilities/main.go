@@ -1,5 +1,5 @@
-// Command vulnerabilities runs govulncheck in modules. It fails only for vulnerabilities in functions that the code calls. If the
-// database of vulnerabilities is unreachable, it prints a message and succeeds.
+// Command vulnerabilities runs govulncheck in modules. It fails if govulncheck fails, or reports a vulnerability in a function
+// that the code calls. If the database of vulnerabilities is unreachable, it prints a message and succeeds.
 //
 //	go run ./hack/vulnerabilities bin/govulncheck . examples/15-timers
 //
@@ -82,7 +82,7 @@ func reachable(url string) error {
 // errUnreachable is returned when the database becomes unreachable during the scan.
 var errUnreachable = errors.New("the database became unreachable")
 
-// scan runs govulncheck in a module. It returns an error if the code calls a vulnerable function.
+// scan runs govulncheck in a module. It returns an error if the code calls a vulnerable function, or if govulncheck fails.
 func scan(tool, url, folder string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), scanTimeout)
 	defer cancel()

@@ -7,7 +7,7 @@ import (
 	"regexp"
 )
 
-// An Example is a directory below examples/.
+// Example is a directory below examples/.
 type Example struct {
 	Name   string
 	About  string // description from the list in the README of the project

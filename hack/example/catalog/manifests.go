@@ -25,7 +25,7 @@ func (e Example) Objects(folder string) ([]*unstructured.Unstructured, error) {
 	return objects(filepath.Join(e.Folder, "config", folder))
 }
 
-// CRDs returns the CRDs of the example. If it contains peering objects, these include the CRDs of peering.
+// CRDs returns the CRDs of the example. If the example contains peering objects, the result includes the CRDs of peering.
 func (e Example) CRDs() ([]*apiextensionsv1.CustomResourceDefinition, error) {
 	found, err := e.Objects("crd")
 	if err != nil {
@@ -65,7 +65,7 @@ func isPeering(obj *unstructured.Unstructured) bool {
 	return obj.GroupVersionKind().Group == peeringGroup
 }
 
-// objects reads the files in a directory and its subdirectories, except for those of kustomize.
+// objects reads the files in a directory and its subdirectories, except for the files of kustomize.
 func objects(folder string) (all []*unstructured.Unstructured, err error) {
 	if !isFolder(folder) {
 		return nil, nil

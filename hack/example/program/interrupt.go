@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// UntilInterrupted returns a context that is cancelled by Ctrl-C, or when the terminal or the parent process ends. A second Ctrl-C ends the
-// process immediately.
+// UntilInterrupted returns a context that is cancelled by Ctrl-C or SIGTERM, or when the terminal or the parent process ends. A
+// second Ctrl-C ends the process immediately.
 func UntilInterrupted() context.Context {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	context.AfterFunc(ctx, stop)
@@ -19,7 +19,8 @@ func UntilInterrupted() context.Context {
 	return ctx
 }
 
-// whenOrphaned calls end when the parent process has ended. When "go run" or make are killed, their child processes receive no signal.
+// whenOrphaned calls end when the parent process has ended. When "go run" or make is killed, its child processes receive no
+// signal.
 func whenOrphaned(ctx context.Context, end func()) {
 	parent := os.Getppid()
 	if wait.PollUntilContextCancel(ctx, time.Second, false, func(context.Context) (bool, error) {

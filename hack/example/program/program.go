@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// A Program is a running process, or one that has ended.
+// Program is a process that Start has started. The process may have ended.
 type Program struct {
 	name   string
 	cmd    *exec.Cmd
@@ -66,7 +66,7 @@ func (p *Program) Stop(timeout time.Duration) error {
 	return nil
 }
 
-// Kill kills the program.
+// Kill kills the program and waits until it has ended.
 func (p *Program) Kill() error {
 	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err

@@ -17,7 +17,8 @@ func Shortened(lines []string, omitted ...string) []string {
 	return out
 }
 
-// shorten parses a line of zap's console encoder: time, level, optional name, message, fields.
+// shorten shortens a line of zap's console encoder. Tabs separate the time, the level, an optional name, the message and the
+// fields.
 func shorten(line string, omitted []string) string {
 	parts := strings.Split(line, "\t")
 	if len(parts) < 3 {
@@ -56,7 +57,7 @@ func pairs(text string, omitted []string) (string, bool) {
 	return strings.Join(out, " "), true
 }
 
-// plain removes unnecessary quotes.
+// plain returns a JSON value without unnecessary quotes and spaces.
 func plain(value json.RawMessage) string {
 	var text string
 	if json.Unmarshal(value, &text) == nil && text != "" && !strings.ContainsAny(text, " \"\\\n\t=") {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// A Screen prints progress. On a terminal, headings are bold.
+// Screen prints progress. On a terminal, headings are bold.
 type Screen struct {
 	out  io.Writer
 	rich bool
@@ -27,10 +27,10 @@ func Plain(out io.Writer) *Screen { return &Screen{out: out} }
 
 func (s *Screen) printf(format string, args ...any) { _, _ = fmt.Fprintf(s.out, format, args...) }
 
-// Say prints lines.
+// Say prints a text and a line break.
 func (s *Screen) Say(text string) { s.printf("%s\n", text) }
 
-// Bold prints a line in bold.
+// Bold prints a line, in bold on a terminal.
 func (s *Screen) Bold(text string) {
 	if s.rich {
 		text = "\x1b[1m" + text + "\x1b[0m"
@@ -38,7 +38,7 @@ func (s *Screen) Bold(text string) {
 	s.Say(text)
 }
 
-// Heading prints a heading.
+// Heading prints a heading between two empty lines.
 func (s *Screen) Heading(text string) {
 	s.Say("")
 	s.Bold(fmt.Sprintf("=== %s %s", text, strings.Repeat("=", max(0, 90-len(text)))))
@@ -62,7 +62,7 @@ func (s *Screen) Indent(lines []string) {
 	}
 }
 
-// During runs a function and prints its duration.
+// During runs a function with a time limit. It prints a description, the elapsed time every 5 seconds, and the total duration.
 func (s *Screen) During(ctx context.Context, limit time.Duration, what, hint string, do func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
