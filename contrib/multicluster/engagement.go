@@ -26,7 +26,7 @@ type engagement struct {
 	mu       sync.Mutex
 	operator *kopf.Operator
 	started  bool
-	failure  error // of the last start; nil while the operator runs
+	failure  error // error of the last start; nil while the operator runs
 }
 
 func (e *engagement) newOperator() *kopf.Operator {
@@ -68,7 +68,7 @@ func (e *engagement) run(former *engagement) {
 	}
 }
 
-// runOperator runs the operator once.
+// runOperator reserves the cluster and runs the operator once.
 func (e *engagement) runOperator() error {
 	identity, err := identityOf(e.ctx, e.cluster)
 	if err != nil {

@@ -67,7 +67,7 @@ func (m *clusterManager) AddReadyzCheck(name string, _ healthz.Checker) error {
 	return m.refuse("the readiness check " + name)
 }
 
-// refuse returns the error for parts of the manager that outlive a cluster.
+// refuse returns the error for an addition to the manager, which would outlive the cluster.
 func (m *clusterManager) refuse(what string) error {
 	return fmt.Errorf("the operator of cluster %q cannot add %s, because it would outlive the cluster: add it to the manager itself", m.name, what)
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 )
 
-// A Cluster is an engaged cluster.
+// Cluster is an engaged cluster.
 type Cluster struct {
 	cluster.Cluster
 	Name multicluster.ClusterName
@@ -24,15 +24,17 @@ type Cluster struct {
 // retryInterval is the time after which the operator of a cluster is started again when it has failed.
 const retryInterval = 30 * time.Second
 
-// Setup runs one operator in each cluster that the provider of the manager engages. The function each returns the resources and options for a cluster. It is called once for
-// each engagement, and must declare new resources each time, because operators do not share them. A manager can have one Setup.
+// Setup runs one operator in each cluster that the provider of the manager engages. The function each returns the resources and
+// options for a cluster. It is called once for each engagement, and must declare new resources each time, because operators do
+// not share them. Call Setup at most once for a manager.
 //
 // The operators start when the manager is the leader. An engagement has ended when its operator has returned: until then, a cluster with the same name waits.
 // If an operator fails, for example because its cluster is not reachable, it is started again after 30 seconds.
 //
-// The provider receives an error for a cluster without a name or with an invalid declaration, and for a name that is engaged with another connection. If two
-// names lead to the same cluster, only the first one has an operator, and the other one waits. Clusters are the same if their namespaces kube-system have the
-// same uid, or, without the permission to get this namespace, if their addresses are equal.
+// The provider receives an error for a cluster without a name or with an invalid declaration, and for a name that is engaged
+// with another connection. If two names lead to the same cluster, only the first one has an operator. For the other name, Setup
+// tries to start an operator every 30 seconds, and the readiness check fails. Clusters are the same if their namespaces
+// kube-system have the same uid. If the operator cannot get this namespace, the addresses of the clusters are compared.
 //
 // Setup adds the checks "kopf-clusters". The liveness check fails if one of the operators is stuck. The readiness check names the clusters whose operators are
 // not ready.
@@ -68,7 +70,7 @@ type operators struct {
 	mu          sync.Mutex
 	stopped     bool
 	engagements map[multicluster.ClusterName]*engagement // the last engagement of each name, until it has ended
-	names       map[string]multicluster.ClusterName      // of running operators, by the identities of their clusters
+	names       map[string]multicluster.ClusterName      // names of clusters with running operators, by identity
 }
 
 var (

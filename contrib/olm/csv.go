@@ -53,7 +53,7 @@ func render(o Options) (map[string][]byte, error) {
 		b.addErrorf("Objects has no ClusterServiceVersion: add one with displayName, description, provider, maintainers and icon")
 	}
 	if len(objects.deployments) == 0 {
-		b.addErrorf("Objects has no Deployment: add that of the manager")
+		b.addErrorf("Objects has no Deployment: add the Deployment of the manager")
 	}
 	if len(b.errs) > 0 {
 		return nil, errors.Join(b.errs...)
@@ -118,7 +118,7 @@ func (b *builder) addDeployments() {
 	}
 }
 
-// setImage sets the image of the manager.
+// setImage sets the image of the manager, and the annotation containerImage.
 func (b *builder) setImage(d *appsv1.Deployment) {
 	containers := d.Spec.Template.Spec.Containers
 	i := slices.IndexFunc(containers, func(c corev1.Container) bool { return c.Name == "manager" || len(containers) == 1 })
@@ -152,7 +152,8 @@ func account(d *appsv1.Deployment) string {
 	return cmp.Or(d.Spec.Template.Spec.ServiceAccountName, "default")
 }
 
-// addPermissions adds the rules of the roles that are bound to the service accounts of the Deployments.
+// addPermissions adds the rules of the roles that are bound to the service accounts of the Deployments. Without any bindings,
+// it adds the rules of all roles.
 func (b *builder) addPermissions() {
 	for _, role := range b.objects.roles {
 		b.checkNamespace("Role", role.Namespace, role.Name)
@@ -217,7 +218,7 @@ func hasPermissions(csv *operatorsv1alpha1.ClusterServiceVersion, account string
 	})
 }
 
-// rulesOf returns the rules of the role of a binding.
+// rulesOf returns the rules of the role to which a binding refers.
 func (b *builder) rulesOf(one binding) ([]rbacv1.PolicyRule, bool) {
 	for _, role := range b.objects.clusterRoles {
 		if one.role.Kind == "ClusterRole" && role.Name == one.role.Name {
@@ -239,7 +240,7 @@ func (b *builder) rulesOf(one binding) ([]rbacv1.PolicyRule, bool) {
 // checkNamespace adds an error for a role or binding outside of the namespace of the operator.
 func (b *builder) checkNamespace(kind, namespace, name string) {
 	if namespace != "" && namespace != b.namespace {
-		b.addErrorf("the %s %s is in the namespace %q, but OLM grants no permissions in other namespaces than that of the operator, here %q: "+
+		b.addErrorf("the %s %s is in the namespace %q, but OLM grants no permissions in other namespaces, and the operator is in %q: "+
 			"use a ClusterRole with a ClusterRoleBinding", kind, name, namespace, b.namespace)
 	}
 }
@@ -338,7 +339,7 @@ func (b *builder) addWebhooks() {
 	for _, service := range b.objects.services {
 		for _, p := range service.Spec.Ports {
 			if b.used.Has(qualified("Service", service.Namespace, service.Name)) && !b.used.Has(portOf(service, p.Port)) {
-				b.addErrorf("the Service %s has the port %d, which no webhook uses, and OLM creates only those of webhooks: move the port to another Service",
+				b.addErrorf("the Service %s has the port %d, which no webhook uses, and OLM creates only the ports of webhooks: move the port to another Service",
 					service.Name, p.Port)
 			}
 		}
@@ -391,7 +392,7 @@ func (b *builder) addWebhook(kind operatorsv1alpha1.WebhookAdmissionType, config
 	b.csv.Spec.WebhookDefinitions = append(b.csv.Spec.WebhookDefinitions, d)
 }
 
-// addOthers adds the objects that OLM applies unchanged.
+// addOthers adds the objects that OLM applies, without their namespaces.
 func (b *builder) addOthers(files map[string][]byte) {
 	for _, u := range b.objects.others {
 		if b.used.Has(nameOf(u)) {
@@ -409,7 +410,7 @@ func (b *builder) addOthers(files map[string][]byte) {
 
 // addFile adds an object without its status.
 func (b *builder) addFile(files map[string][]byte, name string, obj any) {
-	if len(content.IsPathSegmentName(name)) > 0 { // the group and the plural of a CRD are not checked before
+	if len(content.IsPathSegmentName(name)) > 0 { // sortObjects has checked the names of objects, but not the group and the plural of a CRD
 		b.addErrorf("the file %s would not be in the folder manifests: rename the object", name)
 		return
 	}

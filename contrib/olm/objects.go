@@ -83,9 +83,9 @@ type sources struct {
 	roles        []*rbacv1.Role
 	bindings     []binding
 	services     []*corev1.Service
-	webhooks     []*admissionregistrationv1.MutatingWebhookConfiguration // of both kinds; validating webhooks have a subset of the fields
+	webhooks     []*admissionregistrationv1.MutatingWebhookConfiguration // configurations of both kinds; validating webhooks have a subset of the fields
 	samples      []*unstructured.Unstructured
-	others       []*unstructured.Unstructured // other objects, and those whose use depends on bindings or webhooks
+	others       []*unstructured.Unstructured // other objects, including all roles, bindings and Services
 }
 
 // A binding is a RoleBinding, or a ClusterRoleBinding if it has no namespace.

@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// checkV1 returns the reasons for which OLM v1 would not install the bundle. The rules are those of operator-controller v1.11: of its renderer for the
-// format registry+v1, of its manifest provider, and of its resolver.
+// checkV1 returns the reasons for which OLM v1 would not install the bundle. The rules come from operator-controller v1.11:
+// from its renderer for the format registry+v1, its manifest provider, and its resolver.
 func (b *bundle) checkV1() (problems []string) {
 	in := func(file, format string, args ...any) {
 		problems = append(problems, file+": OLM v1: "+fmt.Sprintf(format, args...))
@@ -77,7 +77,7 @@ func (b *bundle) checkDependencies(in func(file, format string, args ...any)) {
 	for _, p := range b.properties {
 		isDependency := strings.HasSuffix(p.file, "dependencies.yaml") && slices.Contains([]string{"olm.package", "olm.gvk"}, p.Type)
 		if isDependency || slices.Contains([]string{"olm.package.required", "olm.gvk.required", "olm.constraint"}, p.Type) {
-			in(p.file, "dependencies are not supported: remove that of the type %s", p.Type)
+			in(p.file, "dependencies are not supported: remove the dependency of the type %s", p.Type)
 		}
 	}
 }

@@ -30,8 +30,8 @@ import (
 //
 //   - the form of the folder: one object with a name in each file, one ClusterServiceVersion, annotations, and labels and copied
 //     folders in bundle.Dockerfile,
-//   - the validators of github.com/operator-framework/api, including those of OperatorHub. It omits the validator for multiple architectures,
-//     because this validator runs docker to read the images from their registry,
+//   - the validators of github.com/operator-framework/api, including the validators of OperatorHub. Validate omits the
+//     validator for multiple architectures, because this validator runs docker to read the images from their registry,
 //   - the rules by which OLM v1 (operator-controller) rejects bundles in its default configuration. These need the install mode AllNamespaces and reject
 //     dependencies.
 //
@@ -41,7 +41,8 @@ func Validate(dir string) error { return validate(dir, dir, true) }
 // ValidateV0 is like [Validate], without the rules of OLM v1. Use it for a bundle that only OLM v0 installs.
 func ValidateV0(dir string) error { return validate(dir, dir, false) }
 
-// Warnings returns what the validators recommend for a valid bundle, for example to add an icon.
+// Warnings returns the recommendations of the validators for a valid bundle, for example to add an icon. It returns an error if
+// the form of the folder is invalid.
 func Warnings(dir string) ([]string, error) {
 	b, err := load(dir)
 	if err != nil {
@@ -86,7 +87,7 @@ type manifest struct {
 	obj  *unstructured.Unstructured
 }
 
-// validate checks the bundle in a folder. Its error contains the other name of the folder.
+// validate checks the bundle in the folder dir. Its error contains name instead of dir.
 func validate(dir, name string, v1 bool) error {
 	b, err := load(dir)
 	var problems []string
@@ -152,7 +153,7 @@ func (b *bundle) fileOf(obj any) string {
 	return b.csvFile
 }
 
-// load reads as much of a bundle as it can. Its error contains a line for each problem.
+// load reads the valid parts of a bundle. Its error contains a line for each problem.
 func load(dir string) (*bundle, error) {
 	b := &bundle{upstream: &manifests.Bundle{}}
 	var errs []error
@@ -199,7 +200,7 @@ func load(dir string) (*bundle, error) {
 			b.files = append(b.files, manifest{name, obj.(*unstructured.Unstructured)})
 		}
 	}
-	names := map[string]string{} // the files of objects; namespaces do not count, because OLM installs all objects in one
+	names := map[string]string{} // the files of objects; namespaces do not count, because OLM installs all objects in one namespace
 	for _, file := range b.files {
 		if err := checkName(file.obj.GetName()); err != nil {
 			addf("%s: %w", file.name, err)
@@ -234,7 +235,8 @@ func (b *bundle) addSize(text []byte) error {
 	return err
 }
 
-// addObject adds an object to the fields for its kind. With unknown fields, it adds the object and returns an error.
+// addObject adds an object to the fields for its kind. If the object has unknown fields, addObject adds the object and returns
+// an error.
 func (b *bundle) addObject(file manifest) error {
 	b.upstream.Objects = append(b.upstream.Objects, file.obj)
 	isUsable := func(err error) bool { return err == nil || runtime.IsStrictDecodingError(err) }
@@ -264,7 +266,7 @@ func (b *bundle) addObject(file manifest) error {
 	return nil
 }
 
-// checkCSV checks rules for the ClusterServiceVersion that the validators do not have.
+// checkCSV checks rules for the ClusterServiceVersion that the validators do not check.
 func (b *bundle) checkCSV() (errs []error) {
 	if spec := b.csv.Spec; b.csv.Name != "" && (spec.Replaces == b.csv.Name || slices.Contains(spec.Skips, b.csv.Name)) {
 		errs = append(errs, fmt.Errorf("%s: %s cannot replace or skip the same version: set replaces and skips to older versions", b.csvFile, b.csv.Name))
@@ -303,7 +305,7 @@ func checkNames(name string, channels []string, defaultChannel string) (errs []e
 		}
 	}
 	if defaultChannel != "" && !slices.Contains(channels, defaultChannel) {
-		errs = append(errs, fmt.Errorf("the default channel %q is not one of the channels %q: add it to them", defaultChannel, channels))
+		errs = append(errs, fmt.Errorf("the default channel %q is not one of the channels %q: add it to the channels", defaultChannel, channels))
 	}
 	return errs
 }
@@ -349,7 +351,8 @@ type property struct {
 	Type string `json:"type"`
 }
 
-// readProperties reads the dependencies and properties of the bundle, and those in the annotation of its ClusterServiceVersion.
+// readProperties reads the dependencies and properties in metadata, and the properties in the annotation olm.properties of the
+// ClusterServiceVersion.
 func (b *bundle) readProperties(dir string) error {
 	var errs []error
 	add := func(file string, err error, list ...property) {

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Options are the options of [Write].
+// Options configures [Write].
 type Options struct {
 	// Package is the name of the operator in catalogs. Required.
 	Package string
@@ -31,13 +31,15 @@ type Options struct {
 	Replaces string
 	// Skips are the names of ClusterServiceVersions that upgrades skip. Default: the values in the base.
 	Skips []string
-	// Image is the image of the manager, with a tag or a digest. It replaces the image of the container "manager", or of the only container. Default: the
-	// image in the Deployment.
+	// Image is the image of the manager, with a tag or a digest. In the first Deployment, it replaces the image of the
+	// container "manager", or of the only container. Default: the image in the Deployment.
 	Image string
-	// Objects are the objects of the operator. Required are a Deployment, its roles, and a ClusterServiceVersion, which is the base of the written one.
+	// Objects are the objects of the operator. A Deployment, its roles, and a ClusterServiceVersion are required. The
+	// ClusterServiceVersion is the base of the written one.
 	//
-	//   - ClusterServiceVersion: the texts for users: displayName, description, provider, maintainers, icon, minKubeVersion, annotations. Write keeps its
-	//     install modes. Without install modes, Write selects AllNamespaces if the operator has permissions in the cluster, and otherwise OwnNamespace.
+	//   - ClusterServiceVersion: the texts for users: displayName, description, provider, maintainers, icon, minKubeVersion,
+	//     annotations. Write keeps its install modes. Without install modes, Write selects AllNamespaces if the operator has
+	//     cluster-wide permissions, and otherwise OwnNamespace.
 	//   - ClusterRoles and Roles of the Deployment's service account, with their bindings. If there are no bindings at all, all roles are for this account.
 	//   - CRDs of the kinds that the operator owns. Objects of these kinds become the examples of the bundle.
 	//   - Webhook configurations, with the Services to which they refer. All ports of these Services must be ports of webhooks.
@@ -68,9 +70,9 @@ type annotations struct {
 	Annotations map[string]string `json:"annotations"`
 }
 
-// Write writes a bundle to a folder: manifests, metadata/annotations.yaml, and bundle.Dockerfile, with the folder as its context. It validates the bundle
-// as [Validate] does, and then replaces an existing bundle. If it returns an error, an existing bundle is unchanged, unless the error says that it could not
-// be restored.
+// Write writes a bundle to a folder: manifests, metadata/annotations.yaml, and bundle.Dockerfile, with the folder as its
+// context. It validates the bundle as [Validate] does, and then replaces an existing bundle. If it returns an error, an
+// existing bundle is unchanged, unless the error says that the old bundle could not be restored.
 //
 // In an existing bundle, Write replaces manifests, metadata/annotations.yaml and bundle.Dockerfile. It keeps other annotations of the bundle, and other files,
 // such as metadata/properties.yaml. It returns an error if manifests, metadata or bundle.Dockerfile are or contain symbolic links.
@@ -125,7 +127,8 @@ func Write(dir string, o Options) error {
 	return err
 }
 
-// existingBundle returns the path of a folder without links, and whether the folder exists. An existing folder must be empty or a bundle.
+// existingBundle returns the absolute path of a folder, with resolved symbolic links, and whether the folder exists. An
+// existing folder must be empty or a bundle.
 func existingBundle(dir string) (path string, exists bool, err error) {
 	if dir, err = filepath.Abs(dir); err != nil {
 		return "", false, err
@@ -141,7 +144,7 @@ func existingBundle(dir string) (path string, exists bool, err error) {
 		return "", false, err
 	}
 	if _, err := os.Stat(filepath.Join(dir, annotationsFile)); err != nil && len(entries) > 0 {
-		return "", false, fmt.Errorf("the folder %s has files but no %s: choose an empty folder or that of a bundle", dir, annotationsFile)
+		return "", false, fmt.Errorf("the folder %s has files but no %s: choose an empty folder or the folder of a bundle", dir, annotationsFile)
 	}
 	return dir, true, checkLinks(dir)
 }
@@ -175,8 +178,8 @@ func writeFiles(dir string, files map[string][]byte) error {
 	return os.Chmod(dir, 0o755) //nolint:gosec // bundles are public
 }
 
-// exchange moves the manifests, the annotations and the Dockerfile to the folder of the bundle. The stage keeps the old ones. If exchange fails, it restores
-// them. It reports whether the stage still has files that could not be restored.
+// exchange moves the manifests, the annotations and the Dockerfile to the folder of the bundle. The stage keeps the old files.
+// If exchange fails, it restores the old files. isNeeded reports whether the stage still has files that could not be restored.
 func exchange(stage, dir string) (isNeeded bool, err error) {
 	var undo [][2]string
 	metadata := filepath.Join(dir, "metadata")
@@ -185,7 +188,7 @@ func exchange(stage, dir string) (isNeeded bool, err error) {
 	}
 	for _, name := range []string{"manifests", annotationsFile, dockerFile} {
 		current, next := filepath.Join(dir, name), filepath.Join(stage, name)
-		old, backup := next+".old", copyFile // the rename of a file replaces the old one without a gap
+		old, backup := next+".old", copyFile // renaming a file replaces the old file atomically
 		if name == "manifests" {
 			backup = os.Rename
 		}
@@ -222,7 +225,7 @@ func copyFile(from, to string) error {
 	return os.WriteFile(to, text, 0o644) //nolint:gosec // bundles are public
 }
 
-// check returns the errors of all fields except for the Objects.
+// check returns the errors in Package, Version, Channels and DefaultChannel.
 func (o Options) check() (errs []error) {
 	addf := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	switch _, err := semver.Parse(o.Version); {

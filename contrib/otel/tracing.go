@@ -27,9 +27,9 @@ const scopeName = "github.com/kopf-runtime/kopf-runtime/contrib/otel"
 // span of a sub-handler is a child of the span of its parent. All other spans are roots. If the context contains a span of other code, the span links to it.
 // The logger in the context of the handler has the id of the trace as "traceID".
 //
-// All attempts of cause handlers in one cycle have one trace id, which is a hash of the uid of the object, the reason and the start of the cycle. Attempts of
-// other handlers have one trace id until they succeed or fail permanently, or until the process ends. The sampler of the provider receives this id and all
-// attributes except for the outcome.
+// All attempts of cause handlers in one cycle have one trace id. The id is a hash of the uid of the object, the reason and the
+// start of the cycle. The attempts of another handler have one trace id until the handler succeeds or fails permanently, or
+// until the process ends. The sampler of the provider receives this id and all attributes except for the outcome.
 func Tracing(provider trace.TracerProvider) kopf.Option {
 	if provider == nil {
 		provider = otel.GetTracerProvider()
@@ -64,7 +64,7 @@ func (t attemptTracer) begin(ctx context.Context, a kopf.AttemptInfo) (context.C
 // traceID returns the trace id of an attempt.
 func traceID(a kopf.AttemptInfo) trace.TraceID {
 	started, id := a.CycleStarted, ""
-	if started.IsZero() { // the handler has no cycle, so each has a trace of its own
+	if started.IsZero() { // the handler has no cycle, so each handler has its own trace
 		started, id = a.Attempt.Started, a.Handler
 	}
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%s\x00%d", a.UID, a.Reason, id, started.UnixMicro()))
@@ -113,7 +113,7 @@ func labelOf(outcome progress.Outcome) string {
 	}
 }
 
-// attributesOf returns the attributes of an attempt that are known at its begin.
+// attributesOf returns the attributes that are known when the attempt starts.
 func attributesOf(a kopf.AttemptInfo) []attribute.KeyValue {
 	attributes := []attribute.KeyValue{
 		attribute.String("kopf.handler", a.Handler),
