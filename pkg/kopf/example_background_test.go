@@ -24,7 +24,7 @@ func ExampleResource_Daemon() {
 				case <-ticker.C:
 					log.FromContext(ctx).Info("Still there", "size", req.Latest().Spec.Size)
 				case <-ctx.Done():
-					log.FromContext(ctx).Info("Watching no more", "why", context.Cause(ctx).Error())
+					log.FromContext(ctx).Info("Stopped watching", "cause", context.Cause(ctx).Error())
 					req.Object.Status.Phase = "unwatched" // written after the daemon has returned
 					return nil
 				}

@@ -36,29 +36,29 @@ type DatabaseRequest = kopf.Request[*Database]
 
 func provision(ctx context.Context, req *DatabaseRequest) error {
 	if req.Object.Spec.Size <= 0 {
-		return kopf.Permanent(errors.New("spec.size must be positive")) // not again, until the spec changes
+		return kopf.Permanent(errors.New("spec.size must be positive")) // no other attempt until the object changes
 	}
 	address, err := cloud.Ensure(ctx, req.Object.Name, req.Object.Spec.Size)
 	if errors.Is(err, errBusy) {
-		return kopf.Temporary(err, 10*time.Second) // again in ten seconds
+		return kopf.Temporary(err, 10*time.Second) // the next attempt is in ten seconds
 	}
 	if err != nil {
-		return err // again after the backoff
+		return err // the next attempt is after the backoff
 	}
-	req.Object.Status.Address = address // patched for you
+	req.Object.Status.Address = address // the engine writes this change
 	return nil
 }
 
 func announce(ctx context.Context, req *DatabaseRequest) error {
 	if req.Diff.Reduce("spec", "size").Empty() {
-		return nil // something else has changed: a label, say
+		return nil // only other fields have changed, such as a label
 	}
 	log.FromContext(ctx).Info("Resized", "from", req.Old.Spec.Size, "to", req.Object.Spec.Size)
 	return nil
 }
 
 func drop(ctx context.Context, req *DatabaseRequest) error {
-	return cloud.Drop(ctx, req.Object.Name) // the object stays until this has succeeded, or failed for good
+	return cloud.Drop(ctx, req.Object.Name) // the object exists until the handler has succeeded or failed permanently
 }
 
 func setup(mgr ctrl.Manager) error {

@@ -219,7 +219,7 @@ func ExampleFromReconciler() {
 	databases := kopf.For(&Database{}).
 		OnReconcile("main", kopf.FromReconciler[*Database](&DatabaseReconciler{})). // the one you have
 		Owns(&corev1.Service{}).
-		OnDelete("drop", drop) // what is new
+		OnDelete("drop", drop) // a new handler
 
 	_ = kopf.SetupWithManager(mgr, databases)
 }

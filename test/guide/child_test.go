@@ -79,7 +79,7 @@ type Buckets struct{ Provider *Provider }
 func (b *Buckets) Furnish(ctx context.Context, req *BucketRequest) error {
 	bucket := req.Object
 	if !bucket.DeletionTimestamp.IsZero() {
-		return nil // it is called for these, too, until they are gone
+		return nil // the engine also calls reconcile handlers for objects that are being deleted
 	}
 	access := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: children.Name(bucket, "access")}, // <name>-access

@@ -92,7 +92,7 @@ func (r *SiteReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 		}
 		before = site.DeepCopy()
 	}
-	address, err := r.Provider.Ensure(ctx, site.Name) // each time: was it done before? for which spec?
+	address, err := r.Provider.Ensure(ctx, site.Name) // in each reconcile, even if the site exists already
 	if errors.Is(err, errBusy) {
 		return ctrl.Result{RequeueAfter: time.Second}, nil
 	}
@@ -133,7 +133,7 @@ func handlersOf(sites *Sites) *kopf.Resource[*corev1.ConfigMap] {
 func wrapped(reconciler *SiteReconciler) *kopf.Resource[*corev1.ConfigMap] {
 	return kopf.For(&corev1.ConfigMap{}).
 		OnReconcile("main", kopf.FromReconciler[*corev1.ConfigMap](reconciler), kopf.Label("site", filter.Equal("wrapped"))).
-		OnUpdate("check", checkName, kopf.Label("site", filter.Equal("wrapped"))) // what is new
+		OnUpdate("check", checkName, kopf.Label("site", filter.Equal("wrapped"))) // a new handler
 }
 
 func checkName(_ context.Context, req *SiteRequest) error {
