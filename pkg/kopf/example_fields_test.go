@@ -12,7 +12,7 @@ import (
 func ExampleResource_OnField() {
 	resize := func(ctx context.Context, req *DatabaseRequest) error {
 		before, after := req.Field() // both are JSON values, or nil for an absent field
-		log.FromContext(ctx).Info("The size", "before", before, "after", after)
+		log.FromContext(ctx).Info("The size has changed", "before", before, "after", after)
 		return nil
 	}
 	kopf.For(&Database{}).OnField("resize", "spec.size", resize)
@@ -23,7 +23,7 @@ func ExampleOnChange() {
 
 	kopf.OnChange(databases, "resize", func(d *Database) int { return d.Spec.Size },
 		func(ctx context.Context, req *DatabaseRequest, before, after int) error {
-			log.FromContext(ctx).Info("The size", "before", before, "after", after)
+			log.FromContext(ctx).Info("The size has changed", "before", before, "after", after)
 			return nil
 		})
 }

@@ -23,7 +23,7 @@ func ExampleIndexBy() {
 	nodes := kopf.For(&corev1.Node{}).
 		OnDelete("evacuate", func(_ context.Context, req *kopf.Request[*corev1.Node]) error {
 			for _, pod := range byNode.Get(req.Object.Name) {
-				fmt.Println("to be moved:", pod)
+				fmt.Println("must be moved:", pod)
 			}
 			return nil
 		})

@@ -31,7 +31,7 @@ func ExampleResource_OnEvent() {
 	kopf.For(&corev1.Pod{}).
 		OnEvent("watch", func(ctx context.Context, req *kopf.Request[*corev1.Pod]) error {
 			if req.Event == watch.Deleted {
-				log.FromContext(ctx).Info("Gone", "phase", req.Object.Status.Phase) // its last state
+				log.FromContext(ctx).Info("The Pod no longer exists", "phase", req.Object.Status.Phase) // the last known state
 			}
 			return nil
 		})
@@ -42,9 +42,9 @@ func ExampleResource_OnEvent_types() {
 		OnEvent("watch", func(ctx context.Context, req *kopf.Request[*corev1.Pod]) error {
 			switch req.Event {
 			case watch.Added, watch.Modified:
-				log.FromContext(ctx).Info("News", "phase", req.Object.Status.Phase)
+				log.FromContext(ctx).Info("The Pod has changed", "phase", req.Object.Status.Phase)
 			case watch.Deleted:
-				log.FromContext(ctx).Info("Gone")
+				log.FromContext(ctx).Info("The Pod no longer exists")
 			default: // the object existed when the operator started
 			}
 			return nil
@@ -217,7 +217,7 @@ func (*DatabaseReconciler) Reconcile(context.Context, reconcile.Request) (reconc
 
 func ExampleFromReconciler() {
 	databases := kopf.For(&Database{}).
-		OnReconcile("main", kopf.FromReconciler[*Database](&DatabaseReconciler{})). // the one you have
+		OnReconcile("main", kopf.FromReconciler[*Database](&DatabaseReconciler{})). // your existing reconciler
 		Owns(&corev1.Service{}).
 		OnDelete("drop", drop) // a new handler
 

@@ -43,7 +43,7 @@ func setUp(mgr manager.Manager, options peering.Options) error {
 		return err
 	}
 	gate := p.Gate(reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-		log.FromContext(ctx).Info("Nobody else is at work here")
+		log.FromContext(ctx).Info("No peer has precedence")
 		return reconcile.Result{}, nil
 	}))
 	return errors.Join(
