@@ -22,7 +22,7 @@ func ExampleResource_Daemon() {
 			for {
 				select {
 				case <-ticker.C:
-					log.FromContext(ctx).Info("Still there", "size", req.Latest().Spec.Size)
+					log.FromContext(ctx).Info("The object exists", "size", req.Latest().Spec.Size)
 				case <-ctx.Done():
 					log.FromContext(ctx).Info("Stopped watching", "cause", context.Cause(ctx).Error())
 					req.Object.Status.Phase = "unwatched" // written after the daemon has returned
@@ -70,7 +70,7 @@ func ExampleInitialDelayFunc() {
 
 func ExampleCancellationTimeout() {
 	kopf.For(&Database{}).
-		// After 5 seconds a warning is logged; after 30 more the daemon no longer blocks the deletion.
+		// After 5 seconds, the engine logs a warning. After 30 more seconds, the daemon no longer blocks the deletion.
 		Daemon("stubborn", provision, kopf.CancellationBackoff(5*time.Second), kopf.CancellationTimeout(30*time.Second))
 }
 

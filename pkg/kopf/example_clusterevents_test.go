@@ -20,7 +20,7 @@ func ExampleResource_OnEventAbout() {
 			Through: []client.Object{&appsv1.ReplicaSet{}, &appsv1.Deployment{}}, // of a Deployment of the Database
 			Reasons: []string{"FailedScheduling"},
 		}, func(_ context.Context, req *DatabaseRequest, event *corev1.Event) error {
-			req.Object.Status.Phase = event.Message // is written, as for other handlers
+			req.Object.Status.Phase = event.Message // the engine writes this change, as for other handlers
 			return nil
 		})
 }

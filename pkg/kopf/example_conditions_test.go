@@ -106,7 +106,7 @@ func ExampleWhenCondition() {
 
 func ExampleResource_OnCondition() {
 	kopf.For(&Bucket{}).
-		OnCondition("tell", "Ready", func(ctx context.Context, req *BucketRequest) error {
+		OnCondition("announce", "Ready", func(ctx context.Context, req *BucketRequest) error {
 			before, now := req.Field()
 			log.FromContext(ctx).Info("Ready has changed", "before", before, "now", now)
 			return nil
@@ -151,7 +151,7 @@ func ExampleRequest_Adopt() {
 		OnCreate("index", func(ctx context.Context, req *BucketRequest) error {
 			index := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: children.Name(req.Object, "index")}}
 			if err := req.Adopt(index); err != nil {
-				return err // explains why the index cannot be a child
+				return err // the error describes why the index cannot be a child
 			}
 			return req.Client.Create(ctx, index)
 		})

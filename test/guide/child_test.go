@@ -104,7 +104,7 @@ func (b *Buckets) operator() []kopf.Option {
 	return []kopf.Option{
 		buckets,
 		kopf.Needs(&corev1.ConfigMap{}, "get", "create", "patch"), // permissions for children.Apply
-		kopf.WithFinalizer(bucketFinalizer),                       // the one that old objects have
+		kopf.WithFinalizer(bucketFinalizer),                       // the finalizer of existing objects
 	}
 }
 
