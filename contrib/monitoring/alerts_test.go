@@ -115,7 +115,7 @@ func TestAlerts_AreValidRules(t *testing.T) {
 	g.Expect(errs).To(BeEmpty())
 
 	rules := readRules(t)
-	g.Expect(rules).To(HaveLen(11))
+	g.Expect(rules).To(HaveLen(12))
 	for name, r := range rules {
 		g.Expect(name).To(MatchRegexp(`^Kopf[A-Z]\w+$`))
 		g.Expect(checkExpression(all, r.Expr.String())).To(Succeed(), name)
@@ -306,6 +306,22 @@ var alertCases = []alertCase{
 	{
 		name: "a daemon stops late", alert: "KopfBackgroundNotStopping",
 		series: []string{`kopf_background_unstopped{kind="database",handler="provision"} 0x9 1x9 0x20`},
+	},
+	{
+		name: "a shard does not release objects", alert: "KopfDrainStuck",
+		series: []string{
+			`kopf_draining_objects{kind="database",__pod__="a"} 0x9 2x20 0x20`,
+			`kopf_draining_objects{kind="database",__pod__="b"} 0x50`,
+		},
+		want: firing{`{job="databases", kind="database", namespace="databases-system", pod="a"}`: through(20, 30)},
+		text: "2 objects of database must move from the pod a to another shard, and have been waiting for their handlers, daemons or timers for more than 10 minutes." + suffix,
+	},
+	{
+		name: "shards release objects", alert: "KopfDrainStuck",
+		series: []string{
+			`kopf_draining_objects{kind="database",__pod__="a"} 0x9 5x9 0x30`,
+			`kopf_draining_objects{kind="database",__pod__="b"} 0x19 5x9 0x20`,
+		},
 	},
 	{
 		name: "progress is rejected", alert: "KopfProgressRejected",

@@ -60,6 +60,7 @@ type Engine struct {
 	pausedObjects  markedObjects
 	loopingObjects markedObjects // their handlers cause their own calls
 	releases       releases
+	drains         drains
 	runs           runCounter
 	panicChanges   panicChanges // of daemons and timers
 	pauses         atomic.Int64 // the number of pauses that have begun in any namespace
@@ -118,6 +119,9 @@ func New(settings Settings, kind Kind) *Engine {
 	e.handlesOwnChanges = e.OwnChanges || len(e.Watched)+len(e.Conditions) > 0
 	e.conditionPlaces = slices.Clip(kind.conditionOptions())
 	metrics.LoopingObjects.WithLabelValues(e.Name).Set(0) // an earlier operator in this process may have set it
+	if e.Shard != nil {
+		metrics.DrainingObjects.WithLabelValues(e.Name).Set(0)
+	}
 	for _, id := range e.Indexes.IDs() {
 		index, _ := e.Indexes.Get(id)
 		index.Clear() // an earlier operator in this process may have filled it

@@ -95,7 +95,7 @@ type QueueStats struct {
 	Longest, Unfinished time.Duration
 }
 
-// QueueStats returns the statistics of the queue, and updates the metric of the longest waiting time.
+// QueueStats returns the statistics of the queue, and updates the metrics of the longest waiting time and of the number of objects.
 func (e *Engine) QueueStats() QueueStats {
 	n, longest := e.states.QueueStats()
 	e.health.mu.Lock()
@@ -105,6 +105,7 @@ func (e *Engine) QueueStats() QueueStats {
 		stats.Unfinished = time.Since(e.health.finished)
 	}
 	metrics.OldestUnhandled.WithLabelValues(e.Name).Set(longest.Seconds())
+	metrics.Objects.WithLabelValues(e.Name).Set(float64(e.states.Len()))
 	return stats
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
@@ -14,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/commit"
+	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
 	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 )
 
@@ -155,6 +157,7 @@ func (e *Engine) acknowledgeDrain(ctx context.Context, key types.NamespacedName,
 	if left, back = e.releases.end(key, err == nil, returned); !left {
 		return false, false, err
 	}
+	e.drains.finish(e.Name, key)
 	log.FromContext(ctx).V(1).Info("The object was released; another shard can handle it")
 	return true, back, nil
 }
@@ -174,8 +177,44 @@ func (e *Engine) readmit(ctx context.Context, key types.NamespacedName) {
 	}
 	e.releases.next.Create(ctx, event.CreateEvent{Object: one.back, IsInInitialList: e.wasHandled(one.back)}, queue)
 	if e.Shard.leaves(one.back) {
+		e.drains.note(e.Name, key, true)
 		e.states.MarkQueued(key)
 		queue.Add(reconcile.Request{NamespacedName: key})
+	}
+}
+
+// drains records when the drains of objects began, for the metrics.
+type drains struct {
+	mu    sync.Mutex
+	began map[types.NamespacedName]time.Time
+}
+
+// note records whether the object of a key is being drained.
+func (d *drains) note(kind string, key types.NamespacedName, drained bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if _, known := d.began[key]; known == drained {
+		return
+	}
+	if drained {
+		if d.began == nil {
+			d.began = map[types.NamespacedName]time.Time{}
+		}
+		d.began[key] = time.Now()
+	} else {
+		delete(d.began, key)
+	}
+	metrics.DrainingObjects.WithLabelValues(kind).Set(float64(len(d.began)))
+}
+
+// finish records that the object of a key was released.
+func (d *drains) finish(kind string, key types.NamespacedName) {
+	d.mu.Lock()
+	began, known := d.began[key]
+	d.mu.Unlock()
+	if known {
+		metrics.DrainDuration.WithLabelValues(kind).Observe(time.Since(began).Seconds())
+		d.note(kind, key, false)
 	}
 }
 
@@ -278,6 +317,7 @@ func (f *shardFilter) Update(ctx context.Context, ev event.UpdateEvent, q reques
 // Delete implements [handler.EventHandler].
 func (f *shardFilter) Delete(ctx context.Context, ev event.DeleteEvent, q requests) {
 	if taken, _ := f.engine.releases.takes(f.engine.Shard, ev.Object, true); !taken {
+		f.engine.drains.note(f.engine.Name, client.ObjectKeyFromObject(ev.Object), false)
 		f.next.Delete(ctx, ev, q)
 	}
 }
@@ -289,9 +329,10 @@ func (f *shardFilter) Generic(ctx context.Context, ev event.GenericEvent, q requ
 
 // drain stops the daemons and timers of an object that must be released, and enqueues it regardless of the predicates.
 func (f *shardFilter) drain(obj client.Object, q requests) {
-	if f.engine.Shard.leaves(obj) {
+	key, leaves := client.ObjectKeyFromObject(obj), f.engine.Shard.leaves(obj)
+	f.engine.drains.note(f.engine.Name, key, leaves)
+	if leaves {
 		f.engine.supervisor.StopAll(obj.GetUID(), daemons.ErrOutOfScope)
-		key := client.ObjectKeyFromObject(obj)
 		f.engine.states.MarkQueued(key)
 		q.Add(reconcile.Request{NamespacedName: key})
 	}

@@ -39,6 +39,12 @@ var (
 		Help: "Longest time that an object has been waiting for a worker.",
 	}, []string{"kind"})
 
+	// Objects is the number of objects that the process handles.
+	Objects = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Namespace: namespace, Name: "objects",
+		Help: "Objects of the kind that the process handles; with sharding, only the objects of the shard.",
+	}, []string{"kind"})
+
 	// OwnWriteWaits counts the consistency waits.
 	OwnWriteWaits = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: namespace, Name: "own_write_waits_total",
@@ -91,6 +97,6 @@ var (
 
 func init() {
 	metrics.Registry.MustRegister(
-		HandlerAttempts, HandlerDuration, HandlerPanics, WriteConflicts, OldestUnhandled, OwnWriteWaits, StoredBytes, StaleCacheReads, UnpostedEvents, RejectedProgress, UnreadableState, WatchProblems,
+		HandlerAttempts, HandlerDuration, HandlerPanics, WriteConflicts, OldestUnhandled, Objects, OwnWriteWaits, StoredBytes, StaleCacheReads, UnpostedEvents, RejectedProgress, UnreadableState, WatchProblems,
 		DroppedFields)
 }

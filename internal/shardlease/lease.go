@@ -31,6 +31,8 @@ type Options struct {
 	Duration, RenewDeadline, RetryPeriod time.Duration
 	// WallClock returns the time of the wall clock. Default: time.Now.
 	WallClock func() time.Time
+	// OnRenewal is called with the time of the wall clock after each request that has acquired or renewed the Lease. It is optional.
+	OnRenewal func(time.Time)
 	Log       logr.Logger
 }
 
@@ -198,6 +200,9 @@ func (l *Lease) write(ctx context.Context, holder string) error {
 		return errNotOurs // the request has created the Lease again after the sharder has deleted it
 	}
 	l.lease, l.renewed = lease, started
+	if holder != "" && o.OnRenewal != nil {
+		o.OnRenewal(started.wall)
+	}
 	return nil
 }
 

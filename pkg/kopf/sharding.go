@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
+	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
 	"github.com/kopf-runtime/kopf-runtime/internal/rbac"
 	"github.com/kopf-runtime/kopf-runtime/internal/shardlease"
 	"github.com/kopf-runtime/kopf-runtime/internal/testhook"
@@ -170,6 +171,9 @@ func (o *Operator) runInRing(ctx context.Context, run func(context.Context) erro
 		return err
 	}
 	defer release()
+	held := metrics.ShardLeaseRenewed.WithLabelValues(o.ring.Name())
+	held.Set(0)
+	defer held.Set(0)
 	lease, err := o.acquireLease(ctx)
 	if err != nil {
 		if ctx.Err() != nil {
@@ -266,6 +270,9 @@ func (o *Operator) acquireLease(ctx context.Context) (*shardlease.Lease, error) 
 	return shardlease.Acquire(ctx, shardlease.Options{
 		Identity: identity,
 		Client:   leases, Duration: o.lease.lease, RenewDeadline: o.lease.renewDeadline, RetryPeriod: o.lease.retryPeriod,
+		OnRenewal: func(at time.Time) {
+			metrics.ShardLeaseRenewed.WithLabelValues(o.ring.Name()).Set(float64(at.UnixMilli()) / 1000)
+		},
 		WallClock: testhook.WallClockOrNil(ctx), Log: o.mgr.GetLogger().WithValues("ring", o.ring.Name()),
 	})
 }

@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
 	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
@@ -205,6 +208,83 @@ func shardLog(log *texts) *kopf.Resource[configMap] {
 		})
 }
 
+// shardMetrics are the values of the metrics of a shard. Drains are counted since the start of the test process.
+type shardMetrics struct {
+	objects, draining float64
+	drains            uint64
+	drainSeconds      float64
+	renewed           time.Time // zero if the process does not hold the Lease
+}
+
+func readShardMetrics(t *testing.T) (m shardMetrics) {
+	t.Helper()
+	read := func(collector any) *dto.Metric {
+		var value dto.Metric
+		if err := collector.(prometheus.Metric).Write(&value); err != nil {
+			t.Fatal(err)
+		}
+		return &value
+	}
+	drains := read(metrics.DrainDuration.WithLabelValues("configmap")).GetHistogram()
+	m.objects = read(metrics.Objects.WithLabelValues("configmap")).GetGauge().GetValue()
+	m.draining = read(metrics.DrainingObjects.WithLabelValues("configmap")).GetGauge().GetValue()
+	m.drains, m.drainSeconds = drains.GetSampleCount(), drains.GetSampleSum()
+	if seconds := read(metrics.ShardLeaseRenewed.WithLabelValues("maps")).GetGauge().GetValue(); seconds > 0 {
+		m.renewed = time.Unix(int64(seconds), 0)
+	}
+	return m
+}
+
+func TestWithSharding_Metrics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, log := shardCluster(t, "configmaps"), &texts{}
+		stop := runShard(t, c, shardLog(log), mapsRing)
+		a, b := assigned("a", "one"), assigned("b", "one")
+		c.Create(t, a, b, assigned("c", "two"))
+		<-time.After(time.Minute)
+		first := readShardMetrics(t)
+		if first.objects != 2 || first.draining != 0 {
+			t.Errorf("objects = %v, draining = %v, want the 2 objects of the shard and no drain", first.objects, first.draining)
+		}
+		if age := time.Since(first.renewed); age > 4*time.Second {
+			t.Errorf("the Lease was renewed %s ago, want the last renewal", age)
+		}
+
+		label(t, c, a, drainLabel, "true")
+		label(t, c, b, drainLabel, "true")
+		<-time.After(2 * time.Second)
+		label(t, c, b, shardLabel, nil) // a user removes the label, so that the drain of this object does not end
+		<-time.After(2 * time.Second)
+		if m := readShardMetrics(t); m.draining != 1 || m.drains != first.drains {
+			t.Errorf("draining = %v, completed = %d, want 1 drain that waits for a daemon", m.draining, m.drains-first.drains)
+		}
+		<-time.After(time.Minute)
+		last := readShardMetrics(t)
+		if last.objects != 0 || last.draining != 0 || last.drains != first.drains+1 {
+			t.Errorf("objects = %v, draining = %v, completed = %d, want no objects and 1 completed drain", last.objects, last.draining, last.drains-first.drains)
+		}
+		if seconds := last.drainSeconds - first.drainSeconds; seconds < 5 || seconds > 6 {
+			t.Errorf("the drain took %v s, want the 5 s of the daemon", seconds)
+		}
+
+		label(t, c, a, shardLabel, "one")
+		<-time.After(time.Minute)
+		label(t, c, a, drainLabel, "true")
+		<-time.After(time.Second)
+		label(t, c, a, drainLabel, nil) // the sharder no longer exists, and a user removes its label
+		<-time.After(time.Minute)
+		if m := readShardMetrics(t); m.draining != 0 || m.drains != last.drains {
+			t.Errorf("draining = %v, completed = %d, want no drain after the removal of the label", m.draining, m.drains-last.drains)
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		if m := readShardMetrics(t); !m.renewed.IsZero() {
+			t.Errorf("the Lease was renewed at %s, want no Lease after a graceful stop", m.renewed)
+		}
+	})
+}
+
 func TestWithSharding_MovesObjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, log := shardCluster(t, "configmaps"), &texts{}
@@ -321,6 +401,9 @@ func TestWithSharding_LostLease(t *testing.T) {
 		err := <-ended
 		if took := time.Since(began); err == nil || !strings.Contains(err.Error(), "the shard has lost its Lease") || took > 15*time.Second {
 			t.Errorf("error after %s = %v, want an error about the Lease within the lease duration", took, err)
+		}
+		if m := readShardMetrics(t); !m.renewed.IsZero() {
+			t.Errorf("the Lease was renewed at %s, want no Lease after its loss", m.renewed)
 		}
 		cut.Store(false)
 		expectTexts(t, log, "cancelled a")
