@@ -9,8 +9,12 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
+	"runtime"
+	"runtime/debug"
 	"strings"
+	"syscall"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -82,12 +86,25 @@ func shardChild() int {
 		})
 	own := cache.Options{DefaultNamespaces: map[string]cache.Config{os.Getenv(childEnv): {}}} // other specs have widgets, too
 	must(kopf.SetupWithManager(mgr, widgets, kopf.WithKindCaches(own), kopf.WithLeaseDurations(shardLease, shardDeadline, shardRetry), kopf.WithSharding(setup.ring())))
+	go collectOnSignal()
 	printEvent("starts")
 	if err := mgr.Start(ctrl.SetupSignalHandler()); err != nil {
 		printEvent("fails " + strings.ReplaceAll(err.Error(), "\n", " "))
 		return 1
 	}
 	return 0
+}
+
+// collectOnSignal collects the garbage of the process on each SIGUSR1, and prints the size of the heap.
+func collectOnSignal() {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGUSR1)
+	for range signals {
+		debug.FreeOSMemory()
+		var stats runtime.MemStats
+		runtime.ReadMemStats(&stats)
+		printEvent(fmt.Sprintf("heap %d", stats.HeapInuse))
+	}
 }
 
 // A printingBodies prints each write of a widget with its body.
