@@ -41,6 +41,7 @@ SEED ?=
 ROTATION ?= 2m
 HOURS ?= 2
 OBJECTS ?= 1000
+PAYLOAD ?= 16384
 KUBE ?= 1.34 1.35 1.36 1.37
 SOAKFLAGS ?=
 
@@ -112,6 +113,10 @@ test-matrix: $(GINKGO) ## Run the end-to-end and conformance tests on several re
 .PHONY: test-shards
 test-shards: controlplane $(GINKGO) ## Run the tests of shards with many objects; OBJECTS=1000 sets their number
 	KOPF_E2E_SHARDED_OBJECTS=$(OBJECTS) $(GINKGO) run -v --focus='Shards, as processes' --timeout=90m ./test/e2e
+
+.PHONY: test-shards-memory
+test-shards-memory: controlplane $(GINKGO) ## Compare the memory of shards with one process; OBJECTS=10000 PAYLOAD=16384 set the number and the size of objects
+	KOPF_E2E_SHARDED_OBJECTS=$(OBJECTS) KOPF_E2E_SHARDED_PAYLOAD=$(PAYLOAD) $(GINKGO) run -v --focus='need memory only for their own objects' --timeout=90m ./test/e2e
 
 .PHONY: test-rights
 test-rights: controlplane ## Remove each permission of each example in turn; the operator must name exactly it

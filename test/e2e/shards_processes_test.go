@@ -472,6 +472,9 @@ var _ = Describe("Shards, as processes", func() {
 			ratio := func(shard, whole int) float64 { return float64(shard) / float64(whole) }
 			AddReportEntry("shard "+name, fmt.Sprintf("of one process: peak %.2f, resident %.2f, after a collection %.2f, heap %.2f",
 				ratio(one.peak, alone.peak), ratio(one.resident, alone.resident), ratio(one.collected, alone.collected), ratio(one.heap, alone.heap)))
+			if alone.heap > 100 { // otherwise, most of the heap does not depend on the objects
+				Expect(ratio(one.heap, alone.heap)).To(BeNumerically("<", 1.0/3+0.1), "shard %s keeps other objects", name)
+			}
 		}
 	}, SpecTimeout(shardTimeout))
 })
