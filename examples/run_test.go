@@ -139,7 +139,7 @@ func (e *example) kill() {
 }
 
 // missingPermission is in the log line about a permission that the operator needs and does not have.
-const missingPermission = "the operator does not have a permission that it needs"
+const missingPermission = "operator does not have a permission that it needs"
 
 // recordEnd keeps the log of the process. The role of the example must grant all permissions, so a line about a missing one fails the test.
 func (e *example) recordEnd() {

@@ -14,10 +14,10 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// OnStartup adds a function that the operator calls when it starts. The operator calls the functions in the order of their registration. It retries
-// failed functions in the same way as handlers. The other functions do not wait for a retry. The operator discovers its kinds and handles objects
-// only after all functions have finished. If one of them has failed permanently, the operator does not start. The supported options are [Retries],
-// [Timeout], [AttemptTimeout], [Backoff], [BackoffFunc] and [ErrorMode].
+// OnStartup adds a function that the operator calls when it starts. The operator calls the functions one after the other, in the order of their
+// registration. It retries failed functions in the same way as handlers. The other functions do not wait for a retry. The operator discovers
+// its kinds and handles objects only after all functions have finished. If one of them has failed permanently, [Operator.Start] returns an
+// error. The supported options are [Retries], [Timeout], [AttemptTimeout], [Backoff], [BackoffFunc] and [ErrorMode].
 //
 // Equivalent in kopf: @kopf.on.startup.
 func OnStartup(id string, fn func(ctx context.Context) error, opts ...HandlerOption) Option {
@@ -25,9 +25,9 @@ func OnStartup(id string, fn func(ctx context.Context) error, opts ...HandlerOpt
 		func(o *Operator) *[]*activity { return &o.startup })
 }
 
-// OnCleanup adds a function that the operator calls when it stops, after the handlers have returned. The operator does not call it if a
-// function of [OnStartup] has failed or has not finished. The context of the function is not cancelled, but the manager waits for the function no
-// longer than its GracefulShutdownTimeout. The options are the same as for [OnStartup].
+// OnCleanup adds a function that the operator calls when it stops, after the handlers have returned. The operator does not call the function
+// if a function of [OnStartup] has failed permanently or has not finished. The context of the function is not cancelled, but the manager waits
+// at most for its GracefulShutdownTimeout. The options are the same as for [OnStartup].
 //
 // Equivalent in kopf: @kopf.on.cleanup.
 func OnCleanup(id string, fn func(ctx context.Context) error, opts ...HandlerOption) Option {

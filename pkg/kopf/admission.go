@@ -44,7 +44,7 @@ func (r *Resource[T]) Mutate(id string, fn webhooks.Handler[T], opts ...webhooks
 	})
 }
 
-// A hookBuilder builds an admission handler. New calls it, because the lookup of memos needs the operator.
+// A hookBuilder builds an admission handler with a lookup of memos. [New] calls it, because the lookup needs the operator.
 type hookBuilder func(memoLookup) webhooks.Hook
 
 func (r *Resource[T]) addHook(method, id string, hook hookBuilder) *Resource[T] {
@@ -67,8 +67,8 @@ func WithWebhooks(options webhooks.Options) Option {
 	})
 }
 
-// setupWebhooks registers the admission handlers with the manager. With WithWebhooks, setupWebhooks sets up the webhook
-// server even without handlers. The server then removes webhook configurations of an earlier version of the operator.
+// setupWebhooks registers the admission handlers with the manager. With WithWebhooks, it sets up package webhooks even
+// without handlers. With managed configurations, the package then removes the entries of an earlier version of the operator.
 func (o *Operator) setupWebhooks() error {
 	if o.mgr == nil {
 		return nil // CheckDeclaration reports the nil manager
@@ -100,7 +100,7 @@ func (o *Operator) setupWebhooks() error {
 	return nil
 }
 
-// setupTestWebhooks serves the handlers with the options of the test kit. It only checks the options of the operator, which are for
+// setupTestWebhooks serves the handlers with the options of package kopftest. It only checks the options of the operator, which are for
 // production. The check uses the namespace "default" if none is set, because tests do not run in a pod.
 func setupTestWebhooks(host testhook.AdmissionHost, mgr manager.Manager, options webhooks.Options, hooks []webhooks.Hook) error {
 	options.Namespace = cmp.Or(options.Namespace, metav1.NamespaceDefault)
@@ -145,8 +145,7 @@ func withMemos[T client.Object](fn webhooks.Handler[T], lookUp memoLookup) webho
 	}
 }
 
-// memosFor returns the memos of an object that this process handles. For other objects, it returns empty memos. It does not add an object
-// state, because the engine would then treat the object as already observed.
+// memosFor returns the memos of an object that this process handles. For other objects, it returns empty memos and does not store them.
 func (o *Operator) memosFor(gvk schema.GroupVersionKind, uid types.UID) *objectstate.Memos {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -163,7 +162,7 @@ func (r *Resource[T]) hasOnlyAdmission() bool {
 	return len(r.hooks) > 0 && len(r.handlers)+len(r.indexes) == 0
 }
 
-// checkUnusedOptions reports options that have no effect on a resource without watched objects.
+// checkUnusedOptions returns an error for each option that has no effect on a resource with only admission handlers.
 func (o *resourceOptions) checkUnusedOptions() (errs []error) {
 	for _, option := range []struct {
 		name string

@@ -26,20 +26,21 @@ type AttemptInfo struct {
 	Reason Reason
 	// Attempt is the Attempt of the [Request].
 	Attempt progress.Attempt
-	// CycleStarted is the time when the cycle began, with a precision of one microsecond. All attempts of cause handlers and their sub-handlers in a cycle
-	// have the same time, also after a restart of the process. CycleStarted is zero for other handlers.
+	// CycleStarted is the time when the cycle began, with a precision of one microsecond. It is the same for all attempts of cause handlers and
+	// sub-handlers in a cycle, also after a restart of the process. It is zero for other handlers.
 	CycleStarted time.Time
 }
 
 // WithAttemptHook adds a function that the operator calls before each attempt of each handler, for example for tracing. The handler and its sub-handlers
-// receive the returned context, which must be derived from ctx. The operator calls the returned function when the attempt and the attempts of its
-// sub-handlers have ended. If the handler has panicked, the error of the outcome is a [progress.PanicError]. Both results may be nil.
+// receive the context that the hook returns, which must be derived from ctx. With a nil context, they receive ctx. The operator calls the function that the
+// hook returns when the attempt and the attempts of its sub-handlers have ended. This function may be nil. If the handler has panicked, the error of the
+// outcome is a [progress.PanicError].
 //
 // The operator calls the hook for all handlers of objects except admission handlers. It also calls the hook if a limit such as [Retries] forbids the
 // attempt. Attempted of the outcome is then false. If the API server later rejects the changes of the handler, the outcome does not contain this error.
 //
-// The hook and the returned function must be safe for concurrent use, return quickly and not panic. With several hooks, the operator calls the first hook
-// first, and the function that it returned last. Default: no hook.
+// The hook and the returned function must be safe for concurrent use. They must return quickly and must not panic. The operator calls several hooks in the
+// order of their registration, and the returned functions in the reverse order. Default: no hook.
 func WithAttemptHook(hook func(ctx context.Context, a AttemptInfo) (context.Context, func(progress.Outcome))) Option {
 	return optionFunc(func(o *Operator) {
 		if hook == nil {

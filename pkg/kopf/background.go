@@ -16,7 +16,7 @@ import (
 // [daemons.ErrShutdown]. The finalizer blocks the deletion of the object until the function has returned.
 //
 // Request.Object is the state of the object at the start of the daemon. [Request.Latest] returns the newest state. When the function
-// returns, the operator writes its changes to Request.Object, even if it returns an error. After an error that is not permanent, the operator calls
+// returns, even with an error, the operator writes the changes of Request.Object. After an error that is not permanent, the operator calls
 // the function again. After nil or a permanent failure, the operator calls the function again only after a restart of the operator. Use
 // [Restart] to change this behaviour. Daemons have no progress on the object, so each process starts them.
 //
@@ -29,11 +29,12 @@ func (r *Resource[T]) Daemon(id string, fn Handler[T], opts ...HandlerOption) *R
 
 // Timer adds a function that the operator calls repeatedly as long as the object exists. The interval is the time from the end of a call to
 // the start of the next one; see [Sharp] for calls at fixed times. Use the interval 0 for timers with a [Schedule], or with [Idle] alone.
-// The operator makes the first call immediately, or after the [InitialDelay]. The finalizer blocks the deletion of the object during a call.
+// The operator makes the first call immediately, or after the [InitialDelay]. With Sharp, Idle or a Schedule, the first call can be later. The
+// finalizer blocks the deletion of the object during a call.
 //
-// Request.Object is the newest state of the object. The operator writes changes to Request.Object after each call, even after an error. It
-// retries errors according to the policy of the timer. The interval then begins after the next success. A permanent failure stops the timer for
-// the object until another client changes the essence of the object. Timers use no goroutine between calls.
+// Request.Object is the newest state of the object. The operator writes the changes of Request.Object after each call, even after an error. It
+// retries failed calls according to the policy of the timer. The interval then begins after the next success. A permanent failure stops the timer
+// for the object until another client changes the essence of the object. Timers use no goroutine between calls.
 //
 // Equivalent in kopf: @kopf.timer.
 func (r *Resource[T]) Timer(id string, interval time.Duration, fn Handler[T], opts ...HandlerOption) *Resource[T] {
@@ -47,9 +48,9 @@ func (r *Resource[T]) Timer(id string, interval time.Duration, fn Handler[T], op
 	return r.addHandler(h, opts)
 }
 
-// Restart sets whether the operator starts a daemon again after the daemon has returned nil or has failed permanently. The first restart
-// is delayed by one second. The delay doubles with each restart, up to the [Backoff] of the daemon. After a run that is longer than the Backoff,
-// the delay is one second again. Default: [daemons.RestartNever].
+// Restart sets whether the operator starts a daemon again after the daemon has returned nil or has failed permanently. The operator delays the
+// first restart by one second, and doubles the delay with each restart, up to the [Backoff] of the daemon. After a run that is longer than the
+// Backoff, the delay is one second again. Default: [daemons.RestartNever].
 func Restart(policy daemons.RestartPolicy) HandlerOption {
 	return func(d *declaration) {
 		d.requireKind("Restart", daemonHandler)
@@ -61,7 +62,7 @@ func Restart(policy daemons.RestartPolicy) HandlerOption {
 }
 
 // InitialDelay delays the start of a daemon, or the first call of a timer. It applies to each start: for a new object, after a restart of
-// the operator, and after a pause. Default: 0.
+// the operator, and after a pause. It does not apply to a [Restart]. Default: 0.
 //
 // Equivalent in kopf: initial_delay=.
 func InitialDelay(delay time.Duration) HandlerOption {
@@ -72,7 +73,8 @@ func InitialDelay(delay time.Duration) HandlerOption {
 	}
 }
 
-// InitialDelayFunc computes the [InitialDelay] for an object. The function must not change the object. A negative result means zero.
+// InitialDelayFunc sets a function that computes the [InitialDelay] for an object. A negative result means zero. If the function panics, the
+// operator logs an error, and tries to start the daemon or timer again when the object changes.
 //
 // Equivalent in kopf: initial_delay= with a function.
 func InitialDelayFunc(fn func(obj client.Object) time.Duration) HandlerOption {
@@ -85,8 +87,8 @@ func InitialDelayFunc(fn func(obj client.Object) time.Duration) HandlerOption {
 	}
 }
 
-// CancellationBackoff sets how long the operator waits after cancelling the context of a daemon before it logs that the daemon still runs.
-// Default: one minute.
+// CancellationBackoff sets the time from the cancellation of a daemon's context to the first log message about a daemon that still runs. The
+// operator repeats the message every minute. Default: one minute.
 //
 // Equivalent in kopf: cancellation_backoff=.
 func CancellationBackoff(delay time.Duration) HandlerOption {
@@ -98,7 +100,8 @@ func CancellationBackoff(delay time.Duration) HandlerOption {
 }
 
 // CancellationTimeout sets how long the operator waits after the [CancellationBackoff] before it abandons a daemon that has not returned.
-// The goroutine of an abandoned daemon continues to run, but no longer blocks the deletion of the object. Default: no limit.
+// The goroutine of an abandoned daemon continues to run, but no longer blocks the deletion of the object. Default: no limit while the operator
+// runs, and 15 seconds when it stops.
 //
 // Equivalent in kopf: cancellation_timeout=.
 func CancellationTimeout(timeout time.Duration) HandlerOption {
@@ -118,9 +121,9 @@ func Sharp() HandlerOption {
 	return timerOption("Sharp", func(_ *declaration, t *daemons.Timer) { t.Sharp = true })
 }
 
-// Idle delays a timer until the essence of its object has not changed for the given duration. Without an interval, the operator calls the
-// timer once after each such period. With an interval, it calls the timer repeatedly until the next change. Changes that handlers, daemons and
-// timers of this operator make to Request.Object do not restart the idle time.
+// Idle delays a timer until the essence of its object has not changed for the given duration. Without an interval, the operator then calls the
+// timer once until the next change. With an interval, it calls the timer repeatedly until the next change. Changes that handlers, daemons and
+// timers of this operator make to Request.Object do not restart the idle time. A restart of the operator restarts it.
 //
 // Equivalent in kopf: idle=.
 func Idle(duration time.Duration) HandlerOption {
@@ -133,8 +136,8 @@ func Idle(duration time.Duration) HandlerOption {
 	})
 }
 
-// Jitter delays each call of a timer by a random part of its interval, so that the calls for many objects are spread over time. The fraction
-// is the maximum, from 0 to 1. Default: 0.
+// Jitter delays each call of a timer by a random part of its interval, or of the time between two times of its [Schedule]. The calls for many
+// objects are then spread over time. The fraction is the maximum, from 0 to 1. Default: 0.
 func Jitter(fraction float64) HandlerOption {
 	return timerOption("Jitter", func(d *declaration, t *daemons.Timer) {
 		if !(fraction >= 0 && fraction <= 1) { // comparisons with NaN are false

@@ -10,8 +10,9 @@ import (
 )
 
 // OnChange adds a cause handler for changes to a computed value. It is the typed form of [Resource.OnField]. The function get returns the
-// value for an object. For each cause, the operator computes the value for the last-handled configuration and for the current state. It
-// calls the handler if the values differ in their JSON form. For a new object, the old value is the zero value.
+// value for an object, and must not change the object. For each cause, the operator computes the value for the last-handled configuration and
+// for the current state. It calls the handler if the values differ in their JSON form. Without a last-handled configuration, for example for a
+// new object, the old value is the zero value.
 //
 // The last-handled configuration does not contain the status. To react to a field of the status, also pass the option [Field] with the path of the
 // field.

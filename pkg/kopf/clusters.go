@@ -28,7 +28,7 @@ func (o *Operator) controllerNameOf(name string) string {
 }
 
 // handlersEndWith returns the cache for the sources of an operator. If the cache can live longer than the operator, stop removes the event handlers of the
-// sources, so that these do not call index functions and map functions any more.
+// sources. The cache then no longer calls index functions and map functions of the operator.
 func (o *Operator) handlersEndWith(objects cache.Cache) (sources cache.Cache, stop func()) {
 	if _, ok := o.mgr.(clusterManager); !ok {
 		return objects, func() {}
@@ -37,7 +37,7 @@ func (o *Operator) handlersEndWith(objects cache.Cache) (sources cache.Cache, st
 	return c, c.removeHandlers
 }
 
-// A sourceCache records the event handlers that its informers receive.
+// A sourceCache records the event handlers that sources add to its informers.
 type sourceCache struct {
 	cache.Cache
 	mu      sync.Mutex
@@ -88,7 +88,8 @@ func (i *sourceInformer) AddEventHandlerWithOptions(handler toolscache.ResourceE
 	return registration, err
 }
 
-// endingWith returns an HTTP client whose requests end with the context, for functions of client-go that take no context.
+// endingWith returns a copy of an HTTP client. The context cancels those of its requests that have no context of their own. It is for functions of client-go
+// that take no context.
 func endingWith(ctx context.Context, c *http.Client) *http.Client {
 	ending := *c
 	next := ending.Transport
@@ -100,7 +101,7 @@ func endingWith(ctx context.Context, c *http.Client) *http.Client {
 }
 
 type endingTransport struct {
-	ctx  context.Context //nolint:containedctx // the requests have no context
+	ctx  context.Context //nolint:containedctx // for requests without a context
 	next http.RoundTripper
 }
 

@@ -17,9 +17,8 @@ import (
 )
 
 // Conditions returns the conditions of Object in status.conditions, or in the field that [WithConditionsIn] sets. At the end of the
-// reconcile, the operator writes the changed conditions together with all other changes of the handlers to the status. It keeps concurrent changes
-// to other conditions. The handler fails permanently after an invalid change, such as an invalid condition type, and if the kind has no field for
-// conditions.
+// reconcile, the operator writes the changed conditions together with all other changes of the handlers. It does not overwrite concurrent changes
+// to other conditions. The handler fails permanently if it sets an invalid condition, or if the kind has no field for conditions.
 //
 // A handler that returns a [conditions.Error] also sets the condition of this error.
 func (r *Request[T]) Conditions() *conditions.Set {
@@ -42,13 +41,14 @@ func (r *Request[T]) Conditions() *conditions.Set {
 // Flush writes the changes of the handler to the status of Object, including conditions, before the end of the reconcile. Use it in
 // long-running handlers and in daemons. It blocks until the API server has answered, and returns the error of the write. After an error,
 // the operator writes the changes at the end of the reconcile. A flushed field replaces a value that an earlier handler of the same
-// reconcile has set and that is not written yet. In OnEvent and IndexBy functions, Flush returns an error, because the observed state may be old.
+// reconcile has set and that is not written yet. In OnEvent and IndexBy functions, Flush returns an error, because the observed state may be
+// old. For an object that no longer exists, and in a test without an operator, Flush does nothing.
 func (r *Request[T]) Flush(ctx context.Context) error {
 	if r.Reason == ReasonEvent || r.Reason == ReasonIndex {
 		return fmt.Errorf("Flush: OnEvent and IndexBy functions cannot write during a call (reason %q): use a client or another kind of handler", r.Reason)
 	}
 	if r.call == nil || r.call.Flush == nil {
-		return nil // a test has created the request, so there is no API server
+		return nil // a test has created the request, or the object no longer exists
 	}
 	r.call.Object = r.Object // the handler may have replaced the pointer
 	err := r.call.Flush(ctx)
@@ -58,7 +58,8 @@ func (r *Request[T]) Flush(ctx context.Context) error {
 	return err
 }
 
-// applyConditions sets the conditions of the handler's error, and adds invalid changes to conditions to the errors of the request.
+// applyConditions sets the conditions of each [conditions.Error] in the error of the handler. It adds the errors of invalid conditions to
+// the errors of the request.
 func (r *Request[T]) applyConditions(err error) {
 	if len(conditions.FindErrors(err)) > 0 {
 		r.Conditions().SetFromError(err)
@@ -72,7 +73,7 @@ func (r *Request[T]) applyConditions(err error) {
 
 // WithConditions declares conditions of the kind. The first reconcile of an object adds missing conditions with the status Unknown. If
 // "Ready" is declared together with other conditions, the operator computes Ready as the summary of the others (see
-// [conditions.Set.Summarize]). Use [WithRootCondition] for another summary. Do not declare Ready if handlers set it.
+// [conditions.Set.Summarize]). In this case, handlers must not set Ready. Use [WithRootCondition] for another summary.
 func WithConditions(types ...string) ResourceOption {
 	return func(o *resourceOptions) {
 		if len(types) == 0 {
@@ -91,8 +92,8 @@ func WithConditions(types ...string) ResourceOption {
 }
 
 // WithConditionsIn sets the field and the form of the conditions of the kind: [conditions.At], [conditions.AsMap] or [conditions.Using]. It
-// applies to all conditions that handlers and the operator read or set. [Request.Flush] does not write changes that an adapter makes outside
-// of the status. Default: a list of [metav1.Condition] in status.conditions.
+// applies to all conditions that handlers and the operator read or set. [Request.Flush] does not write conditions outside of the status.
+// Default: a list of [metav1.Condition] in status.conditions.
 func WithConditionsIn(places ...conditions.Option) ResourceOption {
 	return func(o *resourceOptions) {
 		if len(places) == 0 || slices.ContainsFunc(places, func(place conditions.Option) bool { return place == nil }) {
@@ -119,8 +120,8 @@ func WithRootCondition(root conditions.Root) ResourceOption {
 
 // WithPanicCondition sets the type of a condition that reports panics of handlers, such as "Degraded". It is True with the reason HandlerPanicked
 // while a cause handler, a sub-handler, a reconcile handler, a daemon or a timer of the object has panicked and has not succeeded since. The
-// message has a line for each of these handlers with the first line of the panic, but without the stack. Otherwise, the condition is False
-// with the reason AsExpected. A daemon also counts as recovered if it runs for a minute. A cause handler counts as recovered when all
+// message has a line for each of these handlers, up to ten, with the first line of the panic. Otherwise, the condition is False with the reason
+// AsExpected. A daemon also counts as recovered if it runs for a minute after the panic. A cause handler also counts as recovered when all
 // handlers of a later cause have succeeded. The condition survives restarts of the operator. Default: no condition.
 //
 // Do not declare the type with [WithConditions]. To make the object unready after a panic, set Not of [WithRootCondition].
@@ -191,10 +192,11 @@ func WhenCondition(conditionType string, status metav1.ConditionStatus) HandlerO
 	}
 }
 
-// OnCondition adds a cause handler for transitions of a condition, made by any client. The operator calls it if the status of the condition
-// differs from the status in the last-handled configuration, or if a new object has the condition. OnCondition also works for kinds of other
-// operators. [Request.Field] returns the old and the new status as strings, or nil for a missing condition. The handler has progress, so a
-// transition is handled even if the operator restarts. The operator does not call the handler for a transition that is undone before it is handled.
+// OnCondition adds a cause handler for transitions of a condition, made by any client. The operator calls the handler if the status of the
+// condition differs from the status in the last-handled configuration, or if a new object has the condition. OnCondition also works for kinds
+// of other operators. [Request.Field] returns the old and the new status as strings, or nil for a missing condition. The handler has progress,
+// so the operator also handles a transition that happens while it does not run. It does not call the handler for a transition that is undone
+// before the operator handles it.
 //
 // The status of the condition becomes part of the last-handled configuration. Transitions of the condition do not
 // trigger update handlers.
@@ -223,14 +225,15 @@ func (r *Resource[T]) watchedConditions() (types []string) {
 	return types
 }
 
-// checkConditions returns an error if the kind has no field for the conditions that are declared or reported.
+// checkConditions returns an error if the kind has no field for the declared or reported conditions, or if the condition of
+// WithPanicCondition has another use as well.
 func (r *Resource[T]) checkConditions(obj client.Object) error {
 	if r.panicCondition != "" && slices.Contains(r.conditionTypes, r.panicCondition) {
-		return fmt.Errorf("WithPanicCondition: %s is declared with WithConditions, too: remove it from WithConditions", r.panicCondition)
+		return fmt.Errorf("WithPanicCondition: %s is also declared with WithConditions: remove it from WithConditions", r.panicCondition)
 	}
 	for _, h := range r.handlers {
 		if r.panicCondition != "" && h.ConditionType == r.panicCondition {
-			return fmt.Errorf("WithPanicCondition: the handler %q reports the condition %s, too: choose another type", h.fullID(), r.panicCondition)
+			return fmt.Errorf("WithPanicCondition: the handler %q also reports the condition %s: choose another type", h.fullID(), r.panicCondition)
 		}
 	}
 	declares := len(r.conditionTypes) > 0 || r.rootCondition != nil || r.panicCondition != ""

@@ -17,10 +17,11 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/rbac"
 )
 
-// ringKind is the kind of the objects of the sharder.
+// ringKind is the kind of the configuration of the sharder.
 var ringKind = schema.GroupVersionKind{Group: "sharding.timebertt.dev", Version: "v1alpha1", Kind: "ControllerRing"}
 
-// checkRing returns an error if the ControllerRing does not exist, or does not contain a kind of the operator.
+// checkRing returns an error if the ControllerRing cannot be read, or does not contain a sharded kind of the operator. If the read is forbidden, it only
+// logs the error. It does nothing for a ring with a fixed number of shards.
 func (o *Operator) checkRing(ctx context.Context, kinds []engine.Kind) error {
 	if o.ring == nil || o.ring.Total() > 0 {
 		return nil
@@ -36,7 +37,7 @@ func (o *Operator) checkRing(ctx context.Context, kinds []engine.Kind) error {
 	case apierrors.IsNotFound(err):
 		return fmt.Errorf("the operator cannot start:\nWithSharding: the ControllerRing %q does not exist: create it, with the resources of the operator in spec.resources", o.ring.Name())
 	case apierrors.IsForbidden(err):
-		log.Info("Warning: the operator may not read its ControllerRing, and cannot check that the ring contains its kinds", "error", err.Error())
+		log.Info("Reading the ControllerRing is forbidden; the operator does not check that the ring contains its kinds", "error", err.Error())
 		return nil
 	case err != nil:
 		return fmt.Errorf("the operator cannot start:\nreading the ControllerRing %q: %w", o.ring.Name(), rbac.Explain(err))
@@ -46,7 +47,7 @@ func (o *Operator) checkRing(ctx context.Context, kinds []engine.Kind) error {
 	for _, kind := range kinds {
 		mapping, err := o.mgr.GetRESTMapper().RESTMapping(kind.GVK.GroupKind(), kind.GVK.Version)
 		if err != nil || !o.isSharded(&kind) {
-			continue // a kind that is not served is reported later, or waits
+			continue // for a kind that is not served, the operator returns an error or waits later
 		}
 		if gr := mapping.Resource.GroupResource(); !slices.Contains(listed, gr) {
 			errs = append(errs, fmt.Errorf("WithSharding: the ControllerRing %q does not contain %s, so that no replica would handle its objects: "+
@@ -59,7 +60,7 @@ func (o *Operator) checkRing(ctx context.Context, kinds []engine.Kind) error {
 	return nil
 }
 
-// ringResources returns the resources that a ring drains. Controlled resources are moved without a drain.
+// ringResources returns the main resources of a ring. It omits their controlledResources, which the sharder moves without a drain.
 func ringResources(ring *unstructured.Unstructured) (all []schema.GroupResource) {
 	resources, _, _ := unstructured.NestedSlice(ring.Object, "spec", "resources")
 	for _, one := range resources {

@@ -35,7 +35,7 @@ type declaration struct {
 	events             *eventSelection                   // selected Events of OnEventAbout
 }
 
-// A handlerKind defines when a handler is called, and which options it has.
+// A handlerKind is a kind of handlers. It determines when the operator calls a handler, and which options apply to the handler.
 type handlerKind int
 
 const (
@@ -56,7 +56,7 @@ func (k handlerKind) String() string {
 	}[k]
 }
 
-// addTo adds a handler without a cause to the kind. The caller reports duplicate ids.
+// addTo adds an event handler, a reconcile handler, a daemon or a timer to the kind. The caller reports duplicate ids.
 func (d *declaration) addTo(kind *engine.Kind, handler invoke.Handler) {
 	id := d.fullID()
 	switch d.handlerKind {
@@ -78,7 +78,8 @@ func (d *declaration) apply(opts []HandlerOption) {
 	}
 }
 
-// requireKind adds an error if the option does not apply to this kind of handler. OnEventAbout handlers have the options of OnEvent handlers, except for WriteChanges.
+// requireKind adds an error if the option does not apply to this kind of handler. The options of OnEvent handlers also apply to OnEventAbout handlers.
+// WriteChanges is an exception, and adds its own error.
 func (d *declaration) requireKind(option string, kinds ...handlerKind) {
 	if d.handlerKind == eventAboutHandler && slices.Contains(kinds, eventHandler) {
 		return

@@ -1,6 +1,6 @@
 // Package kopf adds the handlers of kopf, the Kubernetes Operator Pythonic Framework, to operators that are built on controller-runtime.
-// A handler is a function for one kind of change to an object: created, updated, deleted or resumed. The progress of
-// a handler is stored on the object.
+// A handler is a function that the operator calls for an object, for example after the object was created, updated or
+// deleted. The operator stores the progress of these handlers on the object.
 //
 //	databases := kopf.For(&v1.Database{}).
 //		OnCreate("provision", provision, kopf.Retries(10), kopf.Backoff(30*time.Second)).
@@ -17,9 +17,9 @@
 // # How it works
 //
 // By default, the operator watches each kind through the cache of the manager. For each object, it compares the essence (the spec, labels,
-// annotations and other fields that count for change detection) with the last-handled configuration, which is stored on the object. The result is a
-// cause: the object was created, updated or deleted, or the operator has resumed. Watch events only trigger this comparison, so missed,
-// merged and repeated events do no harm.
+// annotations and other fields that count for change detection) with the last-handled configuration, which is stored on the object. It also checks
+// whether the object is being deleted. The result is a cause: a creation, an update, a deletion, or a resume after a restart of the operator. Watch
+// events only trigger this comparison, so missed, merged and repeated events do not change the result.
 //
 // The operator calls the matching handlers in the order of their registration. It retries each failed handler according to its own policy.
 // All reconciles for one cause are a cycle. When all handlers have finished, the cycle ends and the essence becomes the last-handled
@@ -30,9 +30,10 @@
 //   - Cause handlers ([Resource.OnCreate], [Resource.OnUpdate], [Resource.OnDelete], [Resource.OnResume], [Resource.OnField],
 //     [Resource.OnCondition], [OnChange]) have progress on the object.
 //   - Reconcile handlers ([Resource.OnReconcile]) compare the actual with the desired state, as reconcilers of controller-runtime do.
-//   - Event handlers ([Resource.OnEvent]) are called for watch events. They have no progress on the object, and change it only with [WriteChanges].
+//   - Event handlers ([Resource.OnEvent]) are called for watch events. They have no progress on the object. The operator writes their changes only
+//     with [WriteChanges].
 //   - [Resource.OnEventAbout] handlers are called for Kubernetes Events about the object or about objects that it owns.
-//   - Index functions ([IndexBy]) keep an in-memory index of all objects.
+//   - Index functions ([IndexBy]) maintain an in-memory index of the objects of a kind.
 //   - A daemon ([Resource.Daemon]) runs as long as the object exists. A timer ([Resource.Timer]) is called repeatedly.
 //   - Admission handlers ([Resource.Validate], [Resource.Mutate]) check or change an object before the API server stores it.
 //
@@ -42,29 +43,29 @@
 //
 // # Guarantees
 //
-//   - After a handler has returned nil and its success is stored, the operator does not call it again for the same
-//     cause. This also holds after restarts and upgrades, and with a stale cache. If the process is killed, at most
-//     the work of the last 100 milliseconds is repeated (see [WithCheckpoint]).
-//   - At most one goroutine calls the handlers of an object at a time. Daemons and timers run concurrently with the handlers. Two calls of
-//     the same daemon or timer for an object never overlap.
+//   - After a cause handler has returned nil and its success is stored, the operator does not call it again for the same
+//     cause. This also holds after restarts and upgrades, and with a stale cache. If the process is killed, the next
+//     process repeats the calls whose outcomes are not stored (see [WithCheckpoint]).
+//   - At most one goroutine calls the cause, reconcile and event handlers of an object at a time. Daemons, timers, index functions and admission
+//     handlers run concurrently with them. Two calls of the same daemon or timer for an object never overlap.
 //   - Delete handlers, daemons and timers block the deletion of the object with a finalizer. The operator adds the finalizer before it calls
-//     the first handler.
+//     cause handlers, reconcile handlers, daemons or timers.
 //   - The operator does not overwrite concurrent changes to lists, such as finalizers. For a single field, the last write wins.
-//   - The stored data has the format of kopf, so an operator in Go can replace one in Python, and vice versa.
+//   - The stored data has the format of kopf, so an operator in Go can replace an operator in Python, and vice versa.
 //
 // # Requirements
 //
 // The operator needs permission to get, list, watch and patch objects of its kinds, to patch their status, and to create and patch Events
 // of events.k8s.io. At most one active operator with the same finalizer, progress store and baseline may handle an object. Use leader
-// election to run several replicas.
+// election or [WithSharding] to run several replicas.
 //
 // # Limitations
 //
 //   - Handlers must be idempotent: a process can be killed after a handler has returned and before its success is stored.
 //   - In one attempt, either change req.Object or write the object with a client. A client that reads or writes into req.Object replaces
 //     earlier changes to req.Object. The operator writes later changes, unless another client has changed the object after that read or write. In that
-//     case, the operator logs a warning. A write of the essence with a client causes an update. A change to req.Object does not, by default (see
-//     [WithOwnChangesAsUpdates]).
+//     case, the operator logs a warning. A write of the essence with a client causes an update. By default, a change to req.Object causes no update
+//     (see [WithOwnChangesAsUpdates]).
 //   - req.Object is the current state. If the object is edited during a cycle, req.Object is newer than the new side of req.Diff.
 //   - If no handler matches an object, the operator neither adds its finalizer nor stores a last-handled configuration.
 //   - If a handler has a [Field] of the status, this field belongs to the essence for all handlers of the kind.
@@ -78,6 +79,6 @@
 // # Errors
 //
 // [Operator.CheckDeclaration] and [Operator.Start] return all errors of the declaration, joined. Start returns them before it changes any
-// object. The error of a handler determines whether and when it is retried: see [Temporary], [Permanent] and [ErrorMode]. After errors of
-// the API server, the operator retries each object with its own backoff.
+// object. The error of a handler determines whether and when the operator retries the handler: see [Temporary], [Permanent] and [ErrorMode].
+// After an error of the API server, the operator retries the reconcile with a backoff for each object.
 package kopf

@@ -24,14 +24,15 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/watching"
 )
 
-// These constants control when the operator discovers the served kinds. After an event of a CustomResourceDefinition, the operator also discovers them after
-// each of the discoveryDelays, because the API server begins or ceases to serve a kind up to some seconds after its definition has changed.
+// These constants control when the operator discovers the served kinds.
 const (
 	discoveryInterval       = time.Minute
 	discoveryIntervalNoCRDs = 10 * time.Second // if the operator may not watch CustomResourceDefinitions
 	restartInterval         = 30 * time.Second // after the controller of a kind has failed
 )
 
+// discoveryDelays are the delays between the discoveries after an event of a CustomResourceDefinition. The API server begins or ceases to serve a kind up
+// to some seconds after its definition has changed.
 var discoveryDelays = []time.Duration{200 * time.Millisecond, time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second}
 
 // dynamicKinds starts the controller of a kind when the API server serves the kind, and stops the controller when the API server no longer serves it. Only
@@ -40,15 +41,15 @@ type dynamicKinds struct {
 	operator  *Operator
 	settings  engine.Settings
 	discovery discovery.ServerResourcesInterfaceWithContext
-	fixed     map[schema.GroupKind]bool
+	fixed     map[schema.GroupKind]bool                // kinds that are served from the start
 	indexes   *gate                                    // gate of the fixed kinds
 	declared  []declaredKind                           // kinds of WhenServed
-	selected  map[selectedKind]*declaredKind           // kinds of ForKinds; nil for invalid declarations
+	selected  map[selectedKind]*declaredKind           // kinds of ForKinds; the value is nil for an invalid declaration
 	running   map[schema.GroupVersionKind]*runningKind // includes kinds that are stopping
 	retryAt   map[schema.GroupVersionKind]time.Time    // start times of kinds that have failed
 	reported  map[string]bool                          // messages that the last discovery has logged or repeated
 	ended     chan schema.GroupVersionKind             // kinds whose controllers have ended
-	crdsKnown bool                                     // events of CustomResourceDefinitions cause a discovery
+	crdsKnown bool                                     // the operator receives events of CustomResourceDefinitions
 	group     sync.WaitGroup
 }
 
@@ -70,7 +71,7 @@ type runningKind struct {
 	err  error              // the error of the controller; set before the kind is sent to dynamicKinds.ended
 }
 
-// newDynamicKinds returns nil if the operator has only fixed kinds.
+// newDynamicKinds returns the dynamicKinds of the operator, or nil if the operator has only fixed kinds.
 func (o *Operator) newDynamicKinds(settings engine.Settings, fixed []engine.Kind, declared []declaredKind) (*dynamicKinds, error) {
 	if !o.hasDynamicKinds() {
 		return nil, nil
@@ -145,12 +146,13 @@ func (d *dynamicKinds) interval() time.Duration {
 	return wait
 }
 
-// watchDefinitions sends true for each event of a CustomResourceDefinition, and false if the operator cannot watch CustomResourceDefinitions.
+// watchDefinitions sends true after an event of a CustomResourceDefinition, and false if the operator cannot watch CustomResourceDefinitions. It does not
+// block: it drops a value if the receiver has not received the previous one.
 func (d *dynamicKinds) watchDefinitions(ctx context.Context, events chan<- bool) {
 	send := func(known bool) {
 		select {
 		case events <- known:
-		default: // the last event was not received yet
+		default: // the receiver has not received the previous value yet
 		}
 	}
 	o := d.operator
@@ -168,7 +170,7 @@ func (d *dynamicKinds) watchDefinitions(ctx context.Context, events chan<- bool)
 			}
 			w.Stop()
 		} else if ctx.Err() == nil {
-			d.log().V(1).Info("Cannot watch CustomResourceDefinitions; new kinds are noticed by polling", "error", err.Error())
+			d.log().V(1).Info("Failed to watch CustomResourceDefinitions; the operator polls the served kinds", "error", err.Error())
 			send(false)
 		}
 		select {
@@ -213,7 +215,7 @@ func (d *dynamicKinds) update(ctx context.Context) bool {
 	return true
 }
 
-// isRunning reports whether the controller of any version of a kind runs or is stopping. All versions of a kind have the same objects.
+// isRunning reports whether a controller for any version of the kind is running or stopping. All versions of a kind have the same objects.
 func (d *dynamicKinds) isRunning(kind schema.GroupKind) bool {
 	for gvk := range d.running {
 		if gvk.GroupKind() == kind {
@@ -223,7 +225,7 @@ func (d *dynamicKinds) isRunning(kind schema.GroupKind) bool {
 	return false
 }
 
-// hasFailed reports whether the discovery of a version of the group has failed. The selected version of a kind may then be unknown.
+// hasFailed reports whether the discovery of any version of the group has failed. The preferred version of a kind may then be unknown.
 func hasFailed(failed map[schema.GroupVersion]error, group string) bool {
 	for gv := range failed {
 		if gv.Group == group {
@@ -242,7 +244,7 @@ func (d *dynamicKinds) desired(served []watching.Resource) (desired map[schema.G
 		watchable[r.GroupVersionKind] = r.IsWatchable()
 	}
 	claimed, messages := map[schema.GroupKind]bool{}, map[string]bool{}
-	report := func(message string, keysAndValues ...any) {
+	report := func(message string, keysAndValues ...any) { // logs a message unless the last discovery has reported it
 		key := message + fmt.Sprint(keysAndValues...)
 		if messages[key] = true; !d.reported[key] {
 			d.log().Info(message, keysAndValues...)
@@ -258,7 +260,7 @@ func (d *dynamicKinds) desired(served []watching.Resource) (desired map[schema.G
 			desired[gvk] = &d.declared[i]
 		} else if isServed {
 			unwatchable = append(unwatchable, gvk)
-			report("Warning: the API server cannot list or watch the kind; its objects are not handled", "kind", gvk.Kind, "apiVersion", gvk.GroupVersion().String())
+			report("The API server cannot list or watch the kind; its objects are not handled", "kind", gvk.Kind, "apiVersion", gvk.GroupVersion().String())
 		} else {
 			waiting++
 			report("Waiting until the API server serves the kind", "kind", gvk.Kind, "apiVersion", gvk.GroupVersion().String())
@@ -267,7 +269,7 @@ func (d *dynamicKinds) desired(served []watching.Resource) (desired map[schema.G
 	for _, s := range d.operator.selections {
 		kinds, ambiguous := s.selector.choose(served)
 		for _, a := range ambiguous {
-			report("Warning: " + a.Error())
+			report("A pattern is ambiguous; it selects no kind", "error", a.Error())
 		}
 		if len(kinds) == 0 {
 			waiting++
@@ -276,7 +278,7 @@ func (d *dynamicKinds) desired(served []watching.Resource) (desired map[schema.G
 		for _, r := range kinds {
 			gvk := r.GroupVersionKind
 			if claimed[gvk.GroupKind()] {
-				report("Warning: two declarations are for the same kind; only the first one applies", "kind", gvk.Kind, "apiVersion", gvk.GroupVersion().String(),
+				report("Two declarations are for the same kind; only the first one applies", "kind", gvk.Kind, "apiVersion", gvk.GroupVersion().String(),
 					"ignored", s.selector.String())
 				continue
 			}
@@ -290,7 +292,7 @@ func (d *dynamicKinds) desired(served []watching.Resource) (desired map[schema.G
 	return desired, unwatchable, waiting
 }
 
-// declare returns the declaration of a selected kind, or nil if the declaration is invalid. It calls the user's function once for each kind.
+// declare returns the declaration of a selected kind, or nil if the declaration is invalid. It calls the function of ForKinds once for each kind.
 func (d *dynamicKinds) declare(s *kindSelection, r watching.Resource) *declaredKind {
 	key := selectedKind{s, r.GroupVersionKind}
 	if one, known := d.selected[key]; known {
@@ -340,8 +342,8 @@ func (d *dynamicKinds) noteEnded(gvk schema.GroupVersionKind) {
 	}
 }
 
-// runKind handles the objects of a kind until the context is cancelled. The kind has its own cache, because the sources of a cache wait for all informers of
-// the cache, and an informer without permissions never syncs.
+// runKind handles the objects of a kind until the context is cancelled. The kind has its own cache: the sources of a shared cache would wait for all its
+// informers, and an informer without permissions never syncs.
 func (d *dynamicKinds) runKind(ctx context.Context, one declaredKind) error {
 	o, kinds, resources := d.operator, []engine.Kind{one.kind}, []resource{one.resource}
 	scopes, err := o.discover(ctx, kinds, resources)
@@ -405,7 +407,7 @@ func (d *dynamicKinds) runKind(ctx context.Context, one declaredKind) error {
 // newKindCache returns a cache for the objects of one kind and of its related kinds. The caller must call release after the cache has stopped.
 func (o *Operator) newKindCache(ctx context.Context, one declaredKind) (objects cache.Cache, release func(), err error) {
 	options := o.ownCacheOptions(ctx)
-	// A cache needs all kinds of ByObject, and some of them may not be served.
+	// cache.New fails if a kind of ByObject is not served.
 	options.ByObject = maps.Clone(options.ByObject)
 	maps.DeleteFunc(options.ByObject, func(obj client.Object, _ cache.ByObject) bool {
 		gvk, err := apiutil.GVKForObject(obj, options.Scheme)
@@ -456,7 +458,7 @@ func (o *Operator) keepStartingKinds(keep func(schema.GroupVersionKind) bool) {
 	maps.DeleteFunc(o.startingKinds, func(gvk schema.GroupVersionKind, _ error) bool { return !keep(gvk) })
 }
 
-// setKindCount sets the numbers of declarations that wait for a kind, and of kinds whose controllers run or stop.
+// setKindCount sets the number of declarations that wait for a kind, and the number of kinds whose controllers run or stop.
 func (o *Operator) setKindCount(waiting, running int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -464,7 +466,7 @@ func (o *Operator) setKindCount(waiting, running int) {
 	o.updateKindMetric()
 }
 
-// updateKindMetric updates the metric. The caller must hold the lock.
+// updateKindMetric updates the metric of kinds by their state. The caller must hold o.mu.
 func (o *Operator) updateKindMetric() {
 	starting, failed := 0, 0
 	for _, reason := range o.startingKinds {

@@ -14,15 +14,15 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/watchcheck"
 )
 
-// epochTimeout limits the request for the current version of a kind.
+// epochTimeout limits the request for the current resource version of a kind.
 const epochTimeout = 10 * time.Second
 
 // setEpoch passes the current resource version of a kind to the engine. Earlier processes have stopped, so a cache that has reached this
-// version contains all their writes. If setEpoch cannot read the version, the engine reads each object with due work from the API server once.
+// version contains all their writes. If setEpoch cannot read the version, the engine reads each object with due work once from the API server.
 func (g *kindGroup) setEpoch(ctx context.Context, e *engine.Engine) {
 	version, err := g.currentVersion(ctx, e)
 	if err != nil && g.operator.namespaces == nil { // the versions are read again for each namespace
-		g.operator.mgr.GetLogger().Info("Cannot read the current version of the kind; objects with something to do are read from the API server, once each",
+		g.operator.mgr.GetLogger().Info("Failed to read the current version of the kind; each object with due work is read once from the API server",
 			"kind", e.GVK.Kind, "error", err.Error())
 	}
 	e.StartFrom(version, func(namespace string) string {
@@ -35,7 +35,7 @@ func (g *kindGroup) setEpoch(ctx context.Context, e *engine.Engine) {
 }
 
 // currentVersion lists at most one object and returns the resource version of the list, which does not depend on the listed namespace. If
-// the operator may not list the whole cluster, it lists one of the namespaces to which its cache is restricted.
+// the operator may not list the whole cluster, currentVersion lists one of the namespaces to which the cache is restricted.
 func (g *kindGroup) currentVersion(ctx context.Context, e *engine.Engine) (version string, err error) {
 	if mayListCluster := g.operator.namespaces == nil || !e.Namespaced; mayListCluster {
 		version, err = g.operator.versionOf(ctx, e, "")
@@ -65,7 +65,7 @@ func (o *Operator) versionOf(ctx context.Context, e *engine.Engine, namespace st
 	return one.GetResourceVersion(), err
 }
 
-// awaitEpoch waits until the cache of a kind with indexes has reached the version of setEpoch, because the initial list may be older.
+// awaitEpoch waits until the indexes of a kind contain the objects as they were at the version of setEpoch, because the initial list may be older.
 func (g *kindGroup) awaitEpoch(ctx context.Context, e *engine.Engine) {
 	informer, err := g.cache.GetInformer(ctx, e.New(), cache.BlockUntilSynced(false))
 	if err != nil {
@@ -81,9 +81,10 @@ func (g *kindGroup) awaitEpoch(ctx context.Context, e *engine.Engine) {
 	g.operator.awaitEpochOf(ctx, e, namespaces...)
 }
 
-// awaitEpochOf waits until the indexes of an engine contain the objects of some namespaces as they were at the epoch.
+// awaitEpochOf waits until the indexes of an engine contain the objects of the namespaces as they were at the epoch. If this takes too long, it logs a
+// message and returns.
 func (o *Operator) awaitEpochOf(ctx context.Context, e *engine.Engine, namespaces ...string) {
 	if err := e.AwaitEpoch(ctx, namespaces...); err != nil && ctx.Err() == nil {
-		o.mgr.GetLogger().Info("Indexes may lack objects that the watch has not shown yet", "kind", e.GVK.Kind, "error", err.Error())
+		o.mgr.GetLogger().Info("Indexes may lack objects that the watch has not delivered yet", "kind", e.GVK.Kind, "error", err.Error())
 	}
 }

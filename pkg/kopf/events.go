@@ -17,17 +17,18 @@ type EventLevel int
 
 // The levels for [WithEvents].
 const (
-	// EventsTransitions posts an Event when a handler fails permanently, and when a handler succeeds after a failure. This is the default.
+	// EventsTransitions posts an Event when a handler fails permanently, and when a cause handler succeeds after failed attempts. For reconcile
+	// handlers, daemons and timers, it posts only the first permanent failure and the first success after this failure. This is the default.
 	EventsTransitions = EventLevel(eventrecorder.Transitions)
 	// EventsOff disables automatic Events.
 	EventsOff = EventLevel(eventrecorder.Off)
-	// EventsSteps posts an Event for each attempt of each handler.
+	// EventsSteps posts an Event for each attempt of a cause handler, a reconcile handler, a daemon or a timer.
 	EventsSteps = EventLevel(eventrecorder.Steps)
 )
 
-// WithEvents sets which Events the operator posts automatically. Default: [EventsTransitions]. A failed attempt that the operator will retry is not a
-// transition, so the Events of a failing handler do not overload the API server. The Event recorder of the manager posts the Events to
-// events.k8s.io. Use [WithKopfEvents] for the form of kopf.
+// WithEvents sets which Events the operator posts automatically. A failed attempt that the operator will retry is not a transition, so the Events of a
+// failing handler do not overload the API server. The Event recorder of the manager posts the Events to events.k8s.io. Use [WithKopfEvents] for the form
+// of kopf. Default: [EventsTransitions].
 //
 // Equivalent in kopf: settings.posting.enabled, settings.posting.level, settings.posting.loggers.
 func WithEvents(level EventLevel) Option {
@@ -39,18 +40,19 @@ func WithEvents(level EventLevel) Option {
 	})
 }
 
-// WithLogEvents also posts the log lines of handlers as Events about the object, with the reason "Logging" and the id of the handler in the note. Lines at
-// V(0) become Normal Events, errors become Warnings. The operator posts only lines of the logger in the context of the handler, not its own lines.
-// With this option, handlers must not log confidential values. The limits for Events apply. Default: off.
+// WithLogEvents also posts the log lines of handlers as Events about the object. The reason is "Logging", and the note contains the id of the handler, the
+// message and its values. Info lines at V(0) become Normal Events, and errors become Warnings. The operator posts only lines of the logger in the context
+// of the handler, not its own lines. With this option, handlers must not log confidential values. The quota of [Request.Eventf] applies. Default: no Events
+// for log lines.
 //
 // Equivalent in kopf: settings.posting.loggers=True.
 func WithLogEvents() Option {
 	return optionFunc(func(o *Operator) { o.settings.LogEvents = true })
 }
 
-// EventNames are the names in the Events of [WithKopfEvents].
+// EventNames contains the names in the Events of [WithKopfEvents].
 type EventNames struct {
-	// Component is the reporting component and the source component. Default: "kopf". Equivalent in kopf: settings.posting.reporting_component.
+	// Component is the name of the reporting controller and of the source. Default: "kopf". Equivalent in kopf: settings.posting.reporting_component.
 	Component string
 	// Instance is the reporting instance. Default: "dev". Equivalent in kopf: settings.posting.reporting_instance.
 	Instance string
@@ -59,8 +61,8 @@ type EventNames struct {
 }
 
 // WithKopfEvents posts all Events in the form of kopf, including the Events of [Request.Eventf]. Use it for clients that select
-// reportingComponent=kopf. The operator posts the Events to the core v1 API, with the action "Action?". Each repeated Event is a new object;
-// no count is increased. The operator needs permission to create events of the core group. Default: the form of
+// reportingComponent=kopf. The operator posts the Events to the core v1 API, with the action "Action?". It creates a new object for each
+// repeated Event, and does not increase a count. The operator needs permission to create events of the core group. Default: the form of
 // events.k8s.io.
 func WithKopfEvents(names EventNames) Option {
 	names.Component = cmp.Or(names.Component, "kopf")

@@ -25,12 +25,12 @@ import (
 
 // OnEventAbout adds a handler for Kubernetes Events about the object, or about objects that it owns, such as its pods. The selector chooses the Events. The
 // operator watches them on the API server, with filters for the kind, the type and the reason, and without a cache. Request.Object is the current state of
-// the object of this kind, also if the Event is about an owned object. The operator writes changes to Request.Object, as for all other handlers.
+// the object of this kind, also if the Event is about an owned object. The operator writes the changes of Request.Object.
 //
 // The operator calls the handler once for each Event, and again if the Event has occurred again, at most once in [clusterevents.Selector.Interval]. With
-// [Retries], it repeats failed attempts. The later Events of the object wait until the attempts end. If more than 100 Events wait, the operator drops the
-// oldest. Waiting Events and attempts are in memory only. By default, the operator ignores Events from the time before its start, or from a pause: see
-// [clusterevents.Selector.Since]. The options are the same as for OnEvent handlers, except for [WriteChanges].
+// [Retries], it repeats failed attempts. The later Events for the handler and the object wait until the attempts end. If more than 100 of these Events
+// wait, the operator drops the oldest. It keeps waiting Events and attempts only in memory. By default, the operator ignores Events from the time before
+// its start, or from a pause: see [clusterevents.Selector.Since]. The options are the same as for OnEvent handlers, except for [WriteChanges].
 func (r *Resource[T]) OnEventAbout(
 	id string, events clusterevents.Selector, fn func(ctx context.Context, req *Request[T], event *corev1.Event) error, opts ...HandlerOption,
 ) *Resource[T] {
@@ -44,7 +44,8 @@ func (r *Resource[T]) OnEventAbout(
 	return r.addHandler(h, opts)
 }
 
-// handleClusterEvent calls the function of a handler, unless the Event was handled or is too old. With Since, it records the handled Event on the object.
+// handleClusterEvent calls the function of a handler, unless an Event from before the start or from a pause was handled or is too old. With Since, it
+// stores the time of the handled Event in an annotation of the object.
 func handleClusterEvent[T client.Object](
 	ctx context.Context, req *Request[T], events clusterevents.Selector, fn func(context.Context, *Request[T], *corev1.Event) error,
 ) error {
@@ -54,7 +55,7 @@ func handleClusterEvent[T client.Object](
 	event := req.call.ClusterEvent
 	seen := eventwatch.LastSeen(event.Event)
 	key := validation.AnnotationKey("events.", req.Handler)
-	stored, _ := time.Parse(time.RFC3339Nano, req.Object.GetAnnotations()[key]) // an invalid bookmark is the zero time
+	stored, _ := time.Parse(time.RFC3339Nano, req.Object.GetAnnotations()[key]) // without a valid annotation, stored is the zero time
 	if event.Earlier && (time.Since(seen) > events.Since || !seen.After(stored)) {
 		log.FromContext(ctx).V(1).Info("Ignored an Event from the time before the start, or from a pause", "event", event.Name)
 		return nil
@@ -124,7 +125,7 @@ func (s *eventSelection) String() string {
 	return s.Selector.String() + " about " + strings.Join(parts, " or ")
 }
 
-// read returns the kinds whose metadata the operator reads.
+// read returns the kinds whose metadata the operator reads to find the objects that own the objects of Events.
 func (s *eventSelection) read() []schema.GroupVersionKind {
 	return slices.DeleteFunc(slices.Concat(s.about, s.through), func(gvk schema.GroupVersionKind) bool { return gvk.GroupKind() == s.own.GroupKind() })
 }
@@ -149,7 +150,8 @@ func (r *rights) ofEventSelection(kind *engine.Kind, s *eventSelection, watch rb
 	return needs
 }
 
-// withDefaultNamespace adds the namespace with the Events about cluster-scoped objects. It does not change an empty list, which means all namespaces.
+// withDefaultNamespace adds the namespace "default", which contains the Events about cluster-scoped objects. It does not change an empty list, which means
+// all namespaces.
 func withDefaultNamespace(namespaces []string) []string {
 	if len(namespaces) == 0 || slices.Contains(namespaces, metav1.NamespaceDefault) {
 		return namespaces
@@ -167,7 +169,7 @@ func (o *Operator) reporters() []string {
 
 var errNotObserved = errors.New("the operator has not observed the object that the Event is about, or that owns it")
 
-// newEventWatcher returns the watcher of the Events about one kind in a namespace, for one handler.
+// newEventWatcher returns a watcher for the Events of one handler. The caller must set its Client, Namespace, Kind and Group.
 func (o *Operator) newEventWatcher(e *engine.Engine, s *eventSelection, owners *eventwatch.Owners) eventwatch.Watcher {
 	logger := e.Log.WithValues("controller", e.Name, "handler", s.id)
 	return eventwatch.Watcher{

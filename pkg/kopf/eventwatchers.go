@@ -13,7 +13,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/eventwatch"
 )
 
-// eventNamespacesInterval is the interval at which the namespaces of an operator with WithNamespaces are compared with the watched ones, in memory.
+// eventNamespacesInterval is the interval at which an operator with WithNamespaces compares its namespaces with the watched namespaces, in memory.
 const eventNamespacesInterval = time.Second
 
 // eventWatchers prepares the watches of the OnEventAbout handlers. The returned function runs the watches until its context ends.
@@ -39,7 +39,7 @@ func (g *kindGroup) eventWatchers(resources []resource) (run func(context.Contex
 	}, nil
 }
 
-// watchEventsOf watches the Events for one handler until the context ends. It runs one watch for each kind and namespace.
+// watchEventsOf watches the Events for one handler until the context ends. It runs one watch for each kind of About and each namespace.
 func (g *kindGroup) watchEventsOf(ctx context.Context, core corev1client.EventsGetter, e *engine.Engine, s *eventSelection) {
 	o := g.operator
 	owners := eventwatch.NewOwners(o.mgr.GetAPIReader(), e.GVK.GroupKind(), e.Namespaced, s.read())

@@ -14,9 +14,9 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/explain"
 )
 
-// Explain returns what the operator does with an object, and for each handler why it is called or not. The object needs only its type, namespace and name.
-// Explain reads the object from the cache, and calls the predicates of the handlers. It changes nothing. It returns an error if the operator is not running in
-// this process, for a kind without handlers, and if an API request fails. Explain is safe for concurrent use.
+// Explain explains how the operator handles an object, and for each handler, why the operator calls or does not call it. Only the type, the namespace and
+// the name of obj count. Explain reads the object from the cache, and calls the predicates of the handlers. It changes nothing. It returns an error if the
+// operator is not running in this process, for a kind without handlers, and if an API request fails. Explain is safe for concurrent use.
 func (o *Operator) Explain(ctx context.Context, obj client.Object) (*explain.Explanation, error) {
 	gvk, err := gvkOf(obj, o.mgr.GetScheme())
 	if err != nil {
@@ -25,15 +25,15 @@ func (o *Operator) Explain(ctx context.Context, obj client.Object) (*explain.Exp
 	return explainer{o}.Explain(ctx, gvk.GroupKind(), client.ObjectKeyFromObject(obj))
 }
 
-// WithStatusPage serves a page at /kopf/ of the manager's metrics server. The page shows all objects with their unfinished handlers, and explains for one
-// object why each handler is called or not. The command "kopf why" reads the page.
+// WithStatusPage serves a page at /kopf/ of the manager's metrics server. The page shows all objects with their unfinished handlers. For a single object, it
+// explains why the operator calls or does not call each handler. The command "kopf why" reads the page.
 //
 // The page shows the names of all objects, the values that filters test, and the errors of handlers, but no values of Secrets or of annotations. The metrics
 // server must authenticate its users: set FilterProvider in its options, as projects of kubebuilder do. Users need a role with the verb get for the
 // nonResourceURLs /kopf/*.
 //
 // The operator keeps the last 20 attempts of each object in memory, for at most 10 000 objects, and adds them to explanations. Recording an attempt takes about a
-// microsecond. Without requests, the page has no other costs. A manager can have one operator with the page.
+// microsecond. Without requests, the page has no other costs. A manager can have only one operator with the page.
 func WithStatusPage() Option {
 	return optionFunc(func(o *Operator) {
 		if err := o.mgr.AddMetricsServerExtraHandler(statuspage.Path, statuspage.New(explainer{o})); err != nil {
@@ -65,7 +65,7 @@ func (s explainer) Explain(ctx context.Context, kind schema.GroupKind, key types
 	return explanation, err
 }
 
-// engines returns the engines of an operator that is running in this process.
+// engines returns the running engines of the operator. It returns an error if the operator is not running in this process.
 func (s explainer) engines() ([]*engine.Engine, error) {
 	select {
 	case <-s.operator.mgr.Elected():

@@ -12,13 +12,13 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
 )
 
-// leaseDurations are the durations of the leader election of the manager, or of the Lease of a shard.
+// leaseDurations contains the durations of the leader election of the manager, or of the Lease of a shard.
 type leaseDurations struct{ lease, renewDeadline, retryPeriod time.Duration }
 
 // defaultLease has the defaults of controller-runtime.
 var defaultLease = leaseDurations{lease: 15 * time.Second, renewDeadline: 10 * time.Second, retryPeriod: 2 * time.Second}
 
-// fenceMargin is the time that the manager may need to stop the operator after it has lost the lease.
+// fenceMargin is the time that the manager may need to stop the operator after the manager has lost the lease.
 const fenceMargin = time.Second
 
 // WithLeaseDurations passes the LeaseDuration, RenewDeadline and RetryPeriod of the manager to the operator, which cannot read them from the
@@ -29,14 +29,14 @@ const fenceMargin = time.Second
 // for RenewDeadline + RetryPeriod + 1 s (13 s). During this time, the leader elector renews the lease, or the manager stops the operator.
 // After the pause, the operator discards its unwritten changes to each object that another process has changed.
 //
-// Three zeros disable the detection of suspensions. With [WithSharding], the durations are those of the shard's Lease, and must not be zero. Without
-// WithSharding, the option has no effect if NeedLeaderElection of the manager's controller options is false.
+// Three zeros disable the detection of suspensions. With [WithSharding], the option sets the durations of the shard's Lease, which must not be zero.
+// Without WithSharding, the option has no effect if NeedLeaderElection of the manager's controller options is false.
 func WithLeaseDurations(lease, renewDeadline, retryPeriod time.Duration) Option {
 	return optionFunc(func(o *Operator) {
 		o.lease = leaseDurations{lease, renewDeadline, retryPeriod}
 		if o.lease != (leaseDurations{}) && (lease <= renewDeadline || renewDeadline <= retryPeriod || retryPeriod <= 0) {
 			o.addError(fmt.Errorf("WithLeaseDurations(%s, %s, %s): each must be longer than the next, as in the options of the manager; "+
-				"three zeros disable the hold after a suspension", lease, renewDeadline, retryPeriod))
+				"three zeros disable the detection of suspensions", lease, renewDeadline, retryPeriod))
 		}
 	})
 }
@@ -58,7 +58,7 @@ func (o *Operator) newFence(ctx context.Context, peers *peering.Peering, log log
 	return fencing.New(options)
 }
 
-// startFence starts the fence. The engines then handle a suspension as a pause until stop is called.
+// startFence starts the fence if it is not nil. Until stop is called, the engines handle a suspension as a pause.
 func (o *Operator) startFence(ctx context.Context, fence *fencing.Fence) (stop func()) {
 	if fence == nil {
 		return func() {}

@@ -13,7 +13,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 )
 
-// A fieldType describes a field by the Go type or the schema of its kind.
+// A fieldType describes the type of a field, according to the Go type or the schema of its kind.
 type fieldType interface {
 	// child returns the type of a field in an object, or of the values of a map. It returns nil for an unknown field.
 	child(key string) fieldType
@@ -27,10 +27,10 @@ type fieldType interface {
 	isOmitted(value any) bool
 }
 
-// A fieldName is the name of a field in JSON, and in Go if there is a Go type.
+// A fieldName contains the name of a field in JSON, and its name in Go if there is a Go type.
 type fieldName struct{ json, goName string }
 
-// A jsonType is a type of values in JSON, with its article for messages.
+// A jsonType is a type of JSON values. Its text has an article, for messages.
 type jsonType string
 
 const (
@@ -44,7 +44,7 @@ const (
 )
 
 // lookUpField follows a path and returns the type of its field. If the path does not exist, unknown is the path up to
-// the first missing key. suggestion is a similar path or empty. Every path below a field of type anyType exists.
+// the first missing key, and suggestion is a similar path or empty. lookUpField accepts every path below a field of type anyType.
 func lookUpField(root fieldType, path []string) (field fieldType, unknown, suggestion string) {
 	field = root
 	for i, key := range path {
@@ -60,8 +60,8 @@ func lookUpField(root fieldType, path []string) (field fieldType, unknown, sugge
 	return field, "", ""
 }
 
-// suggestPath corrects the keys of a path and stops at the first key that it cannot correct. It returns an empty string if it has not
-// corrected any key.
+// suggestPath returns the path with corrected keys, up to the first key that it cannot correct. It returns an empty string if it cannot
+// correct any key.
 func suggestPath(root fieldType, path []string) string {
 	field, parent := root, root
 	var corrected []string
@@ -72,7 +72,7 @@ func suggestPath(root fieldType, path []string) string {
 		case next == nil && field.json() == anyType:
 			return validation.JoinFieldPath(append(corrected, path[i:]...))
 		case next == nil && parent.isMap() && i > 0 && field.json() == stringType:
-			// Here, the dots in the key of a map are not escaped.
+			// The path probably contains the key of a map with dots that are not escaped.
 			corrected[i-1] = strings.Join(path[i-1:], ".")
 			return validation.JoinFieldPath(corrected)
 		case next == nil:
@@ -105,13 +105,13 @@ func closestField(key string, names []fieldName) string {
 	return closest
 }
 
-// A goField is a field of a Go type.
+// A goField is the fieldType of a field in a Go type.
 type goField struct {
 	t    reflect.Type
 	tags []string // options of the JSON tag, such as omitempty
 }
 
-// goType returns the fields of a Go type, or nil for unstructured objects.
+// goType returns the fieldType of a Go type, or nil for unstructured objects.
 func goType(t reflect.Type) fieldType {
 	if t == reflect.TypeFor[*unstructured.Unstructured]() {
 		return nil
@@ -190,7 +190,7 @@ func (f goField) children() (names []fieldName) {
 	return names
 }
 
-// fields iterates over the fields of a struct that its JSON form has, including fields of embedded structs.
+// fields iterates over the fields in the JSON form of a struct, including the fields of embedded structs.
 func (f goField) fields() func(yield func(fieldName, fieldType) bool) {
 	return func(yield func(fieldName, fieldType) bool) {
 		t := f.elem()

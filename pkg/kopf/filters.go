@@ -65,7 +65,7 @@ func describe(m []filter.Matcher) string {
 	return strings.Join(texts, ", ")
 }
 
-// checkValues reports values that no label or annotation has.
+// checkValues adds an error for each value that no label or annotation can have.
 func (d *declaration) checkValues(where string, isLabel bool, literals []match.Operand) {
 	for _, l := range literals {
 		value, isText := l.Value.(string)
@@ -82,11 +82,10 @@ func (d *declaration) checkValues(where string, isLabel bool, literals []match.O
 // if it is in the status.
 //
 // Without matchers, the field must exist before or after the change. With matchers, either the old value or the new value must pass all of them.
-// For handlers without a cause (OnReconcile, OnEvent, daemons, timers and indexes), only the current value counts. An update handler is
-// called only if the field has changed and the matchers [filter.From] and [filter.To] pass.
+// For handlers without a cause (OnReconcile, OnEvent, OnEventAbout, daemons, timers and indexes), only the current value counts. The operator
+// calls update handlers and OnField handlers only if the field has changed, and if the matchers [filter.From] and [filter.To] pass.
 //
-// Request.Diff and [Request.Field] are relative to the field. The full id of the handler is "<id>/<path>". Sub-handlers and indexes keep
-// their id.
+// Request.Diff and [Request.Field] are relative to the field. The full id of the handler is "<id>/<path>", except for sub-handlers and indexes.
 //
 // Equivalent in kopf: field=, value=, old=, new=.
 func Field(path string, m ...filter.Matcher) HandlerOption {
@@ -119,13 +118,14 @@ func Field(path string, m ...filter.Matcher) HandlerOption {
 	}
 }
 
-// hasOldState reports whether the handler receives an old state. For a sub-handler, that depends on its parent, which is checked later.
+// hasOldState reports whether the handler receives an old state. It returns true for a sub-handler: [Request.Sub] checks whether the parent
+// receives one.
 func (d *declaration) hasOldState() bool {
 	return d.handlerKind == subHandler || d.handlerKind == causeHandler && (d.AnyReason || d.hasReason(ReasonUpdate))
 }
 
-// OwnedBy restricts the handler to objects whose owner references contain the kind of the given object. The object selects only the kind, so
-// it can be empty, such as &appsv1.Deployment{}. If the option is repeated, one of the kinds is sufficient.
+// OwnedBy restricts the handler to objects with an owner of the kind of the given object, in any version. The given object can be empty, such
+// as &appsv1.Deployment{}. If the option is repeated, an owner of one of the kinds is sufficient.
 func OwnedBy(owner client.Object) HandlerOption {
 	return func(d *declaration) {
 		d.requireKind("OwnedBy", causeHandler, eventHandler, reconcileHandler, daemonHandler, timerHandler, indexHandler, subHandler)
@@ -137,7 +137,8 @@ func OwnedBy(owner client.Object) HandlerOption {
 	}
 }
 
-// validateMatchers reports invalid matchers, and matchers that contradict each other or those of an earlier option for the same key or field.
+// validateMatchers adds errors for invalid matchers, and for matchers that contradict each other or a matcher of an earlier option for the same
+// key or field.
 func (d *declaration) validateMatchers(where string, m []filter.Matcher) {
 	if d.checkedMatchers == nil {
 		d.checkedMatchers = map[string][]match.Matcher{}

@@ -21,13 +21,13 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// ForEachOwner returns a handler for children that calls a function for each owner of one kind. The object selects the kind and its Go type, and
-// can be empty, such as &appsv1.ReplicaSet{}. The function receives a copy of the owner from the cache. The operator therefore needs the
-// permissions to list and watch the kind.
+// ForEachOwner returns a handler for children that calls a function for each owner of one kind. The argument owner selects the kind and its Go
+// type, and can be empty, such as &appsv1.ReplicaSet{}. The function receives a copy of the owner from the cache. The operator therefore needs
+// the permissions to list and watch the kind.
 //
 // In a cause handler, each call is a sub-handler with the id "<handler>/<uid of the owner>" (see [Request.Sub]), so that each owner has its own
-// retries and progress. The options apply to the sub-handlers. In other handlers, such as OnReconcile, the options have no effect, and the handler
-// returns the joined errors of all calls. If one of the errors is not permanent, the operator repeats all calls.
+// retries and progress. The options apply to the sub-handlers. In other handlers, such as OnReconcile handlers, the options have no effect, and
+// the handler returns the joined errors of all calls. If one of the errors is not permanent, the operator repeats all calls.
 //
 // The handler skips owners that do not exist any more. A change of an owner does not trigger the handler. Use [Resource.Watches] for that purpose.
 func ForEachOwner[T, P client.Object](owner P, fn func(ctx context.Context, req *Request[T], owner P) error, opts ...HandlerOption) Handler[T] {
@@ -58,8 +58,9 @@ const maxRelated = 200
 // function receives a copy of the related object from the cache, and must use a client to change the related object.
 //
 // In a cause handler, each call is a sub-handler with the id "<handler>/<namespace>.<name>", or "<handler>/<name>" for kinds without namespaces, so that
-// each related object has its own retries and progress. The operator stores the progress on the changed object, together with the old state. On the related
-// object, more users could read a copy of a Secret. See [ForEachOwner] for the options, for other handlers and for objects that do not exist any more.
+// each related object has its own retries and progress. The operator stores the progress and the old state on the changed object. If it stored a copy of a
+// Secret on the related object, more users could read the Secret. See [ForEachOwner] for the options, for other handlers and for objects that do not exist
+// any more.
 //
 // If the map function panics or returns more than 200 objects, the handler fails permanently. For more objects, use an OnReconcile handler with
 // [Resource.Watches] or [Request.Track].
@@ -92,7 +93,8 @@ func ForEachRelated[T, P client.Object](
 	return forEach("ForEachRelated", related, find, fn, opts)
 }
 
-// subID returns an id for a name. Names of some kinds, such as ClusterRole, may have characters that keys of records must not have.
+// subID returns an id for a name. The names of some kinds, such as ClusterRole, may have characters that the key of a record must not have. subID replaces
+// these characters and adds a checksum of the name.
 func subID(name string) string {
 	if validation.QualifiedName(name) == nil {
 		return name
@@ -119,10 +121,10 @@ func callMapFunc(ctx context.Context, mapFunc handler.MapFunc, obj client.Object
 type target struct {
 	id  string // the id of the sub-handler, without the id of the handler
 	key client.ObjectKey
-	uid types.UID // empty for any uid
+	uid types.UID // if it is empty, the object may have any uid
 }
 
-// forEach returns a handler that calls a function for each object that find returns.
+// forEach returns a handler that calls fn for each object that find returns.
 func forEach[T, P client.Object](
 	name string, kind P, find func(context.Context, *Request[T], schema.GroupVersionKind) ([]target, error),
 	fn func(context.Context, *Request[T], P) error, opts []HandlerOption,
@@ -161,7 +163,7 @@ func forEach[T, P client.Object](
 	}
 }
 
-// joinRetryable joins errors. If at least one error is not permanent, the result is not permanent, so that the operator retries the handler.
+// joinRetryable joins errors. If at least one error is not permanent, the operator retries the handler after the joined error.
 func joinRetryable(errs []error) error {
 	isPermanent := func(err error) bool { _, ok := errors.AsType[*progress.PermanentError](err); return ok }
 	if slices.ContainsFunc(errs, func(err error) bool { return !isPermanent(err) }) {
@@ -174,7 +176,7 @@ func joinRetryable(errs []error) error {
 	return errors.Join(errs...)
 }
 
-// callFor reads an object and calls the function, unless the object does not exist.
+// callFor reads the target and calls the function with it. It does nothing if the target does not exist.
 func callFor[T, P client.Object](ctx context.Context, req *Request[T], kind P, target target, fn func(context.Context, *Request[T], P) error) error {
 	obj, ok := kind.DeepCopyObject().(P)
 	if !ok {

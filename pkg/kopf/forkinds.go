@@ -16,9 +16,10 @@ import (
 
 // WhenServed lets the operator start although the API server does not serve the kind, for example because its CustomResourceDefinition is installed later.
 // The operator starts to handle the objects of the kind when the API server serves the kind, and stops when the API server no longer serves it. Other
-// kinds are not affected. Without the option, the start fails if the API server does not serve the kind. [Resource.TriggerFrom] is not possible.
+// kinds are not affected. Without the option, the start fails if the API server does not serve the kind. The option cannot be combined with
+// [Resource.TriggerFrom].
 //
-// The kind has a cache of its own: see [WithKindCaches]. The operator notices new kinds within seconds if it may watch CustomResourceDefinitions.
+// The kind has a cache of its own: see [WithKindCaches]. The operator discovers new kinds within seconds if it may watch CustomResourceDefinitions.
 // Otherwise, it asks the API server for its kinds every 10 seconds.
 //
 // Equivalent in kopf: the default.
@@ -35,8 +36,9 @@ func WhenServed() ResourceOption {
 //	})
 //
 // The operator starts and stops handling the kinds as described for [WhenServed]. ForKinds does not select kinds without list and watch. If several
-// declarations are for the same kind, only the first declaration applies, and the operator logs a warning. A declaration by [For] always comes first. The
-// operator logs an invalid declaration, and handles the other kinds.
+// declarations are for the same kind, only the first declaration applies, and the operator logs a message. A declaration by [For] has precedence over
+// ForKinds. After an invalid declaration, the operator logs the error and handles the other kinds. ForKinds does not support admission handlers and
+// [Resource.TriggerFrom].
 //
 // Equivalent in kopf: resource selectors of decorators.
 func ForKinds(selector KindSelector, declare func(kind metav1.APIResource) Option) Option {
@@ -71,11 +73,11 @@ type KindSelector struct {
 // Kinds returns a selector for kinds by their names. A pattern has one of these forms:
 //
 //   - "databases": the plural, singular, kind or short name, in the preferred version. If several kinds match, the operator selects the kind of the core
-//     group. If none of them is in the core group, the operator selects none of them and logs a warning.
-//   - "databases.example.com": with a group
-//   - "databases.v1.example.com", "pods.v1": with a version
+//     group. If none of them is in the core group, the operator selects no kind and logs a message.
+//   - "databases.example.com": a name with a group
+//   - "databases.v1.example.com", "pods.v1": a name with a version, in one group or in any group
 //   - "category:all": all kinds of a category
-//   - "*.example.com", "*": the wildcards of [path.Match], in names, groups and categories. They do not select Events.
+//   - "*.example.com", "*": the wildcards of [path.Match], in names, groups and categories. Names with wildcards do not select Events.
 //
 // Equivalent in kopf: the arguments of decorators; "*" for kopf.EVERYTHING.
 func Kinds(patterns ...string) KindSelector {
@@ -83,8 +85,8 @@ func Kinds(patterns ...string) KindSelector {
 	return KindSelector{patterns: parsed, err: err}
 }
 
-// KindsFunc returns a selector for kinds in their preferred version for which a function returns true. It does not select Events. The operator
-// calls the function repeatedly. If the function panics, the operator does not select the kind.
+// KindsFunc returns a selector for the kinds for which a function returns true, in their preferred versions. It does not select Events. The
+// operator calls the function for all kinds at each discovery. If the function panics, the operator does not select the kind.
 //
 // Equivalent in kopf: a callable as the argument of decorators.
 func KindsFunc(match func(kind metav1.APIResource) bool) KindSelector {
@@ -94,7 +96,7 @@ func KindsFunc(match func(kind metav1.APIResource) bool) KindSelector {
 	return KindSelector{match: match}
 }
 
-// String returns the patterns.
+// String returns the patterns, or "a function" for [KindsFunc].
 func (s KindSelector) String() string {
 	if s.match != nil {
 		return "a function"
@@ -106,7 +108,7 @@ func (s KindSelector) String() string {
 	return strings.Join(texts, ", ")
 }
 
-// choose returns the selected kinds, and the ambiguous patterns: those that are for one kind but match several.
+// choose returns the selected kinds. It also returns the ambiguous patterns, which are for one kind but match several.
 func (s KindSelector) choose(served []watching.Resource) ([]watching.Resource, []watching.Ambiguity) {
 	if s.match == nil {
 		return watching.Select(s.patterns, served)
@@ -115,7 +117,7 @@ func (s KindSelector) choose(served []watching.Resource) ([]watching.Resource, [
 }
 
 func (s KindSelector) safeMatch(r watching.Resource) (matches bool) {
-	defer func() { _ = recover() }() // the documentation of KindsFunc describes this
+	defer func() { _ = recover() }() // after a panic, the kind is not selected
 	return s.match(apiResource(r))
 }
 
@@ -183,7 +185,7 @@ func (o *Operator) hasOwnCache() bool {
 	return o.namespaces != nil || o.watchSelector != nil || o.ring != nil
 }
 
-// client returns the client for handlers. It reads a kind with a cache of its own from that cache.
+// client returns the client for handlers. If the operator has caches of its own, the client reads the kinds of these caches from them.
 func (o *Operator) client() client.Client {
 	if !o.hasDynamicKinds() && !o.hasOwnCache() {
 		return o.mgr.GetClient()

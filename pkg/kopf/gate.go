@@ -13,13 +13,12 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 )
 
-// A gate delays the start of all workers until the indexes of all kinds are complete. If workers waited for indexes instead, they could block
-// the reconciles that complete an index of another kind.
+// A gate delays the start of all workers until the indexes of all kinds are complete.
 type gate struct {
 	mu         sync.Mutex
 	incomplete map[string]bool // kinds with indexes that are not complete yet
 	open       chan struct{}
-	hint       string // the error message if the gate does not open in time
+	hint       string // the text of the error if the gate does not open in time
 }
 
 func newGate(kinds []engine.Kind) *gate {
@@ -52,8 +51,8 @@ func (g *gate) complete(kind string) {
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// notify wraps the source of a kind. When the source has synced, the indexes of the kind contain all listed objects. The wrapper then calls
-// synced and records that the indexes of the kind are complete.
+// notify wraps the source of a kind. When the source has synced, the index functions of the kind have been called for all listed objects. The
+// wrapper then calls synced, and records that the indexes of the kind are complete.
 func (g *gate) notify(kind string, s source.SyncingSource, synced func(context.Context)) source.SyncingSource {
 	return &syncNotifier{s, func(ctx context.Context) { synced(ctx); g.complete(kind) }}
 }

@@ -14,8 +14,8 @@ import (
 )
 
 // A Handler is a function that the operator calls for an object. A cause handler that returns nil has succeeded: the operator does not call
-// it again for this cause, not even after a restart. After an error, the operator retries the handler. Return a [Temporary] error to set the
-// delay, and a [Permanent] error to stop the retries. A panic is treated as an error.
+// it again for this cause, not even after a restart. By default, the operator retries the handler after an error. Return a [Temporary] error
+// to set the delay, and a [Permanent] error to stop the retries. The operator treats a panic as an error.
 //
 // log.FromContext(ctx) of controller-runtime returns a logger with the kind, namespace, name and uid of the object, the handler, the reason
 // and the attempt.
@@ -44,8 +44,8 @@ func (h Handler[T]) forEngine(c client.Client) func(ctx context.Context, call *i
 	}
 }
 
-// reportOutcome returns a function that passes the outcome of a handler to ended. The caller must defer this function. After a panic, the function
-// passes the panic as an error and panics again.
+// reportOutcome returns a function that passes the error of a handler to ended. The caller must defer this function. If the handler panics, the
+// function passes the panic as an error and panics again.
 func reportOutcome(ended func(error), err *error) func() {
 	return func() {
 		value := recover()
@@ -58,10 +58,10 @@ func reportOutcome(ended func(error), err *error) func() {
 	}
 }
 
-// errExited is the outcome of a handler that has called runtime.Goexit instead of returning.
+// errExited is the error of a handler that has called runtime.Goexit instead of returning.
 var errExited = errors.New("handler ended its goroutine without returning")
 
-// newRequest returns the request for a handler or a filter.
+// newRequest returns the request for a handler or a predicate.
 func newRequest[T client.Object](call *invoke.Request) (*Request[T], error) {
 	object, ok := call.Object.(T)
 	if !ok {

@@ -10,9 +10,9 @@ import (
 // A HandlerOption configures one handler. Most options correspond to a keyword argument of kopf's decorators.
 type HandlerOption func(*declaration)
 
-// Retries sets the maximum number of attempts. After the last failed attempt, the handler fails permanently. For timers and OnReconcile
-// handlers, the count restarts after each success. With 0, the handler fails without a call, as in kopf. Default: no limit; for OnEvent and
-// OnEventAbout handlers, 1.
+// Retries sets the maximum number of attempts, including the first attempt. After the last failed attempt, the handler fails permanently. For
+// timers and OnReconcile handlers, the count restarts after each success or permanent failure. With 0, the handler fails without a call, as in
+// kopf. Default: no limit; for OnEvent and OnEventAbout handlers, 1.
 //
 // For OnEvent handlers, n applies to each event, and the later events of the object wait for the retries. After a restart, the operator does not retry the
 // handler, but calls it for the current state of the object. For OnEventAbout handlers, see [Resource.OnEventAbout].
@@ -28,10 +28,10 @@ func Retries(n int) HandlerOption {
 	}
 }
 
-// Timeout sets the maximum duration of all attempts together. The duration begins when the operator selects the handler for the cause. After the
-// timeout, the handler fails permanently. The operator makes at least one attempt, even if that attempt starts late. Timeout does not interrupt a
-// running attempt. Use [AttemptTimeout] for that purpose. For timers and OnReconcile handlers, the duration restarts after each success. The timeout
-// must be positive. Default: no limit.
+// Timeout sets the maximum duration of all attempts together. The duration begins when the operator selects the handler for the cause. If the next
+// attempt would start after the timeout, the handler fails permanently. The operator makes at least one attempt, even if that attempt starts late.
+// Timeout does not interrupt a running attempt: see [AttemptTimeout]. For timers and OnReconcile handlers, the duration restarts after each success
+// or permanent failure. The timeout must be positive. Default: no limit.
 //
 // Equivalent in kopf: timeout=.
 func Timeout(timeout time.Duration) HandlerOption {
@@ -45,7 +45,8 @@ func Timeout(timeout time.Duration) HandlerOption {
 	}
 }
 
-// AttemptTimeout sets the timeout of the context of each attempt. 0 means no limit. Default: 0.
+// AttemptTimeout sets the timeout of the context of each attempt. The operator waits for the handler even after the timeout. 0 means no limit.
+// Default: 0.
 func AttemptTimeout(timeout time.Duration) HandlerOption {
 	return func(d *declaration) {
 		d.requireKind("AttemptTimeout", causeHandler, eventHandler, reconcileHandler, daemonHandler, timerHandler, subHandler, indexHandler, activityHandler)
@@ -68,8 +69,8 @@ func Backoff(delay time.Duration) HandlerOption {
 	}
 }
 
-// BackoffFunc sets a function that computes the [Backoff] from the failed attempt and its error. See [progress.Exponential]. A negative result
-// means zero.
+// BackoffFunc sets a function that computes the [Backoff] from the failed attempt and its error. See [progress.Exponential]. A negative
+// result means zero. BackoffFunc cannot be combined with Backoff.
 func BackoffFunc(fn func(a progress.Attempt, err error) time.Duration) HandlerOption {
 	return func(d *declaration) {
 		d.requireKind("BackoffFunc", causeHandler, eventHandler, reconcileHandler, daemonHandler, timerHandler, subHandler, indexHandler, activityHandler)
@@ -94,10 +95,11 @@ func ErrorMode(mode progress.ErrorMode) HandlerOption {
 	}
 }
 
-// WriteChanges writes the changes that an OnEvent handler makes to Request.Object, and its result. The operator writes them in the next reconcile of the
-// object, with the changes of its other handlers. If the object has changed since the event, the operator writes only the fields that the handler has
-// changed. The changes for a deleted object are dropped. A handler that changes something for each event causes an endless loop, because
-// each write causes an event. Without WriteChanges, the changes and the results of OnEvent handlers are dropped.
+// WriteChanges makes the operator write the changes that an OnEvent handler makes to Request.Object, and the result of the handler. The operator
+// writes them in the next reconcile of the object, with the changes of the other handlers. If the object has changed since the event, the operator
+// writes only the fields that the handler has changed. The operator drops the changes for a deleted object. A handler that changes something for
+// each event causes an endless loop, because each write causes an event. Without WriteChanges, the operator drops the changes and the results of
+// OnEvent handlers.
 //
 // Equivalent in kopf: every @kopf.on.event handler writes.
 func WriteChanges() HandlerOption {
@@ -137,9 +139,9 @@ func EvenIfDeleted() HandlerOption {
 	}
 }
 
-// After makes a cause handler wait until other cause handlers of the resource have succeeded for the current cause. The ids are the ids of the other
-// handlers. If one of these handlers fails permanently, this handler fails without a call, and the operator logs the failure. The handler does not wait
-// for handlers that do not match the cause.
+// After makes a cause handler wait until other cause handlers of the resource have succeeded for the current cause. The arguments are the ids of the
+// other handlers. If one of the other handlers fails permanently, this handler fails without a call, and the operator logs the failure. The handler
+// does not wait for handlers that do not match the cause.
 func After(ids ...string) HandlerOption {
 	return func(d *declaration) {
 		d.requireKind("After", causeHandler)
@@ -151,8 +153,8 @@ func After(ids ...string) HandlerOption {
 	}
 }
 
-// RenamedFrom makes a cause handler continue with the progress that is stored under its earlier ids. Use it if the id of a handler has changed. The
-// sub-handlers continue, too. Without the option, a handler with a changed id starts again for the objects of unfinished cycles. The earlier id of a
+// RenamedFrom makes a cause handler and its sub-handlers continue with the progress that is stored under earlier ids of the handler. Use it if the id
+// of a handler has changed. Without the option, a handler with a changed id starts again for the objects of unfinished cycles. The earlier id of a
 // handler with a [Field] ends with the path of the field. Existing results in the status keep the earlier id.
 //
 // Remove the option when no cycle that began under the earlier id is unfinished.
@@ -167,9 +169,9 @@ func RenamedFrom(ids ...string) HandlerOption {
 	}
 }
 
-// StoreIn sets the store for the progress of a cause handler and its sub-handlers. For example, use [progress.InMemory] if the handler may be repeated after
-// a restart. To move a handler to another store, pass [progress.Multi] with the new store and the earlier store until all unfinished cycles have ended.
-// Otherwise, the handler starts again for the objects of these cycles. Default: the store of [WithProgress].
+// StoreIn sets the store for the progress of a cause handler and its sub-handlers. For example, use [progress.InMemory] if the operator may repeat the
+// handler after a restart. To move a handler to another store, pass [progress.Multi] with the new store and the earlier store until all unfinished cycles
+// have ended. Otherwise, the handler starts again for the objects of these cycles. Default: the store of [WithProgress].
 func StoreIn(store progress.Store) HandlerOption {
 	return func(d *declaration) {
 		d.requireKind("StoreIn", causeHandler)
@@ -186,8 +188,8 @@ func StoreIn(store progress.Store) HandlerOption {
 	}
 }
 
-// Interval sets the time from a success or a permanent failure of an OnReconcile handler to its next call, unless a change triggers the
-// handler earlier. Default: only changes trigger the handler. For timers, see [Resource.Timer].
+// Interval sets the time from a success or a permanent failure of an OnReconcile handler to the next call. A change can trigger the handler
+// earlier. Default: only changes trigger the handler. For timers, see [Resource.Timer].
 //
 // Equivalent in kopf: interval=.
 func Interval(interval time.Duration) HandlerOption {
@@ -205,9 +207,9 @@ func Interval(interval time.Duration) HandlerOption {
 	}
 }
 
-// CancelOnDelete cancels the context of a running handler when the deletion of its object is requested, so that the deletion does not wait
-// for the handler. context.Cause then returns [daemons.ErrDeleted]. The cancelled attempt does not count towards [Retries]. The option is not
-// for delete handlers.
+// CancelOnDelete cancels the context of a running cause handler or OnReconcile handler when the deletion of its object is requested. The handler
+// should then return, so that the deletion does not wait for it. context.Cause returns [daemons.ErrDeleted]. A cancelled attempt does not count
+// for [Retries] if it ends with an error that is neither temporary nor permanent. The option is not for delete handlers.
 func CancelOnDelete() HandlerOption {
 	return func(d *declaration) {
 		d.requireKind("CancelOnDelete", causeHandler, reconcileHandler)

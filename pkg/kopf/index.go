@@ -13,8 +13,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// An Index is an in-memory map from keys to values that an index function computes from objects. Create it with [IndexBy]. The index is
-// complete before the operator calls the first handler. The operator updates the index when objects change. Its methods are safe for concurrent use.
+// An Index is an in-memory map from keys to values that an index function computes from objects. Create it with [IndexBy]. When the operator
+// starts, it fills the index before it calls any handler. It updates the index when objects change. The methods are safe for concurrent use.
 //
 // Equivalent in kopf: @kopf.index.
 type Index[K comparable, V any] struct {
@@ -33,10 +33,10 @@ func (x *Index[K, V]) Len() int { return x.values.Len() }
 // All iterates over the keys and their values in no particular order.
 func (x *Index[K, V]) All() iter.Seq2[K, []V] { return x.values.All() }
 
-// IndexBy adds an index of the objects of a resource. The function returns the keys of an object, with a value for each key. The operator
-// calls the function for each observed state of each object, before any other handler, so the function must return quickly. An empty map removes the
-// object from the index. A nil map leaves the entries of the object unchanged. The operator removes objects that are deleted or no longer match the
-// filters.
+// IndexBy adds an index of the objects of a resource. The function returns the keys of an object, with a value for each key. The operator calls the
+// function for each observed state of each object, before any other handler. The function must return quickly, because the watch of the kind waits
+// for it. An empty map removes the object from the index. A nil map leaves the entries of the object unchanged. The operator removes objects that
+// are deleted or no longer match the filters.
 //
 // A temporary error removes the object from the index until the operator observes the object again after the delay. A permanent error removes the
 // object until the operator restarts. Other errors leave the entries of the object unchanged, unless [ErrorMode] is set.

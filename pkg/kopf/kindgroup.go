@@ -16,10 +16,10 @@ import (
 type kindGroup struct {
 	operator     *Operator
 	cache        cache.Cache // the cache of the kinds and their related kinds
-	sources      cache.Cache // cache for the sources of the controllers: see handlersEndWith
+	sources      cache.Cache // the cache for the sources of the controllers: see handlersEndWith
 	stopSources  func()
-	after        *gate // the workers start after this gate has opened; nil if there is no such gate
-	indexes      *gate
+	after        *gate // another gate for which the workers wait; nil if there is none
+	indexes      *gate // opens when the indexes of the group are complete
 	kinds        []engine.Kind
 	engines      []*engine.Engine
 	controllers  []controller.Controller

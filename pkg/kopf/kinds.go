@@ -7,15 +7,15 @@ import (
 )
 
 // Unstructured returns an object for [For] that declares a kind without a Go type. Handlers receive unstructured objects. The operator
-// compares all fields of the essence, as kopf does.
+// detects changes of all fields of the essence, as kopf does. With a Go type, it detects only changes of the fields of the type.
 func Unstructured(gvk schema.GroupVersionKind) *unstructured.Unstructured {
 	obj := &unstructured.Unstructured{}
 	obj.SetGroupVersionKind(gvk)
 	return obj
 }
 
-// Metadata returns an object for [For] that declares a kind. The operator watches and caches only the metadata of its objects. The essence
-// consists of the labels and annotations.
+// Metadata returns an object for [For] that declares a kind by its metadata. The operator watches and caches only the metadata of the
+// objects. The essence consists of the labels and annotations.
 func Metadata(gvk schema.GroupVersionKind) *metav1.PartialObjectMetadata {
 	obj := &metav1.PartialObjectMetadata{}
 	obj.SetGroupVersionKind(gvk)

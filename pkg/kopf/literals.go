@@ -8,8 +8,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
 )
 
-// explainMismatch explains why a field can never have the value, and which value to use instead. It returns an empty string if the field can
-// have the value.
+// explainMismatch explains why a field can never have the value of the operand, and names a value to use instead. It returns an empty string
+// if the field can have the value.
 func explainMismatch(l match.Operand, field fieldType) string {
 	want := field.json()
 	if want == anyType || want.accepts(l.Value) {
@@ -25,7 +25,8 @@ func explainMismatch(l match.Operand, field fieldType) string {
 	return fmt.Sprintf("the field is %s: use %s", want, want.suggest(l.Value))
 }
 
-// accepts reports whether the value has the JSON type. It returns true for a value of any other Go type.
+// accepts reports whether a field of the JSON type can have the value. It returns true for nil, and for values of Go types that decoded JSON
+// does not contain.
 func (t jsonType) accepts(value any) bool {
 	switch value := value.(type) {
 	case string:
@@ -45,7 +46,8 @@ func (t jsonType) accepts(value any) bool {
 	}
 }
 
-// suggest returns the value of the JSON type that was probably intended, or a description of such values.
+// suggest returns the value of the JSON type that the user probably meant. If there is none, it returns a description of the type, such as
+// "a whole number".
 func (t jsonType) suggest(value any) string {
 	written, isText := value.(string)
 	switch t {

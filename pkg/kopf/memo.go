@@ -7,9 +7,9 @@ import (
 )
 
 // A Memo stores one value for each object in the memory of the process, for example a connection. All handlers of the object share the value.
-// Admission handlers share it if this process handles the object (see [Resource.Validate]). The operator drops the value when the object is
-// deleted. The functions of [OnStartup], [OnCleanup], [OnVersion] and [OnProbe] share one value for the operator. Create a Memo once with [NewMemo],
-// for example as a package variable. Its methods are safe for concurrent use.
+// Admission handlers share the value if this process handles the object (see [Resource.Validate]). The operator drops the value when the object
+// is deleted. The functions of [OnStartup], [OnCleanup], [OnVersion] and [OnProbe] share one value for the operator. Create a Memo once with
+// [NewMemo], for example as a package variable. The methods are safe for concurrent use.
 //
 // Equivalent in kopf: memo.
 type Memo[V any] struct {
@@ -19,8 +19,8 @@ type Memo[V any] struct {
 // NewMemo returns a memo for values of type V. The name appears in error messages.
 func NewMemo[V any](name string) *Memo[V] { return &Memo[V]{name} }
 
-// Load returns the value for the object of the handler, and false if none is stored. The context must be the context of a handler, or be derived
-// from it. Load panics with any other context.
+// Load returns the value for the object of the handler, or the zero value and false if there is none. The context must be the context of a handler,
+// or be derived from it. Load panics with any other context.
 func (m *Memo[V]) Load(ctx context.Context) (value V, ok bool) {
 	stored, ok := m.space(ctx).Load(m)
 	if !ok {

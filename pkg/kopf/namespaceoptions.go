@@ -11,21 +11,21 @@ import (
 
 // WithNamespaces restricts the operator to namespaces. The operator handles an object if one of the patterns matches its namespace. A pattern is a list of
 // globs (*, ?, [..]), separated by commas. The first glob must match. A later glob with an exclamation mark excludes names, and a later glob without it
-// includes names again.
+// includes names again. If the first glob has an exclamation mark, "*" precedes it.
 //
 //	kopf.WithNamespaces("team-a", "team-b")
 //	kopf.WithNamespaces("team-*, !team-legacy")
 //
 // The operator has a watch for each kind and namespace. If all patterns are names, it therefore needs no permissions for the cluster. With wildcards, the
-// operator watches the Namespaces. It starts to handle a namespace that is created, and stops when the namespace is deleted. If the operator may not list
-// Namespaces, it handles only the namespaces that are named without wildcards. The option does not affect cluster-scoped kinds.
+// operator watches the Namespaces. It starts to handle a matching namespace that is created, and stops when the namespace is deleted. If the operator may
+// not list Namespaces, it handles only the namespaces that are named without wildcards. The option does not affect cluster-scoped kinds.
 //
 // When an operator starts to handle a namespace, it resumes the objects in the namespace, as after a restart. When an operator stops handling a namespace,
 // running handlers finish. The operator stops daemons and timers with [daemons.ErrOutOfScope], and writes the outcomes. The objects keep their finalizers and
-// their progress for the next operator.
+// their progress, so that another operator can continue.
 //
-// The request's client reads only these namespaces from the cache. The operator uses caches of its own, which [WithKindCaches] configures, instead of the
-// cache of the manager. [Operator.SetNamespaces] replaces the patterns. Default: all namespaces, or the namespaces of the manager's cache.
+// The cache of the request's client contains only these namespaces. The operator uses caches of its own, which [WithKindCaches] configures, instead of the
+// cache of the manager. [Operator.SetNamespaces] replaces the patterns. Default: the namespaces of the manager's cache, which are all namespaces by default.
 //
 // Equivalent in kopf: --namespace.
 func WithNamespaces(patterns ...string) Option {
@@ -39,13 +39,13 @@ func WithNamespaces(patterns ...string) Option {
 }
 
 // WithNamespaceFunc restricts the operator to namespaces for which a function returns true, for example by their labels. After each change of a Namespace,
-// the operator calls the function for all Namespaces. With [WithNamespaces], a pattern must match as well. If the function panics, the operator does not
-// select the namespace.
+// the operator calls the function for all Namespaces, with copies. With [WithNamespaces], a pattern must match as well. If the function panics, the
+// operator logs the panic and does not handle the namespace.
 //
 //	selector := labels.SelectorFromSet(labels.Set{"team": "a"})
 //	kopf.WithNamespaceFunc(func(ns *corev1.Namespace) bool { return selector.Matches(labels.Set(ns.Labels)) })
 //
-// The operator needs permission to list and watch Namespaces.
+// The operator needs permission to list and watch Namespaces. Without this permission, it handles no namespace and is not ready.
 //
 // Equivalent in kopf: regular expressions for namespaces.
 func WithNamespaceFunc(match func(namespace *corev1.Namespace) bool) Option {

@@ -26,12 +26,12 @@ type namespaceSet struct {
 	operator *Operator
 	match    func(*corev1.Namespace) bool // nil without WithNamespaceFunc
 	changed  chan struct{}                // patterns or Namespaces have changed
-	entered  *gate                        // opens when the first namespaces have been entered
+	entered  *gate                        // opens when the caches of the first namespaces have synced
 	log      logr.Logger                  // of run
 
 	mu       sync.RWMutex
 	patterns []watching.NamespacePattern
-	states   map[string]*namespaceState // states of the namespaces that the operator enters, serves or leaves
+	states   map[string]*namespaceState // of the namespaces that the operator enters, handles or leaves, by name
 	caches   []*watching.NamespacedCache
 	warned   bool // the warning about the number of watches was logged
 	count    *metrics.StateCount
@@ -51,8 +51,8 @@ const (
 )
 
 type namespaceState struct {
-	phase  namespacePhase
-	desert context.CancelFunc // called when the namespace is no longer desired
+	phase namespacePhase
+	stop  context.CancelFunc // called when the namespace is no longer desired
 }
 
 // A batch contains namespaces that the operator enters together. It calls handlers after the caches of all these namespaces have synced, so that the indexes
@@ -84,7 +84,7 @@ func (o *Operator) scopedNamespaces() *namespaceSet {
 	return o.namespaces
 }
 
-// InScope reports whether the operator handles an object. It returns true for all cluster-scoped objects, whose namespace is empty.
+// InScope implements engine.Scope. It returns true for all cluster-scoped objects, whose namespace is empty.
 func (n *namespaceSet) InScope(key types.NamespacedName) bool {
 	phase, known := n.phase(key.Namespace)
 	return key.Namespace == "" || known && phase != leaving
@@ -100,7 +100,7 @@ func (n *namespaceSet) phase(namespace string) (namespacePhase, bool) {
 	return state.phase, true
 }
 
-// Admits reports whether the operator may call handlers in a namespace. It returns false while the caches of the namespace have not synced.
+// Admits implements engine.Scope. It returns false while the caches of the namespace have not synced.
 func (n *namespaceSet) Admits(key types.NamespacedName) bool {
 	phase, known := n.phase(key.Namespace)
 	return !known || phase != entering
@@ -109,11 +109,11 @@ func (n *namespaceSet) Admits(key types.NamespacedName) bool {
 func (n *namespaceSet) notifyChanged() {
 	select {
 	case n.changed <- struct{}{}:
-	default: // the last change was not handled yet
+	default: // run has not received the previous change yet
 	}
 }
 
-// newCache returns a cache for the namespaces. Its namespaces change with the set until stop is called.
+// newCache returns a cache for the namespaces of the set. The set adds and removes namespaces of the cache until stop is called.
 func (n *namespaceSet) newCache(ctx context.Context, options cache.Options) (objects cache.Cache, stop func(), err error) {
 	c, err := watching.NewNamespacedCache(n.operator.mgr.GetConfig(), options)
 	if err != nil {
@@ -140,7 +140,7 @@ func (n *namespaceSet) newCache(ctx context.Context, options cache.Options) (obj
 	return c, stop, nil
 }
 
-// names returns the namespaces that the operator enters or serves.
+// names returns the namespaces that the operator enters or handles.
 func (n *namespaceSet) names() (names []string) {
 	if n == nil {
 		return nil
@@ -197,7 +197,7 @@ func (n *namespaceSet) needsObjects() bool {
 	})
 }
 
-// observe watches the Namespaces.
+// observe watches the Namespaces until stop is called.
 func (n *namespaceSet) observe(ctx context.Context) (stop func(), err error) {
 	options := n.operator.ownCacheOptions(ctx)
 	options.ByObject, options.DefaultNamespaces, options.DefaultLabelSelector, options.DefaultFieldSelector = nil, nil, nil, nil
@@ -211,7 +211,7 @@ func (n *namespaceSet) observe(ctx context.Context) (stop func(), err error) {
 		n.denied = err
 		n.mu.Unlock()
 		if isNew {
-			n.log.Info("Warning: the operator may not list and watch Namespaces; without the permission, it notices changes late, or handles only namespaces that are named without wildcards",
+			n.log.Info("Listing or watching Namespaces is forbidden; changes of Namespaces go unnoticed, or only namespaces that are named without wildcards are handled",
 				"error", err.Error())
 			n.notifyChanged()
 		}
@@ -281,8 +281,8 @@ func (n *namespaceSet) desired() (names map[string]bool, known bool) {
 	return names, true
 }
 
-// exists reports whether a namespace exists. It returns false for a namespace that is being deleted and contains no objects. If the operator does not watch
-// Namespaces, it returns true.
+// exists reports whether a namespace exists. It returns false for a namespace that is being deleted and contains no objects. If the operator has not listed
+// the Namespaces, exists returns true.
 func (n *namespaceSet) exists(namespace string) bool {
 	n.mu.RLock()
 	objects, isSynced := n.objects, n.synced != nil && n.synced()
@@ -317,15 +317,15 @@ func isTerminated(ns *corev1.Namespace) bool {
 		!slices.ContainsFunc(ns.Status.Conditions, func(c corev1.NamespaceCondition) bool { return c.Status == corev1.ConditionTrue })
 }
 
-// adjust starts to enter and to leave namespaces. A desired namespace in the phase leaving is entered again after this phase.
+// adjust starts to enter the desired namespaces, and starts to leave all others. A desired namespace in the phase leaving is entered after this phase.
 func (n *namespaceSet) adjust(ctx context.Context, group *sync.WaitGroup, desired map[string]bool) {
 	n.mu.Lock()
 	n.decided = true
 	together := &batch{ready: make(chan struct{})}
 	for namespace := range desired {
 		if n.states[namespace] == nil {
-			desiredCtx, desert := context.WithCancel(ctx)
-			state := &namespaceState{entering, desert}
+			desiredCtx, stop := context.WithCancel(ctx)
+			state := &namespaceState{entering, stop}
 			n.states[namespace] = state
 			together.waiting++
 			group.Go(func() { n.serve(ctx, desiredCtx, namespace, state, together) })
@@ -333,7 +333,7 @@ func (n *namespaceSet) adjust(ctx context.Context, group *sync.WaitGroup, desire
 	}
 	for namespace, state := range n.states {
 		if !desired[namespace] {
-			state.desert()
+			state.stop()
 		}
 	}
 	n.updateMetric()
@@ -342,7 +342,7 @@ func (n *namespaceSet) adjust(ctx context.Context, group *sync.WaitGroup, desire
 	n.warned = n.warned || warns
 	n.mu.Unlock()
 	if warns {
-		n.log.Info("Warning: the operator has many watches, one for each kind and namespace; without WithNamespaces, it needs one for each kind",
+		n.log.Info("The operator has many watches, one for each kind and namespace; without WithNamespaces, it needs one for each kind",
 			"watches", watches)
 	}
 	if isNew {
@@ -365,9 +365,9 @@ func (n *namespaceSet) adjust(ctx context.Context, group *sync.WaitGroup, desire
 // maxWatches is the number of watches above which the operator logs a warning.
 const maxWatches = 500
 
-// serve handles a namespace until it is no longer desired: it enters and then leaves it.
+// serve enters a namespace, waits until the namespace is no longer desired, and leaves it. The context desired ends when the namespace is no longer desired.
 func (n *namespaceSet) serve(ctx, desired context.Context, namespace string, state *namespaceState, together *batch) {
-	defer state.desert()
+	defer state.stop()
 	if n.enter(desired, namespace, together) {
 		n.setPhase(state, served)
 		n.log.Info("Handling the namespace", "namespace", namespace)
@@ -448,7 +448,7 @@ func (n *namespaceSet) addToCaches(ctx context.Context, namespace string) error 
 		}
 		version, err := n.operator.versionOf(ctx, e, namespace)
 		if err != nil && !apierrors.IsForbidden(err) && ctx.Err() == nil {
-			n.log.Info("Cannot read the current version of the kind; objects with something to do are read from the API server, once each",
+			n.log.Info("Failed to read the current version of the kind; each object with due work is read once from the API server",
 				"kind", e.GVK.Kind, "namespace", namespace, "error", err.Error())
 		}
 		e.Entered(namespace, version)
@@ -472,7 +472,7 @@ func (n *namespaceSet) waitForCaches(ctx context.Context, namespace string) {
 	for _, c := range caches {
 		denied, err := c.WaitForNamespace(ctx, namespace)
 		if denied != nil {
-			n.log.Info("Warning: the operator may not list all its kinds in a namespace", "namespace", namespace, "error", denied.Error())
+			n.log.Info("Listing some kinds in a namespace is forbidden; their objects are not handled", "namespace", namespace, "error", denied.Error())
 		}
 		if err != nil && ctx.Err() == nil {
 			n.log.V(1).Info("A cache has ended", "namespace", namespace, "error", err.Error())
@@ -485,7 +485,7 @@ func (n *namespaceSet) waitForCaches(ctx context.Context, namespace string) {
 	}
 }
 
-// leave waits until the work in a namespace has ended, and removes the namespace.
+// leave waits until the work in a namespace has ended, and removes the namespace from the caches and from the set.
 func (n *namespaceSet) leave(ctx context.Context, namespace string) {
 	engines := n.operator.runningEngines()
 	for _, e := range engines {
@@ -510,7 +510,7 @@ func (n *namespaceSet) leave(ctx context.Context, namespace string) {
 	n.notifyChanged() // the namespace may be desired again
 }
 
-// updateMetric updates the metric. The caller must hold the lock.
+// updateMetric updates the metric of namespaces by their phase. The caller must hold n.mu.
 func (n *namespaceSet) updateMetric() {
 	numbers := map[string]int{}
 	for _, state := range n.states {

@@ -27,7 +27,7 @@ type rights struct {
 	lookUp     func(schema.GroupVersionKind) (resource schema.GroupResource, namespaced bool)
 }
 
-// in returns the permission for each of the namespaces, or a cluster-wide permission without namespaces.
+// in returns the permission for each of the namespaces. If there are no namespaces, it returns the permission for the cluster.
 func in(namespaces []string, n rbac.Need) (needs []rbac.Need) {
 	if len(namespaces) == 0 {
 		return []rbac.Need{n}
@@ -52,7 +52,7 @@ func (r *rights) of(gvk schema.GroupVersionKind, level rbac.Level, reason string
 	return in(r.namespaces(gvk), n)
 }
 
-// ofKind returns the permissions for a kind and its related kinds. The caller must set HasStatus of the kind.
+// ofKind returns the permissions for a kind, its related kinds and its Events. The caller must set HasStatus of the kind.
 func (r *rights) ofKind(kind *engine.Kind, declared resource) (needs []rbac.Need) {
 	if declared.hasOnlyAdmission() {
 		return nil
@@ -106,7 +106,7 @@ func (r *rights) ofSideObjects(gvk schema.GroupVersionKind) []rbac.Need {
 	return in(r.namespaces(gvk), n)
 }
 
-// ofOperator returns the permissions that depend neither on kinds nor on namespaces. The argument is the namespace of the operator.
+// ofOperator returns the permissions that depend neither on kinds nor on their namespaces. The argument is the namespace of the operator.
 func (r *rights) ofOperator(namespace string) (needs []rbac.Need) {
 	o := r.operator
 	if o.hasDynamicKinds() {
@@ -201,7 +201,7 @@ func ofPeering(options peering.Options) (needs []rbac.Need) {
 	return needs
 }
 
-// checkWebhooks checks the options for webhooks. The namespace is the namespace of the operator.
+// checkWebhooks returns an error if the permissions for the options of webhooks cannot be computed. The argument namespace is the namespace of the operator.
 func checkWebhooks(scheme *runtime.Scheme, options webhooks.Options, namespace string) error {
 	options.Namespace = cmp.Or(options.Namespace, namespace)
 	if options.Namespace == "" && secretOf(options) != "" {

@@ -12,8 +12,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 )
 
-// errNotServed returns the error for a kind that the API server does not serve. The error suggests the most similar kind, or the same kind in
-// another version or group. Suggestions do not include API groups that the server cannot list at the moment.
+// errNotServed returns the error for a kind that the API server does not serve. If possible, the error suggests the most similar kind, or the
+// same kind in another version or group. Suggestions do not include API groups that the server cannot list at the moment.
 func errNotServed(client discovery.DiscoveryInterface, gvk schema.GroupVersionKind) error {
 	_, lists, _ := client.ServerGroupsAndResources() // after an error, the result contains the readable groups
 	var served []servedKind
@@ -39,7 +39,7 @@ type servedKind struct {
 
 func explainNotServed(served []servedKind, gvk schema.GroupVersionKind) error {
 	gv := gvk.GroupVersion()
-	var inVersion, inGroup, elsewhere []string // the kinds of the version, those of the group, and other versions with the kind
+	var inVersion, inGroup, elsewhere []string // kinds of the version, kinds of the group, and other group versions with the kind
 	versions := map[string]bool{}
 	for _, s := range served {
 		switch {

@@ -31,7 +31,7 @@ import (
 // An Operator runs the handlers of its resources. Create it with [New] and add it to the manager, or use [SetupWithManager] for both. By
 // default, it needs leader election.
 type Operator struct {
-	// The manager is not embedded, because with its methods the operator would implement other runnable interfaces of
+	// mgr is not embedded: with the methods of the manager, the operator would implement other runnable interfaces of
 	// controller-runtime.
 	mgr       manager.Manager
 	settings  engine.Settings
@@ -69,8 +69,8 @@ type Operator struct {
 	warmupErr error                         // the last error of Warmup
 	warmKinds func() ([]engine.Kind, error) // the result of engineKinds that Warmup and Start share
 	engines   []*engine.Engine
-	watches   []*watchcheck.Checker // running checkers; nil otherwise
-	peering   *peering.Peering      // running peering; nil otherwise
+	watches   []*watchcheck.Checker // running checkers
+	peering   *peering.Peering      // nil without a running peering
 	rights    *rightsChecker        // nil if the permissions are not checked
 
 	discovering   bool                              // the first discovery of kinds has not succeeded yet
@@ -78,8 +78,8 @@ type Operator struct {
 	waitingKinds  int                               // number of declarations that wait for a kind
 	runningKinds  int                               // number of kinds of WhenServed and ForKinds whose controllers run or stop
 	kindCount     *metrics.StateCount
-	routedClient  *watching.Client         // see the method client
-	kindClients   map[any]*watching.Client // clients of resources with WhenServed, by identity
+	routedClient  *watching.Client         // created by the method client; nil if the operator has no caches of its own
+	kindClients   map[any]*watching.Client // clients of resources with WhenServed, by identity of the resource
 }
 
 var _ interface {
@@ -116,11 +116,12 @@ func New(mgr manager.Manager, opts ...Option) *Operator {
 
 // SetupWithManager creates an operator, checks its declaration and adds it to the manager. It also registers the following endpoints:
 //
-//   - [Operator.Healthz] and [Operator.Readyz] as "kopf-<controller>", with the controller names of all resources (see [WithName])
+//   - [Operator.Healthz] and [Operator.Readyz] as "kopf-<controllers>", with the controller names of all resources, joined by dashes (see [WithName])
 //   - [Operator.ServeProbes] under /kopf/probes of the metrics server, if there are probes
 //   - [Operator.ServePeering] under /kopf/peering of the metrics server, if the operator has [WithPeering]
 //
-// With SetupWithManager, a manager can have only one operator with probes, and only one with peering. Use mgr.Add(kopf.New(...)) for other operators.
+// A manager can have only one operator with probes from SetupWithManager, and only one with peering. Use mgr.Add(kopf.New(...)) for other operators. If the
+// manager is already running, SetupWithManager logs that it cannot add the health checks, and adds the operator without them.
 func SetupWithManager(mgr manager.Manager, opts ...Option) error {
 	o := New(mgr, opts...)
 	if err := o.CheckDeclaration(); err != nil {
@@ -147,7 +148,7 @@ func SetupWithManager(mgr manager.Manager, opts ...Option) error {
 	return nil
 }
 
-// healthCheckName returns a name for the checks that is unique among the operators of a manager.
+// healthCheckName returns the name of the health checks, which contains the controller names of all resources.
 func (o *Operator) healthCheckName() string {
 	names := []string{"kopf"}
 	for _, r := range o.resources {

@@ -16,10 +16,11 @@ import (
 // DefaultFinalizer is the finalizer of kopf.
 const DefaultFinalizer = "kopf.zalando.org/KopfFinalizerMarker"
 
-// PausedAnnotation pauses one object if its value is "true". Until the annotation is removed or "false", the operator calls no cause, reconcile and
-// OnEventAbout handlers for the object, and stops its daemons and timers. The stored progress does not change. The operator handles changes during the
-// pause afterwards, as one update. It still calls event handlers, index functions and admission handlers. A paused object that is being deleted keeps the
-// finalizer. For kinds with [WithConditions], the operator reports the pause as the condition Paused.
+// PausedAnnotation is the annotation that pauses one object if its value is "true". Until the annotation is removed or set to "false", the operator calls no
+// cause handlers, reconcile handlers and OnEventAbout handlers for the object, and stops its daemons and timers. It still calls event handlers, index
+// functions and admission handlers. The stored progress does not change. After the pause, the operator handles the changes of the pause as one update. A
+// paused object that is being deleted keeps the finalizer. For kinds with [WithConditions], the operator reports the pause as the condition Paused. If the
+// value is neither true nor false, the operator logs a message and ignores the annotation.
 const PausedAnnotation = engine.PausedAnnotation
 
 const defaultCheckpoint = 100 * time.Millisecond
@@ -70,7 +71,8 @@ func WithBaseline(baseline progress.Baseline) Option {
 // remote has no data for an object, the operator reads the annotations of the object. An existing operator can therefore change to a remote.
 //
 // Each write of progress needs one more request. The operator writes the changes of handlers first, and then saves their progress. If the process ends in
-// between, the next process calls the handlers again. After a start, the operator loads the progress of each object with one request. Default: none.
+// between, the next process calls the handlers again. After a start, the operator loads the progress of each object with one request. Default: the operator
+// stores the data on the objects.
 func WithRemote(remote progress.Remote) Option {
 	return optionFunc(func(o *Operator) {
 		if remote == nil {
@@ -85,8 +87,8 @@ func WithRemote(remote progress.Remote) Option {
 	})
 }
 
-// WithFinalizer sets the finalizer that blocks the deletion of objects until their delete handlers have finished. Two operators for one kind
-// need different finalizers. Default: [DefaultFinalizer].
+// WithFinalizer sets the finalizer that blocks the deletion of objects until their delete handlers, daemons and timers have finished. Two
+// operators for one kind need different finalizers. Default: [DefaultFinalizer].
 //
 // Equivalent in kopf: settings.persistence.finalizer.
 func WithFinalizer(name string) Option {
@@ -113,9 +115,9 @@ func WithLifecycle(lifecycle progress.Lifecycle) Option {
 	})
 }
 
-// WithCheckpoint sets how long the handlers of one object can work before the operator writes their outcomes. The operator always writes the
-// outcomes at the end of a reconcile. If the process is killed, the handlers repeat at most this much work. With 0, the operator writes after
-// each handler. Default: 100 milliseconds.
+// WithCheckpoint sets the working time of handlers after which the operator writes their outcomes before it calls the next handler of the
+// object. The operator also writes the outcomes at the end of each reconcile. If the process is killed, the next process repeats the calls whose
+// outcomes were not written. With 0, the operator writes after each handler. Default: 100 milliseconds.
 func WithCheckpoint(work time.Duration) Option {
 	return optionFunc(func(o *Operator) {
 		if work < 0 {
@@ -128,7 +130,8 @@ func WithCheckpoint(work time.Duration) Option {
 	})
 }
 
-// WithBackoff sets the [Backoff] of handlers that have neither Backoff nor [BackoffFunc], except for OnReconcile handlers. Default: one minute.
+// WithBackoff sets the [Backoff] of handlers that have neither Backoff nor [BackoffFunc], except for OnReconcile handlers. 0 means an immediate
+// retry. Default: one minute.
 //
 // Equivalent in kopf: settings.execution.default_backoff.
 func WithBackoff(delay time.Duration) Option {
@@ -143,8 +146,8 @@ func WithBackoff(delay time.Duration) Option {
 	})
 }
 
-// WithConsistencyTimeout sets how long an object waits until the cache shows the last write of the operator. After the timeout, the operator reads the
-// object from the API server. Other objects do not wait. The timeout must be positive. Default: 5 seconds.
+// WithConsistencyTimeout sets how long the operator waits until the cache shows its last write to an object, before it calls handlers for the object again.
+// After the timeout, the operator reads the object from the API server. Other objects do not wait. The timeout must be positive. Default: 5 seconds.
 //
 // Equivalent in kopf: settings.persistence.consistency_timeout.
 func WithConsistencyTimeout(timeout time.Duration) Option {

@@ -11,8 +11,9 @@ import (
 	peeringv1 "github.com/kopf-runtime/kopf-runtime/pkg/peering/v1"
 )
 
-// WithPeering coordinates the operator with others, in Go or in Python, that use the same peering object (KopfPeering or ClusterKopfPeering).
-// The operator with the highest priority is active, and the others are paused. Default: no peering.
+// WithPeering coordinates the operator with other operators, in Go or in Python, that use the same peering object (KopfPeering or
+// ClusterKopfPeering). The operator with the highest priority is active, and the others are paused. By default, operators with the same priority
+// pause each other (see Tie of [peering.Options]). Default: no peering.
 //
 //	var peers peering.Options
 //	peers.BindFlags(flag.CommandLine) // --peering, --priority, --dev, --standalone, --namespace
@@ -96,7 +97,7 @@ func (o *Operator) forwardPauses(p *peering.Peering) (stop func()) {
 	return stop
 }
 
-// pausedScopes returns the namespaces that can be paused separately; "" means all.
+// pausedScopes returns the namespaces that can be paused separately. The element "" means all namespaces.
 func (o *Operator) pausedScopes() []string {
 	if o.peers == nil || len(o.peers.Namespaces) == 0 {
 		return []string{""}
@@ -104,8 +105,9 @@ func (o *Operator) pausedScopes() []string {
 	return o.peers.Namespaces
 }
 
-// ServePeering returns an HTTP handler that reports whether the operator is paused, and why. The status is 503 if the peering is not ready (see
-// [Operator.Readyz]). [SetupWithManager] adds it to the metrics server under /kopf/peering. To add it yourself:
+// ServePeering returns an HTTP handler that responds with a text about whether and why the operator is paused. The status is 503 if the peering is
+// not ready (see [Operator.Readyz]), and otherwise 200. [SetupWithManager] adds the handler to the metrics server under /kopf/peering. To add it
+// yourself:
 //
 //	err := mgr.AddMetricsServerExtraHandler("/kopf/peering", operator.ServePeering())
 func (o *Operator) ServePeering() http.Handler {

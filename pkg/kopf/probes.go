@@ -16,9 +16,9 @@ import (
 // probeTTL is the time for which the operator caches the values of probes.
 const probeTTL = 10 * time.Second
 
-// OnProbe adds a function whose value is part of the response of [Operator.ServeProbes]. The operator calls the function when a client
-// requests the probes. If a function returns an error or panics, the whole response is an error. The value must have a JSON form. The
-// response does not contain nil values.
+// OnProbe adds a function whose value is part of the response of [Operator.ServeProbes]. The operator calls the functions one after the other
+// when a client requests the probes and no cached response exists. If a function returns an error or panics, the whole response is an error.
+// The value must have a JSON form. The response does not contain nil values.
 //
 // Equivalent in kopf: @kopf.on.probe.
 func OnProbe(id string, fn func(ctx context.Context) (value any, err error)) Option {
@@ -66,7 +66,7 @@ func (o *Operator) ServeProbes() http.Handler {
 	})
 }
 
-// evaluate returns the values of all probes, from the cache if it is not older than probeTTL.
+// evaluate returns the values of all probes, or the error of the first probe that fails. It caches both for probeTTL.
 func (p *probes) evaluate(ctx context.Context) (map[string]any, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -86,7 +86,7 @@ func (p *probes) evaluate(ctx context.Context) (map[string]any, error) {
 	}
 	p.evaluated = time.Now()
 	if ctx.Err() != nil {
-		p.evaluated = time.Time{} // do not cache, because the cancelled context of the client may be the cause of an error
+		p.evaluated = time.Time{} // the cancelled context of the client may be the cause of an error, so the result is not cached
 	}
 	return p.values, p.err
 }

@@ -14,7 +14,7 @@ const (
 	ReasonUpdate Reason = "update"
 	// ReasonDelete means that the object is being deleted.
 	ReasonDelete Reason = "delete"
-	// ReasonResume means that the object existed when the operator started, and has not changed since an earlier process handled it.
+	// ReasonResume means that the object existed when the operator started, and that its essence has not changed since it was handled last.
 	ReasonResume Reason = "resume"
 
 	// ReasonEvent is the reason of [Resource.OnEvent] handlers.
@@ -31,5 +31,5 @@ const (
 	ReasonIndex Reason = "index"
 )
 
-// isCause reports whether the reason is the kind of a cause.
+// isCause reports whether r is the reason of a cause.
 func (r Reason) isCause() bool { return slices.Contains(causeReasons, r) }

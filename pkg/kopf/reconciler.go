@@ -25,9 +25,10 @@ var reconcileBackoff = progress.Exponential(100*time.Millisecond, 2*time.Minute)
 //
 //	databases.OnReconcile("main", kopf.FromReconciler[*v1.Database](reconciler))
 //
-// The reconciler receives the namespace and name of the object. The operator does not call it for objects that no longer exist. The operator retries
-// errors with the backoff of the handler, except for reconcile.TerminalError. RequeueAfter sets the delay to the next call. After the deprecated Requeue,
-// the operator calls the reconciler again with a delay that grows from 100 milliseconds to 2 minutes.
+// The reconciler receives the namespace and name of the object. OnReconcile handlers are not called for objects that no longer exist. After an error, the
+// operator calls the reconciler again with the backoff of the handler, except after reconcile.TerminalError. RequeueAfter sets the delay to the next call.
+// After the deprecated Requeue, the operator calls the reconciler again with a delay that grows from 100 milliseconds to 2 minutes. In a cause handler,
+// RequeueAfter and Requeue count as temporary errors.
 func FromReconciler[T client.Object](r reconcile.Reconciler) Handler[T] {
 	if r == nil {
 		return nil
@@ -43,7 +44,7 @@ func FromReconciler[T client.Object](r reconcile.Reconciler) Handler[T] {
 		}
 		if tooShort := validation.DurationUnit(result.RequeueAfter); tooShort != nil {
 			warnOnce.Do(func() {
-				log.FromContext(ctx).Info("Warning: the RequeueAfter of the reconciler is very short", "requeueAfter", tooShort.Error())
+				log.FromContext(ctx).Info("The RequeueAfter of the reconciler is very short", "requeueAfter", tooShort.Error())
 			})
 		}
 		req.requeueAfter = result.RequeueAfter
@@ -54,7 +55,7 @@ func FromReconciler[T client.Object](r reconcile.Reconciler) Handler[T] {
 	}
 }
 
-// ownerRequests returns a function that maps an object to its owners of the kind, according to its owner references.
+// ownerRequests returns a function that maps an object to requests for its owners of the kind, in any version.
 func ownerRequests(kind *engine.Kind, namespaced bool) handler.MapFunc {
 	return func(_ context.Context, obj client.Object) (requests []reconcile.Request) {
 		for _, ref := range obj.GetOwnerReferences() {

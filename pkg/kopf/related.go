@@ -30,20 +30,20 @@ import (
 type relatedKind struct {
 	method     string // Owns, Watches or WatchesMetadata
 	obj        client.Object
-	gvk        schema.GroupVersionKind // kind of obj; set by checkRelated
+	gvk        schema.GroupVersionKind // the kind of obj; checkRelated sets it
 	mapFunc    handler.MapFunc         // nil for Owns
 	predicates []predicate.Predicate
 }
 
-// Owns makes changes and deletions of owned objects trigger the [Resource.OnReconcile] handlers of the owner. It uses all owner references,
-// including references that do not have controller: true. With predicates, an event must pass all of them.
+// Owns makes creations, changes and deletions of objects of another kind trigger the [Resource.OnReconcile] handlers of their owners. It uses all
+// owner references, including references that do not have controller: true. With predicates, an event must pass all of them.
 func (r *Resource[T]) Owns(obj client.Object, predicates ...predicate.Predicate) *Resource[T] {
 	r.related = append(r.related, relatedKind{method: "Owns", obj: obj, predicates: predicates})
 	return r
 }
 
-// Watches makes changes and deletions of objects of another kind trigger the [Resource.OnReconcile] handlers of the objects that mapFunc
-// returns. With predicates, an event must pass all of them.
+// Watches makes creations, changes and deletions of objects of another kind trigger the [Resource.OnReconcile] handlers of the objects that
+// mapFunc returns. With predicates, an event must pass all of them.
 //
 // For an update, the operator calls mapFunc for the old and for the new object. mapFunc must return quickly and must not change the object,
 // because the object is shared with the cache. If mapFunc panics, the operator logs the panic and triggers no handlers. The operator ignores
@@ -84,8 +84,8 @@ func (r *Resource[T]) TriggerFrom(src source.Source) *Resource[T] {
 }
 
 // Enqueue triggers the [Resource.OnReconcile] handlers of an object, as a change of the object would. Only the kind, the namespace and the
-// name of obj count. Enqueue returns an error if the operator is not running, for example because another replica is the leader, if it has no
-// OnReconcile handlers for the kind, or if it has not observed the object. Enqueue is safe for concurrent use.
+// name of obj count. Enqueue returns an error if the operator is not running, for example because another replica is the leader. It also returns
+// an error if the operator has no OnReconcile handlers for the kind, or has not observed the object. Enqueue is safe for concurrent use.
 func (o *Operator) Enqueue(obj client.Object) error {
 	gvk, err := apiutil.GVKForObject(obj, o.mgr.GetScheme())
 	if err != nil {
@@ -113,11 +113,11 @@ func (o *Operator) Enqueue(obj client.Object) error {
 	return nil
 }
 
-// Track reads an object into obj, which must have a name, and a namespace if its kind is namespaced. Each later change of that object, including its
-// deletion, triggers the [Resource.OnReconcile] handlers of Object. If Track returns a NotFound error, the creation of the object triggers them. Track reads
-// from the cache of the manager, or from the operator's own cache with [WithNamespaces], [WithNamespaceFunc], [WithWatchSelector] or [WithSharding]. The first
-// call for a kind starts a watch for the kind, so the operator needs the permissions to list and watch the kind. Track fails if the cache has not listed
-// the kind after 10 seconds.
+// Track reads an object into obj, which must have a name, and a namespace if its kind is namespaced. Each later change of the read object, including its
+// deletion, triggers the [Resource.OnReconcile] handlers of Object. If Track returns a NotFound error, the creation of the read object triggers them. Track
+// reads from the cache of the manager, or from the operator's own cache with [WithNamespaces], [WithNamespaceFunc], [WithWatchSelector] or [WithSharding].
+// The first call for a kind starts a watch for the kind, so the operator needs the permissions to list and watch the kind. Track returns an error if the
+// cache has not listed the kind after 10 seconds.
 //
 // The handler tracks the objects that its last successful attempt and all later attempts have passed to Track. Only OnReconcile handlers can track objects.
 // In a test without an operator, Track only reads the object with Client. Track is safe for concurrent use.
@@ -131,7 +131,7 @@ func (r *Request[T]) Track(ctx context.Context, obj client.Object) error {
 	return Permanent(fmt.Errorf("the handler %q cannot track objects: use an OnReconcile handler, which changes of other objects trigger", r.Handler))
 }
 
-// reasonReconcile is the Reason of OnReconcile handlers.
+// reasonReconcile is the reason of OnReconcile handlers.
 const reasonReconcile Reason = "reconcile"
 
 // checkRelated returns the errors of the related kinds, and sets their gvk.
@@ -169,7 +169,7 @@ func gvkOf(obj client.Object, scheme *runtime.Scheme) (schema.GroupVersionKind, 
 	return gvk, nil
 }
 
-// watched returns the object for the informer of the kind.
+// watched returns the object that selects the informer of the kind.
 func (c *relatedKind) watched() client.Object {
 	if c.method != "WatchesMetadata" {
 		return c.obj
@@ -189,7 +189,7 @@ func (c *relatedKind) source(objects cache.Cache, e *engine.Engine, namespaced b
 	return e.Triggered(source.Kind(objects, c.watched(), handler.EnqueueRequestsFromMapFunc(mapFunc), predicates...))
 }
 
-// safeMapFunc returns the map function of the user with a recovery from panics, which would end the process.
+// safeMapFunc returns the map function of the user with a recovery from panics. Without the recovery, a panic would end the process.
 func (c *relatedKind) safeMapFunc(controller string) handler.MapFunc {
 	return func(ctx context.Context, obj client.Object) (requests []reconcile.Request) {
 		defer func() {
@@ -204,8 +204,8 @@ func (c *relatedKind) safeMapFunc(controller string) handler.MapFunc {
 	}
 }
 
-// changes is a predicate that accepts changes of objects. It rejects the initial list, because the engine then handles all objects. It also rejects
-// events without a change.
+// changes is a predicate that accepts changes of objects. It rejects the objects of the initial list, because the engine handles all its objects at the
+// start anyway. It also rejects updates without a change, such as resyncs.
 type changes struct{ predicate.Funcs }
 
 func (changes) Create(e event.CreateEvent) bool { return !e.IsInInitialList }
@@ -213,7 +213,7 @@ func (changes) Update(e event.UpdateEvent) bool {
 	return e.ObjectOld.GetResourceVersion() != e.ObjectNew.GetResourceVersion()
 }
 
-// checkServed returns an error for a related kind that the operator cannot watch, because its cache would never sync.
+// checkServed returns an error for a related kind that the operator cannot watch, because the cache of this kind would never sync.
 func (c *relatedKind) checkServed(client discovery.DiscoveryInterface, kind *engine.Kind, namespaced bool) error {
 	verbs, _, relatedNamespaced, err := discoverKind(client, c.gvk)
 	switch {

@@ -26,8 +26,8 @@ type Request[T client.Object] struct {
 	// If the object is edited during a cycle, Object is newer than the new side of Diff. The edit is handled as a separate update.
 	Object T
 	// Old is the last-handled configuration: the essence of the object when the previous cycle ended. It is nil for a created object, and if
-	// the configuration is unknown (see [Request.OldKnown]). It is also nil for handlers without a cause: OnReconcile, OnEvent, daemons,
-	// timers and indexes.
+	// the configuration is unknown (see [Request.OldKnown]). It is also nil for handlers without a cause: OnReconcile, OnEvent, OnEventAbout,
+	// daemons, timers and indexes.
 	//
 	// Equivalent in kopf: old.
 	Old T
@@ -54,8 +54,8 @@ type Request[T client.Object] struct {
 	// Equivalent in kopf: retry, started.
 	Attempt progress.Attempt
 	// Client is the client of the manager, which reads from the cache of the manager. If the operator has caches of its own (see [WithKindCaches]), Client
-	// reads the kinds of these caches from them. For cause handlers, Client also records writes to the handler's own object, so that the operator can
-	// detect handlers that trigger themselves (see [WithLoopGuard]).
+	// reads the kinds of these caches from them. For cause handlers and reconcile handlers, Client also records writes to the handler's own object, so that
+	// the operator can detect handlers that trigger themselves (see [WithLoopGuard]).
 	Client client.Client
 
 	call         *invoke.Request
@@ -68,12 +68,13 @@ type Request[T client.Object] struct {
 	errs         []error
 
 	conditions   *conditions.Set
-	conditionsOf client.Object // object of conditions; differs from Object if the handler replaces the pointer
+	conditionsOf client.Object // the object of conditions; differs from Object after the handler has replaced the pointer
 }
 
-// SetResult stores a value in the status of the object under the id of the handler (see [WithResults]), if the handler succeeds. If the value
-// has no JSON form, the handler fails permanently. A nil value stores nothing. The API server drops the value if the schema of the kind
-// neither has the field nor preserves unknown fields.
+// SetResult sets the result of the handler. If the handler succeeds, the operator stores the result in the status of the object under the id of the
+// handler (see [WithResults]). If the value has no JSON form, the handler fails permanently. With a nil value, the operator stores nothing. The API
+// server drops the result if the schema of the kind neither has the field nor preserves unknown fields. Index functions have no result, and OnEvent
+// handlers have a result only with [WriteChanges].
 //
 // Equivalent in kopf: the value that a handler returns.
 func (r *Request[T]) SetResult(value any) {
@@ -101,7 +102,8 @@ func (r *Request[T]) Latest() T {
 }
 
 // Field returns the old and the new value of the handler's field (see [Field]) in their JSON form, or nil for an absent value. For daemons,
-// timers, OnEvent and indexes, both are the value at the time of the call.
+// timers, OnEvent and indexes, both are the value at the time of the call. For OnReconcile and OnEventAbout, the old value is the value in the
+// last-handled configuration.
 //
 // Equivalent in kopf: old, new of a handler with field=.
 func (r *Request[T]) Field() (old, new any) {
@@ -129,8 +131,8 @@ func (r *Request[T]) Eventf(eventType, reason, action, note string, args ...any)
 	}
 }
 
-// EventAbout is like [Request.Eventf], but it posts the Event about another object, such as a child. The Event names Object as related. The
-// other object must have a uid, so read or create it before the call. Each object has a quota of its own.
+// EventAbout is like [Request.Eventf], but it posts the Event about another object, such as a child. The Event names Object as the related
+// object. The other object must have a uid, so read or create it before the call. It has a quota of its own.
 //
 // Equivalent in kopf: kopf.event with another object.
 func (r *Request[T]) EventAbout(obj client.Object, eventType, reason, action, note string, args ...any) {
@@ -140,9 +142,9 @@ func (r *Request[T]) EventAbout(obj client.Object, eventType, reason, action, no
 }
 
 // SubsFinished reports whether all sub-handlers that the handler has declared so far in this call have succeeded or failed permanently. If SubsFinished
-// returns false, the handler should return nil. The operator then calls the sub-handlers, and calls the handler again when they have finished. In this call,
-// the handler declares the same sub-handlers again, and continues after SubsFinished. A handler can call SubsFinished repeatedly, for several groups of
-// sub-handlers. The repeated calls of the handler do not count as attempts.
+// returns false, the handler should return nil. The operator then calls the sub-handlers, and calls the handler again when they have finished. In the
+// repeated call, the handler must declare the same sub-handlers again, and continues after SubsFinished. A handler can call SubsFinished repeatedly, for
+// several groups of sub-handlers. The repeated calls of the handler do not count as attempts. In a test without an operator, SubsFinished returns true.
 //
 // Equivalent in kopf: kopf.execute.
 func (r *Request[T]) SubsFinished() bool {

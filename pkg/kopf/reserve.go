@@ -13,18 +13,18 @@ import (
 )
 
 // reservations contains a [reservation] for each finalizer, baseline, peering object and ring that a running operator of this process uses. Two
-// operators with the same finalizer or baseline on one kind would undo each other's writes. Two operators with the same peering object would
+// operators with the same finalizer or baseline on one kind would overwrite each other's data. Two operators with the same peering object would
 // pause each other. Two operators in the same ring would use the same Lease.
 var reservations sync.Map
 
-// A reservation is exclusive: an operator cannot start while another operator has an equal reservation.
+// A reservation is exclusive: an operator cannot start while another operator of the same manager has an equal reservation.
 type reservation struct {
 	mgr   manager.Manager
 	gvk   schema.GroupVersionKind
 	value any // the finalizer, the baseline, or the name of the peering object or of the ring
 }
 
-// reserveKinds reserves the finalizer and the baseline for each kind of the operator, until release is called.
+// reserveKinds reserves the finalizer and the baseline for the given kinds, until release is called.
 func (o *Operator) reserveKinds(kinds []engine.Kind) (release func(), err error) {
 	var reserved []reservation
 	release = func() {
@@ -51,7 +51,7 @@ func (o *Operator) reserveKinds(kinds []engine.Kind) (release func(), err error)
 		}
 		reserve(kind.GVK, o.settings.Finalizer, "finalizer", "WithFinalizer")
 		if len(kind.Handlers.IDs()) == 0 {
-			continue
+			continue // daemons and timers need no baseline
 		}
 		reserve(kind.GVK, o.settings.Baseline, "baseline", "WithBaseline (and WithProgress)")
 	}

@@ -18,9 +18,8 @@ import (
 // the operator. Its methods must not be called after the operator has started.
 type Resource[T client.Object] struct {
 	*sharedResource[T]
-	// The following fields contain the filters and middleware for handlers that are added to this view later.
-	when       []func(*Request[T]) bool
-	middleware []Middleware[T]
+	when       []func(*Request[T]) bool // filters for handlers that are added to this view later
+	middleware []Middleware[T]          // middleware for handlers that are added to this view later
 }
 
 // A sharedResource is the part of a resource that all its views share.
@@ -40,7 +39,7 @@ type typedHandler[T client.Object] struct {
 	declaration
 	fn   Handler[T]
 	when []func(*Request[T]) bool
-	// changed reports whether a cause is relevant for the handler. If it is nil, every cause is relevant.
+	// changed reports whether the value of an OnChange handler has changed. It is nil for other handlers.
 	changed func(*Request[T]) bool
 }
 
@@ -73,9 +72,10 @@ func For[T client.Object](obj T, opts ...ResourceOption) *Resource[T] {
 	return r
 }
 
-// OnCreate adds a cause handler for objects that were never handled before.
+// OnCreate adds a cause handler for objects without a last-handled configuration. The operator has not handled these objects before.
 //
-// The progress is stored on each object under the id, which must be unique in the kind. A handler with a changed id is a new handler.
+// The operator stores the progress on each object under the id, which must be unique in the kind. A handler with a changed id is a new handler,
+// unless it has [RenamedFrom].
 //
 // Equivalent in kopf: @kopf.on.create.
 func (r *Resource[T]) OnCreate(id string, fn Handler[T], opts ...HandlerOption) *Resource[T] {
@@ -91,15 +91,15 @@ func (r *Resource[T]) OnUpdate(id string, fn Handler[T], opts ...HandlerOption) 
 }
 
 // OnDelete adds a cause handler for objects that are being deleted. The finalizer of the operator blocks the deletion until the handler has
-// finished, unless it is [Optional].
+// finished, unless the handler is [Optional].
 //
 // Equivalent in kopf: @kopf.on.delete.
 func (r *Resource[T]) OnDelete(id string, fn Handler[T], opts ...HandlerOption) *Resource[T] {
 	return r.on("OnDelete", id, []Reason{ReasonDelete}, fn, opts)
 }
 
-// OnResume adds a cause handler that each process calls once for each object that an earlier process has handled. It is not called for new
-// objects.
+// OnResume adds a cause handler for objects that an earlier process has handled. Each process calls it once for each of these objects, and
+// retries it after errors. Without [EvenIfDeleted], it ignores objects that are being deleted.
 //
 // Equivalent in kopf: @kopf.on.resume.
 func (r *Resource[T]) OnResume(id string, fn Handler[T], opts ...HandlerOption) *Resource[T] {
@@ -113,10 +113,10 @@ func (r *Resource[T]) On(id string, reasons []Reason, fn Handler[T], opts ...Han
 	return r.on("On", id, reasons, fn, opts)
 }
 
-// OnField adds a cause handler for changes to one field. The operator calls the handler when the field is added, changed or removed, including
-// when the object is created or deleted. The field can be anywhere in the object. The path has the syntax of [Field].
-// Request.Diff and [Request.Field] are relative to the field. If the field is in the status, the operator calls the
-// handler even after the handler has changed the field itself.
+// OnField adds a cause handler for changes to one field. The operator calls the handler when the field was added, changed or removed since the
+// last-handled configuration, and for a new object with the field. The deletion of the object is not a change of the field. The field can be
+// anywhere in the object. The path has the syntax of [Field]. Request.Diff and [Request.Field] are relative to the field. If the field is in the
+// status, the operator calls the handler even after the handler has changed the field itself.
 //
 // The progress and the result of the handler are stored under "<id>/<path>", as in kopf.
 //
@@ -128,10 +128,9 @@ func (r *Resource[T]) OnField(id, path string, fn Handler[T], opts ...HandlerOpt
 }
 
 // OnEvent adds an event handler. The operator calls it for each observed state of each object, in order, before all other handlers except
-// index functions (see [IndexBy]).
-// Request.Event is the type of the event. For a deleted object, Request.Object is the last known state. Event handlers have no progress and no
-// finalizer. By default, the operator does not write their changes to Request.Object and their results (see [WriteChanges]), and logs their errors
-// without a retry (see [Retries]).
+// index functions (see [IndexBy]). Request.Event is the type of the event. For a deleted object, Request.Object is the last known state. Event
+// handlers have no progress and need no finalizer. By default, the operator drops their changes of Request.Object and their results (see
+// [WriteChanges]), and logs their errors without a retry (see [Retries]).
 //
 // Equivalent in kopf: @kopf.on.event.
 func (r *Resource[T]) OnEvent(id string, fn Handler[T], opts ...HandlerOption) *Resource[T] {
@@ -141,9 +140,9 @@ func (r *Resource[T]) OnEvent(id string, fn Handler[T], opts ...HandlerOption) *
 }
 
 // OnReconcile adds a reconcile handler, which makes the actual state match the desired state, as a reconciler of controller-runtime does. The
-// operator calls it when it starts, when the object or a related object (see [Resource.Owns], [Resource.Watches] and [Request.Track]) has
-// changed, and after the [Interval] of the handler. It also calls the handler for objects that are being deleted. The handler's own changes to
-// Request.Object do not trigger the handler.
+// operator calls the handler for each object after the start of the operator, after changes of the object, and after the [Interval]. It also calls
+// the handler after changes of related objects (see [Resource.Owns], [Resource.Watches] and [Request.Track]), and for objects that are being
+// deleted. Changes that handlers make to Request.Object do not trigger the handler.
 //
 // Reconcile handlers have no progress on the object. After an error, the operator calls the handler again with a backoff, by default
 // from 100 milliseconds to 2 minutes.
@@ -153,8 +152,8 @@ func (r *Resource[T]) OnReconcile(id string, fn Handler[T], opts ...HandlerOptio
 	return r.addHandler(h, opts)
 }
 
-// When returns a view of the resource with a filter. Handlers that are added to the view belong to the resource and match only if the function
-// returns true. Pass the resource or one of its views to [New].
+// When returns a view of the resource with a filter. Handlers that are added to the view belong to the resource, and match only if the function
+// returns true. Pass the resource or any of its views to [New].
 //
 // The operator calls the function in each reconcile. It must return quickly and have no side effects, and it should depend on the object and
 // not on the cause. If it panics, the handler does not match.
@@ -169,7 +168,7 @@ func (r *Resource[T]) When(match func(*Request[T]) bool) *Resource[T] {
 }
 
 // Use adds middleware, for example for tracing or locking. The middleware wraps the handlers that are added to this view afterwards, except
-// sub-handlers and index functions. The first middleware is the outermost.
+// sub-handlers, index functions and admission handlers. The first middleware is the outermost. Use returns the same view.
 func (r *Resource[T]) Use(mw ...Middleware[T]) *Resource[T] {
 	if slices.ContainsFunc(mw, func(m Middleware[T]) bool { return m == nil }) {
 		r.errs = append(r.errs, fmt.Errorf("Use(nil): the middleware is nil: remove it"))

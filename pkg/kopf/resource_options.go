@@ -61,7 +61,8 @@ func WithControllerOptions(opts controller.Options) ResourceOption {
 	}
 }
 
-// WithPredicates sets predicates that an event must pass to trigger a reconcile. Delete events always trigger a reconcile. Default: no predicates.
+// WithPredicates adds predicates that an event must pass to trigger a reconcile. Deletions, and updates that begin a deletion, trigger a reconcile
+// regardless of the predicates. For a kind with OnEvent handlers, all events trigger a reconcile. Default: no predicates.
 func WithPredicates(predicates ...predicate.Predicate) ResourceOption {
 	return func(o *resourceOptions) {
 		if slices.Contains(predicates, nil) {
@@ -72,7 +73,7 @@ func WithPredicates(predicates ...predicate.Predicate) ResourceOption {
 }
 
 // WithOwnChangesAsUpdates makes the operator call update handlers for changes that its own handlers, daemons and timers make to the essence in
-// Request.Object. An update handler that changes the object in each call then triggers itself endlessly.
+// Request.Object. An update handler that makes another change in each call then triggers itself endlessly: see [WithLoopGuard].
 //
 // By default, own changes are not updates. There are two exceptions: fields of the status with a handler ([Resource.OnField], or [Field] of an
 // update handler), and conditions with a handler ([Resource.OnCondition]).
@@ -83,16 +84,16 @@ func WithOwnChangesAsUpdates() ResourceOption {
 }
 
 // WithLoopGuard sets how many calls in a minute the handlers of an object may cause themselves after each change by another client. The operator
-// delays further calls: by a second at first, then by twice the last delay, up to a minute. The delays end when the handlers have caused no call
-// for a minute. The operator never delays a change by another client. Set a larger limit for handlers that take many short steps, each of which
-// triggers the next step. Default: 10. With 0, the operator neither delays nor reports calls.
+// delays further calls: the first call by a second, and each later call by twice the last delay, up to a minute. The delays end when the handlers
+// have caused no call for a minute. The operator does not delay the handling of changes by other clients. Set a larger limit for handlers that
+// take many short steps, each of which triggers the next step. With 0, the operator neither delays nor reports calls. Default: 10.
 //
 // Handlers cause their own calls if they change fields with Request.Client, or if they change fields of Request.Object whose changes are
 // updates: see [WithOwnChangesAsUpdates]. A handler that writes another value in each call causes an endless loop. The operator reports a loop with
 // a warning in the log, an Event with the reason HandlerLoop, the metric kopf_looping_objects and, for kinds with [WithConditions], the
 // condition HandlerLoop. The log, the Event and the condition name the handlers and the fields.
 //
-// Changes by daemons and timers, through other clients, and of other objects count as changes by another client.
+// Changes that daemons and timers make, and changes that handlers make with other clients or to other objects, count as changes by another client.
 func WithLoopGuard(limit int) ResourceOption {
 	return func(o *resourceOptions) {
 		if limit < 0 {

@@ -66,16 +66,20 @@ type RightsOptions struct {
 	Name string
 	// ServiceAccount adds a ServiceAccount and bindings to it. Default: only roles.
 	ServiceAccount string
-	// Namespace is the namespace of the operator. Required with ServiceAccount, LeaderElection, WithSharding and self-managed certificates of webhooks.
+	// Namespace is the namespace of the operator. Required with ServiceAccount, with LeaderElection, with self-managed certificates of webhooks, and with
+	// [WithSharding] unless the ring has a namespace.
 	Namespace string
-	// Namespaces restricts the permissions to namespaces, for example those of the manager's cache. Default: the names of [WithNamespaces], or the cluster.
+	// Namespaces restricts the permissions to namespaces, for example to the namespaces of the manager's cache. Default: the namespaces of [WithNamespaces]
+	// if all its patterns are names, and otherwise the cluster.
 	Namespaces []string
 	// LeaderElection adds the permissions for the leader election of the manager.
 	LeaderElection bool
-	// Kinds are served kinds with their groups, for example from a discovery client. From Kinds, WriteRights takes the plurals, scopes and subresources of the
-	// operator's kinds, and the kinds that [ForKinds] selects. Without Kinds, WriteRights guesses the plurals. It then assumes that all kinds except built-in
-	// cluster-scoped kinds are namespaced, and that a kind has a status subresource if its Go type has a field "status" or if it is unstructured. A pattern of
-	// ForKinds must then have the form plural.group, and the roles lack permissions for the related kinds of its declaration, such as the kinds of Owns.
+	// Kinds contains served kinds with their groups, for example from a discovery client. From Kinds, WriteRights takes the plurals, scopes and subresources
+	// of the operator's kinds, and the kinds that [ForKinds] selects.
+	//
+	// Without Kinds, WriteRights guesses the plurals. It assumes that all kinds except built-in cluster-scoped kinds are namespaced. It also assumes that a
+	// kind has a status subresource if its Go type has a field "status", or if it is unstructured. A pattern of ForKinds must have the form plural.group, and
+	// the roles lack permissions for the related kinds of its declaration, such as the kinds of Owns.
 	Kinds []metav1.APIResource
 }
 
@@ -175,7 +179,7 @@ func lookUpIn(kinds []metav1.APIResource, gvk schema.GroupVersionKind) (schema.G
 	return schema.GroupResource{Group: gvk.Group, Resource: guessPlural(gvk)}, !clusterScoped[gvk.GroupKind()]
 }
 
-// guessPlural returns the plural of a kind for regular English words.
+// guessPlural returns the plural of a kind, according to the rules for regular English words.
 func guessPlural(gvk schema.GroupVersionKind) string {
 	plural, _ := meta.UnsafeGuessKindToResource(gvk)
 	singular := strings.ToLower(gvk.Kind)
@@ -267,7 +271,7 @@ func (n *namespaceSet) exact() (names []string) {
 	return names
 }
 
-// declarations returns the declarations of the selection for the kinds. Without kinds, it returns the resources that the patterns name.
+// declarations returns the declarations for the kinds that the selection selects. Without kinds, it returns the resources of the patterns instead.
 func (s *kindSelection) declarations(kinds []metav1.APIResource) (declared []resource, patterns []schema.GroupResource, err error) {
 	if len(kinds) == 0 {
 		if s.selector.match != nil {

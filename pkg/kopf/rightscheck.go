@@ -25,31 +25,31 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/watchcheck"
 )
 
-// RightsCheck is what the operator does if permissions are missing. See [WithRightsCheck].
+// RightsCheck defines how the operator handles missing permissions. See [WithRightsCheck].
 type RightsCheck int
 
 // The modes of [WithRightsCheck].
 const (
-	// RequireWatchRights makes the start fail if a kind or a related kind cannot be watched, and logs a warning for other missing permissions. This
-	// is the default.
+	// RequireWatchRights makes the start fail if the permission to watch a kind or a related kind is missing. With [WithSharding], it also requires the
+	// permissions for the Lease of the shard and for the labels of the objects. It logs other missing permissions. This is the default.
 	RequireWatchRights RightsCheck = iota
-	// RequireAllRights makes the start fail if any permission that is not optional is missing.
+	// RequireAllRights makes the start fail if any permission that is not optional is missing. It logs missing optional permissions.
 	RequireAllRights
-	// WarnAboutRights only logs warnings.
+	// WarnAboutRights only logs missing permissions.
 	WarnAboutRights
 	// SkipRightsCheck disables the check.
 	SkipRightsCheck
 )
 
-// WithRightsCheck sets what the operator does if it lacks permissions at the start. The operator asks the API server for its own permissions, and compares
-// them with the permissions that [WriteRights] writes. The error contains all missing rules. For kinds of [WhenServed] and [ForKinds], and for namespaces
-// that patterns or a function select, the operator only logs missing permissions, and handles the other kinds and namespaces. If all patterns of
+// WithRightsCheck sets how the operator handles missing permissions when it starts. The operator asks the API server for its own permissions, and compares
+// them with the permissions that [WriteRights] writes. The error of the start contains all missing rules. For kinds of [WhenServed] and [ForKinds], and for
+// namespaces that patterns or a function select, the operator only logs missing permissions, and handles the other kinds and namespaces. If all patterns of
 // [WithNamespaces] are names, missing permissions make the start fail with [RequireAllRights], but not with [RequireWatchRights].
 //
 // The operator repeats the check at the interval of [WithWatchCheck]. Each check sends one small request for the cluster, one for each namespace for which
 // that request is not sufficient, and one for each missing permission. The operator logs permissions that are lost or granted later. The metric
-// kopf_missing_permissions shows the missing permissions. [Operator.Readyz] fails while the operator lacks a permission that it had. Default:
-// [RequireWatchRights].
+// kopf_missing_permissions shows the missing permissions. [Operator.Readyz] fails while the operator lacks a permission that it had in an earlier check.
+// If the check itself fails, the operator starts without it. Default: [RequireWatchRights].
 func WithRightsCheck(mode RightsCheck) Option {
 	return optionFunc(func(o *Operator) {
 		if mode < RequireWatchRights || mode > SkipRightsCheck {
@@ -81,8 +81,8 @@ type checkedKind struct {
 	atRunTime bool // the kind is from WhenServed or ForKinds, and has a cache of its own
 }
 
-// newRightsChecker reviews the permissions of the operator. It returns an error if the operator must not start without the missing permissions. The
-// checker is nil if the permissions are not checked.
+// newRightsChecker reviews the permissions of the operator. It returns an error if the operator must not start without the missing permissions. It
+// returns nil if the permissions are not checked.
 func (o *Operator) newRightsChecker(ctx context.Context, kinds []engine.Kind, resources []resource, log logr.Logger) (*rightsChecker, error) {
 	if o.rightsCheck == SkipRightsCheck || !testhook.ChecksRights(ctx) {
 		return nil, nil
@@ -104,10 +104,10 @@ func (o *Operator) newRightsChecker(ctx context.Context, kinds []engine.Kind, re
 	missing, err := rbac.Review(reviewCtx, client, needs)
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil, nil // the API server has no such reviews
+		return nil, nil // the API server does not support reviews of the own permissions
 	case err != nil:
-		log.V(1).Info("Cannot check the permissions of the operator", "error", err.Error())
-		return c, nil // run checks again at the interval
+		log.V(1).Info("Failed to check the permissions of the operator", "error", err.Error())
+		return c, nil // run repeats the check at the interval
 	}
 	if slices.ContainsFunc(missing, func(n rbac.Need) bool { return o.rightsCheck.isFatal(n.Level) }) {
 		return nil, fmt.Errorf("the operator cannot start: permissions are missing:\n%s\nadd the rules below to its roles, or choose another mode with WithRightsCheck, such as WarnAboutRights\n%s",
@@ -174,7 +174,7 @@ func (o *Operator) cachedNamespaces(gvk schema.GroupVersionKind, atRunTime bool)
 	return slices.Sorted(maps.Keys(configs))
 }
 
-// reviewTimeout limits the check at the start.
+// reviewTimeout limits the check of the permissions at the start, and the read of the ControllerRing.
 const reviewTimeout = 10 * time.Second
 
 // podNamespace returns the namespace of the pod in which the operator runs, or an empty string outside of a pod.
@@ -199,7 +199,7 @@ func (o *Operator) rightsChanged(change func(kinds map[schema.GroupVersionKind]c
 	c.mu.Unlock()
 	select {
 	case c.changed <- struct{}{}:
-	default: // the last change was not reviewed yet
+	default: // run has not received the previous change yet
 	}
 }
 
@@ -219,7 +219,7 @@ func (m RightsCheck) isFatal(level rbac.Level) bool {
 	return m == RequireWatchRights && level == rbac.Required || m == RequireAllRights && level > rbac.Optional
 }
 
-// singleVerbs returns permissions with one verb each.
+// singleVerbs splits permissions into permissions with one verb each.
 func singleVerbs(needs []rbac.Need) (single []rbac.Need) {
 	for _, n := range needs {
 		for _, verb := range n.Verbs {
@@ -274,7 +274,7 @@ func (c *rightsChecker) run(ctx context.Context, interval time.Duration) {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			c.log.V(1).Info("Cannot check the permissions of the operator", "error", err.Error())
+			c.log.V(1).Info("Failed to check the permissions of the operator", "error", err.Error())
 		default:
 			c.update(needs, missing)
 		}
@@ -310,7 +310,7 @@ func (c *rightsChecker) update(needs, missing []rbac.Need) {
 		case n.Level == rbac.Optional:
 			c.log.Info("An optional permission is missing", "permission", n.String(), "reason", n.Reason)
 		default:
-			c.log.Info("Warning: the operator does not have a permission that it needs", "permission", n.String(), "reason", n.Reason, "rule", rbac.Advice([]rbac.Need{n}))
+			c.log.Info("The operator does not have a permission that it needs", "permission", n.String(), "reason", n.Reason, "rule", rbac.Advice([]rbac.Need{n}))
 		}
 	}
 	c.reviewed, c.missing, c.initial = needs, missing, initial

@@ -31,8 +31,8 @@ const (
 )
 
 // checkSchema returns an error if the schema of the kind lacks fields for the progress store, the baseline or the conditions. The API server
-// would drop these fields, and the operator would write them repeatedly. Reading the published schema needs no additional permissions.
-// checkSchema requests it only if there are fields to check.
+// would drop these fields, and the operator would write them repeatedly. checkSchema reads the published schema only if there are fields to
+// check. The read needs no additional permissions. If the read fails, checkSchema logs the error and returns nil.
 func (o *Operator) checkSchema(ctx context.Context, client *discovery.DiscoveryClient, kind *engine.Kind) error {
 	var users []any
 	var storages []any
@@ -53,7 +53,7 @@ func (o *Operator) checkSchema(ctx context.Context, client *discovery.DiscoveryC
 	}
 	published, err := awaitSchema(ctx, client, kind.GVK)
 	if err != nil {
-		log.FromContext(ctx).Info("Warning: cannot check whether the schema of the kind has the fields for progress and conditions",
+		log.FromContext(ctx).Info("Failed to check whether the schema of the kind has the fields for progress and conditions",
 			"kind", kind.GVK.Kind, "error", err.Error())
 		return nil
 	}
@@ -83,8 +83,8 @@ func awaitSchema(ctx context.Context, client discovery.DiscoveryInterface, gvk s
 	return published, err
 }
 
-// conditionFields returns the paths of the fields that the operator needs for the conditions of a kind. To find them, it sets the conditions in
-// an empty object.
+// conditionFields returns the paths of the fields that the operator needs for the conditions of a kind. To find the paths, it sets the conditions
+// in an empty object.
 func conditionFields(kind *engine.Kind) (paths [][]string) {
 	types := slices.Clone(kind.DeclaredConditions)
 	if kind.Root != nil {
@@ -118,7 +118,7 @@ func conditionFields(kind *engine.Kind) (paths [][]string) {
 	return leafPaths(map[string]any(added), nil)
 }
 
-// leafPaths returns the paths of all values, with "*" for the items of a list.
+// leafPaths returns the paths of all leaf values in a JSON value, with "*" for the items of a list.
 func leafPaths(value any, path []string) (paths [][]string) {
 	switch value := value.(type) {
 	case map[string]any:
@@ -135,7 +135,7 @@ func leafPaths(value any, path []string) (paths [][]string) {
 	return paths
 }
 
-// publishedSchema returns the schema of a kind that the API server publishes, or nil if there is none.
+// publishedSchema returns the schema of a kind from the OpenAPI document of the API server, or nil if the document does not contain the kind.
 func publishedSchema(client discovery.DiscoveryInterface, gvk schema.GroupVersionKind) (*apiextensionsv1.JSONSchemaProps, error) {
 	doc, err := openapi3.NewRoot(client.OpenAPIV3()).GVSpecAsMap(gvk.GroupVersion())
 	if err != nil {
@@ -173,7 +173,7 @@ type groupVersionKind struct {
 	Kind    string `json:"kind"`
 }
 
-// resolveReferences replaces references in the top-level properties with the schemas to which they refer. Built-in kinds have such references.
+// resolveReferences replaces references in the top-level properties with the referenced schemas. The schemas of built-in kinds have references.
 func resolveReferences(kind apiextensionsv1.JSONSchemaProps, all map[string]publishedKind) *apiextensionsv1.JSONSchemaProps {
 	for name, property := range kind.Properties {
 		ref := property.Ref

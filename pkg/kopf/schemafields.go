@@ -13,25 +13,26 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 )
 
-// warnAboutFields logs a warning for each handler field that the schema of the kind lacks, and for each compared value that a field cannot
-// have. It is for kinds without a Go type. The warnings are not errors, because the schema can change while the operator runs. The function
-// waits for the schema, so the caller must run it in the background.
+// warnAboutFields logs a message for each handler field that the schema of the kind lacks, and for each compared value that a field cannot
+// have. It is for kinds without a Go type. It returns no errors, because the schema can change while the operator runs. It waits up to
+// schemaTimeout for the schema, so the caller must run it in the background.
 func (o *Operator) warnAboutFields(ctx context.Context, client discovery.DiscoveryInterface, gvk schema.GroupVersionKind, declarations []*declaration) {
 	logger := o.mgr.GetLogger().WithValues("kind", gvk.Kind)
 	published, err := awaitSchema(ctx, client, gvk)
 	if err != nil {
-		logger.V(1).Info("Cannot read the schema of the kind; the fields of handlers are not checked", "error", err.Error())
+		logger.V(1).Info("Failed to read the schema of the kind; the fields of handlers are not checked", "error", err.Error())
 		return
 	}
 	for _, d := range declarations {
 		for _, err := range d.checkField(schemaField{published}, "the schema of the kind") {
-			logger.Info("Warning: the field of a handler does not fit the schema of the kind",
+			logger.Info("The field of a handler does not fit the schema of the kind",
 				"handler", d.displayName(), "field", validation.JoinFieldPath(d.Criteria.Field.Path), "problem", err.Error())
 		}
 	}
 }
 
-// handlersWithUncheckedFields returns the handlers with a field if the kind has no Go type.
+// handlersWithUncheckedFields returns the handlers with a field, except those of OnCondition, if the kind has no Go type. For a kind with a
+// Go type, it returns nil, because the check of the declaration covers these fields.
 func (r *Resource[T]) handlersWithUncheckedFields() (declarations []*declaration) {
 	if goType(reflect.TypeOf(r.obj)) != nil {
 		return nil
@@ -48,7 +49,7 @@ func (r *Resource[T]) handlersWithUncheckedFields() (declarations []*declaration
 	return declarations
 }
 
-// A schemaField is a field of a published schema.
+// A schemaField is the fieldType of a field in a published schema.
 type schemaField struct {
 	props *apiextensionsv1.JSONSchemaProps
 }

@@ -20,8 +20,8 @@ import (
 // happens while the operator does not run. Therefore, ByObject does not restrict kinds with daemons, timers, event handlers, or delete
 // handlers that need a finalizer. For other kinds, it uses the matchers Present, Absent and Equal of [Label], and ignores all other matchers.
 //
-// The restriction applies to all clients of the manager that read from the cache. ByObject ignores options that are not resources, so it accepts
-// the arguments of [New].
+// The restriction applies to all reads from the cache of the manager. ByObject ignores options that are not resources, so it accepts the
+// options of [New].
 func ByObject(opts ...Option) map[client.Object]cache.ByObject {
 	out := map[client.Object]cache.ByObject{}
 	for _, option := range opts {
@@ -38,8 +38,8 @@ func ByObject(opts ...Option) map[client.Object]cache.ByObject {
 	return out
 }
 
-// commonRequirements returns the object of the kind and the label requirements that all its handlers have. The requirements are empty if the
-// watch must not be restricted.
+// commonRequirements returns the object of the kind, and the label requirements that all handlers of the kind have. It returns no requirements
+// if the watch must not be restricted.
 func (r *Resource[T]) commonRequirements() (client.Object, []labels.Requirement) {
 	all := slices.Clone(r.handlers)
 	for _, x := range r.indexes {

@@ -35,11 +35,11 @@ func discoverKind(client discovery.DiscoveryInterface, gvk schema.GroupVersionKi
 	return verbs, hasStatus, namespaced, nil
 }
 
-// checkVerbs returns an error if the API server serves the kind without the verbs that its handlers need. For example, some kinds are
-// read-only, and others cannot be watched.
+// checkVerbs returns an error if the API server serves the kind without the verbs that the handlers need. For example, some kinds cannot be
+// watched, and others cannot be patched.
 func checkVerbs(kind *engine.Kind, verbs metav1.Verbs) error {
 	// The API server hides the verbs create, update and patch while it deletes the objects of a CustomResourceDefinition. The operator must handle
-	// these deletions, or its finalizers would hold the definition forever.
+	// these deletions: otherwise, its finalizers would block the deletion of the definition.
 	required, advice := []string{"list", "watch"}, "handlers cannot observe its objects: remove the kind"
 	isMissing := func(verb string) bool { return !slices.Contains(verbs, verb) }
 	isTerminating := isMissing("create") && isMissing("patch") && !isMissing("delete") // the definition is being deleted; objects can still be patched

@@ -30,7 +30,8 @@ import (
 //
 //	kopf.SetupWithManager(mgr, databases, kopf.WithSharding(sharding.ControllerRing("databases")))
 //
-// Each replica watches only its objects. Related kinds ([Resource.Owns], [Resource.Watches], [Request.Track]) and kinds with only [IndexBy] are not restricted.
+// Each replica watches only its own objects of the kinds with handlers. It watches all objects of related kinds ([Resource.Owns], [Resource.Watches],
+// [Request.Track]) and of kinds with only [IndexBy].
 //
 // With [sharding.ControllerRing], the sharder of kubernetes-controller-sharding must run in the cluster, and a ControllerRing must list the kinds of the operator. When an
 // object moves to another replica, its handlers finish, its daemons and timers end with [daemons.ErrOutOfScope], and the operator writes their outcomes. The next replica
@@ -40,7 +41,7 @@ import (
 // error before other replicas can handle its objects. The process must then exit. If a user removes the shard label of an object, the operator loses the
 // progress that it has not written yet.
 //
-// The operator has a cache of its own, see [WithKindCaches]. WithSharding cannot be combined with [WithPeering]. Default: no sharding.
+// The operator has a cache of its own: see [WithKindCaches]. WithSharding cannot be combined with [WithPeering]. Default: no sharding.
 func WithSharding(ring sharding.Ring) Option {
 	return optionFunc(func(o *Operator) {
 		if err := ring.Check(); err != nil {
@@ -56,7 +57,7 @@ func (o *Operator) isSharded(kind *engine.Kind) bool {
 	return o.ring != nil && handlers > 0
 }
 
-// checkShardedKind returns an error for an index over a sharded kind.
+// checkShardedKind returns an error if a sharded kind has an index.
 func (o *Operator) checkShardedKind(kind *engine.Kind) error {
 	if indexes := kind.Indexes.IDs(); o.isSharded(kind) && len(indexes) > 0 {
 		return fmt.Errorf("%s: IndexBy(%q): with WithSharding, the index would contain only the objects of one replica: "+
@@ -97,7 +98,8 @@ func (o *Operator) checkSharding(kinds []engine.Kind) (errs []error) {
 // newInformer creates an informer of a cache.
 type newInformer = func(toolscache.ListerWatcher, runtime.Object, time.Duration, toolscache.Indexers) toolscache.SharedIndexInformer
 
-// selectByHash returns a function that creates informers which deliver only the objects of this process, for the sharded kinds among the given ones.
+// selectByHash returns a function that creates informers. The informers of sharded kinds deliver only the objects of this process. kinds contains the kinds
+// of the cache.
 func (o *Operator) selectByHash(next newInformer, kinds []engine.Kind) newInformer {
 	return func(lw toolscache.ListerWatcher, obj runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
 		gvk, err := apiutil.GVKForObject(obj, o.mgr.GetScheme())
@@ -131,7 +133,7 @@ func (o *Operator) selects(kind *engine.Kind) func(client.Object) bool {
 	}
 }
 
-// shardOf returns the shard of a kind whose objects move between processes; nil for other kinds.
+// shardOf returns the shard of this process if the objects of the kind move between processes, and otherwise nil.
 func (o *Operator) shardOf(kind *engine.Kind) *engine.Shard {
 	if !o.isSharded(kind) {
 		return nil
@@ -160,8 +162,8 @@ func (o *Operator) ofRing(namespace string) []rbac.Need {
 	}
 }
 
-// runInRing acquires the Lease of the shard, and calls run while it holds the Lease. Afterwards, it releases the Lease. If the Lease is lost, runInRing returns an error
-// before other shards can handle the objects, also if run has not returned by then.
+// runInRing acquires the Lease of the shard, calls run while it holds the Lease, and then releases the Lease. If the Lease is lost, runInRing returns an error before other
+// shards can handle the objects, even if run has not returned. Without a ring, it only calls run.
 func (o *Operator) runInRing(ctx context.Context, run func(context.Context) error) error {
 	if o.ring == nil {
 		return run(ctx)
@@ -177,7 +179,7 @@ func (o *Operator) runInRing(ctx context.Context, run func(context.Context) erro
 	lease, err := o.acquireLease(ctx)
 	if err != nil {
 		if ctx.Err() != nil {
-			return nil // the operator was stopped in the meantime
+			return nil // the operator was stopped while it waited for the Lease
 		}
 		return fmt.Errorf("the operator cannot start:\nWithSharding: %w", err)
 	}
@@ -198,7 +200,7 @@ func (o *Operator) runInRing(ctx context.Context, run func(context.Context) erro
 			return errors.Join(err, lostErr)
 		}
 		if o.unfinished.Load() {
-			log.Info("Warning: daemons or timers have not returned; the Lease of the shard is not released and expires")
+			log.Info("Daemons or timers have not returned; the Lease of the shard is not released and expires")
 			return err
 		}
 		if releaseErr := lease.Release(context.WithoutCancel(ctx)); releaseErr != nil {
@@ -211,7 +213,8 @@ func (o *Operator) runInRing(ctx context.Context, run func(context.Context) erro
 	}
 }
 
-// awaitEnd waits for a limited time until the work has ended. After this time, it closes the engines, so that they write nothing.
+// awaitEnd waits for a limited time until run has ended. After this time, it closes the engines, so that they write nothing. It returns the error lost, joined
+// with the error of run.
 func (o *Operator) awaitEnd(ended <-chan error, limit time.Duration, lost error) error {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
@@ -226,7 +229,8 @@ func (o *Operator) awaitEnd(ended <-chan error, limit time.Duration, lost error)
 	}
 }
 
-// reserveRing returns an error if another operator of the manager is a shard of the ring: both would use the same Lease.
+// reserveRing reserves the ring until release is called. It returns an error if another operator of the manager is in the ring, because both operators would
+// use the same Lease.
 func (o *Operator) reserveRing() (release func(), err error) {
 	r := reservation{o.mgr, ringKind, o.ring.Name()}
 	if _, taken := reservations.LoadOrStore(r, true); taken {
@@ -260,7 +264,7 @@ func (o *Operator) acquireLease(ctx context.Context) (*shardlease.Lease, error) 
 	if identity.Total > 0 {
 		identity.RingLabel = fixedRingLabel
 		o.warnAboutServer = sync.OnceFunc(func() {
-			o.mgr.GetLogger().Info("Warning: the API server ignores shard selectors and sends the objects of all shards; the operator ignores those of other processes",
+			o.mgr.GetLogger().Info("The API server ignores shard selectors and sends the objects of all shards; the operator ignores the objects of other processes",
 				"ring", o.ring.Name(), "featureGate", "ShardedListAndWatch")
 		})
 	} else {

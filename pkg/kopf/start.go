@@ -27,8 +27,9 @@ import (
 const recorderName = "kopf-runtime"
 
 // Start checks the declaration, discovers the kinds in the API server, and handles their objects until the context is cancelled. It returns an
-// error if the declaration is invalid, if the API server does not serve a kind (see [WhenServed]), if required permissions are missing (see
-// [WithRightsCheck]), if a controller or the peering fails, or if a function of [OnStartup] or [OnCleanup] fails permanently. The manager calls Start.
+// error if the declaration is invalid, if the API server does not serve a kind (see [WhenServed]), or if required permissions are missing (see
+// [WithRightsCheck]). It also returns an error if a controller or the peering fails, if the Lease of a shard is lost (see [WithSharding]), or if a
+// function of [OnStartup] or [OnCleanup] fails permanently. The manager calls Start.
 func (o *Operator) Start(ctx context.Context) error {
 	engineKinds := o.engineKinds
 	if o.warmsUp() {
@@ -84,7 +85,7 @@ func (o *Operator) runControllers(ctx context.Context, all []engine.Kind) error 
 		return err
 	}
 	if checker != nil {
-		defer checker.update(nil, nil) // resets the metric
+		defer checker.update(nil, nil) // resets the metric of missing permissions
 	}
 	release, err := o.reserveKinds(kinds)
 	if err != nil {
@@ -115,7 +116,7 @@ func (o *Operator) runControllers(ctx context.Context, all []engine.Kind) error 
 		settings.Pause = settings.Fence
 	}
 
-	var first *gate // opens before the workers start
+	var first *gate // the gate for which the workers of fixed kinds wait, in addition to the gate of the indexes
 	if o.namespaces != nil {
 		settings.Scope, first = o.namespaces, o.namespaces.entered
 	}
@@ -139,7 +140,7 @@ func (o *Operator) runControllers(ctx context.Context, all []engine.Kind) error 
 		dynamic.indexes = fixed.indexes
 	}
 	o.setEngines(fixed.engines)
-	defer o.setEngines(nil) // the liveness check ignores the cleanup
+	defer o.setEngines(nil) // the health checks ignore the functions of OnCleanup
 	defer o.startFence(ctx, settings.Fence)()
 	group, ctx := errgroup.WithContext(ctx)
 	if peers != nil {
@@ -167,7 +168,7 @@ func (o *Operator) runControllers(ctx context.Context, all []engine.Kind) error 
 	return group.Wait()
 }
 
-// startCache returns the cache of the fixed kinds. This is the cache of the manager, or a cache of the operator's own, which runs until stop is called.
+// startCache returns the cache of the fixed kinds: the cache of the manager, or a cache of the operator, which runs until stop is called.
 func (o *Operator) startCache(ctx context.Context, kinds []engine.Kind) (objects cache.Cache, stop func(), err error) {
 	if !o.hasOwnCache() {
 		return o.mgr.GetCache(), func() {}, nil
@@ -240,8 +241,8 @@ func (o *Operator) markSynced() {
 	o.unsynced--
 }
 
-// discover looks up the kinds in the API server and returns whether they are namespaced. It returns an error for kinds that are not served or
-// that lack required verbs or fields.
+// discover looks up the kinds in the API server, sets HasStatus of each kind, and returns whether each kind is namespaced. It returns an error
+// if the API server does not serve a kind or a related kind, or serves it without required verbs or fields.
 func (o *Operator) discover(ctx context.Context, kinds []engine.Kind, resources []resource) (namespaced []bool, err error) {
 	client, err := discovery.NewDiscoveryClientForConfigAndClient(o.mgr.GetConfig(), endingWith(ctx, o.mgr.GetHTTPClient()))
 	if err != nil {
@@ -274,7 +275,7 @@ func (o *Operator) discover(ctx context.Context, kinds []engine.Kind, resources 
 	return namespaced, nil
 }
 
-// newController returns the controller of one kind, with its watches. It does not start the controller.
+// newController returns the controller of one kind with its sources. It does not start the controller.
 func (g *kindGroup) newController(ctx context.Context, e *engine.Engine, r resource, namespaced bool) (controller.Controller, error) {
 	o, opts := g.operator, r.options()
 	options := opts.controller
@@ -293,7 +294,7 @@ func (g *kindGroup) newController(ctx context.Context, e *engine.Engine, r resou
 		options.RateLimiter = workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstBackoff, lastBackoff)
 	}
 	if options.SkipNameValidation == nil {
-		// A process can run several operators one after the other, for example in tests or with each leadership.
+		// A process can run several operators with the same controller names one after the other, for example in tests.
 		options.SkipNameValidation = new(true)
 	}
 	if options.LogConstructor == nil {
@@ -334,8 +335,8 @@ const (
 	lastBackoff  = 2 * time.Minute
 )
 
-// operatorIdentity returns the name of the operator in the log: its identity as a peer, or else the host name. In a pod, the host name is the
-// name of the pod.
+// operatorIdentity returns the name of the operator for log lines. With peering, this is the identity as a peer, and otherwise the host name. In a
+// pod, the host name is the name of the pod by default.
 func operatorIdentity(peers *peering.Peering) string {
 	if peers != nil {
 		return peers.Identity()

@@ -8,13 +8,13 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/testhook"
 )
 
-// The test kit calls handlers with requests that it has created.
+// Package kopftest calls handlers with requests that it has created.
 func init() {
 	testhook.BindCall = func(request any, call *invoke.Request) { request.(testRequest).attach(call) }
 	testhook.FinishCall = func(request any, err error) error { return request.(testRequest).finish(err) }
 }
 
-// A testRequest is a [Request] of any type.
+// A testRequest is a [Request] for any type of object.
 type testRequest interface {
 	attach(call *invoke.Request)
 	finish(err error) error
@@ -22,9 +22,9 @@ type testRequest interface {
 
 func (r *Request[T]) attach(call *invoke.Request) { r.call, r.current = call, r.Object }
 
-// finish passes the results of the handler to the call of the engine and returns the error of the attempt. In the joined error, errors of the
-// request come first, such as an invalid condition. Errors of the request are permanent, even if the error of the
-// handler is temporary.
+// finish copies the results of the handler to the call of the engine, and returns the error of the attempt. err is the error of the handler.
+// If the request has errors, such as an invalid condition, finish joins them with err. They are permanent and come first, so the attempt
+// fails permanently even if err is temporary.
 func (r *Request[T]) finish(err error) error {
 	r.applyConditions(err)
 	r.call.Object = r.Object // the handler may have replaced the pointer

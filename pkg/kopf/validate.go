@@ -19,7 +19,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
 )
 
-// A resource is a [Resource] of any type.
+// A resource is a [Resource] for any type of object.
 type resource interface {
 	// kind returns the kind for the engine, and all errors of the declaration, joined.
 	kind(scheme *runtime.Scheme, store progress.Store, c client.Client) (engine.Kind, error)
@@ -31,7 +31,7 @@ type resource interface {
 	hasOnlyAdmission() bool
 	hasAdmission() bool
 	handlersWithUncheckedFields() []*declaration
-	identity() any // the identity is equal for all views of a resource
+	identity() any // all views of a resource have the same identity
 	controllerName(scheme *runtime.Scheme) string
 }
 
@@ -111,7 +111,7 @@ func (o *Operator) engineKinds() ([]engine.Kind, error) {
 	return kinds, nil
 }
 
-// checkStorage returns an error if the stores cannot store anything in the type of a kind.
+// checkStorage returns an error if the Go type of a kind lacks the fields for the progress store or the baseline.
 func (o *Operator) checkStorage(kind engine.Kind) error {
 	var errs []error
 	for _, storage := range []any{o.settings.Store, o.settings.Baseline} {
@@ -239,7 +239,7 @@ func (h *typedHandler[T]) forEngine(c client.Client) invoke.Handler {
 	return handler
 }
 
-// adaptPredicate converts a predicate of the user to a predicate of the engine.
+// adaptPredicate converts a predicate of the user to a predicate of the engine. If the object has another type, the predicate returns false.
 func adaptPredicate[T client.Object](predicate func(*Request[T]) bool, c client.Client) func(*invoke.Request) bool {
 	return func(call *invoke.Request) bool {
 		req, err := newRequest[T](call)
@@ -295,7 +295,7 @@ func (h *typedHandler[T]) check(obj T, scheme *runtime.Scheme) (errs []error) {
 	return errs
 }
 
-// checkField returns errors if the field of the handler does not exist, or if the handler compares it with a value that it cannot have.
+// checkField returns an error if the field of the handler does not exist, or an error for each compared value that the field cannot have.
 // source describes the Go type or the schema in error messages.
 func (d *declaration) checkField(root fieldType, source string) (errs []error) {
 	field, unknown, suggestion := lookUpField(root, d.Criteria.Field.Path)
@@ -343,7 +343,8 @@ func (r *Resource[T]) watchedFields() (paths [][]string) {
 	return paths
 }
 
-// checkAfter resolves the ids of After. It returns errors for unknown ids, for dependencies on handlers of other causes, and for cycles.
+// checkAfter replaces the ids of After with full ids. It returns errors for unknown ids, for dependencies on handlers of other causes, and for
+// circular dependencies.
 func checkAfter(kind *engine.Kind) (errs []error) {
 	dependencies := map[string][]string{}
 	for _, id := range kind.Handlers.IDs() {
@@ -352,7 +353,7 @@ func checkAfter(kind *engine.Kind) (errs []error) {
 			if _, ok := kind.Handlers.Get(dependency); ok {
 				continue
 			}
-			// The id of a handler with a field can be given without the field.
+			// After accepts the id of a handler with a field without the path of the field.
 			candidates := slices.DeleteFunc(slices.Clone(kind.Handlers.IDs()), func(other string) bool {
 				h, _ := kind.Handlers.Get(other)
 				return h.Field == nil || other != dependency+"/"+strings.Join(h.Field.Path, ".")

@@ -20,8 +20,8 @@ const (
 )
 
 // OnVersion adds a function that the operator calls when it starts, and when the version of the API server has changed, for example after an upgrade of the
-// cluster. At the start, old is empty. The operator keeps the version only in memory, so it calls the function at each start. While an upgrade replaces
-// several API servers, the version can change back and forth.
+// cluster. In the first call, old is the zero value. The operator keeps the version only in memory, so it calls the function at each start. While an upgrade
+// replaces several API servers, the version can change repeatedly between the old and the new version.
 //
 // The operator reads the version about once a minute, from the path /version, which needs no permission by default. It calls the functions in the order of
 // their registration, concurrently with the handlers of objects, and reads the version again after the functions have finished. Use [OnStartup] for work that
@@ -38,7 +38,7 @@ func OnVersion(id string, fn func(ctx context.Context, old, current version.Info
 	return activityOption(a, opts, func(o *Operator) *[]*activity { return &o.versions })
 }
 
-// A versionChange is the argument of the functions of [OnVersion]. Their context contains it.
+// A versionChange contains the arguments for the functions of [OnVersion]. watchVersion passes it to them in their context.
 type versionChange struct{ old, current version.Info }
 
 type versionChangeKey struct{}
@@ -64,8 +64,8 @@ func (o *Operator) watchVersion(ctx context.Context, log logr.Logger) error {
 	return nil
 }
 
-// pollVersion reads the version repeatedly, and calls a function when the version differs from the last version. It logs only the first of consecutive
-// errors.
+// pollVersion reads the version repeatedly until the context is cancelled, and calls changed when the version differs from the last version. It logs only
+// the first of consecutive errors.
 func pollVersion(
 	ctx context.Context, log logr.Logger, read func(context.Context) (version.Info, error), changed func(ctx context.Context, old, current version.Info),
 ) {

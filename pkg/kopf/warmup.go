@@ -17,12 +17,12 @@ import (
 // Warmup fills the caches of a replica that waits for leadership, if EnableWarmup of the manager's controller options is true. The manager calls Warmup.
 // Without EnableWarmup, or without leader election for controllers, it does nothing.
 //
-// Warmup calls no handlers and writes nothing. It only starts the watches of the kinds and their related kinds, so that the replica needs as much memory for
-// its caches as the leader. [Operator.Readyz] fails until the caches have synced. Kinds of [WhenServed] and [ForKinds], and kinds of operators with
-// [WithNamespaces], [WithNamespaceFunc] or [WithWatchSelector], have caches of their own, which only the leader fills. With [WithSharding], there is no
-// leader, and Warmup does nothing.
+// Warmup calls no handlers and writes nothing. It only starts the watches of the kinds and their related kinds. The replica then needs as much memory for
+// its caches as the leader. [Operator.Readyz] fails until the caches have synced. Kinds of [WhenServed] and [ForKinds] have caches of their own, which only
+// the leader fills. With [WithNamespaces], [WithNamespaceFunc], [WithWatchSelector] or [WithSharding], Warmup does nothing.
 //
-// A replica that becomes the leader compares its caches with the API server, with one list of metadata for each kind.
+// A replica that becomes the leader compares its caches with the API server. For this, it lists the metadata of the objects once for each kind, or once for
+// each namespace to which the cache of the manager is restricted.
 func (o *Operator) Warmup(ctx context.Context) error {
 	if !o.warmsUp() {
 		return nil
@@ -41,7 +41,7 @@ func (o *Operator) Warmup(ctx context.Context) error {
 			group.Go(func() { o.fillCache(ctx, c.gvk.Kind, c.watched()) })
 		}
 	}
-	go func() { // Start fills the caches of a leader
+	go func() { // when the replica becomes the leader, Start fills the caches
 		select {
 		case <-o.mgr.Elected():
 			cancel()
@@ -71,7 +71,7 @@ func (o *Operator) warmsUp() bool {
 	return enabled != nil && *enabled
 }
 
-// fillCache starts the watch of a kind, and waits until its cache has synced or the context ends.
+// fillCache starts the watch of a kind, and waits until the cache of the kind has synced or the context ends.
 func (o *Operator) fillCache(ctx context.Context, kind string, obj client.Object) {
 	for {
 		informer, err := o.mgr.GetCache().GetInformer(ctx, obj, cache.BlockUntilSynced(false))
@@ -105,7 +105,7 @@ type verification struct {
 	ended     chan struct{}
 }
 
-// expectWarmCaches makes the group verify its caches, which were filled before the operator started.
+// expectWarmCaches makes the group verify its caches when it runs, because Warmup has filled them before the operator started.
 func (g *kindGroup) expectWarmCaches() {
 	g.warm = map[*engine.Engine]*verification{}
 	for _, e := range g.engines {
@@ -113,7 +113,7 @@ func (g *kindGroup) expectWarmCaches() {
 	}
 }
 
-// observed records that the engine has observed all objects of the cache. If wait is true, it waits for the end of the verification.
+// observed records that the engine has observed all objects of the cache. If wait is true, it waits for the end of the verification or of the context.
 func (v *verification) observed(ctx context.Context, wait bool) {
 	if v == nil {
 		return
@@ -127,8 +127,8 @@ func (v *verification) observed(ctx context.Context, wait bool) {
 	}
 }
 
-// verifyCache verifies that the cache of a kind is not older than the start of the operator. Until then, the engine reads objects with due work from the API
-// server.
+// verifyCache verifies that the cache of a kind is not older than the start of the operator. Until the verification has succeeded, the engine reads each object
+// with due work once from the API server.
 func (g *kindGroup) verifyCache(ctx context.Context, e *engine.Engine, v *verification) {
 	defer close(v.ended)
 	informer, err := g.cache.GetInformer(ctx, e.New(), cache.BlockUntilSynced(false))
@@ -140,7 +140,7 @@ func (g *kindGroup) verifyCache(ctx context.Context, e *engine.Engine, v *verifi
 		namespaces = []string{""}
 	}
 	if err := e.VerifyCache(ctx, v.delivered, namespaces...); err != nil && ctx.Err() == nil {
-		g.operator.mgr.GetLogger().Info("Cannot verify the cache of the kind; objects with something to do are read from the API server, once each",
+		g.operator.mgr.GetLogger().Info("Failed to verify the cache of the kind; each object with due work is read once from the API server",
 			"kind", e.GVK.Kind, "error", err.Error())
 	}
 }

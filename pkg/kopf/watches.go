@@ -27,7 +27,7 @@ const defaultWatchCheck = time.Minute
 // [Operator.Healthz] fails if a watch is silent for longer than [WithStuckAfter]. The metric kopf_watch_problems counts the watches with
 // problems.
 //
-// The operator does not check the informers of a wrapped cache (NewCache of the manager) if they hide their resource version.
+// The operator cannot check the informers of a custom cache (NewCache in the options of the manager) if they do not provide their resource version.
 func WithWatchCheck(interval time.Duration) Option {
 	return optionFunc(func(o *Operator) {
 		if interval < 0 {

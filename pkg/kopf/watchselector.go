@@ -13,15 +13,15 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 )
 
-// WithWatchSelector restricts the operator to objects with matching labels, for all its kinds. The API server sends no other objects. With this option, an
-// operator on the machine of a developer can share a cluster with the deployed operator:
+// WithWatchSelector restricts the operator to objects with matching labels, for all its kinds. The API server sends only matching objects. With this option,
+// an operator on the machine of a developer can share a cluster with the deployed operator:
 //
 //	kopf.New(mgr, databases, kopf.WithWatchSelector("developer=alice")) // handles only the objects of Alice
 //	kopf.New(mgr, databases, kopf.WithWatchSelector("!developer"))      // handles all objects without the label
 //
-// The selector has the syntax of kubectl --selector. It also restricts which objects of these kinds the request's client reads from the cache. Other related
-// kinds are not restricted. An object that loses its labels keeps its finalizer and its progress. Another operator with a matching selector then continues. If
-// no selector matches, the finalizer blocks the deletion of the object. Use [Label] to restrict single handlers.
+// The selector has the syntax of kubectl --selector. It also restricts which objects of these kinds the request's client reads from the cache. It does not
+// restrict related kinds that have no handlers. An object that no longer matches keeps its finalizer and its progress. Another operator with a matching
+// selector then continues. If no operator selects the object, the finalizer blocks its deletion. Use [Label] to restrict single handlers.
 //
 // The operator has a cache of its own: see [WithKindCaches]. Default: all objects.
 func WithWatchSelector(selector string) Option {
@@ -83,7 +83,7 @@ func (o *Operator) selectObjects(options *cache.Options, kinds ...engine.Kind) {
 	}
 }
 
-// selectInNamespaces adds a selector to the selectors of namespaces, which replace those of the kind.
+// selectInNamespaces adds a selector to the selectors of single namespaces, because these have precedence over the selector of the kind.
 func selectInNamespaces(selector labels.Selector, configs, defaults map[string]cache.Config) map[string]cache.Config {
 	if configs == nil {
 		configs = defaults

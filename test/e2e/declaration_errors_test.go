@@ -221,7 +221,7 @@ var _ = Describe("Errors of the declaration", func() {
 			OnUpdate("right", untyped, kopf.Field("spec.size", filter.Equal(10))).
 			OnUpdate("label", untyped, kopf.Field("metadata.labels.tier", filter.Equal("gold")))))
 		Eventually(func() []string {
-			return op.log.find("Warning: the field of a handler does not fit the schema of the kind")
+			return op.log.find("The field of a handler does not fit the schema of the kind")
 		}).Should(ConsistOf(
 			And(ContainSubstring("spec.sise"), ContainSubstring("did you mean spec.size?"), ContainSubstring("misspelled")),
 			And(ContainSubstring("can never match: the field is an integer: use 10"), ContainSubstring("text"))))

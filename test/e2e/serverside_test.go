@@ -181,7 +181,7 @@ var _ = Describe("Server-side shard selectors", func() {
 
 		for index, one := range old {
 			one.stop()
-			warnings := len(one.log.find("the API server ignores shard selectors"))
+			warnings := len(one.log.find("The API server ignores shard selectors"))
 			if isSelectedByServer {
 				Expect(warnings).To(BeZero(), "the API server has sent objects of other processes to process %d", index)
 			} else {
