@@ -24,7 +24,7 @@ func ExampleOnCleanup() {
 	databases := kopf.For(&Database{}).OnCreate("provision", provision)
 
 	_ = kopf.SetupWithManager(mgr, databases,
-		kopf.OnCleanup("logout", logout, kopf.Retries(1))) // the process waits until the function returns
+		kopf.OnCleanup("logout", logout, kopf.Retries(1))) // the manager waits at most for its GracefulShutdownTimeout
 }
 
 func ExampleOnProbe() {

@@ -21,7 +21,7 @@ func checkSize(_ context.Context, req *DatabaseReview) error {
 	case req.Old != nil && size < req.Old.Spec.Size:
 		return field.Forbidden(field.NewPath("spec", "size"), "a database cannot shrink")
 	case size > 1000:
-		req.Warn("such a database takes an hour to start")
+		req.Warn("a database of this size takes an hour to start")
 	}
 	return nil
 }

@@ -85,14 +85,14 @@ func ExampleResource_Timer() {
 
 func ExampleSharp() {
 	kopf.For(&Database{}).
-		// The timer runs once per full hour since the creation of the object.
+		// The operator calls the timer at each full hour after the creation of the object.
 		Timer("bill", time.Hour, announce, kopf.Sharp())
 }
 
 func ExampleIdle() {
 	kopf.For(&Database{}).
 		Timer("compact", 0, announce, kopf.Idle(10*time.Minute)).         // one call after ten minutes without a change
-		Timer("rescale", time.Minute, announce, kopf.Idle(5*time.Minute)) // a call every minute, but not within five minutes of a change
+		Timer("rescale", time.Minute, announce, kopf.Idle(5*time.Minute)) // a call every minute, but not within five minutes after a change
 }
 
 // nightly is a schedule for each midnight. The schedules of github.com/robfig/cron/v3 also implement the interface:

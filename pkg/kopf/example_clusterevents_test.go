@@ -17,7 +17,7 @@ func ExampleResource_OnEventAbout() {
 	kopf.For(&Database{}).
 		OnEventAbout("scheduling", clusterevents.Selector{
 			About:   []client.Object{&corev1.Pod{}},                              // Events about pods
-			Through: []client.Object{&appsv1.ReplicaSet{}, &appsv1.Deployment{}}, // of a Deployment of the Database
+			Through: []client.Object{&appsv1.ReplicaSet{}, &appsv1.Deployment{}}, // the kinds between the pods and the Database
 			Reasons: []string{"FailedScheduling"},
 		}, func(_ context.Context, req *DatabaseRequest, event *corev1.Event) error {
 			req.Object.Status.Phase = event.Message // the engine writes this change, as for other handlers

@@ -193,7 +193,7 @@ func ExampleWithKopfEvents() {
 	databases := kopf.For(&Database{}).
 		OnCreate("provision", provision)
 
-	// For clients that select Events with reportingComponent=kopf.
+	// Some clients select Events with reportingComponent=kopf.
 	_ = kopf.SetupWithManager(mgr, databases, kopf.WithKopfEvents(kopf.EventNames{}))
 }
 

@@ -20,7 +20,7 @@ func ExampleWithStatusPage() {
 	_ = setup
 }
 
-// The operator explains why a handler is called for an object or not.
+// Explain explains for each handler why the operator calls or does not call it.
 func ExampleOperator_Explain() {
 	explain := func(ctx context.Context, operator *kopf.Operator, obj *corev1.ConfigMap) {
 		explanation, err := operator.Explain(ctx, obj)

@@ -32,16 +32,16 @@ func ExampleField() {
 	resize := func(context.Context, *DatabaseRequest) error { return nil }
 
 	kopf.For(&Database{}).
-		// Called only if the size has changed. The full id is "resize/spec.size".
+		// The operator calls the handler only if the size has changed. The full id is "resize/spec.size".
 		OnUpdate("resize", resize, kopf.Field("spec.size")).
-		// Called only for a new object with a size other than 1.
+		// The operator calls the handler only for a new object with a size other than 1.
 		OnCreate("warn", announce, kopf.Field("spec.size", filter.Not(filter.Equal(1)))).
 		// A dot within a key is escaped with a backslash.
 		OnField("tier", `metadata.labels.example\.com/tier`, announce)
 }
 
 func ExampleField_transition() {
-	// Called when the address is set for the first time, but not when it changes or is removed.
+	// The operator calls the handler when the address is set, but not when the address changes or is removed.
 	kopf.For(&Database{}).
 		OnField("reachable", "status.address", announce, kopf.Field("status.address", filter.From(filter.Absent), filter.To(filter.Present)))
 }

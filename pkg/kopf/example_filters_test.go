@@ -34,7 +34,7 @@ func ExampleResource_When() {
 	big.OnCreate("warn", announce)
 	big.OnUpdate("warn-again", announce)
 
-	_ = mgr.Add(kopf.New(mgr, databases)) // with the handlers of the view
+	_ = mgr.Add(kopf.New(mgr, databases)) // includes the handlers of the view
 }
 
 func ExampleByObject() {

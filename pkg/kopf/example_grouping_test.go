@@ -13,7 +13,7 @@ import (
 func timed(next kopf.Handler[*Database]) kopf.Handler[*Database] {
 	return func(ctx context.Context, req *DatabaseRequest) error {
 		defer func(began time.Time) {
-			log.FromContext(ctx).Info("That took", "time", time.Since(began))
+			log.FromContext(ctx).Info("Handler returned", "duration", time.Since(began))
 		}(time.Now())
 		return next(ctx, req)
 	}
@@ -21,7 +21,7 @@ func timed(next kopf.Handler[*Database]) kopf.Handler[*Database] {
 
 func ExampleResource_Use() {
 	kopf.For(&Database{}).
-		OnCreate("provision", provision). // not timed: it was added before
+		OnCreate("provision", provision). // without timing, because the handler is added before Use
 		Use(timed).
 		OnUpdate("announce", announce).
 		OnDelete("drop", drop)

@@ -122,7 +122,7 @@ func ExampleWithRemote() {
 func ExampleStoreIn() {
 	_ = kopf.For(&Database{}).
 		OnCreate("provision", provision).
-		OnUpdate("announce", announce, kopf.StoreIn(progress.InMemory())) // writes nothing for an attempt; after a restart, it may be called again
+		OnUpdate("announce", announce, kopf.StoreIn(progress.InMemory())) // no progress on the object; a restart may repeat the handler
 }
 
 func ExampleWithProgress_history() {

@@ -18,7 +18,7 @@ func ExampleRetries() {
 
 func ExampleTimeout() {
 	kopf.For(&Database{}).
-		// The engine retries the handler for one hour. Each attempt has a timeout of one minute.
+		// The operator retries the handler for one hour. Each attempt has a timeout of one minute.
 		OnCreate("provision", provision, kopf.Timeout(time.Hour), kopf.AttemptTimeout(time.Minute))
 }
 

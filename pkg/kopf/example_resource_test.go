@@ -26,7 +26,7 @@ func ExampleWithName() {
 }
 
 func ExampleWithMaxConcurrentReconciles() {
-	kopf.For(&Database{}, kopf.WithMaxConcurrentReconciles(4)).OnCreate("provision", provision) // handles up to four databases concurrently
+	kopf.For(&Database{}, kopf.WithMaxConcurrentReconciles(4)).OnCreate("provision", provision) // the operator reconciles up to four databases concurrently
 }
 
 func ExampleWithResults() {
@@ -43,12 +43,12 @@ func ExampleWithLoopGuard() {
 }
 
 func ExampleWithPredicates() {
-	// Changes to only the labels or the status do not cause a reconcile.
+	// Changes of only the labels, the annotations or the status do not cause a reconcile.
 	kopf.For(&Database{}, kopf.WithPredicates(predicate.GenerationChangedPredicate{})).OnUpdate("announce", announce)
 }
 
 func ExampleWithControllerOptions() {
-	// API errors are retried with longer delays than by default.
+	// After errors of the API server, the delays are longer than by default.
 	kopf.For(&Database{}, kopf.WithControllerOptions(controller.Options{
 		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Second, 5*time.Minute),
 	})).OnCreate("provision", provision)

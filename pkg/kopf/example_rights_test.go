@@ -48,7 +48,7 @@ func ExampleNeedsRules() {
 	}))
 }
 
-// The start fails if any permission is missing.
+// The start fails if a permission is missing that is not optional.
 func ExampleWithRightsCheck() {
 	databases := kopf.For(&Database{}).OnCreate("provision", provision)
 

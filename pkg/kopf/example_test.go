@@ -87,7 +87,7 @@ func ExampleResource_OnDelete() {
 
 func ExampleResource_OnResume() {
 	kopf.For(&corev1.ConfigMap{}).
-		// The engine calls the handler once after each start of the operator, for each object handled before.
+		// After each start, the operator calls the handler once for each object that was handled before.
 		OnResume("reconnect", func(context.Context, *kopf.Request[*corev1.ConfigMap]) error { return nil })
 }
 
@@ -110,9 +110,9 @@ func ExampleTemporary() {
 
 func ExamplePermanent() {
 	kopf.For(&corev1.ConfigMap{}).
-		OnCreate("check", func(_ context.Context, req *kopf.Request[*corev1.ConfigMap]) error {
+		On("check", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate}, func(_ context.Context, req *kopf.Request[*corev1.ConfigMap]) error {
 			if req.Object.Data["url"] == "" {
-				return kopf.Permanent(errors.New("data.url is missing: set it, and the update will be handled"))
+				return kopf.Permanent(errors.New("data.url is missing: set it")) // the next update of the object calls the handler again
 			}
 			return nil
 		})

@@ -121,7 +121,7 @@ func ExampleResource_OnReconcile() {
 
 func ExampleInterval() {
 	kopf.For(&Database{}).
-		OnReconcile("check", announce, kopf.Interval(time.Minute)) // the interval starts after each success; an event can trigger the handler earlier
+		OnReconcile("check", announce, kopf.Interval(time.Minute)) // the interval starts after each success; a change can trigger the handler earlier
 }
 
 func ExampleRequest_Track() {

@@ -54,7 +54,7 @@ func startServerSide(t *testing.T, c *kopftest.Cluster, index, total int, option
 	lines, mu, warnings := &texts{}, sync.Mutex{}, 0
 	logger := funcr.New(func(_, line string) {
 		lines.addf("%s", line)
-		if strings.Contains(line, "the API server ignores shard selectors") {
+		if strings.Contains(line, "The API server ignores shard selectors") {
 			mu.Lock()
 			defer mu.Unlock()
 			warnings++
