@@ -112,8 +112,8 @@ func CancellationTimeout(timeout time.Duration) HandlerOption {
 	}
 }
 
-// Sharp makes the operator call a timer at multiples of its interval after the creation of the object. The duration of calls and restarts
-// of the operator do not shift these times. The operator skips a call if the previous call is still running at that time, or if the operator
+// Sharp makes the operator call a timer at multiples of its interval after the creation of the object. Long calls and restarts of the
+// operator do not shift these times. The operator skips a call if the previous call is still running at that time, or if the operator
 // itself is not running.
 //
 // Equivalent in kopf: sharp=True.
@@ -123,7 +123,7 @@ func Sharp() HandlerOption {
 
 // Idle delays a timer until the essence of its object has not changed for the given duration. Without an interval, the operator then calls the
 // timer once until the next change. With an interval, it calls the timer repeatedly until the next change. Changes that handlers, daemons and
-// timers of this operator make to Request.Object do not restart the idle time. A restart of the operator restarts it.
+// timers of this operator make to Request.Object do not restart the idle time, but a restart of the operator does.
 //
 // Equivalent in kopf: idle=.
 func Idle(duration time.Duration) HandlerOption {
@@ -147,7 +147,7 @@ func Jitter(fraction float64) HandlerOption {
 	})
 }
 
-// MaxParallel limits the number of objects for which a timer is called at the same time. The other objects wait in the order of their due
+// MaxParallel limits the number of objects for which the operator calls a timer at the same time. The other objects wait in the order of their due
 // times. Default: [daemons.DefaultMaxParallel].
 func MaxParallel(n int) HandlerOption {
 	return timerOption("MaxParallel", func(d *declaration, t *daemons.Timer) {
@@ -158,7 +158,7 @@ func MaxParallel(n int) HandlerOption {
 	})
 }
 
-// Schedule sets the times at which a timer is called, instead of an interval. The method Next must return the first scheduled time after
+// Schedule sets the times at which the operator calls a timer, instead of an interval. The method Next must return the first scheduled time after
 // its argument, or the zero time to end the timer. The schedules of github.com/robfig/cron implement this interface. The operator uses the
 // same schedule for all objects. Next must return quickly.
 //
@@ -173,7 +173,7 @@ func Schedule(s interface{ Next(time.Time) time.Time }) HandlerOption {
 	})
 }
 
-// timerOption returns an option that is only for timers.
+// timerOption returns an option that applies only to timers. For other handlers, the option adds an error.
 func timerOption(option string, set func(*declaration, *daemons.Timer)) HandlerOption {
 	return func(d *declaration) {
 		if d.requireKind(option, timerHandler); d.handlerKind == timerHandler {

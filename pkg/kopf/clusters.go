@@ -88,8 +88,7 @@ func (i *sourceInformer) AddEventHandlerWithOptions(handler toolscache.ResourceE
 	return registration, err
 }
 
-// endingWith returns a copy of an HTTP client. The context cancels those of its requests that have no context of their own. It is for functions of client-go
-// that take no context.
+// endingWith returns a copy of an HTTP client for functions of client-go that take no context. A request without a context of its own ends with ctx.
 func endingWith(ctx context.Context, c *http.Client) *http.Client {
 	ending := *c
 	next := ending.Transport

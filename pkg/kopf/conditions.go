@@ -118,7 +118,7 @@ func WithRootCondition(root conditions.Root) ResourceOption {
 	}
 }
 
-// WithPanicCondition sets the type of a condition that reports panics of handlers, such as "Degraded". It is True with the reason HandlerPanicked
+// WithPanicCondition sets the type of a condition that reports panics of handlers, such as "Degraded". This condition is True with the reason HandlerPanicked
 // while a cause handler, a sub-handler, a reconcile handler, a daemon or a timer of the object has panicked and has not succeeded since. The
 // message has a line for each of these handlers, up to ten, with the first line of the panic. Otherwise, the condition is False with the reason
 // AsExpected. A daemon also counts as recovered if it runs for a minute after the panic. A cause handler also counts as recovered when all

@@ -41,7 +41,7 @@ type dynamicKinds struct {
 	operator  *Operator
 	settings  engine.Settings
 	discovery discovery.ServerResourcesInterfaceWithContext
-	fixed     map[schema.GroupKind]bool                // kinds that are served from the start
+	fixed     map[schema.GroupKind]bool                // kinds that the API server must serve at the start
 	indexes   *gate                                    // gate of the fixed kinds
 	declared  []declaredKind                           // kinds of WhenServed
 	selected  map[selectedKind]*declaredKind           // kinds of ForKinds; the value is nil for an invalid declaration

@@ -29,7 +29,7 @@ import (
 //
 // The operator calls the handler once for each Event, and again if the Event has occurred again, at most once in [clusterevents.Selector.Interval]. With
 // [Retries], it repeats failed attempts. The later Events for the handler and the object wait until the attempts end. If more than 100 of these Events
-// wait, the operator drops the oldest. It keeps waiting Events and attempts only in memory. By default, the operator ignores Events from the time before
+// wait, the operator drops the oldest. Waiting Events and attempts exist only in memory. By default, the operator ignores Events from the time before
 // its start, or from a pause: see [clusterevents.Selector.Since]. The options are the same as for OnEvent handlers, except for [WriteChanges].
 func (r *Resource[T]) OnEventAbout(
 	id string, events clusterevents.Selector, fn func(ctx context.Context, req *Request[T], event *corev1.Event) error, opts ...HandlerOption,

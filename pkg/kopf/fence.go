@@ -15,7 +15,7 @@ import (
 // leaseDurations contains the durations of the leader election of the manager, or of the Lease of a shard.
 type leaseDurations struct{ lease, renewDeadline, retryPeriod time.Duration }
 
-// defaultLease has the defaults of controller-runtime.
+// defaultLease contains the defaults of controller-runtime.
 var defaultLease = leaseDurations{lease: 15 * time.Second, renewDeadline: 10 * time.Second, retryPeriod: 2 * time.Second}
 
 // fenceMargin is the time that the manager may need to stop the operator after the manager has lost the lease.

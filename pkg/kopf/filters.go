@@ -56,7 +56,7 @@ func (d *declaration) matchKey(option, key string, m []filter.Matcher) match.Key
 	return match.KeyFilter{Name: key, Tests: testsForSide(m, match.Current), Wanted: describe(m)}
 }
 
-// describe describes matchers as they are declared.
+// describe returns the descriptions of the matchers, separated by commas.
 func describe(m []filter.Matcher) string {
 	var texts []string
 	for _, form := range formsOf(m) {

@@ -14,7 +14,8 @@ import (
 )
 
 // An Index is an in-memory map from keys to values that an index function computes from objects. Create it with [IndexBy]. When the operator
-// starts, it fills the index before it calls any handler. It updates the index when objects change. The methods are safe for concurrent use.
+// starts, it fills the index before it calls any handler. For a kind with [WhenServed] or [ForKinds], it fills the index before it calls the
+// handlers of this kind. The operator updates the index when objects change. The methods are safe for concurrent use.
 //
 // Equivalent in kopf: @kopf.index.
 type Index[K comparable, V any] struct {

@@ -57,8 +57,8 @@ func WithNamespaceFunc(match func(namespace *corev1.Namespace) bool) Option {
 	})
 }
 
-// SetNamespaces replaces the patterns of [WithNamespaces]. It returns before the change is complete: the operator stops handling namespaces that no longer
-// match after the running handlers have finished. SetNamespaces returns an error and changes nothing if a pattern is invalid, or if the operator has
+// SetNamespaces replaces the patterns of [WithNamespaces]. It returns before the change is complete: in namespaces that no longer match, the operator first
+// waits until the running handlers have finished. SetNamespaces returns an error and changes nothing if a pattern is invalid, or if the operator has
 // neither WithNamespaces nor [WithNamespaceFunc]. It is safe for concurrent use.
 func (o *Operator) SetNamespaces(patterns ...string) error {
 	if o.namespaces == nil {

@@ -27,8 +27,8 @@ var reconcileBackoff = progress.Exponential(100*time.Millisecond, 2*time.Minute)
 //
 // The reconciler receives the namespace and name of the object. OnReconcile handlers are not called for objects that no longer exist. After an error, the
 // operator calls the reconciler again with the backoff of the handler, except after reconcile.TerminalError. RequeueAfter sets the delay to the next call.
-// After the deprecated Requeue, the operator calls the reconciler again with a delay that grows from 100 milliseconds to 2 minutes. In a cause handler,
-// RequeueAfter and Requeue count as temporary errors.
+// After the deprecated Requeue, the operator calls the reconciler again with a delay that grows from 100 milliseconds to 2 minutes. Requeue counts as a
+// temporary error. In a cause handler, RequeueAfter also counts as a temporary error.
 func FromReconciler[T client.Object](r reconcile.Reconciler) Handler[T] {
 	if r == nil {
 		return nil
