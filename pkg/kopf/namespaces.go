@@ -475,7 +475,7 @@ func (n *namespaceSet) waitForCaches(ctx context.Context, namespace string) {
 			n.log.Info("Listing some kinds in a namespace is forbidden; their objects are not handled", "namespace", namespace, "error", denied.Error())
 		}
 		if err != nil && ctx.Err() == nil {
-			n.log.V(1).Info("A cache has ended", "namespace", namespace, "error", err.Error())
+			n.log.V(1).Info("Stopped waiting for the objects of a namespace", "namespace", namespace, "error", err.Error())
 		}
 	}
 	for _, e := range n.operator.runningEngines() {
