@@ -103,7 +103,7 @@ type Detector struct {
 	HasUntypedFields bool
 	// Watched are the additional fields of the essence whose changes are always updates.
 	Watched [][]string
-	// OwnChanges makes changes by handlers of this operator updates.
+	// OwnChanges is true if changes by handlers of this operator also count as updates.
 	OwnChanges bool
 }
 
@@ -138,7 +138,7 @@ const (
 	RestartAllCauses               // discard all records: they belong to a restored old state of the object
 )
 
-// Cause is what has happened to an object, with the states that handlers receive. Its maps must not be changed.
+// Cause describes what has happened to an object, with the states that handlers receive. Its maps must not be changed.
 type Cause struct {
 	Reason Reason
 	Facts
@@ -230,7 +230,7 @@ func (d *Detector) decodeBaseline(c *Cause, in Input, stored []byte) {
 			return
 		}
 		metrics.UnreadableState.WithLabelValues(d.Name).Inc()
-		in.Log.Info("Warning: the last-handled configuration is unreadable and treated as absent", "error", err.Error())
+		in.Log.Info("The last-handled configuration is unreadable and treated as absent", "error", err.Error())
 		return
 	}
 	c.Old = old
@@ -244,7 +244,7 @@ func (d *Detector) decodeBaseline(c *Cause, in Input, stored []byte) {
 	typed, err := d.Retype(old)
 	if err != nil {
 		// An operator version with another Go type has stored the baseline.
-		in.Log.V(1).Info("The last handled configuration does not fit the Go type", "error", err.Error())
+		in.Log.V(1).Info("The last-handled configuration does not fit the Go type", "error", err.Error())
 		return
 	}
 	c.Old = typed
@@ -282,8 +282,8 @@ func (c *Cause) EncodeEssence(of map[string]any) ([]byte, error) {
 // StoredTextOf returns the text from which an essence of the cause was decoded, or nil if there is none.
 func (c *Cause) StoredTextOf(of map[string]any) []byte { return c.original.TextIfSame(of) }
 
-// CauseAfterWrite returns the cause after a write. handled is the handled essence with the changes of handlers. changed contains these changes of the
-// content.
+// CauseAfterWrite returns the cause after a write. handled is the handled essence with the changes of handlers. changed is the patch of
+// the content with these changes.
 func (d *Detector) CauseAfterWrite(c Cause, content, handled map[string]any, changed patch.MergePatch) Cause {
 	c.New, c.Old = handled, d.MergeOwn(content, c.Old, changed)
 	c.WasReversed = c.WasReversed || c.Reversed
@@ -292,9 +292,9 @@ func (d *Detector) CauseAfterWrite(c Cause, content, handled map[string]any, cha
 	return c
 }
 
-// BaselineHistory describes the baselines that this process has stored on an object. It is empty if a peer may have stored one since.
+// BaselineHistory describes the baselines that this process has stored on an object. It is empty if a peer may have stored a newer one.
 //
-// With it, [Detector.Detect] recognizes clients that restore an old state of the object together with its old annotations: kubectl rollout undo,
+// With the history, [Detector.Detect] recognizes clients that restore an old state of the object together with its old annotations: kubectl rollout undo,
 // and kubectl apply with a file that was read from the API server.
 type BaselineHistory struct {
 	// Last is the hash of the baseline that this process has stored last; 0 if it has stored none.

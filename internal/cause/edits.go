@@ -40,7 +40,7 @@ func (d *Detector) MergeFlushed(c Cause, content map[string]any, changed patch.M
 	return c
 }
 
-// mergeEdits merges the changes of daemons and timers into the last-handled essence, unless the stored baseline contains them.
+// mergeEdits merges the changes of daemons and timers into the last-handled essence, unless the stored baseline equals the current essence.
 func (d *Detector) mergeEdits(c *Cause, edits []BackgroundEdit) {
 	if c.Unchanged || len(edits) == 0 {
 		return
@@ -72,7 +72,7 @@ func (d *Detector) MergeStored(c Cause, content map[string]any, sent patch.Merge
 		return c, false
 	}
 	if wants := patch.Diff(live, wanted); patch.Diff(wanted, live).HasValues() { // otherwise the fields were dropped, which is logged elsewhere
-		log.Info("Warning: the API server has stored other values than handlers have set: does a webhook or a default of the schema change them?",
+		log.Info("The API server has stored other values than handlers have set: does a webhook or a default of the schema change them?",
 			"fields", fmt.Sprint(diff.Of(map[string]any(wants), map[string]any(wants.CurrentValues(live)))))
 	}
 	observed := patch.Diff(wanted, live)

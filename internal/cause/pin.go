@@ -61,8 +61,8 @@ func digestOf(baseline []byte) string {
 	return essence.Digest(baseline)
 }
 
-// applyPin makes the cause continue a cycle with the pinned state. A pin is stale if the baseline has changed since, or if the object has no records for
-// the reason.
+// applyPin makes the cause continue a cycle with the pinned state. A pin is stale if the baseline has changed since, or if the object is being
+// deleted. It is also stale if the object has no records for the reason, unless Ahead or Seen is set.
 func (d *Detector) applyPin(c *Cause, in Input, baseline []byte) {
 	c.StalePin = true
 	var p Pin
@@ -72,7 +72,7 @@ func (d *Detector) applyPin(c *Cause, in Input, baseline []byte) {
 			return
 		}
 		metrics.UnreadableState.WithLabelValues(d.Name).Inc()
-		in.Log.Info("Warning: the pinned configuration is unreadable and treated as absent", "error", err.Error())
+		in.Log.Info("The pinned configuration is unreadable and treated as absent", "error", err.Error())
 		return
 	}
 	p.Snapshot = d.withEdits(c, p.Snapshot)
@@ -173,7 +173,7 @@ func (c *Cause) PinOf(handled map[string]any) (*Pin, error) {
 	return p, nil
 }
 
-// PinAhead returns the pin for a write before the records.
+// PinAhead returns the pin for a write that precedes the write of the records.
 func (c *Cause) PinAhead() *Pin {
 	return &Pin{Snapshot: snapshotOf(c.New, Snapshot{}), Turned: c.Reversed || c.WasReversed, Seen: c.Seen, Ahead: true}
 }

@@ -51,7 +51,7 @@ type Input struct {
 	Now    time.Time
 }
 
-// Transaction is what a reconcile writes.
+// Transaction contains the changes of one write of a reconcile.
 type Transaction struct {
 	// Change contains the framework's part and the changes of handlers.
 	Change *patch.Change
@@ -267,7 +267,8 @@ func (r *recorder) amendBaseline(in Input, changed patch.MergePatch) error {
 	return r.storeBaseline(amended, c.Reason.HasHandlers())
 }
 
-// newBaseline returns the baseline of the target if it differs from the baseline of the object, or if it was restored. Otherwise, it returns nil.
+// newBaseline returns the baseline of the target if it differs from the baseline of the object, or if another client has restored an old
+// baseline. Otherwise, it returns nil.
 func (r *recorder) newBaseline(obj client.Object) []byte {
 	stored := r.Baseline.Fetch(r.target)
 	if !r.cause.RestoredBaseline && bytes.Equal(stored, r.Baseline.Fetch(obj)) {

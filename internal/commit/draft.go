@@ -43,7 +43,7 @@ type HandlerPatch struct {
 	Base map[string]any
 	// Report is true if Patch contains the conditions that report handlers.
 	Report bool
-	// Open is true until the attempt and the calls of its sub-handlers have ended. The outcome is not known before.
+	// Open is true until the attempt and the calls of its sub-handlers have ended. Until then, the outcome is unknown.
 	Open bool
 	// Rejection is the error with which the API server rejected Patch while Open was true.
 	Rejection error
@@ -237,7 +237,7 @@ func (c *Committer) ChangesOf(ctx context.Context, received patch.Converted, id 
 }
 
 // checkIdentity returns an error if a handler has changed the identity of its copy. A client may have read a re-created object of the same name into the
-// copy. The other uid is then not an error, and nothing is written to the re-created object.
+// copy. A different uid is then not an error, and nothing is written to the re-created object.
 func (c *Committer) checkIdentity(obj, copied client.Object) error {
 	if value := reflect.ValueOf(copied); value.Kind() == reflect.Pointer && value.IsNil() {
 		return errors.New("req.Object must not be nil; leave it as it is, or change a copy")
@@ -279,7 +279,7 @@ func (c *Committer) baseOf(ctx context.Context, received patch.Converted, copied
 			return patch.Content(obj)
 		}
 	}
-	log.FromContext(ctx).Info("Warning: the handler has read or written the object with a client, and another client has changed the object since: " +
+	log.FromContext(ctx).Info("The handler has read or written the object with a client, and another client has changed the object since: " +
 		"its changes of req.Object are not known, so they are not written. Change either req.Object, or the object with a client")
 	return nil, nil
 }

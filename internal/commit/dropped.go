@@ -48,11 +48,11 @@ func (c *Committer) ReportDropped(ctx context.Context, change *patch.Change, han
 		}
 		logger := log.FromContext(ctx).WithValues("handler", handler, "field", field)
 		if !strings.Contains(c.Writer.GVK.Group, ".") {
-			logger.Info("Warning: the API server has dropped a field that the handler has set: the built-in kind does not have this field",
+			logger.Info("The API server has dropped a field that the handler has set: the built-in kind does not have this field",
 				"remedy", "keep the value in an annotation, or set the field of another kind")
 			continue
 		}
-		logger.Info("Warning: the API server has dropped a field that the handler has set: the schema of the kind lacks it",
+		logger.Info("The API server has dropped a field that the handler has set: the schema of the kind lacks it",
 			"crd", c.crdName(), "remedy", "add the field to the schema, or x-kubernetes-preserve-unknown-fields: true to the object around it")
 	}
 }

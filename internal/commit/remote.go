@@ -117,7 +117,7 @@ func (s *Session) removeOwnPart(ctx context.Context, obj client.Object) client.O
 	return written
 }
 
-// saveRemote saves the framework's part. If an earlier request had no response, it first finds out whether that request was accepted.
+// saveRemote saves the framework's part. If the outcome of an earlier request is unknown, saveRemote first reads whether that request was accepted.
 func (s *Session) saveRemote(ctx context.Context, part patch.MergePatch) error {
 	if err := s.loadRemote(ctx); err != nil {
 		return err

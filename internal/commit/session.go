@@ -26,19 +26,19 @@ type Committer struct {
 	Writer *patch.Writer
 	// Name is the name of the controller, a label of the metrics.
 	Name string
-	// Remote stores the framework's part of the objects outside of them. If it is nil, the objects contain it.
+	// Remote stores the framework's part of the objects outside of them. If Remote is nil, the objects contain the part.
 	Remote progress.Remote
 	// Fence detects suspensions of the process. It is optional.
 	Fence *fencing.Fence
 	// ConsistencyTimeout is the time in which the cache must show a write.
 	ConsistencyTimeout time.Duration
-	// TracksVersions records the resource versions of all writes.
+	// TracksVersions is true if sessions record the resource versions of all writes.
 	TracksVersions bool
 	// ReadCached and ReadLive read an object from the cache and from the API server. They return nil for an object that does not exist.
 	ReadCached, ReadLive func(ctx context.Context, key client.ObjectKey) (client.Object, error)
 	// Pauses returns the number of pauses so far.
 	Pauses func() int64
-	// HasEnded reports whether the operator has ended, and nothing is written any more.
+	// HasEnded reports whether the operator has ended. Sessions then write nothing.
 	HasEnded func() bool
 	// OnWritten receives the responses to all writes.
 	OnWritten func(client.Object)
@@ -50,7 +50,7 @@ type Committer struct {
 	loggedDrops dropLog
 }
 
-// Memory is what the process remembers of the writes to one object. Only the worker of the object uses it.
+// Memory contains the data that the process keeps about the writes to one object. Only the worker of the object uses it.
 type Memory struct {
 	// Pending is a session whose write has failed. The write is retried before the next decision.
 	Pending *Session
@@ -166,7 +166,7 @@ func now() time.Time { return time.Now() }
 
 // Session writes the changes of one reconcile, in one write or in several. Only the worker of the object uses it.
 //
-// Each write brings the draft, the cause and the records up to date: the session continues with the object of the response. Rejected changes are
+// Each write updates the draft and the cause: the session continues with the object of the response. Rejected changes are
 // isolated and reverted within [Session.Write].
 type Session struct {
 	*Committer
@@ -455,7 +455,7 @@ func (s *Session) warnBaselineTooLarge(ctx context.Context, tx Transaction) {
 	s.Memory.LoggedTooLarge = true
 	const note = "The object is too large for its last-handled configuration: " +
 		"changes are detected, but handlers do not receive the old state"
-	log.FromContext(ctx).Info("Warning: " + note)
+	log.FromContext(ctx).Info(note)
 	s.Warn(s.Base(), "BaselineTooLarge", note)
 }
 

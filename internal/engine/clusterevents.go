@@ -94,7 +94,7 @@ func (e *Engine) AddClusterEvent(key types.NamespacedName, uid types.UID, id str
 	}
 	event.Earlier = event.Earlier || e.paused(key.Namespace) || IsObjectPaused(obj)
 	if !e.clusterEvents.add(obj.GetUID(), id, &event) {
-		e.logOf(obj).Info("Warning: too many Events wait for a handler; the oldest one is dropped", "handler", id)
+		e.logOf(obj).Info("Too many Events wait for a handler; the oldest one is dropped", "handler", id)
 	}
 	e.states.MarkQueued(key)
 	e.enqueuer.add(key)

@@ -288,7 +288,7 @@ func (e *Engine) reportLoop(ctx context.Context, obj client.Object, loops *handl
 		return
 	}
 	loops.reported = true
-	log.FromContext(ctx).Info("Warning: the handlers of the object cause their own calls; the next calls are delayed until this stops. "+
+	log.FromContext(ctx).Info("The handlers of the object cause their own calls; the next calls are delayed until this stops. "+
 		"A handler must write another value only if something else has changed, or react to other fields only", "changes", loops.changes)
 	e.events.Warn(obj, handlerLoop, loops.message())
 }

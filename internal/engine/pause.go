@@ -177,7 +177,7 @@ func IsObjectPaused(obj client.Object) bool {
 func warnAboutAnnotation(ctx context.Context, obj client.Object) {
 	value := obj.GetAnnotations()[PausedAnnotation]
 	if _, err := strconv.ParseBool(value); err != nil {
-		log.FromContext(ctx).Info(`Warning: the annotation that pauses the object is ignored: set it to "true" or "false"`, "annotation", PausedAnnotation, "value", value)
+		log.FromContext(ctx).Info(`The annotation that pauses the object is ignored: set it to "true" or "false"`, "annotation", PausedAnnotation, "value", value)
 	}
 }
 

@@ -51,7 +51,7 @@ func (e *Engine) computeCause(ctx context.Context, r *reconciliation, unreadable
 		unreadable(fmt.Errorf("the stored progress is unreadable and treated as absent: %w", err))
 	case err != nil:
 		metrics.UnreadableState.WithLabelValues(e.Name).Inc()
-		logger.Info("Warning: stored progress is unreadable and treated as absent", "error", err.Error())
+		logger.Info("Stored progress is unreadable and treated as absent", "error", err.Error())
 	}
 	baseline := e.Baseline.Fetch(r.Base())
 	var edits []cause.BackgroundEdit

@@ -23,7 +23,7 @@ func (e *Engine) callSubHandlers(ctx context.Context, r *reconciliation, parent 
 		return h.Policy.Outcome(r.Records.Record(parent), now(), progress.Permanent(err))
 	}
 	if err := r.Records.Adopt(e.Store, r.Base(), parent, ids, now()); err != nil {
-		log.FromContext(ctx).Info("Warning: stored progress is unreadable and treated as absent", "error", err.Error())
+		log.FromContext(ctx).Info("Stored progress is unreadable and treated as absent", "error", err.Error())
 	}
 	for _, id := range plan.Choose(e.Lifecycle, r.Records.Record, r.Records.DueBelow(parent, now())) {
 		if !e.mayCall(ctx, r) {

@@ -57,7 +57,7 @@ type HandlerAttempt struct {
 	Accept func(req *Request, failed error) error
 	// AdjustOutcome changes the outcome of the handler, for example while its sub-handlers have not finished. It is optional.
 	AdjustOutcome func(context.Context, progress.Outcome) progress.Outcome
-	// Restrict returns the context for the handler alone, and a function that is called after the attempt. It is optional.
+	// Restrict returns the context for the attempt, and a function that is called after the attempt. It is optional.
 	Restrict func(context.Context) (context.Context, func())
 	// Hooks are called before and after the attempt. They are optional.
 	Hooks *Hooks
@@ -127,8 +127,8 @@ func Attempt(ctx context.Context, call Invocation) progress.Outcome {
 	return outcome
 }
 
-// logOutcome logs unexpected errors and panics on error level, so that the logger adds a stack. Temporary, permanent and ignored
-// errors are logged on info level without a stack.
+// logOutcome logs unexpected errors and panics at error level, so that the logger adds a stack. Temporary, permanent and ignored
+// errors are logged at info level without a stack.
 func logOutcome(logger logr.Logger, outcome progress.Outcome, took time.Duration, quiet bool) {
 	duration := took.Round(time.Microsecond).String()
 	logFailure := func(message string) {
@@ -203,6 +203,6 @@ func (w *Warnings) WarnMissingUnit(logger logr.Logger, outcome progress.Outcome)
 		return
 	}
 	w.delayOnce.Do(func() {
-		logger.Info("Warning: the delay before the next attempt is very short", "delay", err.Error())
+		logger.Info("The delay before the next attempt is very short", "delay", err.Error())
 	})
 }

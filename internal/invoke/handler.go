@@ -27,7 +27,7 @@ type Handler struct {
 	When []func(*Request) bool
 	// Changed reports whether a cause contains a change that the handler handles. It is optional.
 	Changed func(*Request) bool
-	// Store contains the records of the handler. If it is nil, the store of the operator does.
+	// Store contains the records of the handler. If Store is nil, the store of the operator contains them.
 	Store progress.Store
 	// EarlierIDs are ids under which the progress of the handler may be stored.
 	EarlierIDs []string
@@ -143,7 +143,7 @@ type View struct {
 	Event  string
 	// Old and Handled return copies for one attempt. They are optional.
 	Old, Handled func() client.Object
-	// OldUnknown is true if the object has a last-handled configuration that could not be stored.
+	// OldUnknown is true if the last-handled configuration was too large to be stored.
 	OldUnknown bool
 	Diff       diff.Diff
 	// Before and After are the JSON forms from which the values of the handler's field are read.
@@ -167,7 +167,8 @@ func (v *View) NewRequest(id string, h Handler, attempt progress.Attempt) *Reque
 	return req
 }
 
-// PredicateRequest returns the request that the predicates of all handlers share. The first call creates it.
+// PredicateRequest returns the request that the predicates of all handlers share. The first call creates it. PredicateRequest is not safe for
+// concurrent use.
 func (v *View) PredicateRequest() *Request {
 	if v.predicateRequest == nil {
 		v.predicateRequest = v.newRequest()

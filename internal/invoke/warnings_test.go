@@ -15,7 +15,7 @@ import (
 
 // A delay without a unit is logged once for each handler.
 func TestWarnings_LogDelayWithoutUnitOnce(t *testing.T) {
-	const warning = `"msg"="Warning: the delay before the next attempt is very short"`
+	const warning = `"msg"="The delay before the next attempt is very short"`
 	for name, test := range map[string]struct {
 		policy progress.Policy
 		err    error

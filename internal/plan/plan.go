@@ -132,7 +132,7 @@ func (s Skip) Err() error {
 }
 
 // Make returns the plan for the selected handlers. called are the handlers that were already called in this reconcile. The lifecycle chooses from
-// these and the due handlers together. With a lifecycle that calls one handler at a time, each outcome is therefore stored before the next call.
+// the called and the due handlers together. With a lifecycle that calls one handler at a time, each outcome is therefore stored before the next call.
 func Make(handlers *Handlers, selected, called []string, records Records, lifecycle progress.Lifecycle, now time.Time) (p Plan) {
 	var due []string
 	for repeat := true; repeat; { // skipping a handler may skip handlers that come before it in the order of registration
@@ -177,7 +177,7 @@ func (p Plan) blockingPredecessor(handlers *Handlers, selected []string, records
 	return "", false
 }
 
-// Choose returns the handlers that a lifecycle chooses from the due ones. It ignores ids that are not due or repeated.
+// Choose returns the handlers that a lifecycle chooses from the due ones. It ignores repeated ids and ids that are not due.
 func Choose(lifecycle progress.Lifecycle, records Records, due []string) (chosen []string) {
 	for _, id := range lifecycle(slices.Clone(due), records) {
 		if slices.Contains(due, id) && !slices.Contains(chosen, id) {
@@ -206,7 +206,7 @@ type Situation struct {
 func Schedule(s Situation, state *progress.State, now time.Time) (delay time.Duration, left bool) {
 	switch {
 	case s.Reason == cause.Noop, s.Finished && !s.Edited:
-		return state.StaleAfter(now) // time at which records of an earlier cause can be removed
+		return state.StaleAfter(now) // the time until records of an earlier cause can be removed
 	case !s.Reason.HasHandlers():
 		return 0, false
 	case s.Finished:

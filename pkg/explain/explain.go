@@ -17,7 +17,7 @@ type Explanation struct {
 	Kind       string `json:"kind"`
 	Namespace  string `json:"namespace,omitempty"`
 	Name       string `json:"name"`
-	// Source is where the explanation comes from.
+	// Source is the origin of the explanation.
 	Source Source    `json:"source"`
 	Time   time.Time `json:"time"`
 
@@ -46,7 +46,7 @@ type Explanation struct {
 	Unknown []string `json:"unknown,omitempty"`
 }
 
-// Source is where an explanation comes from.
+// Source is the origin of an explanation.
 type Source string
 
 // The sources of explanations.
@@ -92,7 +92,7 @@ type Attempt struct {
 	Error string `json:"error,omitempty"`
 }
 
-// Event is an Event about the object.
+// Event is a Kubernetes Event about the object.
 type Event struct {
 	Time    time.Time `json:"time"`
 	Type    string    `json:"type"`

@@ -121,7 +121,7 @@ var _ = Describe("A large object", func() {
 			HaveField("ReportingController", "kopf-runtime"), HaveField("Series", BeNil()),
 			HaveField("Note", ContainSubstring("too large")))))
 		Consistently(warnings(ctx, obj), quietTime).Should(HaveLen(1))
-		Eventually(op.log.find).WithArguments("Warning: ", "too large", `"name"="one"`).Should(HaveLen(1))
+		Eventually(op.log.find).WithArguments(`"msg"="The object is too large`, `"name"="one"`).Should(HaveLen(1))
 	}, SpecTimeout(minute))
 
 	It("stores its whole old state if the API server accepts it, as in kopf (B-31)", func(ctx context.Context) {

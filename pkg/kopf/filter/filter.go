@@ -25,7 +25,7 @@ const (
 	Absent  presence = false
 )
 
-// Equal passes if the JSON forms of both values are equal.
+// Equal passes if the tested value and the parameter value have the same JSON form.
 //
 // Equivalent in kopf: a literal.
 func Equal(value any) Matcher {
@@ -50,7 +50,7 @@ func Equal(value any) Matcher {
 }
 
 // Match passes if the function returns true. The function receives the value in its JSON form, or nil for an absent value. It must
-// return quickly and have no side effects. If it panics, the value does not match.
+// return quickly, have no side effects, and be safe for concurrent use. If it panics, the operator logs the panic, and the handler does not match.
 //
 // Equivalent in kopf: a callback.
 func Match(fn func(value any) bool) Matcher {

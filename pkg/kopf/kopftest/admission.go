@@ -87,7 +87,7 @@ func review(call *webhooks.Call) {
 }
 
 // CheckMutation tests that a mutating handler is idempotent. It calls the handler for the creation of an object, and then again for the result, as a
-// repeated call and as an update. It fails the test if one of these calls changes the object. The API server calls a mutating handler for each update, and
+// repeated call and as an update. It fails the test if one of these calls changes or denies the object. The API server calls a mutating handler for each update, and
 // can call it twice in one request (reinvocationPolicy). CheckMutation returns the object after the first call.
 func CheckMutation[T client.Object](t testing.TB, fn webhooks.Handler[T], obj T) T {
 	t.Helper()

@@ -92,7 +92,7 @@ func (c *Cluster) Delete(t testing.TB, objs ...client.Object) {
 
 // Edit reads an object, calls change with the object, and updates the object, including its status. If the kind has the status
 // subresource, Edit sends a second request for a changed status. After a conflict, Edit reads the object and calls change again. After
-// Edit has returned, obj is the stored object.
+// 100 conflicts, Edit fails the test. After Edit has returned, obj is the stored object.
 func Edit[T client.Object](t testing.TB, c *Cluster, obj T, change func(T)) {
 	t.Helper()
 	for range 100 {

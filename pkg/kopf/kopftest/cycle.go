@@ -53,7 +53,7 @@ type Report struct {
 }
 
 // Cycle runs an operator in memory and in virtual time, starting from the given state, and reports its handler calls, writes and Events. It runs in
-// the bubble of testing/synctest in which the test runs, or else in a new bubble. Create channels and timers that handlers wait for in the same bubble.
+// the bubble of testing/synctest in which the test runs, or else in a new bubble. Handlers may wait only for channels and timers that were created in the same bubble.
 func Cycle(t *testing.T, given Given, opts ...kopf.Option) *Report {
 	t.Helper()
 	report := &Report{}
@@ -90,7 +90,7 @@ func (r *Report) run(t *testing.T, given Given, opts []kopf.Option) {
 	r.engines, _ = o.tracker.state()
 }
 
-// advanceClock waits until the clock of the bubble shows a time.
+// advanceClock waits until the clock of the bubble shows the given time.
 func advanceClock(t testing.TB, now time.Time) {
 	t.Helper()
 	if now.IsZero() {
@@ -103,7 +103,7 @@ func advanceClock(t testing.TB, now time.Time) {
 	<-time.After(wait)
 }
 
-// check fails the test if an object is more than a day newer than the clock. The engine would delay the handlers of such an object.
+// check fails the test if an object, or one of its records, is more than a day newer than the clock. The engine would delay the handlers of such an object.
 func (g Given) check(t testing.TB) {
 	t.Helper()
 	for _, obj := range g.Objects {
@@ -129,7 +129,8 @@ func (g Given) cluster(t testing.TB) *Cluster {
 	return Memory(t, Types(schemeOr(g.Scheme)), CRDs(g.CRDs...), Objects(g.Objects...))
 }
 
-// Get sets obj to the object with its name, in the state at the end of the run. It returns false if the object does not exist.
+// Get sets obj to the object with its name, in the state at the end of the run. If obj has no namespace, Get compares
+// only the kind and the name. Get returns false if the object does not exist.
 func (r *Report) Get(t testing.TB, obj client.Object) bool {
 	t.Helper()
 	gvk, err := apiutil.GVKForObject(obj, r.scheme)

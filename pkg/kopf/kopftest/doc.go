@@ -16,7 +16,7 @@
 //     the Events, the stored progress, and the next requeue. Use it for table tests.
 //   - [Check] repeats a [Scenario] with crashes, conflicts, lost responses and shutdowns, and compares the results. It finds handlers that are not
 //     idempotent. [CheckMutation] finds mutating admission handlers that are not idempotent.
-//   - [Explore] repeats a scenario with more faults, including restarts with stale lists and missed watch events. Each failure
+//   - [Explore] repeats a scenario with more faults, including restarts with stale lists and delayed watch events. Each failure
 //     contains a plan that reproduces it.
 //   - [Walk] replaces the spec of an object with random specs. It finds handlers whose result depends on earlier specs, and objects that remain
 //     after the deletion.

@@ -29,12 +29,13 @@ func WithMaxPlans(plans int) ExploreOption {
 //   - for each write of the operator: a crash before it, a crash after it, a lost response, an unavailable server, and a conflict;
 //   - for each crash and each earlier change of an object: a restart whose first list is as old as that change, as a lagging API server
 //     can return it;
-//   - for each watch event that a later event of the same object supersedes: the operator does not receive it.
+//   - for each watch event that a later event of the same object supersedes: a delay of at most 20 seconds of virtual time. If the later event
+//     arrives during this time, the operator receives one event for both.
 //
 // Explore omits plans that can have no effect. For each plan, it checks that
 //
 //   - all objects and the external state are the same as without faults whenever the operator has no pending work;
-//   - no handler was called again for a cause after its success was written;
+//   - no handler was called again for a cause after the success of the handler was written;
 //   - the operator finishes its work and writes nothing in the following hour, unless it also writes without faults.
 //
 // Explore covers the crashes, conflicts and lost responses of [Check] and takes longer. It does not report unsafe writes, inject server

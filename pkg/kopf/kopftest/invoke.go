@@ -121,8 +121,8 @@ func WithObjects(objs ...client.Object) InvokeOption {
 	return func(c *call) { c.others = append(c.others, objs...) }
 }
 
-// WithScheme sets the scheme of the request's client. Default: the scheme of client-go, which contains the built-in
-// kinds.
+// WithScheme sets the scheme of the default cluster of the request's client. Default: the scheme of client-go, which contains the built-in
+// kinds. With [WithCluster], it has no effect.
 func WithScheme(scheme *runtime.Scheme) InvokeOption { return func(c *call) { c.scheme = scheme } }
 
 // Context returns a context with empty memos, as handlers receive it. A test can store memos before a call and load them after it:

@@ -160,7 +160,7 @@ func leaves(value any, path []string) (paths [][]string) {
 
 var cleaners = []essence.Cleaner{progress.Smart(), baseline, progress.Pin(baseline.Baseline)}
 
-// inProgress returns the ids of the handlers with records. It derives them from annotation keys, which may be shortened.
+// inProgress returns the ids of the handlers with records in status.kopf or in annotations. The keys of annotations can contain shortened ids.
 func inProgress(obj client.Object) (ids []string) {
 	content, err := patch.JSONTypedContent(obj)
 	if err != nil {

@@ -39,8 +39,8 @@ func CRDs(paths ...string) ClusterOption {
 	return func(o *clusterOptions) { o.crds = append(o.crds, paths...) }
 }
 
-// Objects adds objects to the cluster before the test starts. A cluster in memory stores them unchanged, with status, finalizers, annotations and
-// deletionTimestamp.
+// Objects adds objects to the new cluster. A cluster in memory stores them unchanged, with status, finalizers, annotations and
+// deletionTimestamp. An [Environment] creates them as a client does, so the API server can drop their status and deletionTimestamp.
 func Objects(objs ...client.Object) ClusterOption {
 	return func(o *clusterOptions) { o.objects = append(o.objects, objs...) }
 }

@@ -39,7 +39,7 @@ type Operator struct {
 }
 
 // Run starts an operator with these resources and options, and stops it when the test ends. It fails the test if the declaration is invalid or
-// if the operator ends early. Declare new resources for each operator.
+// if the operator ends with an error. Declare new resources for each operator.
 //
 // On an [Environment], the API server calls the admission handlers of the operator for objects in the namespace of the cluster and for cluster-scoped
 // objects. [Operator.RunUntilQuiet] waits until the handlers are registered. The options in [kopf.WithWebhooks] are validated but

@@ -21,7 +21,7 @@ import (
 // RunUntilQuiet waits until the operator has no pending work:
 //
 //   - its caches are up to date;
-//   - no reconcile is running, waits for a retry, or is requeued within one second;
+//   - no reconcile is running, waits for a retry, or is requeued within one second (20 ms for a kind with reconcile handlers);
 //   - no handler is running or unfinished, except for daemons and timers. Unfinished handlers of a paused object do not count;
 //   - no object under deletion has the finalizer of the operator;
 //   - the webhook configurations are written, if the operator has admission handlers.
@@ -86,7 +86,7 @@ func (o *Operator) quiet(ctx context.Context) string {
 		}
 		if now != reconciles {
 			wait = pollInterval
-		} else if o.virtual { // in virtual time, a check takes longer than a wait
+		} else if o.virtual { // waiting in virtual time is cheap, so only the checks take real time
 			wait = min(2*wait, time.Hour)
 		}
 		reconciles = now
@@ -235,7 +235,7 @@ func (w *tracker) state() (engines []*engine.Engine, reconciling bool) {
 	return w.engines, w.running > 0
 }
 
-// pendingFailure describes a failed reconcile, a requeue that is due soon, or a failed reconcile handler that is not permanently failed.
+// pendingFailure describes a failed reconcile, a requeue that is due soon, or a reconcile handler that will be retried.
 func (w *tracker) pendingFailure() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()

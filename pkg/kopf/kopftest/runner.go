@@ -36,7 +36,7 @@ type runOptions struct {
 	when               string                          // description of the plan in messages, such as "without faults"
 	wrap               func() explore.TransportWrapper // wrapper of the transport of each operator instance; may be nil
 	checkIdle          bool                            // whether the run waits before each snapshot, and records the writes in the hour after the last step
-	waitBeforeSnapshot bool                            // whether daemons and timers get time before each snapshot
+	waitBeforeSnapshot bool                            // whether the run waits before each snapshot, for daemons and timers
 	collectGarbage     bool                            // whether snapshots omit objects whose owners do not exist
 }
 
@@ -245,11 +245,11 @@ func (s *scenarioRunner) startOperator(t *testing.T) {
 	s.out.run.Starts++
 }
 
-// replicaLag is the time for which a replica returns old state. It is longer than the consistency timeout of
-// operators.
+// replicaLag is the time for which a replica returns old state. It is longer than the default consistency timeout
+// of operators.
 const replicaLag = 10 * time.Second
 
-// replica returns the replica that answers the next operator. It returns nil unless the plan contains a stale list.
+// replica returns the replica that answers the next operator. It returns nil unless the last crash of the plan has a stale list.
 func (s *scenarioRunner) replica() *apiserver.Replica {
 	crash, ok := s.injector.LastCrash()
 	if !ok || !crash.Stale {

@@ -17,7 +17,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/rbac"
 )
 
-// A connection is the connection of one operator to the server. All transports of the operator share it. It records writes and injects faults.
+// A connection is the connection of one operator to the server. All transports of the operator share the connection. The connection records writes and injects faults.
 type connection struct {
 	mu     sync.Mutex
 	all    []Write
@@ -137,7 +137,7 @@ func (l *faultTransport) createWithFreeName(r *http.Request, text []byte, respon
 	return response, nil
 }
 
-// send sends a request to the server or to the replica. The injector filters the events of a watch.
+// send sends a request to the server or to the replica. The injector can delay the events of a watch.
 func (l *faultTransport) send(req request, r *http.Request) (*http.Response, error) {
 	next := l.next
 	if l.replica != nil {
