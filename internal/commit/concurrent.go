@@ -13,7 +13,7 @@ import (
 )
 
 // ErrChangedConcurrently means that another client has changed the fields of a write, or the stored progress, while this process was suspended.
-var ErrChangedConcurrently = errors.New("another process has changed the object since this one was suspended: nothing is written over that")
+var ErrChangedConcurrently = errors.New("another client has changed the object while this process was suspended: the write is dropped")
 
 // dropFields removes fields that another client has changed from the pending changes. The session then computes the handled essence without these fields, so
 // that the engine detects the change of the other client as an update.
@@ -34,11 +34,11 @@ func DropOverwrittenFields(ctx context.Context, change *patch.Change, fields pat
 	return out
 }
 
-// releaseTries is the number of attempts to write other changes together with the removal of the finalizer. Then only the finalizer is removed.
+// releaseTries is the number of attempts to write other changes together with the removal of the finalizer. The next attempt only removes the finalizer.
 const releaseTries = 5
 
-// giveUpPatches counts a failed attempt to write the change. If other changes have prevented the removal of the finalizer releaseTries times, it drops them
-// and returns true, so that the object can be deleted.
+// giveUpPatches counts a failed attempt to write the change. If other changes have prevented the removal of the finalizer releaseTries times, it drops the
+// other changes and returns true, so that the object can be deleted.
 func (s *Session) giveUpPatches(ctx context.Context, writeErr error) bool {
 	s.failures++
 	if s.change.RemoveFinalizer == "" || s.failures < releaseTries || len(s.change.HandlerPatch)+len(s.change.FrameworkPatch) == 0 {

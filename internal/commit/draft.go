@@ -280,7 +280,7 @@ func (c *Committer) baseOf(ctx context.Context, received patch.Converted, copied
 		}
 	}
 	log.FromContext(ctx).Info("The handler has read or written the object with a client, and another client has changed the object since: " +
-		"its changes of req.Object are not known, so they are not written. Change either req.Object, or the object with a client")
+		"the changes of req.Object are not known, so they are not written. Change either req.Object, or the object with a client")
 	return nil, nil
 }
 

@@ -31,7 +31,7 @@ type writeRecorder struct {
 	wrote handlerWrite
 }
 
-// written returns what the handler has written. It returns nothing for a nil recorder.
+// written returns the recorded write. It returns the zero value for a nil recorder.
 func (r *writeRecorder) written() handlerWrite {
 	if r == nil {
 		return handlerWrite{}
@@ -138,7 +138,7 @@ func (r *writeRecorder) update(obj client.Object, status bool, send func() error
 	if status {
 		doc = patch.MergePatch{"status": doc["status"]}
 	} else if r.engine.HasStatus {
-		doc = doc.WithoutField("status") // the API server ignores it
+		doc = doc.WithoutField("status") // the API server ignores the status in this request
 	}
 	r.add(base, stored, doc)
 	return nil

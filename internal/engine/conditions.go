@@ -125,7 +125,7 @@ func (e *Engine) setProgressNotStored(r *reconciliation, set *conditions.Set) {
 	}
 }
 
-// isSetByHandler reports whether a handler has set the condition itself in this reconcile. Its value then has precedence.
+// isSetByHandler reports whether a handler has set the condition itself in this reconcile. The value of the handler has precedence.
 func (r *reconciliation) isSetByHandler(kind string) bool {
 	return slices.Contains(r.report.setByHandlers, kind)
 }

@@ -23,7 +23,7 @@ import (
 func (e *Engine) handleDeleted(ctx context.Context, key types.NamespacedName) (wait time.Duration) {
 	for _, last := range e.states.TakeDeleted(key) {
 		t := &tombstone{known: e.states.GetOrCreate(last.GetUID()), memos: e.states.Memos(last.GetUID())}
-		t.known.Lock() // it stays locked: from now on, only the tombstone refers to it
+		t.known.Lock() // the state stays locked, because only the tombstone refers to it
 		e.states.Forget(last.GetUID())
 		e.clusterEvents.forget(last.GetUID())
 		e.supervisor.Forget(last.GetUID()) // a daemon may have been started after the deletion
@@ -184,7 +184,7 @@ func (s *tombstones) remove(key types.NamespacedName, t *tombstone) {
 	s.count.Store(int64(len(s.named)))
 }
 
-// Vanished returns the keys of vanished objects whose delete handlers have not finished. It is for the test kit.
+// Vanished returns the keys of vanished objects whose delete handlers have not finished. It is for the test kit and for [Engine.Status].
 func (e *Engine) Vanished() (names []types.NamespacedName) {
 	e.tombstones.mu.Lock()
 	defer e.tombstones.mu.Unlock()
@@ -195,8 +195,8 @@ func (e *Engine) Vanished() (names []types.NamespacedName) {
 }
 
 // isVanished reports whether an object has disappeared although it had our finalizer and no deletion timestamp: the API server may remove an object when its
-// deletion and the write of its first finalizer are concurrent. A peer may have handled the object if a pause began since the last reconcile. An earlier
-// process may have handled it if the state comes from a cache that is older than the epoch.
+// deletion and the write of its first finalizer are concurrent. It returns false if a peer may have handled the object, because a pause began since the last
+// reconcile. It also returns false if an earlier process may have handled the object, because the cache is older than the epoch.
 func (e *Engine) isVanished(t *tombstone) bool {
 	return t.known.Worker.SeenSinceStart && e.hasFinalizer(t.last) && t.last.GetDeletionTimestamp() == nil && !t.known.Worker.Memory.FinalizerRemoved && t.known.Worker.PausesAtReconcile == e.pauses.Load()
 }

@@ -2,7 +2,7 @@
 //
 // The essence of an object is the part that counts for changes. The baseline, or last-handled configuration, is the essence with which the last cycle
 // has ended. A cycle is all work for one change. Its records contain the progress of the handlers, and its pin the essence with which it has begun.
-// All three are stored on the object.
+// The baseline, the records and the pin are stored on the object.
 //
 // Package kopf declares a [Kind] and its [Settings]; the controller calls [Engine.Reconcile] with keys. A reconcile takes an object through these
 // phases; see [Engine.Reconcile] in engine.go:
@@ -26,7 +26,7 @@
 // the object is reconciled. During a pause of the operator, only event handlers and index handlers are called.
 //
 // Daemons and timers run in goroutines of their own and write their own changes. Their changes of the essence are registered in the state of the
-// object, so that the worker does not take them for updates.
+// object, so that the worker does not detect them as updates.
 //
 // # Example
 //
@@ -55,7 +55,7 @@
 //	observe.go                 own writes and the cache
 //	plan.go                    the cause, the matching handlers, the due ones, and the next reconcile
 //	cause/detect.go            the comparison with the last-handled configuration
-//	cause/pin.go, edits.go     the state with which a cycle has begun; changes by handlers, which are no updates
+//	cause/pin.go, edits.go     the state with which a cycle has begun; changes by handlers, which do not count as updates
 //	plan/plan.go               filters, the order of handlers, and delays
 //	invoke.go                  the calls of handlers, and the recording of their outcomes
 //	invoke/attempt.go          one attempt of a handler
@@ -64,7 +64,7 @@
 //	commit/session.go          the requests of the transaction, and the handling of the responses
 //
 // patch/writer.go contains the order and the preconditions of requests, and state.go, record.go and policy.go in
-// pkg/progress the records and the retry policy.
+// pkg/progress contain the records and the retry policy.
 //
 // The other files contain features that the example does not use: reconcile handlers and their triggers, event handlers, handlers for Kubernetes Events
 // (clusterevents.go), index handlers (observed.go), sub-handlers, conditions, log lines as Events (logevents.go), deleted objects, pauses, caches that are

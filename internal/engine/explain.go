@@ -24,7 +24,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// Explain returns what the engine would do with the object of a key, and why. It detects the cause and plans the calls as a reconcile does. It calls the
+// Explain describes how the engine would handle the object of a key, and why. It detects the cause and plans the calls as a reconcile does. It calls the
 // predicates of the handlers, but no handlers, and writes nothing.
 func (e *Engine) Explain(ctx context.Context, key types.NamespacedName) (*explain.Explanation, error) {
 	ctx = log.IntoContext(ctx, logr.Discard())

@@ -56,7 +56,7 @@ func (x *explanation) ofVanished(key types.NamespacedName) {
 	x.waitf("the object does not exist any more: the operator calls its delete handlers with its last known state, until they have finished or the operator ends")
 }
 
-// ofQueue explains why no worker reconciles the object: it has been in the queue for long, or predicates have rejected its last event although handlers
+// ofQueue explains why no worker reconciles the object: it has been in the queue for at least longQueued, or predicates have rejected its last event although handlers
 // are due.
 func (x *explanation) ofQueue(key types.NamespacedName, obj client.Object) {
 	e := x.engine

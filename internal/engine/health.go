@@ -148,7 +148,7 @@ func (e *Engine) noteObject(key types.NamespacedName, r *reconciliation) {
 	e.loopingObjects.note(metrics.LoopingObjects, e.Name, key, loops)
 }
 
-// markedObjects counts objects for a metric, such as those that annotations pause.
+// markedObjects counts objects for a metric, such as objects that annotations pause.
 type markedObjects struct {
 	count atomic.Int64 // without objects, note takes no lock
 	mu    sync.Mutex

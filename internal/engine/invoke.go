@@ -70,7 +70,7 @@ func (e *Engine) stopIfPaused(r *reconciliation) bool {
 	return r.Aborted
 }
 
-// logPlan logs the plan at V(1): which fields have changed, but not their values, which may be confidential.
+// logPlan logs the plan at V(1). It logs the paths of the changed fields, but not their values, which may be confidential.
 func (r *reconciliation) logPlan(ctx context.Context) {
 	logger := log.FromContext(ctx).V(1)
 	if len(r.calls.plan.Next) == 0 || !logger.Enabled() {

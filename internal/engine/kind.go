@@ -36,7 +36,7 @@ type Kind struct {
 	Fields [][]string
 	// Watched are the elements of Fields whose changes are always updates, also if handlers make them.
 	Watched [][]string
-	// OwnChanges makes all changes by handlers of this operator updates.
+	// OwnChanges is true if all changes by handlers of this operator also count as updates.
 	OwnChanges bool
 	// Conditions are the types of conditions whose transitions are updates.
 	Conditions []string
@@ -88,7 +88,7 @@ type Settings struct {
 	// Events selects the automatic Events.
 	Events eventrecorder.Level
 
-	// Remote stores the framework's part of the objects outside of them. If it is nil, the objects contain it.
+	// Remote stores the framework's part of the objects outside of them. If Remote is nil, the objects contain the part.
 	Remote   progress.Remote
 	Store    progress.Store
 	Baseline progress.Baseline
@@ -136,7 +136,7 @@ func (e *Kind) HandlerStores() map[string]progress.Store {
 	return stores
 }
 
-// conditionOptions returns where the conditions of the kind are stored.
+// conditionOptions returns the options that locate the conditions of the kind.
 func (e *Kind) conditionOptions() []conditions.Option {
 	options := slices.Clone(e.ConditionOptions)
 	if !e.HasStatus {

@@ -32,8 +32,8 @@ func withLogEvents(do func(context.Context, *invoke.Request) error) func(context
 	}
 }
 
-// eventSink is a log sink that also posts errors and the lines at V(0) as Events about the object. The Events have the values of the line, and not those
-// of the logger.
+// eventSink is a log sink that also posts errors and the lines at V(0) as Events about the object. The Events have the values of the line, and not
+// the values of the logger.
 type eventSink struct {
 	logr.LogSink
 	post func(eventType, note string)

@@ -35,7 +35,7 @@ const (
 	reportedByEngine = "" // the writer of conditions that report handlers
 )
 
-// handlerLoops is what the engine knows of the changes by which the handlers of an object cause their own calls.
+// handlerLoops contains the changes by which the handlers of an object cause their own calls.
 type handlerLoops struct {
 	writes     []handlerWrite  // the writes that no cycle has handled yet
 	cycles     loopguard.Guard // counts updates that handlers have caused

@@ -38,19 +38,19 @@ func (e *Engine) paused(namespace string) bool {
 	return paused
 }
 
-// deferIfPaused records a key if the operator is paused in its namespace.
+// deferIfPaused records a key if the operator is paused in its namespace, and reports whether the key must wait.
 func (e *Engine) deferIfPaused(ctx context.Context, key types.NamespacedName) bool {
 	return e.Pause != nil && e.deferKey(ctx, key, e.Pause.Paused)
 }
 
-// deferUntilAdmitted records a key if the scope does not admit it yet.
+// deferUntilAdmitted records a key if the scope does not admit it yet, and reports whether the key must wait.
 func (e *Engine) deferUntilAdmitted(ctx context.Context, key types.NamespacedName) bool {
 	return e.Scope != nil && e.deferKey(ctx, key, func(string) (bool, string) {
 		return e.inScope(key) && !e.Scope.Admits(key), "the caches of the namespace have not synced yet"
 	})
 }
 
-// deferKey records a key if it must wait. It checks and records under one lock, so that a wait that ends in the meantime finds the key.
+// deferKey records a key if it must wait, and reports whether it must wait. It checks and records under one lock, so that a wait that ends in the meantime finds the key.
 func (e *Engine) deferKey(ctx context.Context, key types.NamespacedName, waits func(namespace string) (bool, string)) bool {
 	e.pausedKeys.mu.Lock()
 	defer e.pausedKeys.mu.Unlock()
@@ -81,7 +81,7 @@ func (e *Engine) PauseChanged(namespace string) {
 }
 
 // pauseTransitions returns the namespaces in which a pause has begun or ended. They include namespaces that are watched but not configured in the
-// peering: these are paused while any other namespace is.
+// peering: these are paused while any other namespace is paused.
 func (e *Engine) pauseTransitions(namespace string) (begun, ended []string) {
 	e.pausedKeys.mu.Lock()
 	defer e.pausedKeys.mu.Unlock()

@@ -125,7 +125,7 @@ func (r *reconciliation) postEvents() {
 	r.report.pending = nil
 }
 
-// objectMemory contains what the process remembers about one object. Only the worker of the object uses it.
+// objectMemory contains the data that the process keeps about one object. Only the worker of the object uses it.
 type objectMemory struct {
 	// Handled is true after a cycle of the object has ended in this process. Resume handlers are then not called again.
 	Handled bool
@@ -139,7 +139,7 @@ type objectMemory struct {
 	PausesAtReconcile int64
 	// SettledVersion is the resource version that ended a cycle and left nothing to do; empty if there is none, or if its event was skipped.
 	SettledVersion string
-	// Memory is what package commit remembers of the writes to the object; a session refers to it.
+	// Memory contains the data of package commit about the writes to the object. The sessions of the object share it.
 	Memory commit.Memory
 	// ReconcileHandlers is the state of the reconcile handlers of the object, by handler id.
 	ReconcileHandlers map[string]*reconcileHandlerState

@@ -21,8 +21,8 @@ import (
 
 // A Shard selects the objects that one of several processes handles. The informers of the kind must deliver only objects with the label.
 //
-// When an object gets the drain label, the engine ends the work for it, forgets it, and removes both labels. Another process may then handle the object. An object
-// that appears in the shard is resumed.
+// When an object gets the drain label, the engine ends the work for it, forgets it, and removes both labels. Another process may then handle the object. If an object
+// appears in the shard and was handled before, the engine calls its resume handlers.
 type Shard struct {
 	Label, Name string // the label of the objects of the process, and its value
 	Drain       string // the label of objects that the process must release
@@ -98,7 +98,7 @@ func (s *releases) end(key types.NamespacedName, removed bool, returned client.O
 	return left, back
 }
 
-// takes records an event for a release, and reports whether the event must not be handled otherwise. returns is true for the first event of an object that
+// takes records an event for a release, and reports whether the event must not be passed to the next event handler. returns is true for the first event of an object that
 // has returned to the shard.
 func (s *releases) takes(shard *Shard, obj client.Object, deleted bool) (taken, returns bool) {
 	s.mu.Lock()
@@ -252,7 +252,7 @@ func (e *Engine) isBusy(uid types.UID) bool {
 	return e.supervisor.Busy(uid) || e.Shard != nil && e.runs.of(uid) > 0
 }
 
-// HasRuns reports whether daemons or timers have not returned, although the operator has stopped them.
+// HasRuns reports whether runs of daemons or timers have not returned, including runs that the supervisor has abandoned.
 func (e *Engine) HasRuns() bool {
 	e.runs.mu.Lock()
 	defer e.runs.mu.Unlock()

@@ -45,8 +45,8 @@ func (e *Engine) handlerIDs() []string {
 	return slices.Concat(e.Handlers.IDs(), e.EventHandlers.IDs(), e.ReconcileHandlers.IDs(), e.BackgroundHandlers.IDs(), e.Indexes.IDs())
 }
 
-// withOverlay returns an object with the progress that is not stored on it. If there is no such progress, it returns the object itself, and also while a
-// worker reconciles the object or has not loaded the progress yet.
+// withOverlay returns an object with the progress that is not stored on it. It returns the object itself if there is no such progress. It
+// also does this while a worker reconciles the object, or if no worker has loaded the progress yet.
 func (e *Engine) withOverlay(obj client.Object) client.Object {
 	known := e.states.Get(obj.GetUID())
 	if known == nil || !known.TryLock() {

@@ -13,8 +13,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 )
 
-// VerifyCache proves that a cache that was filled before the epoch contains the state of the epoch. The version of such a cache remains that of its last
-// event, and without a proof, the engine would read each object with due work from the API server.
+// VerifyCache proves that a cache that was filled before the epoch contains the state of the epoch. The version of such a cache remains the version of its
+// last event. Without a proof, the engine would read each object with due work from the API server.
 //
 // VerifyCache lists the metadata of all objects with one request for each namespace. The empty namespace means the cluster. It then waits until the cache
 // has all listed objects in these or newer versions, and no older objects that are not listed. delivered is closed when the engine has observed all objects

@@ -43,7 +43,7 @@ type Scenario struct {
 // Check also reports unsafe writes, which can overwrite a concurrent change: an update without a resourceVersion, a patch that replaces a
 // list without a resourceVersion or a test, and a JSON patch that addresses a list item by its index without a test.
 //
-// If a scenario has more than 100 writes or calls, Check injects faults at only 100 of them, evenly spread, and logs this limit. A scenario
+// If a scenario has more than 100 writes or more than 100 calls, Check injects faults at only 100 of each, evenly spread, and logs this limit. A scenario
 // without any handler call fails the test.
 //
 // The function setup returns a new Scenario with new external state for each run. Check calls it in a bubble of testing/synctest. The test

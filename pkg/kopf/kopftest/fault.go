@@ -17,7 +17,7 @@ type Fault struct {
 	// matches every value, but an empty Verb does not match watches. Subresource "-" matches requests without a subresource.
 	Verb, Resource, Subresource string
 	// Skip is the number of matching requests before the fault applies. Times is the number of requests to which the fault then applies. 0 means
-	// one request, and a negative number means all requests.
+	// one request, and a negative number means all requests. Requests to which an earlier fault applies do not count.
 	Skip, Times int
 
 	// Code is the status code of the response, such as 409, 429 or 500. The request does not reach the server. The response has the reason that a

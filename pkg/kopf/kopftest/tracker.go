@@ -28,6 +28,7 @@ type Call struct {
 	Kind    string
 	Object  types.NamespacedName
 	UID     types.UID
+	// Attempt is the number of the attempt, beginning with 0.
 	Attempt int
 	Began   time.Time
 	// Ended is zero while the handler is running.

@@ -34,7 +34,7 @@ func WithFilter(valid func(obj *unstructured.Unstructured) bool) WalkOption {
 }
 
 // Walk tests that the state for a spec does not depend on earlier specs. It creates an object with a random spec, replaces the spec with
-// other random specs, and deletes the object, in memory and in virtual time. The parameter steps is the number of specs. After each step, all
+// other random specs, and deletes the object, in memory and in virtual time. The parameter steps is the number of specs and must be positive. After each step, all
 // objects and the external state must be the same as after creating an object with the same spec. After the deletion, they must be the same as
 // before the creation.
 //
