@@ -38,7 +38,7 @@ type Input struct {
 	Progress *progress.State
 	// Finished is true if all handlers of the cause have finished.
 	Finished bool
-	// Unmatched is true if no handler matches the object any more.
+	// Unmatched is true if no handler matches the object.
 	Unmatched bool
 	// Leaving is true if the object no longer matches the selectors of the cache. This is then the last write to the object.
 	Leaving bool

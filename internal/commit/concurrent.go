@@ -37,8 +37,8 @@ func DropOverwrittenFields(ctx context.Context, change *patch.Change, fields pat
 // releaseTries is the number of attempts to write other changes together with the removal of the finalizer. The next attempt only removes the finalizer.
 const releaseTries = 5
 
-// giveUpPatches counts a failed attempt to write the change. If other changes have prevented the removal of the finalizer releaseTries times, it drops the
-// other changes and returns true, so that the object can be deleted.
+// giveUpPatches counts a failed attempt to write the change. If other changes have prevented the
+// removal of the finalizer releaseTries times, giveUpPatches drops the other changes and returns true. The object can then be deleted.
 func (s *Session) giveUpPatches(ctx context.Context, writeErr error) bool {
 	s.failures++
 	if s.change.RemoveFinalizer == "" || s.failures < releaseTries || len(s.change.HandlerPatch)+len(s.change.FrameworkPatch) == 0 {
@@ -78,8 +78,8 @@ func (s *Session) OvertakenBy(ctx context.Context, suspensions int64) (client.Ob
 	return live, nil
 }
 
-// isUnchangedIn reports whether a state of the object has the framework's part that it had when the handlers were called, and the old or the new values in
-// the fields that the handlers have changed.
+// isUnchangedIn reports whether other clients have left a state of the object unchanged since the handlers were called. It compares the framework's part, and
+// accepts the old and the new values of the fields that the handlers have changed.
 func (s *Session) isUnchangedIn(content map[string]any) bool {
 	if !s.SameFrameworkPart(s.Stored().Content, content) {
 		return false

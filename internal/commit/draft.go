@@ -207,7 +207,8 @@ func (d *Draft) dropReports() {
 	d.patches = slices.DeleteFunc(d.patches, func(p *HandlerPatch) bool { return p.Report })
 }
 
-// TakeChanges returns the changes that a handler has made in its copy of the object as a patch of the base, and applies them for the handlers that follow.
+// TakeChanges returns the changes that a handler has made in its copy of the object, as a patch of the base. It also applies the changes, so that the
+// following handlers see them.
 func (c *Committer) TakeChanges(ctx context.Context, d *Draft, id string, copied client.Object) (patch.MergePatch, error) {
 	changed, _, err := c.ChangesOf(ctx, d.current, id, copied)
 	if err != nil {
@@ -217,7 +218,7 @@ func (c *Committer) TakeChanges(ctx context.Context, d *Draft, id string, copied
 	return doc, d.Apply(changed)
 }
 
-// ChangesOf returns the changes that a handler has made in its copy of an object, and the JSON form of the state on which the changes are based.
+// ChangesOf returns the changes that a handler has made in its copy of an object. It also returns the JSON form of the state on which the changes are based.
 func (c *Committer) ChangesOf(ctx context.Context, received patch.Converted, id string, copied client.Object) (patch.MergePatch, map[string]any, error) {
 	if err := c.checkIdentity(received.Object, copied); err != nil {
 		return nil, nil, progress.Permanent(fmt.Errorf("handler %q: %w", id, err))

@@ -9,7 +9,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 )
 
-// ErrEnded means that the operator has ended, and writes nothing any more.
+// ErrEnded means that the operator has ended and no longer writes.
 var ErrEnded = errors.New("the operator has ended: nothing is written any more")
 
 // Flush writes the changes in the status that a handler has made in its copy of the object so far, and returns the written changes. The session then

@@ -16,9 +16,9 @@
 //
 // If handlers have worked for the checkpoint interval (100 milliseconds by default), the engine commits between two handlers. The status is written
 // before the other fields, unless it contains records and the cycle is not over. Fields of the status are part of the essence only if a handler reacts to them, or to a condition;
-// if a write changes such fields, the pin is written in a request before it. Patches contain the uid as a precondition. They also contain
-// the resource version if they replace lists, so that they do not overwrite changes of other clients, and if they change the status subresource, because the API
-// server does not check the uid there.
+// if a write changes such fields, the pin is written in a request before it. Patches contain the uid as a precondition. They also contain the
+// resource version if they replace lists, so that they do not overwrite changes of other clients. Patches of the status subresource contain the resource
+// version, too, because the API server does not check the uid there.
 //
 // The events of these writes enqueue the object again. That reconcile sends nothing until the next handler is due.
 //
@@ -71,8 +71,8 @@
 // older than the process (epoch.go, warm.go), handlers that cause their own calls (loops.go, clientwrites.go), panics as a condition (panics.go), pending
 // writes of an earlier reconcile (pendingwrite.go), objects that leave the scope or the shard (scope.go, shard.go), the liveness check (health.go), and
 // explanations (explain.go, explainwaits.go, status.go). Package commit contains Flush, remote records, rejected changes of handlers (rejected.go),
-// rejected progress (overlay.go), and dropped fields. Daemons and timers are in package background, Track in package tracking, Events in package
-// eventrecorder, and the priority of objects that wait for long in package promotion.
+// rejected progress (overlay.go), and dropped fields. Daemons and timers are in package background, Track is in
+// package tracking, and Events are in package eventrecorder. Package promotion raises the priority of objects that have waited too long.
 //
 // # Guarantees
 //

@@ -159,7 +159,7 @@ func (e *Engine) logOf(obj client.Object) logr.Logger {
 	return e.Log.WithValues("controller", e.Name, "kind", e.GVK.Kind, "namespace", obj.GetNamespace(), "name", obj.GetName(), "uid", obj.GetUID())
 }
 
-// Close marks the operator as ended. Daemons and timers that have not stopped in time can write nothing any more.
+// Close marks the operator as ended. Daemons and timers that have not stopped in time can no longer write.
 func (e *Engine) Close() {
 	e.ended.Store(true)
 	e.tracker.Close()

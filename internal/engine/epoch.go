@@ -40,8 +40,8 @@ func (p *epoch) versionOf(namespace string) string {
 	return p.version
 }
 
-// StartFrom sets the epoch: the engine then trusts only states of objects that are not older than the version, or that come from a cache that has
-// reached the version. With an empty version, it trusts no state. cached returns the version of the cache for a namespace, or an empty string if it is unknown.
+// StartFrom sets the epoch. The engine then trusts a state of an object only if the state is not older than the version,
+// or if the cache has reached the version. With an empty version, it trusts no state. cached returns the version of the cache for a namespace, or an empty string if it is unknown.
 // StartFrom must be called before the first reconcile. Without it, the engine trusts every state.
 func (e *Engine) StartFrom(version string, cached func(namespace string) string) {
 	e.epoch = &epoch{version: version, cached: cached, scoped: e.Scope != nil}
@@ -73,9 +73,9 @@ func (p *epoch) isOlder(obj client.Object) bool {
 	return epoch == "" || objectstate.IsOlderVersion(obj.GetResourceVersion(), epoch)
 }
 
-// AwaitEpoch waits until the cache shows the objects of the given namespaces as they were when the process started, and until the index
-// handlers have been called for them. If the cache has not reached the epoch, AwaitEpoch lists the objects on the API server and waits
-// until the cache shows those that have changed since its own list. After epochTimeout, AwaitEpoch returns an error.
+// AwaitEpoch waits until the cache shows the objects of the given namespaces as they were when the process started. It also waits until the index handlers
+// were called for these objects. If the cache has not reached the epoch, AwaitEpoch lists the objects on the API server. It then waits until the cache
+// shows the listed versions or newer ones. After epochTimeout, AwaitEpoch returns an error.
 func (e *Engine) AwaitEpoch(ctx context.Context, namespaces ...string) error {
 	if e.epoch == nil {
 		return nil

@@ -59,7 +59,7 @@ func (e *Engine) mayCall(ctx context.Context, r *reconciliation) bool {
 	return !r.Aborted && r.calls.err == nil && !hasEnded(ctx) && !e.stopIfPaused(r)
 }
 
-// stopIfPaused ends the calls of the reconcile if the operator or the object was paused in the meantime, or if the object has left the scope. The
+// stopIfPaused ends the calls of the reconcile if the operator or the object is paused now. It also ends them if the object has left the scope. The
 // reconcile still writes the outcomes.
 func (e *Engine) stopIfPaused(r *reconciliation) bool {
 	newest := e.states.Newest(r.Base().GetUID())

@@ -165,8 +165,8 @@ func (e *Engine) stopAwaiting(m *objectState, key types.NamespacedName) {
 	}
 }
 
-// expectOwnEvent is called at the end of a reconcile. If the reconcile has written the end of a cycle, and a reconcile of the written object would
-// find nothing to do, the event of the write is skipped.
+// expectOwnEvent is called at the end of a reconcile. If the reconcile has written the end of a cycle, the next reconcile may
+// find nothing to do. expectOwnEvent then lets the engine skip the event of the write.
 func (e *Engine) expectOwnEvent(r *reconciliation, result reconcile.Result) {
 	m, version := r.known, r.Base().GetResourceVersion()
 	if !r.IsFinished() || result != (reconcile.Result{}) || m.AwaitedVersion != version || r.ReportRejected || m.Worker.Memory.Overlay != nil ||

@@ -50,7 +50,8 @@ func (e *Engine) deferUntilAdmitted(ctx context.Context, key types.NamespacedNam
 	})
 }
 
-// deferKey records a key if it must wait, and reports whether it must wait. It checks and records under one lock, so that a wait that ends in the meantime finds the key.
+// deferKey records a key if it must wait, and reports whether it must wait. It checks and records under one lock. The end of a wait therefore finds every
+// deferred key.
 func (e *Engine) deferKey(ctx context.Context, key types.NamespacedName, waits func(namespace string) (bool, string)) bool {
 	e.pausedKeys.mu.Lock()
 	defer e.pausedKeys.mu.Unlock()

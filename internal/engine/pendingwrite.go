@@ -10,8 +10,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/commit"
 )
 
-// retryPendingWrite writes the outcomes of an earlier reconcile whose write has failed. The handlers of that reconcile are not called again. The pending
-// write is dropped if the object is being deleted, or if another client has changed the same fields or the progress during a pause.
+// retryPendingWrite writes the outcomes of an earlier reconcile whose write has failed. The handlers of that reconcile are not called again. retryPendingWrite drops the
+// pending write if the object is being deleted. It also drops the write if another client has changed the same fields or the progress during a pause.
 func (e *Engine) retryPendingWrite(ctx context.Context, r *reconciliation, pending *commit.Session) (time.Duration, error) {
 	if r.Base().GetDeletionTimestamp() != nil && pending.Cause.Reason != cause.Delete {
 		r.Memory.Pending = nil

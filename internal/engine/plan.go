@@ -264,7 +264,7 @@ func (e *Engine) untilNext(r *reconciliation, at time.Time) (delay time.Duration
 	return plan.Schedule(plan.Situation{Reason: r.Cause.Reason, Finished: r.IsFinished(), Edited: r.Cause.WasEdited(), Plan: r.calls.plan}, r.Records, at)
 }
 
-// ensureFinalizer adds the finalizer before the first handler that needs it is called, and removes it when no handler needs it any more. Handlers are
+// ensureFinalizer adds the finalizer before the first handler that needs it is called, and removes it when no handler needs it. Handlers are
 // called when the cache shows the finalizer: a handler that reads or updates its object with a client would otherwise use an outdated state.
 // ensureFinalizer returns the time to wait; 0 to continue.
 func (e *Engine) ensureFinalizer(ctx context.Context, r *reconciliation) (time.Duration, error) {

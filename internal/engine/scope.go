@@ -36,7 +36,8 @@ func (e *Engine) IsWatched(obj client.Object) bool {
 	return e.inScope(client.ObjectKeyFromObject(obj)) && (e.Selects == nil || e.Selects(obj))
 }
 
-// scopeFilter passes the events of objects that are in scope, and of objects that have left the scope and that the engine has not forgotten yet.
+// scopeFilter passes the events of objects that are in scope. It also passes the events of objects that have left the scope until the engine has forgotten
+// the objects.
 type scopeFilter struct {
 	engine *Engine
 	next   handler.EventHandler

@@ -259,7 +259,8 @@ func (e *Engine) HasRuns() bool {
 	return len(e.runs.byUID) > 0
 }
 
-// hasMoved reports whether an event is the deletion of an object that has left the shard and still exists, for example because a user has removed its label.
+// hasMoved reports whether an event is the deletion of an object that still exists. The object has then left the shard, for example because a user has
+// removed its label.
 func (e *Engine) hasMoved(ctx context.Context, one *eventInProgress) (bool, error) {
 	if e.Shard == nil || !one.IsDeletion() {
 		return false, nil

@@ -45,8 +45,8 @@ func (e *Engine) VerifyCache(ctx context.Context, delivered <-chan struct{}, nam
 	return nil
 }
 
-// contains reports whether the cache has the listed objects, in the listed versions or newer ones, and no object that is older than the epoch and not
-// listed.
+// contains reports whether the cache has all listed objects, in the listed versions or newer ones. If the cache has an object that is not listed and is older
+// than the epoch, contains returns false.
 func (e *Engine) contains(listed []metav1.ObjectMeta) bool {
 	exists := make(map[types.UID]bool, len(listed))
 	for _, one := range listed {
@@ -63,7 +63,7 @@ func (e *Engine) contains(listed []metav1.ObjectMeta) bool {
 	})
 }
 
-// listMetadata returns the metadata of the objects that the API server has in some namespaces. It does not page, because the API server answers such a list
+// listMetadata returns the metadata of the objects that the API server has in some namespaces. It does not page: the API server answers such a list
 // from memory, and each page would wait for the rate limit of the client.
 func (e *Engine) listMetadata(ctx context.Context, namespaces []string) (all []metav1.ObjectMeta, err error) {
 	for _, namespace := range namespaces {

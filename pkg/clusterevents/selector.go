@@ -29,8 +29,8 @@ type Selector struct {
 	Reasons []string
 	// WarningsOnly selects only Events of the type Warning.
 	WarningsOnly bool
-	// Since is the maximum age of Events from the time before the start of the operator, or from a pause. If Since is positive, the operator stores the time
-	// of the newest handled Event on the object, in the annotation "kopf-runtime.dev/events.<id of the handler>", so that a restart does not repeat handled
+	// Since is the maximum age of Events from the time before the start of the operator, or from a pause. If Since is positive, the operator stores the
+	// time of the newest handled Event in the annotation "kopf-runtime.dev/events.<id of the handler>" of the object. A restart then does not repeat handled
 	// Events. This costs one write for each Event. Default: 0, which ignores Events from before the start or from a pause, and stores nothing.
 	Since time.Duration
 	// Interval is the minimum time between two calls for one Event that occurs repeatedly. Default: [DefaultInterval].

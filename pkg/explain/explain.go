@@ -21,9 +21,13 @@ type Explanation struct {
 	Source Source    `json:"source"`
 	Time   time.Time `json:"time"`
 
-	// Cause is the cause that the operator detects: create, update, delete or resume. It is "noop" if nothing has changed, "free" if the object is being
-	// deleted without the finalizer of the operator, "gone" if the object does not exist, "none" if the kind has no cause handlers, and "unknown" if the operator
-	// has not detected a cause, for example because it does not handle the namespace of the object.
+	// Cause is the cause that the operator detects: create, update, delete or resume. Other values:
+	//
+	//   - "noop": nothing has changed.
+	//   - "free": the object is being deleted without the finalizer of the operator.
+	//   - "gone": the object does not exist.
+	//   - "none": the kind has no cause handlers.
+	//   - "unknown": the operator has not detected a cause, for example because it does not handle the namespace of the object.
 	Cause string `json:"cause"`
 	// Changed contains the paths of the fields that have changed since the object was handled.
 	Changed []string `json:"changed,omitempty"`

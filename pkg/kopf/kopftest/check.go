@@ -40,10 +40,13 @@ type Scenario struct {
 // After each step, all objects and the external state must be the same as without faults. Objects that differ only in their names are
 // equal, because handlers may give random names to children. Check reports differences of the same kind once, with their number.
 //
-// Check also reports unsafe writes, which can overwrite a concurrent change: an update without a resourceVersion, a patch that replaces a
-// list without a resourceVersion or a test, and a JSON patch that addresses a list item by its index without a test.
+// Check also reports unsafe writes, which can overwrite a concurrent change:
 //
-// If a scenario has more than 100 writes or more than 100 calls, Check injects faults at only 100 of each, evenly spread, and logs this limit. A scenario
+//   - an update without a resourceVersion;
+//   - a patch that replaces a list without a resourceVersion or a test;
+//   - a JSON patch that addresses a list item by its index without a test.
+//
+// Check injects faults at no more than 100 writes and 100 calls, evenly spread. It logs this limit if a scenario exceeds it. A scenario
 // without any handler call fails the test.
 //
 // The function setup returns a new Scenario with new external state for each run. Check calls it in a bubble of testing/synctest. The test

@@ -23,8 +23,8 @@ func WithMaxPlans(plans int) ExploreOption {
 	return func(o *explore.Options) { o.Sample = plans }
 }
 
-// Explore runs a scenario without faults first. It derives a plan for each possible fault from this run, and then runs the scenario once for
-// each plan, in memory and in virtual time:
+// Explore runs a scenario without faults first. It derives a plan for each possible fault from this run. It then runs the scenario
+// once for each plan, in memory and in virtual time:
 //
 //   - for each write of the operator: a crash before it, a crash after it, a lost response, an unavailable server, and a conflict;
 //   - for each crash and each earlier change of an object: a restart whose first list is as old as that change, as a lagging API server

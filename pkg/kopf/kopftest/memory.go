@@ -33,8 +33,8 @@ func Types(scheme *runtime.Scheme) ClusterOption {
 }
 
 // CRDs adds files and directories with CustomResourceDefinitions. [Environment] installs the CustomResourceDefinitions in the API
-// server. A cluster in memory takes plural names, scopes, the status subresource and schemas from them. For other kinds, it derives
-// names, scopes and the status subresource from the Go types.
+// server. A cluster in memory takes plural names, scopes, the status subresource and schemas from them. For other kinds, it derives names
+// and the status subresource from the Go types. Kinds without a CRD are namespaced, except for the cluster-scoped built-in kinds.
 func CRDs(paths ...string) ClusterOption {
 	return func(o *clusterOptions) { o.crds = append(o.crds, paths...) }
 }

@@ -26,10 +26,10 @@ import (
 //   - no object under deletion has the finalizer of the operator;
 //   - the webhook configurations are written, if the operator has admission handlers.
 //
-// After 30 seconds, or after 25 hours of virtual time in a bubble of testing/synctest, RunUntilQuiet fails the test with a description
-// of the pending work. A day of virtual time takes some seconds.
+// RunUntilQuiet fails the test with a description of the pending work after 30 seconds. In a bubble of testing/synctest, the limit is 25 hours
+// of virtual time. A day of virtual time takes some seconds.
 //
-// In real time, the operator must stay without pending work for 300 ms, because its cache can be up to date before it calls a handler. After
+// In real time, the operator must have no pending work for 300 ms. The cache can be up to date before a handler is called. After
 // the webhook configurations are written, the API server loads them with a delay. On a busy machine, wait for the first review with Eventually
 // and client.DryRunAll.
 func (o *Operator) RunUntilQuiet(t testing.TB) {

@@ -57,7 +57,7 @@ func CheckRights(t testing.TB, file string, scheme *runtime.Scheme, rights kopf.
 	}
 }
 
-// WithRights returns a copy of the cluster. The operators of the copy run as a new user with exactly the permissions of the roles in a YAML file, such as the file of
+// WithRights returns a copy of the cluster. The operators of the copy run as a new user. The user has exactly the permissions of the roles in a YAML file, such as the file of
 // [CheckRights]. The permissions of a ClusterRole apply to the whole cluster. The permissions of a Role apply to the namespace of the Role, which WithRights creates.
 // Bindings in the file are ignored. The Config of the copy has these permissions, and its Client has all permissions. The cluster must be an [Environment], because a
 // cluster in memory has no access control.

@@ -23,8 +23,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
 )
 
-// prepareAdmission prepares a manager so that the API server of an Environment calls the admission handlers of the operator, and so that a cluster in memory
-// ignores them. It does not change the manager if the test sets its own webhook server, or has created the Cluster without Memory and Environment.
+// prepareAdmission prepares a manager so that the API server of an Environment calls the admission handlers of the operator. In memory, the operator does not
+// serve its admission handlers. It does not change the manager if the test sets its own webhook server, or has created the Cluster without Memory and Environment.
 func (o *Operator) prepareAdmission(t testing.TB, options *manager.Options) (host func(manager.Manager) manager.Manager, release func()) {
 	c := o.cluster
 	switch {
