@@ -26,7 +26,7 @@ import (
 //   - no object under deletion has the finalizer of the operator;
 //   - the webhook configurations are written, if the operator has admission handlers.
 //
-// RunUntilQuiet fails the test with a description of the pending work after 30 seconds. In a bubble of testing/synctest, the limit is 25 hours
+// If work is still pending after 30 seconds, RunUntilQuiet fails the test with a description of this work. In a bubble of testing/synctest, the limit is 25 hours
 // of virtual time. A day of virtual time takes some seconds.
 //
 // In real time, the operator must have no pending work for 300 ms. The cache can be up to date before a handler is called. After
