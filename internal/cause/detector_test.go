@@ -154,8 +154,8 @@ func TestDetect_ReportsUnreadableState(t *testing.T) {
 		in      cause.Input
 		warning string // expected warning; empty for no warning
 	}{
-		{"B-30 an unreadable baseline", cause.Input{Baseline: []byte(`{`)}, "the last-handled configuration is unreadable"},
-		{"B-30 an unreadable pin", cause.Input{Pin: []byte(`{`)}, "the pinned configuration is unreadable"},
+		{"B-30 an unreadable baseline", cause.Input{Baseline: []byte(`{`)}, "The last-handled configuration is unreadable"},
+		{"B-30 an unreadable pin", cause.Input{Pin: []byte(`{`)}, "The pinned configuration is unreadable"},
 		{"B-30 a readable baseline and pin", cause.Input{Baseline: text(sized(1)), Pin: pinText(cause.Pin{}, nil)}, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -179,7 +179,7 @@ func TestFlush_ReturnsErrors(t *testing.T) {
 
 // A field that the API server does not store is logged once for each handler.
 func TestReportDropped(t *testing.T) {
-	const dropped = "the API server has dropped a field"
+	const dropped = "The API server has dropped a field"
 	count := func(o *operator) (n int) {
 		for _, line := range o.logs {
 			if strings.Contains(line, dropped) {

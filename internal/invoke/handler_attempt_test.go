@@ -313,7 +313,7 @@ func TestHandlerAttempt_Warns(t *testing.T) {
 			Do:       func(context.Context, *invoke.Request) error { return progress.Temporary(errBoom, 5) },
 		},
 	}.Run(log.IntoContext(t.Context(), logger))
-	if text := strings.Join(lines, "\n"); !strings.Contains(text, "the delay before the next attempt is very short") {
+	if text := strings.Join(lines, "\n"); !strings.Contains(text, "The delay before the next attempt is very short") {
 		t.Errorf("no warning about the delay in:\n%s", text)
 	}
 }

@@ -174,7 +174,7 @@ var _ = Describe("Patches", func() {
 		obj := untyped(strictGVK, ns, "one")
 		create(ctx, obj)
 		handled(ctx, obj)
-		dropped := func() []string { return operator.log.find("Warning", "has dropped a field", "spec.unknown") }
+		dropped := func() []string { return operator.log.find("has dropped a field", "spec.unknown") }
 		Eventually(dropped).Should(HaveLen(1), "the operator must log the dropped field")
 		Eventually(func() []string { return operator.log.find("has dropped a field", "status.made") }).Should(HaveLen(1), "RES-06: the operator must log the dropped result")
 		Expect(operator.log.find("has dropped a field", "painted")).To(BeEmpty(), "the server stores the label")

@@ -113,6 +113,6 @@ var _ = Describe("An object whose cycle was started by kopf", func() {
 			g.Expect(now.Annotations).To(And(HaveKeyWithValue(baselineKey, ContainSubstring(`"size":1`)), Not(HaveKey(prefix+"c1"))))
 		}).Should(Succeed())
 		Expect(operator.log.errors()).To(BeEmpty())
-		Expect(operator.log.find("Warning", "last-handled configuration is unreadable")).To(HaveLen(1))
+		Expect(operator.log.find("last-handled configuration is unreadable")).To(HaveLen(1))
 	}, SpecTimeout(minute))
 })
