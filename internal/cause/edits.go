@@ -1,7 +1,6 @@
 package cause
 
 import (
-	"fmt"
 	"reflect"
 
 	"github.com/go-logr/logr"
@@ -73,7 +72,7 @@ func (d *Detector) MergeStored(c Cause, content map[string]any, sent patch.Merge
 	}
 	if wants := patch.Diff(live, wanted); patch.Diff(wanted, live).HasValues() { // otherwise the fields were dropped, which is logged elsewhere
 		log.Info("The API server has stored other values than handlers have set: does a webhook or a default of the schema change them?",
-			"fields", fmt.Sprint(diff.Of(map[string]any(wants), map[string]any(wants.CurrentValues(live)))))
+			"fields", wants.Paths()) // without the values, which may be confidential
 	}
 	observed := patch.Diff(wanted, live)
 	c.New = d.Essence.Build(observed.Apply(c.New))

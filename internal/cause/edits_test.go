@@ -281,7 +281,7 @@ func TestMergeStored(t *testing.T) {
 		{
 			name: "B-13 a webhook has changed a value", cause: update, sent: patch.MergePatch{"spec": m{"own": "x"}},
 			content: object(m{"spec": m{"size": int64(2), "own": "y"}}), old: m{"spec": m{"size": int64(1), "own": "y"}},
-			new: m{"spec": m{"size": int64(2), "own": "y"}}, warning: "other values than handlers have set",
+			new: m{"spec": m{"size": int64(2), "own": "y"}}, warning: `change them?" "fields"=["spec.own"]`, // without values
 		},
 		{
 			name: "B-13 a default has restored a removed field", cause: update, sent: patch.MergePatch{"spec": m{"own": nil}},
