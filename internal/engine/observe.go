@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
@@ -17,6 +18,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
 	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
+	"github.com/kopf-runtime/kopf-runtime/internal/plan"
 	"github.com/kopf-runtime/kopf-runtime/internal/rbac"
 )
 
@@ -189,7 +191,7 @@ func (e *Engine) expectOwnEvent(r *reconciliation, result reconcile.Result) {
 		if len(handler.When) > 0 {
 			return // the result of a function may change at any time
 		}
-		if handler.MatchObject(after).Accepts() != slices.Contains(r.matching.handlers, id) {
+		if plan.MatchObject(logr.Discard(), id, handler, nil, after).Accepts() != slices.Contains(r.matching.handlers, id) {
 			return
 		}
 	}
