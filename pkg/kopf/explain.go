@@ -36,6 +36,9 @@ func (o *Operator) Explain(ctx context.Context, obj client.Object) (*explain.Exp
 // microsecond. Without requests, the page has no other costs. A manager can have only one operator with the page.
 func WithStatusPage() Option {
 	return optionFunc(func(o *Operator) {
+		if o.mgr == nil { // WriteRights needs no page; the start of an operator without a manager fails
+			return
+		}
 		if err := o.mgr.AddMetricsServerExtraHandler(statuspage.Path, statuspage.New(explainer{o})); err != nil {
 			o.addError(fmt.Errorf("WithStatusPage: %w", err))
 			return

@@ -194,6 +194,24 @@ func TestWriteRights_Errors(t *testing.T) {
 	}
 }
 
+// The page needs a manager, but no permissions.
+func TestWriteRights_WithStatusPage(t *testing.T) {
+	maps := kopf.For(&corev1.ConfigMap{}).OnEvent("see", func(context.Context, *kopf.Request[configMap]) error { return nil })
+	var with, without bytes.Buffer
+	if err := kopf.WriteRights(&with, clientgoscheme.Scheme, kopf.RightsOptions{Name: "r"}, maps, kopf.WithStatusPage()); err != nil {
+		t.Fatal(err)
+	}
+	if err := kopf.WriteRights(&without, clientgoscheme.Scheme, kopf.RightsOptions{Name: "r"}, maps); err != nil {
+		t.Fatal(err)
+	}
+	if with.String() != without.String() || with.Len() == 0 {
+		t.Errorf("got the roles\n%s\nwant\n%s", with.String(), without.String())
+	}
+	if err := kopf.SetupWithManager(nil, maps, kopf.WithStatusPage()); err == nil || !strings.Contains(err.Error(), "manager") {
+		t.Errorf("SetupWithManager(nil) returns %v, want an error about the manager", err)
+	}
+}
+
 func TestWriteRights_NilScheme(t *testing.T) {
 	maps := kopf.For(&corev1.ConfigMap{}).OnEvent("see", func(context.Context, *kopf.Request[configMap]) error { return nil })
 	if err := kopf.WriteRights(&bytes.Buffer{}, nil, kopf.RightsOptions{Name: "r"}, maps); err == nil || !strings.Contains(err.Error(), "the scheme is nil") {
