@@ -104,7 +104,7 @@ func (e *Engine) callReconcileHandler(
 		st.recordOutcome(p.Outcome, 0)
 	}
 	view := e.causeView(r)
-	view.Reason, view.Old, view.Diff = reasonReconcile, nil, nil
+	view.Reason, view.Old, view.Diff, view.Before = reasonReconcile, nil, nil, view.After
 	if event != nil {
 		view.Reason = reasonClusterEvent
 	}
@@ -118,7 +118,10 @@ func (e *Engine) callReconcileHandler(
 		Prepare: func(req *invoke.Request) {
 			req.ClusterEvent = event
 			tracked = e.tracker.Begin(tracking.Reader{Object: client.ObjectKeyFromObject(r.Base()), Handler: id})
-			req.Flush, req.Track, req.WrapClient = r.flush(req), tracked.Track, e.recording(r, &recorder)
+			req.Flush, req.WrapClient = r.flush(req), e.recording(r, &recorder)
+			if event == nil { // changes of tracked objects do not trigger handlers of Events
+				req.Track = tracked.Track
+			}
 			p.Base = r.Current().Content
 		},
 		Accept: func(req *invoke.Request, failed error) error {

@@ -2,6 +2,7 @@ package kopf_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -22,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/kopf-runtime/kopf-runtime/pkg/clusterevents"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
 )
@@ -290,8 +292,9 @@ func TestTrack_FollowsTheLastSuccessfulAttempt(t *testing.T) {
 
 func TestTrack_RejectsOtherHandlersAndIncompleteObjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var inCause, withoutName error
-		cluster := kopftest.Memory(t, kopftest.Objects(newConfigMap("a")))
+		var inCause, withoutName, aboutEvent error
+		one := newConfigMap("a")
+		cluster := kopftest.Memory(t, kopftest.Objects(one))
 		operator := cluster.Run(t, kopf.For(&corev1.ConfigMap{}).
 			OnCreate("create", func(ctx context.Context, req *kopf.Request[configMap]) error {
 				inCause = req.Track(ctx, newSecret("one"))
@@ -300,12 +303,47 @@ func TestTrack_RejectsOtherHandlersAndIncompleteObjects(t *testing.T) {
 			OnReconcile("apply", func(ctx context.Context, req *kopf.Request[configMap]) error {
 				withoutName = req.Track(ctx, &corev1.Secret{})
 				return nil
+			}).
+			OnEventAbout("see", clusterevents.Selector{}, func(ctx context.Context, req *kopf.Request[configMap], _ *corev1.Event) error {
+				aboutEvent = req.Track(ctx, newSecret("one"))
+				return nil
 			}))
 		operator.RunUntilQuiet(t)
-		for want, err := range map[string]error{"use an OnReconcile handler": inCause, "has no name": withoutName} {
-			if err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("error = %v, want %q in it", err, want)
+		cluster.Get(t, one)
+		cluster.Create(t, newEvent(t, "new", one))
+		<-time.After(time.Minute)
+		for _, test := range []struct {
+			want string
+			err  error
+		}{{"use an OnReconcile handler", inCause}, {"has no name", withoutName}, {"use an OnReconcile handler", aboutEvent}} {
+			if test.err == nil || !strings.Contains(test.err.Error(), test.want) {
+				t.Errorf("error = %v, want %q in it", test.err, test.want)
 			}
+		}
+	})
+}
+
+// Without a cause, there is no old value.
+func TestOnReconcile_FieldHasTheCurrentValueTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		one := newConfigMap("a")
+		one.Data = map[string]string{"size": "1"}
+		cluster := kopftest.Memory(t, kopftest.Objects(one))
+		var got [][2]any
+		operator := cluster.Run(t, kopf.For(&corev1.ConfigMap{}).
+			OnUpdate("update", func(context.Context, *kopf.Request[configMap]) error {
+				return kopf.Temporary(errors.New("not yet"), time.Hour)
+			}).
+			OnReconcile("apply", func(_ context.Context, req *kopf.Request[configMap]) error {
+				old, now := req.Field()
+				got = append(got, [2]any{old, now})
+				return nil
+			}, kopf.Field("data.size")))
+		operator.RunUntilQuiet(t)
+		kopftest.Edit(t, cluster, one, func(obj *corev1.ConfigMap) { obj.Data["size"] = "2" })
+		<-time.After(time.Minute) // the update has not ended
+		if len(got) < 2 || got[0] != [2]any{"1", "1"} || got[len(got)-1] != [2]any{"2", "2"} {
+			t.Errorf("the fields are %v, want the values 1 1 first, and 2 2 last", got)
 		}
 	})
 }

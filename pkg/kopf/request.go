@@ -102,8 +102,7 @@ func (r *Request[T]) Latest() T {
 }
 
 // Field returns the old and the new value of the handler's field (see [Field]) in their JSON form, or nil for an absent value. For daemons,
-// timers, OnEvent and indexes, both are the value at the time of the call. For OnReconcile and OnEventAbout, the old value is the value in the
-// last-handled configuration.
+// timers, OnReconcile, OnEventAbout, OnEvent and indexes, both are the value at the time of the call.
 //
 // Equivalent in kopf: old, new of a handler with field=.
 func (r *Request[T]) Field() (old, new any) {
