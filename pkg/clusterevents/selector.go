@@ -73,7 +73,8 @@ func (s Selector) Check() error {
 	return errors.Join(errs...)
 }
 
-// String describes the selected Events, without their kinds, such as "Warning Events with the reason BackOff or Failed".
+// String describes the type and the reasons of the selected Events, such as "Warning Events with the reason BackOff or
+// Failed".
 func (s Selector) String() string {
 	text := "Events"
 	if s.WarningsOnly {

@@ -171,7 +171,7 @@ func dash(s string) string {
 	return s
 }
 
-// ObjectName returns the namespace and the name of the object.
+// ObjectName returns the namespace and the name of the object, separated by a slash, or only the name if there is no namespace.
 func (e *Explanation) ObjectName() string {
 	if e.Namespace == "" {
 		return e.Name

@@ -84,7 +84,7 @@ func Not(m Matcher) Matcher {
 	return not
 }
 
-// All passes if all matchers pass. Without matchers it passes.
+// All passes if all matchers pass. Without matchers, it passes.
 //
 // Equivalent in kopf: all_.
 func All(m ...Matcher) Matcher {
@@ -93,14 +93,14 @@ func All(m ...Matcher) Matcher {
 	return all
 }
 
-// Any passes if at least one matcher passes. Without matchers it does not pass.
+// Any passes if at least one matcher passes. Without matchers, it does not pass.
 //
 // Equivalent in kopf: any_.
 func Any(m ...Matcher) Matcher {
 	return combined("Any", m, func(passed int) bool { return passed > 0 })
 }
 
-// None passes if no matcher passes. Without matchers it passes.
+// None passes if no matcher passes. Without matchers, it passes.
 //
 // Equivalent in kopf: none_.
 func None(m ...Matcher) Matcher {
@@ -165,7 +165,7 @@ func combined(name string, all []Matcher, passes func(passed int) bool) matcher 
 			out.Err = m.Err
 		}
 		if m.Side != match.Current {
-			out.Err = fmt.Errorf("%s(%s): put From and To around it, not into it", name, m.Description)
+			out.Err = fmt.Errorf("%s(%s): From and To must not be arguments of another matcher: put them around it", name, m.Description)
 		}
 	}
 	out.Description = fmt.Sprintf("%s(%s)", name, strings.Join(texts, ", "))

@@ -98,7 +98,7 @@ func advanceClock(t testing.TB, now time.Time) {
 	}
 	wait := time.Until(now)
 	if wait < 0 {
-		t.Fatalf("kopftest: Now is %s, which is before the time of the test clock, %s: set Now to a time after it", now, time.Now())
+		t.Fatalf("kopftest: Now is %s, which is before the time of the test clock, %s: set Now to a later time", now, time.Now())
 	}
 	<-time.After(wait)
 }

@@ -41,10 +41,11 @@
 //
 // The tests of this library compare the cluster in memory with a real API server. It differs in these points:
 //
-//   - Only [CRDs] have schemas, and CEL rules are not checked. Built-in kinds have neither defaults nor validation.
+//   - Only [CRDs] have schemas, and CEL rules are not checked. Built-in objects must fit their Go types. Only their metadata is validated, and few
+//     of their fields have defaults.
 //   - Versions of a kind are separate kinds.
-//   - Namespaces need not exist.
-//   - The only subresource is status. Field selectors support only metadata.name and metadata.namespace.
+//   - Objects can be in namespaces that do not exist.
+//   - The only subresource is status. Field selectors support only metadata.name and metadata.namespace, and some fields of Events.
 //   - There is no admission, no access control, no controller and no garbage collector.
 //
 // Use an [Environment] for tests that depend on one of these.

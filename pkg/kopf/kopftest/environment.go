@@ -76,7 +76,7 @@ func Main(m *testing.M, cluster **Cluster, opts ...ClusterOption) (code int) {
 	return m.Run()
 }
 
-// isSet reports whether a flag of the test was set.
+// isSet reports whether a flag of the test has another value than its default.
 func isSet(name string) bool {
 	f := flag.Lookup(name)
 	return f != nil && f.Value.String() != f.DefValue

@@ -116,7 +116,8 @@ func WithContext(ctx context.Context) InvokeOption { return func(c *call) { c.ct
 // WithCluster sets the cluster of the request's client. Default: a cluster in memory with the object and the objects of [WithObjects].
 func WithCluster(cluster *Cluster) InvokeOption { return func(c *call) { c.cluster = cluster } }
 
-// WithObjects adds objects to the default cluster of the request's client.
+// WithObjects adds objects to the default cluster of the request's client. It has no effect with
+// [WithCluster].
 func WithObjects(objs ...client.Object) InvokeOption {
 	return func(c *call) { c.others = append(c.others, objs...) }
 }
@@ -150,6 +151,7 @@ func Invoke[T client.Object](t testing.TB, fn kopf.Handler[T], obj T, opts ...In
 }
 
 // InvokeSubHandler calls a declared sub-handler by its id. The sub-handler receives a copy of Object.
+// InvokeSubHandler fails the test if the handler has not declared the id.
 func (inv *Invocation[T]) InvokeSubHandler(t testing.TB, id string) *Invocation[T] {
 	t.Helper()
 	for _, sub := range inv.subs {

@@ -293,7 +293,8 @@ func (w *tracker) noteWait() {
 	w.lastActivity = time.Now()
 }
 
-// isIdle reports whether no reconcile has started for the time soon. If an object was not reconciled by then, predicates have filtered its events.
+// isIdle reports whether no reconcile has started within the duration soon. If an object was not reconciled by then, predicates have filtered its
+// events.
 func (w *tracker) isIdle() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

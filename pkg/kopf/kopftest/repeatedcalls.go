@@ -70,8 +70,8 @@ func (h *history) work(c Call) string {
 	return fmt.Sprintf("%s (%s) of %s %s, number %d: %s", c.Handler, c.Reason, c.Kind, c.Object, h.incarnations[string(c.UID)], c.changed)
 }
 
-// written returns the version of the object that stores the success of a call. The engine stores no progress of optional delete handlers, so the
-// deletion of the object does not prove their success.
+// written returns the version of the object that stores the success of a call, and false if there is none. The engine stores no progress of
+// optional delete handlers, so the deletion of the object does not prove their success.
 func (h *history) written(c Call) (int64, bool) {
 	e := c.engine
 	if e == nil || c.Err != nil || c.Ended.IsZero() {
