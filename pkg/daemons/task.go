@@ -47,8 +47,9 @@ type Task struct {
 	//
 	// Equivalent in kopf: cancellation_backoff=.
 	CancellationBackoff *time.Duration
-	// CancellationTimeout is the time after CancellationBackoff until the daemon is abandoned, so that its object can
-	// be deleted. If it is nil, the daemon is abandoned only after [Supervisor.Forget] or during shutdown. Not for timers.
+	// CancellationTimeout is the time until the daemon is abandoned, so that its object can be deleted. It begins after
+	// CancellationBackoff, or with the cancellation if CancellationBackoff is nil. If CancellationTimeout is nil, the daemon is
+	// abandoned only after [Supervisor.Forget] or during shutdown. Not for timers.
 	//
 	// Equivalent in kopf: cancellation_timeout=.
 	CancellationTimeout *time.Duration

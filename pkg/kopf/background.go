@@ -99,9 +99,9 @@ func CancellationBackoff(delay time.Duration) HandlerOption {
 	}
 }
 
-// CancellationTimeout sets how long the operator waits after the [CancellationBackoff] before it abandons a daemon that has not returned.
-// The goroutine of an abandoned daemon continues to run, but no longer blocks the deletion of the object. Default: no limit while the operator
-// runs, and 15 seconds when it stops.
+// CancellationTimeout sets how long the operator waits before it abandons a daemon that has not returned. The time begins after the
+// [CancellationBackoff] if it is set, and otherwise when the context is cancelled. The goroutine of an abandoned daemon continues to run, but no
+// longer blocks the deletion of the object. Default: no limit while the operator runs, and 15 seconds when it stops.
 //
 // Equivalent in kopf: cancellation_timeout=.
 func CancellationTimeout(timeout time.Duration) HandlerOption {
