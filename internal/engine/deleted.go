@@ -258,7 +258,7 @@ func (e *Engine) handleTombstone(ctx context.Context, t *tombstone) (wait time.D
 	r.Records, r.Cause.Reason, r.Cause.Facts.Deleting = t.state, cause.Delete, true
 	e.selectHandlers(ctx, r)
 	e.makePlan(ctx, r)
-	_ = e.callPlanned(ctx, r) // callPlanned returns only errors of writes, and nothing is written
+	_ = e.callCauseHandlers(ctx, r) // callCauseHandlers returns only errors of writes, and nothing is written
 	t.last = r.Current().Object
 	wait, left := e.untilNext(r, now())
 	return wait, !left

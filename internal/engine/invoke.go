@@ -18,7 +18,7 @@ import (
 
 // callHandlers calls the due handlers: cause handlers, then reconcile handlers, and optional delete handlers of an object without our finalizer.
 func (e *Engine) callHandlers(ctx context.Context, r *reconciliation) error {
-	if err := e.callPlanned(ctx, r); err != nil {
+	if err := e.callCauseHandlers(ctx, r); err != nil {
 		return err
 	}
 	if len(e.ReconcileHandlers.IDs()) > 0 {
@@ -30,9 +30,9 @@ func (e *Engine) callHandlers(ctx context.Context, r *reconciliation) error {
 	return nil
 }
 
-// callPlanned calls the cause handlers of the plan in order. If the handlers have worked for the checkpoint interval, it writes their outcomes before the
+// callCauseHandlers calls the cause handlers of the plan in order. If the handlers have worked for the checkpoint interval, it writes their outcomes before the
 // next call. This limits the work that is repeated after a crash.
-func (e *Engine) callPlanned(ctx context.Context, r *reconciliation) error {
+func (e *Engine) callCauseHandlers(ctx context.Context, r *reconciliation) error {
 	r.logPlan(ctx)
 	for len(r.calls.plan.Next) > 0 {
 		for _, id := range r.calls.plan.Next {
@@ -41,7 +41,7 @@ func (e *Engine) callPlanned(ctx context.Context, r *reconciliation) error {
 			}
 			handler, _ := e.Handlers.Get(id)
 			r.calls.called = append(r.calls.called, id)
-			e.callHandler(ctx, r, id, handler)
+			e.callCauseHandler(ctx, r, id, handler)
 		}
 		if r.calls.err != nil {
 			return r.calls.err
@@ -102,9 +102,9 @@ func (s *Settings) PolicyOf(policy progress.Policy) progress.Policy {
 	return policy
 }
 
-// callHandler makes one attempt of a handler, and records its outcome and its changes. The changes of a failed attempt are written, too, and the
-// handlers that follow see them. callHandler also calls the sub-handlers that the handler has declared.
-func (e *Engine) callHandler(ctx context.Context, r *reconciliation, id string, declared invoke.Handler) {
+// callCauseHandler makes one attempt of a cause handler, and records its outcome and its changes. The changes of a failed attempt are written, too, and the
+// handlers that follow see them. callCauseHandler also calls the sub-handlers that the handler has declared.
+func (e *Engine) callCauseHandler(ctx context.Context, r *reconciliation, id string, declared invoke.Handler) {
 	h := e.withDefaults(declared)
 	p := &commit.HandlerPatch{ID: id, Policy: h.Policy, Before: r.Records.Record(id), Open: true}
 	if p.Before.WaitsForSubs() {
@@ -181,7 +181,7 @@ func (e *Engine) callHandler(ctx context.Context, r *reconciliation, id string, 
 		r.calls.finishedSubs = append(r.calls.finishedSubs, sub.ID)
 	}
 	if e.mayCall(ctx, r) { // otherwise the next reconcile repeats the last call
-		e.callHandler(ctx, r, id, declared)
+		e.callCauseHandler(ctx, r, id, declared)
 	}
 }
 

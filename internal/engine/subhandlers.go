@@ -29,7 +29,7 @@ func (e *Engine) callSubHandlers(ctx context.Context, r *reconciliation, parent 
 		if !e.mayCall(ctx, r) {
 			return progress.Outcome{Waiting: true} // the next reconcile continues
 		}
-		e.callHandler(ctx, r, id, handlers[id])
+		e.callCauseHandler(ctx, r, id, handlers[id])
 	}
 	delay, left := r.Records.DelayBelow(parent, now())
 	if !left {
