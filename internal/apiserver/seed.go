@@ -12,9 +12,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/json"
 )
 
-// Add stores objects with their status, finalizers and deletion timestamps, which a create request would drop. It sets missing metadata: uid,
-// resourceVersion, creationTimestamp (now), generation (1), and deletionGracePeriodSeconds (0) for an object that is being deleted. It drops unknown fields
-// and sets the defaults of CRDs. Add checks the kind, the scope and the types of the metadata. It validates nothing else.
+// Add stores objects with their status and deletion timestamps, which a create request would drop. It sets missing metadata: uid, resourceVersion,
+// creationTimestamp (now), generation (1, if the kind has generations), and deletionGracePeriodSeconds (0) for an object that is being deleted. It drops
+// unknown fields and sets the defaults of CRDs. Add checks the kind, the scope, the name, the resourceVersion and the types of the metadata, and for
+// built-in kinds the types of all fields. It does not validate objects by the schemas of CRDs.
 //
 // The error contains one line for each invalid object. If Add returns an error, it has added nothing.
 func (s *Server) Add(objs ...map[string]any) error {

@@ -36,7 +36,7 @@ func (d *dropLog) isNew(handler, field string) bool {
 }
 
 // ReportDropped logs and counts the fields of a handler that the API server did not store, usually because the schema of the kind lacks
-// them. The process logs each field once, and at most maxDropped fields.
+// them. It logs each field of a handler once, and at most maxDropped fields for the kind.
 func (c *Committer) ReportDropped(ctx context.Context, change *patch.Change, handler string, doc patch.MergePatch) {
 	if handler == "" || len(doc) == 0 {
 		return
