@@ -98,8 +98,8 @@ func parse(text string) (Pattern, error) {
 // String returns the text of the pattern.
 func (p Pattern) String() string { return p.text }
 
-// GroupResource returns the resource of the pattern for a rule of RBAC, with "*" for a name with wildcards. The pattern "*" returns all groups. GroupResource
-// returns false for a category, for a name with upper-case letters, and for a missing group or a group with wildcards.
+// GroupResource returns the resource of the pattern for a rule of RBAC, with "*" for a name with wildcards. For the pattern "*", it returns the group "*".
+// GroupResource returns false for a category, for a name with upper-case letters, and for a missing group or a group with wildcards.
 func (p Pattern) GroupResource() (gr schema.GroupResource, ok bool) {
 	gr = schema.GroupResource{Group: p.group, Resource: p.name}
 	if p.hasWildcards {

@@ -7,7 +7,7 @@ type Status struct {
 	State State
 	// Due is the time of the next attempt or invocation. It is zero unless State is StateWaiting.
 	Due time.Time
-	// Attempts is the number of failed attempts since the last success or restart.
+	// Attempts is the number of failed attempts since the last success or restart, or since a failed timer was activated again.
 	Attempts int
 	// LastError is the error of the last of these attempts. It is empty if there is none.
 	LastError string

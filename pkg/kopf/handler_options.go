@@ -28,8 +28,8 @@ func Retries(n int) HandlerOption {
 	}
 }
 
-// Timeout sets the maximum duration of all attempts together. The duration begins when the operator selects the handler for the cause. If the next
-// attempt would start after the timeout, the handler fails permanently. The operator makes at least one attempt, even if that attempt starts late.
+// Timeout sets the maximum duration of all attempts together. The duration begins when the operator selects the handler for the cause, or with
+// the first call of a handler without a cause. If the next attempt would start after the timeout, the handler fails permanently. The operator makes at least one attempt, even if that attempt starts late.
 // Timeout does not interrupt a running attempt: see [AttemptTimeout]. For timers and OnReconcile handlers, the duration restarts after each success
 // or permanent failure. The timeout must be positive. Default: no limit.
 //
@@ -96,8 +96,8 @@ func ErrorMode(mode progress.ErrorMode) HandlerOption {
 }
 
 // WriteChanges makes the operator write the changes that an OnEvent handler makes to Request.Object, and the result of the handler. The operator
-// writes them in the next reconcile of the object, with the changes of the other handlers. If the object has changed since the event, the operator
-// writes only the fields that the handler has changed. The operator drops the changes for a deleted object. A handler that changes something for
+// writes them in the next reconcile of the object, with the changes of the other handlers. It writes only the fields that the handler has changed,
+// also if the object has changed since the event. The operator drops the changes for a deleted object. A handler that changes something for
 // each event causes an endless loop, because each write causes an event. Without WriteChanges, the operator drops the changes and the results of
 // OnEvent handlers.
 //
