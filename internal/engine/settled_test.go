@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"time"
 
@@ -22,12 +21,8 @@ import (
 func TestEngine_SkipsTheEventOfTheLastWrite(t *testing.T) {
 	for name, failures := range map[string]int{"first attempt succeeds": 0, "second attempt succeeds": 1} {
 		t.Run(name, func(t *testing.T) {
-			obj := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "one", UID: "1"}}
-			fakeClient := fake.NewClientBuilder().WithObjects(obj).Build()
-			key := client.ObjectKeyFromObject(obj)
-			kind := Kind{Name: "configmaps", GVK: corev1.SchemeGroupVersion.WithKind("ConfigMap"), New: func() client.Object { return &corev1.ConfigMap{} }}
 			attempts := 0
-			err := kind.Handlers.Add("create", "create", invoke.Handler{
+			e, reconcileOnce := settledEngine(t, map[string]invoke.Handler{"create": {
 				Criteria: match.Criteria{Reasons: []string{string(cause.Create)}},
 				Do: func(context.Context, *invoke.Request) error {
 					if attempts++; attempts <= failures {
@@ -35,25 +30,10 @@ func TestEngine_SkipsTheEventOfTheLastWrite(t *testing.T) {
 					}
 					return nil
 				},
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			e := New(Settings{
-				Client: fakeClient, Cache: fakeClient, APIReader: fakeClient, Store: progress.Smart(), Baseline: progress.AnnotationBaseline(""),
-				Finalizer: "example.com/finalizer", Lifecycle: progress.AllAtOnce, Checkpoint: time.Minute,
-			}, kind)
-			for range failures + 1 {
-				if err := fakeClient.Get(t.Context(), key, obj); err != nil {
-					t.Fatal(err)
-				}
-				e.states.Observe(obj.DeepCopy(), false)
-				if _, err := e.Reconcile(t.Context(), reconcile.Request{NamespacedName: key}); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if err := fakeClient.Get(t.Context(), key, obj); err != nil {
-				t.Fatal(err)
+			}})
+			obj := reconcileOnce()
+			for range failures {
+				obj = reconcileOnce()
 			}
 			settled := e.states.GetOrCreate(obj.UID).Worker.SettledVersion
 			if attempts != failures+1 || settled != obj.ResourceVersion {
@@ -65,49 +45,60 @@ func TestEngine_SkipsTheEventOfTheLastWrite(t *testing.T) {
 
 // A filter may panic only for the state that the reconcile has written.
 func TestEngine_FilterPanicsAfterTheLastWrite(t *testing.T) {
-	obj := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "one", UID: "1"}}
-	fakeClient := fake.NewClientBuilder().WithObjects(obj).Build()
-	key := client.ObjectKeyFromObject(obj)
-	kind := Kind{Name: "configmaps", GVK: corev1.SchemeGroupVersion.WithKind("ConfigMap"), New: func() client.Object { return &corev1.ConfigMap{} }}
 	panics := func(value any) bool {
 		if value == "set" {
 			panic("the filter does not know this value")
 		}
 		return false
 	}
-	err := errors.Join(
-		kind.Handlers.Add("create", "create", invoke.Handler{
+	e, reconcileOnce := settledEngine(t, map[string]invoke.Handler{
+		"create": {
 			Criteria: match.Criteria{Reasons: []string{string(cause.Create)}},
 			Do: func(_ context.Context, req *invoke.Request) error {
 				req.Object.SetLabels(map[string]string{"label": "set"})
 				return nil
 			},
-		}),
-		kind.Handlers.Add("update", "update", invoke.Handler{
+		},
+		"update": {
 			Criteria: match.Criteria{
 				Reasons: []string{string(cause.Update)},
 				Filters: match.Filters{Labels: []match.KeyFilter{{Name: "label", Tests: []match.Test{panics}}}},
 			},
 			Do: func(context.Context, *invoke.Request) error { return nil },
-		}))
-	if err != nil {
-		t.Fatal(err)
+		},
+	})
+	if obj := reconcileOnce(); obj.Labels["label"] != "set" || e.Baseline.Fetch(obj) == nil {
+		t.Errorf("labels = %v, annotations = %v, want the label and a last-handled configuration", obj.Labels, obj.Annotations)
 	}
-	e := New(Settings{
+}
+
+// settledEngine returns an engine for one object, and a function that reconciles the object once and returns it as it is stored afterwards.
+func settledEngine(t *testing.T, handlers map[string]invoke.Handler) (e *Engine, reconcileOnce func() *corev1.ConfigMap) {
+	t.Helper()
+	key := client.ObjectKey{Namespace: "ns", Name: "one"}
+	fakeClient := fake.NewClientBuilder().WithObjects(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, UID: "1"}}).Build()
+	kind := Kind{Name: "configmaps", GVK: corev1.SchemeGroupVersion.WithKind("ConfigMap"), New: func() client.Object { return &corev1.ConfigMap{} }}
+	for id, h := range handlers {
+		if err := kind.Handlers.Add(id, id, h); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e = New(Settings{
 		Client: fakeClient, Cache: fakeClient, APIReader: fakeClient, Store: progress.Smart(), Baseline: progress.AnnotationBaseline(""),
 		Finalizer: "example.com/finalizer", Lifecycle: progress.AllAtOnce, Checkpoint: time.Minute,
 	}, kind)
-	if err := fakeClient.Get(t.Context(), key, obj); err != nil {
-		t.Fatal(err)
+	read := func() *corev1.ConfigMap {
+		obj := &corev1.ConfigMap{}
+		if err := fakeClient.Get(t.Context(), key, obj); err != nil {
+			t.Fatal(err)
+		}
+		return obj
 	}
-	e.states.Observe(obj.DeepCopy(), false)
-	if _, err := e.Reconcile(t.Context(), reconcile.Request{NamespacedName: key}); err != nil {
-		t.Fatal(err)
-	}
-	if err := fakeClient.Get(t.Context(), key, obj); err != nil {
-		t.Fatal(err)
-	}
-	if obj.Labels["label"] != "set" || e.Baseline.Fetch(obj) == nil {
-		t.Errorf("labels = %v, annotations = %v, want the label and a last-handled configuration", obj.Labels, obj.Annotations)
+	return e, func() *corev1.ConfigMap {
+		e.states.Observe(read(), false)
+		if _, err := e.Reconcile(t.Context(), reconcile.Request{NamespacedName: key}); err != nil {
+			t.Fatal(err)
+		}
+		return read()
 	}
 }

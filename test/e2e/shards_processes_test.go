@@ -393,7 +393,7 @@ var _ = Describe("Shards, as processes", func() {
 		Expect(overlaps(ledger())).To(BeEmpty())
 	}, SpecTimeout(shardTimeout))
 
-	It("release objects almost as fast as the API server writes", func(ctx context.Context) {
+	It("release all objects of a shard", func(ctx context.Context) {
 		if objects < 500 {
 			Skip("set " + shardsEnv + " to 1000, see make test-shards")
 		}
