@@ -12,6 +12,8 @@ const (
 	SharderIdentity = "shardlease-controller"
 	// InstanceAnnotation is the annotation with the id of the process that holds the Lease.
 	InstanceAnnotation = "kopf-runtime.dev/shard-process"
+	// SuccessorAnnotation is the annotation with the id of a process that waits for the Lease. Other shards do not mark such a Lease as dead.
+	SuccessorAnnotation = "kopf-runtime.dev/next-shard-process"
 )
 
 // An Identity identifies the Lease of a process.
@@ -60,6 +62,12 @@ func (id Identity) Decide(lease, first *coordinationv1.Lease, unchanged time.Dur
 	return Wait, nil
 }
 
+// hasToAnnounce reports whether the process must announce in the Lease that it waits for it.
+func (id Identity) hasToAnnounce(lease *coordinationv1.Lease) bool {
+	_, announced := lease.Annotations[SuccessorAnnotation]
+	return id.Total == 0 && holder(lease) == id.Name && !announced
+}
+
 // sameHolder reports whether two states of a Lease have the same holder.
 func sameHolder(one, other *coordinationv1.Lease) bool {
 	return one != nil && other != nil && holder(one) == holder(other) && one.Annotations[InstanceAnnotation] == other.Annotations[InstanceAnnotation]
@@ -85,4 +93,11 @@ func durationOf(lease *coordinationv1.Lease) time.Duration {
 		return defaultDuration
 	}
 	return time.Duration(*lease.Spec.LeaseDurationSeconds) * time.Second
+}
+
+func transitionsOf(lease *coordinationv1.Lease) int32 {
+	if lease.Spec.LeaseTransitions == nil {
+		return 0
+	}
+	return *lease.Spec.LeaseTransitions
 }

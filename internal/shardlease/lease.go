@@ -85,9 +85,14 @@ func acquire(ctx context.Context, options Options) (*Lease, error) {
 				if err = l.write(ctx, options.Name); err == nil {
 					return l, nil
 				}
-			} else if current := l.lease.Annotations[InstanceAnnotation] + holder(l.lease); current != logged {
-				logged = current
-				options.Log.Info("Waiting until the Lease of the shard expires", "lease", options.Name, "holder", holder(l.lease), "duration", durationOf(l.lease).String())
+			} else {
+				if current := l.lease.Annotations[InstanceAnnotation] + holder(l.lease); current != logged {
+					logged = current
+					options.Log.Info("Waiting until the Lease of the shard expires", "lease", options.Name, "holder", holder(l.lease), "duration", durationOf(l.lease).String())
+				}
+				if options.hasToAnnounce(l.lease) {
+					err = l.announce(ctx)
+				}
 			}
 		}
 		if isPermanent(err) {
@@ -206,6 +211,14 @@ func (l *Lease) write(ctx context.Context, holder string) error {
 	return nil
 }
 
+// announce writes into the Lease that the process waits for it.
+func (l *Lease) announce(ctx context.Context) error {
+	lease := l.lease.DeepCopy()
+	setValue(&lease.Annotations, SuccessorAnnotation, l.options.Instance)
+	_, err := l.options.Client.Leases(l.options.Namespace).Update(ctx, lease, metav1.UpdateOptions{})
+	return err
+}
+
 // next returns the Lease with a holder; "" releases it.
 func (o *Options) next(current *coordinationv1.Lease, holderIdentity string) *coordinationv1.Lease {
 	now := metav1.NewMicroTime(o.WallClock())
@@ -219,17 +232,14 @@ func (o *Options) next(current *coordinationv1.Lease, holderIdentity string) *co
 		setValue(&lease.Labels, TotalLabel, strconv.Itoa(o.Total))
 	}
 	setValue(&lease.Annotations, InstanceAnnotation, o.Instance)
+	delete(lease.Annotations, SuccessorAnnotation)
 	lease.Spec.HolderIdentity, lease.Spec.RenewTime = &holderIdentity, &now
 	lease.Spec.LeaseDurationSeconds = new(int32(math.Ceil(o.Duration.Seconds())))
 	if isNew || lease.Spec.AcquireTime == nil {
 		lease.Spec.AcquireTime = &now
 	}
 	if isNew && current != nil {
-		transitions := int32(1)
-		if current.Spec.LeaseTransitions != nil {
-			transitions += *current.Spec.LeaseTransitions
-		}
-		lease.Spec.LeaseTransitions = &transitions
+		lease.Spec.LeaseTransitions = new(transitionsOf(current) + 1)
 	}
 	if holderIdentity == "" {
 		lease.Spec.LeaseDurationSeconds = new(int32(1)) // like the leader election of client-go

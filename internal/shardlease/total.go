@@ -10,8 +10,6 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 )
 
 // TotalLabel is the label with the fixed number of shards of the ring.
@@ -44,10 +42,6 @@ func acquireWithTotal(ctx context.Context, options Options) (*Lease, error) {
 // awaitOtherTotals waits until no process with another total holds a Lease of the ring. It fails if one of these processes renews its Lease. It releases expired Leases, so that
 // their holders cannot renew them after a suspension.
 func (o *Options) awaitOtherTotals(ctx context.Context) error {
-	type observation struct {
-		first *coordinationv1.Lease // the first state with the present holder
-		since time.Time             // when it was read, on the monotonic clock
-	}
 	observed := map[string]observation{}
 	for {
 		others, err := o.listOtherTotals(ctx)
@@ -88,11 +82,8 @@ func (o *Options) awaitOtherTotals(ctx context.Context) error {
 
 // listOtherTotals returns the Leases of the ring that processes with another total hold.
 func (o *Options) listOtherTotals(ctx context.Context) ([]coordinationv1.Lease, error) {
-	list, err := o.Client.Leases(o.Namespace).List(ctx, metav1.ListOptions{LabelSelector: labels.Set{o.RingLabel: o.Ring}.String()})
-	if err != nil {
-		return nil, err
-	}
-	return slices.DeleteFunc(list.Items, func(lease coordinationv1.Lease) bool {
+	leases, err := o.listRing(ctx, "")
+	return slices.DeleteFunc(leases, func(lease coordinationv1.Lease) bool {
 		return holder(&lease) == "" || lease.Labels[TotalLabel] == strconv.Itoa(o.Total)
-	}), nil
+	}), err
 }

@@ -38,7 +38,8 @@ import (
 // resumes the object. The labels of the sharder never count as changes. With [sharding.ServerSide], which is experimental, objects do not move.
 //
 // [WithLeaseDurations] sets the durations of the Lease. An operator that cannot renew its Lease in time cancels the contexts of all handlers, and [Operator.Start] returns an
-// error before other replicas can handle its objects. The process must then exit. If a user removes the shard label of an object, the operator loses the
+// error before other replicas can handle its objects. The process must then exit. The other replicas handle the objects of a crashed replica about one Lease duration
+// after its last renewal. If a user removes the shard label of an object, the operator loses the
 // progress that it has not written yet.
 //
 // The operator has a cache of its own: see [WithKindCaches]. WithSharding cannot be combined with [WithPeering]. Default: no sharding.
@@ -156,8 +157,12 @@ func (o *Operator) ofRing(namespace string) []rbac.Need {
 		leases.Verbs, leases.Reason = append(leases.Verbs, "list"), "sharding: the Leases of the shards"
 		return []rbac.Need{leases}
 	}
+	list := leases
+	list.Verbs, list.Level = []string{"list"}, rbac.Optional
+	list.Reason = "optional: without list, the sharder detects a crash only after two durations of the Lease"
 	return []rbac.Need{
 		leases,
+		list,
 		{Group: ringKind.Group, Resource: "controllerrings", Verbs: []string{"get"}, Reason: "optional: without it, the kinds of the ring are not checked"},
 	}
 }
@@ -176,7 +181,11 @@ func (o *Operator) runInRing(ctx context.Context, run func(context.Context) erro
 	held := metrics.ShardLeaseRenewed.WithLabelValues(o.ring.Name())
 	held.Set(0)
 	defer held.Set(0)
-	lease, err := o.acquireLease(ctx)
+	options, err := o.leaseOptions(ctx)
+	if err != nil {
+		return fmt.Errorf("the operator cannot start:\nWithSharding: %w", err)
+	}
+	lease, err := shardlease.Acquire(ctx, options)
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil // the operator was stopped while it waited for the Lease
@@ -186,10 +195,15 @@ func (o *Operator) runInRing(ctx context.Context, run func(context.Context) erro
 	shard, _ := o.ring.Shard()
 	log := o.mgr.GetLogger().WithValues("ring", o.ring.Name(), "shard", shard)
 	log.Info("Holding the Lease of the shard")
+	var marking sync.WaitGroup
+	defer marking.Wait()
 	running, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	keeping, stop := context.WithCancel(context.WithoutCancel(ctx)) // handlers may run for some time after the end of the context
 	defer stop()
+	if options.Total == 0 {
+		marking.Go(func() { shardlease.MarkDeadShards(running, options) })
+	}
 	lost, ended := make(chan error, 1), make(chan error, 1)
 	go func() { lost <- lease.Keep(keeping) }()
 	go func() { ended <- run(running) }()
@@ -242,15 +256,12 @@ func (o *Operator) reserveRing() (release func(), err error) {
 // fixedRingLabel is the label of the Leases of a ring with a fixed number of shards. The sharder ignores these Leases.
 const fixedRingLabel = "kopf-runtime.dev/ring"
 
-// acquireLease acquires the Lease of the shard with a client of its own, so that no other request delays the renewals.
-func (o *Operator) acquireLease(ctx context.Context) (*shardlease.Lease, error) {
-	name, err := o.ring.Shard()
-	if err != nil {
-		return nil, err
-	}
-	namespace, err := o.ring.Namespace()
-	if err != nil {
-		return nil, err
+// leaseOptions returns the options for the Lease of the shard. The Lease has a client of its own, so that no other request delays the renewals.
+func (o *Operator) leaseOptions(ctx context.Context) (shardlease.Options, error) {
+	name, nameErr := o.ring.Shard()
+	namespace, namespaceErr := o.ring.Namespace()
+	if err := errors.Join(nameErr, namespaceErr); err != nil {
+		return shardlease.Options{}, err
 	}
 	config := rest.CopyConfig(o.mgr.GetConfig())
 	config.QPS, config.RateLimiter = -1, nil
@@ -258,7 +269,7 @@ func (o *Operator) acquireLease(ctx context.Context) (*shardlease.Lease, error) 
 	config.ContentType = "application/json"
 	leases, err := coordinationv1client.NewForConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("creating the client for the Lease: %w", err)
+		return shardlease.Options{}, fmt.Errorf("creating the client for the Lease: %w", err)
 	}
 	identity := shardlease.Identity{Namespace: namespace, Name: name, Ring: o.ring.Name(), Total: o.ring.Total(), Instance: string(uuid.NewUUID())}
 	if identity.Total > 0 {
@@ -271,12 +282,12 @@ func (o *Operator) acquireLease(ctx context.Context) (*shardlease.Lease, error) 
 		identity.RingLabel = sharding.LeaseLabel
 		o.shard = &engine.Shard{Label: sharding.ShardLabel(o.ring.Name()), Name: name, Drain: sharding.DrainLabel(o.ring.Name())}
 	}
-	return shardlease.Acquire(ctx, shardlease.Options{
+	return shardlease.Options{
 		Identity: identity,
 		Client:   leases, Duration: o.lease.lease, RenewDeadline: o.lease.renewDeadline, RetryPeriod: o.lease.retryPeriod,
 		OnRenewal: func(at time.Time) {
 			metrics.ShardLeaseRenewed.WithLabelValues(o.ring.Name()).Set(float64(at.UnixMilli()) / 1000)
 		},
 		WallClock: testhook.WallClockOrNil(ctx), Log: o.mgr.GetLogger().WithValues("ring", o.ring.Name()),
-	})
+	}, nil
 }
