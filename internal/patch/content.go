@@ -20,7 +20,30 @@ func Content(obj client.Object) (map[string]any, error) {
 	if u, ok := obj.(*unstructured.Unstructured); ok {
 		return u.Object, nil
 	}
-	return runtime.DefaultUnstructuredConverter.ToUnstructured(withoutManagedFields(obj))
+	return contentOfType(obj, Converted{})
+}
+
+// contentOfType returns the JSON form of an object of a Go type. It may share values of the metadata with the JSON form of another state of the object.
+func contentOfType(obj client.Object, known Converted) (map[string]any, error) {
+	rest := ShallowCopy(obj)
+	meta, restMeta := metadataOf(obj), metadataOf(rest)
+	if meta == nil || restMeta == meta {
+		return runtime.DefaultUnstructuredConverter.ToUnstructured(withoutManagedFields(obj))
+	}
+	*restMeta = metav1.ObjectMeta{}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(rest)
+	if err != nil {
+		return nil, err
+	}
+	var knownMeta *metav1.ObjectMeta
+	knownContent, ok := known.Content["metadata"].(map[string]any)
+	if ok {
+		knownMeta = metadataOf(known.Object)
+	}
+	if converted := metadataContent(meta, knownMeta, knownContent); len(converted) > 0 {
+		content["metadata"] = converted
+	}
+	return content, nil
 }
 
 // Converted is an object with its JSON form, which is nil if it is not known. The methods change neither of them.
@@ -55,7 +78,7 @@ func (known Converted) convert(obj client.Object, content func(client.Object) (m
 	case changed == nil:
 		return known.Content, nil
 	}
-	out, err := content(changed)
+	out, err := contentOfType(changed, known)
 	if err != nil {
 		return content(obj) // a type may have no JSON form of its zero value
 	}

@@ -18,9 +18,8 @@ type response struct {
 func (c *Change) DroppedFields(part MergePatch) []string {
 	var fields []string
 	for i := range c.responses {
-		r := &c.responses[i]
-		if content, err := c.responseContent(r); err == nil {
-			fields = append(fields, droppedFields(part, r.sent, content, "")...)
+		if content, err := c.responseContent(i); err == nil {
+			fields = append(fields, droppedFields(part, c.responses[i].sent, content, "")...)
 		}
 	}
 	slices.Sort(fields)
@@ -30,17 +29,21 @@ func (c *Change) DroppedFields(part MergePatch) []string {
 // ContentOf returns the JSON form of the result of the change.
 func (c *Change) ContentOf(written client.Object) (map[string]any, error) {
 	for i := range c.responses {
-		if r := &c.responses[i]; r.object == written {
-			return c.responseContent(r)
+		if c.responses[i].object == written {
+			return c.responseContent(i)
 		}
 	}
 	return Converted{c.Before, c.Content}.ContentOf(written)
 }
 
 // responseContent returns the JSON form of the object of a response. It converts the object once.
-func (c *Change) responseContent(r *response) (content map[string]any, err error) {
+func (c *Change) responseContent(i int) (content map[string]any, err error) {
+	r, known := &c.responses[i], Converted{c.Before, c.Content}
+	if i > 0 && c.responses[i-1].content != nil {
+		known = Converted{c.responses[i-1].object, c.responses[i-1].content}
+	}
 	if r.content == nil {
-		r.content, err = Converted{c.Before, c.Content}.ContentOf(r.object)
+		r.content, err = known.ContentOf(r.object)
 	}
 	return r.content, err
 }

@@ -52,8 +52,8 @@ func TestMarkDeadShards_OneDurationAfterTheLastRenewal(t *testing.T) {
 				}
 				before := w.stored()
 				one.cut.Store(true)
-				if took := w.awaitMark(); took < 13*time.Second || took > 16*time.Second {
-					t.Errorf("the Lease is marked after %s, want 13s to 16s", took)
+				if took := w.awaitMark(); took < 13*time.Second || took > 16500*time.Millisecond {
+					t.Errorf("the Lease is marked after %s, want 13s to 16.5s", took)
 				}
 				marked := w.stored()
 				if *marked.Spec.LeaseDurationSeconds != 30 || *marked.Spec.LeaseTransitions != 1 || marked.Spec.RenewTime.Equal(before.Spec.RenewTime) ||
@@ -112,8 +112,8 @@ func TestMarkDeadShards_LeavesTheLeaseToItsSuccessor(t *testing.T) {
 		if _, err := stop(); err != nil {
 			t.Fatal(err)
 		}
-		if took := w.awaitMark(); took > 16*time.Second {
-			t.Errorf("the Lease of the dead successor is marked after %s, want 16s at most", took)
+		if took := w.awaitMark(); took > 16500*time.Millisecond {
+			t.Errorf("the Lease of the dead successor is marked after %s, want 16.5s at most", took)
 		}
 	})
 }

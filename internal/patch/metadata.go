@@ -1,0 +1,113 @@
+package patch
+
+import (
+	"maps"
+	"reflect"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// metadataOf returns the metadata in an object, or nil if its type has no [metav1.ObjectMeta].
+func metadataOf(obj client.Object) *metav1.ObjectMeta {
+	accessor, ok := obj.(metav1.ObjectMetaAccessor)
+	if !ok {
+		return nil
+	}
+	meta, _ := accessor.GetObjectMeta().(*metav1.ObjectMeta)
+	return meta
+}
+
+// metadataContent returns the JSON form of metadata without managed fields. It does the same as the converter of apimachinery, which uses reflection and is
+// several times slower. known and knownContent are another state of the metadata with its JSON form. metadataContent shares the values of equal labels,
+// annotations, owner references and finalizers with this JSON form. Both may be nil.
+func metadataContent(meta, known *metav1.ObjectMeta, knownContent map[string]any) map[string]any {
+	if known == nil {
+		known = &metav1.ObjectMeta{}
+	}
+	out := make(map[string]any, reservedFields(meta))
+	setText(out, "name", meta.Name)
+	setText(out, "generateName", meta.GenerateName)
+	setText(out, "namespace", meta.Namespace)
+	setText(out, "selfLink", meta.SelfLink) //nolint:staticcheck // old API servers set it, and the JSON form must be complete
+	setText(out, "uid", string(meta.UID))
+	setText(out, "resourceVersion", meta.ResourceVersion)
+	if meta.Generation != 0 {
+		out["generation"] = meta.Generation
+	}
+	if !meta.CreationTimestamp.IsZero() {
+		out["creationTimestamp"] = meta.CreationTimestamp.ToUnstructured()
+	}
+	if meta.DeletionTimestamp != nil {
+		out["deletionTimestamp"] = meta.DeletionTimestamp.ToUnstructured()
+	}
+	if meta.DeletionGracePeriodSeconds != nil {
+		out["deletionGracePeriodSeconds"] = *meta.DeletionGracePeriodSeconds
+	}
+	share := func(key string, isEmpty, isEqual bool, convert func() any) {
+		if isEmpty {
+			return
+		}
+		if value, ok := knownContent[key]; ok && isEqual {
+			out[key] = value
+			return
+		}
+		out[key] = convert()
+	}
+	share("labels", len(meta.Labels) == 0, maps.Equal(meta.Labels, known.Labels), func() any { return textMap(meta.Labels) })
+	share("annotations", len(meta.Annotations) == 0, maps.Equal(meta.Annotations, known.Annotations), func() any { return textMap(meta.Annotations) })
+	share("ownerReferences", len(meta.OwnerReferences) == 0, reflect.DeepEqual(meta.OwnerReferences, known.OwnerReferences), func() any {
+		return ownerReferences(meta.OwnerReferences)
+	})
+	share("finalizers", len(meta.Finalizers) == 0, slices.Equal(meta.Finalizers, known.Finalizers), func() any { return textList(meta.Finalizers) })
+	return out
+}
+
+// reservedFields returns the number of fields for which the JSON form needs room. Maps with at most eight fields are small.
+func reservedFields(meta *metav1.ObjectMeta) int {
+	n := 8
+	if meta.Namespace != "" && len(meta.Labels) > 0 && len(meta.Annotations) > 0 && len(meta.Finalizers)+len(meta.OwnerReferences) > 0 {
+		n = 16
+	}
+	return n
+}
+
+func setText(content map[string]any, key, text string) {
+	if text != "" {
+		content[key] = text
+	}
+}
+
+func textMap(texts map[string]string) map[string]any {
+	out := make(map[string]any, len(texts))
+	for key, text := range texts {
+		out[key] = text
+	}
+	return out
+}
+
+func textList(texts []string) []any {
+	out := make([]any, len(texts))
+	for i, text := range texts {
+		out[i] = text
+	}
+	return out
+}
+
+func ownerReferences(owners []metav1.OwnerReference) []any {
+	out := make([]any, len(owners))
+	for i, owner := range owners {
+		content := map[string]any{"apiVersion": owner.APIVersion, "kind": owner.Kind, "name": owner.Name, "uid": string(owner.UID)}
+		setBool(content, "controller", owner.Controller)
+		setBool(content, "blockOwnerDeletion", owner.BlockOwnerDeletion)
+		out[i] = content
+	}
+	return out
+}
+
+func setBool(content map[string]any, key string, value *bool) {
+	if value != nil {
+		content[key] = *value
+	}
+}
