@@ -21,6 +21,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/cause"
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
+	"github.com/kopf-runtime/kopf-runtime/internal/lazylog"
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
 	"github.com/kopf-runtime/kopf-runtime/internal/statuspage"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
@@ -57,11 +58,12 @@ func BenchmarkCycle(b *testing.B) {
 		s := newServer(b, form.empty)
 		created := s.stored
 		e := newEngine(b, s, []func(client.Object){form.do})
+		ctx := withLogger(b)
 		pass := func(b *testing.B, writes int) {
 			b.Helper()
 			s.writes = 0
 			for range min(2, 1+writes) { // one for the event of the last write
-				if _, err := e.Reconcile(b.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(s.stored)}); err != nil {
+				if _, err := e.Reconcile(ctx, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(s.stored)}); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -128,20 +130,24 @@ func BenchmarkHandlers(b *testing.B) {
 
 // measureCreation measures the reconciles for the creation of the object of a server.
 func measureCreation(b *testing.B, s *server, e *engine.Engine) {
-	created := s.stored
+	created, ctx := s.stored, withLogger(b)
 	b.ReportAllocs()
 	for b.Loop() {
 		s.put(created)
 		for range 2 { // one for the event of the last write
-			if _, err := e.Reconcile(b.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(s.stored)}); err != nil {
+			if _, err := e.Reconcile(ctx, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(s.stored)}); err != nil {
 				b.Fatal(err)
 			}
 		}
 	}
 }
 
+// withLogger returns a context with a logger that discards its lines. As in a controller, the loggers of all reconciles have the same base.
+func withLogger(b *testing.B) context.Context {
+	return log.IntoContext(b.Context(), lazylog.New(zap.New(zap.WriteTo(io.Discard))))
+}
+
 func newEngine(b *testing.B, s *server, changes []func(client.Object), hooks ...invoke.AttemptHook) *engine.Engine {
-	log.SetLogger(zap.New(zap.WriteTo(io.Discard)))
 	kind := engine.Kind{Name: "widget", GVK: widgetGVK, New: s.empty, Results: []string{"status"}, HasStatus: true}
 	for i, change := range changes {
 		handler := invoke.Handler{

@@ -25,6 +25,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/eventrecorder"
 	"github.com/kopf-runtime/kopf-runtime/internal/fencing"
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
+	"github.com/kopf-runtime/kopf-runtime/internal/lazylog"
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
 	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
@@ -156,7 +157,7 @@ func (e *Engine) Background(ctx context.Context) error {
 
 // logOf returns the logger for an object outside of reconciles.
 func (e *Engine) logOf(obj client.Object) logr.Logger {
-	return e.Log.WithValues("controller", e.Name, "kind", e.GVK.Kind, "namespace", obj.GetNamespace(), "name", obj.GetName(), "uid", obj.GetUID())
+	return lazylog.New(e.Log).WithValues("controller", e.Name, "kind", e.GVK.Kind, "namespace", obj.GetNamespace(), "name", obj.GetName(), "uid", obj.GetUID())
 }
 
 // Close marks the operator as ended. Daemons and timers that have not stopped in time can no longer write.
@@ -223,7 +224,7 @@ func (e *Engine) reconcile(ctx context.Context, key types.NamespacedName) (none 
 	if e.Shard != nil && e.Shard.leaves(r.Base()) {
 		return none, nil // the informer will deliver this state, and the engine then releases the object
 	}
-	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithValues("uid", string(r.Base().GetUID())))
+	ctx = log.IntoContext(ctx, lazylog.New(log.FromContext(ctx)).WithValues("uid", string(r.Base().GetUID())))
 	ctx = objectstate.ContextWithMemos(ctx, e.states.Memos(r.Base().GetUID()))
 	if wait, err := e.awaitFreshCache(ctx, r); wait > 0 || err != nil { // after our own writes
 		return requeue(wait), err

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
+	"github.com/kopf-runtime/kopf-runtime/internal/lazylog"
 	"github.com/kopf-runtime/kopf-runtime/internal/testhook"
 	"github.com/kopf-runtime/kopf-runtime/internal/watching"
 	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
@@ -350,7 +351,7 @@ func operatorIdentity(peers *peering.Peering) string {
 
 // newLogConstructor returns the default LogConstructor of a controller.
 func newLogConstructor(e *engine.Engine) func(*reconcile.Request) logr.Logger {
-	base := e.Log.WithValues("controller", e.Name, "kind", e.GVK.Kind)
+	base := lazylog.New(e.Log.WithValues("controller", e.Name, "kind", e.GVK.Kind))
 	return func(req *reconcile.Request) logr.Logger {
 		if req == nil {
 			return base

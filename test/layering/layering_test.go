@@ -111,6 +111,9 @@ var levels = map[string]int{
 	"internal/rbac":       0,
 	"internal/validation": 0,
 
+	// This package delays the encoding of the values of loggers.
+	"internal/lazylog": 0,
+
 	// The control plane and the browser for tests are not part of the library.
 	controlPlane: 0,
 	browser:      0,
