@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -26,7 +27,7 @@ type finding struct {
 	Cause           string          `json:"cause"`                     // create, update, delete, none, or unknown
 	Changed         []string        `json:"changed,omitempty"`         // paths of the changed fields
 	Handlers        []handlerRecord `json:"handlers,omitempty"`
-	Unknown         []string        `json:"unknown,omitempty"` // annotations with records of handlers that --handler does not name
+	Unknown         []string        `json:"unknown,omitempty"` // places of records of handlers that --handler does not name
 	Problems        []string        `json:"problems,omitempty"`
 }
 
@@ -133,8 +134,8 @@ func conditionsOf(then map[string]any) (types []string) {
 	return types
 }
 
-// records adds the progress of the handlers to the finding. Without --handler, it uses the names of the annotations instead of ids, because an id
-// cannot be derived from an annotation.
+// records adds the progress of the handlers to the finding. Without --handler, it uses the names of annotations instead of ids, because an id
+// cannot be derived from an annotation. Records in the status have ids.
 func (i *inspector) records(obj *unstructured.Unstructured, f *finding) {
 	store := i.store()
 	rest := obj.DeepCopy()
@@ -171,6 +172,30 @@ func (i *inspector) records(obj *unstructured.Unstructured, f *finding) {
 			continue
 		}
 		f.Handlers = append(f.Handlers, i.state(name, record))
+	}
+	if i.prefix == progress.DefaultPrefix {
+		i.statusRecords(rest, f)
+	}
+}
+
+// statusRecords adds the records in status.kopf.progress, which the default store also reads. It omits records that are also in annotations.
+func (i *inspector) statusRecords(obj *unstructured.Unstructured, f *finding) {
+	value, _, _ := unstructured.NestedFieldNoCopy(obj.Object, "status", "kopf", "progress") // without a status, there are no records
+	records, _ := value.(map[string]any)
+	for _, id := range slices.Sorted(maps.Keys(records)) {
+		if record, _ := progress.Annotations(i.prefix).Fetch(obj, id); record != nil {
+			continue
+		}
+		record, err := progress.Status("").Fetch(obj, id)
+		switch {
+		case record == nil && err == nil: // a purged record
+		case len(i.handlers) > 0:
+			f.Unknown = append(f.Unknown, "status.kopf.progress."+id)
+		case err != nil:
+			f.Problems = append(f.Problems, err.Error())
+		default:
+			f.Handlers = append(f.Handlers, i.state(id, *record))
+		}
 	}
 }
 

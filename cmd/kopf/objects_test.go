@@ -474,3 +474,40 @@ func TestObjects_FinalizersOfOtherControllers(t *testing.T) {
 		t.Errorf("problems with the finalizer of the operator = %q, want none", problems)
 	}
 }
+
+// Like the default store, the commands read records in status.kopf.progress. An annotation of the same handler takes precedence.
+func TestInspect_RecordsInTheStatus(t *testing.T) {
+	obj := sample("orders", map[string]string{"kopf.zalando.org/resize.spec.size": `{"retries":2,"success":false,"failure":false}`})
+	obj.Object["status"] = map[string]any{"kopf": map[string]any{"progress": map[string]any{
+		"provision":        map[string]any{"purpose": "create", "retries": int64(1), "success": false, "failure": true, "message": "no disk"},
+		"resize/spec.size": map[string]any{"retries": int64(1), "success": false, "failure": false},
+		"broken":           "text",
+		"purged":           nil,
+	}}}
+	byDefault := storage{prefix: progress.DefaultPrefix}
+	for name, test := range map[string]struct {
+		look              inspector
+		handlers, unknown []string
+		problems          int
+	}{
+		"without ids": {inspector{storage: byDefault}, []string{"resize.spec.size due 2", "provision failed 1"}, nil, 1},
+		"with an id in both places": {
+			inspector{storage: byDefault, handlers: []string{"resize/spec.size"}},
+			[]string{"resize/spec.size due 2"}, []string{"status.kopf.progress.broken", "status.kopf.progress.provision"}, 0,
+		},
+		"with an id in the status": {
+			inspector{storage: byDefault, handlers: []string{"provision"}},
+			[]string{"provision failed 1"}, []string{"kopf.zalando.org/resize.spec.size", "status.kopf.progress.broken"}, 0,
+		},
+		"with another prefix": {inspector{storage: storage{prefix: "example.com"}}, nil, nil, 0},
+	} {
+		found := test.look.inspect(obj)
+		var handlers []string
+		for _, h := range found.Handlers {
+			handlers = append(handlers, fmt.Sprintf("%s %s %d", h.ID, h.State, h.Attempts))
+		}
+		if !slices.Equal(handlers, test.handlers) || !slices.Equal(found.Unknown, test.unknown) || len(found.Problems) != test.problems {
+			t.Errorf("%s: handlers %q, unknown %q, problems %q; want %q, %q, %d problems", name, handlers, found.Unknown, found.Problems, test.handlers, test.unknown, test.problems)
+		}
+	}
+}

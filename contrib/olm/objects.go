@@ -31,7 +31,8 @@ import (
 // ReadObjects returns the objects in a stream of YAML documents, for example the output of kustomize or of kopf.WriteRights. It skips empty documents.
 func ReadObjects(r io.Reader) ([]client.Object, error) {
 	var objects []client.Object
-	for reader := yaml.NewYAMLReader(bufio.NewReader(r)); ; {
+	reader := yaml.NewYAMLReader(bufio.NewReader(r))
+	for number := 1; ; number++ {
 		document, err := reader.Read()
 		if errors.Is(err, io.EOF) {
 			return objects, nil
@@ -41,13 +42,13 @@ func ReadObjects(r io.Reader) ([]client.Object, error) {
 		}
 		obj := &unstructured.Unstructured{}
 		if err := sigsyaml.UnmarshalStrict(document, &obj.Object); err != nil {
-			return nil, fmt.Errorf("document %d is not a Kubernetes object in YAML: %w", len(objects)+1, err)
+			return nil, fmt.Errorf("document %d is not a Kubernetes object in YAML: %w", number, err)
 		}
 		if len(obj.Object) == 0 {
 			continue
 		}
 		if obj.GetAPIVersion() == "" || obj.GetKind() == "" {
-			return nil, fmt.Errorf("document %d has no apiVersion or kind: set both\n%s", len(objects)+1, bytes.TrimSpace(document))
+			return nil, fmt.Errorf("document %d has no apiVersion or kind: set both\n%s", number, bytes.TrimSpace(document))
 		}
 		objects = append(objects, obj)
 	}

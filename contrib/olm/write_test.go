@@ -366,6 +366,8 @@ func TestReadObjects_Invalid(t *testing.T) {
 		"a: b":                                   "document 1 has no apiVersion or kind",
 		"- a":                                    "document 1 is not a Kubernetes object",
 		"apiVersion: v1\nkind: A\n---\n{a: a: b": "document 2 is not a Kubernetes object",
+		"# empty\n---\n# empty\n---\na: b":       "document 3 has no apiVersion or kind",
+		"# empty\n---\n- a":                      "document 2 is not a Kubernetes object",
 	} {
 		_, err := olm.ReadObjects(strings.NewReader(text))
 		NewWithT(t).Expect(err).To(MatchError(ContainSubstring(want)))

@@ -159,14 +159,14 @@ func (p surfacePrinter) members(head string, fields *ast.FieldList) (lines []str
 			lines = append(lines, head+"embeds "+typ)
 		}
 		for _, name := range field.Names {
-			lines = append(lines, strings.TrimSpace(head+name.Name+" "+typ+jsonName(field)))
+			lines = append(lines, strings.TrimSpace(head+name.Name+" "+typ+fieldTag(field)))
 		}
 	}
 	return lines
 }
 
-// jsonName returns the tag of a field. The JSON name in the tag is part of the wire format.
-func jsonName(field *ast.Field) string {
+// fieldTag returns the tag of a field after a space, or an empty string. The JSON name and its options, such as omitempty, are part of the wire format.
+func fieldTag(field *ast.Field) string {
 	if field.Tag == nil {
 		return ""
 	}

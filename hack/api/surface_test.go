@@ -33,6 +33,7 @@ const (
 // T has an unexported field.
 type T[V any] struct {
 	Name  string `+"`json:\"name\"`"+`
+	Size  int `+"`json:\"size,omitempty\"`"+`
 	small int
 	V
 }
@@ -65,6 +66,7 @@ func helper() {}
 		"type I interface, Do func(x int) error",
 		"type Mode int",
 		"type T struct, Name string `json:\"name\"`",
+		"type T struct, Size int `json:\"size,omitempty\"`",
 		"type T struct, embeds V",
 		"type T[V any] struct",
 		"var Default int",

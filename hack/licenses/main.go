@@ -53,8 +53,8 @@ func run() error {
 			problems = append(problems, fmt.Errorf("%s: no known license in %s: check it, and remove the module "+
 				"or add the license to hack/licenses/classify.go", m.path, m.folder))
 		case len(bad) > 0:
-			problems = append(problems, fmt.Errorf("%s has the license %s, but only %s are allowed: remove the module, or, if the license does not "+
-				"apply to programs that use it, add an exception with the reason to hack/licenses/main.go", m.path, strings.Join(bad, ", "), strings.Join(allowed, ", ")))
+			problems = append(problems, fmt.Errorf("%s has the license %s, but only %s are allowed: remove the module, or, if the license requires "+
+				"only attribution, add it to the variable allowed in hack/licenses/main.go", m.path, strings.Join(bad, ", "), strings.Join(allowed, ", ")))
 		default:
 			count[found[0]]++
 		}

@@ -1,6 +1,8 @@
 package apiserver_test
 
 import (
+	"context"
+	"errors"
 	"slices"
 	"strconv"
 	"testing"
@@ -111,6 +113,20 @@ func TestReplica_ReadsAnOlderVersion(t *testing.T) {
 		l.replica.CatchUp()
 		if state, version, err := l.list(t, metav1.ListOptions{ResourceVersion: "0"}); err != nil || state != "new" || version != now {
 			t.Errorf("after CatchUp: state %q in version %s, error %v; want new in version %s", state, version, err, now)
+		}
+	})
+}
+
+// Like the transport of a real client, a replica returns the error of the context if the context ends while the replica waits for its cache.
+func TestReplica_ReturnsTheErrorOfTheContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLagging(t)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		version := metav1.ListOptions{ResourceVersion: strconv.FormatInt(l.now, 10)}
+		err := l.reader.List(ctx, &corev1.ConfigMapList{}, &client.ListOptions{Raw: &version})
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("list during which the context ends: %v, want %v", err, context.DeadlineExceeded)
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"errors"
 	"math/rand/v2"
 	"net/http"
 	"strconv"
@@ -48,8 +49,7 @@ func New(resources ...Resource) *Server {
 	}
 }
 
-// RoundTrip handles a request. It returns an error only if the context of the request has ended before the call. Other failures are responses with a
-// Status.
+// RoundTrip handles a request. It returns an error only if the context of the request has ended. Other failures are responses with a Status.
 func (s *Server) RoundTrip(r *http.Request) (*http.Response, error) { return s.roundTrip(r, nil) }
 
 // roundTrip handles a request. replica is the replica that received it, or nil.
@@ -61,6 +61,9 @@ func (s *Server) roundTrip(r *http.Request, replica *Replica) (*http.Response, e
 		return nil, err
 	}
 	a, err := s.route(r, replica)
+	if ended := r.Context().Err(); ended != nil && errors.Is(err, ended) {
+		return nil, err
+	}
 	if err != nil {
 		a = errorResponse(err)
 	}

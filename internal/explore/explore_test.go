@@ -153,6 +153,29 @@ func TestStream_MergesUnseenEvents(t *testing.T) {
 	}
 }
 
+// A stream delays one event at a time. Faults at other events during the delay have no effect, so they do not count as injected.
+func TestStream_CountsOnlyDelayedEvents(t *testing.T) {
+	for name, objects := range map[string][]string{
+		"an event of the same object": {"one", "one"},
+		"an event of another object":  {"one", "two", "one"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var lines strings.Builder
+			for _, object := range objects {
+				fmt.Fprintf(&lines, `{"type":"MODIFIED","object":{"metadata":{"name":%q}}}`+"\n", object)
+			}
+			injector := NewInjector(Plan{{Kind: Unseen, At: 1}, {Kind: Unseen, At: 2}}, func() Moment { return Moment{} })
+			if _, err := io.ReadAll(injector.Watch("widgets", false, io.NopCloser(strings.NewReader(lines.String())))); err != nil {
+				t.Fatal(err)
+			}
+			var run Run
+			if injector.CopyTo(&run); run.Injected != 1 || len(run.WatchEvents) != len(objects) {
+				t.Errorf("%s: injected %d faults at %d watch events, want 1 at %d", name, run.Injected, len(run.WatchEvents), len(objects))
+			}
+		})
+	}
+}
+
 // The events of an initial list are not counted.
 func TestStream_IgnoresInitialEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

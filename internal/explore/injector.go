@@ -54,12 +54,12 @@ func (i *Injector) RecordCall() bool {
 	return shutdown
 }
 
-// recordWatchEvent records a watch event, and reports whether the stream must delay it.
-func (i *Injector) recordWatchEvent(n WatchEvent) bool {
+// recordWatchEvent records a watch event, and reports whether the stream must delay it. If canDelay is false, the event has no fault.
+func (i *Injector) recordWatchEvent(n WatchEvent, canDelay bool) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.watchEvents = append(i.watchEvents, n)
-	_, unseen := i.findFault(len(i.watchEvents), func(k Kind) bool { return k == Unseen })
+	_, unseen := i.findFault(len(i.watchEvents), func(k Kind) bool { return canDelay && k == Unseen })
 	return unseen
 }
 

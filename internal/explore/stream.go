@@ -115,7 +115,7 @@ func (s *stream) handleLine(line []byte) {
 		s.ready.Write(line)
 		return
 	}
-	hold := s.injector.recordWatchEvent(WatchEvent{Watch: s.name, Object: e.key()})
+	hold := s.injector.recordWatchEvent(WatchEvent{Watch: s.name, Object: e.key()}, s.held == nil)
 	switch {
 	case s.held != nil && s.held.key() == e.key():
 		merged, visible := merge(*s.held, e)
@@ -124,7 +124,7 @@ func (s *stream) handleLine(line []byte) {
 		if visible {
 			s.write(merged)
 		}
-	case hold && s.held == nil:
+	case hold:
 		s.held = &e
 		s.timer.Reset(maxHold)
 	default:

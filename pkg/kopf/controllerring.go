@@ -40,7 +40,7 @@ func (o *Operator) checkRing(ctx context.Context, kinds []engine.Kind) error {
 		log.Info("Reading the ControllerRing is forbidden; the operator does not check that the ring contains its kinds", "error", err.Error())
 		return nil
 	case err != nil:
-		return fmt.Errorf("the operator cannot start:\nreading the ControllerRing %q: %w", o.ring.Name(), rbac.Explain(err))
+		return fmt.Errorf("the operator cannot start:\nWithSharding: reading the ControllerRing %q: %w", o.ring.Name(), rbac.Explain(err))
 	}
 	listed := ringResources(ring)
 	var errs []error

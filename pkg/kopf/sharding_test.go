@@ -145,6 +145,13 @@ func TestWithSharding_StartErrors(t *testing.T) {
 		"a ring without the kind": {
 			func(t *testing.T) *kopftest.Cluster { return shardCluster(t, "secrets") }, `add {group: "", resource: "configmaps"} to spec.resources`,
 		},
+		"an unreadable ring": {
+			func(t *testing.T) *kopftest.Cluster {
+				c := shardCluster(t, "configmaps")
+				interceptPaths(c, "/controllerrings/", interception{code: http.StatusInternalServerError})
+				return c
+			}, `WithSharding: reading the ControllerRing "maps": `,
+		},
 		"a Lease for another purpose": {
 			func(t *testing.T) *kopftest.Cluster {
 				c := shardCluster(t, "configmaps")

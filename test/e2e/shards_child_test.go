@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/go-logr/logr"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"k8s.io/client-go/tools/clientcmd"
@@ -58,6 +59,7 @@ const (
 func shardChild() int {
 	var setup shardSetup
 	must(json.Unmarshal([]byte(os.Getenv(childShard)), &setup))
+	ctrl.SetLogger(logr.Discard()) // controller-runtime would otherwise log a missing logger
 	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
 	must(err)
 	config.QPS, config.ContentType = -1, "application/json"

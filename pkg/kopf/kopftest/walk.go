@@ -80,8 +80,11 @@ type walk struct {
 	empty  *unstructured.Unstructured // object of the kind without a spec
 }
 
-// load reads the CRD.
+// load checks the number of steps and reads the CRD.
 func (w *walk) load() error {
+	if w.steps < 1 {
+		return fmt.Errorf("the number of steps must be positive, got %d", w.steps)
+	}
 	found := envtest.CRDInstallOptions{Paths: []string{w.file}, ErrorIfPathMissing: true}
 	if err := envtest.ReadCRDFiles(&found); err != nil {
 		return fmt.Errorf("read the CRD (paths are relative to the directory of the test): %w", err)

@@ -2,6 +2,7 @@ package kopftest
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -160,5 +161,12 @@ func TestWalk_MakesValidObjects(t *testing.T) {
 	all := strings.Join(first, "\n")
 	for _, field := range []string{"size", "code", "mode", "ratio", "labels", "limits", "port", "until"} {
 		g.Expect(all).To(ContainSubstring(`"`+field+`"`), field)
+	}
+}
+
+func TestWalk_RejectsInvalidNumbersOfSteps(t *testing.T) {
+	for _, steps := range []int{0, -1} {
+		w := &walk{seed: 1, file: boxFile(t), steps: steps}
+		NewWithT(t).Expect(w.load()).To(MatchError(fmt.Sprintf("the number of steps must be positive, got %d", steps)))
 	}
 }
