@@ -40,10 +40,7 @@ func (s *Store[W]) Memos(uid types.UID) *Memos {
 	if !known {
 		return &Memos{}
 	}
-	if state.Memos == nil {
-		state.Memos = &Memos{}
-	}
-	return state.Memos
+	return &state.memos
 }
 
 type memosKey struct{}

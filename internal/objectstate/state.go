@@ -9,8 +9,8 @@ import (
 
 // State contains the data that this process has about one object. The data is lost when the process ends.
 //
-// The worker that reconciles the object holds the lock of the state, and only this worker uses the exported fields other than Memos. The lock of the [Store]
-// protects Memos and the unexported fields.
+// The worker that reconciles the object holds the lock of the state, and only this worker uses the exported fields. The lock of the [Store] protects the
+// unexported fields, except for the memos, which have a lock of their own.
 type State[W any] struct {
 	mu sync.Mutex
 
@@ -26,9 +26,8 @@ type State[W any] struct {
 	AwaitDeadline time.Time
 	// OwnVersions are the resource versions of writes of this process, until the watch delivers them.
 	OwnVersions []string
-	// Memos are the values that handlers store for the object.
-	Memos *Memos
 
+	memos            Memos         // the values that handlers store for the object
 	replacedBaseline []byte        // the baseline before another client replaced it
 	deleted          bool          // MarkDeleted was called, and the object has not been observed since
 	newest           client.Object // the newest known state of the object; nil after its deletion
