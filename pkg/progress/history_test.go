@@ -32,3 +32,11 @@ func TestWithHistory_CallsArchiverOfWrappedStore(t *testing.T) {
 		t.Errorf("history = %v and error = %v, want one entry", entries, err)
 	}
 }
+
+// History fails with the error, and stores treat the record as absent: the text fits both.
+func TestUnreadableError_Text(t *testing.T) {
+	_, err := progress.History(configMap(progress.HistoryAnnotation, "[null]"))
+	equal(t, "error of History", err.Error(), "unreadable record in annotation kopf-runtime.dev/history: an entry is not a record")
+	_, err = store.Fetch(configMap(kopfPrefix+"/a", "[]"), "a")
+	equal(t, "error of Fetch", strings.HasPrefix(err.Error(), "unreadable record in annotation "+kopfPrefix+"/a: "), true)
+}
