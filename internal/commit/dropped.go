@@ -47,18 +47,19 @@ func (c *Committer) ReportDropped(ctx context.Context, change *patch.Change, han
 			continue
 		}
 		logger := log.FromContext(ctx).WithValues("handler", handler, "field", field)
-		if !strings.Contains(c.Writer.GVK.Group, ".") {
+		if !strings.Contains(c.Writer.GVK.Group, ".") { // the group of a CustomResourceDefinition has a dot
 			logger.Info("The API server has dropped a field that the handler has set: the built-in kind does not have this field",
 				"remedy", "keep the value in an annotation, or set the field of another kind")
 			continue
 		}
 		logger.Info("The API server has dropped a field that the handler has set: the schema of the kind lacks it",
-			"crd", c.crdName(), "remedy", "add the field to the schema, or x-kubernetes-preserve-unknown-fields: true to the object around it")
+			"resource", c.resourceName(), "remedy", "if a CustomResourceDefinition defines the kind, add the field to its schema, "+
+				"or x-kubernetes-preserve-unknown-fields: true to the object around it; if the kind is built in, keep the value in an annotation")
 	}
 }
 
-// crdName returns the name of the CustomResourceDefinition of the kind: <plural>.<group>.
-func (c *Committer) crdName() string {
+// resourceName returns the resource of the kind: <plural>.<group>. A CustomResourceDefinition has the same name.
+func (c *Committer) resourceName() string {
 	mapping, err := c.Writer.Client.RESTMapper().RESTMapping(c.Writer.GVK.GroupKind(), c.Writer.GVK.Version)
 	if err != nil {
 		return strings.ToLower(c.Writer.GVK.Kind) + "." + c.Writer.GVK.Group // an estimate

@@ -204,7 +204,7 @@ func TestReportDropped(t *testing.T) {
 	equal(t, "PATCH-30 stored fields", count(o), 0)
 	flush("a", patch.MergePatch{"status": m{"unknown": "x"}})
 	equal(t, "PATCH-30 a dropped field", count(o), 1)
-	if line := o.logs[len(o.logs)-1]; !strings.Contains(line, `"crd"="widgets.example.com"`) || !strings.Contains(line, `"field"="status.unknown"`) || !strings.Contains(line, `"handler"="a"`) {
+	if line := o.logs[len(o.logs)-1]; !strings.Contains(line, `"resource"="widgets.example.com"`) || !strings.Contains(line, `"field"="status.unknown"`) || !strings.Contains(line, `"handler"="a"`) {
 		t.Errorf("the log line is %s", line)
 	}
 	flush("a", patch.MergePatch{"status": m{"unknown": "y"}})
@@ -221,5 +221,12 @@ func TestReportDropped(t *testing.T) {
 	o.committer.Writer.GVK.Group = "other.com"
 	o.edit(patch.MergePatch{"apiVersion": "other.com/v1"})
 	flush("d", patch.MergePatch{"status": m{"unknown": "x"}})
-	equal(t, "PATCH-30 an unknown CRD", strings.Contains(o.logs[len(o.logs)-1], `"crd"="widget.other.com"`), true)
+	equal(t, "PATCH-30 a kind that the REST mapper does not know", strings.Contains(o.logs[len(o.logs)-1], `"resource"="widget.other.com"`), true)
+
+	o.committer.Writer.GVK.Group = "networking.k8s.io" // built-in kinds and CustomResourceDefinitions can have such a group
+	o.edit(patch.MergePatch{"apiVersion": "networking.k8s.io/v1"})
+	flush("e", patch.MergePatch{"status": m{"unknown": "x"}})
+	if line := o.logs[len(o.logs)-1]; !strings.Contains(line, "if a CustomResourceDefinition defines the kind") || !strings.Contains(line, "keep the value in an annotation") {
+		t.Errorf("PATCH-30: the log line about a kind of networking.k8s.io is %s", line)
+	}
 }

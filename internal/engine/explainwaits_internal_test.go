@@ -17,6 +17,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/cause"
 	"github.com/kopf-runtime/kopf-runtime/internal/commit"
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
+	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
 	"github.com/kopf-runtime/kopf-runtime/internal/statuspage"
 	"github.com/kopf-runtime/kopf-runtime/pkg/explain"
 )
@@ -104,6 +105,18 @@ func TestExplain_VanishedObject(t *testing.T) {
 	}
 	if x := explainOne(t, e, server.obj); x.Cause == "delete" {
 		t.Error("another object has the cause of the vanished one")
+	}
+}
+
+func TestStatus_Looping(t *testing.T) {
+	obj := newObject(nil)
+	e, _ := explainable(t, obj, onReasons(cause.Create))
+	e.states.Observe(obj, false)
+	for _, looping := range []bool{false, true} {
+		e.loopingObjects.note(metrics.LoopingObjects, e.Name, client.ObjectKeyFromObject(obj), looping)
+		if got := e.Status().Objects; len(got) != 1 || got[0].Looping != looping {
+			t.Errorf("the table has %+v, want Looping = %t", got, looping)
+		}
 	}
 }
 

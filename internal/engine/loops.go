@@ -293,7 +293,7 @@ func (e *Engine) reportLoop(ctx context.Context, obj client.Object, loops *handl
 	e.events.Warn(obj, handlerLoop, loops.message())
 }
 
-// IsLooping reports whether the handlers of the object of a key cause their own calls. It is for the test kit.
+// IsLooping reports whether the handlers of the object of a key cause their own calls.
 func (e *Engine) IsLooping(key types.NamespacedName) bool { return e.loopingObjects.has(key) }
 
 // setHandlerLoop sets or removes the condition that reports a loop, for kinds that declare conditions.

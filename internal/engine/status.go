@@ -22,7 +22,9 @@ func (e *Engine) Status() statuspage.Kind {
 			Namespace: obj.GetNamespace(), Name: obj.GetName(), Deleting: obj.GetDeletionTimestamp() != nil, Paused: e.paused(obj.GetNamespace()) || IsObjectPaused(obj),
 			Unfinished: e.unfinished(e.withOverlay(obj)),
 		}
-		if err := e.health.lastError(client.ObjectKeyFromObject(obj)); err != nil {
+		key := client.ObjectKeyFromObject(obj)
+		one.Looping = e.IsLooping(key)
+		if err := e.health.lastError(key); err != nil {
 			one.Error = err.Error()
 		}
 		kind.Objects = append(kind.Objects, one)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -72,8 +73,8 @@ func (w *Watcher) Run(ctx context.Context) {
 	}
 }
 
-// list delivers the Events that exist and are young enough, and returns the version from which a watch continues. If Events from the time before the start are
-// ignored, the first call requests only one Event, for the version, and delivers none.
+// list delivers the Events that exist and are young enough, the oldest first, and returns the version from which a watch continues. If Events from the
+// time before the start are ignored, the first call requests only one Event, for the version, and delivers none.
 func (w *Watcher) list(ctx context.Context) (version string, err error) {
 	options := metav1.ListOptions{FieldSelector: fieldSelector(w.Selector, w.Kind, w.Reporters...).String(), Limit: pageSize}
 	oldest := w.started.Add(-w.Selector.Since)
@@ -85,6 +86,7 @@ func (w *Watcher) list(ctx context.Context) (version string, err error) {
 	case w.Selector.Since == 0:
 		options.FieldSelector, options.Limit = "", 1
 	}
+	var found []*corev1.Event
 	for {
 		page, err := w.Client.Events(w.Namespace).List(ctx, options)
 		if w.report(ctx, err); err != nil {
@@ -98,12 +100,16 @@ func (w *Watcher) list(ctx context.Context) (version string, err error) {
 		}
 		for i := range page.Items {
 			if !LastSeen(&page.Items[i]).Before(oldest) {
-				w.receive(&page.Items[i], !w.listed)
+				found = append(found, &page.Items[i])
 			}
 		}
 		if options.Continue = page.Continue; options.Continue == "" {
 			break
 		}
+	}
+	slices.SortStableFunc(found, func(a, b *corev1.Event) int { return LastSeen(a).Compare(LastSeen(b)) })
+	for _, event := range found {
+		w.receive(event, !w.listed)
 	}
 	if w.listed {
 		w.series.forgetBefore(oldest)

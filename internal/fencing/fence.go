@@ -44,6 +44,7 @@ type Fence struct {
 	wakeReporter chan struct{} // channel that wakes the heartbeat loop after a gap
 
 	mu            sync.Mutex
+	started       bool    // whether StartHeartbeat was called
 	lastHeartbeat instant // time of the last heartbeat; zero before the start and after the stop
 	suspensions   int64
 	heldUntil     time.Time     // end of the hold; zero while the fence is inactive
@@ -67,13 +68,16 @@ func New(options Options) *Fence {
 	return &Fence{options: options, wakeReporter: make(chan struct{}, 1), released: make(chan struct{}), stopped: make(chan struct{})}
 }
 
-// StartHeartbeat records heartbeats until stop is called. The caller may call StartHeartbeat only once. stop waits until the heartbeat goroutine has ended. changed is called when the fence
-// becomes active and when it becomes inactive. A hold lasts at least until the call of changed for its beginning has returned. After the context has ended, no
-// hold ends.
+// StartHeartbeat records heartbeats until stop is called. Only the first call has an effect. stop waits until the heartbeat goroutine has
+// ended. changed is called when the fence becomes active and when it becomes inactive. A hold lasts at least until the call of changed for
+// its beginning has returned. After the context has ended, no hold ends.
 func (f *Fence) StartHeartbeat(ctx context.Context, changed func()) (stop func()) {
 	f.mu.Lock()
-	f.lastHeartbeat = f.now()
-	f.mu.Unlock()
+	defer f.mu.Unlock()
+	if f.started {
+		return func() {}
+	}
+	f.started, f.lastHeartbeat = true, f.now()
 	heartbeatCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stopped := make(chan struct{})
 	go func() {

@@ -124,4 +124,23 @@ func TestFence_WaitEndsWithItsContext(t *testing.T) {
 	})
 }
 
+func TestFence_SecondStartHasNoEffect(t *testing.T) {
+	runFence(t, func(t *testing.T, s *fixture) {
+		ctx, cancel := context.WithCancel(t.Context())
+		stopSecond := s.StartHeartbeat(ctx, func() { t.Error("the callback of the second start was called") })
+		s.suspend(time.Hour)
+		cancel()
+		sleep(20 * time.Second)
+		if s.IsActive() || s.changes.Load() != 2 {
+			t.Errorf("IsActive() = %t, state changes = %d, want false and 2", s.IsActive(), s.changes.Load())
+		}
+		stopSecond()
+		if s.suspend(time.Hour); !s.IsActive() {
+			t.Error("the fence is inactive after the second start has stopped, want active")
+		}
+		s.stop()
+		synctest.Wait()
+	})
+}
+
 func sleep(pause time.Duration) { <-time.After(pause) }

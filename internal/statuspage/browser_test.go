@@ -108,11 +108,11 @@ func (p *tab) expectContains(expression string, wants ...string) {
 func testList(t *testing.T, b *chromium.Browser) {
 	address := serve(t, example())
 	p := open(t, b, address)
-	if got, want := p.rows(), []string{"orders", "invoices", "products", "carts", "sessions", "settings"}; !slices.Equal(got, want) {
+	if got, want := p.rows(), []string{"orders", "sessions", "invoices", "products", "carts", "settings"}; !slices.Equal(got, want) {
 		t.Errorf("the rows are %q, want %q: objects with problems come first", got, want)
 	}
 	p.expectContains("document.querySelector('#kinds article').innerText.replace(/\\s+/g, ' ')",
-		"Database shop.example.com/v1", "objects 5 unfinished 3 failing 1 waiting 2 deleting 1 paused 1", "Handlers without unfinished objects: backup, health")
+		"Database shop.example.com/v1", "objects 5 unfinished 3 failing 1 looping 1 waiting 2 deleting 1 paused 1", "Handlers without unfinished objects: backup, health")
 	p.expectText("[...document.querySelectorAll('.heat tbody tr')].map(row => row.innerText.replace(/\\s+/g, ' ').trim()).join('; ')", "provision 0 2 0; users 0 0 1; release 1 0 0")
 	p.expectContains("document.querySelector('#objects tbody tr').innerText.replace(/\\s+/g, ' ')",
 		"orders", "shop", "Database", "failing", "provision waiting 3 attempts", "users failed 5 attempts", `handler "provision": the disk pool ssd-2 is full`, "users: the role reporting does not exist")
@@ -137,6 +137,7 @@ func testSearch(t *testing.T, b *chromium.Browser) {
 		{"only=waiting", []string{"orders", "products"}},
 		{"only=deleting", []string{"invoices"}},
 		{"only=paused", []string{"carts"}},
+		{"only=looping", []string{"sessions"}},
 		{"only=waiting&q=products&kind=Database.shop.example.com", []string{"products"}},
 		{"only=nonsense&kind=nonsense&q=settings", []string{"settings"}},
 	} {
@@ -314,7 +315,7 @@ func testRefresh(t *testing.T, b *chromium.Browser) {
 	p.Eval("document.querySelector('#objects tbody tr:nth-child(2) a').focus()", nil)
 	p.Eval("document.getElementById('reload').click()", nil)
 	p.Wait(rowNames + ".includes('new')")
-	p.expectText("document.activeElement.textContent", "invoices") // the focus stays
+	p.expectText("document.activeElement.textContent", "sessions") // the focus stays
 
 	changed[0].Objects = nil
 	objects.Store(&changed)
@@ -452,7 +453,7 @@ func testAccessibility(t *testing.T, b *chromium.Browser) {
 	for fragment, want := range map[string][]string{
 		"": {
 			"banner", "main", "search Objects", "heading Operator status", "heading Kinds", "heading Objects", "checkbox Refresh every 10 seconds", "button Reload",
-			"searchbox Search", "combobox Kind", "radio failing 1", "group Show", "status", "table Objects with problems come first. Open an object to see why its handlers are called or not.",
+			"searchbox Search", "combobox Kind", "radio failing 1", "radio looping 1", "group Show", "status", "table Objects with problems come first. Open an object to see why its handlers are called or not.",
 			"columnheader Error", "rowheader orders", "link orders", "region Kinds",
 		},
 		orders: {"heading Database shop/orders", "link ← All objects", "status", "table Handlers", "columnheader Why", "rowheader provision", "image Attempts and next attempts", "table Last attempts since the operator started", "columnheader Result"},

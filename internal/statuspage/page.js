@@ -5,12 +5,13 @@ const handlerStates = ['due', 'waiting', 'failed'];
 const filters = {
   unfinished: o => o.unfinished.length > 0,
   failing: o => o.errors.length > 0 || o.unfinished.some(u => u.state === 'failed'),
+  looping: o => o.looping === true,
   waiting: o => o.unfinished.some(u => u.state === 'waiting'),
   deleting: o => o.deleting === true,
   paused: o => o.paused === true,
 };
 // The table begins with the objects that match the first of these filters.
-const urgency = ['failing', 'deleting', 'unfinished', 'paused'];
+const urgency = ['failing', 'looping', 'deleting', 'unfinished', 'paused'];
 
 const $ = id => document.getElementById(id);
 const number = n => n.toLocaleString('en');
@@ -73,8 +74,8 @@ function prepare(all) {
   kinds = (all ?? []).map(({ group, version, kind, handlers, objects }) => ({ group, version, kind, handlers: handlers ?? [], objects: objects ?? [] }));
   for (const kind of kinds) {
     const id = qualified(kind);
-    kind.objects = kind.objects.map(({ namespace = '', name, unfinished, deleting, paused, error }) => {
-      const o = { kind: kind.kind, id, namespace, name, unfinished: unfinished ?? [], deleting, paused };
+    kind.objects = kind.objects.map(({ namespace = '', name, unfinished, deleting, paused, looping, error }) => {
+      const o = { kind: kind.kind, id, namespace, name, unfinished: unfinished ?? [], deleting, paused, looping };
       o.errors = error ? [error] : [];
       for (const u of o.unfinished) if (u.error && !error?.includes(u.error)) o.errors.push(`${u.handler}: ${u.error}`);
       o.text = [name, namespace, ...o.unfinished.map(u => u.handler), ...o.errors].join('\n').toLowerCase();

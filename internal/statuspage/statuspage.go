@@ -52,6 +52,8 @@ type Object struct {
 	Deleting   bool         `json:"deleting,omitempty"`
 	// Paused is true while the operator is paused for the object.
 	Paused bool `json:"paused,omitempty"`
+	// Looping is true while the handlers of the object cause their own calls.
+	Looping bool `json:"looping,omitempty"`
 	// Error is the error of the last reconcile.
 	Error string `json:"error,omitempty"`
 }

@@ -79,7 +79,7 @@ func example() source {
 					},
 				},
 				{Namespace: "shop", Name: "products", Unfinished: []statuspage.Unfinished{{Handler: "provision", State: explain.Waiting, Attempts: 1}}},
-				{Namespace: "shop", Name: "sessions"},
+				{Namespace: "shop", Name: "sessions", Looping: true},
 			},
 		}, {
 			Version: "v1", Kind: "ConfigMap", Handlers: []string{"render"}, Objects: []statuspage.Object{{Namespace: "shop", Name: "settings"}},
@@ -213,7 +213,7 @@ func TestNew_ExplanationIsJSONWithSummary(t *testing.T) {
 func TestKind_Fields(t *testing.T) {
 	for value, want := range map[any]string{
 		reflect.TypeFor[statuspage.Kind]():       "Group Version Kind Handlers Objects",
-		reflect.TypeFor[statuspage.Object]():     "Namespace Name Unfinished Deleting Paused Error",
+		reflect.TypeFor[statuspage.Object]():     "Namespace Name Unfinished Deleting Paused Looping Error",
 		reflect.TypeFor[statuspage.Unfinished](): "Handler State Attempts Error",
 	} {
 		var names []string

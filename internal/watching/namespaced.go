@@ -1,6 +1,7 @@
 package watching
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -358,7 +359,7 @@ func (c *NamespacedCache) GetInformer(ctx context.Context, obj client.Object, op
 	isRunning := c.running != nil
 	c.mu.RUnlock()
 	if isRunning && (options.BlockUntilSynced == nil || *options.BlockUntilSynced) && !c.poll(ctx, i.HasSynced) {
-		return nil, fmt.Errorf("waiting until the cache of %s has synced: %w", gvk.Kind, ctx.Err())
+		return nil, fmt.Errorf("waiting until the cache of %s has synced: %w", gvk.Kind, cmp.Or(ctx.Err(), errStopped))
 	}
 	return i, nil
 }
@@ -552,6 +553,8 @@ func (c *NamespacedCache) List(ctx context.Context, list client.ObjectList, opts
 	}
 	return meta.SetList(list, all)
 }
+
+var errStopped = errors.New("the cache has stopped")
 
 func errNotCached(namespace string) error {
 	if namespace == "" {

@@ -19,7 +19,9 @@ func (o *Owner) Adopt(children ...client.Object) error {
 	return err
 }
 
-func (o *Owner) adopt(objects []client.Object) ([]child, error) {
+// adopt validates all children before it changes any of them. The checks receive empty objects with the kinds of the children, and with the
+// names and namespaces that the children will have.
+func (o *Owner) adopt(objects []client.Object, checks ...func(adopted []child) error) ([]child, error) {
 	children, err := o.resolve(objects)
 	if err != nil {
 		return nil, err
@@ -39,6 +41,11 @@ func (o *Owner) adopt(objects []client.Object) ([]child, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
+	for _, check := range checks {
+		if err := check(o.named(children, name)); err != nil {
+			return nil, err
+		}
+	}
 	for _, c := range children {
 		appendReference(c, ref)
 		o.setName(c, name)
@@ -46,6 +53,19 @@ func (o *Owner) adopt(objects []client.Object) ([]child, error) {
 		o.label(c)
 	}
 	return children, nil
+}
+
+// named returns empty objects with the kinds, names and namespaces that the children have after their adoption.
+func (o *Owner) named(children []child, name string) []child {
+	out := make([]child, len(children))
+	for i, c := range children {
+		out[i] = child{c.newObject(), c.gvk, c.scope}
+		out[i].SetName(c.GetName())
+		out[i].SetGenerateName(c.GetGenerateName())
+		o.setName(out[i], name)
+		out[i].SetNamespace(o.namespaceFor(c))
+	}
+	return out
 }
 
 // AppendReference adds the owner reference to children that have no reference to the owner's uid. Equivalent in kopf:

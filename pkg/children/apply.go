@@ -47,11 +47,8 @@ func (o *Owner) Create(ctx context.Context, children ...client.Object) ([]Result
 }
 
 func (o *Owner) each(ctx context.Context, objects []client.Object, do func(context.Context, child) (Result, error)) ([]Result, error) {
-	children, err := o.adopt(objects)
+	children, err := o.adopt(objects, checkNames)
 	if err != nil {
-		return nil, err
-	}
-	if err := checkNames(children); err != nil {
 		return nil, err
 	}
 	results, errs := make([]Result, len(objects)), []error(nil)

@@ -393,6 +393,48 @@ func TestApply_Errors(t *testing.T) {
 	}
 }
 
+// The errors are found before the first child is adopted.
+func TestApply_ErrorsLeaveChildrenUnchanged(t *testing.T) {
+	operator := children.Of(owner(), kinds{}, children.FieldOwner("op"))
+	apply := func(ctx context.Context, objects ...client.Object) error {
+		_, err := operator.Apply(ctx, objects...)
+		return err
+	}
+	create := func(ctx context.Context, objects ...client.Object) error {
+		_, err := operator.Create(ctx, objects...)
+		return err
+	}
+	applySet := func(ctx context.Context, objects ...client.Object) error {
+		_, err := operator.Set("one", &corev1.ConfigMap{}).Apply(ctx, objects...)
+		return err
+	}
+	unnamed := &corev1.ConfigMap{Data: map[string]string{"key": "value"}}
+	twice := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "fine", Namespace: "prod"}} // the first child gets this namespace
+	for _, test := range []struct {
+		name   string
+		call   func(context.Context, ...client.Object) error
+		second client.Object
+		want   string
+	}{
+		{"Apply without a name", apply, unnamed, "ConfigMap prod/db-? has no name"},
+		{"Apply twice", apply, twice, "ConfigMap prod/fine occurs twice"},
+		{"Create without a name", create, unnamed, "ConfigMap prod/db-? has no name"},
+		{"Create twice", create, twice, "ConfigMap prod/fine occurs twice"},
+		{"Set without a name", applySet, unnamed, "ConfigMap prod/db-? has no name"},
+		{"Set twice", applySet, twice, "ConfigMap prod/fine occurs twice"},
+		{"Set with another kind", applySet, &corev1.Secret{ObjectMeta: object("s")}, "Secret prod/s is not of a kind of set \"one\": pass an empty *v1.Secret to Set"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			first, second := &corev1.ConfigMap{ObjectMeta: object("fine")}, test.second.DeepCopyObject().(client.Object)
+			if err := test.call(t.Context(), first, nil, second); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("error = %v, want %q", err, test.want)
+			}
+			equal(t, "first child after the error", first, &corev1.ConfigMap{ObjectMeta: object("fine")})
+			equal(t, "second child after the error", second, test.second)
+		})
+	}
+}
+
 func withWatch(t *testing.T) client.WithWatch {
 	t.Helper()
 	c, err := client.NewWithWatch(config, client.Options{})

@@ -11,7 +11,8 @@ import (
 )
 
 // An Owner is the owner of child objects. Its methods accept any number of children, typed or unstructured, and skip
-// nil. They check the kinds and namespaces of all children before they change any child.
+// nil. They check the kinds and namespaces of all children before they change any child. [Owner.Apply] and [Owner.Create] also
+// check the names.
 type Owner struct {
 	obj    client.Object
 	client client.Client

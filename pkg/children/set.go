@@ -116,16 +116,11 @@ func (s *Set) prepare(ctx context.Context, objects []client.Object) (wanted, exi
 	if err != nil {
 		return nil, nil, err
 	}
-	if wanted, err = s.owner.adopt(objects); err != nil {
-		return nil, nil, err
-	}
-	if err := checkNames(wanted); err != nil {
+	checkKinds := func(adopted []child) error { return s.checkKinds(kinds, adopted) }
+	if wanted, err = s.owner.adopt(objects, checkNames, checkKinds); err != nil {
 		return nil, nil, err
 	}
 	for _, c := range wanted {
-		if !slices.ContainsFunc(kinds, func(kind child) bool { return kind.gvk.GroupKind() == c.gvk.GroupKind() }) {
-			err = errors.Join(err, fmt.Errorf("children: %s is not of a kind of set %q: pass an empty %T to Set", c, s.name, c.Object))
-		}
 		labels := map[string]string{setLabel: s.name, setOwnerLabel: string(s.owner.obj.GetUID())}
 		for key, value := range c.GetLabels() {
 			if labels[key] == "" {
@@ -133,9 +128,6 @@ func (s *Set) prepare(ctx context.Context, objects []client.Object) (wanted, exi
 			}
 		}
 		c.SetLabels(labels)
-	}
-	if err != nil {
-		return nil, nil, err
 	}
 	for _, kind := range kinds {
 		objects, err := s.list(ctx, kind)
@@ -145,6 +137,17 @@ func (s *Set) prepare(ctx context.Context, objects []client.Object) (wanted, exi
 		existing = append(existing, objects...)
 	}
 	return wanted, existing, nil
+}
+
+// checkKinds returns an error for each child whose kind does not belong to the set.
+func (s *Set) checkKinds(kinds, children []child) error {
+	var errs []error
+	for _, c := range children {
+		if !slices.ContainsFunc(kinds, func(kind child) bool { return kind.gvk.GroupKind() == c.gvk.GroupKind() }) {
+			errs = append(errs, fmt.Errorf("children: %s is not of a kind of set %q: pass an empty %T to Set", c, s.name, c.Object))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 func (s *Set) resolveKinds() (kinds []child, err error) {

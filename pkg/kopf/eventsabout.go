@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -45,7 +46,7 @@ func (r *Resource[T]) OnEventAbout(
 }
 
 // handleClusterEvent calls the function of a handler, unless an Event from before the start or from a pause was handled or is too old. With Since, it
-// stores the time of the handled Event in an annotation of the object.
+// stores the time and the uid of the handled Event in an annotation of the object.
 func handleClusterEvent[T client.Object](
 	ctx context.Context, req *Request[T], events clusterevents.Selector, fn func(context.Context, *Request[T], *corev1.Event) error,
 ) error {
@@ -55,21 +56,60 @@ func handleClusterEvent[T client.Object](
 	event := req.call.ClusterEvent
 	seen := eventwatch.LastSeen(event.Event)
 	key := validation.AnnotationKey("events.", req.Handler)
-	stored, _ := time.Parse(time.RFC3339Nano, req.Object.GetAnnotations()[key]) // without a valid annotation, stored is the zero time
-	if event.Earlier && (time.Since(seen) > events.Since || !seen.After(stored)) {
+	handled := parseHandledEvents(req.Object.GetAnnotations()[key])
+	if event.Earlier && (time.Since(seen) > events.Since || handled.contains(seen, event.UID)) {
 		log.FromContext(ctx).V(1).Info("Ignored an Event from the time before the start, or from a pause", "event", event.Name)
 		return nil
 	}
-	if err := fn(ctx, req, event.Event); err != nil || events.Since == 0 || !seen.After(stored) {
+	if err := fn(ctx, req, event.Event); err != nil || events.Since == 0 || handled.contains(seen, event.UID) {
 		return err
 	}
 	annotations := req.Object.GetAnnotations()
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
-	annotations[key] = seen.UTC().Format(time.RFC3339Nano)
+	annotations[key] = handled.with(seen, event.UID).String()
 	req.Object.SetAnnotations(annotations)
 	return nil
+}
+
+// maxHandledUIDs limits the uids in the annotation of a handler.
+const maxHandledUIDs = 100
+
+// handledEvents are the newest Events that a handler has handled: their time, and their uids, because several Events can have the same time.
+type handledEvents struct {
+	at   time.Time
+	uids []string
+}
+
+// parseHandledEvents decodes an annotation. Without a valid annotation, it returns no Events.
+func parseHandledEvents(text string) (h handledEvents) {
+	at, uids, _ := strings.Cut(text, " ")
+	var err error
+	if h.at, err = time.Parse(time.RFC3339Nano, at); err == nil {
+		h.uids = strings.Fields(uids)
+	}
+	return h
+}
+
+// contains reports whether an Event with this time was handled. Without uids, all Events with the stored time count as handled.
+func (h handledEvents) contains(at time.Time, uid types.UID) bool {
+	return at.Before(h.at) || at.Equal(h.at) && (len(h.uids) == 0 || slices.Contains(h.uids, string(uid)))
+}
+
+// with adds an Event that is not older than the stored time.
+func (h handledEvents) with(at time.Time, uid types.UID) handledEvents {
+	if at.After(h.at) {
+		h = handledEvents{at: at}
+	}
+	h.uids = append(h.uids, string(uid))
+	h.uids = h.uids[max(0, len(h.uids)-maxHandledUIDs):]
+	return h
+}
+
+// String encodes the annotation.
+func (h handledEvents) String() string {
+	return strings.Join(append([]string{h.at.UTC().Format(time.RFC3339Nano)}, h.uids...), " ")
 }
 
 // An eventSelection is the selector of an OnEventAbout handler. Its method check sets the kinds.

@@ -151,6 +151,50 @@ func TestOnEventAbout_RepeatsAttemptsInMemory(t *testing.T) {
 	}
 }
 
+// The times of Events have seconds, and the API server lists Events by name.
+func TestOnEventAbout_SinceHandlesEachEventOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster, seen := kopftest.Memory(t, kopftest.Objects(newConfigMap("one"))), &steps{}
+		run := func(when string, want ...string) {
+			t.Helper()
+			operator := cluster.Run(t, kopf.For(&corev1.ConfigMap{}).OnEventAbout("seen", clusterevents.Selector{Since: time.Hour}, noteEvents(seen)))
+			operator.RunUntilQuiet(t)
+			<-time.After(time.Minute)
+			seen.expect(t, when, want...)
+			operator.Stop(t)
+		}
+		one := newConfigMap("one")
+		cluster.Get(t, one)
+		post := func(name string, at time.Time) {
+			event := newEvent(t, name, one)
+			event.LastTimestamp = metav1.NewTime(at)
+			cluster.Create(t, event)
+		}
+		now := time.Now()
+		post("b", now.Add(-time.Minute))
+		post("c", now.Add(-time.Minute))
+		run("two Events of the same second", "one b 1#0", "one c 1#0")
+		run("after a restart")
+		post("a", now.Add(-time.Minute))
+		run("a third Event of this second", "one a 1#0")
+		post("d", now)
+		post("e", now.Add(-30*time.Second))
+		run("a later Event that is listed first", "one e 1#0", "one d 1#0")
+		run("after another restart")
+		cluster.Get(t, one)
+		event := newEvent(t, "d", one)
+		cluster.Get(t, event)
+		if got, want := one.Annotations["kopf-runtime.dev/events.seen"], now.UTC().Format(time.RFC3339Nano)+" "+string(event.UID); got != want {
+			t.Errorf("annotation %q, want %q", got, want)
+		}
+
+		kopftest.Edit(t, cluster, one, func(obj configMap) {
+			obj.Annotations["kopf-runtime.dev/events.seen"] = now.UTC().Format(time.RFC3339Nano)
+		})
+		run("with an annotation that has no uids")
+	})
+}
+
 func TestOnEventAbout_IsExplained(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster := kopftest.Memory(t, kopftest.Objects(newConfigMap("one", "watched", "yes")))

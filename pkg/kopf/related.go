@@ -125,14 +125,11 @@ func (r *Request[T]) Track(ctx context.Context, obj client.Object) error {
 	switch {
 	case r.call != nil && r.call.Track != nil:
 		return r.call.Track(ctx, obj)
-	case r.Reason == reasonReconcile || r.call == nil:
+	case r.Reason == ReasonReconcile || r.call == nil:
 		return r.Client.Get(ctx, client.ObjectKeyFromObject(obj), obj)
 	}
 	return Permanent(fmt.Errorf("the handler %q cannot track objects: use an OnReconcile handler, which changes of other objects trigger", r.Handler))
 }
-
-// reasonReconcile is the reason of OnReconcile handlers.
-const reasonReconcile Reason = "reconcile"
 
 // checkRelated returns the errors of the related kinds, and sets their gvk.
 func (r *sharedResource[T]) checkRelated(scheme *runtime.Scheme) (errs []error) {

@@ -93,8 +93,13 @@ func (s historyStore) Check() error {
 	return checkMembers("WithHistory", s.multiStore)
 }
 
-// Archive implements [Archiver].
+// Archive implements [Archiver]. It first calls the wrapped store, with the whole record.
 func (s historyStore) Archive(obj client.Object, id string, record Record) error {
+	return errors.Join(s.multiStore.Archive(obj, id, record), s.appendEntry(obj, id, record))
+}
+
+// appendEntry adds a finished handler to the annotation.
+func (s historyStore) appendEntry(obj client.Object, id string, record Record) error {
 	documents := []json.RawMessage{}
 	if text, found := obj.GetAnnotations()[HistoryAnnotation]; found && json.Unmarshal([]byte(text), &documents) != nil {
 		documents = nil // an unreadable history is replaced

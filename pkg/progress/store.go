@@ -154,7 +154,7 @@ type UnreadableError struct {
 }
 
 func (e *UnreadableError) Error() string {
-	return "unreadable record in " + e.Place + " is treated as absent: " + e.Err.Error()
+	return "unreadable record in " + e.Place + ": " + e.Err.Error()
 }
 
 func (e *UnreadableError) Unwrap() error { return e.Err }

@@ -84,6 +84,32 @@ func TestCheck_ConflictingHooks(t *testing.T) {
 	}
 }
 
+// Check returns the conflicts between the hooks without errors of their own together with all other errors, and nothing twice.
+func TestCheck_ReportsAllErrorsTogether(t *testing.T) {
+	g := NewWithT(t)
+	v := func(id string, opts ...webhooks.Option) webhooks.Hook {
+		return webhooks.Validating(&v1.Widget{}, id, accept, opts...)
+	}
+	hooks := []webhooks.Hook{v("a"), v("a"), v("b", webhooks.TimeoutSeconds(31)), v("b"), v(""), v(strings.Repeat("c", 254)), v("---")}
+	_, err := webhooks.Manifests(scheme, webhooks.Options{
+		Name: "x", ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: new("https://h")}, Certificates: webhooks.Files{CAFile: "ca"}, Drain: 20e9 + 1,
+	}, hooks...)
+	g.Expect(err).To(MatchError(ContainSubstring("got 20.000000001s")))
+	lines := strings.Split(err.Error(), "\n")
+	g.Expect(lines[1:]).To(ConsistOf(
+		ContainSubstring(`Widget: Validate("b"): TimeoutSeconds must be from 1 to 30, got 31`),
+		ContainSubstring(`Widget: Validate(""): the id is empty`),
+		ContainSubstring(`Widget: Validate("a"): the handler Widget: Validate("a") exists already`),
+		ContainSubstring(`Widget: Validate("---"): the id has no letters and digits`),
+		ContainSubstring("which is invalid"),
+	))
+
+	_, err = webhooks.Manifests(scheme, webhooks.Options{
+		Name: "A_b", ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: new("https://h")}, Certificates: webhooks.Files{CAFile: "ca"},
+	}, v("a"))
+	g.Expect(err).To(MatchError(And(ContainSubstring(`the Name "A_b" is invalid`), Not(ContainSubstring("its name in the configuration")))))
+}
+
 // wrapped implements Certificates with a type that the package does not know.
 type wrapped struct{ webhooks.Files }
 

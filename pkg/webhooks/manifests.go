@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 )
 
 // Manifests returns the webhook configurations for the hooks, for users who apply them with their own tools. Without hooks, it
@@ -74,7 +76,7 @@ func prepareHooks(scheme *runtime.Scheme, o Options, hooks []Hook) ([]namedHook,
 	var found errorList
 	found.addErr(o.check())
 	hooks = slices.Clone(hooks)
-	gvks := make([]schema.GroupVersionKind, len(hooks))
+	gvks, invalid := make([]schema.GroupVersionKind, len(hooks)), make([]bool, len(hooks))
 	for i := range hooks {
 		h := &hooks[i]
 		var unknown error
@@ -84,25 +86,28 @@ func prepareHooks(scheme *runtime.Scheme, o Options, hooks []Hook) ([]namedHook,
 		}
 		if err := h.Check(); err != nil {
 			found.addErr(err)
+			invalid[i] = true
 		} else if unknown != nil {
 			found.addf("%s: %w", h.describe(), unknown)
+			invalid[i] = true
 		}
 	}
-	if len(found) > 0 {
-		return nil, errors.Join(found...)
-	}
-	all, err := nameHooks(hooks, gvks)
-	if err != nil {
-		return nil, err
-	}
-	if o.Name != "" {
+	all, err := nameHooks(hooks, gvks, invalid)
+	found.addErr(err)
+	if validation.Subdomain(o.Name) == nil {
 		for _, n := range all {
+			if n.name == "" {
+				continue // the hook is invalid or has no name: its error is already in found
+			}
 			if err := checkEntryName(n.name + "." + nameSuffix(o.Name)); err != nil {
 				found.addf("%s: %w", n.describe(), err)
 			}
 		}
 	}
-	return all, errors.Join(found...)
+	if len(found) > 0 {
+		return nil, errors.Join(found...)
+	}
+	return all, nil
 }
 
 func newConfiguration(kind hookKind, o Options, entries []entry) client.Object {

@@ -20,8 +20,8 @@ type namedHook struct {
 }
 
 // nameHooks derives paths and names from the ids, as kopf does. If several hooks have the same id, it appends the kind of the handler
-// and of the object.
-func nameHooks(hooks []Hook, gvks []schema.GroupVersionKind) ([]namedHook, error) {
+// and of the object. It does not name invalid hooks, but their ids count.
+func nameHooks(hooks []Hook, gvks []schema.GroupVersionKind, invalid []bool) ([]namedHook, error) {
 	count := map[string]int{}
 	for _, h := range hooks {
 		count[h.id]++
@@ -30,6 +30,9 @@ func nameHooks(hooks []Hook, gvks []schema.GroupVersionKind) ([]namedHook, error
 	out := make([]namedHook, len(hooks))
 	paths, names := map[string]Hook{}, map[string]Hook{}
 	for i, h := range hooks {
+		if invalid[i] {
+			continue
+		}
 		id := h.id
 		if count[id] > 1 {
 			id = fmt.Sprintf("%s/%s.%s", id, h.kind, strings.ToLower(gvks[i].Kind))

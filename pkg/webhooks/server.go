@@ -37,8 +37,7 @@ func (s *Server) Add(hooks ...Hook) *Server {
 	return s
 }
 
-// Check returns all errors in the options and the hooks, joined. Without other errors, it returns the conflicts between names
-// of hooks.
+// Check returns all errors in the options and the hooks, and the conflicts between hooks without other errors, joined.
 func (s *Server) Check() error {
 	_, err := prepareHooks(s.mgr.GetScheme(), s.options, s.hooks)
 	return err

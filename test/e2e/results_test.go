@@ -359,7 +359,7 @@ var _ = Describe("A change of the object by a handler", func() {
 			Eventually(valueAt(ctx, obj, "status", "phase")).Should(Equal("kept"))
 		}
 		Eventually(func() []string { return op.log.find(`"field"="status.timed"`) }).ShouldNot(BeEmpty())
-		found := op.log.find("has dropped a field", `"crd"="stricts.e2e.example.com"`)
+		found := op.log.find("has dropped a field", `"resource"="stricts.e2e.example.com"`)
 		Expect(found).To(ConsistOf(
 			And(ContainSubstring(`"handler"="created"`), ContainSubstring(`"field"="status.created"`)),
 			And(ContainSubstring(`"handler"="created"`), ContainSubstring(`"field"="status.unknown"`)),

@@ -229,7 +229,7 @@ func TestDroppedFields_AreLoggedOnce(t *testing.T) {
 				handler, field, _ := strings.Cut(want, " ")
 				wanted = append(wanted, And(
 					ContainSubstring(`"handler"="`+handler+`"`), ContainSubstring(`"field"="`+field+`"`),
-					ContainSubstring(`"crd"="archives.example.com"`), ContainSubstring("x-kubernetes-preserve-unknown-fields")))
+					ContainSubstring(`"resource"="archives.example.com"`), ContainSubstring("x-kubernetes-preserve-unknown-fields")))
 			}
 			g.Expect(lines).To(ConsistOf(wanted...))
 		})
