@@ -1,9 +1,11 @@
 package patch
 
 import (
+	"encoding"
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 
@@ -20,30 +22,7 @@ func Content(obj client.Object) (map[string]any, error) {
 	if u, ok := obj.(*unstructured.Unstructured); ok {
 		return u.Object, nil
 	}
-	return contentOfType(obj, Converted{})
-}
-
-// contentOfType returns the JSON form of an object of a Go type. It may share values of the metadata with the JSON form of another state of the object.
-func contentOfType(obj client.Object, known Converted) (map[string]any, error) {
-	rest := ShallowCopy(obj)
-	meta, restMeta := metadataOf(obj), metadataOf(rest)
-	if meta == nil || restMeta == meta {
-		return runtime.DefaultUnstructuredConverter.ToUnstructured(withoutManagedFields(obj))
-	}
-	*restMeta = metav1.ObjectMeta{}
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(rest)
-	if err != nil {
-		return nil, err
-	}
-	var knownMeta *metav1.ObjectMeta
-	knownContent, ok := known.Content["metadata"].(map[string]any)
-	if ok {
-		knownMeta = metadataOf(known.Object)
-	}
-	if converted := metadataContent(meta, knownMeta, knownContent); len(converted) > 0 {
-		content["metadata"] = converted
-	}
-	return content, nil
+	return Converted{}.convert(obj)
 }
 
 // Converted is an object with its JSON form, which is nil if it is not known. The methods change neither of them.
@@ -55,52 +34,113 @@ type Converted struct {
 // ContentOf returns the JSON form of another state of the object, like [Content]. It does not convert the top-level fields that have not changed: they
 // have the known values.
 func (known Converted) ContentOf(obj client.Object) (map[string]any, error) {
-	return known.convert(obj, Content)
+	if u, ok := obj.(*unstructured.Unstructured); ok {
+		return u.Object, nil
+	}
+	return known.convert(obj)
 }
 
 // JSONTypedContentOf returns the JSON form of another state of the object, like [JSONTypedContent]. It does not convert the top-level fields that have not
 // changed: they have the known values. If no field has changed, it returns the known JSON form.
 func (known Converted) JSONTypedContentOf(obj client.Object) (map[string]any, error) {
-	if known.Content != nil && fieldNames(obj) == nil && reflect.DeepEqual(known.Object, obj) {
+	switch {
+	case fieldsOf(obj) != nil:
+		return known.convert(obj) // the converter returns types of decoded JSON
+	case known.Content != nil && reflect.DeepEqual(known.Object, obj):
 		return known.Content, nil
 	}
-	return known.convert(obj, JSONTypedContent)
+	return JSONTypedContent(obj)
 }
 
-func (known Converted) convert(obj client.Object, content func(client.Object) (map[string]any, error)) (map[string]any, error) {
-	if known.Content == nil {
-		return content(obj)
+// convert returns the JSON form of an object of a Go type. It converts the fields that differ from the known state, each for itself if possible, because the
+// converter needs much memory for empty fields.
+func (known Converted) convert(obj client.Object) (map[string]any, error) {
+	fields := fieldsOf(obj)
+	if fields == nil {
+		return runtime.DefaultUnstructuredConverter.ToUnstructured(withoutManagedFields(obj))
 	}
-	changed, unchanged, ok := compareFields(known.Object, obj)
-	switch {
-	case !ok:
-		return content(obj)
-	case changed == nil:
-		return known.Content, nil
+	value, before := reflect.ValueOf(obj).Elem(), reflect.Value{}
+	if known.Content != nil && reflect.TypeOf(known.Object) == reflect.TypeOf(obj) {
+		before = reflect.ValueOf(known.Object).Elem()
 	}
-	out, err := contentOfType(changed, known)
-	if err != nil {
-		return content(obj) // a type may have no JSON form of its zero value
-	}
-	for _, name := range unchanged {
-		if value, ok := known.Content[name]; ok {
-			out[name] = value
-		} else {
-			delete(out, name)
+	out, changed := make(map[string]any, len(fields)+1), !before.IsValid()
+	var others []field
+	for _, f := range fields {
+		current := value.Field(f.index).Addr().Interface()
+		if kind, ok := current.(*metav1.TypeMeta); ok {
+			setText(out, "apiVersion", kind.APIVersion)
+			setText(out, "kind", kind.Kind)
+			continue
+		}
+		if before.IsValid() && reflect.DeepEqual(before.Field(f.index).Addr().Interface(), current) {
+			if content, ok := known.Content[f.name]; ok {
+				out[f.name] = content
+			}
+			continue
+		}
+		changed = true
+		var err error
+		switch meta, isMeta := current.(*metav1.ObjectMeta); {
+		case f.isStruct && f.omitZero && value.Field(f.index).IsZero():
+		case isMeta:
+			out[f.name] = known.metadataOf(meta, f)
+		case f.isStruct:
+			out[f.name], err = runtime.DefaultUnstructuredConverter.ToUnstructured(current)
+		default:
+			others = append(others, f)
+		}
+		if err != nil {
+			return nil, err
 		}
 	}
-	return out, nil
+	if !changed {
+		return known.Content, nil
+	}
+	return out, convertOthers(obj, others, out)
 }
 
-// Decode sets an empty object from another JSON form, which differs at most in some top-level fields. For a Go type, it decodes only these fields; the
-// object shares the others with the known object.
-func (known Converted) Decode(content map[string]any, fields MergePatch, into client.Object) error {
-	names := fieldNames(known.Object)
-	if names == nil || reflect.TypeOf(known.Object) != reflect.TypeOf(into) {
+// metadataOf returns the JSON form of the metadata in a field of the object.
+func (known Converted) metadataOf(meta *metav1.ObjectMeta, f field) map[string]any {
+	var knownMeta *metav1.ObjectMeta
+	content, ok := known.Content[f.name].(map[string]any)
+	if ok {
+		knownMeta, _ = reflect.TypeAssert[*metav1.ObjectMeta](reflect.ValueOf(known.Object).Elem().Field(f.index).Addr())
+	}
+	return metadataContent(meta, knownMeta, content)
+}
+
+// convertOthers adds the JSON forms of the fields that can only be converted together with their object.
+func convertOthers(obj client.Object, fields []field, out map[string]any) error {
+	if len(fields) == 0 {
+		return nil
+	}
+	alone := reflect.New(reflect.TypeOf(obj).Elem())
+	for _, f := range fields {
+		alone.Elem().Field(f.index).Set(reflect.ValueOf(obj).Elem().Field(f.index))
+	}
+	converted, err := runtime.DefaultUnstructuredConverter.ToUnstructured(withoutManagedFields(alone.Interface().(client.Object)))
+	if err != nil { // a type may have no JSON form of its zero value
+		if converted, err = runtime.DefaultUnstructuredConverter.ToUnstructured(withoutManagedFields(obj)); err != nil {
+			return err
+		}
+	}
+	for _, f := range fields {
+		if content, ok := converted[f.name]; ok {
+			out[f.name] = content
+		}
+	}
+	return nil
+}
+
+// Decode sets an empty object from another JSON form, which differs at most in the top-level fields of a patch. For a Go type, it decodes only these
+// fields; the object shares the others with the known object.
+func (known Converted) Decode(content map[string]any, changes MergePatch, into client.Object) error {
+	fields := fieldsOf(known.Object)
+	if fields == nil || reflect.TypeOf(known.Object) != reflect.TypeOf(into) {
 		return FromContent(content, into)
 	}
-	changed := make(map[string]any, len(fields))
-	for name := range fields {
+	changed := make(map[string]any, len(changes))
+	for name := range changes {
 		if value, ok := content[name]; ok {
 			changed[name] = value
 		}
@@ -109,70 +149,64 @@ func (known Converted) Decode(content map[string]any, fields MergePatch, into cl
 		return err
 	}
 	from, target := reflect.ValueOf(known.Object).Elem(), reflect.ValueOf(into).Elem()
-	for i, name := range names {
-		if _, decoded := fields[name]; !decoded {
-			target.Field(i).Set(from.Field(i))
+	for _, f := range fields {
+		if _, decoded := changes[f.name]; !decoded {
+			target.Field(f.index).Set(from.Field(f.index))
 		}
 	}
 	return nil
 }
 
-// compareFields returns a copy of an object without the top-level fields that are equal in a known object, and the JSON names of these fields. The copy is
-// nil if all fields are equal. compareFields returns false if the fields have no names, see [fieldNames].
-func compareFields(known, obj client.Object) (changed client.Object, unchanged []string, ok bool) {
-	names := fieldNames(obj)
-	if names == nil || reflect.TypeOf(known) != reflect.TypeOf(obj) {
-		return nil, nil, false
-	}
-	before, after := reflect.ValueOf(known).Elem(), reflect.ValueOf(obj).Elem()
-	equal := make([]bool, len(names))
-	differs := false
-	for i, name := range names {
-		equal[i] = name != "" && reflect.DeepEqual(before.Field(i).Addr().Interface(), after.Field(i).Addr().Interface())
-		differs = differs || name != "" && !equal[i]
-	}
-	if !differs {
-		return nil, nil, true
-	}
-	changed = ShallowCopy(obj)
-	for i, name := range names {
-		if equal[i] {
-			reflect.ValueOf(changed).Elem().Field(i).SetZero()
-			unchanged = append(unchanged, name)
-		}
-	}
-	return changed, unchanged, true
+// field is a top-level field of a Go type.
+type field struct {
+	index    int
+	name     string // the JSON name; "" for metav1.TypeMeta
+	isStruct bool   // the field can be converted without its object
+	omitZero bool   // the JSON form of the object omits the zero value of the field
 }
 
-var fieldNamesByType sync.Map // from reflect.Type to []string
+var fieldsByType sync.Map // from reflect.Type to []field
 
-// fieldNames returns the JSON names of the top-level fields of a Go type, with "" for metav1.TypeMeta. It returns nil for unstructured objects, and for
-// Go types with other fields that are inline or have no JSON name.
-func fieldNames(obj client.Object) []string {
+// fieldsOf returns the top-level fields of the Go type of an object. It returns nil for unstructured objects, for Go types with an encoding of their own,
+// and for Go types with other fields that are inline or have no JSON name.
+func fieldsOf(obj client.Object) []field {
 	t := reflect.TypeOf(obj).Elem()
-	if known, ok := fieldNamesByType.Load(t); ok {
-		return known.([]string)
+	if known, ok := fieldsByType.Load(t); ok {
+		return known.([]field)
 	}
-	names := jsonNames(t)
-	fieldNamesByType.Store(t, names)
-	return names
+	fields := readFields(t)
+	fieldsByType.Store(t, fields)
+	return fields
 }
 
-func jsonNames(t reflect.Type) (names []string) {
-	if t.Kind() != reflect.Struct || t == reflect.TypeFor[unstructured.Unstructured]() {
+func readFields(t reflect.Type) (fields []field) {
+	if t.Kind() != reflect.Struct || t == reflect.TypeFor[unstructured.Unstructured]() || hasEncoding(t) {
 		return nil
 	}
-	for field := range t.Fields() {
-		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+	for i := range t.NumField() {
+		declared := t.Field(i)
+		name, options, _ := strings.Cut(declared.Tag.Get("json"), ",")
+		f := field{
+			index: i, name: name, isStruct: declared.Type.Kind() == reflect.Struct && !hasEncoding(declared.Type),
+			omitZero: slices.Contains(strings.Split(options, ","), "omitzero"),
+		}
 		switch {
-		case field.Type == reflect.TypeFor[metav1.TypeMeta]():
-			name = ""
-		case name == "" || name == "-" || !field.IsExported():
+		case declared.Type == reflect.TypeFor[metav1.TypeMeta]():
+			f.name = ""
+		case name == "" || name == "-" || !declared.IsExported():
 			return nil
 		}
-		names = append(names, name)
+		fields = append(fields, f)
 	}
-	return names
+	return fields
+}
+
+// hasEncoding reports whether a type has methods that define its JSON form.
+func hasEncoding(t reflect.Type) bool {
+	return slices.ContainsFunc([]reflect.Type{
+		reflect.TypeFor[json.Marshaler](), reflect.TypeFor[encoding.TextMarshaler](),
+		reflect.TypeFor[interface{ ToUnstructured() any }](), reflect.TypeFor[interface{ IsZero() bool }](),
+	}, reflect.PointerTo(t).Implements)
 }
 
 // withoutManagedFields returns the object. If it has managed fields, it returns a shallow copy without them. It does not change the object.

@@ -1,13 +1,23 @@
 package patch
 
 import (
+	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -62,6 +72,96 @@ var changesOfObjects = []struct {
 		func(obj client.Object) { obj.(*unstructured.Unstructured).Object["spec"].(m)["size"] = 2 }, // an int, not an int64
 	},
 	{"nothing in an unstructured object", &unstructured.Unstructured{Object: m{"metadata": m{"name": "one"}}}, func(client.Object) {}},
+}
+
+// pointing has metadata that copies of the object share.
+type pointing struct {
+	metav1.TypeMeta    `json:",inline"`
+	*metav1.ObjectMeta `json:"metadata"`
+}
+
+func (p *pointing) DeepCopyObject() runtime.Object {
+	return &pointing{TypeMeta: p.TypeMeta, ObjectMeta: p.ObjectMeta.DeepCopy()}
+}
+
+// scaffolded has the tags of new projects of kubebuilder, and fields of different kinds.
+type scaffolded struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitzero"`
+
+	Spec     Shared               `json:"spec"`
+	Status   Shared               `json:"status,omitzero"`
+	Optional *Shared              `json:"optional,omitempty"`
+	At       metav1.Time          `json:"at,omitempty"` //nolint:modernize // many types have it
+	Since    metav1.Time          `json:"since,omitzero"`
+	Raw      runtime.RawExtension `json:"raw,omitempty"`  //nolint:modernize // as above
+	Port     intstr.IntOrString   `json:"port,omitempty"` //nolint:modernize // as above
+	Size     resource.Quantity    `json:"size,omitempty"` //nolint:modernize // as above
+	Names    []string             `json:"names"`
+	Text     string               `json:"text,omitempty"`
+	Level    int                  `json:"level"`
+}
+
+func (s *scaffolded) DeepCopyObject() runtime.Object {
+	out := *s
+	s.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
+	s.Raw.DeepCopyInto(&out.Raw)
+	out.Names = slices.Clone(s.Names)
+	if s.Optional != nil {
+		out.Optional = new(*s.Optional)
+	}
+	return &out
+}
+
+// encoded defines its JSON form itself.
+type encoded struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              Shared `json:"spec"`
+}
+
+func (e *encoded) DeepCopyObject() runtime.Object { return new(*e) }
+
+func (e *encoded) MarshalJSON() ([]byte, error) {
+	return []byte(`{"metadata":{"name":"fixed"},"text":"own"}`), nil
+}
+
+// The JSON form must be the one of the converter of apimachinery, for all types.
+func TestContent_EqualsTheConverter(t *testing.T) {
+	for _, obj := range []client.Object{
+		&corev1.Pod{}, &corev1.ConfigMap{}, &corev1.Secret{}, &corev1.Service{}, &corev1.Node{}, &corev1.Event{}, &corev1.Namespace{}, &corev1.ServiceAccount{},
+		&appsv1.Deployment{}, &rbacv1.ClusterRole{}, &storagev1.StorageClass{}, &coordinationv1.Lease{}, &eventsv1.Event{},
+		&apiextensionsv1.CustomResourceDefinition{}, &metav1.PartialObjectMetadata{}, &nested{}, &scaffolded{}, &encoded{}, &pointing{ObjectMeta: &metav1.ObjectMeta{}},
+	} {
+		name := reflect.TypeOf(obj).Elem().Name()
+		filled := obj.DeepCopyObject().(client.Object)
+		fill(reflect.ValueOf(filled).Elem(), 9)
+		for state, obj := range map[string]client.Object{"zero": obj, "filled": filled} {
+			t.Run(name+" "+state, func(t *testing.T) {
+				before := obj.DeepCopyObject()
+				want, err := runtime.DefaultUnstructuredConverter.ToUnstructured(withoutManagedFields(obj.DeepCopyObject().(client.Object)))
+				if err != nil {
+					t.Fatal(err)
+				}
+				got, err := Content(obj)
+				if d := cmp.Diff(want, got); d != "" || err != nil {
+					t.Errorf("converter (-), Content (+), error %v:\n%s", err, d)
+				}
+				if d := cmp.Diff(before, obj); d != "" {
+					t.Errorf("Content has changed the object:\n%s", d)
+				}
+				for _, known := range []client.Object{filled, reflect.New(reflect.TypeOf(obj).Elem()).Interface().(client.Object)} {
+					if p, ok := known.(*pointing); ok && p.ObjectMeta == nil {
+						p.ObjectMeta = &metav1.ObjectMeta{}
+					}
+					got, err := converted(t, known).ContentOf(obj)
+					if d := cmp.Diff(want, got); d != "" || err != nil {
+						t.Errorf("converter (-), ContentOf (+), error %v:\n%s", err, d)
+					}
+				}
+			})
+		}
+	}
 }
 
 func TestConverted_ContentOf_EqualsTheWholeConversion(t *testing.T) {

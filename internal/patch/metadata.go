@@ -6,18 +6,7 @@ import (
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
-
-// metadataOf returns the metadata in an object, or nil if its type has no [metav1.ObjectMeta].
-func metadataOf(obj client.Object) *metav1.ObjectMeta {
-	accessor, ok := obj.(metav1.ObjectMetaAccessor)
-	if !ok {
-		return nil
-	}
-	meta, _ := accessor.GetObjectMeta().(*metav1.ObjectMeta)
-	return meta
-}
 
 // metadataContent returns the JSON form of metadata without managed fields. It does the same as the converter of apimachinery, which uses reflection and is
 // several times slower. known and knownContent are another state of the metadata with its JSON form. metadataContent shares the values of equal labels,
