@@ -174,7 +174,9 @@ func (d *Draft) Apply(changed patch.MergePatch) error {
 
 // setKind sets the apiVersion and the kind, which typed objects may lack.
 func (d *Draft) setKind(obj client.Object) {
-	obj.GetObjectKind().SetGroupVersionKind(d.stored.Object.GetObjectKind().GroupVersionKind())
+	if kind := d.stored.Object.GetObjectKind().GroupVersionKind(); obj.GetObjectKind().GroupVersionKind() != kind {
+		obj.GetObjectKind().SetGroupVersionKind(kind)
+	}
 }
 
 // Add adds the patch of a handler, unless the patch is empty.
@@ -243,26 +245,32 @@ func (c *Committer) checkIdentity(obj, copied client.Object) error {
 	if value := reflect.ValueOf(copied); value.Kind() == reflect.Pointer && value.IsNil() {
 		return errors.New("req.Object must not be nil; leave it as it is, or change a copy")
 	}
-	apiVersion, kind := copied.GetObjectKind().GroupVersionKind().ToAPIVersionAndKind()
-	if apiVersion == "" && kind == "" { // typed clients drop them
-		apiVersion, kind = c.Writer.GVK.ToAPIVersionAndKind()
+	gvk := copied.GetObjectKind().GroupVersionKind()
+	if gvk.Empty() { // typed clients drop it
+		gvk = c.Writer.GVK
 	}
 	uid := copied.GetUID()
 	if uid != "" && copied.GetResourceVersion() != "" && copied.GetResourceVersion() != obj.GetResourceVersion() {
 		uid = obj.GetUID()
 	}
+	if is, was := gvk.GroupVersion(), c.Writer.GVK.GroupVersion(); is != was {
+		return identityError("apiVersion", was.String(), is.String())
+	}
 	for _, field := range []struct{ path, was, is string }{
-		{"apiVersion", c.Writer.GVK.GroupVersion().String(), apiVersion},
-		{"kind", c.Writer.GVK.Kind, kind},
+		{"kind", c.Writer.GVK.Kind, gvk.Kind},
 		{"metadata.name", obj.GetName(), copied.GetName()},
 		{"metadata.namespace", obj.GetNamespace(), copied.GetNamespace()},
 		{"metadata.uid", string(obj.GetUID()), string(uid)},
 	} {
 		if field.is != field.was {
-			return fmt.Errorf("%s must not be changed from %q to %q; create another object with req.Client", field.path, field.was, field.is)
+			return identityError(field.path, field.was, field.is)
 		}
 	}
 	return nil
+}
+
+func identityError(path, was, is string) error {
+	return fmt.Errorf("%s must not be changed from %q to %q; create another object with req.Client", path, was, is)
 }
 
 // baseOf returns the state on which the changes in the copy of a handler are based: usually the state that the handler has received. If the handler has read

@@ -72,7 +72,7 @@ func (known Converted) convert(obj client.Object) (map[string]any, error) {
 			setText(out, "kind", kind.Kind)
 			continue
 		}
-		if before.IsValid() && reflect.DeepEqual(before.Field(f.index).Addr().Interface(), current) {
+		if before.IsValid() && equalFields(before.Field(f.index).Addr().Interface(), current) {
 			if content, ok := known.Content[f.name]; ok {
 				out[f.name] = content
 			}
@@ -97,6 +97,14 @@ func (known Converted) convert(obj client.Object) (map[string]any, error) {
 		return known.Content, nil
 	}
 	return out, convertOthers(obj, others, out)
+}
+
+// equalFields reports whether two values of a field have the same JSON form. a and b are pointers of the same type.
+func equalFields(a, b any) bool {
+	if a, ok := a.(*metav1.ObjectMeta); ok {
+		return equalMetadata(a, b.(*metav1.ObjectMeta))
+	}
+	return reflect.DeepEqual(a, b)
 }
 
 // metadataOf returns the JSON form of the metadata in a field of the object.

@@ -8,6 +8,20 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
+// equalMetadata reports whether two metadata have the same JSON form, apart from managed fields. Unlike reflect.DeepEqual, it allocates no memory for
+// labels and annotations.
+func equalMetadata(a, b *metav1.ObjectMeta) bool {
+	return a.Name == b.Name && a.GenerateName == b.GenerateName && a.Namespace == b.Namespace && a.UID == b.UID &&
+		a.SelfLink == b.SelfLink && //nolint:staticcheck // old API servers set it
+		a.ResourceVersion == b.ResourceVersion && a.Generation == b.Generation &&
+		a.CreationTimestamp.Equal(&b.CreationTimestamp) && equalTimes(a.DeletionTimestamp, b.DeletionTimestamp) &&
+		reflect.DeepEqual(a.DeletionGracePeriodSeconds, b.DeletionGracePeriodSeconds) &&
+		maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations) &&
+		reflect.DeepEqual(a.OwnerReferences, b.OwnerReferences) && slices.Equal(a.Finalizers, b.Finalizers)
+}
+
+func equalTimes(a, b *metav1.Time) bool { return (a == nil) == (b == nil) && a.Equal(b) }
+
 // metadataContent returns the JSON form of metadata without managed fields. It does the same as the converter of apimachinery, which uses reflection and is
 // several times slower. known and knownContent are another state of the metadata with its JSON form. metadataContent shares the values of equal labels,
 // annotations, owner references and finalizers with this JSON form. Both may be nil.
