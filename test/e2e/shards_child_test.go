@@ -109,7 +109,7 @@ func collectOnSignal() {
 	}
 }
 
-// A printingBodies prints each write of a widget with its body.
+// A printingBodies prints each write of a widget with its body, and the response to a release of a widget.
 type printingBodies struct{ http.RoundTripper }
 
 func (p printingBodies) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -122,7 +122,11 @@ func (p printingBodies) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	printEvent(fmt.Sprintf("writes %s %s", r.URL.Path, body))
-	return p.RoundTripper.RoundTrip(r)
+	response, err := p.RoundTripper.RoundTrip(r)
+	if err == nil && response.StatusCode == http.StatusOK && bytes.Contains(body, []byte(sharding.DrainLabel(""))) {
+		printEvent("released " + r.URL.Path)
+	}
+	return response, err
 }
 
 // launchShard starts a shard in a process of its own.

@@ -416,13 +416,12 @@ var _ = Describe("Shards, as processes", func() {
 			began := time.Now()
 			drainAll(ctx, ns, ring, name, widgets, func(*v1.Widget) {})
 			drained := time.Since(began)
-			Eventually(func(g Gomega) {
-				list := &metav1.PartialObjectMetadataList{}
-				list.SetGroupVersionKind(v1.GroupVersion.WithKind("WidgetList"))
-				g.Expect(k8s.List(ctx, list, client.InNamespace(ns), client.HasLabels{sharding.DrainLabel(ring)})).To(Succeed())
-				g.Expect(list.Items).To(BeEmpty())
-			}).WithTimeout(time.Minute).WithPolling(50 * time.Millisecond).Should(Succeed())
-			released := time.Since(began)
+			Eventually(shards[name].count("released ")).WithTimeout(time.Minute).WithPolling(50 * time.Millisecond).Should(Equal(objects)) // without requests
+			released := shards[name].last("released ").at.Sub(began)
+			for _, w := range widgets {
+				Expect(k8s.Get(ctx, client.ObjectKeyFromObject(w), w)).To(Succeed())
+				Expect(w.Labels).NotTo(HaveKey(HavePrefix("drain.")))
+			}
 			Expect(shards[name].Process.Signal(syscall.SIGTERM)).To(Succeed())
 			Eventually(shards[name].exited).WithTimeout(time.Minute).Should(BeClosed())
 			plain := patchTwice(ctx, ns, ring, name, widgets)
