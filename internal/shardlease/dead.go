@@ -18,16 +18,17 @@ type observation struct {
 
 // MarkDeadShards marks the Leases of other dead shards of the ring until the context is cancelled. The sharder then moves their objects immediately.
 //
-// A shard is dead if it has not renewed its Lease for the duration of the Lease, measured with the monotonic clock of this process. The sharder itself marks a Lease only after two
-// durations, because it compares its wall clock with the clock of the shard. MarkDeadShards ignores the Leases of other implementations of the protocol, whose durations can have
+// A shard is dead if it has not renewed its Lease for the duration of the Lease, measured with the monotonic clock of this process. MarkDeadShards reads the Leases every half
+// retry period, at least every second. The sharder itself marks a Lease only after two durations, because it compares its wall clock with the clock of the shard. MarkDeadShards ignores the Leases of other implementations of the protocol, whose durations can have
 // another meaning, and Leases for which another process with the same name waits.
 func MarkDeadShards(ctx context.Context, options Options) {
 	if options.WallClock == nil {
 		options.WallClock = time.Now
 	}
+	interval := min(options.RetryPeriod/2, time.Second)
 	observed := map[string]observation{}
 	lastRead, failing := time.Now(), false
-	for pause := options.RetryPeriod / 2; sleep(ctx, pause); {
+	for pause := interval; sleep(ctx, pause); {
 		leases, err := options.listRing(ctx, "0")
 		if err != nil {
 			if !failing && ctx.Err() == nil {
@@ -40,7 +41,7 @@ func MarkDeadShards(ctx context.Context, options Options) {
 		if now.Sub(lastRead) > pause+options.RetryPeriod {
 			clear(observed) // after a suspension or an outage, the other shards need time to renew their Leases
 		}
-		lastRead, failing, pause = now, false, options.RetryPeriod/2
+		lastRead, failing, pause = now, false, interval
 		earlier := observed
 		observed = map[string]observation{}
 		for i := range leases {
