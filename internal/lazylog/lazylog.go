@@ -3,11 +3,13 @@ package lazylog
 import (
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/types"
 )
 
-// New returns a logger that adds its values, and those of all loggers derived from it, when a line is written.
+// New returns a logger that adds the values of loggers that are derived from it when they write a line.
 func New(logger logr.Logger) logr.Logger {
 	base := logger.GetSink()
 	if _, isLazy := base.(*sink); isLazy || base == nil {
@@ -50,16 +52,24 @@ func (s *sink) Enabled(level int) bool { return s.base.Enabled(level) }
 
 // Info implements [logr.LogSink].
 func (s *sink) Info(level int, msg string, keysAndValues ...any) {
+	s.GetCallStackHelper()()
 	s.resolve().Info(level, msg, keysAndValues...)
 }
 
 // Error implements [logr.LogSink].
 func (s *sink) Error(err error, msg string, keysAndValues ...any) {
+	s.GetCallStackHelper()()
 	s.resolve().Error(err, msg, keysAndValues...)
 }
 
-// WithValues implements [logr.LogSink].
+// WithValues implements [logr.LogSink]. If a value can change, it adds all values at once and returns a sink without delays.
 func (s *sink) WithValues(keysAndValues ...any) logr.LogSink {
+	switch {
+	case len(keysAndValues) == 0:
+		return s
+	case slices.ContainsFunc(keysAndValues, canChange):
+		return withCallDepth(s.resolve().WithValues(keysAndValues...), -1) // without the frame of this sink
+	}
 	return &sink{base: s.base, values: slices.Concat(s.values, keysAndValues)}
 }
 
@@ -71,4 +81,21 @@ func (s *sink) WithName(name string) logr.LogSink {
 // WithCallDepth implements [logr.CallDepthLogSink].
 func (s *sink) WithCallDepth(depth int) logr.LogSink {
 	return &sink{base: withCallDepth(s.base, depth), values: s.values}
+}
+
+// GetCallStackHelper implements [logr.CallStackHelperLogSink].
+func (s *sink) GetCallStackHelper() func() {
+	if helper, ok := s.base.(logr.CallStackHelperLogSink); ok {
+		return helper.GetCallStackHelper()
+	}
+	return func() {}
+}
+
+// canChange reports whether the text of a value can change before the first line is written.
+func canChange(value any) bool {
+	switch value.(type) {
+	case nil, string, bool, int, int32, int64, uint32, uint64, float64, time.Duration, time.Time, types.UID, types.NamespacedName:
+		return false
+	}
+	return true
 }

@@ -26,6 +26,10 @@ func writeLines(logger logr.Logger) {
 	logger.Info("no values")
 	object.WithValues("name", "two").Info("a second value of a key")
 	helper(handler.WithCallDepth(1))
+	labels := map[string]string{"app": "shop"}
+	labeled := object.WithValues("labels", labels).WithValues("after", 1)
+	labels["app"] = "changed"
+	labeled.Info("a value that changes")
 	logger.WithName("only").Info("only a name")
 }
 
@@ -50,8 +54,8 @@ func TestNew_WritesTheSameLines(t *testing.T) {
 			if timestamp.ReplaceAllString(got.String(), "") != timestamp.ReplaceAllString(want.String(), "") {
 				t.Errorf("lines:\n%s\nwant:\n%s", got.String(), want.String())
 			}
-			if lines := strings.Count(want.String(), "\n"); lines != 8 {
-				t.Errorf("%d lines, want 8", lines)
+			if lines := strings.Count(want.String(), "\n"); lines != 9 {
+				t.Errorf("%d lines, want 9", lines)
 			}
 		})
 	}
@@ -67,18 +71,34 @@ func TestNew_WithoutASink(t *testing.T) {
 
 func TestNew_AddsNoValuesWithoutALine(t *testing.T) {
 	counting := &countingSink{}
-	logger := lazylog.New(logr.New(counting)).WithValues("a", 1).WithValues("b", 2)
+	logger := lazylog.New(logr.New(counting)).WithValues("a", 1).WithValues("b", 2).WithValues()
 	logger.V(1).Info("this level is not enabled")
 	if counting.added > 0 {
 		t.Errorf("values were added %d times before the first line", counting.added)
 	}
 	var writers sync.WaitGroup
 	for range 10 {
-		writers.Go(func() { logger.Info("a line") })
+		writers.Go(func() { logger.WithValues().Info("a line") }) // like log.FromContext
 	}
 	writers.Wait()
 	if counting.added != 1 || counting.lines != 10 {
 		t.Errorf("values were added %d times for %d lines, want once for 10", counting.added, counting.lines)
+	}
+}
+
+// helperSink counts the calls of its stack helper.
+type helperSink struct {
+	countingSink
+	helped int
+}
+
+func (s *helperSink) GetCallStackHelper() func() { return func() { s.helped++ } }
+
+func TestNew_MarksItsFrames(t *testing.T) {
+	helper := &helperSink{}
+	lazylog.New(logr.New(helper)).Info("a line")
+	if helper.helped != 2 {
+		t.Errorf("%d frames are marked, want 2: of logr and of lazylog", helper.helped)
 	}
 }
 

@@ -83,7 +83,7 @@ func (known Converted) convert(obj client.Object) (map[string]any, error) {
 		switch meta, isMeta := current.(*metav1.ObjectMeta); {
 		case f.isStruct && f.omitZero && value.Field(f.index).IsZero():
 		case isMeta:
-			out[f.name] = known.metadataOf(meta, f)
+			out[f.name] = known.metadataContent(meta, before, f)
 		case f.isStruct:
 			out[f.name], err = runtime.DefaultUnstructuredConverter.ToUnstructured(current)
 		default:
@@ -107,13 +107,13 @@ func equalFields(a, b any) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// metadataOf returns the JSON form of the metadata in a field of the object.
-func (known Converted) metadataOf(meta *metav1.ObjectMeta, f field) map[string]any {
-	var knownMeta *metav1.ObjectMeta
+// metadataContent returns the JSON form of metadata. before is the known object; invalid if it is not known, or has another type.
+func (known Converted) metadataContent(meta *metav1.ObjectMeta, before reflect.Value, f field) map[string]any {
 	content, ok := known.Content[f.name].(map[string]any)
-	if ok {
-		knownMeta, _ = reflect.TypeAssert[*metav1.ObjectMeta](reflect.ValueOf(known.Object).Elem().Field(f.index).Addr())
+	if !ok || !before.IsValid() {
+		return metadataContent(meta, &metav1.ObjectMeta{}, nil)
 	}
+	knownMeta, _ := reflect.TypeAssert[*metav1.ObjectMeta](before.Field(f.index).Addr())
 	return metadataContent(meta, knownMeta, content)
 }
 
@@ -176,7 +176,7 @@ type field struct {
 var fieldsByType sync.Map // from reflect.Type to []field
 
 // fieldsOf returns the top-level fields of the Go type of an object. It returns nil for unstructured objects, for Go types with an encoding of their own,
-// and for Go types with other fields that are inline or have no JSON name.
+// for Go types with other fields that are inline or have no JSON name, and for Go types with a pointer to the metadata.
 func fieldsOf(obj client.Object) []field {
 	t := reflect.TypeOf(obj).Elem()
 	if known, ok := fieldsByType.Load(t); ok {
@@ -201,7 +201,7 @@ func readFields(t reflect.Type) (fields []field) {
 		switch {
 		case declared.Type == reflect.TypeFor[metav1.TypeMeta]():
 			f.name = ""
-		case name == "" || name == "-" || !declared.IsExported():
+		case name == "" || name == "-" || !declared.IsExported() || declared.Type == reflect.TypeFor[*metav1.ObjectMeta]():
 			return nil
 		}
 		fields = append(fields, f)
@@ -217,12 +217,15 @@ func hasEncoding(t reflect.Type) bool {
 	}, reflect.PointerTo(t).Implements)
 }
 
-// withoutManagedFields returns the object. If it has managed fields, it returns a shallow copy without them. It does not change the object.
+// withoutManagedFields returns the object. If it has managed fields, it returns a copy without them. It does not change the object.
 func withoutManagedFields(obj client.Object) client.Object {
 	if len(obj.GetManagedFields()) == 0 {
 		return obj
 	}
 	copied := ShallowCopy(obj)
+	if fieldsOf(obj) == nil { // the metadata may be shared
+		copied = obj.DeepCopyObject().(client.Object)
+	}
 	copied.SetManagedFields(nil)
 	return copied
 }

@@ -78,10 +78,12 @@ var changesOfObjects = []struct {
 type pointing struct {
 	metav1.TypeMeta    `json:",inline"`
 	*metav1.ObjectMeta `json:"metadata"`
+
+	Names []string `json:"names"`
 }
 
 func (p *pointing) DeepCopyObject() runtime.Object {
-	return &pointing{TypeMeta: p.TypeMeta, ObjectMeta: p.ObjectMeta.DeepCopy()}
+	return &pointing{p.TypeMeta, p.ObjectMeta.DeepCopy(), slices.Clone(p.Names)}
 }
 
 // scaffolded has the tags of new projects of kubebuilder, and fields of different kinds.
@@ -134,9 +136,12 @@ func TestContent_EqualsTheConverter(t *testing.T) {
 		&apiextensionsv1.CustomResourceDefinition{}, &metav1.PartialObjectMetadata{}, &nested{}, &scaffolded{}, &encoded{}, &pointing{ObjectMeta: &metav1.ObjectMeta{}},
 	} {
 		name := reflect.TypeOf(obj).Elem().Name()
-		filled := obj.DeepCopyObject().(client.Object)
-		fill(reflect.ValueOf(filled).Elem(), 9)
-		for state, obj := range map[string]client.Object{"zero": obj, "filled": filled} {
+		newFilled := func() client.Object {
+			filled := obj.DeepCopyObject().(client.Object)
+			fill(reflect.ValueOf(filled).Elem(), 9)
+			return filled
+		}
+		for state, obj := range map[string]client.Object{"zero": obj, "filled": newFilled()} {
 			t.Run(name+" "+state, func(t *testing.T) {
 				before := obj.DeepCopyObject()
 				want, err := runtime.DefaultUnstructuredConverter.ToUnstructured(withoutManagedFields(obj.DeepCopyObject().(client.Object)))
@@ -150,7 +155,9 @@ func TestContent_EqualsTheConverter(t *testing.T) {
 				if d := cmp.Diff(before, obj); d != "" {
 					t.Errorf("Content has changed the object:\n%s", d)
 				}
-				for _, known := range []client.Object{filled, reflect.New(reflect.TypeOf(obj).Elem()).Interface().(client.Object)} {
+				for _, known := range []client.Object{
+					newFilled(), &corev1.LimitRange{}, &unstructured.Unstructured{Object: m{"metadata": m{"labels": m{"a": "b"}}}}, reflect.New(reflect.TypeOf(obj).Elem()).Interface().(client.Object),
+				} {
 					if p, ok := known.(*pointing); ok && p.ObjectMeta == nil {
 						p.ObjectMeta = &metav1.ObjectMeta{}
 					}

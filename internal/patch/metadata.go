@@ -24,11 +24,8 @@ func equalTimes(a, b *metav1.Time) bool { return (a == nil) == (b == nil) && a.E
 
 // metadataContent returns the JSON form of metadata without managed fields. It does the same as the converter of apimachinery, which uses reflection and is
 // several times slower. known and knownContent are another state of the metadata with its JSON form. metadataContent shares the values of equal labels,
-// annotations, owner references and finalizers with this JSON form. Both may be nil.
+// annotations, owner references and finalizers with this JSON form. knownContent may be nil.
 func metadataContent(meta, known *metav1.ObjectMeta, knownContent map[string]any) map[string]any {
-	if known == nil {
-		known = &metav1.ObjectMeta{}
-	}
 	out := make(map[string]any, reservedFields(meta))
 	setText(out, "name", meta.Name)
 	setText(out, "generateName", meta.GenerateName)
