@@ -12,8 +12,9 @@ import (
 
 // An observation is the first state of a Lease that a process has read, and the time at which it was read.
 type observation struct {
-	first *coordinationv1.Lease
-	since time.Time // on the monotonic clock
+	first      *coordinationv1.Lease
+	since      time.Time // on the monotonic clock
+	markFailed bool      // an attempt to mark the Lease has failed
 }
 
 // MarkDeadShards marks the Leases of other dead shards of the ring until the context is cancelled. The sharder then moves their objects immediately.
@@ -51,7 +52,7 @@ func MarkDeadShards(ctx context.Context, options Options) {
 			}
 			seen := earlier[lease.Name]
 			if !sameHolder(seen.first, lease) || renewed(seen.first, lease) {
-				seen = observation{lease, now}
+				seen = observation{first: lease, since: now}
 			}
 			observed[lease.Name] = seen
 			remaining := durationOf(lease) - now.Sub(seen.since)
@@ -60,8 +61,10 @@ func MarkDeadShards(ctx context.Context, options Options) {
 				continue
 			}
 			err := options.markDead(ctx, lease)
-			if err != nil && ctx.Err() == nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+			if err != nil && ctx.Err() == nil && !seen.markFailed && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
 				options.Log.Error(err, "Failed to mark the Lease of a dead shard; retrying", "lease", lease.Name)
+				seen.markFailed = true
+				observed[lease.Name] = seen
 			}
 		}
 	}
@@ -95,6 +98,6 @@ func (o *Options) markDead(ctx context.Context, lease *coordinationv1.Lease) err
 	if _, err := o.Client.Leases(o.Namespace).Update(ctx, dead, metav1.UpdateOptions{}); err != nil {
 		return err
 	}
-	o.Log.Info("Another shard has not renewed its Lease; the sharder can move its objects", "lease", lease.Name, "duration", duration.String())
+	o.Log.Info("Marked the Lease of a dead shard; the sharder can move the objects of the shard", "lease", lease.Name, "duration", duration.String())
 	return nil
 }

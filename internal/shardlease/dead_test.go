@@ -2,11 +2,15 @@ package shardlease_test
 
 import (
 	"context"
+	"errors"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/shardlease"
 )
@@ -142,19 +146,14 @@ func TestMarkDeadShards_AfterItsOwnSuspension(t *testing.T) {
 // A renewal between the reading and the mark must win.
 func TestMarkDeadShards_LosesAgainstARenewal(t *testing.T) {
 	run(t, func(w *world) {
-		one := w.process("one")
-		l := w.acquire(one)
+		w.acquire(w.process("one"))
 		late := w.process("late")
 		late.options.Name = "pod-2"
 		tried := 0
 		late.options.Client = w.client(roundTripper(func(r *http.Request) (*http.Response, error) {
 			if r.Method == http.MethodPut {
 				if tried++; tried == 1 {
-					ctx, cancel := context.WithTimeout(w.Context(), 2500*time.Millisecond)
-					defer cancel()
-					if err := l.Keep(ctx); err != nil {
-						t.Errorf("Keep() = %v", err)
-					}
+					w.update(func(l *coordinationv1.Lease) { l.Spec.RenewTime = new(metav1.NowMicro()) })
 				}
 			}
 			return w.server.RoundTrip(r)
@@ -168,22 +167,57 @@ func TestMarkDeadShards_LosesAgainstARenewal(t *testing.T) {
 	})
 }
 
-// Without the permission, nothing is marked, and the sharder detects the crash later.
+// refusing returns a process whose requests with a method are forbidden, and functions that return the number of these requests and of error lines.
+func (w *world) refusing(method string) (p *process, requests, lines func() int) {
+	p = w.process("refused")
+	p.options.Name = "pod-2"
+	refused, logged := 0, 0
+	p.options.Client = w.client(roundTripper(func(r *http.Request) (*http.Response, error) {
+		if r.Method != method {
+			return w.server.RoundTrip(r)
+		}
+		refused++
+		return &http.Response{StatusCode: http.StatusForbidden, Body: http.NoBody, Request: r}, nil
+	}))
+	p.options.Log = funcr.New(func(_, args string) {
+		if strings.Contains(args, "Failed") {
+			logged++
+		}
+	}, funcr.Options{})
+	return p, func() int { return refused }, func() int { return logged }
+}
+
+// Without the permissions, nothing is marked, the failure is logged once, and the sharder detects the crash later.
 func TestMarkDeadShards_WithoutPermission(t *testing.T) {
+	for _, method := range []string{http.MethodGet, http.MethodPut} {
+		run(t, func(w *world) {
+			w.acquire(w.process("one"))
+			p, requests, lines := w.refusing(method)
+			ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
+			defer cancel()
+			shardlease.MarkDeadShards(ctx, p.options)
+			if requests() < 20 || requests() > 60 || lines() != 1 {
+				t.Errorf("%s: %d requests and %d error lines in a minute, want one request every 1s to 2s and one line", method, requests(), lines())
+			}
+			if isMarked(w.stored()) {
+				t.Error("the Lease is marked")
+			}
+		})
+	}
+}
+
+// A successor can also die before it holds the Lease. The Lease is then marked by the sharder only.
+func TestMarkDeadShards_LeavesTheLeaseOfADeadSuccessorToTheSharder(t *testing.T) {
 	run(t, func(w *world) {
 		w.acquire(w.process("one"))
-		refused := w.process("refused")
-		refused.options.Name = "pod-2"
-		lists := 0
-		refused.options.Client = w.client(roundTripper(func(r *http.Request) (*http.Response, error) {
-			lists++
-			return &http.Response{StatusCode: http.StatusForbidden, Body: http.NoBody, Request: r}, nil
-		}))
-		ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(w.Context(), 5*time.Second)
 		defer cancel()
-		shardlease.MarkDeadShards(ctx, refused.options)
-		if lists > 31 || lists < 20 {
-			t.Errorf("%d requests in a minute, want one every 2s", lists)
+		if _, err := shardlease.Acquire(ctx, w.process("two").options); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("Acquire() = %v, want the error of the context", err)
+		}
+		w.neighbor("pod-2")
+		if took := w.awaitMark(); took < time.Minute {
+			t.Errorf("the Lease is marked after %s, want no mark", took)
 		}
 	})
 }

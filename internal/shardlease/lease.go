@@ -111,29 +111,59 @@ func isPermanent(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsInvalid(err)
 }
 
-// Keep renews the Lease until the context is cancelled. It returns [ErrLost] if the Lease could not be renewed in time, or if another process holds it.
+// Keep renews the Lease until the context is cancelled. It returns [ErrLost] if the Lease could not be renewed before the RenewDeadline, or if another process
+// holds it.
 //
-// After a suspension of the process, Keep makes one attempt. A successful renewal proves that no other process handles the objects.
+// After a suspension that the fence of the operator has noticed, Keep makes one attempt, although the RenewDeadline may be over. A successful renewal proves
+// that no other process handles the objects. After a shorter suspension, the operator continues without a pause, so Keep makes no attempt after the RenewDeadline.
 func (l *Lease) Keep(ctx context.Context) error {
 	o := &l.options
-	pause := o.RetryPeriod
-	for sleep(ctx, pause) {
+	lastAttempt := o.RetryPeriod / 4 // the least time of the last attempt
+	lastErr := errors.New("the process was suspended")
+	for suspended := false; ; {
+		pause := time.Duration(0)
+		if !suspended {
+			pause = max(0, min(o.RetryPeriod, o.RenewDeadline-o.now().since(l.renewed)-lastAttempt))
+		}
 		began := o.now()
-		timeout := max(o.RenewDeadline-began.since(l.renewed), o.RetryPeriod)
+		if !sleep(ctx, pause) {
+			return nil
+		}
+		suspended = suspended || o.wasSuspended(began, pause)
+		timeout := o.RenewDeadline - o.now().since(l.renewed)
+		if suspended {
+			timeout = max(timeout, o.RetryPeriod)
+		}
+		if timeout <= 0 {
+			return o.lost(l.renewed, lastErr)
+		}
+		began = o.now()
 		err := l.renew(ctx, timeout)
-		pause = o.RetryPeriod
-		switch elapsed := o.now().since(l.renewed); {
+		suspended = false
+		switch {
 		case ctx.Err() != nil:
 			return nil //nolint:nilerr // the process no longer needs the Lease
-		case err != nil && !errors.Is(err, errNotOurs) && o.now().since(began) > timeout+o.RetryPeriod:
-			pause = 0 // the process was suspended during the request
-		case errors.Is(err, errNotOurs), err != nil && elapsed >= o.RenewDeadline:
-			return fmt.Errorf("%w: Lease %s/%s, renewed %s ago: %w", ErrLost, o.Namespace, o.Name, elapsed.Round(time.Millisecond), err)
-		case err != nil:
-			o.Log.Error(err, "Failed to renew the Lease of the shard; retrying", "lease", o.Name, "renewed", elapsed.Round(time.Millisecond).String())
+		case err == nil:
+			continue
+		case errors.Is(err, errNotOurs):
+			return o.lost(l.renewed, err)
+		case o.wasSuspended(began, timeout):
+			suspended = true // during the request
+		case o.now().since(l.renewed) >= o.RenewDeadline-lastAttempt:
+			return o.lost(l.renewed, err)
 		}
+		lastErr = err
+		o.Log.Error(err, "Failed to renew the Lease of the shard; retrying", "lease", o.Name, "renewed", o.now().since(l.renewed).Round(time.Millisecond).String())
 	}
-	return nil
+}
+
+// wasSuspended reports whether the process was suspended for so long that the fence has noticed it, while it was waiting for at most a duration.
+func (o *Options) wasSuspended(since instant, wait time.Duration) bool {
+	return o.now().since(since) >= wait+o.Duration-o.RenewDeadline
+}
+
+func (o *Options) lost(renewed instant, err error) error {
+	return fmt.Errorf("%w: Lease %s/%s, renewed %s ago: %w", ErrLost, o.Namespace, o.Name, o.now().since(renewed).Round(time.Millisecond), err)
 }
 
 // Remaining returns the time in which no other process can handle the objects of the shard.

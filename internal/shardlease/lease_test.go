@@ -3,6 +3,7 @@ package shardlease_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -29,6 +30,7 @@ type world struct {
 // process is one process of a shard. Its requests can fail, and its clocks can differ.
 type process struct {
 	cut     atomic.Bool  // its requests fail
+	silent  atomic.Bool  // its requests get no responses
 	stopped atomic.Bool  // its requests hang, also after the end of their contexts, as in a suspended process
 	ahead   atomic.Int64 // of its wall clock
 	options shardlease.Options
@@ -64,6 +66,13 @@ func (w *world) process(instance string) *process {
 		}
 		if p.cut.Load() {
 			return nil, errors.New("no connection")
+		}
+		if p.silent.Load() {
+			<-r.Context().Done()
+			for p.stopped.Load() {
+				sleep(10 * time.Millisecond)
+			}
+			return nil, r.Context().Err()
 		}
 		return w.server.RoundTrip(r)
 	}))
@@ -211,6 +220,55 @@ func TestKeep_GivesUpAtTheDeadline(t *testing.T) {
 			t.Errorf("Keep() = %v after %s, want ErrLost after 10s to 12s", err, after)
 		}
 	})
+}
+
+// Whatever the durations are, Keep must end at the RenewDeadline, so that the handlers have the rest of the Duration for their end.
+func TestKeep_GivesUpAtTheDeadlineWithoutResponses(t *testing.T) {
+	for _, durations := range [][3]time.Duration{
+		{15 * time.Second, 10 * time.Second, 2 * time.Second},
+		{15 * time.Second, 10 * time.Second, 4 * time.Second},
+		{30 * time.Second, 20 * time.Second, 8 * time.Second},
+		{15 * time.Second, 14 * time.Second, 5 * time.Second},
+	} {
+		t.Run(fmt.Sprint(durations), func(t *testing.T) {
+			for _, delay := range []time.Duration{0, 500 * time.Millisecond, durations[2] - time.Millisecond} {
+				run(t, func(w *world) {
+					p := w.process("one")
+					p.options.Duration, p.options.RenewDeadline, p.options.RetryPeriod = durations[0], durations[1], durations[2]
+					began := time.Now()
+					stop := w.keep(w.acquire(p))
+					sleep(delay)
+					p.silent.Store(true)
+					sleep(time.Minute)
+					at, err := stop()
+					if after := at.Sub(began); !errors.Is(err, shardlease.ErrLost) || after != durations[1] {
+						t.Errorf("Keep() = %v after %s, want ErrLost after %s", err, after, durations[1])
+					}
+				})
+			}
+		})
+	}
+}
+
+// The fence does not notice a suspension that is shorter than the rest of the Duration after the RenewDeadline.
+func TestKeep_GivesUpAtTheEndOfAShortSuspension(t *testing.T) {
+	for _, start := range []time.Duration{6 * time.Second, 9500 * time.Millisecond} {
+		run(t, func(w *world) {
+			p := w.process("one")
+			began := time.Now()
+			stop := w.keep(w.acquire(p))
+			p.silent.Store(true)
+			sleep(start)
+			p.stopped.Store(true)
+			sleep(4900 * time.Millisecond)
+			p.stopped.Store(false)
+			sleep(time.Minute)
+			at, err := stop()
+			if after := at.Sub(began); !errors.Is(err, shardlease.ErrLost) || after > start+4950*time.Millisecond {
+				t.Errorf("Keep() = %v after %s, want ErrLost at the end of the suspension, after %s", err, after, start+4900*time.Millisecond)
+			}
+		})
+	}
 }
 
 func TestKeep_SurvivesAShortOutage(t *testing.T) {

@@ -49,7 +49,7 @@ func (o *Options) awaitOtherTotals(ctx context.Context) error {
 			other := &others[i]
 			seen, known := observed[other.Name]
 			if !known || !sameHolder(seen.first, other) {
-				seen = observation{other, time.Now()}
+				seen = observation{first: other, since: time.Now()}
 				observed[other.Name] = seen
 				o.Log.Info("Waiting until the Lease of a process with another number of shards expires",
 					"lease", other.Name, "shards", other.Labels[TotalLabel], "duration", durationOf(other).String())

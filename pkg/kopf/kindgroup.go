@@ -71,9 +71,7 @@ func (g *kindGroup) run(ctx context.Context) error {
 	for i, c := range g.controllers {
 		defer func() {
 			g.engines[i].Close()
-			if g.engines[i].HasRuns() {
-				g.operator.unfinished.Store(true)
-			}
+			g.operator.addEnded(g.engines[i])
 		}()
 		group.Go(func() error { return g.engines[i].Background(ctx) })
 		group.Go(func() error {
@@ -94,6 +92,23 @@ func (g *kindGroup) clearIndexes() {
 			index.Clear()
 		}
 	}
+}
+
+// addEnded adds an ended engine if daemons or timers of the engine have not returned.
+func (o *Operator) addEnded(e *engine.Engine) {
+	if !e.HasRuns() {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.unfinished = append(slices.Clone(o.unfinished), e)
+}
+
+// hasUnfinished reports whether daemons or timers of ended engines have not returned.
+func (o *Operator) hasUnfinished() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.ContainsFunc(o.unfinished, (*engine.Engine).HasRuns)
 }
 
 // addEngines adds running engines. Health checks use them, and pauses are forwarded to them.

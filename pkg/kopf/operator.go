@@ -5,7 +5,6 @@ import (
 	"errors"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -57,7 +56,7 @@ type Operator struct {
 	ring             *sharding.Ring   // ring of WithSharding; nil without this option
 	shard            *engine.Shard    // shard of a ControllerRing; nil before the start
 	warnAboutServer  func()           // logs once that the API server ignores shard selectors
-	unfinished       atomic.Bool      // daemons or timers have not returned
+	unfinished       []*engine.Engine // the ended engines with daemons or timers that have not returned; guarded by mu
 	needs            []declaredNeed   // declarations of Needs
 	neededRules      []rbacv1.PolicyRule
 	rightsCheck      RightsCheck

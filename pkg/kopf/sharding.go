@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/uuid"
@@ -39,7 +40,7 @@ import (
 //
 // [WithLeaseDurations] sets the durations of the Lease. An operator that cannot renew its Lease in time cancels the contexts of all handlers, and [Operator.Start] returns an
 // error before other replicas can handle its objects. The process must then exit. The other replicas handle the objects of a crashed replica about one Lease duration
-// after its last renewal. If a user removes the shard label of an object, the operator loses the
+// after its last renewal if they can list Leases, and otherwise after two durations. If a user removes the shard label of an object, the operator loses the
 // progress that it has not written yet.
 //
 // The operator has a cache of its own: see [WithKindCaches]. WithSharding cannot be combined with [WithPeering]. Default: no sharding.
@@ -168,7 +169,8 @@ func (o *Operator) ofRing(namespace string) []rbac.Need {
 }
 
 // runInRing acquires the Lease of the shard, calls run while it holds the Lease, and then releases the Lease. If the Lease is lost, runInRing returns an error before other
-// shards can handle the objects, even if run has not returned. Without a ring, it only calls run.
+// shards can handle the objects, even if run has not returned. If daemons or timers have not returned after run, the Lease is released when they return; until then, it is renewed.
+// Without a ring, runInRing only calls run.
 func (o *Operator) runInRing(ctx context.Context, run func(context.Context) error) error {
 	if o.ring == nil {
 		return run(ctx)
@@ -192,39 +194,65 @@ func (o *Operator) runInRing(ctx context.Context, run func(context.Context) erro
 		}
 		return fmt.Errorf("the operator cannot start:\nWithSharding: %w", err)
 	}
-	shard, _ := o.ring.Shard()
-	log := o.mgr.GetLogger().WithValues("ring", o.ring.Name(), "shard", shard)
+	log := o.mgr.GetLogger().WithValues("ring", o.ring.Name(), "shard", options.Name)
 	log.Info("Holding the Lease of the shard")
 	var marking sync.WaitGroup
 	defer marking.Wait()
 	running, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	keeping, stop := context.WithCancel(context.WithoutCancel(ctx)) // handlers may run for some time after the end of the context
-	defer stop()
 	if options.Total == 0 {
 		marking.Go(func() { shardlease.MarkDeadShards(running, options) })
 	}
-	lost, ended := make(chan error, 1), make(chan error, 1)
-	go func() { lost <- lease.Keep(keeping) }()
+	ended := make(chan error, 1)
 	go func() { ended <- run(running) }()
+	keeping := keepLease(ctx, lease)
 	select {
 	case err := <-ended:
-		stop()
-		if lostErr := <-lost; lostErr != nil {
-			return errors.Join(err, lostErr)
+		if !o.hasUnfinished() {
+			return errors.Join(err, keeping.release(log))
 		}
-		if o.unfinished.Load() {
-			log.Info("Daemons or timers have not returned; the Lease of the shard is not released and expires")
-			return err
-		}
-		if releaseErr := lease.Release(context.WithoutCancel(ctx)); releaseErr != nil {
-			log.Error(releaseErr, "Failed to release the Lease of the shard; it expires")
-		}
+		log.Info("Daemons or timers have not returned; the Lease of the shard is renewed until they return or the process ends")
+		go func() {
+			for o.hasUnfinished() {
+				<-time.After(options.RetryPeriod)
+			}
+			_ = keeping.release(log) // if the Lease is lost, the process has nothing more to end
+		}()
 		return err
-	case lostErr := <-lost:
+	case lostErr := <-keeping.lost:
+		keeping.stop()
 		cancel(lostErr)
 		return o.awaitEnd(ended, lease.Remaining(), lostErr)
 	}
+}
+
+// keeping renews a Lease.
+type keeping struct {
+	ctx   context.Context // of the operator, without its cancellation
+	lease *shardlease.Lease
+	stop  context.CancelFunc
+	lost  chan error // receives the result of Keep
+}
+
+// keepLease renews a Lease also after the end of the context, because handlers may run for some time after it.
+func keepLease(ctx context.Context, lease *shardlease.Lease) keeping {
+	k := keeping{ctx: context.WithoutCancel(ctx), lease: lease, lost: make(chan error, 1)}
+	renewing, stop := context.WithCancel(k.ctx)
+	k.stop = stop
+	go func() { k.lost <- lease.Keep(renewing) }()
+	return k
+}
+
+// release ends the renewals and releases the Lease. It returns an error if the Lease was lost.
+func (k keeping) release(log logr.Logger) error {
+	k.stop()
+	if err := <-k.lost; err != nil {
+		return err
+	}
+	if err := k.lease.Release(k.ctx); err != nil {
+		log.Error(err, "Failed to release the Lease of the shard; it expires")
+	}
+	return nil
 }
 
 // awaitEnd waits for a limited time until run has ended. After this time, it closes the engines, so that they write nothing. It returns the error lost, joined
@@ -256,7 +284,8 @@ func (o *Operator) reserveRing() (release func(), err error) {
 // fixedRingLabel is the label of the Leases of a ring with a fixed number of shards. The sharder ignores these Leases.
 const fixedRingLabel = "kopf-runtime.dev/ring"
 
-// leaseOptions returns the options for the Lease of the shard. The Lease has a client of its own, so that no other request delays the renewals.
+// leaseOptions returns the options for the Lease of the shard. The Leases have a client of their own without a rate limit, so that no other request delays the
+// renewals.
 func (o *Operator) leaseOptions(ctx context.Context) (shardlease.Options, error) {
 	name, nameErr := o.ring.Shard()
 	namespace, namespaceErr := o.ring.Namespace()

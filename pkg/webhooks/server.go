@@ -37,7 +37,7 @@ func (s *Server) Add(hooks ...Hook) *Server {
 	return s
 }
 
-// Check returns all errors in the options and the hooks, and the conflicts between hooks without other errors, joined.
+// Check returns all errors in the options and the hooks, and the conflicts between the hooks that have no errors of their own, joined.
 func (s *Server) Check() error {
 	_, err := prepareHooks(s.mgr.GetScheme(), s.options, s.hooks)
 	return err

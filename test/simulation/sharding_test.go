@@ -75,6 +75,7 @@ func (w *shardWorld) simulate() {
 	}
 	for _, p := range w.processes {
 		p.setCut(false)
+		p.setSilence(noSilence)
 		p.thaw()
 	}
 	if len(w.running()) == 0 {
@@ -120,7 +121,7 @@ func (w *shardWorld) disturb(join func()) {
 		return
 	}
 	p := running[w.random.IntN(len(running))]
-	switch n := w.random.IntN(10); {
+	switch n := w.random.IntN(13); {
 	case n < 2 && len(running) < 4:
 		join()
 	case n < 4 && len(running) > 1:
@@ -139,6 +140,12 @@ func (w *shardWorld) disturb(join func()) {
 	case n == 8: // the node of a StatefulSet's pod is lost, and the pod is deleted by force
 		p.setCut(true)
 		w.start(p.name, w.skew())
+	case n == 10: // the fence does not notice it
+		w.freeze(p, time.Duration(w.random.Int64N(int64(5*time.Second))))
+	case n == 11:
+		w.silence(p, lostRequests, time.Duration(w.random.Int64N(int64(40*time.Second))))
+	case n == 12:
+		w.silence(p, lostResponses, time.Duration(w.random.Int64N(int64(40*time.Second))))
 	case n == 9: // two replicas have one name by mistake
 		w.start(p.name, w.skew())
 	}
@@ -160,6 +167,14 @@ func (w *shardWorld) cut(p *shardProcess, duration time.Duration) {
 	go func() {
 		wait(duration)
 		p.setCut(false)
+	}()
+}
+
+func (w *shardWorld) silence(p *shardProcess, what silence, duration time.Duration) {
+	p.setSilence(what)
+	go func() {
+		wait(duration)
+		p.setSilence(noSilence)
 	}()
 }
 
@@ -231,6 +246,7 @@ func TestShards_ServeAgain(t *testing.T) {
 		"killed":       func(_ *shardWorld, p *shardProcess) { p.kill() },
 		"frozen":       func(_ *shardWorld, p *shardProcess) { p.freeze() },
 		"disconnected": func(_ *shardWorld, p *shardProcess) { p.setCut(true) },
+		"silent":       func(_ *shardWorld, p *shardProcess) { p.setSilence(lostRequests) },
 		"stopped":      func(_ *shardWorld, p *shardProcess) { p.stop() },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -291,6 +307,50 @@ func TestShards_ServeAgain(t *testing.T) {
 	}
 }
 
+// TestShards_KeepTheLeaseOfUnfinishedDaemons stops a shard whose daemons and whose manager need longer than the lease duration. The other shards must not
+// handle its objects before the daemons have returned.
+func TestShards_KeepTheLeaseOfUnfinishedDaemons(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newShardWorld(t, 1)
+		w.longest, w.slowStop = time.Second, 25*time.Second
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { defer close(ended); w.sharder.Run(ctx, time.Second) }()
+		for i := range 3 {
+			w.start(fmt.Sprintf("shard-%d", i), 0)
+		}
+		for i := range 12 {
+			makeWidget(t, w.users, widgetName(i))
+		}
+		wait(time.Minute)
+		stopped := w.processes[0]
+		stopped.stop()
+		wait(40 * time.Second)
+		list := &v1.WidgetList{}
+		must(t, w.users.List(t.Context(), list, client.MatchingLabels{sharding.ShardLabel(ring): stopped.name}))
+		if len(list.Items) > 0 {
+			t.Errorf("%d objects still belong to %s, want 0 after the end of its daemons", len(list.Items), stopped.name)
+		}
+		for _, p := range w.processes {
+			p.stop()
+		}
+		for _, p := range w.processes {
+			<-p.ended
+		}
+		wait(time.Minute)
+		cancel()
+		<-ended
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		for _, violation := range w.wrong {
+			t.Error(violation)
+		}
+		if t.Failed() {
+			t.Log(strings.Join(w.lines, "\n"))
+		}
+	})
+}
+
 // TestShards_FindPlantedBugs checks that the simulations find bugs of the protocol.
 func TestShards_FindPlantedBugs(t *testing.T) {
 	if testing.Short() || raceEnabled {
@@ -313,6 +373,13 @@ func TestShards_FindPlantedBugs(t *testing.T) {
 			edit{
 				"internal/shardlease/lease.go", "options.Decide(l.lease, first, time.Since(since))",
 				"options.Decide(l.lease, first, func() time.Duration {\n\tif l.lease == nil {\n\t\treturn time.Since(since)\n\t}\n\treturn options.WallClock().Sub(l.lease.Spec.RenewTime.Time)\n}())",
+			},
+		},
+		{
+			"the renewals of a Lease end after its deadline", "two attempts",
+			edit{
+				"internal/shardlease/lease.go", "timeout := o.RenewDeadline - o.now().since(l.renewed)",
+				"timeout := max(o.RenewDeadline-o.now().since(l.renewed), 2*o.RetryPeriod+4*time.Second)",
 			},
 		},
 		{

@@ -48,6 +48,10 @@ type shardWorld struct {
 	random  *rand.Rand
 	gentle  bool // processes end only gracefully, so that each change is handled exactly once
 	sharder *sharder.Sharder
+	options []kopf.Option // of all operators
+
+	// slowStop is the additional time of daemons, and of each manager, after a stop.
+	slowStop time.Duration
 
 	mu        sync.Mutex
 	work      *rand.Rand    // decides how long handlers take
@@ -73,11 +77,21 @@ type shardProcess struct {
 
 	mu       sync.Mutex
 	dead     bool
-	cut      bool          // the API server cannot be reached
+	cut      bool // the API server cannot be reached
+	silence  silence
 	thawed   chan struct{} // nil unless the process is frozen
 	frozenAt time.Time
 	thaws    int
 }
+
+// silence describes which requests of a process get no response.
+type silence int
+
+const (
+	noSilence     silence = iota
+	lostRequests          // the API server receives no requests
+	lostResponses         // the API server handles writes, but the process receives no responses to them
+)
 
 // A shardAttempt is a running attempt of a handler, a daemon or a timer.
 type shardAttempt struct {
@@ -152,8 +166,15 @@ func (w *shardWorld) start(name string, ahead time.Duration) *shardProcess {
 		BaseContext: func() context.Context { return testhook.WithWallClock(context.Background(), wall) },
 	})
 	must(w.T, err)
-	must(w.T, kopf.SetupWithManager(mgr, p.resource(),
-		kopf.WithSharding(sharding.ControllerRing(ring, sharding.ShardName(name), sharding.LeaseNamespace(namespace)))))
+	options := append([]kopf.Option{
+		p.resource(), kopf.WithSharding(sharding.ControllerRing(ring, sharding.ShardName(name), sharding.LeaseNamespace(namespace))),
+	}, w.options...)
+	must(w.T, kopf.SetupWithManager(mgr, options...))
+	must(w.T, mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
+		<-ctx.Done()
+		<-time.After(w.slowStop)
+		return nil
+	})))
 	ctx, stop := context.WithCancel(context.Background())
 	p.stop = stop
 	go func() {
@@ -239,6 +260,27 @@ func (p *shardProcess) setCut(cut bool) {
 
 var errNoConnection = errors.New("no connection")
 
+func (p *shardProcess) setSilence(what silence) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.silence = what
+	p.world.logf("%s gets no responses: %d", p.name, what)
+}
+
+// isSilent reports whether the process gets no response to a request, before or after the API server has handled it.
+func (p *shardProcess) isSilent(r *http.Request, isHandled bool) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.silence == lostRequests && !isHandled || p.silence == lostResponses && isHandled && r.Method != http.MethodGet
+}
+
+// awaitTimeout waits until the process gives up a request.
+func (p *shardProcess) awaitTimeout(r *http.Request) error {
+	<-r.Context().Done()
+	_, _ = p.await()
+	return r.Context().Err()
+}
+
 // await waits while the process is frozen. It returns how often the process has continued, and an error if the process cannot send requests.
 func (p *shardProcess) await() (thaws int, err error) {
 	for {
@@ -271,12 +313,18 @@ func (p *shardProcess) send(r *http.Request) (*http.Response, error) {
 	if _, err := p.await(); err != nil {
 		return nil, err
 	}
+	if p.isSilent(r, false) {
+		return nil, p.awaitTimeout(r)
+	}
 	var sent []byte
 	if r.Body != nil {
 		sent, _ = io.ReadAll(r.Body)
 		r.Body = io.NopCloser(bytes.NewReader(sent))
 	}
 	response, err := p.world.config.Transport.RoundTrip(r)
+	if p.isSilent(r, true) {
+		return nil, p.awaitTimeout(r)
+	}
 	if err == nil && r.Method == http.MethodPatch && strings.Contains(r.URL.Path, "/widgets/") && response.StatusCode < 300 {
 		response.Body = p.checkWrite(sent, response.Body)
 	}
@@ -384,7 +432,7 @@ func (w *shardWorld) attempt(ctx context.Context, p *shardProcess, id string, ob
 	w.mu.Unlock()
 	if !ends {
 		<-ctx.Done()
-		<-time.After(took)
+		<-time.After(took + w.slowStop)
 	} else {
 		select {
 		case <-ctx.Done():
