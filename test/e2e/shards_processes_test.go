@@ -158,6 +158,16 @@ func patchTwice(ctx context.Context, namespace, ring, shard string, widgets []*v
 	return time.Since(began)
 }
 
+// isHeld waits until a shard holds its Lease.
+func isHeld(ctx context.Context, namespace, name string) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		lease := &coordinationv1.Lease{}
+		g.Expect(k8s.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, lease)).To(Succeed())
+		g.Expect(lease.Spec.HolderIdentity).To(HaveValue(Equal(name)))
+	}).Should(Succeed())
+}
+
 var _ = Describe("Shards, as processes", func() {
 	var objects, payloadSize int
 	var limit, work time.Duration // for all objects, and for each handler
@@ -275,6 +285,7 @@ var _ = Describe("Shards, as processes", func() {
 		create(ctx, obj)
 		s := &sharder.Sharder{
 			Client: k8s, Ring: ring, Kinds: []schema.GroupVersionKind{v1.GroupVersion.WithKind("Widget")}, Namespace: ns,
+			Concurrency: concurrentMoves,
 			Moved: func(_ types.NamespacedName, from, _ string, drain bool) {
 				switch {
 				case drain:
@@ -432,6 +443,33 @@ var _ = Describe("Shards, as processes", func() {
 		Expect(overlaps(ledger())).To(BeEmpty())
 	}, SpecTimeout(shardTimeout))
 
+	It("hand over all objects when a shard stops", func(ctx context.Context) {
+		if objects < 500 {
+			Skip("set " + shardsEnv + " to 1000, see make test-shards")
+		}
+		work = 0
+		names := []string{"one", "two", "three", "four"}
+		launch(names[0])
+		settled(ctx, names[0])
+		for i, name := range names[1:] {
+			stopSharder()
+			launch(name)
+			isHeld(ctx, ns, name)
+			began := time.Now()
+			Expect(shards[names[i]].Process.Signal(syscall.SIGTERM)).To(Succeed())
+			ends[names[i]] = began
+			Eventually(shards[names[i]].exited).WithTimeout(time.Minute).WithPolling(5 * time.Millisecond).Should(BeClosed())
+			exited := time.Since(began)
+			startSharder() // the real one watches the Leases
+			settled(ctx, name)
+			moved, started := tookOver(names[i]), shards[name].last("begin ").at.Sub(began)
+			AddReportEntry("graceful stop", fmt.Sprintf("%d objects: the process has ended after %d ms, the last object is assigned after %d ms, and its daemon starts after %d ms",
+				objects, exited.Milliseconds(), moved.Milliseconds(), started.Milliseconds()))
+			delete(ends, names[i]) // it has ended its attempts itself
+		}
+		Expect(overlaps(ledger())).To(BeEmpty())
+	}, SpecTimeout(shardTimeout))
+
 	It("need memory only for their own objects", func(ctx context.Context) {
 		if payloadSize == 0 {
 			Skip("set " + payloadEnv + ", see make test-shards-memory")
@@ -463,11 +501,7 @@ var _ = Describe("Shards, as processes", func() {
 		names := []string{"a", "b", "c"}
 		launch(names...)
 		for _, name := range names {
-			Eventually(func(g Gomega) {
-				lease := &coordinationv1.Lease{}
-				g.Expect(k8s.Get(ctx, client.ObjectKey{Namespace: ns, Name: name}, lease)).To(Succeed())
-				g.Expect(lease.Spec.HolderIdentity).To(HaveValue(Equal(name)))
-			}).Should(Succeed())
+			isHeld(ctx, ns, name)
 		}
 		startSharder()
 		settled(ctx, names...)

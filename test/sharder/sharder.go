@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,7 +32,9 @@ type Sharder struct {
 	Kinds  []schema.GroupVersionKind
 	// Namespace restricts the objects; empty for all.
 	Namespace string
-	// Moved is called after each request that assigns or drains an object. It is optional.
+	// Concurrency is the number of objects that are moved at a time. Default: 1.
+	Concurrency int
+	// Moved is called, also concurrently, after each request that assigns or drains an object. It is optional.
 	Moved func(key types.NamespacedName, from, to string, drain bool)
 }
 
@@ -61,12 +64,28 @@ func (s *Sharder) Sync(ctx context.Context) error {
 		if err := s.Client.List(ctx, list, client.InNamespace(s.Namespace)); err != nil {
 			return fmt.Errorf("listing %s: %w", gvk.Kind, err)
 		}
+		var moves errgroup.Group
+		moves.SetLimit(max(1, s.Concurrency))
 		for i := range list.Items {
 			obj := &list.Items[i]
 			obj.SetGroupVersionKind(gvk)
-			if err := s.assign(ctx, obj, available); err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+			move := func() error {
+				err := s.assign(ctx, obj, available)
+				if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+					return nil
+				}
 				return err
 			}
+			if s.Concurrency <= 1 { // in a fixed order
+				if err := move(); err != nil {
+					return err
+				}
+				continue
+			}
+			moves.Go(move)
+		}
+		if err := moves.Wait(); err != nil {
+			return err
 		}
 	}
 	return nil
