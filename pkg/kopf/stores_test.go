@@ -92,10 +92,11 @@ func TestStoreIn_ReportsMistakes(t *testing.T) {
 	handle := func(context.Context, *kopf.Request[configMap]) error { return nil }
 	resource := func() *kopf.Resource[configMap] { return kopf.For(&corev1.ConfigMap{}) }
 	for want, declared := range map[string]*kopf.Resource[configMap]{
-		"StoreIn(nil)":          resource().OnCreate("a", handle, kopf.StoreIn(nil)),
-		"WithHistory(0)":        resource().OnCreate("a", handle, kopf.StoreIn(progress.WithHistory(progress.Smart(), 0))),
-		"the Go type":           resource().OnCreate("a", handle, kopf.StoreIn(progress.Status(""))),
-		"StoreIn has no effect": resource().OnReconcile("a", handle, kopf.StoreIn(progress.InMemory())),
+		"StoreIn(nil)":                 resource().OnCreate("a", handle, kopf.StoreIn(nil)),
+		"contains another WithHistory": resource().OnCreate("a", handle, kopf.StoreIn(progress.WithHistory(progress.WithHistory(progress.Smart(), 1), 1))),
+		"WithHistory(0)":               resource().OnCreate("a", handle, kopf.StoreIn(progress.WithHistory(progress.Smart(), 0))),
+		"the Go type":                  resource().OnCreate("a", handle, kopf.StoreIn(progress.Status(""))),
+		"StoreIn has no effect":        resource().OnReconcile("a", handle, kopf.StoreIn(progress.InMemory())),
 	} {
 		mgr, err := manager.New(cluster.Config, manager.Options{})
 		if err != nil {

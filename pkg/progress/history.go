@@ -90,6 +90,9 @@ func (s historyStore) Check() error {
 	if s.limit < 1 || s.limit > maxHistory {
 		return fmt.Errorf("WithHistory(%d): the number of handlers must be from 1 to %d", s.limit, maxHistory)
 	}
+	if _, isNested := s.multiStore[0].(historyStore); isNested {
+		return errors.New("WithHistory contains another WithHistory, and both would add each handler to the history: remove one of them")
+	}
 	return checkMembers("WithHistory", s.multiStore)
 }
 
