@@ -14,6 +14,7 @@ import (
 
 	"github.com/kopf-runtime/kopf-runtime/internal/essence"
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
+	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
 	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
@@ -178,7 +179,7 @@ func (v *View) PredicateRequest() *Request {
 
 func (v *View) newRequest() *Request {
 	req := &Request{
-		Object: v.Object.DeepCopyObject().(client.Object), OldKnown: !v.OldUnknown, Diff: withoutConditions(v.Diff), Reason: v.Reason, Event: v.Event,
+		Object: patch.DeepCopy(v.Object), OldKnown: !v.OldUnknown, Diff: withoutConditions(v.Diff), Reason: v.Reason, Event: v.Event,
 		ConditionOptions: v.ConditionOptions,
 	}
 	if v.Old != nil {

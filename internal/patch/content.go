@@ -230,6 +230,18 @@ func withoutManagedFields(obj client.Object) client.Object {
 	return copied
 }
 
+// DeepCopy returns a deep copy of an object. The copy of a Go type shares the JSON texts in its managed fields with the object, because they are large, and clients only
+// replace them.
+func DeepCopy(obj client.Object) client.Object {
+	managed := obj.GetManagedFields()
+	if len(managed) == 0 || fieldsOf(obj) == nil {
+		return obj.DeepCopyObject().(client.Object)
+	}
+	copied := withoutManagedFields(obj).DeepCopyObject().(client.Object)
+	copied.SetManagedFields(slices.Clone(managed))
+	return copied
+}
+
 // ShallowCopy returns a copy of an object of a Go type. The copy shares its maps, slices and pointers with the object.
 func ShallowCopy(obj client.Object) client.Object {
 	shallow := reflect.New(reflect.TypeOf(obj).Elem())

@@ -1,6 +1,7 @@
 package patch
 
 import (
+	"fmt"
 	"reflect"
 	"slices"
 	"testing"
@@ -168,6 +169,30 @@ func TestContent_EqualsTheConverter(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+func TestDeepCopy(t *testing.T) {
+	fieldsV1 := metav1.NewFieldsV1(`{"f:spec":{}}`)
+	for _, obj := range []client.Object{
+		&corev1.Pod{}, &nested{}, &pointing{ObjectMeta: &metav1.ObjectMeta{}}, &unstructured.Unstructured{Object: m{"spec": m{"size": int64(1)}}},
+	} {
+		t.Run(fmt.Sprintf("%T", obj), func(t *testing.T) {
+			obj.SetLabels(map[string]string{"app": "shop"})
+			obj.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "kubectl", FieldsV1: fieldsV1}})
+			before := obj.DeepCopyObject()
+			copied := DeepCopy(obj)
+			if d := cmp.Diff(before, copied.DeepCopyObject()); d != "" {
+				t.Errorf("object (-), copy (+):\n%s", d)
+			}
+			copied.GetLabels()["app"] = "market"
+			entries := copied.GetManagedFields()
+			entries[0].Manager = "other"
+			copied.SetManagedFields(nil)
+			if d := cmp.Diff(before, obj); d != "" {
+				t.Errorf("the copy shares values with the object:\n%s", d)
+			}
+		})
 	}
 }
 
