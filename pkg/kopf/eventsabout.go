@@ -55,7 +55,7 @@ func handleClusterEvent[T client.Object](
 	}
 	event := req.call.ClusterEvent
 	seen := eventwatch.LastSeen(event.Event)
-	key := validation.AnnotationKey("events.", req.Handler)
+	key := handledEventsKey(req.Handler, events, event.Event)
 	handled := parseHandledEvents(req.Object.GetAnnotations()[key])
 	if event.Earlier && (time.Since(seen) > events.Since || handled.contains(seen, event.UID)) {
 		log.FromContext(ctx).V(1).Info("Ignored an Event from the time before the start, or from a pause", "event", event.Name)
@@ -71,6 +71,15 @@ func handleClusterEvent[T client.Object](
 	annotations[key] = handled.with(seen, event.UID).String()
 	req.Object.SetAnnotations(annotations)
 	return nil
+}
+
+// handledEventsKey returns the annotation for handled Events. With several kinds, each kind has an annotation, because the operator receives only the Events about
+// one kind in the order of their times.
+func handledEventsKey(handler string, events clusterevents.Selector, event *corev1.Event) string {
+	if len(events.About) < 2 {
+		return validation.AnnotationKey("events.", handler)
+	}
+	return validation.AnnotationKey("events.", handler+"."+event.InvolvedObject.GroupVersionKind().GroupKind().String())
 }
 
 // maxHandledUIDs limits the uids in the annotation of a handler.

@@ -195,6 +195,38 @@ func TestOnEventAbout_SinceHandlesEachEventOnce(t *testing.T) {
 	})
 }
 
+// The operator receives the Events about each kind from a watch of its own, so a later Event about one kind can arrive before an earlier one about another kind.
+func TestOnEventAbout_SinceHandlesTheEventsAboutEachKind(t *testing.T) {
+	for _, newerAbout := range []string{"pod", "owner"} {
+		synctest.Test(t, func(t *testing.T) {
+			cluster, seen := kopftest.Memory(t, kopftest.Objects(newConfigMap("one"))), &steps{}
+			one := newConfigMap("one")
+			cluster.Get(t, one)
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "pod", OwnerReferences: []metav1.OwnerReference{
+				{APIVersion: "v1", Kind: "ConfigMap", Name: one.Name, UID: one.UID},
+			}}}
+			cluster.Create(t, pod)
+			newer, older := newEvent(t, "newer", pod), newEvent(t, "older", one)
+			if newerAbout == "owner" {
+				newer, older = newEvent(t, "newer", one), newEvent(t, "older", pod)
+			}
+			older.LastTimestamp, newer.LastTimestamp = metav1.NewTime(time.Now().Add(-time.Minute)), metav1.NewTime(time.Now().Add(-time.Second))
+			cluster.Create(t, older)
+			cluster.Create(t, newer)
+			for _, want := range [][]string{{"one newer 1#0", "one older 1#0"}, nil} { // nothing after a restart
+				operator := cluster.Run(t, kopf.For(&corev1.ConfigMap{}).OnEventAbout("seen",
+					clusterevents.Selector{Since: time.Hour, About: []client.Object{&corev1.Pod{}, &corev1.ConfigMap{}}}, noteEvents(seen)))
+				operator.RunUntilQuiet(t)
+				<-time.After(time.Minute)
+				if got := slices.Sorted(slices.Values(seen.take())); !slices.Equal(got, want) {
+					t.Errorf("the newer Event is about the %s: calls %q, want %q", newerAbout, got, want)
+				}
+				operator.Stop(t)
+			}
+		})
+	}
+}
+
 func TestOnEventAbout_IsExplained(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster := kopftest.Memory(t, kopftest.Objects(newConfigMap("one", "watched", "yes")))
