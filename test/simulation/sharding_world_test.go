@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -274,11 +275,14 @@ func (p *shardProcess) isSilent(r *http.Request, isHandled bool) bool {
 	return p.silence == lostRequests && !isHandled || p.silence == lostResponses && isHandled && r.Method != http.MethodGet
 }
 
-// awaitTimeout waits until the process gives up a request.
+// awaitTimeout waits until the process gives up a request: at its timeout, or when the health check of HTTP/2 in client-go ends the connection.
 func (p *shardProcess) awaitTimeout(r *http.Request) error {
-	<-r.Context().Done()
+	select {
+	case <-r.Context().Done():
+	case <-time.After(45 * time.Second):
+	}
 	_, _ = p.await()
-	return r.Context().Err()
+	return cmp.Or(r.Context().Err(), errNoConnection)
 }
 
 // await waits while the process is frozen. It returns how often the process has continued, and an error if the process cannot send requests.
