@@ -33,6 +33,9 @@ type Options struct {
 	HoldTime time.Duration
 	// WallClock returns the time of the wall clock. Default: time.Now.
 	WallClock func() time.Time
+	// Overdue reports whether a Lease was not renewed in time, so that another process may soon handle the objects. The fence is active until HoldTime after
+	// Overdue has returned true for the last time. It is optional.
+	Overdue func() bool
 	// OtherPauses is an additional source of pauses for [Fence.Paused]. It is optional.
 	OtherPauses Pauser
 	Log         logr.Logger
@@ -137,7 +140,7 @@ func (f *Fence) now() instant {
 	return instant{monotonic: time.Now(), wall: f.options.WallClock().Round(0)}
 }
 
-// recordHeartbeat compares the time with the last heartbeat, starts a hold after a gap, and records a heartbeat. The caller must hold f.mu.
+// recordHeartbeat compares the time with the last heartbeat, starts a hold after a gap or if the Lease is overdue, and records a heartbeat. The caller must hold f.mu.
 func (f *Fence) recordHeartbeat() {
 	if f.lastHeartbeat.monotonic.IsZero() {
 		return
@@ -145,11 +148,25 @@ func (f *Fence) recordHeartbeat() {
 	now := f.now()
 	gap := now.since(f.lastHeartbeat)
 	f.lastHeartbeat = now
-	if gap < f.options.Gap {
+	isOverdue := f.options.Overdue != nil && f.options.Overdue()
+	switch {
+	case gap < f.options.Gap && !isOverdue:
+		return
+	case gap < f.options.Gap && !f.heldUntil.IsZero(): // the fence is active already
+		f.heldUntil = now.monotonic.Add(f.options.HoldTime)
+		return
+	case gap < f.options.Gap:
+		f.options.Log.Info("The Lease is overdue; the work waits until it is renewed or lost", "hold", f.options.HoldTime.String())
+		f.hold(now)
 		return
 	}
 	f.options.Log.Info("The process was suspended; its work waits until its leader elector has renewed the lease or given up",
 		"suspended", gap.Round(time.Millisecond).String(), "hold", f.options.HoldTime.String())
+	f.hold(now)
+}
+
+// hold starts a hold. The caller must hold f.mu.
+func (f *Fence) hold(now instant) {
 	f.suspensions++
 	f.heldUntil = now.monotonic.Add(f.options.HoldTime)
 	select {

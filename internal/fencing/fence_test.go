@@ -15,6 +15,7 @@ import (
 type fixture struct {
 	*fencing.Fence
 	ahead   atomic.Int64
+	overdue atomic.Bool
 	changes atomic.Int64
 	stop    func()
 }
@@ -23,7 +24,7 @@ func runFence(t *testing.T, act func(t *testing.T, s *fixture)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s := &fixture{}
-		s.Fence = fencing.New(fencing.Options{Gap: 5 * time.Second, HoldTime: 13 * time.Second, WallClock: func() time.Time {
+		s.Fence = fencing.New(fencing.Options{Gap: 5 * time.Second, HoldTime: 13 * time.Second, Overdue: s.overdue.Load, WallClock: func() time.Time {
 			return time.Now().Add(time.Duration(s.ahead.Load()))
 		}})
 		ctx, cancel := context.WithCancel(t.Context())
@@ -144,3 +145,30 @@ func TestFence_SecondStartHasNoEffect(t *testing.T) {
 }
 
 func sleep(pause time.Duration) { <-time.After(pause) }
+
+// A Lease can be overdue although the process was not suspended, for example if the request for its renewal does not return.
+func TestFence_ActiveWhileTheLeaseIsOverdue(t *testing.T) {
+	runFence(t, func(t *testing.T, s *fixture) {
+		s.overdue.Store(true)
+		if !s.IsActive() || s.SuspensionCount() != 1 {
+			t.Errorf("IsActive() = %t, SuspensionCount() = %d, want true and 1 immediately", s.IsActive(), s.SuspensionCount())
+		}
+		waiting, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if _, err := s.Wait(waiting); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Wait() = %v while the Lease is overdue, want the error of the context", err)
+		}
+		s.overdue.Store(false)
+		start := time.Now()
+		if n, err := s.Wait(t.Context()); err != nil || n != 1 {
+			t.Errorf("Wait() = %d, %v, want 1, nil", n, err)
+		}
+		if hold := time.Since(start); hold < 12*time.Second || hold > 14*time.Second {
+			t.Errorf("time of the hold after the renewal = %s, want 12s to 14s", hold)
+		}
+		synctest.Wait()
+		if s.changes.Load() != 2 {
+			t.Errorf("%d changes, want 2", s.changes.Load())
+		}
+	})
+}

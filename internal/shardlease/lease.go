@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -36,11 +37,11 @@ type Options struct {
 	Log       logr.Logger
 }
 
-// A Lease is held by this process. Its methods must not be called concurrently.
+// A Lease is held by this process. Its methods must not be called concurrently, except for [Lease.IsOverdue].
 type Lease struct {
 	options Options
-	lease   *coordinationv1.Lease // the last read or written state; nil if the Lease does not exist
-	renewed instant               // the start of the last successful request
+	lease   *coordinationv1.Lease   // the last read or written state; nil if the Lease does not exist
+	renewed atomic.Pointer[instant] // the start of the last successful request
 }
 
 // instant is a time of two clocks. On some systems, only the monotonic clock stops while the machine is suspended.
@@ -116,44 +117,48 @@ func isPermanent(err error) bool {
 //
 // After a suspension that the fence of the operator has noticed, Keep makes one attempt, although the RenewDeadline may be over. A successful renewal proves
 // that no other process handles the objects. After a shorter suspension, the operator continues without a pause, so Keep makes no attempt after the RenewDeadline.
+// A request that ignores its context, for example because it waits for a credential plugin, delays Keep. The fence is then active, see [Lease.IsOverdue].
 func (l *Lease) Keep(ctx context.Context) error {
 	o := &l.options
 	lastAttempt := o.RetryPeriod / 4 // the least time of the last attempt
 	lastErr := errors.New("the process was suspended")
-	for suspended := false; ; {
+	suspended, took := false, time.Duration(0) // of the last failed attempt
+	for {
 		pause := time.Duration(0)
 		if !suspended {
-			pause = max(0, min(o.RetryPeriod, o.RenewDeadline-o.now().since(l.renewed)-lastAttempt))
+			pause = max(0, min(o.RetryPeriod-took, o.RenewDeadline-l.age()-lastAttempt))
 		}
 		began := o.now()
 		if !sleep(ctx, pause) {
 			return nil
 		}
 		suspended = suspended || o.wasSuspended(began, pause)
-		timeout := o.RenewDeadline - o.now().since(l.renewed)
+		timeout := min(o.RenewDeadline-l.age(), max(o.RetryPeriod, o.RenewDeadline/3))
 		if suspended {
-			timeout = max(timeout, o.RetryPeriod)
+			timeout = max(o.RetryPeriod, o.RenewDeadline/2)
 		}
 		if timeout <= 0 {
-			return o.lost(l.renewed, lastErr)
+			return l.lost(lastErr)
 		}
 		began = o.now()
 		err := l.renew(ctx, timeout)
+		took = o.now().since(began)
 		suspended = false
 		switch {
 		case ctx.Err() != nil:
 			return nil //nolint:nilerr // the process no longer needs the Lease
 		case err == nil:
+			took = 0
 			continue
 		case errors.Is(err, errNotOurs):
-			return o.lost(l.renewed, err)
+			return l.lost(err)
 		case o.wasSuspended(began, timeout):
 			suspended = true // during the request
-		case o.now().since(l.renewed) >= o.RenewDeadline-lastAttempt:
-			return o.lost(l.renewed, err)
+		case l.age() >= o.RenewDeadline-lastAttempt:
+			return l.lost(err)
 		}
 		lastErr = err
-		o.Log.Error(err, "Failed to renew the Lease of the shard; retrying", "lease", o.Name, "renewed", o.now().since(l.renewed).Round(time.Millisecond).String())
+		o.Log.Error(err, "Failed to renew the Lease of the shard; retrying", "lease", o.Name, "renewed", l.age().Round(time.Millisecond).String())
 	}
 }
 
@@ -162,14 +167,18 @@ func (o *Options) wasSuspended(since instant, wait time.Duration) bool {
 	return o.now().since(since) >= wait+o.Duration-o.RenewDeadline
 }
 
-func (o *Options) lost(renewed instant, err error) error {
-	return fmt.Errorf("%w: Lease %s/%s, renewed %s ago: %w", ErrLost, o.Namespace, o.Name, o.now().since(renewed).Round(time.Millisecond), err)
+func (l *Lease) lost(err error) error {
+	return fmt.Errorf("%w: Lease %s/%s, renewed %s ago: %w", ErrLost, l.options.Namespace, l.options.Name, l.age().Round(time.Millisecond), err)
 }
 
+// age returns the time since the last renewal.
+func (l *Lease) age() time.Duration { return l.options.now().since(*l.renewed.Load()) }
+
 // Remaining returns the time in which no other process can handle the objects of the shard.
-func (l *Lease) Remaining() time.Duration {
-	return max(0, l.options.Duration-l.options.now().since(l.renewed))
-}
+func (l *Lease) Remaining() time.Duration { return max(0, l.options.Duration-l.age()) }
+
+// IsOverdue reports whether the Lease was not renewed before the RenewDeadline. It does not depend on [Lease.Keep], and is safe for concurrent use.
+func (l *Lease) IsOverdue() bool { return l.age() >= l.options.RenewDeadline }
 
 // Release releases the Lease, so that the sharder moves the objects immediately. All work must have ended.
 func (l *Lease) Release(ctx context.Context) error {
@@ -234,7 +243,8 @@ func (l *Lease) write(ctx context.Context, holder string) error {
 	if l.lease != nil && l.lease.UID != lease.UID {
 		return errNotOurs // the request has created the Lease again after the sharder has deleted it
 	}
-	l.lease, l.renewed = lease, started
+	l.lease = lease
+	l.renewed.Store(&started)
 	if holder != "" && o.OnRenewal != nil {
 		o.OnRenewal(started.wall)
 	}

@@ -31,6 +31,8 @@ type world struct {
 type process struct {
 	cut     atomic.Bool  // its requests fail
 	silent  atomic.Bool  // its requests get no responses
+	latency atomic.Int64 // of the API server
+	lost    atomic.Int32 // the number of requests that get no response after the API server has handled them
 	stopped atomic.Bool  // its requests hang, also after the end of their contexts, as in a suspended process
 	ahead   atomic.Int64 // of its wall clock
 	options shardlease.Options
@@ -74,7 +76,13 @@ func (w *world) process(instance string) *process {
 			}
 			return nil, r.Context().Err()
 		}
-		return w.server.RoundTrip(r)
+		sleep(time.Duration(p.latency.Load()))
+		response, err := w.server.RoundTrip(r)
+		if p.lost.Add(-1) >= 0 {
+			<-r.Context().Done()
+			return nil, r.Context().Err()
+		}
+		return response, err
 	}))
 	p.options = shardlease.Options{
 		Identity: identity, Client: client, Duration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second,
@@ -248,6 +256,49 @@ func TestKeep_GivesUpAtTheDeadlineWithoutResponses(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A lost request or response must not end a shard, also if the API server is slow.
+func TestKeep_SurvivesALostResponse(t *testing.T) {
+	for _, latency := range []time.Duration{0, 300 * time.Millisecond, time.Second} {
+		run(t, func(w *world) {
+			p := w.process("one")
+			p.latency.Store(int64(latency))
+			stop := w.keep(w.acquire(p))
+			for range 10 {
+				p.lost.Store(1)
+				sleep(30 * time.Second)
+			}
+			if _, err := stop(); err != nil {
+				t.Errorf("latency %s: Keep() = %v, want no error", latency, err)
+			}
+		})
+	}
+}
+
+func TestIsOverdue(t *testing.T) {
+	run(t, func(w *world) {
+		p := w.process("one")
+		l := w.acquire(p)
+		stop := w.keep(l)
+		sleep(time.Minute)
+		if l.IsOverdue() {
+			t.Error("IsOverdue() = true for a Lease that is renewed")
+		}
+		p.silent.Store(true)
+		sleep(7 * time.Second)
+		if l.IsOverdue() {
+			t.Error("IsOverdue() = true before the deadline")
+		}
+		sleep(3 * time.Second)
+		if !l.IsOverdue() {
+			t.Error("IsOverdue() = false after the deadline")
+		}
+		sleep(time.Second)
+		if _, err := stop(); !errors.Is(err, shardlease.ErrLost) {
+			t.Errorf("Keep() = %v, want ErrLost", err)
+		}
+	})
 }
 
 // The fence does not notice a suspension that is shorter than the rest of the Duration after the RenewDeadline.

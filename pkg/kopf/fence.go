@@ -30,6 +30,7 @@ const fenceMargin = time.Second
 // After the pause, the operator discards its unwritten changes to each object that another process has changed.
 //
 // Three zeros disable the detection of suspensions. With [WithSharding], the option sets the durations of the shard's Lease, which must not be zero.
+// The operator then also pauses if the Lease was not renewed for RenewDeadline.
 // Without WithSharding, the option has no effect if NeedLeaderElection of the manager's controller options is false.
 func WithLeaseDurations(lease, renewDeadline, retryPeriod time.Duration) Option {
 	return optionFunc(func(o *Operator) {
@@ -54,6 +55,9 @@ func (o *Operator) newFence(ctx context.Context, peers *peering.Peering, log log
 	}
 	if peers != nil {
 		options.OtherPauses = peers
+	}
+	if lease := o.shardLease.Load(); lease != nil {
+		options.Overdue = lease.IsOverdue
 	}
 	return fencing.New(options)
 }

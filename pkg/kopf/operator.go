@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -18,6 +19,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/eventrecorder"
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
 	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
+	"github.com/kopf-runtime/kopf-runtime/internal/shardlease"
 	"github.com/kopf-runtime/kopf-runtime/internal/statuspage"
 	"github.com/kopf-runtime/kopf-runtime/internal/watchcheck"
 	"github.com/kopf-runtime/kopf-runtime/internal/watching"
@@ -49,15 +51,16 @@ type Operator struct {
 	peers            *peering.Options
 	eventNames       *eventrecorder.ReporterIdentity // names of WithKopfEvents; nil without this option
 	webhookOptions   *webhooks.Options
-	selections       []*kindSelection // declarations of ForKinds
-	kindCaches       cache.Options    // options of the operator's own caches
-	watchSelector    labels.Selector  // selector of WithWatchSelector; nil for all objects
-	namespaces       *namespaceSet    // nil without WithNamespaces and WithNamespaceFunc
-	ring             *sharding.Ring   // ring of WithSharding; nil without this option
-	shard            *engine.Shard    // shard of a ControllerRing; nil before the start
-	warnAboutServer  func()           // logs once that the API server ignores shard selectors
-	unfinished       []*engine.Engine // the ended engines with daemons or timers that have not returned; guarded by mu
-	needs            []declaredNeed   // declarations of Needs
+	selections       []*kindSelection                 // declarations of ForKinds
+	kindCaches       cache.Options                    // options of the operator's own caches
+	watchSelector    labels.Selector                  // selector of WithWatchSelector; nil for all objects
+	namespaces       *namespaceSet                    // nil without WithNamespaces and WithNamespaceFunc
+	ring             *sharding.Ring                   // ring of WithSharding; nil without this option
+	shard            *engine.Shard                    // shard of a ControllerRing; nil before the start
+	warnAboutServer  func()                           // logs once that the API server ignores shard selectors
+	shardLease       atomic.Pointer[shardlease.Lease] // the Lease of the shard; nil without sharding
+	unfinished       []*engine.Engine                 // the ended engines with daemons or timers that have not returned; guarded by mu
+	needs            []declaredNeed                   // declarations of Needs
 	neededRules      []rbacv1.PolicyRule
 	rightsCheck      RightsCheck
 

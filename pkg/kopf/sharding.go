@@ -180,9 +180,8 @@ func (o *Operator) runInRing(ctx context.Context, run func(context.Context) erro
 		return err
 	}
 	defer release()
-	held := metrics.ShardLeaseRenewed.WithLabelValues(o.ring.Name())
-	held.Set(0)
-	defer held.Set(0)
+	renewed := metrics.ShardLeaseRenewed.WithLabelValues(o.ring.Name())
+	renewed.Set(0)
 	options, err := o.leaseOptions(ctx)
 	if err != nil {
 		return fmt.Errorf("the operator cannot start:\nWithSharding: %w", err)
@@ -194,6 +193,7 @@ func (o *Operator) runInRing(ctx context.Context, run func(context.Context) erro
 		}
 		return fmt.Errorf("the operator cannot start:\nWithSharding: %w", err)
 	}
+	o.shardLease.Store(lease)
 	log := o.mgr.GetLogger().WithValues("ring", o.ring.Name(), "shard", options.Name)
 	log.Info("Holding the Lease of the shard")
 	var marking sync.WaitGroup
@@ -209,21 +209,38 @@ func (o *Operator) runInRing(ctx context.Context, run func(context.Context) erro
 	select {
 	case err := <-ended:
 		if !o.hasUnfinished() {
+			defer renewed.Set(0)
 			return errors.Join(err, keeping.release(log))
 		}
 		log.Info("Daemons or timers have not returned; the Lease of the shard is renewed until they return or the process ends")
 		go func() {
-			for o.hasUnfinished() {
-				<-time.After(options.RetryPeriod)
+			defer renewed.Set(0)
+			if err := o.awaitUnfinished(keeping, options.RetryPeriod); err != nil {
+				log.Error(err, "The Lease of the shard is lost; other shards can handle the objects of daemons and timers that have not returned")
+				return
 			}
-			_ = keeping.release(log) // if the Lease is lost, the process has nothing more to end
+			_ = keeping.release(log) // nothing more can be done about an error
 		}()
 		return err
 	case lostErr := <-keeping.lost:
+		defer renewed.Set(0)
 		keeping.stop()
 		cancel(lostErr)
 		return o.awaitEnd(ended, lease.Remaining(), lostErr)
 	}
+}
+
+// awaitUnfinished waits until all daemons and timers have returned. It returns an error if the Lease is lost earlier.
+func (o *Operator) awaitUnfinished(k keeping, interval time.Duration) error {
+	for o.hasUnfinished() {
+		select {
+		case err := <-k.lost:
+			k.stop()
+			return err
+		case <-time.After(interval):
+		}
+	}
+	return nil
 }
 
 // keeping renews a Lease.

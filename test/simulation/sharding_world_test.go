@@ -92,6 +92,7 @@ const (
 	noSilence     silence = iota
 	lostRequests          // the API server receives no requests
 	lostResponses         // the API server handles writes, but the process receives no responses to them
+	stuckRequests         // like lostRequests, but the requests ignore the ends of their contexts, as if they wait for a credential plugin
 )
 
 // A shardAttempt is a running attempt of a handler, a daemon or a timer.
@@ -272,11 +273,17 @@ func (p *shardProcess) setSilence(what silence) {
 func (p *shardProcess) isSilent(r *http.Request, isHandled bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.silence == lostRequests && !isHandled || p.silence == lostResponses && isHandled && r.Method != http.MethodGet
+	return (p.silence == lostRequests || p.silence == stuckRequests) && !isHandled || p.silence == lostResponses && isHandled && r.Method != http.MethodGet
 }
 
 // awaitTimeout waits until the process gives up a request: at its timeout, or when the health check of HTTP/2 in client-go ends the connection.
 func (p *shardProcess) awaitTimeout(r *http.Request) error {
+	p.mu.Lock()
+	isStuck := p.silence == stuckRequests
+	p.mu.Unlock()
+	if isStuck {
+		<-time.After(25 * time.Second)
+	}
 	select {
 	case <-r.Context().Done():
 	case <-time.After(45 * time.Second):
