@@ -19,9 +19,10 @@ type observation struct {
 
 // MarkDeadShards marks the Leases of other dead shards of the ring until the context is cancelled. The sharder then moves their objects immediately.
 //
-// A shard is dead if it has not renewed its Lease for the duration of the Lease, measured with the monotonic clock of this process. MarkDeadShards reads the Leases every half
-// retry period, at least every second. The sharder itself marks a Lease only after two durations, because it compares its wall clock with the clock of the shard. MarkDeadShards ignores the Leases of other implementations of the protocol, whose durations can have
-// another meaning, and Leases for which another process with the same name waits.
+// A shard is dead if it has not renewed its Lease for the duration of the Lease, measured with the monotonic clock of this process. MarkDeadShards reads the
+// Leases every half retry period, at least every second. The sharder itself marks a Lease only after two durations, because it compares its wall clock with
+// the clock of the shard. MarkDeadShards ignores the Leases of other implementations of the protocol, whose durations can have another meaning, and Leases for
+// which another process with the same name waits.
 func MarkDeadShards(ctx context.Context, options Options) {
 	if options.WallClock == nil {
 		options.WallClock = time.Now

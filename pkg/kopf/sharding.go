@@ -168,9 +168,9 @@ func (o *Operator) ofRing(namespace string) []rbac.Need {
 	}
 }
 
-// runInRing acquires the Lease of the shard, calls run while it holds the Lease, and then releases the Lease. If the Lease is lost, runInRing returns an error before other
-// shards can handle the objects, even if run has not returned. If daemons or timers have not returned after run, the Lease is released when they return; until then, it is renewed.
-// Without a ring, runInRing only calls run.
+// runInRing acquires the Lease of the shard, calls run while it holds the Lease, and then releases the Lease. If the Lease is lost, runInRing returns an error
+// before other shards can handle the objects, even if run has not returned. If daemons or timers have not returned after run, the Lease is renewed until
+// they return. Without a ring, runInRing only calls run.
 func (o *Operator) runInRing(ctx context.Context, run func(context.Context) error) error {
 	if o.ring == nil {
 		return run(ctx)
