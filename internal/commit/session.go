@@ -309,6 +309,9 @@ func (s *Session) tryWrite(ctx context.Context) (written client.Object, again bo
 // failed keeps the session for the next reconcile.
 func (s *Session) failed(err error) error {
 	s.Memory.Pending = s
+	if s.baseline != nil { // the API server may have stored it
+		s.Memory.Baselines = cause.BaselineHistory{}
+	}
 	return fmt.Errorf("writing the object: %w", err)
 }
 
