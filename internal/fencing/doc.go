@@ -4,4 +4,6 @@
 // leader elector detects the loss of the lease. A [Fence] records a heartbeat and compares it with the clock at each query, so the first
 // goroutine that queries the fence detects the suspension. The fence then stays active for [Options].HoldTime. In this time, the leader elector
 // either renews the lease or stops the manager.
+//
+// The fence is also active while the Lease of a shard is overdue, see [Options].Overdue.
 package fencing

@@ -15,7 +15,7 @@ var ErrSuspended = errors.New("the process was suspended, and another replica ma
 // ErrStopped means that the operator was stopped while the fence was active.
 var ErrStopped = errors.New("the operator was stopped after its process was suspended: the write is discarded")
 
-const pauseReason = "the process was suspended; it waits until its leader elector has renewed the lease or given up"
+const pauseReason = "the process was suspended, or its Lease was not renewed in time; it waits until the Lease is renewed or lost"
 
 // heartbeatsPerGap is the number of heartbeats in the shortest gap that counts as a suspension.
 const heartbeatsPerGap = 5
@@ -127,7 +127,7 @@ func (f *Fence) updateHold(ctx context.Context) bool {
 		f.reported = true
 		return true
 	case held && ctx.Err() == nil && !time.Now().Before(f.heldUntil):
-		f.options.Log.Info("The hold after the suspension is over")
+		f.options.Log.Info("The hold is over; the work continues")
 		f.heldUntil, f.reported = time.Time{}, false
 		close(f.released)
 		f.released = make(chan struct{})
@@ -140,7 +140,8 @@ func (f *Fence) now() instant {
 	return instant{monotonic: time.Now(), wall: f.options.WallClock().Round(0)}
 }
 
-// recordHeartbeat compares the time with the last heartbeat, starts a hold after a gap or if the Lease is overdue, and records a heartbeat. The caller must hold f.mu.
+// recordHeartbeat compares the time with the last heartbeat, starts a hold after a gap or if the Lease is overdue, and records a heartbeat. The caller must
+// hold f.mu.
 func (f *Fence) recordHeartbeat() {
 	if f.lastHeartbeat.monotonic.IsZero() {
 		return

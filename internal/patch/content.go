@@ -230,8 +230,8 @@ func withoutManagedFields(obj client.Object) client.Object {
 	return copied
 }
 
-// DeepCopy returns a deep copy of an object. The copy of a Go type shares the JSON texts in its managed fields with the object, because they are large, and clients only
-// replace them.
+// DeepCopy returns a deep copy of an object. The copy of a Go type shares the JSON texts in its managed fields with the object, because they are large, and
+// clients only replace them.
 func DeepCopy(obj client.Object) client.Object {
 	managed := obj.GetManagedFields()
 	if len(managed) == 0 || fieldsOf(obj) == nil {

@@ -38,10 +38,10 @@ import (
 // object moves to another replica, its handlers finish, its daemons and timers end with [daemons.ErrOutOfScope], and the operator writes their outcomes. The next replica
 // resumes the object. The labels of the sharder never count as changes. With [sharding.ServerSide], which is experimental, objects do not move.
 //
-// [WithLeaseDurations] sets the durations of the Lease. An operator that cannot renew its Lease in time cancels the contexts of all handlers, and [Operator.Start] returns an
-// error before other replicas can handle its objects. The process must then exit. The other replicas handle the objects of a crashed replica about one Lease duration
-// after its last renewal if they can list Leases, and otherwise after two durations. If a user removes the shard label of an object, the operator loses the
-// progress that it has not written yet.
+// [WithLeaseDurations] sets the durations of the Lease. An operator that cannot renew its Lease in time cancels the contexts of all handlers, and
+// [Operator.Start] returns an error before other replicas can handle its objects. The process must then exit. The other replicas handle the objects of a
+// crashed replica about one Lease duration after its last renewal if they can list Leases, and otherwise after two durations. If a user removes the shard
+// label of an object, the operator loses the progress that it has not written yet.
 //
 // The operator has a cache of its own: see [WithKindCaches]. WithSharding cannot be combined with [WithPeering]. Default: no sharding.
 func WithSharding(ring sharding.Ring) Option {

@@ -240,8 +240,33 @@ func (w *shardWorld) check() {
 	}
 }
 
-// TestShards_ServeAgain checks that each object of a killed, frozen or disconnected shard is served again within the lease duration, after which the other shards
-// consider the shard dead, and two seconds.
+// startAll starts the sharder and some shards, and creates some objects. The returned function stops the sharder.
+func (w *shardWorld) startAll(shards, objects int) (stopSharder func()) {
+	ctx, cancel := context.WithCancel(w.Context())
+	ended := make(chan struct{})
+	go func() { defer close(ended); w.sharder.Run(ctx, time.Second) }()
+	for i := range shards {
+		w.start(fmt.Sprintf("shard-%d", i), 0)
+	}
+	for i := range objects {
+		makeWidget(w.T, w.users, widgetName(i))
+	}
+	return func() { cancel(); <-ended }
+}
+
+// stopAll stops all shards, and waits some more time for daemons that have not ended in time.
+func (w *shardWorld) stopAll(more time.Duration) {
+	for _, p := range w.processes {
+		p.stop()
+	}
+	for _, p := range w.processes {
+		<-p.ended
+	}
+	wait(more)
+}
+
+// TestShards_ServeAgain checks that each object of a shard that has ended, or that does not renew its Lease, is served again within the lease duration, after
+// which the other shards consider the shard dead, and two seconds.
 func TestShards_ServeAgain(t *testing.T) {
 	const limit = leaseDuration + 2*time.Second
 	for name, end := range map[string]func(w *shardWorld, p *shardProcess){
@@ -257,15 +282,7 @@ func TestShards_ServeAgain(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					w := newShardWorld(t, seed)
 					w.longest = time.Second // less than the CancellationTimeout, so that a stopped shard releases its Lease
-					ctx, cancel := context.WithCancel(t.Context())
-					ended := make(chan struct{})
-					go func() { defer close(ended); w.sharder.Run(ctx, time.Second) }()
-					for i := range 3 {
-						w.start(fmt.Sprintf("shard-%d", i), 0)
-					}
-					for i := range 12 {
-						makeWidget(t, w.users, widgetName(i))
-					}
+					stopSharder := w.startAll(3, 12)
 					wait(time.Minute + time.Duration(w.random.Int64N(int64(10*time.Second))))
 					victim := w.processes[w.random.IntN(3)]
 					list := &v1.WidgetList{}
@@ -291,15 +308,8 @@ func TestShards_ServeAgain(t *testing.T) {
 					victim.thaw()
 					victim.setSilence(noSilence)
 					wait(time.Minute)
-					for _, p := range w.processes {
-						p.stop()
-					}
-					for _, p := range w.processes {
-						<-p.ended
-					}
-					wait(10 * time.Second) // daemons that have not ended in time
-					cancel()
-					<-ended
+					w.stopAll(10 * time.Second)
+					stopSharder()
 					w.mu.Lock()
 					defer w.mu.Unlock()
 					for _, violation := range w.wrong {
@@ -317,15 +327,7 @@ func TestShards_KeepTheLeaseOfUnfinishedDaemons(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newShardWorld(t, 1)
 		w.longest, w.slowStop = time.Second, 25*time.Second
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan struct{})
-		go func() { defer close(ended); w.sharder.Run(ctx, time.Second) }()
-		for i := range 3 {
-			w.start(fmt.Sprintf("shard-%d", i), 0)
-		}
-		for i := range 12 {
-			makeWidget(t, w.users, widgetName(i))
-		}
+		stopSharder := w.startAll(3, 12)
 		wait(time.Minute)
 		stopped := w.processes[0]
 		stopped.stop()
@@ -335,15 +337,8 @@ func TestShards_KeepTheLeaseOfUnfinishedDaemons(t *testing.T) {
 		if len(list.Items) > 0 {
 			t.Errorf("%d objects still belong to %s, want 0 after the end of its daemons", len(list.Items), stopped.name)
 		}
-		for _, p := range w.processes {
-			p.stop()
-		}
-		for _, p := range w.processes {
-			<-p.ended
-		}
-		wait(time.Minute)
-		cancel()
-		<-ended
+		w.stopAll(time.Minute)
+		stopSharder()
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		for _, violation := range w.wrong {
