@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -343,15 +341,7 @@ func TestScopes_FindPlantedBugs(t *testing.T) {
 		},
 	} {
 		t.Run(bug.name, func(t *testing.T) {
-			binary := filepath.Join(t.TempDir(), "simulation.test")
-			build := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-o", binary, "-overlay", overlay(t, []edit{bug.edit}), ".")
-			if out, err := build.CombinedOutput(); err != nil {
-				t.Fatalf("the bug does not compile: %v\n%s", err, out)
-			}
-			out, err := exec.CommandContext(t.Context(), binary, "-test.run=^TestScopes_EachChangeOnce$", "-scopes=120", "-test.timeout=10m").CombinedOutput()
-			if err == nil || !strings.Contains(string(out), bug.shows) {
-				t.Errorf("got the error %v, want output with %q:\n%.2000s", err, bug.shows, out)
-			}
+			findBug(t, []edit{bug.edit}, bug.shows, "-test.run=^TestScopes_EachChangeOnce$", "-scopes=120")
 		})
 	}
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -384,15 +382,7 @@ func TestShards_FindPlantedBugs(t *testing.T) {
 		},
 	} {
 		t.Run(bug.name, func(t *testing.T) {
-			binary := filepath.Join(t.TempDir(), "simulation.test")
-			build := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-o", binary, "-overlay", overlay(t, []edit{bug.edit}), ".")
-			if out, err := build.CombinedOutput(); err != nil {
-				t.Fatalf("the bug does not compile: %v\n%s", err, out)
-			}
-			out, err := exec.CommandContext(t.Context(), binary, "-test.run=^TestShards_EachObjectHasOneOwner$", "-shards=100", "-test.timeout=10m").CombinedOutput()
-			if err == nil || !strings.Contains(string(out), bug.shows) {
-				t.Errorf("got the error %v, want output with %q:\n%.2000s", err, bug.shows, out)
-			}
+			findBug(t, []edit{bug.edit}, bug.shows, "-test.run=^TestShards_EachObjectHasOneOwner$", "-shards=100")
 		})
 	}
 }
