@@ -125,7 +125,9 @@ func (e *Engine) checkCacheIsCurrent(ctx context.Context, r *reconciliation) (ti
 	if obj == nil || obj.GetUID() != r.Base().GetUID() {
 		return e.ConsistencyTimeout, nil // the object is deleted; the cache will show that
 	}
-	if !isOrdered(r.known.AwaitedVersion) {
+	if version := obj.GetResourceVersion(); isOrdered(version) {
+		r.known.SetAwaitedVersion(version, e.ConsistencyTimeout) // the cache may show older states until it has passed this version
+	} else {
 		r.known.AwaitedVersion = "" // it is unknown when the cache has passed this version
 	}
 	return 0, r.SetBase(obj)
@@ -133,7 +135,7 @@ func (e *Engine) checkCacheIsCurrent(ctx context.Context, r *reconciliation) (ti
 
 // isStale reports whether the object lacks our last write.
 func (e *Engine) isStale(r *reconciliation) bool {
-	if r.Memory.FinalizerRemoved && r.Base().GetDeletionTimestamp() != nil && e.hasFinalizer(r.Base()) {
+	if r.Memory.FinalizerRemoved && e.hasFinalizer(r.Base()) {
 		return true // the resource version does not change with the removal of the last finalizer
 	}
 	return r.known.AwaitedVersion != "" && objectstate.IsOlderVersion(r.Base().GetResourceVersion(), r.known.AwaitedVersion)

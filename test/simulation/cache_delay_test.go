@@ -3,6 +3,7 @@ package simulation
 import (
 	"context"
 	"errors"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/apiserver"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
@@ -83,4 +85,72 @@ func TestTimers_ReceiveTheEditThatRestartsThem(t *testing.T) {
 		stop()
 		must(t, <-ended)
 	})
+}
+
+// The watch lags behind, and the engine has read a newer state from the API server. It calls no handler when the watch then delivers an older state. The
+// removal of the last finalizer does not change the resource version.
+func TestLaggingWatch_AfterAReadOfANewerState(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(ctx context.Context, t *testing.T, users client.Client, obj widget) // what the watch does not show
+		want   []string
+	}{
+		"of the deletion": {
+			func(ctx context.Context, t *testing.T, users client.Client, obj widget) {
+				must(t, users.Delete(ctx, obj.DeepCopy()))
+			},
+			[]string{"create 1", "update 2", "failing 2", "delete 2"},
+		},
+		"of a reverted change": {
+			func(ctx context.Context, t *testing.T, users client.Client, obj widget) {
+				patch(ctx, t, users, obj, `{"spec":{"size":1}}`)
+			},
+			[]string{"create 1", "update 2", "failing 2", "update 1", "failing 1", "delete 1"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				config, scheme, users := newWorld(t)
+				replica := config.Transport.(*apiserver.Server).Replica()
+				behind := rest.CopyConfig(config)
+				behind.Transport = replica
+				calls, obj := &callLog{}, makeWidget(t, users, "one")
+				widgets := basicHandlers(calls).OnUpdate("failing", func(_ context.Context, req *kopf.Request[widget]) error {
+					calls.addf("failing %d", req.Object.Spec.Size)
+					if req.Object.Spec.Size == 2 {
+						return kopf.Temporary(errors.New("not yet"), 8*time.Second)
+					}
+					return nil
+				})
+				ctx, stop := context.WithCancel(t.Context())
+				ended := make(chan struct{})
+				go func() {
+					defer close(ended)
+					runUntil(ctx, t, behind, scheme, widgets)
+				}()
+				version := func() int64 {
+					must(t, users.Get(ctx, client.ObjectKeyFromObject(obj), obj))
+					number, err := strconv.ParseInt(obj.ResourceVersion, 10, 64)
+					must(t, err)
+					return number
+				}
+				wait(time.Minute)
+				replica.LagAt(version())
+				patch(ctx, t, users, obj, `{"spec":{"size":2}}`)
+				replica.LagAt(version())
+				wait(time.Second) // the handlers are called
+				handled := version()
+				test.change(ctx, t, users, obj)
+				wait(10 * time.Second) // the engine reads the object from the API server
+				replica.LagAt(handled)
+				wait(time.Minute)
+				replica.CatchUp()
+				wait(time.Minute)
+				must(t, client.IgnoreNotFound(users.Delete(ctx, obj.DeepCopy())))
+				wait(time.Minute)
+				stop()
+				<-ended
+				calls.expect(t, test.want...)
+			})
+		})
+	}
 }
