@@ -70,7 +70,7 @@ func (e *Kind) mayReportConditions() bool {
 
 // hasReports reports whether a selected cause handler has a condition, or a reconcile handler with a condition was called.
 func (e *Engine) hasReports(r *reconciliation) bool {
-	return len(r.report.outcomes) > 0 || slices.ContainsFunc(r.matching.selection.Selected, func(id string) bool {
+	return slices.ContainsFunc(r.report.attempts, attempt.reportsReconcile) || slices.ContainsFunc(r.matching.selection.Selected, func(id string) bool {
 		handler, _ := e.Handlers.Get(id)
 		return handler.ConditionType != ""
 	})
@@ -84,7 +84,7 @@ func (e *Engine) setHandlerConditions(r *reconciliation, set *conditions.Set) {
 	if r.Cause.Reason.HasHandlers() {
 		for _, id := range r.matching.selection.Selected {
 			handler, _ := e.Handlers.Get(id)
-			if handler.ConditionType == "" || r.isSetByHandler(handler.ConditionType) {
+			if handler.ConditionType == "" || e.isSetByHandler(r, handler.ConditionType) {
 				continue
 			}
 			record := r.Records.Record(id)
@@ -93,16 +93,13 @@ func (e *Engine) setHandlerConditions(r *reconciliation, set *conditions.Set) {
 			}
 		}
 	}
-	for _, one := range r.report.outcomes {
-		if r.isSetByHandler(one.condition) {
-			continue
-		}
-		if o := one.handlerPatch.Outcome; !o.Interrupted {
+	for _, a := range r.report.attempts {
+		if o := a.Outcome; a.reportsReconcile() && !o.Interrupted && !e.isSetByHandler(r, a.conditionType) {
 			record := progress.Record{Success: o.Success, Failure: o.Final && !o.Success}
 			if o.Err != nil {
 				record.Message = o.Err.Error()
 			}
-			set.Set(conditionFromRecord(one.condition, record))
+			set.Set(conditionFromRecord(a.conditionType, record))
 		}
 	}
 	e.setProgressNotStored(r, set)
@@ -125,9 +122,15 @@ func (e *Engine) setProgressNotStored(r *reconciliation, set *conditions.Set) {
 	}
 }
 
-// isSetByHandler reports whether a handler has set the condition itself in this reconcile. The value of the handler has precedence.
-func (r *reconciliation) isSetByHandler(kind string) bool {
-	return slices.Contains(r.report.setByHandlers, kind)
+// reportsReconcile reports whether a condition reports the outcome of the attempt of a reconcile handler.
+func (a attempt) reportsReconcile() bool { return a.reconciles != nil && a.conditionType != "" }
+
+// isSetByHandler reports whether a handler has itself set the condition that reports it in this reconcile. The value of the handler has precedence.
+func (e *Engine) isSetByHandler(r *reconciliation, kind string) bool {
+	return slices.ContainsFunc(r.report.attempts, func(a attempt) bool {
+		return a.conditionType == kind && a.Base != nil && // it is nil if the handler was not called
+			!equality.Semantic.DeepEqual(e.conditionIn(a.Base, kind), e.conditionIn(a.after, kind))
+	})
 }
 
 // conditionFromRecord returns the condition that reports a record.
@@ -142,19 +145,6 @@ func conditionFromRecord(kind string, record progress.Record) metav1.Condition {
 		out.Status, out.Reason, out.Message = metav1.ConditionFalse, reasonRetrying, record.Message
 	}
 	return out
-}
-
-// reconcileOutcome is the outcome of a reconcile handler with a condition.
-type reconcileOutcome struct {
-	condition    string
-	handlerPatch *commit.HandlerPatch // its outcome may still change
-}
-
-// noteConditionSetByHandler records whether a handler has set the condition that reports it. before is nil for a handler that was not called.
-func (e *Engine) noteConditionSetByHandler(r *reconciliation, before map[string]any, h invoke.Handler) {
-	if before != nil && !equality.Semantic.DeepEqual(e.conditionIn(before, h.ConditionType), e.conditionIn(r.Current().Content, h.ConditionType)) {
-		r.report.setByHandlers = append(r.report.setByHandlers, h.ConditionType)
-	}
 }
 
 // conditionIn returns a condition in the JSON form of an object; the zero one if it is absent.

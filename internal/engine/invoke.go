@@ -106,20 +106,19 @@ func (s *Settings) PolicyOf(policy progress.Policy) progress.Policy {
 // handlers that follow see them. callCauseHandler also calls the sub-handlers that the handler has declared.
 func (e *Engine) callCauseHandler(ctx context.Context, r *reconciliation, id string, declared invoke.Handler) {
 	h := e.withDefaults(declared)
-	p := &commit.HandlerPatch{ID: id, Policy: h.Policy, Before: r.Records.Record(id), Open: true}
-	if p.Before.WaitsForSubs() {
-		p.Policy.Timeout = nil // the handler is only called to declare its sub-handlers again
+	before := r.Records.Record(id)
+	if before.WaitsForSubs() {
+		h.Policy.Timeout = nil // the handler is only called to declare its sub-handlers again
 	}
+	p := &commit.HandlerPatch{ID: id, Policy: h.Policy, Before: before, Open: true}
 	_, isTop := e.Handlers.Get(id)
 	var req *invoke.Request // of the attempt, if its changes were accepted
 	var callAgain bool
 	began, workTime := now(), r.calls.workTime
 	r.calls.unsaved = true
-	attempted := h
-	attempted.Policy = p.Policy
 	var recorder *writeRecorder
 	p.Outcome = invoke.HandlerAttempt{
-		Kind: e.Name, ID: id, Handler: attempted, View: e.causeView(r), Record: p.Before, Restrict: e.cancelOnDelete(r, h),
+		Kind: e.Name, ID: id, Handler: h, View: r.attemptView(), Record: before, Restrict: e.cancelOnDelete(r, h),
 		Hooks: e.hooks, CycleStarted: e.cycleStarted(r),
 		Prepare: func(req *invoke.Request) {
 			req.Flush, req.FinishedSubs = r.flush(req), r.calls.finishedSubs
@@ -152,16 +151,7 @@ func (e *Engine) callCauseHandler(ctx context.Context, r *reconciliation, id str
 		},
 	}.Run(ctx)
 	p.Open = false
-	if recorder != nil { // the handler has used its client
-		e.noteWrite(r, id, recorder.written())
-	}
-	if e.PanicCondition != "" {
-		e.notePanic(r, id, p.Outcome)
-	}
-	if h.ConditionType != "" {
-		e.noteConditionSetByHandler(r, p.Base, h)
-	}
-	r.report.pending = append(r.report.pending, func() { e.events.PostOutcome(r.Base(), id, p.Before, p.Outcome) })
+	r.noteAttempt(attempt{HandlerPatch: p, conditionType: h.ConditionType}, recorder)
 	if p.Outcome.Success && p.Outcome.Err == nil && req != nil && req.Result != nil {
 		p.Untyped = true
 		r.AddTo(p, commit.PatchAt(e.Results, map[string]any{id: req.Result}).Unapplied(r.Content()))
@@ -208,13 +198,21 @@ func (e *Engine) recording(r *reconciliation, recorder **writeRecorder) func(cli
 	}
 }
 
-// causeView returns the view of the object and the cause that handlers receive.
+// causeView returns the view of the object and the cause, for the predicates of handlers.
 func (e *Engine) causeView(r *reconciliation) *invoke.View {
 	return &invoke.View{
 		Object: r.Current().Object, Reason: string(r.Cause.Reason), Old: func() client.Object { return e.oldObject(r) }, Handled: func() client.Object { return e.handledObject(r) },
 		OldUnknown: !r.Cause.IsOldKnown(), Diff: r.Cause.Diff, Before: r.Cause.Old, After: r.Cause.New,
-		ConditionOptions: append(e.conditionPlaces, conditions.Since(r.Base())), Latest: e.latest(r.Base()), Notify: e.events.NotifierFor(r.Base()),
+		ConditionOptions: append(e.conditionPlaces, conditions.Since(r.Base())), Latest: func() client.Object { return e.latest(r.Base()) }, Notify: e.events.NotifierFor(r.Base()),
 	}
+}
+
+// attemptView returns the view for an attempt. It contains the changes of earlier handlers.
+func (r *reconciliation) attemptView() *invoke.View {
+	view := r.matching.view.WithObject(r.Current().Object)
+	view.Reason, view.Before, view.After = string(r.Cause.Reason), r.Cause.Old, r.Cause.New
+	view.ConditionOptions = append(r.engine.conditionPlaces, conditions.Since(r.Base()))
+	return view
 }
 
 // checkpoint writes the outcomes so far if handlers have worked for the checkpoint interval. If the object was deleted, no other handler is called in this
@@ -270,18 +268,16 @@ func (e *Engine) cycleStarted(r *reconciliation) (started time.Time) {
 
 // newView returns the view of an object without a cause.
 func (e *Engine) newView(obj client.Object, reason string) *invoke.View {
-	return &invoke.View{Object: obj, Reason: reason, ConditionOptions: e.conditionPlaces, Latest: e.latest(obj), Notify: e.events.NotifierFor(obj)}
+	return &invoke.View{Object: obj, Reason: reason, ConditionOptions: e.conditionPlaces, Latest: func() client.Object { return e.latest(obj) }, Notify: e.events.NotifierFor(obj)}
 }
 
-// latest returns a function that returns a copy of the newest known state of an object. For a deleted object, this is the last known state.
-func (e *Engine) latest(obj client.Object) func() client.Object {
-	return func() client.Object {
-		newest := e.states.Newest(obj.GetUID())
-		if newest == nil {
-			newest = obj
-		}
-		copied := newest.DeepCopyObject().(client.Object)
-		e.identify(copied)
-		return copied
+// latest returns a copy of the newest known state of an object. For a deleted object, this is the last known state.
+func (e *Engine) latest(obj client.Object) client.Object {
+	newest := e.states.Newest(obj.GetUID())
+	if newest == nil {
+		newest = obj
 	}
+	copied := newest.DeepCopyObject().(client.Object)
+	e.identify(copied)
+	return copied
 }

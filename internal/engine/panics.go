@@ -47,13 +47,6 @@ func panicChangeOf(id string, o progress.Outcome) (panicChange, bool) {
 	return panicChange{id: id}, o.Success && o.Err == nil
 }
 
-// notePanic records the effect of an attempt on the condition that reports panics.
-func (e *Engine) notePanic(r *reconciliation, id string, o progress.Outcome) {
-	if change, ok := panicChangeOf(id, o); ok && e.PanicCondition != "" {
-		r.report.panicChanges = append(r.report.panicChanges, change)
-	}
-}
-
 // panicChanges are the effects of daemons and timers on the condition that the workers have not written yet.
 type panicChanges struct {
 	mu    sync.Mutex
@@ -131,9 +124,15 @@ func (e *Engine) setPanicked(r *reconciliation, set *conditions.Set) {
 		return
 	}
 	r.report.panicChanges = append(r.report.panicChanges, e.panicChanges.take(r.Base().GetUID())...)
+	changes := slices.Clone(r.report.panicChanges)
+	for _, a := range r.report.attempts {
+		if change, ok := panicChangeOf(a.ID, a.Outcome); ok {
+			changes = append(changes, change)
+		}
+	}
 	before, exists := set.Get(e.PanicCondition)
 	panics := parsePanics(before)
-	for _, change := range r.report.panicChanges {
+	for _, change := range changes {
 		if change.text == "" {
 			delete(panics, change.id)
 		} else {

@@ -103,7 +103,7 @@ func (e *Engine) callReconcileHandler(
 		st.record = p.Before
 		st.recordOutcome(p.Outcome, 0)
 	}
-	view := e.causeView(r)
+	view := r.attemptView()
 	view.Reason, view.Old, view.Diff, view.Before = reasonReconcile, nil, nil, view.After
 	if event != nil {
 		view.Reason = reasonClusterEvent
@@ -137,18 +137,8 @@ func (e *Engine) callReconcileHandler(
 		},
 	}.Run(ctx)
 	tracked.End(p.Outcome.Success)
-	if recorder != nil {
-		e.noteWrite(r, id, recorder.written())
-	}
-	if e.PanicCondition != "" {
-		e.notePanic(r, id, p.Outcome)
-	}
 	r.Add(p)
-	if h.ConditionType != "" {
-		e.noteConditionSetByHandler(r, p.Base, h)
-		r.report.outcomes = append(r.report.outcomes, reconcileOutcome{h.ConditionType, p})
-	}
-	r.report.pending = append(r.report.pending, func() { st.failed = e.events.PostTransition(r.Base(), id, st.failed, p.Before, p.Outcome) })
+	r.noteAttempt(attempt{HandlerPatch: p, conditionType: h.ConditionType, reconciles: st}, recorder)
 	if again == 0 {
 		again = h.Interval
 	}

@@ -53,12 +53,29 @@ type calls struct {
 	err          error         // the error of a write between handlers
 }
 
-// report contains the Events and the conditions with which the reconcile reports its attempts.
+// report contains what the conditions and the Events of the reconcile report.
 type report struct {
-	pending       []func()           // post the Events about attempts
-	outcomes      []reconcileOutcome // of reconcile handlers with a condition
-	setByHandlers []string           // the types of conditions that handlers have set themselves
-	panicChanges  []panicChange      // for the condition that reports panics
+	attempts     []attempt
+	posted       int           // the number of attempts whose Events are posted
+	panicChanges []panicChange // of daemons and timers
+}
+
+// attempt is an attempt of a cause handler or a reconcile handler that has ended. It is reported after the write, because the API server may reject the
+// changes of the handler, and the attempt then fails.
+type attempt struct {
+	*commit.HandlerPatch
+	conditionType string                 // of the condition that reports the handler; empty if there is none
+	after         map[string]any         // the JSON form of the object after the attempt
+	reconciles    *reconcileHandlerState // the state of the reconcile handler; nil for a cause handler
+}
+
+// noteAttempt records an attempt for the reports. recorder is the client that the handler has used; nil if it has used none.
+func (r *reconciliation) noteAttempt(a attempt, recorder *writeRecorder) {
+	if recorder != nil {
+		r.engine.noteWrite(r, a.ID, recorder.written())
+	}
+	a.after = r.Current().Content
+	r.report.attempts = append(r.report.attempts, a)
 }
 
 // newReconciliation returns a reconciliation without an object.
@@ -117,12 +134,17 @@ func (r *reconciliation) AfterWrite(_ context.Context, written commit.AcceptedWr
 // Deleted implements [commit.Host].
 func (r *reconciliation) Deleted() { r.postEvents() }
 
-// postEvents posts the Events about the attempts. It runs after the write, because the API server may reject the changes of a handler, and the attempt then fails.
+// postEvents posts the Events about the attempts since the last write.
 func (r *reconciliation) postEvents() {
-	for _, post := range r.report.pending {
-		post()
+	events := r.engine.events
+	for _, a := range r.report.attempts[r.report.posted:] {
+		if st := a.reconciles; st != nil {
+			st.failed = events.PostTransition(r.Base(), a.ID, st.failed, a.Before, a.Outcome)
+		} else {
+			events.PostOutcome(r.Base(), a.ID, a.Before, a.Outcome)
+		}
 	}
-	r.report.pending = nil
+	r.report.posted = len(r.report.attempts)
 }
 
 // objectMemory contains the data that the process keeps about one object. Only the worker of the object uses it.

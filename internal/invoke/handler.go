@@ -156,6 +156,13 @@ type View struct {
 	predicateRequest *Request
 }
 
+// WithObject returns the view with another state of the object.
+func (v *View) WithObject(obj client.Object) *View {
+	other := *v
+	other.Object, other.predicateRequest = obj, nil
+	return &other
+}
+
 // NewRequest returns the request for one attempt of a handler.
 func (v *View) NewRequest(id string, h Handler, attempt progress.Attempt) *Request {
 	req := v.newRequest()

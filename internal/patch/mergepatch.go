@@ -274,51 +274,32 @@ func isList(value any) bool {
 	return value != nil && reflect.TypeOf(value).Kind() == reflect.Slice
 }
 
-// Rebase converts a patch for the content base to a patch for the content other. For a list, the result adds and
-// removes the same items as the patch. Lists of conditions are merged by type.
-func (p MergePatch) Rebase(base, other map[string]any) MergePatch {
-	out := MergePatch{}
-	for key, value := range p {
-		switch v := value.(type) {
-		case map[string]any:
-			old, _ := base[key].(map[string]any)
-			current, _ := other[key].(map[string]any)
-			out[key] = map[string]any(MergePatch(v).Rebase(old, current))
-		case []any:
-			old, _ := base[key].([]any)
-			current, _ := other[key].([]any)
-			if conditionTypes(old) != nil && conditionTypes(current) != nil && areConditionLists(key, old, v, current) {
-				out[key] = mergeConditions(old, v, current)
-			} else {
-				out[key] = rebaseList(old, v, current)
-			}
-		default:
-			out[key] = value
-		}
+// withValue returns the patch with another value at a path.
+func (p MergePatch) withValue(path []string, value any) MergePatch {
+	for _, key := range slices.Backward(path) {
+		value = map[string]any{key: value}
 	}
-	return out
+	return Merge(p, value.(map[string]any))
 }
 
-// rebaseList applies the change from old to wanted to the current list.
-func rebaseList(old, wanted, current []any) []any {
-	if diff.Equal(old, current) {
-		return wanted
+// WithoutField returns the patch without the field at a path.
+func (p MergePatch) WithoutField(path ...string) MergePatch {
+	value, ok := p[path[0]]
+	if !ok {
+		return p
 	}
-	removed, added := subtractItems(old, wanted), subtractItems(wanted, old)
-	added = subtractItems(added, subtractItems(current, old)) // another client may have added the same items
-	return append(subtractItems(current, removed), added...)
-}
-
-// subtractItems returns the items of a list without the items of another list. Each item of the other list removes one equal item.
-func subtractItems(list, others []any) []any {
-	others = slices.Clone(others)
-	out := make([]any, 0, len(list))
-	for _, item := range list {
-		if i := slices.IndexFunc(others, func(other any) bool { return diff.Equal(item, other) }); i >= 0 {
-			others = slices.Delete(others, i, i+1)
-			continue
-		}
-		out = append(out, item)
+	out := maps.Clone(p)
+	inner, isMap := value.(map[string]any)
+	if len(path) == 1 {
+		delete(out, path[0])
+		return out
+	}
+	if !isMap {
+		return p // the patch removes or replaces the parent of the field
+	}
+	rest := MergePatch(inner).WithoutField(path[1:]...)
+	if out[path[0]] = map[string]any(rest); len(rest) == 0 {
+		delete(out, path[0])
 	}
 	return out
 }

@@ -7,6 +7,55 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
 )
 
+// Rebase converts a patch for the content base to a patch for the content other. For a list, the result adds and
+// removes the same items as the patch. Lists of conditions are merged by type.
+func (p MergePatch) Rebase(base, other map[string]any) MergePatch {
+	out := MergePatch{}
+	for key, value := range p {
+		switch v := value.(type) {
+		case map[string]any:
+			old, _ := base[key].(map[string]any)
+			current, _ := other[key].(map[string]any)
+			out[key] = map[string]any(MergePatch(v).Rebase(old, current))
+		case []any:
+			old, _ := base[key].([]any)
+			current, _ := other[key].([]any)
+			if conditionTypes(old) != nil && conditionTypes(current) != nil && areConditionLists(key, old, v, current) {
+				out[key] = mergeConditions(old, v, current)
+			} else {
+				out[key] = rebaseList(old, v, current)
+			}
+		default:
+			out[key] = value
+		}
+	}
+	return out
+}
+
+// rebaseList applies the change from old to wanted to the current list.
+func rebaseList(old, wanted, current []any) []any {
+	if diff.Equal(old, current) {
+		return wanted
+	}
+	removed, added := subtractItems(old, wanted), subtractItems(wanted, old)
+	added = subtractItems(added, subtractItems(current, old)) // another client may have added the same items
+	return append(subtractItems(current, removed), added...)
+}
+
+// subtractItems returns the items of a list without the items of another list. Each item of the other list removes one equal item.
+func subtractItems(list, others []any) []any {
+	others = slices.Clone(others)
+	out := make([]any, 0, len(list))
+	for _, item := range list {
+		if i := slices.IndexFunc(others, func(other any) bool { return diff.Equal(item, other) }); i >= 0 {
+			others = slices.Delete(others, i, i+1)
+			continue
+		}
+		out = append(out, item)
+	}
+	return out
+}
+
 // areConditionLists reports whether all states of a field are lists of conditions. Each item must have a unique type.
 // In addition, the field must be named conditions, or all items of one state must have the status of a condition.
 func areConditionLists(name string, lists ...any) bool {
@@ -98,34 +147,4 @@ func mergeCondition(current, wanted map[string]any) map[string]any {
 func isPlaceholder(item any) bool {
 	fields := item.(map[string]any)
 	return fields["status"] == "Unknown" && fields["reason"] == "NotReported"
-}
-
-// withValue returns the patch with another value at a path.
-func (p MergePatch) withValue(path []string, value any) MergePatch {
-	for _, key := range slices.Backward(path) {
-		value = map[string]any{key: value}
-	}
-	return Merge(p, value.(map[string]any))
-}
-
-// WithoutField returns the patch without the field at a path.
-func (p MergePatch) WithoutField(path ...string) MergePatch {
-	value, ok := p[path[0]]
-	if !ok {
-		return p
-	}
-	out := maps.Clone(p)
-	inner, isMap := value.(map[string]any)
-	if len(path) == 1 {
-		delete(out, path[0])
-		return out
-	}
-	if !isMap {
-		return p // the patch removes or replaces the parent of the field
-	}
-	rest := MergePatch(inner).WithoutField(path[1:]...)
-	if out[path[0]] = map[string]any(rest); len(rest) == 0 {
-		delete(out, path[0])
-	}
-	return out
 }
