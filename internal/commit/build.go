@@ -66,13 +66,16 @@ type Transaction struct {
 // Build returns the transaction for the state of a reconcile.
 func (b *Builder) Build(in Input) (Transaction, error) {
 	change := &patch.Change{Before: in.Object, Content: in.Content}
-	target := in.Revert.Apply(in.Content)
+	target := in.Content
+	if len(in.Revert) > 0 {
+		target = in.Revert.Apply(target)
+	}
 	for _, p := range in.Patches {
 		target = p.Patch.Apply(target)
 		change.ReadUntyped = change.ReadUntyped || p.Untyped
 	}
 	change.HandlerPatch = patch.Merge(in.Revert.RemovalsOfAbsentFields(in.Content), patch.Diff(in.Content, target))
-	r := b.newRecorder(in.Object, in.Cause, contentAnnotationsSize(change.HandlerPatch.Apply(in.Content))-contentAnnotationsSize(in.Content))
+	r := b.newRecorder(in.Object, in.Cause, contentAnnotationsSize(target)-contentAnnotationsSize(in.Content))
 	handled := b.Detector.MergeOwn(in.Content, in.Cause.New, change.HandlerPatch)
 	if err := r.saveOrPurge(in, change.HandlerPatch, handled); err != nil {
 		return Transaction{}, fmt.Errorf("recording progress: %w", err)

@@ -356,6 +356,7 @@ func (s *Session) build(ctx context.Context) (Transaction, error) {
 	if err != nil {
 		return tx, err
 	}
+	tx.Change.Expected = s.Current()
 	s.warnBaselineTooLarge(ctx, tx)
 	if s.sendsOverlay = false; s.Memory.Overlay != nil {
 		tx.Change.FrameworkPatch, s.sendsOverlay = s.addOverlay(tx.Change.FrameworkPatch)

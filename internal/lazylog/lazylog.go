@@ -3,6 +3,7 @@ package lazylog
 import (
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -23,10 +24,21 @@ type sink struct {
 	base   logr.LogSink
 	values []any
 
-	once     sync.Once
-	complete logr.LogSink // the base with the values; nil until the first line
+	hasWritten atomic.Bool // the sink has written a line
+	once       sync.Once
+	complete   logr.LogSink // the base with the values; nil until it is needed
 }
 
+// forLine returns the sink and the values for a line. Most loggers write one line, so the first line passes the values of the logger with its own ones:
+// that costs less than to add them to the base.
+func (s *sink) forLine(keysAndValues []any) (logr.LogSink, []any) {
+	if s.hasWritten.Swap(true) || len(s.values) == 0 {
+		return s.resolve(), keysAndValues
+	}
+	return s.base, slices.Concat(s.values, keysAndValues)
+}
+
+// resolve returns the base with the values.
 func (s *sink) resolve() logr.LogSink {
 	s.once.Do(func() {
 		s.complete = s.base
@@ -53,13 +65,15 @@ func (s *sink) Enabled(level int) bool { return s.base.Enabled(level) }
 // Info implements [logr.LogSink].
 func (s *sink) Info(level int, msg string, keysAndValues ...any) {
 	s.GetCallStackHelper()()
-	s.resolve().Info(level, msg, keysAndValues...)
+	base, values := s.forLine(keysAndValues)
+	base.Info(level, msg, values...)
 }
 
 // Error implements [logr.LogSink].
 func (s *sink) Error(err error, msg string, keysAndValues ...any) {
 	s.GetCallStackHelper()()
-	s.resolve().Error(err, msg, keysAndValues...)
+	base, values := s.forLine(keysAndValues)
+	base.Error(err, msg, values...)
 }
 
 // WithValues implements [logr.LogSink]. If a value can change, it adds all values at once and returns a sink without delays.

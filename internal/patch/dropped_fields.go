@@ -38,7 +38,10 @@ func (c *Change) ContentOf(written client.Object) (map[string]any, error) {
 
 // responseContent returns the JSON form of the object of a response. It converts the object once.
 func (c *Change) responseContent(i int) (content map[string]any, err error) {
-	r, known := &c.responses[i], Converted{c.Before, c.Content}
+	r, known := &c.responses[i], c.Expected
+	if known.Object == nil {
+		known = Converted{c.Before, c.Content}
+	}
 	if i > 0 && c.responses[i-1].content != nil {
 		known = Converted{c.responses[i-1].object, c.responses[i-1].content}
 	}

@@ -40,6 +40,10 @@ type Change struct {
 	// type of the kind lacks.
 	ReadUntyped bool
 
+	// Expected is a typed object with the changes of handlers, and its JSON form. It is optional. The fields of responses that equal its fields are not
+	// converted again.
+	Expected Converted
+
 	// Allow is called before each request. An error stops the write. If Allow is nil, all requests are allowed.
 	Allow func() error
 
