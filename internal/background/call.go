@@ -73,7 +73,7 @@ func (r *Runner) invoke(
 		}
 		view.Before, view.After = c.draft.Content(), c.draft.Content()
 	}
-	req := view.NewRequest(id, b.Handler, attempt)
+	req := view.NewRequest(id, &b.Handler, attempt)
 	req.Flush = func(ctx context.Context) error { return c.flush(ctx, req.Object) }
 	failed := r.WithDefaults(b.Handler).Do(ctx, req)
 	if req.Result == nil && c.isUnchanged(req.Object) {

@@ -109,7 +109,7 @@ func (e *Engine) callOptionalDelete(ctx context.Context, r *reconciliation) {
 		handler, _ := e.Handlers.Get(id)
 		invoke.HandlerAttempt{
 			Hooks: e.hooks, CycleStarted: started,
-			Kind: e.Name, ID: id, Handler: e.withDefaults(handler), View: r.attemptView(), Record: progress.Record{Started: started}, Once: true,
+			Kind: e.Name, ID: id, Handler: new(e.withDefaults(handler)), View: r.attemptView(), Record: progress.Record{Started: started}, Once: true,
 		}.Run(ctx)
 	}
 }

@@ -156,7 +156,7 @@ func (e *Engine) callEventHandler(
 	var change *eventChange
 	outcome := invoke.HandlerAttempt{
 		Hooks: e.hooks,
-		Kind:  e.Name, ID: id, Handler: e.withDefaults(h), View: view, Record: record, Once: h.Policy.Retries == nil, QuietSuccess: true,
+		Kind:  e.Name, ID: id, Handler: new(e.withDefaults(h)), View: view, Record: record, Once: h.Policy.Retries == nil, QuietSuccess: true,
 		Accept: func(req *invoke.Request, failed error) (err error) {
 			if h.WritesChanges && !event.IsDeletion() {
 				change, err = e.eventChange(ctx, view, req, failed == nil)

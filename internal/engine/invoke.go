@@ -118,7 +118,7 @@ func (e *Engine) callCauseHandler(ctx context.Context, r *reconciliation, id str
 	r.calls.unsaved = true
 	var recorder *writeRecorder
 	p.Outcome = invoke.HandlerAttempt{
-		Kind: e.Name, ID: id, Handler: h, View: r.attemptView(), Record: before, Restrict: e.cancelOnDelete(r, h),
+		Kind: e.Name, ID: id, Handler: &h, View: r.attemptView(), Record: before, Restrict: e.cancelOnDelete(r, h),
 		Hooks: e.hooks, CycleStarted: e.cycleStarted(r),
 		Prepare: func(req *invoke.Request) {
 			req.Flush, req.FinishedSubs = r.flush(req), r.calls.finishedSubs

@@ -57,7 +57,7 @@ func (e *Engine) updateIndex(ctx context.Context, id string, h invoke.IndexHandl
 	}
 	outcome := invoke.HandlerAttempt{
 		Hooks: e.hooks,
-		Kind:  e.Name, ID: id, Handler: e.withDefaults(h.Handler), View: view, Record: record, QuietSuccess: true,
+		Kind:  e.Name, ID: id, Handler: new(e.withDefaults(h.Handler)), View: view, Record: record, QuietSuccess: true,
 	}.Run(ctx)
 	if outcome.Success {
 		e.indexFailures.set(uid, id, progress.Record{})

@@ -113,7 +113,7 @@ func (e *Engine) callReconcileHandler(
 	var recorder *writeRecorder
 	p.Outcome = invoke.HandlerAttempt{
 		Hooks: e.hooks, Restrict: e.cancelOnDelete(r, h),
-		Kind: e.Name, ID: id, Handler: e.withDefaults(h), View: view, Record: st.record, QuietSuccess: true,
+		Kind: e.Name, ID: id, Handler: new(e.withDefaults(h)), View: view, Record: st.record, QuietSuccess: true,
 		Once: event != nil && h.Policy.Retries == nil,
 		Prepare: func(req *invoke.Request) {
 			req.ClusterEvent = event

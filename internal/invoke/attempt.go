@@ -42,7 +42,7 @@ type HandlerAttempt struct {
 	// Kind is the name of the controller, a label of the metrics.
 	Kind    string
 	ID      string
-	Handler Handler
+	Handler *Handler
 	View    *View
 	// Record is the progress before this attempt.
 	Record progress.Record

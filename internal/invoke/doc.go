@@ -2,7 +2,7 @@
 // logs the outcome and records metrics.
 //
 //	view := &invoke.View{Object: obj, Reason: "create", After: content}
-//	outcome := invoke.HandlerAttempt{Kind: "widget", ID: "provision", Handler: handler, View: view, Record: record}.Run(ctx)
+//	outcome := invoke.HandlerAttempt{Kind: "widget", ID: "provision", Handler: &handler, View: view, Record: record}.Run(ctx)
 //
 // A [View] is the state of an object that handlers receive; each attempt gets its own [Request] with copies. [Attempt] calls a function that has no
 // object, such as a startup function.

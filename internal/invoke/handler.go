@@ -164,7 +164,7 @@ func (v *View) WithObject(obj client.Object) *View {
 }
 
 // NewRequest returns the request for one attempt of a handler.
-func (v *View) NewRequest(id string, h Handler, attempt progress.Attempt) *Request {
+func (v *View) NewRequest(id string, h *Handler, attempt progress.Attempt) *Request {
 	req := v.newRequest()
 	req.ID, req.Attempt, req.ReceivesDiff, req.Latest, req.Notify = id, attempt, h.ReceivesDiff(v.Reason), v.Latest, v.Notify
 	if h.Field != nil {

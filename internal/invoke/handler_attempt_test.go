@@ -50,7 +50,7 @@ func TestHandlerAttempt_Steps(t *testing.T) {
 			var requests []*invoke.Request
 			a := invoke.HandlerAttempt{
 				Kind: "widget", ID: "fn", View: &invoke.View{Object: widget(1), Reason: "create"}, Record: progress.Record{Retries: 3},
-				Handler: invoke.Handler{Do: func(_ context.Context, req *invoke.Request) error {
+				Handler: &invoke.Handler{Do: func(_ context.Context, req *invoke.Request) error {
 					steps, requests = append(steps, "do"), append(requests, req)
 					return test.handler
 				}},
@@ -90,7 +90,7 @@ func TestHandlerAttempt_Steps(t *testing.T) {
 func TestHandlerAttempt_DoesNotAcceptAfterPanic(t *testing.T) {
 	outcome := invoke.HandlerAttempt{
 		View:    &invoke.View{Object: widget(1)},
-		Handler: invoke.Handler{Do: func(context.Context, *invoke.Request) error { panic("oh") }},
+		Handler: &invoke.Handler{Do: func(context.Context, *invoke.Request) error { panic("oh") }},
 		Accept:  func(*invoke.Request, error) error { t.Error("B-23: Accept is called"); return nil },
 	}.Run(t.Context())
 	if _, ok := errors.AsType[*progress.PanicError](outcome.Err); !ok || outcome.Final {
@@ -113,7 +113,7 @@ func TestHandlerAttempt_RetriesErrorOfAccept(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			outcome := invoke.HandlerAttempt{
 				View: &invoke.View{Object: widget(1)},
-				Handler: invoke.Handler{
+				Handler: &invoke.Handler{
 					Policy: progress.Policy{Backoff: new(time.Hour)},
 					Do:     func(context.Context, *invoke.Request) error { return nil },
 				},
@@ -147,7 +147,7 @@ func TestHandlerAttempt_Once(t *testing.T) {
 				calls++
 				return errBoom
 			}}
-			outcome := invoke.HandlerAttempt{View: &invoke.View{Object: widget(1)}, Handler: handler, Once: test.once}.Run(t.Context())
+			outcome := invoke.HandlerAttempt{View: &invoke.View{Object: widget(1)}, Handler: &handler, Once: test.once}.Run(t.Context())
 			if outcome.Final != test.final || outcome.Success || calls != test.calls {
 				t.Errorf("Final = %t, Success = %t after %d calls, want %t, false and %d", outcome.Final, outcome.Success, calls, test.final, test.calls)
 			}
@@ -161,7 +161,7 @@ func TestHandlerAttempt_Once(t *testing.T) {
 // The sub-handlers of a handler decide on its outcome.
 func TestHandlerAttempt_AdjustsOutcome(t *testing.T) {
 	outcome := invoke.HandlerAttempt{
-		View: &invoke.View{Object: widget(1)}, Handler: invoke.Handler{Do: func(context.Context, *invoke.Request) error { return nil }},
+		View: &invoke.View{Object: widget(1)}, Handler: &invoke.Handler{Do: func(context.Context, *invoke.Request) error { return nil }},
 		AdjustOutcome: func(_ context.Context, o progress.Outcome) progress.Outcome {
 			return progress.Outcome{Waiting: o.Success, Delay: time.Minute}
 		},
@@ -195,7 +195,7 @@ func TestHandlerAttempt_LogsAndCounts(t *testing.T) {
 			kind := t.Name()
 			invoke.HandlerAttempt{
 				Kind: kind, ID: "parent/sub-7", View: &invoke.View{Object: widget(1), Reason: "update"}, Record: progress.Record{Retries: 2}, QuietSuccess: test.quiet,
-				Handler: invoke.Handler{MetricLabel: test.metricLabel, Do: func(ctx context.Context, _ *invoke.Request) error {
+				Handler: &invoke.Handler{MetricLabel: test.metricLabel, Do: func(ctx context.Context, _ *invoke.Request) error {
 					log.FromContext(ctx).Info("Working")
 					own = lines[len(lines)-1:]
 					return nil
@@ -308,7 +308,7 @@ func TestHandlerAttempt_Warns(t *testing.T) {
 	logger := funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{})
 	invoke.HandlerAttempt{
 		View: &invoke.View{Object: widget(1)},
-		Handler: invoke.Handler{
+		Handler: &invoke.Handler{
 			Warnings: &invoke.Warnings{},
 			Do:       func(context.Context, *invoke.Request) error { return progress.Temporary(errBoom, 5) },
 		},

@@ -48,8 +48,8 @@ func TestNewRequest_CopiesObjects(t *testing.T) {
 		}
 	}
 	change(view.PredicateRequest())
-	change(view.NewRequest("a", invoke.Handler{}, progress.Attempt{}))
-	req := view.NewRequest("b", invoke.Handler{}, progress.Attempt{})
+	change(view.NewRequest("a", &invoke.Handler{}, progress.Attempt{}))
+	req := view.NewRequest("b", &invoke.Handler{}, progress.Attempt{})
 	equal(t, "KW-03 object", req.Object, client.Object(widget(3)))
 	equal(t, "KW-03 old object", req.Old, client.Object(widget(1)))
 	equal(t, "KW-03 handled object", req.Handled, client.Object(widget(2)))
@@ -65,7 +65,7 @@ func TestNewRequest(t *testing.T) {
 		Notify:           func(_ client.Object, _, reason, _, _ string, _ ...any) { notified = append(notified, reason) },
 	}
 	attempt := progress.Attempt{Number: 2, Started: time.Unix(1, 0), Last: "boom"}
-	req := view.NewRequest("fn", invoke.Handler{Criteria: match.Criteria{Reasons: []string{"update"}}}, attempt)
+	req := view.NewRequest("fn", &invoke.Handler{Criteria: match.Criteria{Reasons: []string{"update"}}}, attempt)
 	equal(t, "id", req.ID, "fn")
 	equal(t, "reason", req.Reason, "update")
 	equal(t, "event", req.Event, "MODIFIED")
@@ -81,7 +81,7 @@ func TestNewRequest(t *testing.T) {
 	}
 
 	view = &invoke.View{Object: widget(1), Reason: "create"}
-	req = view.NewRequest("fn", invoke.Handler{Criteria: match.Criteria{Reasons: []string{"create", "update"}}}, progress.Attempt{})
+	req = view.NewRequest("fn", &invoke.Handler{Criteria: match.Criteria{Reasons: []string{"create", "update"}}}, progress.Attempt{})
 	equal(t, "OldKnown of a new object", req.OldKnown, true)
 	equal(t, "ReceivesDiff of a creation", req.ReceivesDiff, false)
 }
@@ -97,7 +97,7 @@ func TestPredicateRequest(t *testing.T) {
 	if view.PredicateRequest() != first {
 		t.Error("FLT-10: PredicateRequest creates a second request")
 	}
-	if view.NewRequest("fn", invoke.Handler{}, progress.Attempt{}) == first {
+	if view.NewRequest("fn", &invoke.Handler{}, progress.Attempt{}) == first {
 		t.Error("FLT-10: a handler receives the request of the predicates")
 	}
 }
@@ -126,7 +126,7 @@ func TestNewRequest_ReducesDiffToField(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			view := &invoke.View{Object: widget(2), Reason: "update", Before: before, After: after, Diff: whole}
-			req := view.NewRequest("fn", test.handler, progress.Attempt{})
+			req := view.NewRequest("fn", &test.handler, progress.Attempt{})
 			equal(t, "diff", req.Diff, test.want)
 			equal(t, "field", req.Field, test.field)
 			equal(t, "diff of the view", view.Diff, diff.Of(before, after))
@@ -171,7 +171,7 @@ func TestNewRequest_RemovesConditionsFromDiff(t *testing.T) {
 				view.Diff = diff.Of(test.before, test.after)
 			}
 			unchanged := append(diff.Diff(nil), view.Diff...)
-			equal(t, "diff", view.NewRequest("fn", test.handler, progress.Attempt{}).Diff, test.want)
+			equal(t, "diff", view.NewRequest("fn", &test.handler, progress.Attempt{}).Diff, test.want)
 			equal(t, "diff of the view", view.Diff, unchanged)
 			if test.before == nil && test.after[essence.ConditionsKey] != nil && unchanged[0].New.(m)[essence.ConditionsKey] == nil {
 				t.Error("NewRequest removes the conditions from the essence")

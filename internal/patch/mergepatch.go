@@ -143,14 +143,18 @@ func mergeInto(target, doc map[string]any) {
 // WithoutServerFields returns the patch without the fields that the API server maintains. If a handler updates the object with its own client, these
 // fields differ although the handler did not change them.
 func (p MergePatch) WithoutServerFields() MergePatch {
+	fields, hasMeta := p["metadata"].(map[string]any)
+	_, hasVersion := p["apiVersion"]
+	if _, hasKind := p["kind"]; !hasVersion && !hasKind && !hasMeta {
+		return p
+	}
 	out := maps.Clone(p)
 	delete(out, "apiVersion")
 	delete(out, "kind")
-	meta, ok := out["metadata"].(map[string]any)
-	if !ok {
+	if !hasMeta {
 		return out
 	}
-	meta = maps.Clone(meta)
+	meta := maps.Clone(fields)
 	for _, field := range []string{
 		"name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "selfLink",
 		"managedFields", "deletionTimestamp", "deletionGracePeriodSeconds",
