@@ -268,14 +268,13 @@ func (e *Engine) untilNext(r *reconciliation, at time.Time) (delay time.Duration
 // called when the cache shows the finalizer: a handler that reads or updates its object with a client would otherwise use an outdated state.
 // ensureFinalizer returns the time to wait; 0 to continue.
 func (e *Engine) ensureFinalizer(ctx context.Context, r *reconciliation) (time.Duration, error) {
-	change := &patch.Change{Before: r.Base(), Content: r.Content()}
-	switch e.finalizerAction(r) {
-	case cause.AddFinalizer:
-		change.AddFinalizer = e.Finalizer
-	case cause.RemoveFinalizer:
-		change.RemoveFinalizer = e.Finalizer
-	default:
+	action := e.finalizerAction(r)
+	if action == cause.KeepFinalizer {
 		return 0, nil
+	}
+	change := &patch.Change{Before: r.Base(), Content: r.Content(), AddFinalizer: e.Finalizer}
+	if action == cause.RemoveFinalizer {
+		change.AddFinalizer, change.RemoveFinalizer = "", e.Finalizer
 	}
 	log.FromContext(ctx).V(1).Info("Changing the finalizer", "add", change.AddFinalizer, "remove", change.RemoveFinalizer)
 	_, err := r.Send(ctx, change)
