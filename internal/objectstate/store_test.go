@@ -60,7 +60,7 @@ func TestObserve(t *testing.T) {
 			for n, listed := range test.listings {
 				s.Observe(object("a", "1", fmt.Sprint(n)), listed)
 			}
-			equal(t, "listed", s.GetOrCreate("1").ListedAtStart, test.want)
+			equal(t, "listed", s.GetOrCreate("1").ExistedAtStart, test.want)
 			equal(t, "count", s.Len(), 1)
 		})
 	}
@@ -76,11 +76,10 @@ func TestObserve_KeepsState(t *testing.T) {
 
 func TestGetOrCreate(t *testing.T) {
 	s := objectstate.New[bool](objectstate.Options{})
-	deadline := time.Date(2021, 1, 1, 0, 0, 0, 0, time.UTC)
 	state := s.GetOrCreate("1")
 	equal(t, "new state", state, &objectstate.State[bool]{})
-	state.AwaitedVersion, state.AwaitDeadline = "7", deadline
-	equal(t, "CONS-01 CONS-13 known state", s.GetOrCreate("1"), &objectstate.State[bool]{AwaitedVersion: "7", AwaitDeadline: deadline})
+	state.SetAwaitedVersion("7", time.Minute)
+	equal(t, "CONS-01 CONS-13 known state", s.GetOrCreate("1").AwaitedVersion(), "7")
 	if s.GetOrCreate("1") != state {
 		t.Error("MEMO-01: GetOrCreate returned two states for one object")
 	}
@@ -97,7 +96,7 @@ func TestForget(t *testing.T) {
 	s.Forget("3") // unknown
 	equal(t, "MEMO-05 PIPE-02 count", s.Len(), 1)
 	equal(t, "MEMO-05 state", *s.GetOrCreate("1"), objectstate.State[bool]{})
-	equal(t, "state of the other object", s.GetOrCreate("2").ListedAtStart, true)
+	equal(t, "state of the other object", s.GetOrCreate("2").ExistedAtStart, true)
 }
 
 func TestMarkDeleted(t *testing.T) {
