@@ -45,7 +45,13 @@ func (s *Store[W]) resync(obj client.Object) {
 	if !known || state.newest == nil {
 		return
 	}
+	s.setObserved(state, obj)
+}
+
+// setObserved records an observed state. It also replaces the keys of the maps, because their strings belong to an earlier copy of the object.
+func (s *Store[W]) setObserved(state *State[W], obj client.Object) {
 	s.update(state, obj)
+	s.states[obj.GetUID()] = state
 	s.current[client.ObjectKeyFromObject(obj)] = obj
 }
 

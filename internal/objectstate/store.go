@@ -66,16 +66,13 @@ func (s *Store[W]) Observe(obj client.Object, listedAtStart bool) {
 	state, known := s.states[obj.GetUID()]
 	if !known {
 		state = &State[W]{ExistedAtStart: listedAtStart || s.options.ExistedAtStart != nil && s.options.ExistedAtStart(obj)}
-		s.states[obj.GetUID()] = state
 	}
-	s.update(state, obj)
-	key := client.ObjectKeyFromObject(obj)
-	s.current[key] = obj
+	s.setObserved(state, obj)
 	s.unmarkDeleted(obj)
 	if obj.GetDeletionTimestamp() != nil {
 		s.notifyDeletion(obj.GetUID())
 	}
-	s.markDirty(key, obj.GetResourceVersion())
+	s.markDirty(client.ObjectKeyFromObject(obj), obj.GetResourceVersion())
 }
 
 // MarkDeleted records a tombstone: the last known state of an object that no longer exists. It ignores unknown objects.

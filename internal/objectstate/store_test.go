@@ -2,6 +2,8 @@ package objectstate_test
 
 import (
 	"fmt"
+	"runtime"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -150,4 +152,32 @@ func TestStore_ConcurrentUse(t *testing.T) {
 	for n := range 100 {
 		equal(t, "remaining tombstones", len(s.TakeDeleted(nameOf(fmt.Sprint(n)))), 0)
 	}
+}
+
+// Each relist delivers new copies of all objects. The store keeps no part of the earlier copies.
+func TestObserve_ReleasesEarlierCopies(t *testing.T) {
+	const objects = 10_000
+	copyOf := func(n int) *corev1.ConfigMap {
+		return object("name-"+strconv.Itoa(n), "6a4ff5f2-7c1e-4a7e-9d3b-"+strconv.Itoa(n), "1")
+	}
+	s := objectstate.New[bool](objectstate.Options{})
+	for n := range objects {
+		s.Observe(copyOf(n), true)
+	}
+	before := heapSize()
+	for n := range objects {
+		s.Observe(copyOf(n), false)
+	}
+	if after := heapSize(); after > before+objects*10 {
+		t.Errorf("%d bytes remain for each object, want less than 10", (after-before)/objects)
+	}
+	equal(t, "count", s.Len(), objects)
+}
+
+// heapSize returns the size of the heap after a garbage collection.
+func heapSize() uint64 {
+	runtime.GC()
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return stats.HeapAlloc
 }
