@@ -114,7 +114,9 @@ type Input struct {
 	Baseline []byte         // the last-handled configuration; nil if there is none
 	Pin      []byte         // the stored pin; nil if there is none
 	Progress StoredRecords
-	History  BaselineHistory
+	History  *BaselineHistory
+	// Replaced is the last baseline of History, if another client has replaced it; nil if it is not known.
+	Replaced []byte
 	// Edits are the changes by daemons and timers that the baseline may lack.
 	Edits []BackgroundEdit
 	Log   logr.Logger
@@ -292,17 +294,16 @@ func (d *Detector) CauseAfterWrite(c Cause, content, handled map[string]any, cha
 	return c
 }
 
-// BaselineHistory describes the baselines that this process has stored on an object. It is empty if a peer may have stored a newer one.
+// BaselineHistory describes the baselines that this process has stored on an object. It is nil without such a baseline, or if a peer may have stored a newer one.
+// A history does not change.
 //
 // With the history, [Detector.Detect] recognizes clients that restore an old state of the object together with its old annotations: kubectl rollout undo,
 // and kubectl apply with a file that was read from the API server.
 type BaselineHistory struct {
-	// Last is the hash of the baseline that this process has stored last; 0 if it has stored none.
+	// Last is the hash of the baseline that this process has stored last.
 	Last uint64
 	// Older contains the hashes of earlier baselines, the most recent one first.
 	Older []uint64
-	// Replaced is the last baseline, if another client has replaced it.
-	Replaced []byte
 }
 
 // maxOlder limits the hashes of a history.
@@ -312,31 +313,27 @@ const maxOlder = 16
 var seed = maphash.MakeSeed()
 
 // With returns the history after another baseline was stored. before is the previous baseline of the object; nil if there was none.
-func (h BaselineHistory) With(stored, before []byte) BaselineHistory {
-	last := maphash.Bytes(seed, stored)
-	if last == h.Last {
+func (h *BaselineHistory) With(stored, before []byte) *BaselineHistory {
+	next := &BaselineHistory{Last: maphash.Bytes(seed, stored)}
+	switch {
+	case h.isLast(stored):
 		return h
+	case h != nil:
+		next.Older = append([]uint64{h.Last}, h.Older[:min(len(h.Older), maxOlder-1)]...)
+	case before != nil && !next.isLast(before): // an earlier process has stored the previous baseline
+		next.Older = []uint64{maphash.Bytes(seed, before)}
 	}
-	former := h.Last
-	if former == 0 && before != nil {
-		former = maphash.Bytes(seed, before) // an earlier process has stored the previous baseline
-	}
-	if former != 0 && former != last {
-		h.Older = slices.Insert(slices.Clone(h.Older), 0, former)
-		h.Older = h.Older[:min(len(h.Older), maxOlder)]
-	}
-	h.Last = last
-	return h
+	return next
 }
 
 // isLast reports whether a baseline is the last one that this process has stored.
-func (h BaselineHistory) isLast(stored []byte) bool {
-	return h.Last != 0 && maphash.Bytes(seed, stored) == h.Last
+func (h *BaselineHistory) isLast(stored []byte) bool {
+	return h != nil && maphash.Bytes(seed, stored) == h.Last
 }
 
 // BaselineReplaced reports whether a baseline differs from the last one that this process has stored.
-func (h BaselineHistory) BaselineReplaced(stored []byte) bool {
-	return h.Last != 0 && !h.isLast(stored)
+func (h *BaselineHistory) BaselineReplaced(stored []byte) bool {
+	return h != nil && !h.isLast(stored)
 }
 
 // resolveBaseline returns the baseline to compare with: the stored baseline, unless another client has restored an old one.
@@ -351,8 +348,8 @@ func (d *Detector) resolveBaseline(c *Cause, in Input) (baseline []byte) {
 		return stored
 	}
 	var replaced []byte
-	if in.History.isLast(in.History.Replaced) && slices.Contains(in.History.Older, maphash.Bytes(seed, stored)) {
-		replaced = in.History.Replaced
+	if in.History.isLast(in.Replaced) && slices.Contains(in.History.Older, maphash.Bytes(seed, stored)) {
+		replaced = in.Replaced
 	}
 	switch {
 	case !c.Unchanged && err == nil && in.History.isLast(live):

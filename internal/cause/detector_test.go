@@ -216,7 +216,7 @@ func TestDetect_RetypesBaseline(t *testing.T) {
 			var lines []string
 			in := cause.Input{Content: object(live), Baseline: text(test.baseline), Progress: records{}, Log: logTo(&lines)}
 			if test.own {
-				in.History = cause.BaselineHistory{}.With(in.Baseline, nil)
+				in.History = in.History.With(in.Baseline, nil)
 			}
 			d := &cause.Detector{Retype: retype, HasUntypedFields: test.untyped}
 			got := d.Detect(in)
@@ -240,8 +240,8 @@ func TestDetect_RetypesBaseline(t *testing.T) {
 // Detect does not convert a digest to the Go type, and does not keep it as the text of an essence.
 func TestDetect_DoesNotRetypeDigest(t *testing.T) {
 	baseline := digestText(sized(1))
-	for name, history := range map[string]cause.BaselineHistory{
-		"B-31 digest stored by this process": cause.BaselineHistory{}.With(baseline, nil), "B-31 digest stored by another process": {},
+	for name, history := range map[string]*cause.BaselineHistory{
+		"B-31 digest stored by this process": new(cause.Input).History.With(baseline, nil), "B-31 digest stored by another process": nil,
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := untyped()

@@ -9,18 +9,12 @@ import (
 )
 
 // stored returns the history after this process has stored the baselines of sizes in turn.
-func stored(sizes ...int) (h cause.BaselineHistory) {
+func stored(sizes ...int) (h *cause.BaselineHistory) {
 	var before []byte
 	for _, size := range sizes {
 		baseline := text(sized(size))
 		h, before = h.With(baseline, before), baseline
 	}
-	return h
-}
-
-// replaced returns a history whose last baseline another client has replaced.
-func replaced(h cause.BaselineHistory, last int) cause.BaselineHistory {
-	h.Replaced = text(sized(last))
 	return h
 }
 
@@ -33,35 +27,36 @@ func TestDetect_RecognizesRestoredBaseline(t *testing.T) {
 	restoredAndEdited := restored
 	restoredAndEdited.Diff = changed(2, 3)
 	for _, test := range []struct {
-		name    string
-		live    int
-		history cause.BaselineHistory
-		want    cause.Cause // the stored baseline is that of size 1
-		message string      // part of the only log line; empty for no log line
+		name     string
+		live     int
+		history  *cause.BaselineHistory
+		replaced []byte
+		want     cause.Cause // the stored baseline is that of size 1
+		message  string      // part of the only log line; empty for no log line
 	}{
 		{
 			name: "ESS-21 restored with the object: an update from the last baseline", live: 1,
-			history: replaced(stored(1, 2), 2), want: restored, message: "has restored an old state",
+			history: stored(1, 2), replaced: text(sized(2)), want: restored, message: "has restored an old state",
 		},
 		{
 			name: "ESS-21 restored with the object, which was then edited", live: 3,
-			history: replaced(stored(1, 2), 2), want: restoredAndEdited, message: "has restored an old state",
+			history: stored(1, 2), replaced: text(sized(2)), want: restoredAndEdited, message: "has restored an old state",
 		},
 		{
 			name: "ESS-21 an older baseline", live: 1,
-			history: replaced(stored(1, 5, 6, 2), 2), want: restored, message: "has restored an old state",
+			history: stored(1, 5, 6, 2), replaced: text(sized(2)), want: restored, message: "has restored an old state",
 		},
 		{
 			name: "ESS-21 only the baseline was replaced: the object is unchanged", live: 2,
-			history: replaced(stored(1, 2), 2),
-			want:    cause.Cause{Reason: cause.Noop, Facts: hasBaseline, Old: sized(2), Unchanged: true}, message: "has replaced the last-handled",
+			history: stored(1, 2), replaced: text(sized(2)),
+			want: cause.Cause{Reason: cause.Noop, Facts: hasBaseline, Old: sized(2), Unchanged: true}, message: "has replaced the last-handled",
 		},
 		{
 			name: "ESS-21 only the baseline was replaced, and the last one is not known", live: 2, history: stored(1, 2),
 			want: cause.Cause{Reason: cause.Noop, Facts: hasBaseline, Old: sized(2), Unchanged: true}, message: "has replaced the last-handled",
 		},
 		{
-			name: "ESS-21 only the baseline was replaced, by one that is not known", live: 2, history: replaced(stored(7, 2), 2),
+			name: "ESS-21 only the baseline was replaced, by one that is not known", live: 2, history: stored(7, 2), replaced: text(sized(2)),
 			want: cause.Cause{Reason: cause.Noop, Facts: hasBaseline, Old: sized(2), Unchanged: true}, message: "has replaced the last-handled",
 		},
 		{
@@ -69,15 +64,15 @@ func TestDetect_RecognizesRestoredBaseline(t *testing.T) {
 			want: cause.Cause{Reason: cause.Noop, Facts: hasBaseline, Old: sized(1), Unchanged: true},
 		},
 		{
-			name: "ESS-21 another process has handled the object since", live: 1, history: replaced(stored(7, 2), 2),
+			name: "ESS-21 another process has handled the object since", live: 1, history: stored(7, 2), replaced: text(sized(2)),
 			want: cause.Cause{Reason: cause.Noop, Facts: hasBaseline, Old: sized(1), Unchanged: true},
 		},
 		{
-			name: "ESS-21 another process has handled the object since, and it was edited", live: 3, history: replaced(stored(7, 2), 2),
+			name: "ESS-21 another process has handled the object since, and it was edited", live: 3, history: stored(7, 2), replaced: text(sized(2)),
 			want: cause.Cause{Reason: cause.Update, Facts: hasChange, Old: sized(1), Diff: changed(1, 3)},
 		},
 		{
-			name: "ESS-21 the replaced baseline is not the last one", live: 1, history: replaced(stored(1, 2), 6),
+			name: "ESS-21 the replaced baseline is not the last one", live: 1, history: stored(1, 2), replaced: text(sized(6)),
 			want: cause.Cause{Reason: cause.Noop, Facts: hasBaseline, Old: sized(1), Unchanged: true},
 		},
 		{
@@ -93,7 +88,7 @@ func TestDetect_RecognizesRestoredBaseline(t *testing.T) {
 			var lines []string
 			test.want.New, test.want.Live = sized(test.live), sized(test.live)
 			got := detect(cause.Input{
-				Content: object(sized(test.live)), Baseline: text(sized(1)), History: test.history, Log: logTo(&lines),
+				Content: object(sized(test.live)), Baseline: text(sized(1)), History: test.history, Replaced: test.replaced, Log: logTo(&lines),
 			})
 			equal(t, "cause", got, test.want)
 			if logged := strings.Join(lines, "\n"); (test.message == "") != (len(lines) == 0) || !strings.Contains(logged, test.message) {
@@ -127,7 +122,7 @@ func TestDetect_PinWithRestoredBaseline(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got := detect(cause.Input{
-				Content: object(sized(1)), Baseline: text(sized(1)), History: replaced(stored(1, 2), 2),
+				Content: object(sized(1)), Baseline: text(sized(1)), History: stored(1, 2), Replaced: text(sized(2)),
 				Pin: pinText(test.pin, text(sized(2))), Progress: test.records,
 			})
 			want := test.want
@@ -143,14 +138,14 @@ func TestDetect_ReversalKeepsRestartOfAllCauses(t *testing.T) {
 	// A client has restored an old state of the object. A daemon has then repeated the change that the last baseline contains.
 	base, last := sized(1), sized(2)
 	got := detect(cause.Input{
-		Content: object(sized(2)), Baseline: text(base), History: replaced(stored(7, 1, 2), 2),
+		Content: object(sized(2)), Baseline: text(base), History: stored(7, 1, 2), Replaced: text(sized(2)),
 		Pin: pinText(cause.Pin{Snapshot: snapshot(sized(3)), Ahead: true}, text(last)),
 	})
 	equal(t, "ESS-21 the object is unchanged: reason", got.Reason, cause.Update)
 	equal(t, "ESS-21 the object is unchanged: reset", got.Reset, cause.RestartUpdate)
 
 	got = detect(cause.Input{
-		Content: object(m{"spec": m{"size": int64(2), "own": "x"}}), Baseline: text(base), History: replaced(stored(7, 1, 2), 2),
+		Content: object(m{"spec": m{"size": int64(2), "own": "x"}}), Baseline: text(base), History: stored(7, 1, 2), Replaced: text(sized(2)),
 		Pin:   pinText(cause.Pin{Snapshot: snapshot(sized(3)), Ahead: true}, text(last)),
 		Edits: []cause.BackgroundEdit{edit(last, m{"spec": m{"own": "x"}})},
 	})
@@ -159,26 +154,27 @@ func TestDetect_ReversalKeepsRestartOfAllCauses(t *testing.T) {
 }
 
 func TestHistory_With(t *testing.T) {
+	var none *cause.BaselineHistory
 	t.Run("ESS-21 the baseline of an earlier process is known", func(t *testing.T) {
-		h := cause.BaselineHistory{}.With(text(sized(2)), text(sized(1)))
+		h := none.With(text(sized(2)), text(sized(1)))
 		equal(t, "older", h.Older, []uint64{stored(1).Last})
 		equal(t, "last", h.Last, stored(2).Last)
 	})
 	t.Run("ESS-21 a first baseline", func(t *testing.T) {
-		h := cause.BaselineHistory{}.With(text(sized(1)), nil)
+		h := none.With(text(sized(1)), nil)
 		equal(t, "older", h.Older, []uint64(nil))
 		equal(t, "replaced", h.BaselineReplaced(text(sized(1))), false)
 		equal(t, "another one is replaced", h.BaselineReplaced(text(sized(2))), true)
 	})
 	t.Run("ESS-21 nothing is replaced without a baseline of this process", func(t *testing.T) {
-		equal(t, "replaced", cause.BaselineHistory{}.BaselineReplaced(text(sized(1))), false)
+		equal(t, "replaced", none.BaselineReplaced(text(sized(1))), false)
 	})
 	t.Run("ESS-21 the baseline is stored again", func(t *testing.T) {
 		h := stored(1, 2)
 		equal(t, "history", h.With(text(sized(2)), text(sized(9))), h)
 	})
 	t.Run("ESS-21 the first baseline of this process is the one of an earlier process", func(t *testing.T) {
-		equal(t, "history", cause.BaselineHistory{}.With(text(sized(1)), text(sized(1))), stored(1))
+		equal(t, "history", none.With(text(sized(1)), text(sized(1))), stored(1))
 	})
 	t.Run("ESS-21 the newest of the older baselines comes first", func(t *testing.T) {
 		equal(t, "older", stored(1, 2, 3).Older, []uint64{stored(2).Last, stored(1).Last})
@@ -210,8 +206,7 @@ func TestHistory_With(t *testing.T) {
 func TestDetect_RestoredBaselineWithDigest(t *testing.T) {
 	last := digestText(sized(2))
 	h := stored(1).With(last, text(sized(1)))
-	h.Replaced = last
-	got := detect(cause.Input{Content: object(sized(1)), Baseline: text(sized(1)), History: h})
+	got := detect(cause.Input{Content: object(sized(1)), Baseline: text(sized(1)), History: h, Replaced: last})
 	equal(t, "ESS-21 B-31 cause", got, cause.Cause{
 		Reason: cause.Update, Facts: hasChange, New: sized(1), Live: sized(1),
 		OutdatedBaseline: true, RestoredBaseline: true, Reset: cause.RestartAllCauses,

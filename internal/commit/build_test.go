@@ -242,8 +242,7 @@ func undone(t *testing.T, b *commit.Builder, p cause.Pin) *unstructured.Unstruct
 // restored gives an object a history in which its baseline is an older one, and that of size 2 is the last one.
 func restored(in *cause.Input) {
 	last := []byte(text(sized(2)))
-	in.History = cause.BaselineHistory{}.With(last, []byte(text(sized(1))))
-	in.History.Replaced = last
+	in.History, in.Replaced = in.History.With(last, []byte(text(sized(1)))), last
 }
 
 // The next reconcile continues the cycle with the stored records and the pin.

@@ -60,13 +60,13 @@ func TestOvertakenBy(t *testing.T) {
 					t.Errorf("OvertakenBy returned %v, calls of Repeat: %d", live, repeated)
 				}
 				if o.content != nil && o.object().GetUID() == "1" && !test.noPause {
-					equal(t, "pauses and suspensions", []int64{s.Pauses, s.Suspensions}, []int64{1, 3})
+					equal(t, "pauses and suspensions", []int64{int64(s.Pauses), s.Suspensions}, []int64{1, 3})
 				}
 				return
 			}
 			equal(t, "object", live.(*unstructured.Unstructured), o.object())
 			equal(t, "calls of Repeat", repeated, 1)
-			equal(t, "pauses", s.Pauses, int64(0))
+			equal(t, "pauses", s.Pauses, int32(0))
 		})
 	}
 	t.Run("B-50 the object cannot be read", func(t *testing.T) {
@@ -76,7 +76,7 @@ func TestOvertakenBy(t *testing.T) {
 		if live, err := s.OvertakenBy(o.ctx, 0); live != nil || !errors.Is(err, errUnavailable) {
 			t.Errorf("OvertakenBy returned %v, %v", live, err)
 		}
-		equal(t, "pauses", s.Pauses, int64(0))
+		equal(t, "pauses", s.Pauses, int32(0))
 	})
 }
 

@@ -29,7 +29,7 @@ type operator struct {
 	report    func(*commit.Session) // adds the conditions that report handlers
 	session   *commit.Session
 
-	pauses      int64
+	pauses      int32
 	ended       bool
 	cached      *unstructured.Unstructured // the object in the cache; nil if it does not exist
 	awaited     []string                   // versions that the cache must show
@@ -55,7 +55,7 @@ func newOperator(t *testing.T, b *commit.Builder, obj *unstructured.Unstructured
 		Writer: &patch.Writer{
 			Client: o.server, APIReader: o.server, NewObject: newObject, GVK: widgetGVK, HasStatus: b.HasStatus,
 		},
-		Name: "widget", ConsistencyTimeout: time.Second, TracksVersions: true,
+		Name: "widget", ConsistencyTimeout: time.Second,
 		ReadCached: func(context.Context, client.ObjectKey) (client.Object, error) {
 			if o.cached == nil {
 				return nil, nil
@@ -69,8 +69,9 @@ func newOperator(t *testing.T, b *commit.Builder, obj *unstructured.Unstructured
 			}
 			return obj, nil
 		},
-		Pauses: func() int64 { return o.pauses }, HasEnded: func() bool { return o.ended },
+		Pauses: func() int32 { return o.pauses }, HasEnded: func() bool { return o.ended },
 		OnWritten:  func(obj client.Object) { o.received = append(o.received, obj.GetResourceVersion()) },
+		OnVersions: func(_ types.UID, versions ...string) { o.ownVersions = append(o.ownVersions, versions...) },
 		OnBaseline: func(_ types.UID, stored []byte) { o.baselines = append(o.baselines, string(stored)) },
 		Warn:       func(_ client.Object, reason, _ string) { o.warnings = append(o.warnings, reason) },
 	}
@@ -85,11 +86,6 @@ func (o *operator) logger() logr.Logger {
 // SetAwaitedVersion implements [commit.Awaiter].
 func (o *operator) SetAwaitedVersion(version string, _ time.Duration) {
 	o.awaited = append(o.awaited, version)
-}
-
-// AddOwnVersions implements [commit.Awaiter].
-func (o *operator) AddOwnVersions(versions ...string) {
-	o.ownVersions = append(o.ownVersions, versions...)
 }
 
 // ReportConditions implements [commit.Host].

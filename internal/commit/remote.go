@@ -25,7 +25,7 @@ type RemotePart struct {
 	// unknown is the data of a request whose outcome is unknown; nil if there is none.
 	unknown []byte
 	// pauses is the number of pauses before the part was loaded or compared last. Other operators may save the part during a pause.
-	pauses int64
+	pauses int32
 }
 
 // sentChange is a change that the API server has accepted, while the framework's part has not been saved.

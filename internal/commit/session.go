@@ -32,16 +32,16 @@ type Committer struct {
 	Fence *fencing.Fence
 	// ConsistencyTimeout is the time in which the cache must show a write.
 	ConsistencyTimeout time.Duration
-	// TracksVersions is true if sessions record the resource versions of all writes.
-	TracksVersions bool
 	// ReadCached and ReadLive read an object from the cache and from the API server. They return nil for an object that does not exist.
 	ReadCached, ReadLive func(ctx context.Context, key client.ObjectKey) (client.Object, error)
 	// Pauses returns the number of pauses so far.
-	Pauses func() int64
+	Pauses func() int32
 	// HasEnded reports whether the operator has ended. Sessions then write nothing.
 	HasEnded func() bool
 	// OnWritten receives the responses to all writes.
 	OnWritten func(client.Object)
+	// OnVersions receives the resource versions that writes to an object have created.
+	OnVersions func(uid types.UID, versions ...string)
 	// OnBaseline receives the baselines that are stored on objects.
 	OnBaseline func(uid types.UID, stored []byte)
 	// Warn posts an Event about an object.
@@ -58,10 +58,10 @@ type Memory struct {
 	Overlay *Overlay
 	// Remote is the framework's part of the object that is stored outside of it; nil if it is not known.
 	Remote *RemotePart
-	// Baselines describes the baselines that this process has stored.
-	Baselines cause.BaselineHistory
+	// Baselines describes the baselines that this process has stored; nil until it has stored one.
+	Baselines *cause.BaselineHistory
 	// PausesAtBaseline is the number of pauses before the baseline was stored. Other operators may handle the object during a pause.
-	PausesAtBaseline int64
+	PausesAtBaseline int32
 	// FinalizerRemoved is true after this process has removed its finalizer from an object that is being deleted.
 	FinalizerRemoved bool
 	// FoundDeleted is true after a write has failed because the object no longer exists.
@@ -70,10 +70,9 @@ type Memory struct {
 	LoggedTooLarge bool
 }
 
-// Awaiter records the writes that the cache must show.
+// Awaiter records the write that the cache must show.
 type Awaiter interface {
 	SetAwaitedVersion(version string, timeout time.Duration)
-	AddOwnVersions(versions ...string)
 }
 
 // Host is the reconcile to which a session belongs. The session calls its methods.
@@ -181,8 +180,9 @@ type Session struct {
 	Leaving bool
 	// Unmatched is true if no cause handler matches the object.
 	Unmatched bool
-	// Pauses and Suspensions are the numbers of pauses of the operator and of suspensions of the process before the object was read.
-	Pauses, Suspensions int64
+	// Pauses is the number of pauses of the operator before the object was read, and Suspensions is the number of suspensions of the process.
+	Pauses      int32
+	Suspensions int64
 
 	// Aborted is true if no other handler is called in this reconcile, because of a deletion, a pause or a rejection.
 	Aborted bool
@@ -310,7 +310,7 @@ func (s *Session) tryWrite(ctx context.Context) (written client.Object, again bo
 func (s *Session) failed(err error) error {
 	s.Memory.Pending = s
 	if s.baseline != nil { // the API server may have stored it
-		s.Memory.Baselines = cause.BaselineHistory{}
+		s.Memory.Baselines = nil
 	}
 	return fmt.Errorf("writing the object: %w", err)
 }
@@ -522,10 +522,8 @@ func (s *Session) sendChange(ctx context.Context, change *patch.Change) (client.
 }
 
 func (s *Session) noteVersions(change *patch.Change) {
-	if s.TracksVersions {
-		s.awaiter.AddOwnVersions(change.WrittenVersions...)
-		change.WrittenVersions = nil
-	}
+	s.OnVersions(s.Base().GetUID(), change.WrittenVersions...)
+	change.WrittenVersions = nil
 }
 
 // noteWritten records the object of a response.

@@ -64,7 +64,7 @@ type Engine struct {
 	drains         drains
 	runs           runCounter
 	panicChanges   panicChanges // of daemons and timers
-	pauses         atomic.Int64 // the number of pauses that have begun in any namespace
+	pauses         atomic.Int32 // the number of pauses that have begun in any namespace
 	ended          atomic.Bool  // the operator has ended, and nothing is written any more
 	hasPredicates  atomic.Bool  // predicates may prevent reconciles
 
@@ -83,12 +83,14 @@ func New(settings Settings, kind Kind) *Engine {
 	settings.Pin = progress.Pin(settings.Baseline, settings.Store)
 	lastHandled := essence.WithDigestFallback(settings.Baseline, settings.Store)
 	settings.Baseline = lastHandled
-	e := &Engine{Settings: settings, Kind: kind, states: objectstate.New[objectMemory](objectstate.Options{
+	e := &Engine{Settings: settings, Kind: kind}
+	e.states = objectstate.New[objectMemory](objectstate.Options{
 		RecordEvents: len(kind.EventHandlers.IDs()) > 0,
 		TrackDirty:   len(kind.ReconcileHandlers.IDs()) > 0,
 
-		ReadBaseline: settings.Baseline.Fetch,
-	})}
+		ExistedAtStart: e.existedAtEpoch,
+		ReadBaseline:   settings.Baseline.Fetch,
+	})
 	e.events = &eventrecorder.Poster{
 		Name: e.Name, GVK: e.GVK, Client: e.Client, Recorder: e.Recorder, Level: e.Events,
 		Limiter: eventrecorder.Limiter{AggregatesSeries: settings.AggregatesEvents}, LoggerFor: e.logOf,
@@ -250,7 +252,7 @@ func (e *Engine) reconcile(ctx context.Context, key types.NamespacedName) (none 
 		return requeue(wait), err
 	}
 	if len(r.matching.background) > 0 {
-		e.background.Start(ctx, r.Base(), r.matching.background, r.backgroundState(), !e.existedAtStart(r))
+		e.background.Start(ctx, r.Base(), r.matching.background, r.backgroundState(), !r.known.ExistedAtStart)
 	}
 	guarded := ""
 	if r.known.Worker.Loops != nil { // handlers have made changes that may cause their own calls

@@ -42,7 +42,7 @@ func (p *epoch) versionOf(namespace string) string {
 
 // StartFrom sets the epoch. The engine then trusts a state of an object only if the state is not older than the version,
 // or if the cache has reached the version. With an empty version, it trusts no state. cached returns the version of the cache for a namespace, or an empty string if it is unknown.
-// StartFrom must be called before the first reconcile. Without it, the engine trusts every state.
+// StartFrom must be called before the informer delivers the first object. Without it, the engine trusts every state.
 func (e *Engine) StartFrom(version string, cached func(namespace string) string) {
 	e.epoch = &epoch{version: version, cached: cached, scoped: e.Scope != nil}
 }
@@ -71,6 +71,16 @@ func (p *epoch) isPassed(namespace string) bool {
 func (p *epoch) isOlder(obj client.Object) bool {
 	epoch := p.versionOf(obj.GetNamespace())
 	return epoch == "" || objectstate.IsOlderVersion(obj.GetResourceVersion(), epoch)
+}
+
+// existedAtEpoch reports whether an object existed when the process started, although an old first listing lacked it: its first state from the watch is not
+// newer than the epoch.
+func (e *Engine) existedAtEpoch(first client.Object) bool {
+	if e.epoch == nil {
+		return false
+	}
+	epoch := e.epoch.versionOf(first.GetNamespace())
+	return epoch != "" && !objectstate.IsOlderVersion(epoch, first.GetResourceVersion())
 }
 
 // AwaitEpoch waits until the cache shows the objects of the given namespaces as they were when the process started. It also waits until the index handlers

@@ -75,9 +75,8 @@ func (e *Engine) copyState(ctx context.Context, uid types.UID) *objectState {
 	for range copyAttempts { // another explanation may be copying the state at the same time
 		if known.TryLock() {
 			defer known.Unlock()
-			copied := &objectState{
-				Worker: known.Worker, ListedAtStart: known.ListedAtStart, FirstVersion: known.FirstVersion, AwaitedVersion: known.AwaitedVersion,
-			}
+			copied := &objectState{Worker: known.Worker, ExistedAtStart: known.ExistedAtStart}
+			copied.SetAwaitedVersion(known.AwaitedVersion(), 0)
 			copied.Worker.ReconcileHandlers = map[string]*reconcileHandlerState{}
 			for id, st := range known.Worker.ReconcileHandlers {
 				copied.Worker.ReconcileHandlers[id] = new(*st)

@@ -112,7 +112,7 @@ func (e *Engine) checkCacheIsCurrent(ctx context.Context, r *reconciliation) (ti
 		e.stopAwaiting(r.known, client.ObjectKeyFromObject(r.Base()))
 		return 0, nil
 	}
-	if left := time.Until(r.known.AwaitDeadline); left > 0 {
+	if left := time.Until(r.known.AwaitDeadline()); left > 0 {
 		metrics.OwnWriteWaits.WithLabelValues(e.Name).Inc()
 		return left, nil
 	}
@@ -128,7 +128,7 @@ func (e *Engine) checkCacheIsCurrent(ctx context.Context, r *reconciliation) (ti
 	if version := obj.GetResourceVersion(); isOrdered(version) {
 		r.known.SetAwaitedVersion(version, e.ConsistencyTimeout) // the cache may show older states until it has passed this version
 	} else {
-		r.known.AwaitedVersion = "" // it is unknown when the cache has passed this version
+		r.known.StopAwaiting() // it is unknown when the cache has passed this version
 	}
 	return 0, r.SetBase(obj)
 }
@@ -138,7 +138,8 @@ func (e *Engine) isStale(r *reconciliation) bool {
 	if r.Memory.FinalizerRemoved && e.hasFinalizer(r.Base()) {
 		return true // the resource version does not change with the removal of the last finalizer
 	}
-	return r.known.AwaitedVersion != "" && objectstate.IsOlderVersion(r.Base().GetResourceVersion(), r.known.AwaitedVersion)
+	awaited := r.known.AwaitedVersion()
+	return awaited != "" && objectstate.IsOlderVersion(r.Base().GetResourceVersion(), awaited)
 }
 
 func isOrdered(version string) bool {
@@ -149,9 +150,9 @@ func isOrdered(version string) bool {
 // takeOwnEvent reports whether this reconcile is caused only by the event of the write that ended a cycle. There is nothing to do for
 // such an event, see [Engine.expectOwnEvent]. The event is skipped once: any later reconcile handles the object again.
 func (e *Engine) takeOwnEvent(m *objectState, obj client.Object) bool {
-	expected := m.Worker.SettledVersion
-	m.Worker.SettledVersion = ""
-	if expected == "" || expected != obj.GetResourceVersion() || m.Worker.Memory.Pending != nil || m.Worker.Memory.Overlay != nil {
+	settled := m.Worker.Settled
+	m.Worker.Settled = false
+	if !settled || m.AwaitedVersion() != obj.GetResourceVersion() || m.Worker.Memory.Pending != nil || m.Worker.Memory.Overlay != nil {
 		return false
 	}
 	e.stopAwaiting(m, client.ObjectKeyFromObject(obj))
@@ -161,19 +162,19 @@ func (e *Engine) takeOwnEvent(m *objectState, obj client.Object) bool {
 // stopAwaiting is called when the object contains our last write. If the informer has delivered the write, stopAwaiting forgets the awaited version. The
 // object may come from the cache, see [Engine.observedObject]. The informer may then still deliver older states of the object.
 func (e *Engine) stopAwaiting(m *objectState, key types.NamespacedName) {
-	if m.AwaitedVersion == "" {
+	if m.AwaitedVersion() == "" {
 		return
 	}
-	if delivered := e.states.Observed(key); delivered != nil && !objectstate.IsOlderVersion(delivered.GetResourceVersion(), m.AwaitedVersion) {
-		m.AwaitedVersion = ""
+	if delivered := e.states.Observed(key); delivered != nil && !objectstate.IsOlderVersion(delivered.GetResourceVersion(), m.AwaitedVersion()) {
+		m.StopAwaiting()
 	}
 }
 
 // expectOwnEvent is called at the end of a reconcile. If the reconcile has written the end of a cycle, the next reconcile may
 // find nothing to do. expectOwnEvent then lets the engine skip the event of the write.
 func (e *Engine) expectOwnEvent(r *reconciliation, result reconcile.Result) {
-	m, version := r.known, r.Base().GetResourceVersion()
-	if !r.IsFinished() || result != (reconcile.Result{}) || m.AwaitedVersion != version || r.ReportRejected || m.Worker.Memory.Overlay != nil ||
+	m := r.known
+	if !r.IsFinished() || result != (reconcile.Result{}) || m.AwaitedVersion() != r.Base().GetResourceVersion() || r.ReportRejected || m.Worker.Memory.Overlay != nil ||
 		len(e.ReconcileHandlers.IDs())+len(e.BackgroundHandlers.IDs()) > 0 || e.writesEventChanges {
 		return
 	}
@@ -197,5 +198,5 @@ func (e *Engine) expectOwnEvent(r *reconciliation, result reconcile.Result) {
 			return
 		}
 	}
-	m.Worker.SettledVersion = version
+	m.Worker.Settled = true
 }

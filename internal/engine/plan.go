@@ -18,7 +18,6 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/essence"
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
-	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 	"github.com/kopf-runtime/kopf-runtime/internal/plan"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
@@ -54,6 +53,7 @@ func (e *Engine) computeCause(ctx context.Context, r *reconciliation, unreadable
 		logger.Info("Stored progress is unreadable and treated as absent", "error", err.Error())
 	}
 	baseline := e.Baseline.Fetch(r.Base())
+	history, replaced := e.history(r, baseline)
 	var edits []cause.BackgroundEdit
 	if state := r.known.Worker.Background; state != nil { // the baseline may lack edits by daemons and timers
 		stored, edits = state.EditsIn(r.Base(), r.Content())
@@ -64,13 +64,14 @@ func (e *Engine) computeCause(ctx context.Context, r *reconciliation, unreadable
 			Gone:         r.Gone,
 			Deleting:     r.Base().GetDeletionTimestamp() != nil,
 			HasFinalizer: e.hasFinalizer(r.Base()),
-			Initial:      !r.known.Worker.Handled && e.existedAtStart(r),
+			Initial:      !r.known.Worker.Handled && r.known.ExistedAtStart,
 		},
 		Content:  r.Content(),
 		Baseline: baseline,
 		Pin:      e.Pin.Fetch(r.Base()),
 		Progress: state,
-		History:  e.history(r, baseline),
+		History:  history,
+		Replaced: replaced,
 		Edits:    edits,
 		Log:      logger,
 
@@ -86,27 +87,17 @@ func (e *Engine) computeCause(ctx context.Context, r *reconciliation, unreadable
 	return stored
 }
 
-// existedAtStart reports whether an object existed when the process started. An old first listing may lack the object. In this case, the first state from
-// the watch is not newer than the epoch.
-func (e *Engine) existedAtStart(r *reconciliation) bool {
-	if r.known.ListedAtStart || e.epoch == nil || r.known.FirstVersion == "" {
-		return r.known.ListedAtStart
-	}
-	epoch := e.epoch.versionOf(r.Base().GetNamespace())
-	return epoch != "" && !objectstate.IsOlderVersion(epoch, r.known.FirstVersion)
-}
-
-// history returns the baselines of the object that this process has stored. It returns an empty history if a peer may have handled the object during a
-// pause.
-func (e *Engine) history(r *reconciliation, baseline []byte) cause.BaselineHistory {
+// history returns the baselines of the object that this process has stored, and the last one if another client has replaced it. It returns no history if a peer
+// may have handled the object during a pause.
+func (e *Engine) history(r *reconciliation, baseline []byte) (history *cause.BaselineHistory, replaced []byte) {
 	if r.Memory.PausesAtBaseline != e.pauses.Load() {
-		return cause.BaselineHistory{}
+		return nil, nil
 	}
-	history := r.Memory.Baselines
+	history = r.Memory.Baselines
 	if baseline != nil && history.BaselineReplaced(baseline) {
-		history.Replaced = e.states.BaselineBeforeReplacement(r.Base().GetUID())
+		replaced = e.states.BaselineBeforeReplacement(r.Base().GetUID())
 	}
-	return history
+	return history, replaced
 }
 
 // retype converts an essence to the Go type of the kind and back.

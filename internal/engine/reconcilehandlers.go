@@ -34,7 +34,7 @@ func (e *Engine) callReconcileHandlers(ctx context.Context, r *reconciliation) {
 	if r.Aborted || hasEnded(ctx) {
 		return
 	}
-	changes := e.states.TakeForeignChanges(client.ObjectKeyFromObject(r.Base()), r.known, r.Base().GetResourceVersion())
+	changes := e.states.TakeForeignChanges(client.ObjectKeyFromObject(r.Base()), r.Base().GetUID(), r.Base().GetResourceVersion())
 	if len(changes) > 0 {
 		for _, st := range r.known.Worker.ReconcileHandlers {
 			st.dirty = true

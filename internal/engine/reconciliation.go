@@ -157,10 +157,10 @@ type objectMemory struct {
 	OptionalDeleteCalled bool
 	// SeenSinceStart is true if this process has seen a version of the object that is at least as new as the start of the process.
 	SeenSinceStart bool
+	// Settled is true if the awaited write has ended a cycle and left nothing to do, until the next reconcile.
+	Settled bool
 	// PausesAtReconcile is the number of pauses before the last reconcile of the object.
-	PausesAtReconcile int64
-	// SettledVersion is the resource version that ended a cycle and left nothing to do; empty if there is none, or if its event was skipped.
-	SettledVersion string
+	PausesAtReconcile int32
 	// Memory contains the data of package commit about the writes to the object. The sessions of the object share it.
 	Memory commit.Memory
 	// ReconcileHandlers is the state of the reconcile handlers of the object, by handler id.
@@ -210,9 +210,9 @@ func (e *Engine) newCommitter(baseline essence.DigestBaseline) *commit.Committer
 			Client: e.Client, APIReader: e.APIReader, NewObject: e.New, GVK: e.GVK, HasStatus: e.HasStatus,
 			OnConflict: metrics.WriteConflicts.WithLabelValues(e.Name).Inc,
 		},
-		Name: e.Name, Remote: e.Remote, Fence: e.Fence, ConsistencyTimeout: e.ConsistencyTimeout, TracksVersions: len(e.ReconcileHandlers.IDs()) > 0,
+		Name: e.Name, Remote: e.Remote, Fence: e.Fence, ConsistencyTimeout: e.ConsistencyTimeout,
 		ReadCached: e.readCached, ReadLive: e.readLive, Pauses: e.pauses.Load, HasEnded: e.ended.Load,
-		OnWritten: e.states.UpdateUnlessOlder, OnBaseline: e.states.NoteStoredBaseline,
+		OnWritten: e.states.UpdateUnlessOlder, OnVersions: e.states.AddOwnVersions, OnBaseline: e.states.NoteStoredBaseline,
 		Warn: e.events.Warn,
 	}
 }

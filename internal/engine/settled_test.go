@@ -35,9 +35,10 @@ func TestEngine_SkipsTheEventOfTheLastWrite(t *testing.T) {
 			for range failures {
 				obj = reconcileOnce()
 			}
-			settled := e.states.GetOrCreate(obj.UID).Worker.SettledVersion
-			if attempts != failures+1 || settled != obj.ResourceVersion {
-				t.Errorf("attempts = %d, version to skip = %q, want %d and %q", attempts, settled, failures+1, obj.ResourceVersion)
+			known := e.states.GetOrCreate(obj.UID)
+			if attempts != failures+1 || !known.Worker.Settled || known.AwaitedVersion() != obj.ResourceVersion {
+				t.Errorf("attempts = %d, settled = %t with version %q, want %d, true and %q",
+					attempts, known.Worker.Settled, known.AwaitedVersion(), failures+1, obj.ResourceVersion)
 			}
 		})
 	}

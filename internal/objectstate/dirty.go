@@ -31,10 +31,22 @@ func (s *Store[W]) markDirty(key types.NamespacedName, version string) {
 	s.dirty[key] = append(s.dirty[key], version)
 }
 
+// AddOwnVersions records the resource versions of writes of this process to an object, until the watch delivers them. It ignores unknown objects.
+func (s *Store[W]) AddOwnVersions(uid types.UID, versions ...string) {
+	if !s.options.TrackDirty || len(versions) == 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.states[uid] != nil {
+		s.ownVersions[uid] = append(s.ownVersions[uid], versions...)
+	}
+}
+
 // TakeForeignChanges returns the marks of key that are not writes of this process: the resource versions of changes by other clients, and an empty string for
 // each change of a related object. It returns and clears the marks up to the given version of the object, and keeps the marks of newer versions for the next
 // call. With an empty version, it returns and clears all marks.
-func (s *Store[W]) TakeForeignChanges(key types.NamespacedName, state *State[W], version string) []string {
+func (s *Store[W]) TakeForeignChanges(key types.NamespacedName, uid types.UID, version string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var taken, newer []string
@@ -48,8 +60,11 @@ func (s *Store[W]) TakeForeignChanges(key types.NamespacedName, state *State[W],
 	if s.dirty[key] = newer; len(newer) == 0 {
 		delete(s.dirty, key)
 	}
-	own := state.OwnVersions
-	state.OwnVersions = slices.DeleteFunc(slices.Clone(own), func(version string) bool { return slices.Contains(taken, version) })
-	state.OwnVersions = state.OwnVersions[max(0, len(state.OwnVersions)-maxVersions):] // the watch may skip a version, which would then remain here
+	own := s.ownVersions[uid]
+	undelivered := slices.DeleteFunc(slices.Clone(own), func(version string) bool { return slices.Contains(taken, version) })
+	undelivered = undelivered[max(0, len(undelivered)-maxVersions):] // the watch may skip a version, which would then remain here
+	if s.ownVersions[uid] = undelivered; len(undelivered) == 0 {
+		delete(s.ownVersions, uid)
+	}
 	return slices.DeleteFunc(taken, func(version string) bool { return slices.Contains(own, version) })
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 )
 
-// isDirty reports whether a key has foreign changes, and takes them.
-func isDirty(s *objectstate.Store[bool], key types.NamespacedName, state *objectstate.State[bool], version string) bool {
-	return len(s.TakeForeignChanges(key, state, version)) > 0
+// isDirty reports whether a key has foreign changes, and takes them. The object has the uid "1".
+func isDirty(s *objectstate.Store[bool], key types.NamespacedName, version string) bool {
+	return len(s.TakeForeignChanges(key, "1", version)) > 0
 }
 
 func TestTakeForeignChanges(t *testing.T) {
@@ -39,11 +39,11 @@ func TestTakeForeignChanges(t *testing.T) {
 			for range test.from {
 				s.MarkRelatedChange(nameOf("a"))
 			}
-			state := s.GetOrCreate("1")
-			state.OwnVersions = test.own
-			equal(t, "dirty", isDirty(s, nameOf("a"), state, ""), test.want)
-			equal(t, "dirty, second call", isDirty(s, nameOf("a"), state, ""), false)
-			equal(t, "dirty, other key", isDirty(s, nameOf("b"), &objectstate.State[bool]{}, ""), false)
+			s.GetOrCreate("1")
+			s.AddOwnVersions("1", test.own...)
+			equal(t, "dirty", isDirty(s, nameOf("a"), ""), test.want)
+			equal(t, "dirty, second call", isDirty(s, nameOf("a"), ""), false)
+			equal(t, "dirty, other key", isDirty(s, nameOf("b"), ""), false)
 		})
 	}
 }
@@ -51,71 +51,79 @@ func TestTakeForeignChanges(t *testing.T) {
 // The watch may lag, and skip some versions.
 func TestTakeForeignChanges_LateAndSkippedVersions(t *testing.T) {
 	s := objectstate.New[bool](objectstate.Options{TrackDirty: true})
-	state := s.GetOrCreate("1")
-	state.OwnVersions = []string{"2", "3"}
-	equal(t, "B-28 not observed yet", isDirty(s, nameOf("a"), state, ""), false)
+	s.GetOrCreate("1")
+	s.AddOwnVersions("1", "2", "3")
+	equal(t, "B-28 not observed yet", isDirty(s, nameOf("a"), ""), false)
 	s.Observe(object("a", "1", "2"), false)
-	equal(t, "B-28 the first write is observed", isDirty(s, nameOf("a"), state, ""), false)
-	state.OwnVersions = append(state.OwnVersions, "4")
+	equal(t, "B-28 the first write is observed", isDirty(s, nameOf("a"), ""), false)
+	s.AddOwnVersions("1", "4")
 	s.Observe(object("a", "1", "3"), false)
 	s.Observe(object("a", "1", "4"), false)
-	equal(t, "B-28 the other writes are observed", isDirty(s, nameOf("a"), state, ""), false)
-	equal(t, "own versions", len(state.OwnVersions), 0)
+	equal(t, "B-28 the other writes are observed", isDirty(s, nameOf("a"), ""), false)
 	for version := range 1000 {
-		state.OwnVersions = append(state.OwnVersions, fmt.Sprint(version))
-		isDirty(s, nameOf("a"), state, "")
-	}
-	if len(state.OwnVersions) > 100 {
-		t.Errorf("%d own versions that were never observed, want at most 100", len(state.OwnVersions))
+		s.AddOwnVersions("1", fmt.Sprint(version))
+		isDirty(s, nameOf("a"), "")
 	}
 	s.Observe(object("a", "1", "999"), false)
-	equal(t, "B-28 the last write is observed", isDirty(s, nameOf("a"), state, ""), false)
+	equal(t, "B-28 the last write is observed", isDirty(s, nameOf("a"), ""), false)
+	s.Observe(object("a", "1", "899"), false)
+	equal(t, "B-28 a write before the last 100 is forgotten", isDirty(s, nameOf("a"), ""), true)
 }
 
 // If a worker is slower than the watch, the store limits the number of recorded versions and loses no change of another client.
 func TestTakeForeignChanges_LimitsVersions(t *testing.T) {
 	for _, n := range []int{31, 32, 33, 34, 1000} {
 		s := objectstate.New[bool](objectstate.Options{TrackDirty: true})
-		state := s.GetOrCreate("1")
 		s.Observe(object("a", "1", "foreign"), false)
 		for version := range n {
 			s.Observe(object("a", "1", fmt.Sprint(version)), false)
-			state.OwnVersions = append(state.OwnVersions, fmt.Sprint(version))
+			s.AddOwnVersions("1", fmt.Sprint(version))
 		}
-		equal(t, fmt.Sprintf("B-28 a write of another client before %d of ours", n), isDirty(s, nameOf("a"), state, ""), true)
+		equal(t, fmt.Sprintf("B-28 a write of another client before %d of ours", n), isDirty(s, nameOf("a"), ""), true)
 	}
+}
+
+// A worker may write an object whose state was removed. A later object does not inherit the version.
+func TestAddOwnVersions_UnknownObject(t *testing.T) {
+	s := objectstate.New[bool](objectstate.Options{TrackDirty: true})
+	s.AddOwnVersions("1", "2")
+	s.Observe(object("a", "1", "2"), false)
+	equal(t, "the version was recorded for an unknown object: dirty", isDirty(s, nameOf("a"), ""), true)
+	s.AddOwnVersions("1", "3")
+	s.Forget("1")
+	s.Observe(object("a", "1", "3"), false)
+	equal(t, "the version was recorded before Forget: dirty", isDirty(s, nameOf("a"), ""), true)
 }
 
 func TestTakeForeignChanges_NotTracked(t *testing.T) {
 	s := objectstate.New[bool](objectstate.Options{})
 	s.Observe(object("a", "1", "1"), false)
 	s.MarkRelatedChange(nameOf("a"))
-	equal(t, "dirty", isDirty(s, nameOf("a"), s.GetOrCreate("1"), ""), false)
+	equal(t, "dirty", isDirty(s, nameOf("a"), ""), false)
 }
 
 // A worker reads an object, and another client writes it before the worker calls TakeForeignChange.
 func TestTakeForeignChanges_KeepsNewerVersions(t *testing.T) {
 	s := objectstate.New[bool](objectstate.Options{TrackDirty: true})
-	state := s.GetOrCreate("1")
 	s.Observe(object("a", "1", "5"), false)
 	s.Observe(object("a", "1", "7"), false)
-	equal(t, "B-28 up to the version", isDirty(s, nameOf("a"), state, "5"), true)
-	equal(t, "B-28 up to the version, second call", isDirty(s, nameOf("a"), state, "5"), false)
-	equal(t, "B-28 the newer version", isDirty(s, nameOf("a"), state, "7"), true)
-	equal(t, "B-28 the newer version, second call", isDirty(s, nameOf("a"), state, "7"), false)
+	equal(t, "B-28 up to the version", isDirty(s, nameOf("a"), "5"), true)
+	equal(t, "B-28 up to the version, second call", isDirty(s, nameOf("a"), "5"), false)
+	equal(t, "B-28 the newer version", isDirty(s, nameOf("a"), "7"), true)
+	equal(t, "B-28 the newer version, second call", isDirty(s, nameOf("a"), "7"), false)
 
 	for n := range 100 {
 		s.Observe(object("a", "1", fmt.Sprint(10+n)), false)
 	}
-	equal(t, "B-28 many versions", isDirty(s, nameOf("a"), state, "108"), true)
-	equal(t, "B-28 the last of many versions", isDirty(s, nameOf("a"), state, "109"), true)
+	equal(t, "B-28 many versions", isDirty(s, nameOf("a"), "108"), true)
+	equal(t, "B-28 the last of many versions", isDirty(s, nameOf("a"), "109"), true)
 
-	state.OwnVersions = []string{"120"}
+	s.AddOwnVersions("1", "120")
 	s.Observe(object("a", "1", "120"), false)
-	equal(t, "B-28 our own write is newer than the object", isDirty(s, nameOf("a"), state, "110"), false)
-	equal(t, "B-28 our own write", isDirty(s, nameOf("a"), state, "120"), false)
+	equal(t, "B-28 our own write is newer than the object", isDirty(s, nameOf("a"), "110"), false)
+	equal(t, "B-28 our own write", isDirty(s, nameOf("a"), "120"), false)
 
 	s.Observe(object("a", "1", "130"), false)
 	s.MarkDeleted(object("a", "1", "130"))
-	equal(t, "B-28 after the deletion", isDirty(s, nameOf("a"), state, ""), false)
+	equal(t, "B-28 after the deletion", isDirty(s, nameOf("a"), ""), false)
 }

@@ -60,13 +60,13 @@ func TestEventHandler_RecordsAndEnqueues(t *testing.T) {
 	s.created(t, object("a", "1", "1"), true)
 	s.created(t, object("b", "2", "2"), false)
 	equal(t, "creations are enqueued", s.queued(), []string{"ns/a", "ns/b"})
-	equal(t, "CAUSE-20 MIG-14 listed at the start", s.GetOrCreate("1").ListedAtStart, true)
-	equal(t, "CAUSE-20 MIG-14 created later", s.GetOrCreate("2").ListedAtStart, false)
+	equal(t, "CAUSE-20 MIG-14 listed at the start", s.GetOrCreate("1").ExistedAtStart, true)
+	equal(t, "CAUSE-20 MIG-14 created later", s.GetOrCreate("2").ExistedAtStart, false)
 
 	s.updated(t, object("a", "1", "1"), object("a", "1", "3"))
 	s.updated(t, object("a", "1", "3"), object("a", "1", "3"))
 	equal(t, "MIG-14 updates and resyncs are enqueued", s.queued(), []string{"ns/a", "ns/a"})
-	equal(t, "CAUSE-22 MIG-14 still listed", s.GetOrCreate("1").ListedAtStart, true)
+	equal(t, "CAUSE-22 MIG-14 still listed", s.GetOrCreate("1").ExistedAtStart, true)
 	equal(t, "tombstones", len(takeDeleted(s.Store, "a")), 0)
 	equal(t, "count", s.Len(), 2)
 }
@@ -75,7 +75,7 @@ func TestEventHandler_FirstEventIsAnUpdate(t *testing.T) {
 	s := newFixture()
 	s.updated(t, object("a", "1", "1"), object("a", "1", "2"))
 	equal(t, "count", s.Len(), 1)
-	equal(t, "CAUSE-20 not listed at the start", s.GetOrCreate("1").ListedAtStart, false)
+	equal(t, "CAUSE-20 not listed at the start", s.GetOrCreate("1").ExistedAtStart, false)
 	equal(t, "enqueued", s.queued(), []string{"ns/a"})
 }
 
@@ -106,7 +106,7 @@ func TestEventHandler_UpdateWithAnotherUID(t *testing.T) {
 	s.updated(t, object("a", "1", "1"), object("a", "2", "9"))
 	equal(t, "B-04 B-06 enqueued", s.queued(), []string{"ns/a"})
 	equal(t, "B-04 B-06 tombstone of the old object", takeDeleted(s.Store, "a"), []string{"1@1"})
-	equal(t, "B-06 MEMO-04 state of the new object", *s.GetOrCreate("2"), objectstate.State[bool]{FirstVersion: "9"})
+	equal(t, "B-06 MEMO-04 state of the new object", *s.GetOrCreate("2"), objectstate.State[bool]{})
 	equal(t, "B-06 state of the old object, for its optional delete handlers", s.GetOrCreate("1").Worker, true)
 }
 
@@ -125,7 +125,7 @@ func TestEventHandler_Predicates(t *testing.T) {
 	s.created(t, object("a", "1", "1"), true)
 	s.created(t, object("b", "2", "2"), true)
 	equal(t, "creations: all predicates must accept", s.queued(), []string{"ns/a"})
-	equal(t, "CAUSE-20 rejected events are recorded", s.GetOrCreate("2").ListedAtStart, true)
+	equal(t, "CAUSE-20 rejected events are recorded", s.GetOrCreate("2").ExistedAtStart, true)
 
 	s.updated(t, object("b", "2", "2"), object("b", "2", "3"))
 	s.updated(t, object("a", "1", "1"), object("a", "1", "2"))

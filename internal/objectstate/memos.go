@@ -3,6 +3,7 @@ package objectstate
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -10,26 +11,23 @@ import (
 // Memos are values that handlers store for an object in memory. They exist until the object is deleted or the process ends. The zero value is
 // empty. Memos are safe for concurrent use by handlers, daemons and timers.
 type Memos struct {
-	mu     sync.Mutex
-	values map[any]any
+	values atomic.Pointer[sync.Map] // nil until a value is stored
 }
 
 // Load returns the value stored for a key; ok is false if there is none.
 func (m *Memos) Load(key any) (value any, ok bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	value, ok = m.values[key]
-	return value, ok
+	if values := m.values.Load(); values != nil {
+		return values.Load(key)
+	}
+	return nil, false
 }
 
 // Store stores a value for a key.
 func (m *Memos) Store(key, value any) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.values == nil {
-		m.values = map[any]any{}
+	if m.values.Load() == nil {
+		m.values.CompareAndSwap(nil, &sync.Map{})
 	}
-	m.values[key] = value
+	m.values.Load().Store(key, value)
 }
 
 // Memos returns the memos of an object. For an unknown object, it returns empty memos that the store does not keep.

@@ -45,7 +45,13 @@ func (s *Store[W]) resync(obj client.Object) {
 	if !known || state.newest == nil {
 		return
 	}
+	s.setObserved(state, obj)
+}
+
+// setObserved records an observed state. It also replaces the keys of the maps, because their strings belong to an earlier copy of the object.
+func (s *Store[W]) setObserved(state *State[W], obj client.Object) {
 	s.update(state, obj)
+	s.states[obj.GetUID()] = state
 	s.current[client.ObjectKeyFromObject(obj)] = obj
 }
 
@@ -93,13 +99,13 @@ func (s *Store[W]) UpdateIfNewer(obj client.Object) {
 func (s *Store[W]) update(state *State[W], obj client.Object) {
 	before := state.newest
 	state.update(obj)
-	if s.options.ReadBaseline == nil || before == nil || state.newest != obj || state.replacedBaseline != nil ||
+	if s.options.ReadBaseline == nil || before == nil || state.newest != obj || s.replacedBaselines[obj.GetUID()] != nil ||
 		maps.Equal(before.GetAnnotations(), obj.GetAnnotations()) {
 		return
 	}
 	oldBaseline, newBaseline := s.options.ReadBaseline(before), s.options.ReadBaseline(obj)
 	if oldBaseline != nil && newBaseline != nil && !bytes.Equal(oldBaseline, newBaseline) {
-		state.replacedBaseline = oldBaseline
+		s.replacedBaselines[obj.GetUID()] = oldBaseline
 	}
 }
 
@@ -108,10 +114,7 @@ func (s *Store[W]) update(state *State[W], obj client.Object) {
 func (s *Store[W]) BaselineBeforeReplacement(uid types.UID) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if state, known := s.states[uid]; known {
-		return state.replacedBaseline
-	}
-	return nil
+	return s.replacedBaselines[uid]
 }
 
 // NoteStoredBaseline records the baseline that this process has just stored on an object. If the newest known state already has another
@@ -123,12 +126,12 @@ func (s *Store[W]) NoteStoredBaseline(uid types.UID, baseline []byte) {
 	if !known || s.options.ReadBaseline == nil {
 		return
 	}
-	state.replacedBaseline = nil
+	delete(s.replacedBaselines, uid)
 	if state.newest == nil {
 		return
 	}
 	if current := s.options.ReadBaseline(state.newest); current != nil && !bytes.Equal(current, baseline) {
-		state.replacedBaseline = baseline
+		s.replacedBaselines[uid] = baseline
 	}
 }
 
@@ -169,20 +172,20 @@ func (s *Store[W]) OnDeletion(uid types.UID, callback func()) (unregister func()
 	if !known {
 		return func() {}
 	}
-	state.onDeletion = callback
+	s.onDeletion[uid] = callback
 	if state.deleted || state.newest != nil && state.newest.GetDeletionTimestamp() != nil {
-		state.notifyDeletion()
+		s.notifyDeletion(uid)
 	}
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		state.onDeletion = nil
+		delete(s.onDeletion, uid)
 	}
 }
 
-func (s *State[W]) notifyDeletion() {
-	if callback := s.onDeletion; callback != nil {
-		s.onDeletion = nil
+func (s *Store[W]) notifyDeletion(uid types.UID) {
+	if callback := s.onDeletion[uid]; callback != nil {
+		delete(s.onDeletion, uid)
 		callback()
 	}
 }

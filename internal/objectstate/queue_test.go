@@ -1,7 +1,6 @@
 package objectstate_test
 
 import (
-	"runtime"
 	"strconv"
 	"testing"
 	"testing/synctest"
@@ -62,21 +61,15 @@ func TestMarkQueuedAt(t *testing.T) {
 // After a long queue, such as that of a start, the store keeps no memory for it.
 func TestMarkStarted_ReleasesMemory(t *testing.T) {
 	const keys = 50_000
-	heap := func() uint64 {
-		runtime.GC()
-		var stats runtime.MemStats
-		runtime.ReadMemStats(&stats)
-		return stats.HeapAlloc
-	}
 	s := newFixture()
-	before := heap()
+	before := heapSize()
 	for n := range keys {
 		s.MarkQueued(nameOf(strconv.Itoa(n)))
 	}
 	for n := range keys {
 		s.MarkStarted(nameOf(strconv.Itoa(n)))
 	}
-	if after := heap(); after > before+keys*10 {
+	if after := heapSize(); after > before+keys*10 {
 		t.Errorf("%d bytes remain for each key, want less than 10", (after-before)/keys)
 	}
 	expectQueue(t, "all keys are started", s.Store, 0, 0)

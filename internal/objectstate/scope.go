@@ -39,10 +39,10 @@ func (s *Store[W]) ForgetKey(key types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if obj := s.current[key]; obj != nil {
-		delete(s.states, obj.GetUID())
+		s.forget(obj.GetUID())
 	}
 	for _, obj := range s.deleted[key] {
-		delete(s.states, obj.GetUID())
+		s.forget(obj.GetUID())
 	}
 	delete(s.current, key)
 	delete(s.deleted, key)

@@ -1,6 +1,7 @@
 package objectstate
 
 import (
+	"cmp"
 	"sync"
 	"time"
 
@@ -9,44 +10,54 @@ import (
 
 // State contains the data that this process has about one object. The data is lost when the process ends.
 //
-// The worker that reconciles the object holds the lock of the state, and only this worker uses the exported fields. The lock of the [Store] protects the
-// unexported fields, except for the memos, which have a lock of their own.
+// The worker that reconciles the object holds the lock of the state, and only this worker uses the exported fields and methods. The lock of the [Store]
+// protects deleted and newest. The memos are safe for concurrent use.
+//
+// There is a state for each object. Data that only few objects have at a time is in maps of the Store.
 type State[W any] struct {
 	mu sync.Mutex
 
 	// Worker contains additional data of the worker of the object.
 	Worker W
-	// ListedAtStart is true if the object was in the first listing of the informer.
-	ListedAtStart bool
-	// FirstVersion is the resource version of the first observed state of the object.
-	FirstVersion string
-	// AwaitedVersion is the resource version of the last write of this process, until the cache contains it.
-	AwaitedVersion string
-	// AwaitDeadline is the time at which the consistency wait for AwaitedVersion ends.
-	AwaitDeadline time.Time
-	// OwnVersions are the resource versions of writes of this process, until the watch delivers them.
-	OwnVersions []string
+	// ExistedAtStart is true if the object existed when the process started.
+	ExistedAtStart bool
 
-	memos            Memos         // the values that handlers store for the object
-	replacedBaseline []byte        // the baseline before another client replaced it
-	deleted          bool          // MarkDeleted was called, and the object has not been observed since
-	newest           client.Object // the newest known state of the object; nil after its deletion
-	onDeletion       func()        // called once when the object is being deleted or does not exist
+	deleted bool          // MarkDeleted was called, and the object has not been observed since
+	awaited *awaitedWrite // the last write of this process; nil if the cache contains it
+	memos   Memos         // the values that handlers store for the object
+	newest  client.Object // the newest known state of the object; nil after its deletion
+}
+
+// awaitedWrite describes a consistency wait.
+type awaitedWrite struct {
+	version  string
+	deadline time.Time
 }
 
 // SetAwaitedVersion sets the resource version and the deadline of a consistency wait, but does not wait. With an empty version, it keeps the
 // earlier version and sets a new deadline.
 func (s *State[W]) SetAwaitedVersion(version string, timeout time.Duration) {
-	s.AwaitDeadline = time.Now().Add(timeout)
-	if version != "" {
-		s.AwaitedVersion = version
-	}
+	s.awaited = &awaitedWrite{version: cmp.Or(version, s.AwaitedVersion()), deadline: time.Now().Add(timeout)}
 }
 
-// AddOwnVersions adds the resource versions of writes of this process.
-func (s *State[W]) AddOwnVersions(versions ...string) {
-	s.OwnVersions = append(s.OwnVersions, versions...)
+// AwaitedVersion returns the resource version of the last write of this process. It returns an empty string if the cache contains the write.
+func (s *State[W]) AwaitedVersion() string {
+	if s.awaited == nil {
+		return ""
+	}
+	return s.awaited.version
 }
+
+// AwaitDeadline returns the time at which the consistency wait ends. It returns the zero time if there is no wait.
+func (s *State[W]) AwaitDeadline() time.Time {
+	if s.awaited == nil {
+		return time.Time{}
+	}
+	return s.awaited.deadline
+}
+
+// StopAwaiting ends the consistency wait.
+func (s *State[W]) StopAwaiting() { s.awaited = nil }
 
 // Lock locks the state for a worker.
 func (s *State[W]) Lock() { s.mu.Lock() }

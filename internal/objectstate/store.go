@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Store holds the states of all objects of one kind, by uid. It holds observed objects, queue times, tombstones, events and dirty marks by key.
+// Store holds the states of all objects of one kind.
 type Store[W any] struct {
 	mu      sync.Mutex
 	states  map[types.UID]*State[W]
@@ -19,6 +19,10 @@ type Store[W any] struct {
 	skipped map[types.NamespacedName]string          // the resource versions of events that predicates have rejected, until the next reconcile
 	dirty   map[types.NamespacedName][]string        // the resource versions that made the key dirty; relatedChange for related objects
 	events  map[types.NamespacedName][]Event         // events that TakeEvents has not returned yet
+
+	ownVersions       map[types.UID][]string // the resource versions of writes of this process, until the watch delivers them
+	replacedBaselines map[types.UID][]byte   // the baselines before another client replaced them
+	onDeletion        map[types.UID]func()   // called once when the object is being deleted or does not exist
 
 	longestQueue int // the largest length of queued since its map was made
 	options      Options
@@ -30,6 +34,9 @@ type Options struct {
 	RecordEvents bool
 	// TrackDirty records the resource versions that mark an object as dirty, for [Store.TakeForeignChanges].
 	TrackDirty bool
+	// ExistedAtStart reports whether an object existed when the process started, although the first listing of the informer lacked it. obj is the first
+	// observed state of the object. If ExistedAtStart is nil, the first listing is complete.
+	ExistedAtStart func(obj client.Object) bool
 	// ReadBaseline returns the stored baseline of an object, for [Store.BaselineBeforeReplacement]. If ReadBaseline is nil, the store does not compare baselines.
 	ReadBaseline func(client.Object) []byte
 }
@@ -45,6 +52,10 @@ func New[W any](options Options) *Store[W] {
 		skipped: map[types.NamespacedName]string{},
 		dirty:   map[types.NamespacedName][]string{},
 		events:  map[types.NamespacedName][]Event{},
+
+		ownVersions:       map[types.UID][]string{},
+		replacedBaselines: map[types.UID][]byte{},
+		onDeletion:        map[types.UID]func(){},
 	}
 }
 
@@ -54,17 +65,14 @@ func (s *Store[W]) Observe(obj client.Object, listedAtStart bool) {
 	defer s.mu.Unlock()
 	state, known := s.states[obj.GetUID()]
 	if !known {
-		state = &State[W]{ListedAtStart: listedAtStart, FirstVersion: obj.GetResourceVersion()}
-		s.states[obj.GetUID()] = state
+		state = &State[W]{ExistedAtStart: listedAtStart || s.options.ExistedAtStart != nil && s.options.ExistedAtStart(obj)}
 	}
-	s.update(state, obj)
-	key := client.ObjectKeyFromObject(obj)
-	s.current[key] = obj
+	s.setObserved(state, obj)
 	s.unmarkDeleted(obj)
 	if obj.GetDeletionTimestamp() != nil {
-		state.notifyDeletion()
+		s.notifyDeletion(obj.GetUID())
 	}
-	s.markDirty(key, obj.GetResourceVersion())
+	s.markDirty(client.ObjectKeyFromObject(obj), obj.GetResourceVersion())
 }
 
 // MarkDeleted records a tombstone: the last known state of an object that no longer exists. It ignores unknown objects.
@@ -80,7 +88,7 @@ func (s *Store[W]) MarkDeleted(obj client.Object) {
 		delete(s.skipped, key)
 		delete(s.dirty, key) // a re-created object starts without dirty marks
 		state.newest, state.deleted = nil, true
-		state.notifyDeletion()
+		s.notifyDeletion(obj.GetUID())
 	}
 }
 
@@ -133,7 +141,14 @@ func (s *Store[W]) Get(uid types.UID) *State[W] {
 func (s *Store[W]) Forget(uid types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.forget(uid)
+}
+
+func (s *Store[W]) forget(uid types.UID) {
 	delete(s.states, uid)
+	delete(s.ownVersions, uid)
+	delete(s.replacedBaselines, uid)
+	delete(s.onDeletion, uid)
 }
 
 // Len returns the number of objects with a state.

@@ -2,6 +2,8 @@ package objectstate_test
 
 import (
 	"fmt"
+	"runtime"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -60,7 +62,7 @@ func TestObserve(t *testing.T) {
 			for n, listed := range test.listings {
 				s.Observe(object("a", "1", fmt.Sprint(n)), listed)
 			}
-			equal(t, "listed", s.GetOrCreate("1").ListedAtStart, test.want)
+			equal(t, "listed", s.GetOrCreate("1").ExistedAtStart, test.want)
 			equal(t, "count", s.Len(), 1)
 		})
 	}
@@ -76,11 +78,10 @@ func TestObserve_KeepsState(t *testing.T) {
 
 func TestGetOrCreate(t *testing.T) {
 	s := objectstate.New[bool](objectstate.Options{})
-	deadline := time.Date(2021, 1, 1, 0, 0, 0, 0, time.UTC)
 	state := s.GetOrCreate("1")
 	equal(t, "new state", state, &objectstate.State[bool]{})
-	state.AwaitedVersion, state.AwaitDeadline = "7", deadline
-	equal(t, "CONS-01 CONS-13 known state", s.GetOrCreate("1"), &objectstate.State[bool]{AwaitedVersion: "7", AwaitDeadline: deadline})
+	state.SetAwaitedVersion("7", time.Minute)
+	equal(t, "CONS-01 CONS-13 known state", s.GetOrCreate("1").AwaitedVersion(), "7")
 	if s.GetOrCreate("1") != state {
 		t.Error("MEMO-01: GetOrCreate returned two states for one object")
 	}
@@ -97,7 +98,7 @@ func TestForget(t *testing.T) {
 	s.Forget("3") // unknown
 	equal(t, "MEMO-05 PIPE-02 count", s.Len(), 1)
 	equal(t, "MEMO-05 state", *s.GetOrCreate("1"), objectstate.State[bool]{})
-	equal(t, "state of the other object", s.GetOrCreate("2").ListedAtStart, true)
+	equal(t, "state of the other object", s.GetOrCreate("2").ExistedAtStart, true)
 }
 
 func TestMarkDeleted(t *testing.T) {
@@ -151,4 +152,32 @@ func TestStore_ConcurrentUse(t *testing.T) {
 	for n := range 100 {
 		equal(t, "remaining tombstones", len(s.TakeDeleted(nameOf(fmt.Sprint(n)))), 0)
 	}
+}
+
+// Each relist delivers new copies of all objects. The store keeps no part of the earlier copies.
+func TestObserve_ReleasesEarlierCopies(t *testing.T) {
+	const objects = 10_000
+	copyOf := func(n int) *corev1.ConfigMap {
+		return object("name-"+strconv.Itoa(n), "6a4ff5f2-7c1e-4a7e-9d3b-"+strconv.Itoa(n), "1")
+	}
+	s := objectstate.New[bool](objectstate.Options{})
+	for n := range objects {
+		s.Observe(copyOf(n), true)
+	}
+	before := heapSize()
+	for n := range objects {
+		s.Observe(copyOf(n), false)
+	}
+	if after := heapSize(); after > before+objects*10 {
+		t.Errorf("%d bytes remain for each object, want less than 10", (after-before)/objects)
+	}
+	equal(t, "count", s.Len(), objects)
+}
+
+// heapSize returns the size of the heap after a garbage collection.
+func heapSize() uint64 {
+	runtime.GC()
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return stats.HeapAlloc
 }
