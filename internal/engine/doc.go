@@ -50,23 +50,28 @@
 //
 // These files handle the example, in this order:
 //
-//	engine.go                  the phases
-//	reconciliation.go          the state that the phases share, and the last write of the reconcile
+//	engine.go                  the phases, the state that they share, and the last write of the reconcile
 //	observe.go                 own writes and the cache
 //	plan.go                    the cause, the matching handlers, the due ones, and the next reconcile
 //	cause/detect.go            the comparison with the last-handled configuration
-//	cause/pin.go, edits.go     the state with which a cycle has begun; changes by handlers, which do not count as updates
+//	cause/pin.go               the state with which a cycle has begun
 //	plan/plan.go               filters, the order of handlers, and delays
 //	invoke.go                  the calls of handlers, and the recording of their outcomes
 //	invoke/attempt.go          one attempt of a handler
 //	commit/draft.go            the object with the pending changes
 //	commit/build.go            the transaction: records, pin, baseline, changes of handlers
 //	commit/session.go          the requests of the transaction, and the handling of the responses
+//	pkg/progress/state.go      the records of an object
 //
-// patch/writer.go contains the order and the preconditions of requests, and state.go, record.go and policy.go in
-// pkg/progress contain the records and the retry policy.
+// The example does not need the insides of these packages:
 //
-// The other files contain features that the example does not use: reconcile handlers and their triggers, event handlers, handlers for Kubernetes Events
+//	patch      JSON forms of objects, merge patches, and the order and the preconditions of requests (writer.go)
+//	essence    an essence is the JSON form without the status, the server's metadata and the framework's annotations
+//	progress   Policy converts the error of a handler to an outcome: it is final after a success, a permanent error, the timeout or the last retry. Otherwise,
+//	           it has the delay until the next attempt: the delay of a temporary error, or the backoff
+//	match      filters and reasons: On handlers are called for their reasons, and handlers of a field only if the field has changed
+//
+// The other files contain features that the example does not use: the construction of the engine (setup.go), reconcile handlers and their triggers, event handlers, handlers for Kubernetes Events
 // (clusterevents.go), index handlers (observed.go), sub-handlers, conditions, log lines as Events (logevents.go), deleted objects, pauses, caches that are
 // older than the process (epoch.go, warm.go), handlers that cause their own calls (loops.go, clientwrites.go), panics as a condition (panics.go), pending
 // writes of an earlier reconcile (pendingwrite.go), objects that leave the scope or the shard (scope.go, shard.go), the liveness check (health.go), and

@@ -1,172 +1,29 @@
 package engine
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"slices"
-	"sync/atomic"
 	"time"
 
-	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/background"
 	"github.com/kopf-runtime/kopf-runtime/internal/cause"
 	"github.com/kopf-runtime/kopf-runtime/internal/commit"
 	"github.com/kopf-runtime/kopf-runtime/internal/essence"
-	"github.com/kopf-runtime/kopf-runtime/internal/eventrecorder"
 	"github.com/kopf-runtime/kopf-runtime/internal/fencing"
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/internal/lazylog"
-	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
+	"github.com/kopf-runtime/kopf-runtime/internal/match"
 	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
-	"github.com/kopf-runtime/kopf-runtime/internal/promotion"
-	"github.com/kopf-runtime/kopf-runtime/internal/tracking"
-	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
-	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
+	"github.com/kopf-runtime/kopf-runtime/internal/plan"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
-
-// Engine reconciles the objects of one kind.
-type Engine struct {
-	Settings
-	Kind
-	states        *objectStore
-	committer     *commit.Committer
-	hooks         *invoke.Hooks // nil without hooks
-	detector      *cause.Detector
-	health        health
-	indexFailures indexFailures
-	events        *eventrecorder.Poster
-
-	supervisor     *daemons.Supervisor
-	background     *background.Runner
-	enqueuer       enqueuer
-	tracker        *tracking.Tracker
-	promoter       *promotion.Promoter
-	tombstones     tombstones
-	eventQueues    eventQueues
-	clusterEvents  clusterEvents
-	epoch          *epoch // nil if every state of the cache is trusted
-	pausedKeys     pausedKeys
-	pausedObjects  markedObjects
-	loopingObjects markedObjects // their handlers cause their own calls
-	releases       releases
-	drains         drains
-	runs           runCounter
-	panicChanges   panicChanges // of daemons and timers
-	pauses         atomic.Int32 // the number of pauses that have begun in any namespace
-	ended          atomic.Bool  // the operator has ended, and nothing is written any more
-	hasPredicates  atomic.Bool  // predicates may prevent reconciles
-
-	writesEventChanges bool // changes of an event handler are written
-	reportsConditions  bool // the engine sets conditions
-	handlesOwnChanges  bool // changes of handlers can be updates
-	conditionPlaces    []conditions.Option
-}
-
-// New returns the engine of a kind.
-func New(settings Settings, kind Kind) *Engine {
-	if stores := kind.HandlerStores(); len(stores) > 0 {
-		settings.Store = progress.ByHandler(settings.Store, stores)
-	}
-	settings.ConsistencyTimeout = cmp.Or(settings.ConsistencyTimeout, DefaultConsistencyTimeout)
-	settings.Pin = progress.Pin(settings.Baseline, settings.Store)
-	lastHandled := essence.WithDigestFallback(settings.Baseline, settings.Store)
-	settings.Baseline = lastHandled
-	e := &Engine{Settings: settings, Kind: kind}
-	e.states = objectstate.New[objectMemory](objectstate.Options{
-		RecordEvents: len(kind.EventHandlers.IDs()) > 0,
-		TrackDirty:   len(kind.ReconcileHandlers.IDs()) > 0,
-
-		ExistedAtStart: e.existedAtEpoch,
-		ReadBaseline:   settings.Baseline.Fetch,
-	})
-	e.events = &eventrecorder.Poster{
-		Name: e.Name, GVK: e.GVK, Client: e.Client, Recorder: e.Recorder, Level: e.Events,
-		Limiter: eventrecorder.Limiter{AggregatesSeries: settings.AggregatesEvents}, LoggerFor: e.logOf,
-	}
-	e.supervisor = daemons.New(daemons.Options{
-		OnEnd:       func(key daemons.Key) { e.enqueue(key.UID) },
-		Kind:        kind.GVK.Kind,
-		GracePeriod: background.GracePeriod,
-	})
-	if settings.Scope != nil {
-		e.health.keys = map[types.NamespacedName]bool{}
-	}
-	e.detector = e.newDetector()
-	e.committer = e.newCommitter(lastHandled)
-	if len(e.AttemptHooks) > 0 {
-		e.hooks = &invoke.Hooks{Kind: e.GVK, Each: e.AttemptHooks}
-	}
-	e.background = &background.Runner{
-		Name: e.Name, Handlers: &e.BackgroundHandlers, Supervisor: e.supervisor, Committer: e.committer, Objects: e.states, Hooks: e.hooks,
-		Results: e.Results, WithDefaults: e.withDefaults, NewView: e.newView, Report: e.reportBackground, Enqueue: e.enqueue, LoggerFor: e.logOf,
-		Leaves: e.Shard.leaves, OnCall: e.beginBackgroundCall,
-	}
-	e.promoter = promotion.New(e.states, func() {
-		e.QueueStats() // updates the metrics
-		e.events.Limiter.Sweep()
-	})
-	e.tracker = tracking.New(e.Client, e.Tracked, func(key types.NamespacedName) { e.Trigger(key) })
-	e.writesEventChanges, e.reportsConditions = kind.WritesEventChanges(), kind.mayReportConditions()
-	e.handlesOwnChanges = e.OwnChanges || len(e.Watched)+len(e.Conditions) > 0
-	e.conditionPlaces = slices.Clip(kind.conditionOptions())
-	metrics.LoopingObjects.WithLabelValues(e.Name).Set(0) // an earlier operator in this process may have set it
-	if e.Shard != nil {
-		metrics.DrainingObjects.WithLabelValues(e.Name).Set(0)
-	}
-	for _, id := range e.Indexes.IDs() {
-		index, _ := e.Indexes.Get(id)
-		index.Clear() // an earlier operator in this process may have filled it
-	}
-	return e
-}
-
-// EventHandler returns the event handler for the informer of the kind.
-func (e *Engine) EventHandler(predicates ...predicate.Predicate) handler.EventHandler {
-	e.hasPredicates.Store(len(predicates) > 0)
-	all := e.states.EventHandler(observer{e}, predicates...)
-	if e.Scope != nil {
-		all = &scopeFilter{e, all}
-	}
-	if e.Shard != nil {
-		all = e.filterByShard(all)
-	}
-	return all
-}
-
-// Promoter returns the source that a controller with the given number of workers must watch.
-func (e *Engine) Promoter(workers int) source.Source { return e.promoter.For(workers) }
-
-// Memos returns the values that handlers store for an object. For an unknown object, they are empty and not kept.
-func (e *Engine) Memos(uid types.UID) *objectstate.Memos { return e.states.Memos(uid) }
-
-// Background runs daemons and timers until the context ends, and returns when they have ended.
-func (e *Engine) Background(ctx context.Context) error {
-	logger := e.Log.WithValues("controller", e.Name)
-	return e.supervisor.Start(log.IntoContext(ctx, logger))
-}
-
-// logOf returns the logger for an object outside of reconciles.
-func (e *Engine) logOf(obj client.Object) logr.Logger {
-	return lazylog.New(e.Log).WithValues("controller", e.Name, "kind", e.GVK.Kind, "namespace", obj.GetNamespace(), "name", obj.GetName(), "uid", obj.GetUID())
-}
-
-// Close marks the operator as ended. Daemons and timers that have not stopped in time can no longer write.
-func (e *Engine) Close() {
-	e.ended.Store(true)
-	e.tracker.Close()
-}
 
 // Reconcile handles the object of a key. The cause follows from the state of the object, and the due handlers follow from its records. The request
 // contains neither.
@@ -294,6 +151,187 @@ func (e *Engine) evaluate(ctx context.Context, r *reconciliation) error {
 	}
 	return nil
 }
+
+// commit writes the outcomes of the reconcile. If the cause is over, the write removes the records and stores the baseline.
+func (e *Engine) commit(ctx context.Context, r *reconciliation) error {
+	r.ReportConditions(ctx)
+	if !r.Cause.Reason.HasHandlers() && !r.HasLeftovers() && !r.HasChanges() {
+		r.postEvents()
+		return nil
+	}
+	r.EndCalls(r.Cause.Reason == cause.Delete && e.supervisor.Busy(r.Base().GetUID()))
+	if r.Cause.Reason == cause.Resume && r.hasNothingToWrite() {
+		r.known.Worker.Handled = true
+		r.postEvents()
+		return nil
+	}
+	written, err := r.Write(ctx)
+	if err != nil || written == nil {
+		return err
+	}
+	if r.IsFinished() && len(r.matching.selection.Selected) > 0 {
+		sum := r.Records.Summary()
+		log.FromContext(ctx).Info("Handled", "reason", r.Cause.Reason, "succeeded", sum.Succeeded, "failed", sum.Failed)
+	}
+	return nil
+}
+
+// reconciliation is one reconcile of one object. Only the worker of the object uses it. Its parts belong to one phase each.
+type reconciliation struct {
+	commit.Session // the object with the pending changes, the cause and the records
+
+	engine     *Engine
+	known      *objectState
+	afterEpoch bool               // the cache had reached the epoch before the object was read
+	edits      []*background.Edit // the edits by daemons and timers that are part of Cause.Old
+	old        client.Object      // the object of Cause.Old; nil until it is needed
+
+	matching matching
+	calls    calls
+	report   report
+}
+
+// matching contains the handlers whose filters accept the object.
+type matching struct {
+	view       *invoke.View // for the predicates of handlers
+	handlers   []string     // the cause handlers
+	selection  plan.Selection
+	background []string // the daemons and timers
+	reconciles bool     // a reconcile handler matches
+}
+
+// calls contains the plan and the calls of cause handlers in this reconcile.
+type calls struct {
+	plan         plan.Plan
+	called       []string
+	finishedSubs []string      // the finished sub-handlers of handlers that wait for them
+	workTime     time.Duration // the time in handlers since the last write
+	unsaved      bool          // handlers were called since the last write
+	err          error         // the error of a write between handlers
+}
+
+// report contains what the conditions and the Events of the reconcile report.
+type report struct {
+	attempts     []attempt
+	posted       int           // the number of attempts whose Events are posted
+	panicChanges []panicChange // of daemons and timers
+}
+
+// attempt is an attempt of a cause handler or a reconcile handler that has ended. It is reported after the write, because the API server may reject the
+// changes of the handler, and the attempt then fails.
+type attempt struct {
+	*commit.HandlerPatch
+	conditionType string                 // of the condition that reports the handler; empty if there is none
+	after         map[string]any         // the JSON form of the object after the attempt
+	reconciles    *reconcileHandlerState // the state of the reconcile handler; nil for a cause handler
+}
+
+// noteAttempt records an attempt for the reports. recorder is the client that the handler has used; nil if it has used none.
+func (r *reconciliation) noteAttempt(a attempt, recorder *writeRecorder) {
+	if recorder != nil {
+		r.engine.noteWrite(r, a.ID, recorder.written())
+	}
+	a.after = r.Current().Content
+	r.report.attempts = append(r.report.attempts, a)
+}
+
+// newReconciliation returns a reconciliation without an object.
+func (e *Engine) newReconciliation(known *objectState) *reconciliation {
+	r := &reconciliation{engine: e, known: known}
+	r.Session = e.committer.NewSession(&known.Worker.Memory, known, r)
+	return r
+}
+
+// backgroundState returns the state of the daemons and timers of the object, and creates it if there is none.
+func (r *reconciliation) backgroundState() *background.State {
+	if r.known.Worker.Background == nil {
+		r.known.Worker.Background = &background.State{}
+	}
+	return r.known.Worker.Background
+}
+
+// subject is the input of the filters of cause handlers.
+func (r *reconciliation) subject() match.Input {
+	return match.Input{Object: r.Content(), HasCause: true, Old: r.Cause.Old, New: r.Cause.New}
+}
+
+// hasNothingToWrite reports whether no handler is selected and no data must be written. This is the most frequent case when the operator starts.
+func (r *reconciliation) hasNothingToWrite() bool {
+	return len(r.matching.selection.Selected) == 0 && r.IsAtRest()
+}
+
+// ReportConditions implements [commit.Host].
+func (r *reconciliation) ReportConditions(ctx context.Context) {
+	if r.engine.reportsConditions {
+		r.engine.reportConditions(ctx, r)
+	}
+}
+
+// AfterWrite implements [commit.Host].
+func (r *reconciliation) AfterWrite(_ context.Context, written commit.AcceptedWrite) {
+	e := r.engine
+	if a := r.known.Worker.Background; a != nil {
+		if len(written.Changes) > 0 {
+			after := e.detector.Essence.Build(written.Changes.Apply(r.Content()))
+			a.NoteWorkerWrite(essence.DigestOf(r.Cause.Live), essence.DigestOf(after), written.Version)
+		}
+		a.Drop(r.edits...)
+	}
+	r.edits = nil
+	if r.IsFinished() {
+		r.known.Worker.Handled = true
+	}
+	if e.handlesOwnChanges && written.Stored != nil {
+		e.noteOwnChanges(r, r.Content(), written.Stored, written.Version, written.Patches...)
+	}
+	r.calls.workTime, r.calls.unsaved = 0, false
+	r.postEvents()
+}
+
+// Deleted implements [commit.Host].
+func (r *reconciliation) Deleted() { r.postEvents() }
+
+// postEvents posts the Events about the attempts since the last write.
+func (r *reconciliation) postEvents() {
+	events := r.engine.events
+	for _, a := range r.report.attempts[r.report.posted:] {
+		if st := a.reconciles; st != nil {
+			st.failed = events.PostTransition(r.Base(), a.ID, st.failed, a.Before, a.Outcome)
+		} else {
+			events.PostOutcome(r.Base(), a.ID, a.Before, a.Outcome)
+		}
+	}
+	r.report.posted = len(r.report.attempts)
+}
+
+// objectMemory contains the data that the process keeps about one object. Only the worker of the object uses it.
+type objectMemory struct {
+	// Handled is true after a cycle of the object has ended in this process. Resume handlers are then not called again.
+	Handled bool
+	// SeenAlive is true if this process has seen the object without a deletion timestamp.
+	SeenAlive bool
+	// OptionalDeleteCalled is true after the optional delete handlers were called.
+	OptionalDeleteCalled bool
+	// SeenSinceStart is true if this process has seen a version of the object that is at least as new as the start of the process.
+	SeenSinceStart bool
+	// Settled is true if the awaited write has ended a cycle and left nothing to do, until the next reconcile.
+	Settled bool
+	// PausesAtReconcile is the number of pauses before the last reconcile of the object.
+	PausesAtReconcile int32
+	// Memory contains the data of package commit about the writes to the object. The sessions of the object share it.
+	Memory commit.Memory
+	// ReconcileHandlers is the state of the reconcile handlers of the object, by handler id.
+	ReconcileHandlers map[string]*reconcileHandlerState
+	// Loops describes the changes by which handlers cause their own calls; nil without such changes.
+	Loops *handlerLoops
+	// Background is the state of the daemons and timers of the object.
+	Background *background.State
+}
+
+type (
+	objectState = objectstate.State[objectMemory]
+	objectStore = objectstate.Store[objectMemory]
+)
 
 // requeue returns a result with a delay of at least a millisecond. With zero, controller-runtime would not reconcile the object again.
 func requeue(after time.Duration) reconcile.Result {

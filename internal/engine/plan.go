@@ -284,18 +284,3 @@ func (e *Engine) finalizerAction(r *reconciliation) cause.FinalizerAction {
 func (e *Engine) hasFinalizer(obj client.Object) bool {
 	return slices.Contains(obj.GetFinalizers(), e.Finalizer)
 }
-
-// newDetector returns the detector of causes for the kind of the engine.
-func (e *Engine) newDetector() *cause.Detector {
-	return &cause.Detector{
-		Name: e.Name,
-		Essence: essence.Builder{
-			Fields: e.Fields, Conditions: e.Conditions, FindConditionStatuses: e.conditionStatuses(), Cleaners: []essence.Cleaner{e.Baseline, e.Store, e.Pin},
-		},
-		Retype: e.retype,
-		// Results are part of the essence if they are stored outside of the status, or if a handler watches their field.
-		HasUntypedFields: len(e.Fields) > 0 || len(e.Results) > 0 && e.Results[0] != "status",
-		Watched:          e.Watched,
-		OwnChanges:       e.OwnChanges,
-	}
-}

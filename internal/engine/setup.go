@@ -1,0 +1,196 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync/atomic"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/background"
+	"github.com/kopf-runtime/kopf-runtime/internal/cause"
+	"github.com/kopf-runtime/kopf-runtime/internal/commit"
+	"github.com/kopf-runtime/kopf-runtime/internal/essence"
+	"github.com/kopf-runtime/kopf-runtime/internal/eventrecorder"
+	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
+	"github.com/kopf-runtime/kopf-runtime/internal/lazylog"
+	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
+	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
+	"github.com/kopf-runtime/kopf-runtime/internal/patch"
+	"github.com/kopf-runtime/kopf-runtime/internal/promotion"
+	"github.com/kopf-runtime/kopf-runtime/internal/tracking"
+	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+)
+
+// Engine reconciles the objects of one kind.
+type Engine struct {
+	Settings
+	Kind
+	states        *objectStore
+	committer     *commit.Committer
+	hooks         *invoke.Hooks // nil without hooks
+	detector      *cause.Detector
+	health        health
+	indexFailures indexFailures
+	events        *eventrecorder.Poster
+
+	supervisor     *daemons.Supervisor
+	background     *background.Runner
+	enqueuer       enqueuer
+	tracker        *tracking.Tracker
+	promoter       *promotion.Promoter
+	tombstones     tombstones
+	eventQueues    eventQueues
+	clusterEvents  clusterEvents
+	epoch          *epoch // nil if every state of the cache is trusted
+	pausedKeys     pausedKeys
+	pausedObjects  markedObjects
+	loopingObjects markedObjects // their handlers cause their own calls
+	releases       releases
+	drains         drains
+	runs           runCounter
+	panicChanges   panicChanges // of daemons and timers
+	pauses         atomic.Int32 // the number of pauses that have begun in any namespace
+	ended          atomic.Bool  // the operator has ended, and nothing is written any more
+	hasPredicates  atomic.Bool  // predicates may prevent reconciles
+
+	writesEventChanges bool // changes of an event handler are written
+	reportsConditions  bool // the engine sets conditions
+	handlesOwnChanges  bool // changes of handlers can be updates
+	conditionPlaces    []conditions.Option
+}
+
+// New returns the engine of a kind.
+func New(settings Settings, kind Kind) *Engine {
+	if stores := kind.HandlerStores(); len(stores) > 0 {
+		settings.Store = progress.ByHandler(settings.Store, stores)
+	}
+	settings.ConsistencyTimeout = cmp.Or(settings.ConsistencyTimeout, DefaultConsistencyTimeout)
+	settings.Pin = progress.Pin(settings.Baseline, settings.Store)
+	lastHandled := essence.WithDigestFallback(settings.Baseline, settings.Store)
+	settings.Baseline = lastHandled
+	e := &Engine{Settings: settings, Kind: kind}
+	e.states = objectstate.New[objectMemory](objectstate.Options{
+		RecordEvents: len(kind.EventHandlers.IDs()) > 0,
+		TrackDirty:   len(kind.ReconcileHandlers.IDs()) > 0,
+
+		ExistedAtStart: e.existedAtEpoch,
+		ReadBaseline:   settings.Baseline.Fetch,
+	})
+	e.events = &eventrecorder.Poster{
+		Name: e.Name, GVK: e.GVK, Client: e.Client, Recorder: e.Recorder, Level: e.Events,
+		Limiter: eventrecorder.Limiter{AggregatesSeries: settings.AggregatesEvents}, LoggerFor: e.logOf,
+	}
+	e.supervisor = daemons.New(daemons.Options{
+		OnEnd:       func(key daemons.Key) { e.enqueue(key.UID) },
+		Kind:        kind.GVK.Kind,
+		GracePeriod: background.GracePeriod,
+	})
+	if settings.Scope != nil {
+		e.health.keys = map[types.NamespacedName]bool{}
+	}
+	e.detector = e.newDetector()
+	e.committer = e.newCommitter(lastHandled)
+	if len(e.AttemptHooks) > 0 {
+		e.hooks = &invoke.Hooks{Kind: e.GVK, Each: e.AttemptHooks}
+	}
+	e.background = &background.Runner{
+		Name: e.Name, Handlers: &e.BackgroundHandlers, Supervisor: e.supervisor, Committer: e.committer, Objects: e.states, Hooks: e.hooks,
+		Results: e.Results, WithDefaults: e.withDefaults, NewView: e.newView, Report: e.reportBackground, Enqueue: e.enqueue, LoggerFor: e.logOf,
+		Leaves: e.Shard.leaves, OnCall: e.beginBackgroundCall,
+	}
+	e.promoter = promotion.New(e.states, func() {
+		e.QueueStats() // updates the metrics
+		e.events.Limiter.Sweep()
+	})
+	e.tracker = tracking.New(e.Client, e.Tracked, func(key types.NamespacedName) { e.Trigger(key) })
+	e.writesEventChanges, e.reportsConditions = kind.WritesEventChanges(), kind.mayReportConditions()
+	e.handlesOwnChanges = e.OwnChanges || len(e.Watched)+len(e.Conditions) > 0
+	e.conditionPlaces = slices.Clip(kind.conditionOptions())
+	metrics.LoopingObjects.WithLabelValues(e.Name).Set(0) // an earlier operator in this process may have set it
+	if e.Shard != nil {
+		metrics.DrainingObjects.WithLabelValues(e.Name).Set(0)
+	}
+	for _, id := range e.Indexes.IDs() {
+		index, _ := e.Indexes.Get(id)
+		index.Clear() // an earlier operator in this process may have filled it
+	}
+	return e
+}
+
+// EventHandler returns the event handler for the informer of the kind.
+func (e *Engine) EventHandler(predicates ...predicate.Predicate) handler.EventHandler {
+	e.hasPredicates.Store(len(predicates) > 0)
+	all := e.states.EventHandler(observer{e}, predicates...)
+	if e.Scope != nil {
+		all = &scopeFilter{e, all}
+	}
+	if e.Shard != nil {
+		all = e.filterByShard(all)
+	}
+	return all
+}
+
+// Promoter returns the source that a controller with the given number of workers must watch.
+func (e *Engine) Promoter(workers int) source.Source { return e.promoter.For(workers) }
+
+// Memos returns the values that handlers store for an object. For an unknown object, they are empty and not kept.
+func (e *Engine) Memos(uid types.UID) *objectstate.Memos { return e.states.Memos(uid) }
+
+// Background runs daemons and timers until the context ends, and returns when they have ended.
+func (e *Engine) Background(ctx context.Context) error {
+	logger := e.Log.WithValues("controller", e.Name)
+	return e.supervisor.Start(log.IntoContext(ctx, logger))
+}
+
+// logOf returns the logger for an object outside of reconciles.
+func (e *Engine) logOf(obj client.Object) logr.Logger {
+	return lazylog.New(e.Log).WithValues("controller", e.Name, "kind", e.GVK.Kind, "namespace", obj.GetNamespace(), "name", obj.GetName(), "uid", obj.GetUID())
+}
+
+// Close marks the operator as ended. Daemons and timers that have not stopped in time can no longer write.
+func (e *Engine) Close() {
+	e.ended.Store(true)
+	e.tracker.Close()
+}
+
+// newCommitter returns the committer for the kind of the engine.
+func (e *Engine) newCommitter(baseline essence.DigestBaseline) *commit.Committer {
+	return &commit.Committer{
+		Builder: &commit.Builder{
+			Detector: e.detector, Store: e.Store, Baseline: baseline, Pin: e.Pin, HandlerIDs: e.Handlers.IDs(), Finalizer: e.Finalizer, HasStatus: e.HasStatus,
+		},
+		Writer: &patch.Writer{
+			Client: e.Client, APIReader: e.APIReader, NewObject: e.New, GVK: e.GVK, HasStatus: e.HasStatus,
+			OnConflict: metrics.WriteConflicts.WithLabelValues(e.Name).Inc,
+		},
+		Name: e.Name, Remote: e.Remote, Fence: e.Fence, ConsistencyTimeout: e.ConsistencyTimeout,
+		ReadCached: e.readCached, ReadLive: e.readLive, Pauses: e.pauses.Load, HasEnded: e.ended.Load,
+		OnWritten: e.states.UpdateUnlessOlder, OnVersions: e.states.AddOwnVersions, OnBaseline: e.states.NoteStoredBaseline,
+		Warn: e.events.Warn,
+	}
+}
+
+// newDetector returns the detector of causes for the kind of the engine.
+func (e *Engine) newDetector() *cause.Detector {
+	return &cause.Detector{
+		Name: e.Name,
+		Essence: essence.Builder{
+			Fields: e.Fields, Conditions: e.Conditions, FindConditionStatuses: e.conditionStatuses(), Cleaners: []essence.Cleaner{e.Baseline, e.Store, e.Pin},
+		},
+		Retype: e.retype,
+		// Results are part of the essence if they are stored outside of the status, or if a handler watches their field.
+		HasUntypedFields: len(e.Fields) > 0 || len(e.Results) > 0 && e.Results[0] != "status",
+		Watched:          e.Watched,
+		OwnChanges:       e.OwnChanges,
+	}
+}
