@@ -218,10 +218,10 @@ func (o *Operator) reporters() []string {
 
 var errNotObserved = errors.New("the operator has not observed the object that the Event is about, or that owns it")
 
-// newEventWatcher returns a watcher for the Events of one handler. The caller must set its Client, Namespace, Kind and Group.
-func (o *Operator) newEventWatcher(e *engine.Engine, s *eventSelection, owners *eventwatch.Owners) eventwatch.Watcher {
+// eventWatchOptions returns the options for the watches of one handler. The caller must set the fields Client, Namespace, Kind and Group.
+func (o *Operator) eventWatchOptions(e *engine.Engine, s *eventSelection, owners *eventwatch.Owners) eventwatch.Options {
 	logger := e.Log.WithValues("controller", e.Name, "handler", s.id)
-	return eventwatch.Watcher{
+	return eventwatch.Options{
 		Selector: s.Selector, Reporters: o.reporters(), Log: logger,
 		Deliver: func(ctx context.Context, event *corev1.Event, earlier bool) error {
 			found, err := owners.Of(ctx, logger, event.InvolvedObject)

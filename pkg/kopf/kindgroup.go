@@ -24,7 +24,7 @@ type kindGroup struct {
 	engines      []*engine.Engine
 	controllers  []controller.Controller
 	checkWatches func(context.Context)
-	watchEvents  func(context.Context)
+	eventWatches []*eventWatches
 	synced       func()                           // called for each synced source
 	warm         map[*engine.Engine]*verification // for kinds whose caches Warmup has filled; nil without Warmup
 }
@@ -51,16 +51,17 @@ func (o *Operator) newKindGroup(
 	if g.checkWatches, err = g.watchCheckers(resources); err != nil {
 		return nil, err
 	}
-	g.watchEvents, err = g.eventWatchers(resources)
+	g.eventWatches, err = g.prepareEventWatches(resources)
 	return g, err
 }
 
 // run runs the controllers until the context is cancelled, or until one of them fails.
 func (g *kindGroup) run(ctx context.Context) error {
 	defer g.stopSources()
+	defer g.operator.addEventWatches(g.eventWatches)()
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { g.checkWatches(ctx); return nil })
-	group.Go(func() error { g.watchEvents(ctx); return nil })
+	group.Go(func() error { g.runEventWatches(ctx); return nil })
 	group.Go(func() error {
 		<-ctx.Done() // a group without controllers runs until this wait ends
 		return nil
