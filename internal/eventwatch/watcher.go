@@ -36,7 +36,8 @@ type Options struct {
 	Group     string // the API group of the kind
 	Selector  clusterevents.Selector
 	Reporters []string // the reporting controllers of own Events
-	// Deliver handles an Event. After an error, the Watcher calls Deliver again, up to 8 times. earlier is true for an Event from the time before the start.
+	// Deliver handles an Event. After an error, the Watcher calls Deliver again, up to 8 times. It delivers other Events in between, except after an
+	// OrderedError. earlier is true for an Event from the time before the start.
 	Deliver func(ctx context.Context, event *corev1.Event, earlier bool) error
 	Log     logr.Logger
 }

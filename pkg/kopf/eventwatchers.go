@@ -61,13 +61,20 @@ func (w *eventWatches) run(ctx context.Context) {
 	o := w.group.operator
 	var group sync.WaitGroup
 	defer group.Wait()
+	if w.selection.Since > 0 { // see namespaces
+		select {
+		case <-w.group.observed[w.engine]:
+		case <-ctx.Done():
+			return
+		}
+	}
 	watch := func(ctx context.Context, namespace string) {
 		for _, gvk := range w.selection.about {
 			group.Go(func() { w.runOne(ctx, watchedEvents{namespace, gvk}) })
 		}
 	}
 	if o.namespaces == nil {
-		for _, namespace := range w.group.eventNamespaces(w.engine) {
+		for _, namespace := range w.namespaces() {
 			watch(ctx, namespace)
 		}
 		return
@@ -82,7 +89,7 @@ func (w *eventWatches) run(ctx context.Context) {
 	defer ticker.Stop()
 	for ctx.Err() == nil {
 		desired := map[string]bool{}
-		for _, namespace := range w.group.eventNamespaces(w.engine) {
+		for _, namespace := range w.namespaces() {
 			desired[namespace] = true
 			if watched[namespace] == nil {
 				namespaceCtx, stop := context.WithCancel(ctx)
@@ -119,6 +126,19 @@ func (w *eventWatches) runOne(ctx context.Context, events watchedEvents) {
 	}
 }
 
+// namespaces returns the namespaces whose Events are watched. "" means all namespaces. With Since, the watch of a namespace begins after the operator has
+// observed its objects: the annotation contains the newest handled Event, so no Event may arrive before its object.
+func (w *eventWatches) namespaces() []string {
+	namespaces, set := w.group.eventNamespaces(w.engine), w.group.operator.namespaces
+	if w.selection.Since == 0 || set == nil || !w.engine.Namespaced {
+		return namespaces
+	}
+	return slices.DeleteFunc(namespaces, func(namespace string) bool {
+		phase, known := set.phase(namespace)
+		return !known || phase != served
+	})
+}
+
 // status returns the state of a watch.
 func (w *eventWatches) status(events watchedEvents) (status eventwatch.Status) {
 	w.mu.Lock()
@@ -131,7 +151,7 @@ func (w *eventWatches) status(events watchedEvents) (status eventwatch.Status) {
 
 // problems returns the watches that the API server rejects, and errors for other watches that have not listed the Events yet.
 func (w *eventWatches) problems() (problems []watchcheck.Problem, unlisted []error) {
-	for _, namespace := range w.group.eventNamespaces(w.engine) {
+	for _, namespace := range w.namespaces() {
 		for _, gvk := range w.selection.about {
 			status := w.status(watchedEvents{namespace, gvk})
 			p, found := watchcheck.ProblemOf(eventKind, namespace, status.Err, status.Since)

@@ -25,6 +25,7 @@ type kindGroup struct {
 	controllers  []controller.Controller
 	checkWatches func(context.Context)
 	eventWatches []*eventWatches
+	observed     map[*engine.Engine]chan struct{} // closed when the engine has observed the listed objects
 	synced       func()                           // called for each synced source
 	warm         map[*engine.Engine]*verification // for kinds whose caches Warmup has filled; nil without Warmup
 }
@@ -33,7 +34,7 @@ type kindGroup struct {
 func (o *Operator) newKindGroup(
 	ctx context.Context, settings engine.Settings, objects cache.Cache, after *gate, kinds []engine.Kind, resources []resource, scopes []bool, synced func(),
 ) (*kindGroup, error) {
-	g := &kindGroup{operator: o, cache: objects, after: after, indexes: newGate(kinds), kinds: kinds, synced: synced}
+	g := &kindGroup{operator: o, cache: objects, after: after, indexes: newGate(kinds), kinds: kinds, synced: synced, observed: map[*engine.Engine]chan struct{}{}}
 	g.sources, g.stopSources = o.handlersEndWith(objects)
 	settings.Cache = objects
 	for i, kind := range kinds {
@@ -41,6 +42,7 @@ func (o *Operator) newKindGroup(
 		settings.Selects, settings.Shard = o.selects(&kind), o.shardOf(&kind)
 		e := engine.New(settings, kind)
 		g.setEpoch(ctx, e)
+		g.observed[e] = make(chan struct{})
 		c, err := g.newController(ctx, e, resources[i], scopes[i])
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", kind.GVK.Kind, err)
