@@ -216,7 +216,7 @@ func (w *Watcher) receive(event *corev1.Event, earlier bool) {
 	}
 }
 
-// report records the result of a request, and logs the first of several failed requests.
+// report records the result of a request, and logs the first of several requests that fail for the same reason.
 func (w *Watcher) report(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
@@ -226,10 +226,8 @@ func (w *Watcher) report(ctx context.Context, err error) {
 	switch {
 	case err == nil:
 		w.status.Since = time.Time{}
-	case w.status.Err == nil:
+	case w.status.Err == nil || apierrors.ReasonForError(err) != apierrors.ReasonForError(w.status.Err):
 		w.Log.Info("Failed to list or watch Events; retrying", "error", rbac.Explain(err).Error())
-		w.status.Since = time.Now()
-	case apierrors.ReasonForError(err) != apierrors.ReasonForError(w.status.Err):
 		w.status.Since = time.Now()
 	}
 	w.status.Err = err
