@@ -156,7 +156,7 @@ func (p surfacePrinter) members(head string, fields *ast.FieldList) (lines []str
 	for _, field := range fields.List {
 		typ := p.text(field.Type)
 		if len(field.Names) == 0 {
-			lines = append(lines, head+"embeds "+typ)
+			lines = append(lines, head+"embeds "+typ+fieldTag(field))
 		}
 		for _, name := range field.Names {
 			lines = append(lines, strings.TrimSpace(head+name.Name+" "+typ+fieldTag(field)))

@@ -36,7 +36,10 @@ type T[V any] struct {
 	Size  int `+"`json:\"size,omitempty\"`"+`
 	small int
 	V
+	Inline `+"`json:\",inline\"`"+`
 }
+
+type Inline struct{}
 
 type I interface {
 	Do(x int) error
@@ -64,9 +67,11 @@ func helper() {}
 		"type A = map[string]T[int]",
 		"type I interface",
 		"type I interface, Do func(x int) error",
+		"type Inline struct",
 		"type Mode int",
 		"type T struct, Name string `json:\"name\"`",
 		"type T struct, Size int `json:\"size,omitempty\"`",
+		"type T struct, embeds Inline `json:\",inline\"`",
 		"type T struct, embeds V",
 		"type T[V any] struct",
 		"var Default int",

@@ -3,6 +3,7 @@ package eventwatch
 import (
 	"cmp"
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -25,11 +26,22 @@ type series struct {
 	interval time.Duration
 	deliver  func(ctx context.Context, event *corev1.Event, earlier bool) error
 	log      logr.Logger
+	limiter  workqueue.TypedRateLimiter[types.UID]
 	queue    workqueue.TypedRateLimitingInterface[types.UID]
+	holds    bool // whether later Events wait for an Event that failed with an OrderedError; used only by run
 
 	mu     sync.Mutex
 	events map[types.UID]*occurrences
 }
+
+// An OrderedError makes a [Watcher] repeat the delivery of an Event before it delivers later ones. After an Event that fails repeatedly, later Events do not
+// wait again until the repeated delivery of an Event succeeds.
+type OrderedError struct{ Err error }
+
+func (e *OrderedError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *OrderedError) Unwrap() error { return e.Err }
 
 // occurrences contains the delivered and the undelivered state of one Event.
 type occurrences struct {
@@ -43,7 +55,7 @@ type occurrences struct {
 func newSeries(interval time.Duration, deliver func(context.Context, *corev1.Event, bool) error, log logr.Logger) *series {
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](firstRetry, lastRetry)
 	return &series{
-		interval: cmp.Or(interval, clusterevents.DefaultInterval), deliver: deliver, log: log,
+		interval: cmp.Or(interval, clusterevents.DefaultInterval), deliver: deliver, log: log, limiter: limiter, holds: true,
 		queue: workqueue.NewTypedRateLimitingQueue(limiter), events: map[types.UID]*occurrences{},
 	}
 }
@@ -93,25 +105,33 @@ func (s *series) run(ctx context.Context) {
 		if shutdown {
 			return
 		}
-		s.deliverLatest(ctx, uid)
+		for pause := s.deliverLatest(ctx, uid); pause > 0; pause = s.deliverLatest(ctx, uid) {
+			sleep(ctx, pause)
+		}
 		s.queue.Done(uid)
 	}
 }
 
-// deliverLatest delivers the latest state of an Event.
-func (s *series) deliverLatest(ctx context.Context, uid types.UID) {
+// deliverLatest delivers the latest state of an Event. If later Events must wait for this Event, deliverLatest returns the time until it must be called again.
+func (s *series) deliverLatest(ctx context.Context, uid types.UID) (pause time.Duration) {
 	event, earlier := s.due(uid)
 	if event == nil || ctx.Err() != nil {
-		return
+		return 0
 	}
-	if err := s.deliver(ctx, event, earlier); err != nil {
-		if ctx.Err() != nil {
-			return
-		}
-		if s.queue.NumRequeues(uid) < maxRetries {
-			s.queue.AddRateLimited(uid)
-			return
-		}
+	err := s.deliver(ctx, event, earlier)
+	_, ordered := errors.AsType[*OrderedError](err)
+	switch retries := s.limiter.NumRequeues(uid); {
+	case err == nil:
+		s.holds = s.holds || retries > 0
+	case ctx.Err() != nil:
+		return 0
+	case retries < maxRetries && ordered && s.holds:
+		return s.limiter.When(uid)
+	case retries < maxRetries:
+		s.queue.AddRateLimited(uid)
+		return 0
+	default:
+		s.holds = s.holds && !ordered
 		s.log.V(1).Info("Ignored an Event that cannot be delivered", "event", event.Name, "namespace", event.Namespace, "reason", event.Reason, "error", err.Error())
 	}
 	s.queue.Forget(uid)
@@ -124,6 +144,7 @@ func (s *series) deliverLatest(ctx context.Context, uid types.UID) {
 	} else {
 		s.queue.Add(uid) // the Event has occurred again in the meantime
 	}
+	return 0
 }
 
 // due returns the state that must be delivered; nil if there is none, or if it must wait for the end of the interval.

@@ -28,23 +28,53 @@ const (
 	overlap = time.Minute
 )
 
-// A Watcher delivers the Events about one kind in one namespace.
-type Watcher struct {
+// Options configure a [Watcher].
+type Options struct {
 	Client    corev1client.EventsGetter
 	Namespace string // empty for all namespaces
 	Kind      string // the kind of the objects that the Events are about
 	Group     string // the API group of the kind
 	Selector  clusterevents.Selector
 	Reporters []string // the reporting controllers of own Events
-	// Deliver handles an Event. After an error, the Watcher calls Deliver again, up to 8 times. earlier is true for an Event from the time before the start.
+	// Deliver handles an Event. After an error, the Watcher calls Deliver again, up to 8 times. It delivers other Events in between, except after an
+	// OrderedError. earlier is true for an Event from the time before the start.
 	Deliver func(ctx context.Context, event *corev1.Event, earlier bool) error
 	Log     logr.Logger
+}
+
+// A Watcher delivers the Events about one kind in one namespace.
+type Watcher struct {
+	Options
 
 	series  *series
 	started time.Time
-	listed  bool      // whether the first list has succeeded
 	contact time.Time // the end of the last list or watch
-	failing bool      // whether the last request has failed; later failures are not logged
+
+	mu     sync.Mutex
+	status Status
+}
+
+// Status is the state of a [Watcher].
+type Status struct {
+	Listed bool      // whether the first list has succeeded
+	Err    error     // the error of the last list or watch; nil if it has succeeded
+	Since  time.Time // the first of the consecutive requests that have failed for the same reason as Err
+}
+
+// New returns a watcher, which does nothing until [Watcher.Run].
+func New(options Options) *Watcher { return &Watcher{Options: options} }
+
+// Status returns the current state. It is safe for concurrent use.
+func (w *Watcher) Status() Status {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.status
+}
+
+func (w *Watcher) markListed() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.status.Listed = true
 }
 
 // errExpired is returned when the API server no longer has the version from which the watch continues.
@@ -77,9 +107,10 @@ func (w *Watcher) Run(ctx context.Context) {
 // time before the start are ignored, the first call requests only one Event, for the version, and delivers none.
 func (w *Watcher) list(ctx context.Context) (version string, err error) {
 	options := metav1.ListOptions{FieldSelector: fieldSelector(w.Selector, w.Kind, w.Reporters...).String(), Limit: pageSize}
+	listed := w.Status().Listed
 	oldest := w.started.Add(-w.Selector.Since)
 	switch {
-	case w.listed:
+	case listed:
 		if last := w.contact.Add(-overlap); last.After(oldest) {
 			oldest = last
 		}
@@ -109,12 +140,13 @@ func (w *Watcher) list(ctx context.Context) (version string, err error) {
 	}
 	slices.SortStableFunc(found, func(a, b *corev1.Event) int { return LastSeen(a).Compare(LastSeen(b)) })
 	for _, event := range found {
-		w.receive(event, !w.listed)
+		w.receive(event, !listed)
 	}
-	if w.listed {
+	if listed {
 		w.series.forgetBefore(oldest)
 	}
-	w.listed, w.contact = true, time.Now()
+	w.contact = time.Now()
+	w.markListed()
 	return version, nil
 }
 
@@ -184,12 +216,21 @@ func (w *Watcher) receive(event *corev1.Event, earlier bool) {
 	}
 }
 
-// report logs the first of several failed requests.
+// report records the result of a request, and logs the first of several requests that fail for the same reason.
 func (w *Watcher) report(ctx context.Context, err error) {
-	if err != nil && !w.failing && ctx.Err() == nil {
-		w.Log.Info("Failed to list or watch Events; retrying", "error", rbac.Explain(err).Error())
+	if ctx.Err() != nil {
+		return
 	}
-	w.failing = err != nil
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case err == nil:
+		w.status.Since = time.Time{}
+	case w.status.Err == nil || apierrors.ReasonForError(err) != apierrors.ReasonForError(w.status.Err):
+		w.Log.Info("Failed to list or watch Events; retrying", "error", rbac.Explain(err).Error())
+		w.status.Since = time.Now()
+	}
+	w.status.Err = err
 }
 
 // sleep waits for a delay or for the end of the context.

@@ -66,6 +66,13 @@ type Problem struct {
 	Err       error // the error of the API server; nil for silent watches
 }
 
+// ProblemOf returns the problem of a watch whose requests have failed since a time. It returns false if the error does not show that the watch is forbidden
+// or that the kind is not served.
+func ProblemOf(gvk schema.GroupVersionKind, namespace string, err error, since time.Time) (p Problem, found bool) {
+	result := resultOfError(err)
+	return Problem{GVK: gvk, Namespace: namespace, Reason: result.reason, Age: time.Since(since), Err: result.err}, result.reason != ""
+}
+
 func (p Problem) Error() string {
 	where := "in all namespaces"
 	if p.Namespace != "" {
@@ -105,13 +112,14 @@ func (c *Checker) problem(namespace string) (p Problem, found bool) {
 
 // Run checks until the context ends.
 func (c *Checker) Run(ctx context.Context) {
-	defer metrics.WatchProblems.DeletePartialMatch(map[string]string{"kind": c.Kind})
+	problems := metrics.NewWatchProblemCount(c.Kind)
+	defer problems.Close()
 	tick := time.NewTicker(c.Interval)
 	defer tick.Stop()
 	var checked cache.Informer
 	kind := changesProbe
 	for {
-		c.updateMetric()
+		problems.Set(c.countProblems())
 		select {
 		case <-ctx.Done():
 			return
@@ -192,13 +200,11 @@ func (c *Checker) recordResult(namespace, version string, result probeResult) {
 	}
 }
 
-// updateMetric sets the metric of the number of problems for each reason.
-func (c *Checker) updateMetric() {
-	count := map[Reason]int{Forbidden: 0, NotServed: 0, Silent: 0}
+// countProblems returns the number of problems for each reason.
+func (c *Checker) countProblems() map[string]int {
+	count := map[string]int{string(Forbidden): 0, string(NotServed): 0, string(Silent): 0}
 	for _, p := range c.Problems() {
-		count[p.Reason]++
+		count[string(p.Reason)]++
 	}
-	for reason, n := range count {
-		metrics.WatchProblems.WithLabelValues(c.Kind, string(reason)).Set(float64(n))
-	}
+	return count
 }

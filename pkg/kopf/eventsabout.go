@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -218,14 +221,18 @@ func (o *Operator) reporters() []string {
 
 var errNotObserved = errors.New("the operator has not observed the object that the Event is about, or that owns it")
 
-// newEventWatcher returns a watcher for the Events of one handler. The caller must set its Client, Namespace, Kind and Group.
-func (o *Operator) newEventWatcher(e *engine.Engine, s *eventSelection, owners *eventwatch.Owners) eventwatch.Watcher {
+// eventWatchOptions returns the options for the watches of one handler. The caller must set the fields Client, Namespace, Kind and Group.
+func (o *Operator) eventWatchOptions(e *engine.Engine, s *eventSelection, owners *eventwatch.Owners) eventwatch.Options {
 	logger := e.Log.WithValues("controller", e.Name, "handler", s.id)
-	return eventwatch.Watcher{
+	return eventwatch.Options{
 		Selector: s.Selector, Reporters: o.reporters(), Log: logger,
 		Deliver: func(ctx context.Context, event *corev1.Event, earlier bool) error {
 			found, err := owners.Of(ctx, logger, event.InvolvedObject)
 			if err != nil {
+				// With Since, the annotation contains the newest handled Event, so a later Event must not be handled first.
+				if s.Since > 0 && isTransient(err) {
+					return &eventwatch.OrderedError{Err: err}
+				}
 				return err
 			}
 			for _, owner := range found {
@@ -236,4 +243,12 @@ func (o *Operator) newEventWatcher(e *engine.Engine, s *eventSelection, owners *
 			return err
 		},
 	}
+}
+
+// isTransient reports whether a repeated request can succeed without a change of the permissions or of the declaration.
+func isTransient(err error) bool {
+	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
+		return status.Status().Code >= http.StatusInternalServerError || apierrors.IsTooManyRequests(err)
+	}
+	return !meta.IsNoMatchError(err)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -316,6 +317,104 @@ func TestOnEventAbout_RejectsInvalidDeclarations(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got %v, want an error with %q", err, test.want)
 			}
+		})
+	}
+}
+
+// ownedPods creates pods that an object owns, with one Event about each. The Events occur one after the other.
+func ownedPods(t *testing.T, cluster *kopftest.Cluster, owner client.Object, names ...string) {
+	t.Helper()
+	for i, name := range names {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, OwnerReferences: []metav1.OwnerReference{
+			{APIVersion: "v1", Kind: "ConfigMap", Name: owner.GetName(), UID: owner.GetUID()},
+		}}}
+		cluster.Create(t, pod)
+		event := newEvent(t, name, pod)
+		event.LastTimestamp = metav1.NewTime(time.Now().Add(time.Duration(i-len(names)) * time.Second))
+		cluster.Create(t, event)
+	}
+}
+
+// interceptPods changes the reads of some pods.
+func interceptPods(cluster *kopftest.Cluster, then interception, names ...string) *interceptor {
+	return intercept(cluster, func(r *http.Request) interception {
+		if slices.Contains(names, strings.TrimPrefix(r.URL.Path, "/api/v1/namespaces/default/pods/")) {
+			return then
+		}
+		return interception{}
+	})
+}
+
+var eventsOfPods = clusterevents.Selector{Since: time.Hour, About: []client.Object{&corev1.Pod{}}}
+
+func TestOnEventAbout_SinceHandlesTheEventsInOrderIfAnOwnerCannotBeRead(t *testing.T) {
+	for name, stops := range map[string]bool{"one process": false, "a restart during the fault": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cluster, seen := kopftest.Memory(t, kopftest.Objects(newConfigMap("one"))), &steps{}
+				one := newConfigMap("one")
+				cluster.Get(t, one)
+				ownedPods(t, cluster, one, "first", "second")
+				requests := interceptPods(cluster, interception{code: http.StatusInternalServerError}, "first")
+				resource := kopf.For(&corev1.ConfigMap{}).OnEventAbout("seen", eventsOfPods, noteEvents(seen))
+				operator := cluster.Run(t, resource)
+				<-time.After(5 * time.Second)
+				seen.expect(t, "during the fault")
+				if stops {
+					operator.Stop(t)
+					cluster.Run(t, resource)
+				}
+				requests.stop()
+				<-time.After(time.Minute)
+				seen.expect(t, "after the fault", "one first 1#0", "one second 1#0")
+			})
+		})
+	}
+}
+
+// Events about a pod that cannot be read for a long time do not delay all later Events, and Events about a pod that may not be read delay none.
+func TestOnEventAbout_SinceHandlesLaterEventsDuringAPermanentFault(t *testing.T) {
+	for code, delay := range map[int]time.Duration{http.StatusInternalServerError: 30 * time.Second, http.StatusForbidden: time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			cluster, seen := kopftest.Memory(t, kopftest.Objects(newConfigMap("one"))), &steps{}
+			one := newConfigMap("one")
+			cluster.Get(t, one)
+			ownedPods(t, cluster, one, "bad-1", "good-1", "bad-2", "good-2")
+			interceptPods(cluster, interception{code: code}, "bad-1", "bad-2")
+			cluster.Run(t, kopf.For(&corev1.ConfigMap{}).OnEventAbout("seen", eventsOfPods, noteEvents(seen)))
+			<-time.After(delay)
+			seen.expect(t, fmt.Sprintf("%s after the start, with code %d", delay, code), "one good-1 1#0", "one good-2 1#0")
+		})
+	}
+}
+
+// The cache can receive the object between the deliveries of two Events.
+func TestOnEventAbout_SinceWaitsForTheCache(t *testing.T) {
+	for name, options := range map[string][]kopf.Option{"all namespaces": nil, "WithNamespaces": {kopf.WithNamespaces("default")}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cluster, seen := kopftest.Memory(t, kopftest.Objects(newNamespace("default"), newConfigMap("one"))), &steps{}
+				one := newConfigMap("one")
+				cluster.Get(t, one)
+				var names, want []string
+				for i := range 20 {
+					names = append(names, fmt.Sprintf("pod-%02d", i))
+					want = append(want, fmt.Sprintf("one pod-%02d 1#0", i))
+				}
+				ownedPods(t, cluster, one, names...)
+				intercept(cluster, func(r *http.Request) interception {
+					switch {
+					case strings.HasSuffix(r.URL.Path, "/configmaps"):
+						return interception{delay: 1050 * time.Millisecond}
+					case strings.Contains(r.URL.Path, "/pods/"):
+						return interception{delay: 100 * time.Millisecond}
+					}
+					return interception{}
+				})
+				cluster.Run(t, append(options, kopf.For(&corev1.ConfigMap{}).OnEventAbout("seen", eventsOfPods, noteEvents(seen)))...)
+				<-time.After(time.Minute)
+				seen.expect(t, "after the start", want...)
+			})
 		})
 	}
 }

@@ -3,23 +3,44 @@ package kopf
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 	"github.com/kopf-runtime/kopf-runtime/internal/eventwatch"
+	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
+	"github.com/kopf-runtime/kopf-runtime/internal/rbac"
+	"github.com/kopf-runtime/kopf-runtime/internal/watchcheck"
 )
 
 // eventNamespacesInterval is the interval at which an operator with WithNamespaces compares its namespaces with the watched namespaces, in memory.
 const eventNamespacesInterval = time.Second
 
-// eventWatchers prepares the watches of the OnEventAbout handlers. The returned function runs the watches until its context ends.
-func (g *kindGroup) eventWatchers(resources []resource) (run func(context.Context), err error) {
+// eventWatches are the watches of one OnEventAbout handler: one for each kind of About and each namespace.
+type eventWatches struct {
+	group     *kindGroup
+	engine    *engine.Engine
+	selection *eventSelection
+	options   eventwatch.Options // without the namespace and the kind
+
+	mu      sync.Mutex
+	running map[watchedEvents]*eventwatch.Watcher
+}
+
+// watchedEvents are the Events that one watch delivers.
+type watchedEvents struct {
+	namespace string // empty for all namespaces
+	about     schema.GroupVersionKind
+}
+
+// prepareEventWatches returns the watches of all OnEventAbout handlers. It starts nothing.
+func (g *kindGroup) prepareEventWatches(resources []resource) (watches []*eventWatches, err error) {
 	o := g.operator
-	var handlers []func(ctx context.Context)
 	for i, r := range resources {
 		for _, s := range r.eventSelections() {
 			core, err := corev1client.NewForConfigAndClient(o.mgr.GetConfig(), o.mgr.GetHTTPClient())
@@ -27,35 +48,33 @@ func (g *kindGroup) eventWatchers(resources []resource) (run func(context.Contex
 				return nil, fmt.Errorf("watching Events: %w", err)
 			}
 			e := g.engines[i]
-			handlers = append(handlers, func(ctx context.Context) { g.watchEventsOf(ctx, core, e, s) })
+			options := o.eventWatchOptions(e, s, eventwatch.NewOwners(o.mgr.GetAPIReader(), e.GVK.GroupKind(), e.Namespaced, s.read()))
+			options.Client = core
+			watches = append(watches, &eventWatches{group: g, engine: e, selection: s, options: options, running: map[watchedEvents]*eventwatch.Watcher{}})
 		}
 	}
-	return func(ctx context.Context) {
-		var group sync.WaitGroup
-		for _, watch := range handlers {
-			group.Go(func() { watch(ctx) })
-		}
-		group.Wait()
-	}, nil
+	return watches, nil
 }
 
-// watchEventsOf watches the Events for one handler until the context ends. It runs one watch for each kind of About and each namespace.
-func (g *kindGroup) watchEventsOf(ctx context.Context, core corev1client.EventsGetter, e *engine.Engine, s *eventSelection) {
-	o := g.operator
-	owners := eventwatch.NewOwners(o.mgr.GetAPIReader(), e.GVK.GroupKind(), e.Namespaced, s.read())
-	watcher := o.newEventWatcher(e, s, owners)
-	watcher.Client = core
+// run watches the Events until the context ends.
+func (w *eventWatches) run(ctx context.Context) {
+	o := w.group.operator
 	var group sync.WaitGroup
 	defer group.Wait()
+	if w.selection.Since > 0 { // see namespaces
+		select {
+		case <-w.group.observed[w.engine]:
+		case <-ctx.Done():
+			return
+		}
+	}
 	watch := func(ctx context.Context, namespace string) {
-		for _, gvk := range s.about {
-			one := watcher
-			one.Namespace, one.Kind, one.Group = namespace, gvk.Kind, gvk.Group
-			group.Go(func() { one.Run(ctx) })
+		for _, gvk := range w.selection.about {
+			group.Go(func() { w.runOne(ctx, watchedEvents{namespace, gvk}) })
 		}
 	}
 	if o.namespaces == nil {
-		for _, namespace := range g.eventNamespaces(e) {
+		for _, namespace := range w.namespaces() {
 			watch(ctx, namespace)
 		}
 		return
@@ -70,7 +89,7 @@ func (g *kindGroup) watchEventsOf(ctx context.Context, core corev1client.EventsG
 	defer ticker.Stop()
 	for ctx.Err() == nil {
 		desired := map[string]bool{}
-		for _, namespace := range g.eventNamespaces(e) {
+		for _, namespace := range w.namespaces() {
 			desired[namespace] = true
 			if watched[namespace] == nil {
 				namespaceCtx, stop := context.WithCancel(ctx)
@@ -89,6 +108,138 @@ func (g *kindGroup) watchEventsOf(ctx context.Context, core corev1client.EventsG
 		case <-ctx.Done():
 		}
 	}
+}
+
+// runOne runs one watch until the context ends.
+func (w *eventWatches) runOne(ctx context.Context, events watchedEvents) {
+	options := w.options
+	options.Namespace, options.Kind, options.Group = events.namespace, events.about.Kind, events.about.Group
+	watcher := eventwatch.New(options)
+	w.mu.Lock()
+	w.running[events] = watcher
+	w.mu.Unlock()
+	watcher.Run(ctx)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.running[events] == watcher { // the namespace may be watched again
+		delete(w.running, events)
+	}
+}
+
+// namespaces returns the namespaces whose Events are watched. "" means all namespaces. With Since, the watch of a namespace begins after the operator has
+// observed its objects: the annotation contains the newest handled Event, so no Event may arrive before its object.
+func (w *eventWatches) namespaces() []string {
+	namespaces, set := w.group.eventNamespaces(w.engine), w.group.operator.namespaces
+	if w.selection.Since == 0 || set == nil || !w.engine.Namespaced {
+		return namespaces
+	}
+	return slices.DeleteFunc(namespaces, func(namespace string) bool {
+		phase, known := set.phase(namespace)
+		return !known || phase != served
+	})
+}
+
+// status returns the state of a watch.
+func (w *eventWatches) status(events watchedEvents) (status eventwatch.Status) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if watcher := w.running[events]; watcher != nil {
+		status = watcher.Status()
+	}
+	return status
+}
+
+// problems returns the watches that the API server rejects, and errors for other watches that have not listed the Events yet.
+func (w *eventWatches) problems() (problems []watchcheck.Problem, unlisted []error) {
+	for _, namespace := range w.namespaces() {
+		for _, gvk := range w.selection.about {
+			status := w.status(watchedEvents{namespace, gvk})
+			p, found := watchcheck.ProblemOf(eventKind, namespace, status.Err, status.Since)
+			switch {
+			case found && w.group.operator.watchCheck > 0:
+				problems = append(problems, p)
+			case !status.Listed:
+				unlisted = append(unlisted, errUnlisted(w.selection.id, gvk.Kind, namespace, status.Err))
+			}
+		}
+	}
+	return problems, unlisted
+}
+
+var eventKind = corev1.SchemeGroupVersion.WithKind("Event")
+
+// errUnlisted returns the error of a watch that has not listed the Events about a kind. err is the error of the last request; nil if there is none.
+func errUnlisted(handler, kind, namespace string, err error) error {
+	where := "in all namespaces"
+	if namespace != "" {
+		where = fmt.Sprintf("in namespace %q", namespace)
+	}
+	if err == nil {
+		return fmt.Errorf("handler %q: the operator has not listed the Events about the kind %s %s yet", handler, kind, where)
+	}
+	return fmt.Errorf("handler %q: the operator has not listed the Events about the kind %s %s yet: %w", handler, kind, where, rbac.Explain(err))
+}
+
+// runEventWatches runs the watches of all OnEventAbout handlers until the context ends. It updates the metric of their problems at the interval of WithWatchCheck.
+func (g *kindGroup) runEventWatches(ctx context.Context) {
+	var group sync.WaitGroup
+	defer group.Wait()
+	for _, w := range g.eventWatches {
+		group.Go(func() { w.run(ctx) })
+	}
+	if g.operator.watchCheck == 0 || len(g.eventWatches) == 0 {
+		return
+	}
+	count := metrics.NewWatchProblemCount(g.operator.controllerNameOf("event"))
+	defer count.Close()
+	ticker := time.NewTicker(g.operator.watchCheck)
+	defer ticker.Stop()
+	for ctx.Err() == nil {
+		numbers := map[string]int{string(watchcheck.Forbidden): 0}
+		for _, w := range g.eventWatches {
+			problems, _ := w.problems()
+			for _, p := range problems {
+				numbers[string(p.Reason)]++
+			}
+		}
+		count.Set(numbers)
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// addEventWatches adds watches to the readiness check until remove is called.
+func (o *Operator) addEventWatches(watches []*eventWatches) (remove func()) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.eventWatches = append(slices.Clone(o.eventWatches), watches...)
+	return func() {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.eventWatches = slices.DeleteFunc(slices.Clone(o.eventWatches), func(w *eventWatches) bool { return slices.Contains(watches, w) })
+	}
+}
+
+// eventWatchErrors returns the reasons why the operator does not receive Events. Handlers have their own watches, so it returns one error for each namespace
+// with missing permissions.
+func (o *Operator) eventWatchErrors() (errs []error) {
+	o.mu.Lock()
+	all := o.eventWatches
+	o.mu.Unlock()
+	reported := map[string]bool{}
+	for _, w := range all {
+		problems, unlisted := w.problems()
+		for _, p := range problems {
+			if !reported[p.Namespace] {
+				errs = append(errs, p)
+			}
+			reported[p.Namespace] = true
+		}
+		errs = append(errs, unlisted...)
+	}
+	return errs
 }
 
 // eventNamespaces returns the namespaces whose Events are watched. "" means all namespaces.

@@ -56,10 +56,11 @@ func (o *Operator) Healthz(*http.Request) error {
 	return errors.Join(errs...)
 }
 
-// Readyz returns an error while the operator starts, until its caches are synced, its indexes are complete and its peers are known. It also returns an
-// error while the peering fails, while the operator cannot handle a served kind or a namespace (see [WithNamespaces]), while a watch has a problem (see
-// [WithWatchCheck]), and while a permission is lost (see [WithRightsCheck]). A paused operator is ready. An operator that waits to become the leader is
-// ready. With EnableWarmup, it is ready when its caches have synced (see [Operator.Warmup]). Use Readyz as a healthz.Checker for readiness probes:
+// Readyz returns an error while the operator starts, until its caches are synced, its indexes are complete, its peers are known, and the Events for
+// OnEventAbout handlers are listed. It also returns an error while the peering fails, while the operator cannot handle a served kind or a namespace (see
+// [WithNamespaces]), while a watch has a problem (see [WithWatchCheck]), and while a permission is lost (see [WithRightsCheck]). A paused operator is ready.
+// An operator that waits to become the leader is ready. With EnableWarmup, it is ready when its caches have synced (see [Operator.Warmup]). Use Readyz as a
+// healthz.Checker for readiness probes:
 //
 //	mgr.AddReadyzCheck("kopf", op.Readyz)
 //
@@ -88,7 +89,7 @@ func (o *Operator) Readyz(*http.Request) error {
 	for _, p := range o.watchProblems() {
 		errs = append(errs, p)
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, o.eventWatchErrors()...)...)
 }
 
 func (o *Operator) runningEngines() []*engine.Engine {

@@ -24,7 +24,8 @@ type kindGroup struct {
 	engines      []*engine.Engine
 	controllers  []controller.Controller
 	checkWatches func(context.Context)
-	watchEvents  func(context.Context)
+	eventWatches []*eventWatches
+	observed     map[*engine.Engine]chan struct{} // closed when the engine has observed the listed objects
 	synced       func()                           // called for each synced source
 	warm         map[*engine.Engine]*verification // for kinds whose caches Warmup has filled; nil without Warmup
 }
@@ -33,7 +34,7 @@ type kindGroup struct {
 func (o *Operator) newKindGroup(
 	ctx context.Context, settings engine.Settings, objects cache.Cache, after *gate, kinds []engine.Kind, resources []resource, scopes []bool, synced func(),
 ) (*kindGroup, error) {
-	g := &kindGroup{operator: o, cache: objects, after: after, indexes: newGate(kinds), kinds: kinds, synced: synced}
+	g := &kindGroup{operator: o, cache: objects, after: after, indexes: newGate(kinds), kinds: kinds, synced: synced, observed: map[*engine.Engine]chan struct{}{}}
 	g.sources, g.stopSources = o.handlersEndWith(objects)
 	settings.Cache = objects
 	for i, kind := range kinds {
@@ -41,6 +42,7 @@ func (o *Operator) newKindGroup(
 		settings.Selects, settings.Shard = o.selects(&kind), o.shardOf(&kind)
 		e := engine.New(settings, kind)
 		g.setEpoch(ctx, e)
+		g.observed[e] = make(chan struct{})
 		c, err := g.newController(ctx, e, resources[i], scopes[i])
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", kind.GVK.Kind, err)
@@ -51,16 +53,17 @@ func (o *Operator) newKindGroup(
 	if g.checkWatches, err = g.watchCheckers(resources); err != nil {
 		return nil, err
 	}
-	g.watchEvents, err = g.eventWatchers(resources)
+	g.eventWatches, err = g.prepareEventWatches(resources)
 	return g, err
 }
 
 // run runs the controllers until the context is cancelled, or until one of them fails.
 func (g *kindGroup) run(ctx context.Context) error {
 	defer g.stopSources()
+	defer g.operator.addEventWatches(g.eventWatches)()
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { g.checkWatches(ctx); return nil })
-	group.Go(func() error { g.watchEvents(ctx); return nil })
+	group.Go(func() error { g.runEventWatches(ctx); return nil })
 	group.Go(func() error {
 		<-ctx.Done() // a group without controllers runs until this wait ends
 		return nil

@@ -64,16 +64,17 @@ type Operator struct {
 	neededRules      []rbacv1.PolicyRule
 	rightsCheck      RightsCheck
 
-	mu        sync.Mutex
-	started   bool
-	unsynced  int                           // number of sources of fixed kinds that have not synced yet
-	warmedUp  bool                          // Warmup has filled the caches, or Start was called
-	warmupErr error                         // the last error of Warmup
-	warmKinds func() ([]engine.Kind, error) // the result of engineKinds that Warmup and Start share
-	engines   []*engine.Engine
-	watches   []*watchcheck.Checker // running checkers
-	peering   *peering.Peering      // nil without a running peering
-	rights    *rightsChecker        // nil if the permissions are not checked
+	mu           sync.Mutex
+	started      bool
+	unsynced     int                           // number of sources of fixed kinds that have not synced yet
+	warmedUp     bool                          // Warmup has filled the caches, or Start was called
+	warmupErr    error                         // the last error of Warmup
+	warmKinds    func() ([]engine.Kind, error) // the result of engineKinds that Warmup and Start share
+	engines      []*engine.Engine
+	watches      []*watchcheck.Checker // running checkers
+	eventWatches []*eventWatches
+	peering      *peering.Peering // nil without a running peering
+	rights       *rightsChecker   // nil if the permissions are not checked
 
 	discovering   bool                              // the first discovery of kinds has not succeeded yet
 	startingKinds map[schema.GroupVersionKind]error // the reasons why kinds of WhenServed and ForKinds are not ready

@@ -27,6 +27,8 @@ const defaultWatchCheck = time.Minute
 // [Operator.Healthz] fails if a watch is silent for longer than [WithStuckAfter]. The metric kopf_watch_problems counts the watches with
 // problems.
 //
+// The check includes the watches of OnEventAbout handlers, but does not detect that they are silent. It sends no requests for them.
+//
 // The operator cannot check the informers of a custom cache (NewCache in the options of the manager) if they do not provide their resource version.
 func WithWatchCheck(interval time.Duration) Option {
 	return optionFunc(func(o *Operator) {

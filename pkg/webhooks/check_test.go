@@ -104,6 +104,13 @@ func TestCheck_ReportsAllErrorsTogether(t *testing.T) {
 		ContainSubstring("which is invalid"),
 	))
 
+	options := webhooks.Options{
+		Name: "x", ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: new("https://h")}, Certificates: webhooks.Files{CAFile: "ca"},
+	}
+	_, err = webhooks.Manifests(scheme, options, v(strings.Repeat("c", 254)), v(strings.Repeat("c", 254)))
+	g.Expect(err).To(MatchError(ContainSubstring("exists already")))
+	g.Expect(strings.Split(err.Error(), "\n")).To(ConsistOf(ContainSubstring("exists already"), ContainSubstring("which is invalid")), "two handlers with the same long id")
+
 	_, err = webhooks.Manifests(scheme, webhooks.Options{
 		Name: "A_b", ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: new("https://h")}, Certificates: webhooks.Files{CAFile: "ca"},
 	}, v("a"))

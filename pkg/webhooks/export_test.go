@@ -8,6 +8,7 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -43,7 +44,11 @@ var (
 	CheckOf        = func(o Options) error { return o.withDefaults().check() }
 	DrainOf        = func(o Options, namespaceFile string) time.Duration { return o.withDefaultsFrom(namespaceFile).Drain }
 	PodNamespaceOf = func(o Options, namespaceFile string) string { return o.withDefaultsFrom(namespaceFile).podNamespace }
-	NewRotation    = func(lifetime, settle time.Duration, hosts []string) rotation {
+	// PodNamespaceFor returns the excluded namespace of an operator with a connection.
+	PodNamespaceFor = func(o Options, namespaceFile string, config *rest.Config) string {
+		return o.withDefaultsFrom(namespaceFile).forConnection(config).podNamespace
+	}
+	NewRotation = func(lifetime, settle time.Duration, hosts []string) rotation {
 		return rotation{lifetime: lifetime, renewBefore: lifetime / 3, propagationDelay: settle, hosts: hosts, issueKeyPair: issueKeyPair}
 	}
 )

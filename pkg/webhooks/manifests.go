@@ -97,7 +97,7 @@ func prepareHooks(scheme *runtime.Scheme, o Options, hooks []Hook) ([]namedHook,
 	if validation.Subdomain(o.Name) == nil {
 		for _, n := range all {
 			if n.name == "" {
-				continue // the hook is invalid or has no name: its error is already in found
+				continue // the hook is invalid or has no name of its own: its error is already in found
 			}
 			if err := checkEntryName(n.name + "." + nameSuffix(o.Name)); err != nil {
 				found.addf("%s: %w", n.describe(), err)

@@ -13,6 +13,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
@@ -98,6 +99,32 @@ func TestOptions_ExcludedNamespace(t *testing.T) {
 		g := NewWithT(t)
 		g.Expect(webhooks.PodNamespaceOf(c.options, pod)).To(Equal(c.in), name)
 		g.Expect(webhooks.PodNamespaceOf(c.options, pod+"-missing")).To(Equal(c.outside), name)
+	}
+}
+
+// With a URL, the API server can be that of another cluster, in which the namespace of the pod has another meaning.
+func TestOptions_ExcludedNamespaceOfAnotherCluster(t *testing.T) {
+	pod := filepath.Join(t.TempDir(), "namespace")
+	must(os.WriteFile(pod, []byte("ns\n"), 0o600))
+	url := webhooks.Options{ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: new("https://h")}}
+	service := webhooks.Options{ClientConfig: admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{Name: "s"}}}
+	for name, c := range map[string]struct {
+		options       webhooks.Options
+		service, host string
+		want          string
+	}{
+		"the own cluster":                      {url, "10.0.0.1", "https://10.0.0.1:443", "ns"},
+		"the own cluster with IPv6":            {url, "fd00::1", "https://[fd00::1]:443", "ns"},
+		"the own cluster by name":              {url, "10.0.0.1", "https://kubernetes.default.svc", "ns"},
+		"the own cluster by its full name":     {url, "10.0.0.1", "kubernetes.default.svc.cluster.local:443", "ns"},
+		"another cluster":                      {url, "10.0.0.1", "https://other.example.com:6443", ""},
+		"another cluster with a similar name":  {url, "10.0.0.1", "https://kubernetes.default.example.com", ""},
+		"another cluster without own variable": {url, "", "https://other.example.com:6443", ""},
+		"a connection without a host":          {url, "", "", ""},
+		"a Service of another cluster":         {service, "10.0.0.1", "https://other.example.com:6443", "ns"},
+	} {
+		t.Setenv("KUBERNETES_SERVICE_HOST", c.service)
+		NewWithT(t).Expect(webhooks.PodNamespaceFor(c.options, pod, &rest.Config{Host: c.host})).To(Equal(c.want), name)
 	}
 }
 

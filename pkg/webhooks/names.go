@@ -20,7 +20,7 @@ type namedHook struct {
 }
 
 // nameHooks derives paths and names from the ids, as kopf does. If several hooks have the same id, it appends the kind of the handler
-// and of the object. It does not name invalid hooks, but their ids count.
+// and of the object. It names neither invalid hooks, whose ids count, nor hooks with the path of an earlier hook.
 func nameHooks(hooks []Hook, gvks []schema.GroupVersionKind, invalid []bool) ([]namedHook, error) {
 	count := map[string]int{}
 	for _, h := range hooks {
@@ -43,6 +43,7 @@ func nameHooks(hooks []Hook, gvks []schema.GroupVersionKind, invalid []bool) ([]
 		out[i] = namedHook{Hook: h, gvk: gvks[i], path: toPath(id), name: toDNSName(id)}
 		if other, taken := paths[out[i].path]; taken {
 			problems = append(problems, fmt.Errorf("%s: the handler %s exists already: rename one of them", h.describe(), other.describe()))
+			out[i].name = "" // the name of the other hook is checked
 			continue
 		}
 		paths[out[i].path] = h

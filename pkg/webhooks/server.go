@@ -28,7 +28,7 @@ type Server struct {
 
 // New returns a server without starting it. [Server.Check] and [Server.SetupWithManager] return errors in the options.
 func New(mgr manager.Manager, options Options) *Server {
-	return &Server{mgr: mgr, options: options.withDefaults()}
+	return &Server{mgr: mgr, options: options.withDefaults().forConnection(mgr.GetConfig())}
 }
 
 // Add adds hooks. It must be called before the server is set up.

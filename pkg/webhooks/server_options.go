@@ -9,6 +9,7 @@ import (
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/client-go/rest"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 )
@@ -48,8 +49,8 @@ type Options struct {
 	// of its pod.
 	Namespace string
 	// Namespaces limits all hooks to objects in these namespaces. The options [Namespaces] and [EveryNamespace] of a hook
-	// override this limit. Default: all namespaces except kube-system and the namespace of the operator's pods. With a URL and
-	// outside of a pod, only kube-system is excluded.
+	// override this limit. Default: all namespaces except kube-system and the namespace of the operator's pods. With a URL, only
+	// kube-system is excluded if the operator runs outside of a pod, or if it connects to another cluster than that of its pod.
 	Namespaces []string
 
 	// Drain is the time for which the server still answers requests after the shutdown has begun and the readiness check
@@ -137,6 +138,26 @@ func (o Options) withDefaultsFrom(namespaceFile string) Options {
 	}
 	o.Drain = max(o.Drain, 0)
 	return o
+}
+
+// forConnection removes the namespace of the pod if the API server calls the operator by a URL, and is not that of the pod's cluster. There, this namespace
+// would be a namespace without pods of the operator.
+func (o Options) forConnection(config *rest.Config) Options {
+	if o.ClientConfig.URL != nil && !connectsToOwnCluster(config) {
+		o.podNamespace = ""
+	}
+	return o
+}
+
+// connectsToOwnCluster reports whether the address is one at which the pods of a cluster reach the API server of this cluster.
+func connectsToOwnCluster(config *rest.Config) bool {
+	address, _, err := rest.DefaultServerUrlFor(config)
+	if err != nil {
+		return false
+	}
+	host := address.Hostname()
+	return host == os.Getenv("KUBERNETES_SERVICE_HOST") || host == "kubernetes.default" || host == "kubernetes.default.svc" ||
+		strings.HasPrefix(host, "kubernetes.default.svc.")
 }
 
 // check returns all errors in the options. The options must already have their default values.

@@ -357,6 +357,33 @@ var _ = Describe("Handlers for Kubernetes Events", func() {
 		Expect(op.log.find("forbidden")).To(BeEmpty())
 	}, SpecTimeout(minute))
 
+	It("make the operator unready while it may not list or watch Events", func(ctx context.Context) {
+		ns, seen := newNamespace(ctx), &calls{}
+		resource := about(seen, clusterevents.Selector{})
+		role := rolesOf(ns, resource)[0]
+		complete := role.DeepCopy()
+		for i := range role.Rules {
+			if slices.Contains(role.Rules[i].Resources, "events") && slices.Contains(role.Rules[i].APIGroups, "") {
+				role.Rules[i].Verbs = []string{"list"}
+			}
+		}
+		grant(ctx, ns, role)
+		awaitRights(ctx, ns, ns, role.Rules...)
+		logs := &logRecorder{}
+		mgr := newManager(ns, logs, as(ns))
+		op := kopf.New(mgr, options(resource, kopf.WithRightsCheck(kopf.WarnAboutRights))...)
+		Expect(mgr.Add(op)).To(Succeed())
+		launch(mgr, logs)
+		Eventually(func() error { return op.Readyz(nil) }).Should(MatchError(And(
+			ContainSubstring("Event: the operator has not been allowed to watch objects in namespace %q", ns), ContainSubstring(`cannot watch resource "events"`))))
+		edit(ctx, role, func(r *rbacv1.Role) { r.Rules = complete.Rules })
+		Eventually(func() error { return op.Readyz(nil) }).WithTimeout(minute).Should(Succeed())
+		one := widget(ns, "one")
+		create(ctx, one)
+		postEvent(ctx, one, "BackOff")
+		Eventually(seen.all).Should(Equal([]string{"one BackOff 1"}))
+	}, SpecTimeout(minute))
+
 	It("are called in all namespaces of the operator, also in those that are created later", func(ctx context.Context) {
 		base, seen := newNamespace(ctx), &calls{}
 		namespace := func(name string) {
