@@ -42,6 +42,7 @@ type Lease struct {
 	options Options
 	lease   *coordinationv1.Lease   // the last read or written state; nil if the Lease does not exist
 	renewed atomic.Pointer[instant] // the start of the last successful request
+	taken   atomic.Bool             // another process holds the Lease, or the Lease was deleted
 }
 
 // instant is a time of two clocks. On some systems, only the monotonic clock stops while the machine is suspended.
@@ -151,6 +152,7 @@ func (l *Lease) Keep(ctx context.Context) error {
 			took = 0
 			continue
 		case errors.Is(err, errNotOurs):
+			l.taken.Store(true)
 			return l.lost(err)
 		case o.wasSuspended(began, timeout):
 			suspended = true // during the request
@@ -174,11 +176,18 @@ func (l *Lease) lost(err error) error {
 // age returns the time since the last renewal.
 func (l *Lease) age() time.Duration { return l.options.now().since(*l.renewed.Load()) }
 
-// Remaining returns the time in which no other process can handle the objects of the shard.
-func (l *Lease) Remaining() time.Duration { return max(0, l.options.Duration-l.age()) }
+// Remaining returns the time in which no other process can handle the objects of the shard. It returns 0 after Keep has found that another process holds the
+// Lease, or that the Lease was deleted.
+func (l *Lease) Remaining() time.Duration {
+	if l.taken.Load() {
+		return 0
+	}
+	return max(0, l.options.Duration-l.age())
+}
 
-// IsOverdue reports whether the Lease was not renewed before the RenewDeadline. It does not depend on [Lease.Keep], and is safe for concurrent use.
-func (l *Lease) IsOverdue() bool { return l.age() >= l.options.RenewDeadline }
+// IsOverdue reports whether the Lease was not renewed before the RenewDeadline, or whether Keep has found that the process no longer holds it. It does not
+// depend on a request of [Lease.Keep], and is safe for concurrent use.
+func (l *Lease) IsOverdue() bool { return l.taken.Load() || l.age() >= l.options.RenewDeadline }
 
 // Release releases the Lease, so that the sharder moves the objects immediately. All work must have ended.
 func (l *Lease) Release(ctx context.Context) error {

@@ -355,11 +355,15 @@ func TestKeep_EndsIfTheSharderHoldsTheLease(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			run(t, func(w *world) {
 				began := time.Now()
-				stop := w.keep(w.acquire(w.process("one")))
+				l := w.acquire(w.process("one"))
+				stop := w.keep(l)
 				take(w)
 				sleep(5 * time.Second)
 				if at, err := stop(); !errors.Is(err, shardlease.ErrLost) || at.Sub(began) > 3*time.Second {
 					t.Errorf("Keep() = %v after %s, want ErrLost within 3s", err, at.Sub(began))
+				}
+				if l.Remaining() > 0 || !l.IsOverdue() {
+					t.Errorf("Remaining() = %s, IsOverdue() = %t, want 0s and true, because another process can handle the objects", l.Remaining(), l.IsOverdue())
 				}
 			})
 		})
