@@ -57,7 +57,8 @@ func (o *Options) now() instant {
 }
 
 // Acquire waits until the process holds the Lease. It fails if another process renews the Lease, or if the Lease does not belong to a shard of the ring. With a Total, it
-// also waits until no process with another total holds a Lease of the ring. It fails if one of these processes renews its Lease.
+// also waits until no process with another total holds a Lease of the ring. It fails if one of these processes renews its Lease. If it fails, or if the context ends first, it
+// tries to remove what it has written.
 func Acquire(ctx context.Context, options Options) (*Lease, error) {
 	if options.WallClock == nil {
 		options.WallClock = time.Now
@@ -70,6 +71,15 @@ func Acquire(ctx context.Context, options Options) (*Lease, error) {
 
 func acquire(ctx context.Context, options Options) (*Lease, error) {
 	l := &Lease{options: options}
+	if err := l.acquire(ctx); err != nil {
+		l.withdraw(context.WithoutCancel(ctx))
+		return nil, err
+	}
+	return l, nil
+}
+
+func (l *Lease) acquire(ctx context.Context) error {
+	options := &l.options
 	var first *coordinationv1.Lease // the first state with the present holder
 	var since time.Time             // when it was read, on the monotonic clock
 	logged := ""
@@ -81,11 +91,11 @@ func acquire(ctx context.Context, options Options) (*Lease, error) {
 			}
 			decision, refused := options.Decide(l.lease, first, time.Since(since))
 			if refused != nil {
-				return nil, refused
+				return refused
 			}
 			if decision != Wait {
 				if err = l.write(ctx, options.Name); err == nil {
-					return l, nil
+					return nil
 				}
 			} else {
 				if current := l.lease.Annotations[InstanceAnnotation] + holder(l.lease); current != logged {
@@ -93,18 +103,39 @@ func acquire(ctx context.Context, options Options) (*Lease, error) {
 					options.Log.Info("Waiting until the Lease of the shard expires", "lease", options.Name, "holder", holder(l.lease), "duration", durationOf(l.lease).String())
 				}
 				if options.hasToAnnounce(l.lease) {
-					err = l.announce(ctx)
+					err = l.setSuccessor(ctx, options.Instance)
 				}
 			}
 		}
 		if isPermanent(err) {
-			return nil, fmt.Errorf("acquiring the Lease %s/%s of the shard: %w", options.Namespace, options.Name, err)
+			return fmt.Errorf("acquiring the Lease %s/%s of the shard: %w", options.Namespace, options.Name, err)
 		}
 		if err != nil && ctx.Err() == nil && !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
 			options.Log.Error(err, "Failed to acquire the Lease of the shard; retrying", "lease", options.Name)
 		}
 		if !sleep(ctx, options.RetryPeriod) {
-			return nil, context.Cause(ctx)
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// withdraw removes what an unsuccessful process has written into the Lease: its announcement, and its name as the holder if the response to that write was lost.
+// It gives up after the first error, or after the RetryPeriod.
+func (l *Lease) withdraw(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, l.options.RetryPeriod)
+	defer cancel()
+	for l.read(ctx) == nil && l.lease != nil {
+		var err error
+		switch {
+		case l.options.isHeldBy(l.lease):
+			err = l.write(ctx, "")
+		case l.lease.Annotations[SuccessorAnnotation] == l.options.Instance:
+			err = l.setSuccessor(ctx, "")
+		default:
+			return
+		}
+		if err != nil && !apierrors.IsConflict(err) {
+			return
 		}
 	}
 }
@@ -260,10 +291,12 @@ func (l *Lease) write(ctx context.Context, holder string) error {
 	return nil
 }
 
-// announce writes into the Lease that the process waits for it.
-func (l *Lease) announce(ctx context.Context) error {
+// setSuccessor writes into the Lease that the process with an id waits for it. "" removes the announcement.
+func (l *Lease) setSuccessor(ctx context.Context, instance string) error {
 	lease := l.lease.DeepCopy()
-	setValue(&lease.Annotations, SuccessorAnnotation, l.options.Instance)
+	if setValue(&lease.Annotations, SuccessorAnnotation, instance); instance == "" {
+		delete(lease.Annotations, SuccessorAnnotation)
+	}
 	_, err := l.options.Client.Leases(l.options.Namespace).Update(ctx, lease, metav1.UpdateOptions{})
 	return err
 }
