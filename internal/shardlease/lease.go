@@ -94,7 +94,7 @@ func (l *Lease) acquire(ctx context.Context) error {
 				return refused
 			}
 			if decision != Wait {
-				if err = l.write(ctx, options.Name); err == nil {
+				if err = l.write(ctx, options.Name); err == nil && !l.IsOverdue() { // otherwise, the process was suspended during the request
 					return nil
 				}
 			} else {
@@ -180,7 +180,7 @@ func (l *Lease) Keep(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return nil //nolint:nilerr // the process no longer needs the Lease
 		case err == nil:
-			took = 0
+			took, suspended = 0, o.wasSuspended(began, timeout) // during the request
 			continue
 		case errors.Is(err, errNotOurs):
 			l.taken.Store(true)

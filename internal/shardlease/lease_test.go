@@ -84,6 +84,9 @@ func (w *world) process(instance string) *process {
 			<-r.Context().Done()
 			return nil, r.Context().Err()
 		}
+		for p.stopped.Load() {
+			sleep(10 * time.Millisecond)
+		}
 		return response, err
 	}))
 	p.options = shardlease.Options{
@@ -474,6 +477,69 @@ func TestKeep_AfterASuspension(t *testing.T) {
 				sleep(5 * time.Second)
 				if _, err := stop(); taken != errors.Is(err, shardlease.ErrLost) {
 					t.Errorf("Keep() = %v, want ErrLost: %t", err, taken)
+				}
+			})
+		})
+	}
+}
+
+// The process receives the response to a renewal after its suspension. The renewal is too old to show whether the sharder has moved the objects in the meantime.
+func TestKeep_AfterASuspensionDuringARenewal(t *testing.T) {
+	for name, taken := range map[string]bool{"still held": false, "taken by the sharder": true} {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(w *world) {
+				p := w.process("one")
+				l := w.acquire(p)
+				stop := w.keep(l)
+				p.latency.Store(int64(time.Second))
+				sleep(2500 * time.Millisecond) // the API server receives the renewal after 3 s
+				p.stopped.Store(true)
+				sleep(20 * time.Second)
+				if taken {
+					w.update(func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = new(shardlease.SharderIdentity) })
+				}
+				p.stopped.Store(false)
+				sleep(5 * time.Second)
+				if isOverdue := l.IsOverdue(); isOverdue != taken {
+					t.Errorf("IsOverdue() = %t, want %t", isOverdue, taken)
+				}
+				if _, err := stop(); taken != errors.Is(err, shardlease.ErrLost) {
+					t.Errorf("Keep() = %v, want ErrLost: %t", err, taken)
+				}
+			})
+		})
+	}
+}
+
+// A Lease that has possibly expired before the response arrives is acquired again.
+func TestAcquire_AfterASuspensionDuringTheRequest(t *testing.T) {
+	for name, c := range map[string]struct {
+		total int
+		at    time.Duration // each request takes a second
+	}{
+		"during the write":                        {0, 1500 * time.Millisecond},
+		"during the write, with a fixed number":   {3, 2500 * time.Millisecond},
+		"during the check of the other processes": {3, 3500 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(w *world) {
+				p := w.process("one")
+				p.options.Total = c.total
+				p.latency.Store(int64(time.Second))
+				go func() {
+					sleep(c.at)
+					p.stopped.Store(true)
+					sleep(20 * time.Second)
+					p.stopped.Store(false)
+				}()
+				l := w.acquire(p)
+				if l.Remaining() < 10*time.Second {
+					t.Errorf("Remaining() = %s, want at least 10s", l.Remaining())
+				}
+				stop := w.keep(l)
+				sleep(time.Minute)
+				if _, err := stop(); err != nil {
+					t.Errorf("Keep() = %v, want no error", err)
 				}
 			})
 		})
