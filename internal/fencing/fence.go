@@ -53,7 +53,7 @@ type Fence struct {
 	heldUntil     time.Time     // end of the hold; zero while the fence is inactive
 	reported      bool          // whether the callback was called for this hold
 	released      chan struct{} // channel that is closed when the hold ends
-	stopped       chan struct{} // channel that is closed when the context of the operator has ended
+	stopped       chan struct{} // channel that is closed when the context of the operator has ended, or when the heartbeat has stopped
 }
 
 // instant is a time of two clocks. On some systems, only the monotonic clock stops while the machine is suspended.
@@ -73,7 +73,7 @@ func New(options Options) *Fence {
 
 // StartHeartbeat records heartbeats until stop is called. Only the first call has an effect. stop waits until the heartbeat goroutine has
 // ended. changed is called when the fence becomes active and when it becomes inactive. A hold lasts at least until the call of changed for
-// its beginning has returned. After the context has ended, no hold ends.
+// its beginning has returned. After the context or the heartbeat has ended, no hold ends, and [Fence.Wait] returns [ErrStopped] during a hold.
 func (f *Fence) StartHeartbeat(ctx context.Context, changed func()) (stop func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -97,6 +97,8 @@ func (f *Fence) StartHeartbeat(ctx context.Context, changed func()) (stop func()
 func (f *Fence) runHeartbeat(ctx, heartbeatCtx context.Context, changed func()) {
 	ticker := time.NewTicker(max(f.options.Gap/heartbeatsPerGap, time.Millisecond))
 	defer ticker.Stop()
+	endWaits := sync.OnceFunc(func() { close(f.stopped) })
+	defer endWaits()
 	operatorDone := ctx.Done()
 	for {
 		select {
@@ -107,7 +109,7 @@ func (f *Fence) runHeartbeat(ctx, heartbeatCtx context.Context, changed func()) 
 			return
 		case <-operatorDone:
 			operatorDone = nil
-			close(f.stopped)
+			endWaits()
 		case <-ticker.C:
 		case <-f.wakeReporter:
 		}
