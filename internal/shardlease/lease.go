@@ -15,6 +15,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/clocks"
 )
 
 // ErrLost means that the process possibly no longer holds the Lease.
@@ -40,21 +42,12 @@ type Options struct {
 // A Lease is held by this process. Its methods must not be called concurrently, except for [Lease.IsOverdue].
 type Lease struct {
 	options Options
-	lease   *coordinationv1.Lease   // the last read or written state; nil if the Lease does not exist
-	renewed atomic.Pointer[instant] // the start of the last successful request
-	taken   atomic.Bool             // another process holds the Lease, or the Lease was deleted
+	lease   *coordinationv1.Lease          // the last read or written state; nil if the Lease does not exist
+	renewed atomic.Pointer[clocks.Reading] // the start of the last successful request
+	taken   atomic.Bool                    // another process holds the Lease, or the Lease was deleted
 }
 
-// instant is a time of two clocks. On some systems, only the monotonic clock stops while the machine is suspended.
-type instant struct{ monotonic, wall time.Time }
-
-func (i instant) since(earlier instant) time.Duration {
-	return max(i.monotonic.Sub(earlier.monotonic), i.wall.Sub(earlier.wall))
-}
-
-func (o *Options) now() instant {
-	return instant{monotonic: time.Now(), wall: o.WallClock().Round(0)}
-}
+func (o *Options) now() clocks.Reading { return clocks.Read(o.WallClock) }
 
 // Acquire waits until the process holds the Lease. It fails if another process renews the Lease, or if the Lease does not belong to a shard of the ring. With a Total, it
 // also waits until no process with another total holds a Lease of the ring. It fails if one of these processes renews its Lease. If it fails, or if the context ends first, it
@@ -174,7 +167,7 @@ func (l *Lease) Keep(ctx context.Context) error {
 		}
 		began = o.now()
 		err := l.renew(ctx, timeout)
-		took = o.now().since(began)
+		took = o.now().Since(began)
 		suspended = false
 		switch {
 		case ctx.Err() != nil:
@@ -196,8 +189,8 @@ func (l *Lease) Keep(ctx context.Context) error {
 }
 
 // wasSuspended reports whether the process was suspended for so long that the fence has noticed it, while it was waiting for at most a duration.
-func (o *Options) wasSuspended(since instant, wait time.Duration) bool {
-	return o.now().since(since) >= wait+o.Duration-o.RenewDeadline
+func (o *Options) wasSuspended(since clocks.Reading, wait time.Duration) bool {
+	return o.now().Since(since) >= wait+o.Duration-o.RenewDeadline
 }
 
 func (l *Lease) lost(err error) error {
@@ -205,7 +198,7 @@ func (l *Lease) lost(err error) error {
 }
 
 // age returns the time since the last renewal.
-func (l *Lease) age() time.Duration { return l.options.now().since(*l.renewed.Load()) }
+func (l *Lease) age() time.Duration { return l.options.now().Since(*l.renewed.Load()) }
 
 // Remaining returns the time in which no other process can handle the objects of the shard. It returns 0 after Keep has found that another process holds the
 // Lease, or that the Lease was deleted.
@@ -286,7 +279,7 @@ func (l *Lease) write(ctx context.Context, holder string) error {
 	l.lease = lease
 	l.renewed.Store(&started)
 	if holder != "" && o.OnRenewal != nil {
-		o.OnRenewal(started.wall)
+		o.OnRenewal(started.Wall)
 	}
 	return nil
 }
