@@ -479,6 +479,46 @@ func TestWithSharding_TakenLease(t *testing.T) {
 	}
 }
 
+// stuckRequest is a request that ignores its context, for example because it waits for a credential plugin.
+type stuckRequest time.Duration
+
+func (d stuckRequest) RoundTrip(*http.Request) (*http.Response, error) {
+	<-time.After(time.Duration(d))
+	return nil, errors.New("no connection")
+}
+
+// A request for the Leases of other shards must not delay the end of a shard that has lost its own Lease.
+func TestWithSharding_LostLeaseDuringAStuckRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := shardCluster(t, "configmaps")
+		var cut atomic.Bool
+		intercept(c, func(r *http.Request) interception {
+			switch {
+			case !cut.Load():
+			case strings.HasSuffix(r.URL.Path, "/leases"):
+				return interception{next: stuckRequest(5 * time.Minute)}
+			case strings.HasSuffix(r.URL.Path, "/leases/one"):
+				return interception{code: http.StatusServiceUnavailable}
+			}
+			return interception{}
+		})
+		mgr := newShardManager(t, c)
+		if err := kopf.SetupWithManager(mgr, shardLog(&texts{}), mapsRing); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- mgr.Start(t.Context()) }()
+		<-time.After(time.Minute)
+		cut.Store(true)
+		began := time.Now()
+		err := <-ended
+		if took := time.Since(began); err == nil || !strings.Contains(err.Error(), "the shard has lost its Lease") || took > 15*time.Second {
+			t.Errorf("error after %s = %v, want an error about the Lease within the lease duration", took, err)
+		}
+		<-time.After(5 * time.Minute)
+	})
+}
+
 func TestWriteRights_WithSharding(t *testing.T) {
 	maps := kopf.For(&corev1.ConfigMap{}).OnEvent("event", func(context.Context, *kopf.Request[configMap]) error { return nil })
 	scheme := runtime.NewScheme()
