@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/clocks"
 )
 
 // ErrSuspended means that the process was suspended between reading an object and writing it.
@@ -47,20 +49,13 @@ type Fence struct {
 	wakeReporter chan struct{} // channel that wakes the heartbeat loop after a gap
 
 	mu            sync.Mutex
-	started       bool    // whether StartHeartbeat was called
-	lastHeartbeat instant // time of the last heartbeat; zero before the start and after the stop
+	started       bool           // whether StartHeartbeat was called
+	lastHeartbeat clocks.Reading // time of the last heartbeat; zero before the start and after the stop
 	suspensions   int64
 	heldUntil     time.Time     // end of the hold; zero while the fence is inactive
 	reported      bool          // whether the callback was called for this hold
 	released      chan struct{} // channel that is closed when the hold ends
-	stopped       chan struct{} // channel that is closed when the context of the operator has ended
-}
-
-// instant is a time of two clocks. On some systems, only the monotonic clock stops while the machine is suspended.
-type instant struct{ monotonic, wall time.Time }
-
-func (i instant) since(earlier instant) time.Duration {
-	return max(i.monotonic.Sub(earlier.monotonic), i.wall.Sub(earlier.wall))
+	stopped       chan struct{} // channel that is closed when the context of the operator has ended, or when the heartbeat has stopped
 }
 
 // New returns an inactive fence.
@@ -73,14 +68,14 @@ func New(options Options) *Fence {
 
 // StartHeartbeat records heartbeats until stop is called. Only the first call has an effect. stop waits until the heartbeat goroutine has
 // ended. changed is called when the fence becomes active and when it becomes inactive. A hold lasts at least until the call of changed for
-// its beginning has returned. After the context has ended, no hold ends.
+// its beginning has returned. After the context or the heartbeat has ended, no hold ends, and [Fence.Wait] returns [ErrStopped] during a hold.
 func (f *Fence) StartHeartbeat(ctx context.Context, changed func()) (stop func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.started {
 		return func() {}
 	}
-	f.started, f.lastHeartbeat = true, f.now()
+	f.started, f.lastHeartbeat = true, clocks.Read(f.options.WallClock)
 	heartbeatCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stopped := make(chan struct{})
 	go func() {
@@ -97,17 +92,19 @@ func (f *Fence) StartHeartbeat(ctx context.Context, changed func()) (stop func()
 func (f *Fence) runHeartbeat(ctx, heartbeatCtx context.Context, changed func()) {
 	ticker := time.NewTicker(max(f.options.Gap/heartbeatsPerGap, time.Millisecond))
 	defer ticker.Stop()
+	endWaits := sync.OnceFunc(func() { close(f.stopped) })
+	defer endWaits()
 	operatorDone := ctx.Done()
 	for {
 		select {
 		case <-heartbeatCtx.Done():
 			f.mu.Lock()
-			f.lastHeartbeat = instant{}
+			f.lastHeartbeat = clocks.Reading{}
 			f.mu.Unlock()
 			return
 		case <-operatorDone:
 			operatorDone = nil
-			close(f.stopped)
+			endWaits()
 		case <-ticker.C:
 		case <-f.wakeReporter:
 		}
@@ -136,25 +133,21 @@ func (f *Fence) updateHold(ctx context.Context) bool {
 	return false
 }
 
-func (f *Fence) now() instant {
-	return instant{monotonic: time.Now(), wall: f.options.WallClock().Round(0)}
-}
-
 // recordHeartbeat compares the time with the last heartbeat, starts a hold after a gap or if the Lease is overdue, and records a heartbeat. The caller must
 // hold f.mu.
 func (f *Fence) recordHeartbeat() {
-	if f.lastHeartbeat.monotonic.IsZero() {
+	if f.lastHeartbeat.Monotonic.IsZero() {
 		return
 	}
-	now := f.now()
-	gap := now.since(f.lastHeartbeat)
+	now := clocks.Read(f.options.WallClock)
+	gap := now.Since(f.lastHeartbeat)
 	f.lastHeartbeat = now
 	isOverdue := f.options.Overdue != nil && f.options.Overdue()
 	switch {
 	case gap < f.options.Gap && !isOverdue:
 		return
 	case gap < f.options.Gap && !f.heldUntil.IsZero(): // the fence is active already
-		f.heldUntil = now.monotonic.Add(f.options.HoldTime)
+		f.heldUntil = now.Monotonic.Add(f.options.HoldTime)
 		return
 	case gap < f.options.Gap:
 		f.options.Log.Info("The Lease is overdue; the work waits until it is renewed or lost", "hold", f.options.HoldTime.String())
@@ -167,9 +160,9 @@ func (f *Fence) recordHeartbeat() {
 }
 
 // hold starts a hold. The caller must hold f.mu.
-func (f *Fence) hold(now instant) {
+func (f *Fence) hold(now clocks.Reading) {
 	f.suspensions++
-	f.heldUntil = now.monotonic.Add(f.options.HoldTime)
+	f.heldUntil = now.Monotonic.Add(f.options.HoldTime)
 	select {
 	case f.wakeReporter <- struct{}{}:
 	default:

@@ -114,6 +114,31 @@ func TestFence_StaysActiveAfterStop(t *testing.T) {
 	})
 }
 
+// An operator can end with an error although its context has not ended. Its daemons may still wait to write their last changes.
+func TestFence_WaitEndsWithTheHeartbeat(t *testing.T) {
+	for name, stopFirst := range map[string]bool{"before the wait": true, "during the wait": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &fixture{}
+				s.Fence = fencing.New(fencing.Options{Gap: 5 * time.Second, HoldTime: 13 * time.Second, Overdue: s.overdue.Load})
+				stop := s.StartHeartbeat(t.Context(), func() {})
+				s.overdue.Store(true)
+				sleep(time.Minute)
+				if stopFirst {
+					stop()
+				} else {
+					time.AfterFunc(time.Second, stop)
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+				defer cancel()
+				if _, err := s.Wait(ctx); !errors.Is(err, fencing.ErrStopped) {
+					t.Errorf("error of Wait = %v, want ErrStopped", err)
+				}
+			})
+		})
+	}
+}
+
 func TestFence_WaitEndsWithItsContext(t *testing.T) {
 	runFence(t, func(t *testing.T, s *fixture) {
 		s.suspend(time.Hour)

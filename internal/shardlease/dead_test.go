@@ -210,9 +210,11 @@ func TestMarkDeadShards_WithoutPermission(t *testing.T) {
 func TestMarkDeadShards_LeavesTheLeaseOfADeadSuccessorToTheSharder(t *testing.T) {
 	run(t, func(w *world) {
 		w.acquire(w.process("one"))
+		next := w.process("two")
 		ctx, cancel := context.WithTimeout(w.Context(), 5*time.Second)
 		defer cancel()
-		if _, err := shardlease.Acquire(ctx, w.process("two").options); !errors.Is(err, context.DeadlineExceeded) {
+		time.AfterFunc(4*time.Second, func() { next.cut.Store(true) })
+		if _, err := shardlease.Acquire(ctx, next.options); !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatalf("Acquire() = %v, want the error of the context", err)
 		}
 		w.neighbor("pod-2")

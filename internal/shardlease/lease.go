@@ -15,6 +15,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/clocks"
 )
 
 // ErrLost means that the process possibly no longer holds the Lease.
@@ -40,23 +42,16 @@ type Options struct {
 // A Lease is held by this process. Its methods must not be called concurrently, except for [Lease.IsOverdue].
 type Lease struct {
 	options Options
-	lease   *coordinationv1.Lease   // the last read or written state; nil if the Lease does not exist
-	renewed atomic.Pointer[instant] // the start of the last successful request
+	lease   *coordinationv1.Lease          // the last read or written state; nil if the Lease does not exist
+	renewed atomic.Pointer[clocks.Reading] // the start of the last successful request
+	taken   atomic.Bool                    // another process holds the Lease, or the Lease was deleted
 }
 
-// instant is a time of two clocks. On some systems, only the monotonic clock stops while the machine is suspended.
-type instant struct{ monotonic, wall time.Time }
-
-func (i instant) since(earlier instant) time.Duration {
-	return max(i.monotonic.Sub(earlier.monotonic), i.wall.Sub(earlier.wall))
-}
-
-func (o *Options) now() instant {
-	return instant{monotonic: time.Now(), wall: o.WallClock().Round(0)}
-}
+func (o *Options) now() clocks.Reading { return clocks.Read(o.WallClock) }
 
 // Acquire waits until the process holds the Lease. It fails if another process renews the Lease, or if the Lease does not belong to a shard of the ring. With a Total, it
-// also waits until no process with another total holds a Lease of the ring. It fails if one of these processes renews its Lease.
+// also waits until no process with another total holds a Lease of the ring. It fails if one of these processes renews its Lease. If it fails, or if the context ends first, it
+// tries to remove what it has written.
 func Acquire(ctx context.Context, options Options) (*Lease, error) {
 	if options.WallClock == nil {
 		options.WallClock = time.Now
@@ -69,6 +64,15 @@ func Acquire(ctx context.Context, options Options) (*Lease, error) {
 
 func acquire(ctx context.Context, options Options) (*Lease, error) {
 	l := &Lease{options: options}
+	if err := l.acquire(ctx); err != nil {
+		l.withdraw(context.WithoutCancel(ctx))
+		return nil, err
+	}
+	return l, nil
+}
+
+func (l *Lease) acquire(ctx context.Context) error {
+	options := &l.options
 	var first *coordinationv1.Lease // the first state with the present holder
 	var since time.Time             // when it was read, on the monotonic clock
 	logged := ""
@@ -80,11 +84,11 @@ func acquire(ctx context.Context, options Options) (*Lease, error) {
 			}
 			decision, refused := options.Decide(l.lease, first, time.Since(since))
 			if refused != nil {
-				return nil, refused
+				return refused
 			}
 			if decision != Wait {
-				if err = l.write(ctx, options.Name); err == nil {
-					return l, nil
+				if err = l.write(ctx, options.Name); err == nil && !l.IsOverdue() { // otherwise, the process was suspended during the request
+					return nil
 				}
 			} else {
 				if current := l.lease.Annotations[InstanceAnnotation] + holder(l.lease); current != logged {
@@ -92,18 +96,39 @@ func acquire(ctx context.Context, options Options) (*Lease, error) {
 					options.Log.Info("Waiting until the Lease of the shard expires", "lease", options.Name, "holder", holder(l.lease), "duration", durationOf(l.lease).String())
 				}
 				if options.hasToAnnounce(l.lease) {
-					err = l.announce(ctx)
+					err = l.setSuccessor(ctx, options.Instance)
 				}
 			}
 		}
 		if isPermanent(err) {
-			return nil, fmt.Errorf("acquiring the Lease %s/%s of the shard: %w", options.Namespace, options.Name, err)
+			return fmt.Errorf("acquiring the Lease %s/%s of the shard: %w", options.Namespace, options.Name, err)
 		}
 		if err != nil && ctx.Err() == nil && !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
 			options.Log.Error(err, "Failed to acquire the Lease of the shard; retrying", "lease", options.Name)
 		}
 		if !sleep(ctx, options.RetryPeriod) {
-			return nil, context.Cause(ctx)
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// withdraw removes what an unsuccessful process has written into the Lease: its announcement, and its name as the holder if the response to that write was lost.
+// It gives up after the first error, or after the RetryPeriod.
+func (l *Lease) withdraw(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, l.options.RetryPeriod)
+	defer cancel()
+	for l.read(ctx) == nil && l.lease != nil {
+		var err error
+		switch {
+		case l.options.isHeldBy(l.lease):
+			err = l.write(ctx, "")
+		case l.lease.Annotations[SuccessorAnnotation] == l.options.Instance:
+			err = l.setSuccessor(ctx, "")
+		default:
+			return
+		}
+		if err != nil && !apierrors.IsConflict(err) {
+			return
 		}
 	}
 }
@@ -142,15 +167,16 @@ func (l *Lease) Keep(ctx context.Context) error {
 		}
 		began = o.now()
 		err := l.renew(ctx, timeout)
-		took = o.now().since(began)
+		took = o.now().Since(began)
 		suspended = false
 		switch {
 		case ctx.Err() != nil:
 			return nil //nolint:nilerr // the process no longer needs the Lease
 		case err == nil:
-			took = 0
+			took, suspended = 0, o.wasSuspended(began, timeout) // during the request
 			continue
 		case errors.Is(err, errNotOurs):
+			l.taken.Store(true)
 			return l.lost(err)
 		case o.wasSuspended(began, timeout):
 			suspended = true // during the request
@@ -163,8 +189,8 @@ func (l *Lease) Keep(ctx context.Context) error {
 }
 
 // wasSuspended reports whether the process was suspended for so long that the fence has noticed it, while it was waiting for at most a duration.
-func (o *Options) wasSuspended(since instant, wait time.Duration) bool {
-	return o.now().since(since) >= wait+o.Duration-o.RenewDeadline
+func (o *Options) wasSuspended(since clocks.Reading, wait time.Duration) bool {
+	return o.now().Since(since) >= wait+o.Duration-o.RenewDeadline
 }
 
 func (l *Lease) lost(err error) error {
@@ -172,13 +198,20 @@ func (l *Lease) lost(err error) error {
 }
 
 // age returns the time since the last renewal.
-func (l *Lease) age() time.Duration { return l.options.now().since(*l.renewed.Load()) }
+func (l *Lease) age() time.Duration { return l.options.now().Since(*l.renewed.Load()) }
 
-// Remaining returns the time in which no other process can handle the objects of the shard.
-func (l *Lease) Remaining() time.Duration { return max(0, l.options.Duration-l.age()) }
+// Remaining returns the time in which no other process can handle the objects of the shard. It returns 0 after Keep has found that another process holds the
+// Lease, or that the Lease was deleted.
+func (l *Lease) Remaining() time.Duration {
+	if l.taken.Load() {
+		return 0
+	}
+	return max(0, l.options.Duration-l.age())
+}
 
-// IsOverdue reports whether the Lease was not renewed before the RenewDeadline. It does not depend on [Lease.Keep], and is safe for concurrent use.
-func (l *Lease) IsOverdue() bool { return l.age() >= l.options.RenewDeadline }
+// IsOverdue reports whether the Lease was not renewed before the RenewDeadline, or whether Keep has found that the process no longer holds it. It does not
+// depend on a request of [Lease.Keep], and is safe for concurrent use.
+func (l *Lease) IsOverdue() bool { return l.taken.Load() || l.age() >= l.options.RenewDeadline }
 
 // Release releases the Lease, so that the sharder moves the objects immediately. All work must have ended.
 func (l *Lease) Release(ctx context.Context) error {
@@ -246,15 +279,17 @@ func (l *Lease) write(ctx context.Context, holder string) error {
 	l.lease = lease
 	l.renewed.Store(&started)
 	if holder != "" && o.OnRenewal != nil {
-		o.OnRenewal(started.wall)
+		o.OnRenewal(started.Wall)
 	}
 	return nil
 }
 
-// announce writes into the Lease that the process waits for it.
-func (l *Lease) announce(ctx context.Context) error {
+// setSuccessor writes into the Lease that the process with an id waits for it. "" removes the announcement.
+func (l *Lease) setSuccessor(ctx context.Context, instance string) error {
 	lease := l.lease.DeepCopy()
-	setValue(&lease.Annotations, SuccessorAnnotation, l.options.Instance)
+	if setValue(&lease.Annotations, SuccessorAnnotation, instance); instance == "" {
+		delete(lease.Annotations, SuccessorAnnotation)
+	}
 	_, err := l.options.Client.Leases(l.options.Namespace).Update(ctx, lease, metav1.UpdateOptions{})
 	return err
 }

@@ -36,6 +36,8 @@ type process struct {
 	stopped atomic.Bool  // its requests hang, also after the end of their contexts, as in a suspended process
 	ahead   atomic.Int64 // of its wall clock
 	options shardlease.Options
+
+	lostWrites atomic.Int32 // like lost, without reads
 }
 
 type roundTripper func(*http.Request) (*http.Response, error)
@@ -78,9 +80,12 @@ func (w *world) process(instance string) *process {
 		}
 		sleep(time.Duration(p.latency.Load()))
 		response, err := w.server.RoundTrip(r)
-		if p.lost.Add(-1) >= 0 {
+		if p.lost.Add(-1) >= 0 || r.Method != http.MethodGet && p.lostWrites.Add(-1) >= 0 {
 			<-r.Context().Done()
 			return nil, r.Context().Err()
+		}
+		for p.stopped.Load() {
+			sleep(10 * time.Millisecond)
 		}
 		return response, err
 	}))
@@ -213,6 +218,88 @@ func TestAcquire_WaitsForTheSharder(t *testing.T) {
 			t.Errorf("waited %s, want 30s to 33s", waited)
 		}
 	})
+}
+
+// A process that is stopped while it waits must leave nothing in the Lease. Otherwise, other shards would not mark the Lease as dead.
+func TestAcquire_WithdrawsAtAStop(t *testing.T) {
+	loseWrite := func(p *process) { p.lostWrites.Store(1) }
+	for name, c := range map[string]struct {
+		disturb          func(p *process)
+		disturbAt, after time.Duration // after the start of the process
+		took             time.Duration // from the stop to the end
+		announced        bool          // the announcement is left in the Lease
+		holder           string
+	}{
+		"while it waits":            {after: 5 * time.Second, holder: "pod-1"},
+		"after a lost announcement": {disturb: loseWrite, after: time.Second, holder: "pod-1"},
+		"after a lost acquisition":  {disturb: loseWrite, disturbAt: 5 * time.Second, after: 17 * time.Second},
+		"without a connection": {
+			disturb: func(p *process) { p.silent.Store(true) }, disturbAt: time.Second, after: 5 * time.Second,
+			took: 2 * time.Second, announced: true, holder: "pod-1",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(w *world) {
+				w.acquire(w.process("one"))
+				before, next := w.stored(), w.process("two")
+				go func() {
+					sleep(c.disturbAt)
+					if c.disturb != nil {
+						c.disturb(next)
+					}
+				}()
+				synctest.Wait()
+				ctx, cancel := context.WithTimeout(w.Context(), c.after)
+				defer cancel()
+				began := time.Now()
+				_, err := shardlease.Acquire(ctx, next.options)
+				if took := time.Since(began) - c.after; !errors.Is(err, context.DeadlineExceeded) || took != c.took {
+					t.Errorf("Acquire() = %v, %s after the stop, want the error of the context after %s", err, took, c.took)
+				}
+				after := w.stored()
+				if _, announced := after.Annotations[shardlease.SuccessorAnnotation]; announced != c.announced || *after.Spec.HolderIdentity != c.holder {
+					t.Errorf("annotations = %v, holder = %q, want an announcement: %t, and the holder %q", after.Annotations, *after.Spec.HolderIdentity, c.announced, c.holder)
+				}
+				if c.holder != "" && !after.Spec.RenewTime.Equal(before.Spec.RenewTime) {
+					t.Error("the process has renewed the Lease of another process")
+				}
+			})
+		})
+	}
+}
+
+// The sharder can change the labels of the Lease at the same time. The announcement of another process must stay.
+func TestAcquire_WithdrawsOnlyItsOwnAnnouncement(t *testing.T) {
+	for name, other := range map[string]bool{"own": false, "of another process": true} {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(w *world) {
+				w.acquire(w.process("one"))
+				next, writes := w.process("two"), 0
+				next.options.Client = w.client(roundTripper(func(r *http.Request) (*http.Response, error) {
+					if r.Method == http.MethodPut {
+						if writes++; writes == 2 { // the first write is the announcement
+							w.update(func(l *coordinationv1.Lease) {
+								l.Labels["state"] = "expired"
+								if other {
+									l.Annotations[shardlease.SuccessorAnnotation] = "three"
+								}
+							})
+						}
+					}
+					return w.server.RoundTrip(r)
+				}))
+				ctx, cancel := context.WithTimeout(w.Context(), 5*time.Second)
+				defer cancel()
+				if _, err := shardlease.Acquire(ctx, next.options); !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("Acquire() = %v, want the error of the context", err)
+				}
+				want := map[bool]string{true: "three"}[other]
+				if after := w.stored(); after.Annotations[shardlease.SuccessorAnnotation] != want || after.Labels["state"] != "expired" {
+					t.Errorf("annotations = %v, labels = %v, want the announcement of %q and the label of the sharder", after.Annotations, after.Labels, want)
+				}
+			})
+		})
+	}
 }
 
 func TestKeep_GivesUpAtTheDeadline(t *testing.T) {
@@ -355,11 +442,15 @@ func TestKeep_EndsIfTheSharderHoldsTheLease(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			run(t, func(w *world) {
 				began := time.Now()
-				stop := w.keep(w.acquire(w.process("one")))
+				l := w.acquire(w.process("one"))
+				stop := w.keep(l)
 				take(w)
 				sleep(5 * time.Second)
 				if at, err := stop(); !errors.Is(err, shardlease.ErrLost) || at.Sub(began) > 3*time.Second {
 					t.Errorf("Keep() = %v after %s, want ErrLost within 3s", err, at.Sub(began))
+				}
+				if l.Remaining() > 0 || !l.IsOverdue() {
+					t.Errorf("Remaining() = %s, IsOverdue() = %t, want 0s and true, because another process can handle the objects", l.Remaining(), l.IsOverdue())
 				}
 			})
 		})
@@ -386,6 +477,69 @@ func TestKeep_AfterASuspension(t *testing.T) {
 				sleep(5 * time.Second)
 				if _, err := stop(); taken != errors.Is(err, shardlease.ErrLost) {
 					t.Errorf("Keep() = %v, want ErrLost: %t", err, taken)
+				}
+			})
+		})
+	}
+}
+
+// The process receives the response to a renewal after its suspension. The renewal is too old to show whether the sharder has moved the objects in the meantime.
+func TestKeep_AfterASuspensionDuringARenewal(t *testing.T) {
+	for name, taken := range map[string]bool{"still held": false, "taken by the sharder": true} {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(w *world) {
+				p := w.process("one")
+				l := w.acquire(p)
+				stop := w.keep(l)
+				p.latency.Store(int64(time.Second))
+				sleep(2500 * time.Millisecond) // the API server receives the renewal after 3 s
+				p.stopped.Store(true)
+				sleep(20 * time.Second)
+				if taken {
+					w.update(func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = new(shardlease.SharderIdentity) })
+				}
+				p.stopped.Store(false)
+				sleep(5 * time.Second)
+				if isOverdue := l.IsOverdue(); isOverdue != taken {
+					t.Errorf("IsOverdue() = %t, want %t", isOverdue, taken)
+				}
+				if _, err := stop(); taken != errors.Is(err, shardlease.ErrLost) {
+					t.Errorf("Keep() = %v, want ErrLost: %t", err, taken)
+				}
+			})
+		})
+	}
+}
+
+// A Lease that has possibly expired before the response arrives is acquired again.
+func TestAcquire_AfterASuspensionDuringTheRequest(t *testing.T) {
+	for name, c := range map[string]struct {
+		total int
+		at    time.Duration // each request takes a second
+	}{
+		"during the write":                        {0, 1500 * time.Millisecond},
+		"during the write, with a fixed number":   {3, 2500 * time.Millisecond},
+		"during the check of the other processes": {3, 3500 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(w *world) {
+				p := w.process("one")
+				p.options.Total = c.total
+				p.latency.Store(int64(time.Second))
+				go func() {
+					sleep(c.at)
+					p.stopped.Store(true)
+					sleep(20 * time.Second)
+					p.stopped.Store(false)
+				}()
+				l := w.acquire(p)
+				if l.Remaining() < 10*time.Second {
+					t.Errorf("Remaining() = %s, want at least 10s", l.Remaining())
+				}
+				stop := w.keep(l)
+				sleep(time.Minute)
+				if _, err := stop(); err != nil {
+					t.Errorf("Keep() = %v, want no error", err)
 				}
 			})
 		})

@@ -29,7 +29,7 @@ func acquireWithTotal(ctx context.Context, options Options) (*Lease, error) {
 			return nil, err
 		}
 		others, err := options.listOtherTotals(ctx)
-		if err == nil && len(others) == 0 {
+		if err == nil && len(others) == 0 && !l.IsOverdue() {
 			return l, nil
 		}
 		if err := l.Release(context.WithoutCancel(ctx)); err != nil {

@@ -155,6 +155,51 @@ func TestWhenServed_ComesAndGoes(t *testing.T) {
 	})
 }
 
+// An ended engine must not stay in memory after its daemons have returned. Only a shard needs it until then.
+func TestWhenServed_ForgetsEndedEngines(t *testing.T) {
+	for name, c := range map[string]struct {
+		options []kopf.Option
+		want    int // while the last daemon has not returned
+	}{
+		"without sharding": {nil, 0},
+		"with sharding":    {[]kopf.Option{serverSide(0, 1)}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cluster := kopftest.Memory(t, kopftest.Objects(newDeployment()))
+				kinds := newServedKinds(cluster)
+				mgr := newShardManager(t, cluster)
+				operator := kopf.New(mgr, append(c.options, kopf.For(&appsv1.Deployment{}, kopf.WhenServed()).
+					Daemon("daemon", func(ctx context.Context, _ *kopf.Request[deployment]) error {
+						<-ctx.Done()
+						<-time.After(3 * time.Minute) // it ignores its CancellationTimeout
+						return nil
+					}, kopf.CancellationTimeout(time.Second)))...)
+				if err := mgr.Add(operator); err != nil {
+					t.Fatal(err)
+				}
+				ctx, stop := context.WithCancel(t.Context())
+				ended := make(chan error, 1)
+				go func() { ended <- mgr.Start(ctx) }()
+				for round := range 2 {
+					kinds.hide()
+					<-time.After(4 * time.Minute)
+					kinds.hide("Deployment")
+					<-time.After(time.Minute)
+					if got := kopf.UnfinishedEngines(operator); got != c.want {
+						t.Errorf("round %d: %d engines are stored, want %d", round, got, c.want)
+					}
+				}
+				stop()
+				if err := <-ended; err != nil {
+					t.Error(err)
+				}
+				<-time.After(4 * time.Minute)
+			})
+		})
+	}
+}
+
 // Missing permissions for a kind, or for a related kind of it, block no other kind. Readyz names the kind.
 func TestWhenServed_WithoutPermissions(t *testing.T) {
 	for resource, name := range map[string]string{"deployments": "the kind", "secrets": "a related kind"} {

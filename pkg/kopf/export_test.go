@@ -58,3 +58,10 @@ func WarningsOfFields(r Option, props *apiextensionsv1.JSONSchemaProps) (warning
 	}
 	return warnings
 }
+
+// UnfinishedEngines returns the number of ended engines that an operator has stored because of their daemons and timers.
+func UnfinishedEngines(o *Operator) int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.unfinished)
+}

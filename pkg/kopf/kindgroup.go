@@ -97,22 +97,26 @@ func (g *kindGroup) clearIndexes() {
 	}
 }
 
-// addEnded adds an ended engine if daemons or timers of the engine have not returned.
+// addEnded adds an ended engine of a shard if daemons or timers of the engine have not returned.
 func (o *Operator) addEnded(e *engine.Engine) {
-	if !e.HasRuns() {
+	if o.ring == nil {
 		return
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.unfinished = append(slices.Clone(o.unfinished), e)
+	o.unfinished = slices.DeleteFunc(append(o.unfinished, e), hasReturned)
 }
 
-// hasUnfinished reports whether daemons or timers of ended engines have not returned.
+// hasUnfinished reports whether daemons or timers of ended engines of a shard have not returned.
 func (o *Operator) hasUnfinished() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return slices.ContainsFunc(o.unfinished, (*engine.Engine).HasRuns)
+	o.unfinished = slices.DeleteFunc(o.unfinished, hasReturned)
+	return len(o.unfinished) > 0
 }
+
+// hasReturned reports whether all daemons and timers of an ended engine have returned.
+func hasReturned(e *engine.Engine) bool { return !e.HasRuns() }
 
 // addEngines adds running engines. Health checks use them, and pauses are forwarded to them.
 func (o *Operator) addEngines(engines []*engine.Engine) {

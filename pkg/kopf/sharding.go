@@ -197,7 +197,6 @@ func (o *Operator) runInRing(ctx context.Context, run func(context.Context) erro
 	log := o.mgr.GetLogger().WithValues("ring", o.ring.Name(), "shard", options.Name)
 	log.Info("Holding the Lease of the shard")
 	var marking sync.WaitGroup
-	defer marking.Wait()
 	running, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	if options.Total == 0 {
@@ -208,6 +207,8 @@ func (o *Operator) runInRing(ctx context.Context, run func(context.Context) erro
 	keeping := keepLease(ctx, lease)
 	select {
 	case err := <-ended:
+		cancel(nil)
+		marking.Wait() // not after the loss of the Lease, because requests can ignore their contexts
 		if !o.hasUnfinished() {
 			defer renewed.Set(0)
 			return errors.Join(err, keeping.release(log))

@@ -421,6 +421,104 @@ func TestWithSharding_LostLease(t *testing.T) {
 	})
 }
 
+// Another process can handle the objects as soon as the sharder holds the Lease, so the shard must not write the outcomes of its running handlers.
+func TestWithSharding_TakenLease(t *testing.T) {
+	for name, take := range map[string]func(ctx context.Context, c client.Client, lease *coordinationv1.Lease) error{
+		"by the sharder": func(ctx context.Context, c client.Client, lease *coordinationv1.Lease) error {
+			lease.Spec.HolderIdentity = new("shardlease-controller")
+			return c.Update(ctx, lease)
+		},
+		"deleted": func(ctx context.Context, c client.Client, lease *coordinationv1.Lease) error {
+			return c.Delete(ctx, lease)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, log := shardCluster(t, "configmaps"), &texts{}
+				mgr := newShardManager(t, c)
+				slow := kopf.For(&corev1.ConfigMap{}).OnCreate("create", func(ctx context.Context, req *kopf.Request[configMap]) error {
+					<-ctx.Done()
+					<-time.After(5 * time.Second)
+					log.addf("create of %s ends", req.Object.Name)
+					req.Object.Data = map[string]string{"late": "change"}
+					return nil
+				}).Daemon("daemon", func(ctx context.Context, req *kopf.Request[configMap]) error {
+					<-ctx.Done()
+					log.addf("daemon of %s ends", req.Object.Name)
+					req.Object.Data = map[string]string{"daemon": "change"}
+					return nil
+				})
+				if err := kopf.SetupWithManager(mgr, slow, mapsRing); err != nil {
+					t.Fatal(err)
+				}
+				ended := make(chan error, 1)
+				go func() { ended <- mgr.Start(t.Context()) }()
+				a, lease := assigned("a", "one"), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "one"}}
+				c.Create(t, a)
+				<-time.After(time.Minute)
+				for tried := 0; ; tried++ { // the shard renews its Lease concurrently
+					if c.Get(t, lease); take(t.Context(), c.Client, lease) == nil {
+						break
+					} else if tried > 5 {
+						t.Fatal("the Lease cannot be taken")
+					}
+				}
+				began := time.Now()
+				c.Get(t, a)
+				version := a.ResourceVersion
+				err := <-ended
+				if took := time.Since(began); err == nil || !strings.Contains(err.Error(), "the shard has lost its Lease") || took > 3*time.Second {
+					t.Errorf("error after %s = %v, want an error about the Lease at the next renewal", took, err)
+				}
+				expectTexts(t, log, "create of a ends, daemon of a ends")
+				if c.Get(t, a); a.ResourceVersion != version {
+					t.Errorf("the object was written after the loss of the Lease: data = %v, annotations = %v", a.Data, a.Annotations)
+				}
+			})
+		})
+	}
+}
+
+// stuckRequest is a request that ignores its context, for example because it waits for a credential plugin.
+type stuckRequest time.Duration
+
+func (d stuckRequest) RoundTrip(*http.Request) (*http.Response, error) {
+	<-time.After(time.Duration(d))
+	return nil, errors.New("no connection")
+}
+
+// A request for the Leases of other shards must not delay the end of a shard that has lost its own Lease.
+func TestWithSharding_LostLeaseDuringAStuckRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := shardCluster(t, "configmaps")
+		var cut atomic.Bool
+		intercept(c, func(r *http.Request) interception {
+			switch {
+			case !cut.Load():
+			case strings.HasSuffix(r.URL.Path, "/leases"):
+				return interception{next: stuckRequest(5 * time.Minute)}
+			case strings.HasSuffix(r.URL.Path, "/leases/one"):
+				return interception{code: http.StatusServiceUnavailable}
+			}
+			return interception{}
+		})
+		mgr := newShardManager(t, c)
+		if err := kopf.SetupWithManager(mgr, shardLog(&texts{}), mapsRing); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- mgr.Start(t.Context()) }()
+		<-time.After(time.Minute)
+		cut.Store(true)
+		began := time.Now()
+		err := <-ended
+		if took := time.Since(began); err == nil || !strings.Contains(err.Error(), "the shard has lost its Lease") || took > 15*time.Second {
+			t.Errorf("error after %s = %v, want an error about the Lease within the lease duration", took, err)
+		}
+		<-time.After(5 * time.Minute)
+	})
+}
+
 func TestWriteRights_WithSharding(t *testing.T) {
 	maps := kopf.For(&corev1.ConfigMap{}).OnEvent("event", func(context.Context, *kopf.Request[configMap]) error { return nil })
 	scheme := runtime.NewScheme()

@@ -89,7 +89,7 @@ func (m *member) checkOwnRecord(peers []Peer, now time.Time) {
 		return
 	}
 	// A peer with a wrong clock has removed the record as dead, or a user has removed it. Write the record again soon.
-	if soon := latest(now, m.lastWritten.monotonic.Add(rewriteDelay)); soon.Before(m.nextWrite) {
+	if soon := latest(now, m.lastWritten.Monotonic.Add(rewriteDelay)); soon.Before(m.nextWrite) {
 		m.nextWrite = soon
 	}
 }
@@ -141,7 +141,7 @@ func (m *member) warnOnce(identity, message string, keysAndValues ...any) {
 func (m *member) reportStatus() {
 	err := m.readErr
 	// A failed write matters only after the last record has expired.
-	if m.writeErr != nil && !m.isAbsent && (m.writtenUID == "" || m.lastWritten.age(m.readClocks()) >= m.options.Lifetime) {
+	if m.writeErr != nil && !m.isAbsent && (m.writtenUID == "" || m.readClocks().Since(m.lastWritten) >= m.options.Lifetime) {
 		err = m.writeErr
 	}
 	looked := m.isAbsent && m.readErr == nil || m.object != nil && m.object.GetUID() == m.writtenUID

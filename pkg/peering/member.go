@@ -11,6 +11,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/clocks"
 )
 
 const (
@@ -35,10 +37,10 @@ type member struct {
 	observations Observations
 	decision     Decision
 
-	lastSent         clockReading // time of the last attempt to write; zero before the first attempt
-	writtenUID       types.UID    // UID of the object that contains the record
-	lastWritten      clockReading // time of the last successful write
-	writtenTimestamp string       // lastseen of the last successful write
+	lastSent         clocks.Reading // time of the last attempt to write; zero before the first attempt
+	writtenUID       types.UID      // UID of the object that contains the record
+	lastWritten      clocks.Reading // time of the last successful write
+	writtenTimestamp string         // lastseen of the last successful write
 	writeErr         error
 	readErr          error
 	nextWrite        time.Time // time of the next keep-alive write
@@ -82,7 +84,7 @@ func (m *member) run(ctx context.Context) error {
 			}
 			m.handleObservation(ctx, o)
 		case <-alarm.C:
-			if m.lastSent.wasSuspendedUntil(m.readClocks()) {
+			if wasSuspended(m.lastSent, m.readClocks()) {
 				m.writeErr = errSuspended
 			} else if time.Now().Before(m.nextWake()) {
 				continue
@@ -130,10 +132,10 @@ func (m *member) nextWake() time.Time {
 // writeRecord renews the record, and evaluates the peers in the response.
 func (m *member) writeRecord(ctx context.Context) {
 	m.lastSent = m.readClocks()
-	sent := m.lastSent.monotonic
+	sent := m.lastSent.Monotonic
 	record := Record{Priority: m.self.Priority, Lifetime: m.options.Lifetime, LastSeen: sent, Candidate: m.self.Candidate}
 	timeout := m.requestTimeout()
-	if left := m.options.Lifetime - m.lastWritten.age(m.lastSent); left > 0 {
+	if left := m.options.Lifetime - m.lastSent.Since(m.lastWritten); left > 0 {
 		timeout = min(timeout, left) // the operator must pause when its record expires
 	}
 	object, err := m.write(ctx, timeout, func() ([]byte, error) { return recordPatch(m.self.Identity, record) })
@@ -156,7 +158,7 @@ func (m *member) writeRecord(ctx context.Context) {
 		m.writeErr = explainForbidden(err, m.kind)
 		now := time.Now()
 		m.nextWrite = now.Add(m.backoff.next())
-		if end := m.lastWritten.monotonic.Add(m.options.Lifetime); end.After(now) && end.Before(m.nextWrite) {
+		if end := m.lastWritten.Monotonic.Add(m.options.Lifetime); end.After(now) && end.Before(m.nextWrite) {
 			m.nextWrite = end
 		}
 		m.log.V(1).Info("Failed to renew the record", "error", m.writeErr.Error())
@@ -196,7 +198,7 @@ func (m *member) write(ctx context.Context, timeout time.Duration, body func() (
 
 // removeRecord removes the record at shutdown. If the removal fails, the record expires after its lifetime.
 func (m *member) removeRecord(ctx context.Context) {
-	if m.lastSent == (clockReading{}) {
+	if m.lastSent == (clocks.Reading{}) {
 		return
 	}
 	object, err := m.write(context.WithoutCancel(ctx), removalTimeout, func() ([]byte, error) { return removalPatch(m.self.Identity) })

@@ -59,7 +59,7 @@ func newPeering(api api, recorder events.EventRecorder, log logr.Logger, options
 	options = options.withDefaults()
 	p := &Peering{
 		options: options, api: api, recorder: recorder, log: log.WithName("peering").WithValues("peering", options.Name),
-		wallClock: currentWallTime, observed: make(chan struct{}), statuses: map[location]status{}, states: map[string]state{}, announcedPauses: map[string]bool{},
+		wallClock: time.Now, observed: make(chan struct{}), statuses: map[location]status{}, states: map[string]state{}, announcedPauses: map[string]bool{},
 		changed: make(chan struct{}), subscribers: map[int]func(Transition){},
 	}
 	p.identity = sync.OnceValue(func() string { // host names may need slow lookups

@@ -70,7 +70,7 @@ func (s *simulation) newOperator(options Options) *operator {
 		a.lines = append(a.lines, args)
 	}, funcr.Options{Verbosity: 1})
 	a.Peering = newPeering(s.fakeServer, a.events, log, options)
-	a.wallClock = func() time.Time { return currentWallTime().Add(time.Duration(a.wallOffset.Load())) }
+	a.wallClock = func() time.Time { return time.Now().Add(time.Duration(a.wallOffset.Load())) }
 	a.Subscribe(func(tr Transition) { a.transitions = append(a.transitions, tr) })
 	return a
 }

@@ -3,6 +3,8 @@ package peering
 import (
 	"errors"
 	"time"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/clocks"
 )
 
 const (
@@ -16,22 +18,9 @@ const (
 // errSuspended pauses the operator after a suspension until its record is renewed.
 var errSuspended = errors.New("the machine was suspended or its clock was set forward: peers may consider this operator dead")
 
-// clockReading contains the times of two clocks at one moment. Only the monotonic clock stops while the machine is suspended.
-type clockReading struct{ monotonic, wall time.Time }
+func (p *Peering) readClocks() clocks.Reading { return clocks.Read(p.wallClock) }
 
-func (p *Peering) readClocks() clockReading {
-	return clockReading{monotonic: time.Now(), wall: p.wallClock()}
+// wasSuspended reports whether the machine was suspended between two readings.
+func wasSuspended(since, now clocks.Reading) bool {
+	return now.Wall.Sub(since.Wall)-now.Monotonic.Sub(since.Monotonic) > suspensionThreshold
 }
-
-// age returns the elapsed time, including the time of a suspension.
-func (i clockReading) age(now clockReading) time.Duration {
-	return max(now.monotonic.Sub(i.monotonic), now.wall.Sub(i.wall))
-}
-
-// wasSuspendedUntil reports whether the machine was suspended between the reading and now.
-func (i clockReading) wasSuspendedUntil(now clockReading) bool {
-	return now.wall.Sub(i.wall)-now.monotonic.Sub(i.monotonic) > suspensionThreshold
-}
-
-// currentWallTime returns a time without a monotonic reading, because Sub would use that reading instead of the wall clock.
-func currentWallTime() time.Time { return time.Now().Round(0) }

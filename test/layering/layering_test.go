@@ -114,6 +114,9 @@ var levels = map[string]int{
 	// This package delays the encoding of the values of loggers.
 	"internal/lazylog": 0,
 
+	// This package measures times that include suspensions.
+	"internal/clocks": 0,
+
 	// The control plane and the browser for tests are not part of the library.
 	controlPlane: 0,
 	browser:      0,

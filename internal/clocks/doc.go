@@ -1,0 +1,2 @@
+// Package clocks measures times that include suspensions of the machine.
+package clocks
