@@ -164,7 +164,8 @@ type Cause struct {
 	// Seen is the newest state that a finished handler has received, if it is not New.
 	Seen *Snapshot
 
-	// Unchanged is true if the stored baseline equals the current essence.
+	// Unchanged is true if the last-handled configuration equals the current essence: the stored one, or the one that this process has stored last if another
+	// client has replaced it.
 	Unchanged bool
 	// OutdatedBaseline is true if the engine must store the baseline again, even without a change of the object.
 	OutdatedBaseline bool

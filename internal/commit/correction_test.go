@@ -3,6 +3,7 @@ package commit_test
 import (
 	"testing"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/cause"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
@@ -34,4 +35,35 @@ func TestWrite_ContinuesAfterPartlyStoredCorrection(t *testing.T) {
 	next := o.begin().Cause
 	equal(t, "B-13 StalePin", next.StalePin, false)
 	equal(t, "B-13 handled state", next.New, m{"spec": m{"size": int64(2), "own": "altered"}})
+}
+
+// If the request of a correction fails, the next reconcile repeats it. Otherwise, it would detect the altered field as an update.
+func TestWrite_RepeatsFailedCorrection(t *testing.T) {
+	o := newOperator(t, defaults(), object(sized(1)))
+	o.transforms = func(content m) { content["spec"].(m)["own"] = "altered" }
+	fails := true
+	o.before = func(r request) error {
+		if r.String() == "+last-handled-configuration" && fails {
+			return errUnavailable
+		}
+		return nil
+	}
+	s := o.begin()
+	o.call(s, "a", succeeds, own("x"))
+	o.finish(s, "b")
+	if _, err := s.Write(o.ctx); err == nil {
+		t.Fatal("the write has no error, want the error of the correction")
+	}
+	if o.memory.Pending == nil {
+		t.Fatal("the session is not kept for the next reconcile")
+	}
+	fails = false
+	if _, err := o.memory.Pending.Write(o.ctx); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "requests", o.sent(), []string{"spec.own +last-handled-configuration", "+last-handled-configuration", "+last-handled-configuration"})
+	if o.memory.Pending != nil {
+		t.Error("the session is still pending")
+	}
+	equal(t, "ESS-13 next reason", o.begin().Cause.Reason, cause.Noop)
 }

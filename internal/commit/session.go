@@ -241,7 +241,7 @@ func (s *Session) IsAtRest() bool {
 }
 
 // Write sends all changes of handlers and of the framework since the last write. It sends nothing if the object already contains them. It returns the object
-// after the write; nil if the object no longer exists. If the write fails, Write sets [Memory.Pending] to the session, and the next reconcile must begin with
+// after the write; nil if the object no longer exists. If a request fails, Write sets [Memory.Pending] to the session, and the next reconcile must begin with
 // it. After [progress.ErrConflict], it sets Pending to nil.
 func (s *Session) Write(ctx context.Context) (client.Object, error) {
 	wasOverlaid := s.Memory.Overlay != nil
@@ -432,8 +432,14 @@ func (s *Session) storeCorrection(ctx context.Context, handlerPatch patch.MergeP
 		err = s.keepInMemory(ctx, change, err)
 		written = s.Base()
 	}
-	if err != nil || written == nil {
+	switch {
+	case errors.Is(err, patch.ErrGone), errors.Is(err, progress.ErrConflict):
 		return err
+	case err != nil:
+		s.change, s.handled, s.baseline = change, tx.Handled, tx.NewBaseline // the next reconcile repeats the correction
+		return s.failed(err)
+	case written == nil:
+		return nil
 	}
 	if s.sendsOverlay {
 		s.dropOverlay(ctx)

@@ -28,7 +28,7 @@ type Change struct {
 	// Before is the object for which the change was computed, and Content its JSON form.
 	Before  client.Object
 	Content map[string]any
-	// FrameworkPatch changes fields that only the framework writes. It cannot conflict.
+	// FrameworkPatch changes fields that only the framework writes. It therefore never overwrites values of other clients.
 	FrameworkPatch MergePatch
 	// HandlerPatch contains the changes of handlers. Lists that it replaces are sent only if no other client has changed them. Lists of
 	// conditions are merged.
