@@ -184,7 +184,7 @@ type Cause struct {
 func (d *Detector) Detect(in Input) Cause {
 	live := d.Essence.Build(in.Content)
 	c := Cause{Facts: in.Facts, New: live, Live: live}
-	stored := d.resolveBaseline(&c, in)
+	stored := d.resolveBaseline(&c, in) // sets Unchanged
 	switch {
 	case c.Unchanged:
 		c.Old = live

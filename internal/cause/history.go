@@ -47,7 +47,7 @@ func (h *BaselineHistory) BaselineReplaced(stored []byte) bool {
 	return h != nil && !h.isLast(stored)
 }
 
-// resolveBaseline returns the baseline to compare with: the stored baseline, unless another client has restored an old one.
+// resolveBaseline returns the baseline to compare with: the stored baseline, unless another client has restored an old one. It also sets Unchanged.
 func (d *Detector) resolveBaseline(c *Cause, in Input) (baseline []byte) {
 	stored := in.Baseline
 	if stored == nil {

@@ -76,7 +76,7 @@ func (b *Builder) Build(in Input) (Transaction, error) {
 	}
 	change.HandlerPatch = patch.Merge(in.Revert.RemovalsOfAbsentFields(in.Content), patch.Diff(in.Content, target))
 	r := b.newRecorder(in.Object, in.Cause, contentAnnotationsSize(target)-contentAnnotationsSize(in.Content))
-	handled := b.Detector.MergeOwn(in.Content, in.Cause.New, change.HandlerPatch)
+	handled := b.Detector.MergeOwn(in.Content, in.Cause.New, change.HandlerPatch) // New, if the patch changes no field of the essence
 	if err := r.saveOrPurge(in, change.HandlerPatch, handled); err != nil {
 		return Transaction{}, fmt.Errorf("recording progress: %w", err)
 	}

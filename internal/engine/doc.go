@@ -7,7 +7,7 @@
 // Package kopf declares a [Kind] and its [Settings]; the controller calls [Engine.Reconcile] with keys. A reconcile takes an object through these
 // phases; see [Engine.Reconcile] in engine.go:
 //
-//	observe   take the object as the informer has delivered it; wait if it is older than our own last write
+//	observe   take the object as the informer has delivered it (package objectstate); wait if it is older than our own last write
 //	cause     compare the last-handled configuration with the present essence (package cause)
 //	plan      select the handlers, and those of them that are due (package plan)
 //	invoke    call the handlers one after the other (package invoke)
@@ -16,11 +16,18 @@
 //
 // If handlers have worked for the checkpoint interval (100 milliseconds by default), the engine commits between two handlers. The status is written
 // before the other fields, unless it contains records and the cycle is not over. Fields of the status are part of the essence only if a handler reacts to them, or to a condition;
-// if a write changes such fields, the pin is written in a request before it. Patches contain the uid as a precondition. They also contain the
-// resource version if they replace lists, so that they do not overwrite changes of other clients. Patches of the status subresource contain the resource
-// version, too, because the API server does not check the uid there.
+// if a write changes such fields, the pin is written in a request before it. Other changes of the status leave the essence, the baseline and the pin as they are.
+//
+// Requests are JSON merge patches with the uid as a precondition. They also contain the resource version if they change lists or finalizers, so that they do
+// not overwrite changes of other clients, and after a request with an unknown outcome. Patches of the status subresource always contain the resource
+// version, because the API server does not check the uid there.
 //
 // The events of these writes enqueue the object again. That reconcile sends nothing until the next handler is due.
+//
+// Objects come from the informer. Its event handler records each state in package objectstate, and then enqueues the key. A state that is older than our own
+// last write is not handled: the reconcile ends, and the event of the write enqueues the key again. If that takes longer than the consistency timeout (5 seconds by
+// default), the reconcile reads the object from the API server. The epoch is the resource version at the start of the process: until the cache has reached
+// it, objects with due work are also read from the API server.
 //
 // Event handlers and the handlers of deleted objects are called before these phases. Index handlers are called in the goroutine of the informer, before
 // the object is reconciled. During a pause of the operator, only event handlers and index handlers are called.
@@ -37,8 +44,17 @@
 //	cause     Reason: update, Old: {spec: {size: 1}}, New: {spec: {size: 2}}, Diff: spec.size 1 -> 2
 //	plan      Next: resize, notify
 //	invoke    resize returns progress.Temporary(err, time.Minute). notify succeeds and sets the phase in the status
-//	commit    the first request writes the phase; the second one writes annotations: a record for each handler, and the pin {spec: {size: 2}}
+//	commit    the first request writes the phase; the second one writes annotations: a record for each handler, and the pin
 //	schedule  a minute, for resize
+//
+// A handler receives its own copies of the object and of Old, the Diff, and the number of its attempt. Its changes are the difference between the object that it has
+// received and the object after the call. They are taken also if the handler has failed, and the following handlers see them.
+//
+// These are the annotations after the second request. The last-handled configuration still has the size 1.
+//
+//	kopf.zalando.org/resize: {"started": ..., "delayed": ..., "purpose": "update", "retries": 1, "success": false, "failure": false, "message": ..., "attempted": ...}
+//	kopf.zalando.org/notify: {"started": ..., "stopped": ..., "purpose": "update", "retries": 1, "success": true, "failure": false}
+//	kopf.zalando.org/pinned-configuration: {"since": <digest of the last-handled configuration>, "digest": ..., "essence": {"spec": {"size": 2}}}
 //
 // The events of the two requests enqueue the object. If the cache does not show the second write yet, the reconcile ends, and the object is reconciled
 // again when the cache shows that write. The cause is then still the update, because the object has the pin and records for an update. No handler is due,
@@ -65,18 +81,24 @@
 //
 // The example does not need the insides of these packages:
 //
-//	patch      JSON forms of objects, merge patches, and the order and the preconditions of requests (writer.go)
+//	patch      JSON forms of objects, merge patches, and the requests of a write. After a conflict, a request is repeated for the live object
 //	essence    an essence is the JSON form without the status, the server's metadata and the framework's annotations
 //	progress   Policy converts the error of a handler to an outcome: it is final after a success, a permanent error, the timeout or the last retry. Otherwise,
 //	           it has the delay until the next attempt: the delay of a temporary error, or the backoff
 //	match      filters and reasons: On handlers are called for their reasons, and handlers of a field only if the field has changed
 //
+// These files are used if a write fails:
+//
+//	patch/writer.go          conflicts, requests with an unknown outcome, and requests that were accepted before the failed one
+//	commit/rejected.go       rejected changes of handlers: each handler whose changes are rejected fails
+//	commit/overlay.go        rejected records: they are kept in memory
+//	pendingwrite.go          other errors: the next reconcile repeats the write before it decides anything
+//
 // The other files contain features that the example does not use: the construction of the engine (setup.go), reconcile handlers and their triggers, event handlers, handlers for Kubernetes Events
 // (clusterevents.go), index handlers (observed.go), sub-handlers, conditions, log lines as Events (logevents.go), deleted objects, pauses, caches that are
-// older than the process (epoch.go, warm.go), handlers that cause their own calls (loops.go, clientwrites.go), panics as a condition (panics.go), pending
-// writes of an earlier reconcile (pendingwrite.go), objects that leave the scope or the shard (scope.go, shard.go), the liveness check (health.go), and
-// explanations (explain.go, explainwaits.go, status.go). Package commit contains Flush, remote records, rejected changes of handlers (rejected.go),
-// rejected progress (overlay.go), and dropped fields. Daemons and timers are in package background, Track is in
+// older than the process (epoch.go, warm.go), handlers that cause their own calls (loops.go, clientwrites.go), panics as a condition (panics.go), objects that leave the scope or the shard (scope.go, shard.go), the liveness check (health.go), and
+// explanations (explain.go, explainwaits.go, status.go). Package cause contains edits by handlers, daemons and timers that count as
+// handled (edits.go), and old baselines that another client has restored (history.go). Package commit contains Flush, remote records, and dropped fields. Daemons and timers are in package background, Track is in
 // package tracking, and Events are in package eventrecorder. Package promotion raises the priority of objects that have waited too long.
 //
 // # Guarantees

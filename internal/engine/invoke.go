@@ -127,7 +127,7 @@ func (e *Engine) callCauseHandler(ctx context.Context, r *reconciliation, id str
 			}
 			p.Base = r.Current().Content
 		},
-		Accept: func(accepted *invoke.Request, _ error) error {
+		Accept: func(accepted *invoke.Request, _ error) error { // also after a failed attempt
 			doc, err := e.committer.TakeChanges(ctx, &r.Draft, id, accepted.Object)
 			if err != nil {
 				return err
