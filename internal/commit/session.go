@@ -496,7 +496,7 @@ func (s *Session) pinAhead(ctx context.Context, changed patch.MergePatch) error 
 	return s.ContinueFrom(written)
 }
 
-// Send sends a change. It ignores the cancellation of the context, because an operator that is stopping must still write its outcomes.
+// Send sends a change in one request, or in two if the kind has a status subresource. It ignores the cancellation of the context, because an operator that is stopping must still write its outcomes.
 func (s *Session) Send(ctx context.Context, change *patch.Change) (client.Object, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), WriteTimeout)
 	defer cancel()

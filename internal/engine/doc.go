@@ -14,9 +14,10 @@
 //	commit    write outcomes, records and changes in as few requests as possible (package commit)
 //	schedule  compute when the next handler is due (package plan)
 //
-// If handlers have worked for the checkpoint interval (100 milliseconds by default), the engine commits between two handlers. The status is written
-// before the other fields, unless it contains records and the cycle is not over. Fields of the status are part of the essence only if a handler reacts to them, or to a condition;
-// if a write changes such fields, the pin is written in a request before it. Other changes of the status leave the essence, the baseline and the pin as they are.
+// If handlers have worked for the checkpoint interval (100 milliseconds by default), the engine commits between two handlers. The status is written before the
+// other fields, unless it contains records and the cycle is not over. Fields of the status are part of the essence only if a handler reacts to them. The
+// statuses of conditions are part of it if a handler reacts to a condition. If a write changes such fields, the pin is written in a request before it. Other
+// changes of the status leave the essence, the baseline and the pin as they are.
 //
 // Requests are JSON merge patches with the uid as a precondition. They also contain the resource version if they change lists or finalizers, so that they do
 // not overwrite changes of other clients, and after a request with an unknown outcome. Patches of the status subresource always contain the resource
@@ -25,9 +26,9 @@
 // The events of these writes enqueue the object again. That reconcile sends nothing until the next handler is due.
 //
 // Objects come from the informer. Its event handler records each state in package objectstate, and then enqueues the key. A state that is older than our own
-// last write is not handled: the reconcile ends, and the event of the write enqueues the key again. If that takes longer than the consistency timeout (5 seconds by
-// default), the reconcile reads the object from the API server. The epoch is the resource version at the start of the process: until the cache has reached
-// it, objects with due work are also read from the API server.
+// last write is not handled: the reconcile ends with a delay, the consistency timeout (5 seconds by default), and the event of the write enqueues the key
+// earlier. After the timeout, the reconcile reads the object from the API server. The epoch is the resource version at the start of the process: until the
+// cache has reached it, objects with due work are also read from the API server.
 //
 // Event handlers and the handlers of deleted objects are called before these phases. Index handlers are called in the goroutine of the informer, before
 // the object is reconciled. During a pause of the operator, only event handlers and index handlers are called.
@@ -42,13 +43,13 @@
 //
 //	observe   the object with size 2
 //	cause     Reason: update, Old: {spec: {size: 1}}, New: {spec: {size: 2}}, Diff: spec.size 1 -> 2
-//	plan      Next: resize, notify
+//	plan      Next: resize, notify. The default lifecycle calls all due handlers
 //	invoke    resize returns progress.Temporary(err, time.Minute). notify succeeds and sets the phase in the status
-//	commit    the first request writes the phase; the second one writes annotations: a record for each handler, and the pin
+//	commit    the first request writes the phase, with the resource version. The second one writes annotations, with the uid: the records and the pin
 //	schedule  a minute, for resize
 //
-// A handler receives its own copies of the object and of Old, the Diff, and the number of its attempt. Its changes are the difference between the object that it has
-// received and the object after the call. They are taken also if the handler has failed, and the following handlers see them.
+// A handler receives its own copies of the object and of Old, the Diff, and the number of its attempt, which starts at 0. Its changes are the difference
+// between the object that it has received and the object after the call. They are taken also if the handler has failed, and the following handlers see them.
 //
 // These are the annotations after the second request. The last-handled configuration still has the size 1.
 //
@@ -56,11 +57,12 @@
 //	kopf.zalando.org/notify: {"started": ..., "stopped": ..., "purpose": "update", "retries": 1, "success": true, "failure": false}
 //	kopf.zalando.org/pinned-configuration: {"since": <digest of the last-handled configuration>, "digest": ..., "essence": {"spec": {"size": 2}}}
 //
-// The events of the two requests enqueue the object. If the cache does not show the second write yet, the reconcile ends, and the object is reconciled
-// again when the cache shows that write. The cause is then still the update, because the object has the pin and records for an update. No handler is due,
-// and nothing is written. After a minute, the plan contains only resize, because the record of notify is final. When resize succeeds, all handlers have
-// finished. The transaction removes the records and the pin, and stores {spec: {size: 2}} as the last-handled configuration. The engine posts an Event about
-// the recovery of resize. It may skip the watch event of a write that ends a cycle, such as this one, but no other events.
+// The events of the two requests enqueue the object. If the cache does not show the second write yet, the reconcile ends, and the object is reconciled again
+// when the cache shows that write. The cause is then still the update, because the object has the pin and records for an update. No handler is due, and nothing
+// is written. After a minute, the plan contains only resize, because the record of notify is final. When resize succeeds, all handlers have finished. The
+// transaction removes the records and the pin, and stores {spec: {size: 2}} as the last-handled configuration. The engine posts an Event about the recovery of
+// resize; by default, it posts none about the temporary failure and the success of notify. It may skip the watch event of a write that ends a cycle, such as
+// this one, but no other events.
 //
 // # Reading the code
 //
@@ -94,18 +96,20 @@
 //	commit/overlay.go        rejected records: they are kept in memory
 //	pendingwrite.go          other errors: the next reconcile repeats the write before it decides anything
 //
-// The other files contain features that the example does not use: the construction of the engine (setup.go), reconcile handlers and their triggers, event handlers, handlers for Kubernetes Events
-// (clusterevents.go), index handlers (observed.go), sub-handlers, conditions, log lines as Events (logevents.go), deleted objects, pauses, caches that are
-// older than the process (epoch.go, warm.go), handlers that cause their own calls (loops.go, clientwrites.go), panics as a condition (panics.go), objects that leave the scope or the shard (scope.go, shard.go), the liveness check (health.go), and
-// explanations (explain.go, explainwaits.go, status.go). Package cause contains edits by handlers, daemons and timers that count as
-// handled (edits.go), and old baselines that another client has restored (history.go). Package commit contains Flush, remote records, and dropped fields. Daemons and timers are in package background, Track is in
-// package tracking, and Events are in package eventrecorder. Package promotion raises the priority of objects that have waited too long.
+// The other files contain features that the example does not use: the construction of the engine (setup.go), reconcile handlers and their triggers, event
+// handlers, handlers for Kubernetes Events (clusterevents.go), index handlers (observed.go), sub-handlers, conditions, log lines as Events (logevents.go),
+// deleted objects, pauses, caches that are older than the process (epoch.go, warm.go), handlers that cause their own calls (loops.go, clientwrites.go), panics
+// as a condition (panics.go), objects that leave the scope or the shard (scope.go, shard.go), the liveness check (health.go), and explanations (explain.go,
+// explainwaits.go, status.go). Package cause contains edits by handlers, daemons and timers that count as handled (edits.go), and old baselines that another
+// client has restored (history.go). Package commit contains Flush, remote records, and dropped fields. Daemons and timers are in package background, Track is
+// in package tracking, and Events are in package eventrecorder. Package promotion raises the priority of objects that have waited too long.
 //
 // # Guarantees
 //
-// A handler whose success or permanent failure is stored is not called again for its cause. The engine makes no decision on an object that is older than its own last write.
-// A cycle handles the state with which it has begun: later edits belong to the next cycle. Outcomes that could not be written are kept in memory, and the
-// next reconcile writes them; after a crash, their handlers are called again. Records that the API server rejects are kept in memory, and no handler waits for them.
+// A handler whose success or permanent failure is stored is not called again for its cause. The engine makes no decision on an object that is older than its
+// own last write. A cycle handles the state with which it has begun: later edits belong to the next cycle. Outcomes that could not be written are kept in
+// memory, and the next reconcile writes them; after a crash, their handlers are called again. Records that the API server rejects are kept in memory, and no
+// handler waits for them.
 //
 // # Concurrency
 //

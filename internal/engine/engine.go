@@ -25,8 +25,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// Reconcile handles the object of a key. The cause follows from the state of the object, and the due handlers follow from its records. The request
-// contains neither.
+// Reconcile handles the object of a key. The key is the only input: the cause follows from the state of the object, and the due handlers follow from its
+// records.
 func (e *Engine) Reconcile(ctx context.Context, req reconcile.Request) (result reconcile.Result, err error) {
 	key := req.NamespacedName
 	defer e.trackReconcile(key)()
