@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -87,6 +88,50 @@ func TestPauses_UnmatchedHandlersDoNotStart(t *testing.T) {
 			t.Errorf("timer calls for an unmatched object = %d, want 0", bad.Load())
 		}
 	}, kopf.WithPeering(peering.Options{Namespaces: []string{namespace}, Identity: "one"})) // a named peering object needs no DNS request, which would block virtual time
+}
+
+// PEER-21: an operator that stops keeps its record until its handlers have finished and their outcomes are written. Otherwise, a peer would call the handlers
+// again.
+func TestPeering_KeepsItsRecordUntilHandlersHaveFinished(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		config, scheme, users := newWorld(t)
+		peers := &muxed{widgets: config.Transport, peers: apiserver.New(apiserver.Resource{
+			GroupVersion: schema.GroupVersion{Group: "kopf.dev", Version: "v1"}, Kind: "KopfPeering", Plural: "kopfpeerings",
+		})}
+		config.Transport = peers
+		dynamic, err := client.New(config, client.Options{Mapper: fixedMapper()})
+		must(t, err)
+		meeting := &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "kopf.dev/v1", "kind": "KopfPeering", "metadata": map[string]any{"namespace": namespace, "name": "default"},
+		}}
+		must(t, dynamic.Create(t.Context(), meeting))
+		hasRecord := func() bool {
+			must(t, dynamic.Get(t.Context(), client.ObjectKeyFromObject(meeting), meeting))
+			_, found, _ := unstructured.NestedMap(meeting.Object, "status", "one")
+			return found
+		}
+		widgets := kopf.For(&v1.Widget{}).OnCreate("slow", func(context.Context, *kopf.Request[widget]) error {
+			wait(20 * time.Second) // also after the end of its context
+			return nil
+		})
+		makeWidget(t, users, "one")
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			runUntil(ctx, t, config, scheme, widgets, kopf.WithPeering(peering.Options{Namespaces: []string{namespace}, Identity: "one"}))
+		}()
+		wait(10 * time.Second)
+		stop()
+		wait(5 * time.Second)
+		if !hasRecord() {
+			t.Error("the record is removed while a handler is running")
+		}
+		<-ended
+		if hasRecord() {
+			t.Error("the record remains after the end of the operator")
+		}
+	})
 }
 
 func fixedMapper() meta.RESTMapper {
