@@ -25,7 +25,8 @@ type clusterEvents struct {
 	waiting map[types.UID]map[string][]*invoke.ClusterEvent
 }
 
-// add records an Event. It replaces an earlier state of the same Event. If too many Events wait, it drops the oldest one and returns false.
+// add records an Event after the waiting ones. It replaces an earlier state of the same Event, unless other Events wait after it: these must not be handled after a
+// later occurrence. Of the states of one Event, only the oldest and the newest one wait. If too many Events wait, add drops the oldest one and returns false.
 func (c *clusterEvents) add(uid types.UID, id string, event *invoke.ClusterEvent) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -36,9 +37,12 @@ func (c *clusterEvents) add(uid types.UID, id string, event *invoke.ClusterEvent
 		c.waiting[uid] = map[string][]*invoke.ClusterEvent{}
 	}
 	all := c.waiting[uid][id]
-	if i := slices.IndexFunc(all, func(other *invoke.ClusterEvent) bool { return other.UID == event.UID }); i >= 0 {
+	isSame := func(other *invoke.ClusterEvent) bool { return other.UID == event.UID }
+	if i := slices.IndexFunc(all, isSame); i >= 0 && i == len(all)-1 {
 		all[i] = event
 		return true
+	} else if i >= 0 {
+		all = append(all[:i+1], slices.DeleteFunc(all[i+1:], isSame)...)
 	}
 	all = append(all, event)
 	c.waiting[uid][id] = all[max(0, len(all)-maxClusterEvents):]

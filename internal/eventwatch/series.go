@@ -47,6 +47,8 @@ func (e *OrderedError) Unwrap() error { return e.Err }
 type occurrences struct {
 	latest      *corev1.Event // the undelivered state; nil if there is none
 	earlier     bool          // whether latest is from the time before the start
+	next        *corev1.Event // a later state than latest, if no state was delivered yet: it must not precede Events that wait after latest
+	nextEarlier bool
 	count       int32         // the count of the delivered state
 	seen        time.Time     // the last occurrence in the delivered state
 	deliveredAt time.Time
@@ -70,6 +72,10 @@ func (s *series) add(event *corev1.Event, earlier bool) {
 		s.events[event.UID] = known
 	}
 	if !known.deliveredAt.IsZero() && count(event) <= known.count && !LastSeen(event).After(known.seen) {
+		return
+	}
+	if known.latest != nil && known.deliveredAt.IsZero() {
+		known.next, known.nextEarlier = event, earlier
 		return
 	}
 	known.latest, known.earlier = event, earlier
@@ -140,8 +146,9 @@ func (s *series) deliverLatest(ctx context.Context, uid types.UID) (pause time.D
 	known := s.events[uid]
 	known.count, known.seen, known.deliveredAt = count(event), LastSeen(event), time.Now()
 	if known.latest == event {
-		known.latest = nil
-	} else {
+		known.latest, known.earlier, known.next = known.next, known.nextEarlier, nil
+	}
+	if known.latest != nil {
 		s.queue.Add(uid) // the Event has occurred again in the meantime
 	}
 	return 0

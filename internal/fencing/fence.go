@@ -150,7 +150,7 @@ func (f *Fence) recordHeartbeat() {
 		f.heldUntil = now.Monotonic.Add(f.options.HoldTime)
 		return
 	case gap < f.options.Gap:
-		f.options.Log.Info("The Lease is overdue; the work waits until it is renewed or lost", "hold", f.options.HoldTime.String())
+		f.options.Log.Info("The Lease is overdue or lost; the work waits until it is renewed, or until the operator ends", "hold", f.options.HoldTime.String())
 		f.hold(now)
 		return
 	}

@@ -25,6 +25,8 @@ var ErrLost = errors.New("the shard has lost its Lease: another process may hand
 // errNotOurs means that another process holds the Lease, or that the Lease was deleted.
 var errNotOurs = errors.New("the Lease is held by another process, or was deleted")
 
+var errSuspended = errors.New("the process was suspended")
+
 // Options configure a [Lease].
 type Options struct {
 	Identity
@@ -146,7 +148,7 @@ func isPermanent(err error) bool {
 func (l *Lease) Keep(ctx context.Context) error {
 	o := &l.options
 	lastAttempt := o.RetryPeriod / 4 // the least time of the last attempt
-	lastErr := errors.New("the process was suspended")
+	lastErr := errSuspended // after a successful renewal, only a suspension can exceed the RenewDeadline
 	suspended, took := false, time.Duration(0) // of the last failed attempt
 	for {
 		pause := time.Duration(0)
@@ -174,6 +176,7 @@ func (l *Lease) Keep(ctx context.Context) error {
 			return nil //nolint:nilerr // the process no longer needs the Lease
 		case err == nil:
 			took, suspended = 0, o.wasSuspended(began, timeout) // during the request
+			lastErr = errSuspended
 			continue
 		case errors.Is(err, errNotOurs):
 			l.taken.Store(true)

@@ -248,7 +248,7 @@ func (o *Operator) eventWatchOptions(e *engine.Engine, s *eventSelection, owners
 // isTransient reports whether a repeated request can succeed without a change of the permissions or of the declaration.
 func isTransient(err error) bool {
 	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
-		return status.Status().Code >= http.StatusInternalServerError || apierrors.IsTooManyRequests(err)
+		return status.Status().Code >= http.StatusInternalServerError || apierrors.IsTooManyRequests(err) || apierrors.IsUnauthorized(err)
 	}
 	return !meta.IsNoMatchError(err)
 }

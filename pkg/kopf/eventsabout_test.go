@@ -418,3 +418,38 @@ func TestOnEventAbout_SinceWaitsForTheCache(t *testing.T) {
 		})
 	}
 }
+
+// A waiting Event that occurs again does not precede the Events that wait after it.
+func TestOnEventAbout_SinceKeepsTheOrderOfRecurringEvents(t *testing.T) {
+	for name, wait := range map[string]func(t *testing.T, cluster *kopftest.Cluster) (end func()){
+		"while its object cannot be read": func(_ *testing.T, cluster *kopftest.Cluster) func() {
+			return interceptPods(cluster, interception{code: http.StatusInternalServerError}, "first").stop
+		},
+		"while the object is paused": func(t *testing.T, cluster *kopftest.Cluster) func() {
+			kopftest.Edit(t, cluster, newConfigMap("one"), func(o *corev1.ConfigMap) { o.Annotations = map[string]string{"kopf-runtime.dev/paused": "true"} })
+			return func() {
+				kopftest.Edit(t, cluster, newConfigMap("one"), func(o *corev1.ConfigMap) { o.Annotations = nil })
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cluster, seen := kopftest.Memory(t, kopftest.Objects(newConfigMap("one"))), &steps{}
+				one := newConfigMap("one")
+				cluster.Get(t, one)
+				ownedPods(t, cluster, one, "first", "second", "third")
+				end := wait(t, cluster)
+				cluster.Run(t, kopf.For(&corev1.ConfigMap{}).OnEventAbout("seen", eventsOfPods, noteEvents(seen)))
+				<-time.After(5 * time.Second)
+				seen.expect(t, "before the end")
+				first := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "first"}}
+				cluster.Get(t, first)
+				occurAgain(t, cluster, first)
+				<-time.After(time.Second)
+				end()
+				<-time.After(5 * time.Minute)
+				seen.expect(t, "after the end", "one first 1#0", "one second 1#0", "one third 1#0", "one first 2#0")
+			})
+		})
+	}
+}
