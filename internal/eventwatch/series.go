@@ -49,8 +49,8 @@ type occurrences struct {
 	earlier     bool          // whether latest is from the time before the start
 	next        *corev1.Event // a later state than latest, if no state was delivered yet: it must not precede Events that wait after latest
 	nextEarlier bool
-	count       int32         // the count of the delivered state
-	seen        time.Time     // the last occurrence in the delivered state
+	count       int32     // the count of the delivered state
+	seen        time.Time // the last occurrence in the delivered state
 	deliveredAt time.Time
 }
 

@@ -147,8 +147,8 @@ func isPermanent(err error) bool {
 // A request that ignores its context, for example because it waits for a credential plugin, delays Keep. The fence is then active, see [Lease.IsOverdue].
 func (l *Lease) Keep(ctx context.Context) error {
 	o := &l.options
-	lastAttempt := o.RetryPeriod / 4 // the least time of the last attempt
-	lastErr := errSuspended // after a successful renewal, only a suspension can exceed the RenewDeadline
+	lastAttempt := o.RetryPeriod / 4           // the least time of the last attempt
+	lastErr := errSuspended                    // after a successful renewal, only a suspension can exceed the RenewDeadline
 	suspended, took := false, time.Duration(0) // of the last failed attempt
 	for {
 		pause := time.Duration(0)
