@@ -35,6 +35,19 @@ func forField(path ...string) invoke.Handler {
 	return invoke.Handler{Criteria: match.Criteria{Reasons: []string{"update"}, Filters: match.Filters{Field: &match.FieldFilter{Path: path}}}}
 }
 
+// The requests of predicates depend on the object of their view.
+func TestWithObject(t *testing.T) {
+	view := &invoke.View{Object: widget(1), Reason: "update"}
+	first := view.PredicateRequest()
+	other := view.WithObject(widget(2))
+	equal(t, "object for predicates", other.PredicateRequest().Object, client.Object(widget(2)))
+	equal(t, "object of the handler", other.NewRequest("a", &invoke.Handler{}, progress.Attempt{}).Object, client.Object(widget(2)))
+	equal(t, "reason", other.Reason, "update")
+	if view.PredicateRequest() != first {
+		t.Error("the original view has another request for predicates")
+	}
+}
+
 func TestNewRequest_CopiesObjects(t *testing.T) {
 	old, handled := widget(1), widget(2)
 	view := &invoke.View{

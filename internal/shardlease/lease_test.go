@@ -457,57 +457,38 @@ func TestKeep_EndsIfTheSharderHoldsTheLease(t *testing.T) {
 	}
 }
 
-// A suspended process does not know whether the sharder has moved its objects. The renewal shows it.
+// A suspended process does not know whether the sharder has moved its objects. A renewal after the suspension shows it. The response to an earlier renewal is too
+// old to show it.
 func TestKeep_AfterASuspension(t *testing.T) {
-	for name, taken := range map[string]bool{"still held": false, "taken by the sharder": true} {
-		t.Run(name, func(t *testing.T) {
-			run(t, func(w *world) {
-				p := w.process("one")
-				l := w.acquire(p)
-				stop := w.keep(l)
-				p.stopped.Store(true)
-				sleep(20 * time.Second)
-				if left := l.Remaining(); left > 0 {
-					t.Errorf("Remaining() = %s after 20s, want 0", left)
-				}
-				if taken {
-					w.update(func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = new(shardlease.SharderIdentity) })
-				}
-				p.stopped.Store(false)
-				sleep(5 * time.Second)
-				if _, err := stop(); taken != errors.Is(err, shardlease.ErrLost) {
-					t.Errorf("Keep() = %v, want ErrLost: %t", err, taken)
-				}
+	for name, latency := range map[string]time.Duration{"between renewals": 0, "during a renewal": time.Second} {
+		for holder, taken := range map[string]bool{"still held": false, "taken by the sharder": true} {
+			t.Run(name+", "+holder, func(t *testing.T) {
+				run(t, func(w *world) {
+					p := w.process("one")
+					l := w.acquire(p)
+					stop := w.keep(l)
+					p.latency.Store(int64(latency))
+					sleep(2 * latency)
+					sleep(500 * time.Millisecond) // with the latency, the API server receives the renewal after 3 s
+					p.stopped.Store(true)
+					sleep(20 * time.Second)
+					if left := l.Remaining(); left > 0 {
+						t.Errorf("Remaining() = %s after 20s, want 0", left)
+					}
+					if taken {
+						w.update(func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = new(shardlease.SharderIdentity) })
+					}
+					p.stopped.Store(false)
+					sleep(5 * time.Second)
+					if isOverdue := l.IsOverdue(); isOverdue != taken {
+						t.Errorf("IsOverdue() = %t, want %t", isOverdue, taken)
+					}
+					if _, err := stop(); taken != errors.Is(err, shardlease.ErrLost) {
+						t.Errorf("Keep() = %v, want ErrLost: %t", err, taken)
+					}
+				})
 			})
-		})
-	}
-}
-
-// The process receives the response to a renewal after its suspension. The renewal is too old to show whether the sharder has moved the objects in the meantime.
-func TestKeep_AfterASuspensionDuringARenewal(t *testing.T) {
-	for name, taken := range map[string]bool{"still held": false, "taken by the sharder": true} {
-		t.Run(name, func(t *testing.T) {
-			run(t, func(w *world) {
-				p := w.process("one")
-				l := w.acquire(p)
-				stop := w.keep(l)
-				p.latency.Store(int64(time.Second))
-				sleep(2500 * time.Millisecond) // the API server receives the renewal after 3 s
-				p.stopped.Store(true)
-				sleep(20 * time.Second)
-				if taken {
-					w.update(func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = new(shardlease.SharderIdentity) })
-				}
-				p.stopped.Store(false)
-				sleep(5 * time.Second)
-				if isOverdue := l.IsOverdue(); isOverdue != taken {
-					t.Errorf("IsOverdue() = %t, want %t", isOverdue, taken)
-				}
-				if _, err := stop(); taken != errors.Is(err, shardlease.ErrLost) {
-					t.Errorf("Keep() = %v, want ErrLost: %t", err, taken)
-				}
-			})
-		})
+		}
 	}
 }
 

@@ -208,7 +208,7 @@ func (o *Operator) runInRing(ctx context.Context, run func(context.Context) erro
 	select {
 	case err := <-ended:
 		cancel(nil)
-		marking.Wait() // not after the loss of the Lease, because requests can ignore their contexts
+		defer marking.Wait() // not after the loss of the Lease, because requests can ignore their contexts
 		if !o.hasUnfinished() {
 			defer renewed.Set(0)
 			return errors.Join(err, keeping.release(log))

@@ -395,11 +395,7 @@ func TestWithSharding_LostLease(t *testing.T) {
 			req.Object.Data = map[string]string{"late": "change"}
 			return nil
 		})
-		if err := kopf.SetupWithManager(mgr, hangs, mapsRing); err != nil {
-			t.Fatal(err)
-		}
-		ended := make(chan error, 1)
-		go func() { ended <- mgr.Start(t.Context()) }()
+		ended := startShard(t, mgr, hangs)
 		a := assigned("a", "one")
 		c.Create(t, a)
 		<-time.After(time.Minute)
@@ -419,6 +415,17 @@ func TestWithSharding_LostLease(t *testing.T) {
 			t.Error("a handler that ignores its context has written after the loss of the Lease")
 		}
 	})
+}
+
+// startShard starts a shard of mapsRing. The returned channel receives the error with which its manager ends.
+func startShard(t *testing.T, mgr manager.Manager, kind kopf.Option) (ended chan error) {
+	t.Helper()
+	if err := kopf.SetupWithManager(mgr, kind, mapsRing); err != nil {
+		t.Fatal(err)
+	}
+	ended = make(chan error, 1)
+	go func() { ended <- mgr.Start(t.Context()) }()
+	return ended
 }
 
 // Another process can handle the objects as soon as the sharder holds the Lease, so the shard must not write the outcomes of its running handlers.
@@ -448,11 +455,7 @@ func TestWithSharding_TakenLease(t *testing.T) {
 					req.Object.Data = map[string]string{"daemon": "change"}
 					return nil
 				})
-				if err := kopf.SetupWithManager(mgr, slow, mapsRing); err != nil {
-					t.Fatal(err)
-				}
-				ended := make(chan error, 1)
-				go func() { ended <- mgr.Start(t.Context()) }()
+				ended := startShard(t, mgr, slow)
 				a, lease := assigned("a", "one"), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "one"}}
 				c.Create(t, a)
 				<-time.After(time.Minute)
@@ -503,11 +506,7 @@ func TestWithSharding_LostLeaseDuringAStuckRequest(t *testing.T) {
 			return interception{}
 		})
 		mgr := newShardManager(t, c)
-		if err := kopf.SetupWithManager(mgr, shardLog(&texts{}), mapsRing); err != nil {
-			t.Fatal(err)
-		}
-		ended := make(chan error, 1)
-		go func() { ended <- mgr.Start(t.Context()) }()
+		ended := startShard(t, mgr, shardLog(&texts{}))
 		<-time.After(time.Minute)
 		cut.Store(true)
 		began := time.Now()

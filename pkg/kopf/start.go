@@ -144,19 +144,19 @@ func (o *Operator) runControllers(ctx context.Context, all []engine.Kind) error 
 	defer o.setEngines(nil) // the health checks ignore the functions of OnCleanup
 	defer o.startFence(ctx, settings.Fence)()
 	group, ctx := errgroup.WithContext(ctx)
+	var controllers sync.WaitGroup
+	runGroup := func(run func(context.Context) error) {
+		controllers.Add(1)
+		group.Go(func() error {
+			defer controllers.Done()
+			return run(ctx)
+		})
+	}
 	// Peers must not handle objects before the running handlers have finished and their outcomes are written.
 	joined, leave := context.WithCancel(context.WithoutCancel(ctx))
 	if peers != nil {
 		defer o.forwardPauses(peers)()
 		group.Go(func() error { return peers.Start(joined) })
-	}
-	var working sync.WaitGroup
-	work := func(run func(context.Context) error) {
-		working.Add(1)
-		group.Go(func() error {
-			defer working.Done()
-			return run(ctx)
-		})
 	}
 	if recorder != nil {
 		defer runRecorder(ctx, recorder)()
@@ -172,11 +172,11 @@ func (o *Operator) runControllers(ctx context.Context, all []engine.Kind) error 
 	if len(o.versions) > 0 {
 		group.Go(func() error { return o.watchVersion(ctx, settings.Log) })
 	}
-	work(fixed.run)
+	runGroup(fixed.run)
 	if dynamic != nil {
-		work(dynamic.run)
+		runGroup(dynamic.run)
 	}
-	go func() { working.Wait(); leave() }()
+	go func() { controllers.Wait(); leave() }()
 	return group.Wait()
 }
 
