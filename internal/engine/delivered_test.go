@@ -2,11 +2,16 @@ package engine
 
 import (
 	"context"
+	"errors"
+	"reflect"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -63,4 +68,56 @@ func TestEngine_IgnoresOlderDeliveredStates(t *testing.T) {
 	if result := reconcileOnce(); calls != 1 || result.RequeueAfter <= time.Minute {
 		t.Errorf("%d calls, requeued after %s, want one call and a wait for the next attempt", calls, result.RequeueAfter)
 	}
+}
+
+// At the start of an operator, most objects are older than the start. The engine reads them from the cache without a copy.
+func TestEngine_ReadsOldObjectsWithoutACopy(t *testing.T) {
+	gvk := corev1.SchemeGroupVersion.WithKind("ConfigMap")
+	for name, form := range map[string]struct {
+		cached client.Object
+		empty  func() client.Object
+	}{
+		"typed": {&corev1.ConfigMap{}, func() client.Object { return &corev1.ConfigMap{} }},
+		"unstructured": {
+			&unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap"}}, func() client.Object { return &unstructured.Unstructured{} },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cached := form.cached
+			cached.SetName("one")
+			cached.SetResourceVersion("5")
+			before := cached.DeepCopyObject()
+			e := New(Settings{
+				Cache: sharingReader{cached}, Store: progress.Smart(), Baseline: progress.AnnotationBaseline(""),
+			}, Kind{Name: "configmaps", GVK: gvk, New: form.empty})
+			e.StartFrom("10", func(string) string { return "10" })
+			e.states.Observe(cached, true)
+			obj, err := e.observedObject(t.Context(), client.ObjectKeyFromObject(cached))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if obj.GetName() != "one" || obj.GetObjectKind().GroupVersionKind() != gvk {
+				t.Errorf("read the %s %q, want the ConfigMap \"one\"", obj.GetObjectKind().GroupVersionKind().Kind, obj.GetName())
+			}
+			if d := cmp.Diff(before, runtime.Object(cached)); d != "" {
+				t.Errorf("the cached object has changed: (-before +after)\n%s", d)
+			}
+		})
+	}
+}
+
+// sharingReader is a cache with one object. It fails if the caller lets it copy the object.
+type sharingReader struct{ cached client.Object }
+
+func (r sharingReader) Get(_ context.Context, _ client.ObjectKey, into client.Object, opts ...client.GetOption) error {
+	options := (&client.GetOptions{}).ApplyOptions(opts)
+	if options.UnsafeDisableDeepCopy == nil || !*options.UnsafeDisableDeepCopy {
+		return errors.New("the read makes a copy")
+	}
+	reflect.ValueOf(into).Elem().Set(reflect.ValueOf(r.cached).Elem())
+	return nil
+}
+
+func (sharingReader) List(context.Context, client.ObjectList, ...client.ListOption) error {
+	return errors.ErrUnsupported
 }

@@ -53,14 +53,13 @@ func (e *Engine) observe(ctx context.Context, key types.NamespacedName) (*reconc
 	return r, nil
 }
 
-// observedObject returns the object that the informer has delivered last, without the copy that a read from the cache would make. The fields of the result are
-// shared with the cache and must not be changed. The informer delivers an object after the cache has stored it. observedObject therefore reads the
+// observedObject returns the object that the informer has delivered last. The fields of the result are shared with the cache and must not be changed. The informer delivers an object after the cache has stored it. observedObject therefore reads the
 // object from the cache if it was not delivered yet, or if the delivered state is older than the epoch: the cache may have reached the epoch before the
 // informer has delivered the newer state.
 func (e *Engine) observedObject(ctx context.Context, key types.NamespacedName) (client.Object, error) {
 	shared := e.states.Observed(key)
 	if shared == nil || e.epoch != nil && e.epoch.isOlder(shared) {
-		return e.readCached(ctx, key)
+		return e.readObject(ctx, e.Cache, key, client.UnsafeDisableDeepCopy)
 	}
 	if _, untyped := shared.(*unstructured.Unstructured); untyped {
 		return shared, nil
@@ -79,9 +78,9 @@ func (e *Engine) readLive(ctx context.Context, key types.NamespacedName) (client
 }
 
 // readObject returns nil for an object that does not exist.
-func (e *Engine) readObject(ctx context.Context, from client.Reader, key types.NamespacedName) (client.Object, error) {
+func (e *Engine) readObject(ctx context.Context, from client.Reader, key types.NamespacedName, opts ...client.GetOption) (client.Object, error) {
 	obj := e.New()
-	if err := from.Get(ctx, key, obj); err != nil {
+	if err := from.Get(ctx, key, obj, opts...); err != nil {
 		if err = client.IgnoreNotFound(err); err != nil {
 			err = fmt.Errorf("reading %s %s: %w", e.GVK.Kind, key, rbac.Explain(err))
 		}
@@ -91,8 +90,13 @@ func (e *Engine) readObject(ctx context.Context, from client.Reader, key types.N
 	return obj, nil
 }
 
-// identify sets the apiVersion and the kind, which typed clients drop.
-func (e *Engine) identify(obj client.Object) { obj.GetObjectKind().SetGroupVersionKind(e.GVK) }
+// identify sets the apiVersion and the kind, which typed clients drop. It does not write to an unstructured object that has them, because its content may
+// be shared.
+func (e *Engine) identify(obj client.Object) {
+	if obj.GetObjectKind().GroupVersionKind() != e.GVK {
+		obj.GetObjectKind().SetGroupVersionKind(e.GVK)
+	}
+}
 
 // awaitFreshCache ensures that the object is not older than our own last write: in an older state, finished handlers would seem unfinished. If the cache
 // lags behind, the object is reconciled again when the cache changes, and no worker waits. After the consistency timeout, awaitFreshCache reads the object

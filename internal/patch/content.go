@@ -4,6 +4,7 @@ import (
 	"encoding"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -68,11 +69,11 @@ func (known Converted) convert(obj client.Object) (map[string]any, error) {
 	for _, f := range fields {
 		current := value.Field(f.index).Addr().Interface()
 		if kind, ok := current.(*metav1.TypeMeta); ok {
-			setText(out, "apiVersion", kind.APIVersion)
-			setText(out, "kind", kind.Kind)
+			setText(out, known.Content, "apiVersion", kind.APIVersion)
+			setText(out, known.Content, "kind", kind.Kind)
 			continue
 		}
-		if before.IsValid() && equalFields(before.Field(f.index).Addr().Interface(), current) {
+		if before.IsValid() && equalFields(before.Field(f.index), value.Field(f.index)) {
 			if content, ok := known.Content[f.name]; ok {
 				out[f.name] = content
 			}
@@ -99,12 +100,33 @@ func (known Converted) convert(obj client.Object) (map[string]any, error) {
 	return out, convertOthers(obj, others, out)
 }
 
-// equalFields reports whether two values of a field have the same JSON form. a and b are pointers of the same type.
-func equalFields(a, b any) bool {
-	if a, ok := a.(*metav1.ObjectMeta); ok {
-		return equalMetadata(a, b.(*metav1.ObjectMeta))
+// equalFields reports whether two values of a field have the same JSON form. The values are addressable and have the same type.
+func equalFields(a, b reflect.Value) bool {
+	if meta, ok := reflect.TypeAssert[*metav1.ObjectMeta](a.Addr()); ok {
+		other, _ := reflect.TypeAssert[*metav1.ObjectMeta](b.Addr())
+		return equalMetadata(meta, other)
 	}
-	return reflect.DeepEqual(a, b)
+	return equalValues(a, b)
+}
+
+// equalValues is reflect.DeepEqual for addressable values of the same type, but allocates no memory for maps of strings.
+func equalValues(a, b reflect.Value) bool {
+	if texts, ok := reflect.TypeAssert[*map[string]string](a.Addr()); ok {
+		others, _ := reflect.TypeAssert[*map[string]string](b.Addr())
+		return (*texts == nil) == (*others == nil) && maps.Equal(*texts, *others)
+	}
+	if a.Kind() != reflect.Struct {
+		return reflect.DeepEqual(a.Addr().Interface(), b.Addr().Interface())
+	}
+	for i := range a.NumField() {
+		if !a.Field(i).CanInterface() { // the field is not exported
+			return reflect.DeepEqual(a.Addr().Interface(), b.Addr().Interface())
+		}
+		if !equalValues(a.Field(i), b.Field(i)) {
+			return false
+		}
+	}
+	return true
 }
 
 // metadataContent returns the JSON form of metadata. before is the known object; invalid if it is not known, or has another type.

@@ -2,6 +2,7 @@ package patch
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"testing"
@@ -65,6 +66,13 @@ var changesOfObjects = []struct {
 	{"several fields", newPod(), func(obj client.Object) { pod := obj.(*corev1.Pod); pod.Spec.NodeName, pod.Status.Phase = "b", "" }},
 	{"a map of values", &corev1.ConfigMap{Data: map[string]string{"a": "1"}}, func(obj client.Object) { obj.(*corev1.ConfigMap).Data["b"] = "2" }},
 	{"a map becomes absent", &corev1.ConfigMap{Data: map[string]string{"a": "1"}}, func(obj client.Object) { obj.(*corev1.ConfigMap).Data = nil }},
+	{"a nested map", podWithSelector(), func(obj client.Object) { obj.(*corev1.Pod).Spec.NodeSelector["disk"] = "hdd" }},
+	{"a nested map that may be null becomes empty", &tagged{}, func(obj client.Object) { obj.(*tagged).Spec.Tags = map[string]string{} }},
+	{"a nested map becomes null", &tagged{Spec: tags{map[string]string{}}}, func(obj client.Object) { obj.(*tagged).Spec.Tags = nil }},
+	{"nothing in a nested map", &tagged{Spec: tags{map[string]string{"a": "1"}}}, func(client.Object) {}},
+	{"a time", &scaffolded{At: metav1.Unix(1, 0)}, func(obj client.Object) { obj.(*scaffolded).At = metav1.Unix(2, 0) }},
+	{"a quantity", &scaffolded{Size: resource.MustParse("1Gi")}, func(obj client.Object) { obj.(*scaffolded).Size = resource.MustParse("2Gi") }},
+	{"a value behind a pointer", &scaffolded{Optional: &Shared{1}}, func(obj client.Object) { obj.(*scaffolded).Optional.Count = 2 }},
 	{"an inline field", &nested{Shared: Shared{1}}, func(obj client.Object) { obj.(*nested).Count = 2 }},
 	{"nothing in a type with an inline field", &nested{Shared: Shared{1}}, func(client.Object) {}},
 	{
@@ -73,6 +81,30 @@ var changesOfObjects = []struct {
 		func(obj client.Object) { obj.(*unstructured.Unstructured).Object["spec"].(m)["size"] = 2 }, // an int, not an int64
 	},
 	{"nothing in an unstructured object", &unstructured.Unstructured{Object: m{"metadata": m{"name": "one"}}}, func(client.Object) {}},
+}
+
+func podWithSelector() *corev1.Pod {
+	pod := newPod()
+	pod.Spec.NodeSelector = map[string]string{"disk": "ssd"}
+	return pod
+}
+
+// tagged has a map whose JSON form can be null.
+type tagged struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              tags `json:"spec"`
+}
+
+type tags struct {
+	Tags map[string]string `json:"tags"`
+}
+
+func (t *tagged) DeepCopyObject() runtime.Object {
+	out := *t
+	t.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
+	out.Spec.Tags = maps.Clone(t.Spec.Tags)
+	return &out
 }
 
 // pointing has metadata that copies of the object share.

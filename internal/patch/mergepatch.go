@@ -112,7 +112,7 @@ func (p MergePatch) Unapplied(content map[string]any) MergePatch {
 	return out
 }
 
-// Merge merges patches into a new patch. If several patches set the same field, the last patch wins.
+// Merge merges patches into a new patch, which shares values with them. If several patches set the same field, the last patch wins.
 func Merge(docs ...MergePatch) MergePatch {
 	out := MergePatch{}
 	for _, doc := range docs {
@@ -121,22 +121,17 @@ func Merge(docs ...MergePatch) MergePatch {
 	return out
 }
 
+// mergeInto merges a patch into the top-level map of another patch. It copies the maps below before it changes them.
 func mergeInto(target, doc map[string]any) {
 	for key, value := range doc {
 		inner, isMap := value.(map[string]any)
-		if !isMap {
-			target[key] = value
-			continue
+		existing, wasMap := target[key].(map[string]any)
+		if isMap && wasMap {
+			merged := maps.Clone(existing)
+			mergeInto(merged, inner)
+			value = merged
 		}
-		if existing, ok := target[key].(map[string]any); ok {
-			copied := maps.Clone(existing)
-			mergeInto(copied, inner)
-			target[key] = copied
-			continue
-		}
-		copied := map[string]any{}
-		mergeInto(copied, inner)
-		target[key] = copied
+		target[key] = value
 	}
 }
 

@@ -23,21 +23,18 @@ func equalMetadata(a, b *metav1.ObjectMeta) bool {
 func equalTimes(a, b *metav1.Time) bool { return (a == nil) == (b == nil) && a.Equal(b) }
 
 // metadataContent returns the JSON form of metadata without managed fields. It does the same as the converter of apimachinery, which uses reflection and is
-// several times slower. known and knownContent are another state of the metadata with its JSON form. metadataContent shares the values of equal labels,
-// annotations, owner references and finalizers with this JSON form. knownContent may be nil.
+// several times slower. known and knownContent are another state of the metadata with its JSON form. metadataContent shares equal values with
+// this JSON form. knownContent may be nil.
 func metadataContent(meta, known *metav1.ObjectMeta, knownContent map[string]any) map[string]any {
 	out := make(map[string]any, reservedFields(meta))
-	setText(out, "name", meta.Name)
-	setText(out, "generateName", meta.GenerateName)
-	setText(out, "namespace", meta.Namespace)
-	setText(out, "selfLink", meta.SelfLink) //nolint:staticcheck // old API servers set it, and the JSON form must be complete
-	setText(out, "uid", string(meta.UID))
-	setText(out, "resourceVersion", meta.ResourceVersion)
+	setText(out, knownContent, "name", meta.Name)
+	setText(out, knownContent, "generateName", meta.GenerateName)
+	setText(out, knownContent, "namespace", meta.Namespace)
+	setText(out, knownContent, "selfLink", meta.SelfLink) //nolint:staticcheck // old API servers set it, and the JSON form must be complete
+	setText(out, knownContent, "uid", string(meta.UID))
+	setText(out, knownContent, "resourceVersion", meta.ResourceVersion)
 	if meta.Generation != 0 {
 		out["generation"] = meta.Generation
-	}
-	if !meta.CreationTimestamp.IsZero() {
-		out["creationTimestamp"] = meta.CreationTimestamp.ToUnstructured()
 	}
 	if meta.DeletionTimestamp != nil {
 		out["deletionTimestamp"] = meta.DeletionTimestamp.ToUnstructured()
@@ -55,6 +52,7 @@ func metadataContent(meta, known *metav1.ObjectMeta, knownContent map[string]any
 		}
 		out[key] = convert()
 	}
+	share("creationTimestamp", meta.CreationTimestamp.IsZero(), meta.CreationTimestamp.Equal(&known.CreationTimestamp), meta.CreationTimestamp.ToUnstructured)
 	share("labels", len(meta.Labels) == 0, maps.Equal(meta.Labels, known.Labels), func() any { return textMap(meta.Labels) })
 	share("annotations", len(meta.Annotations) == 0, maps.Equal(meta.Annotations, known.Annotations), func() any { return textMap(meta.Annotations) })
 	share("ownerReferences", len(meta.OwnerReferences) == 0, reflect.DeepEqual(meta.OwnerReferences, known.OwnerReferences), func() any {
@@ -73,8 +71,11 @@ func reservedFields(meta *metav1.ObjectMeta) int {
 	return n
 }
 
-func setText(content map[string]any, key, text string) {
-	if text != "" {
+// setText sets a text that is not empty. It shares an equal value with the JSON form known, because a new value needs memory.
+func setText(content, known map[string]any, key, text string) {
+	if value := known[key]; value == text && text != "" {
+		content[key] = value
+	} else if text != "" {
 		content[key] = text
 	}
 }
