@@ -30,6 +30,7 @@ func TestOvertakenBy(t *testing.T) {
 		{"PIPE-20 no pause", func(o *operator) { o.edit(phase("Foreign")) }, true, false, 0},
 		{"B-50 no change", func(*operator) {}, false, false, 1},
 		{"B-50 a change of another field", func(o *operator) { o.edit(patch.MergePatch{"spec": m{"foreign": "x"}}) }, false, false, 1},
+		{"B-50 a change of a result that is as before", func(o *operator) { o.edit(sized(3)) }, false, false, 1},
 		{"B-50 a change to the same value", func(o *operator) { o.edit(phase("New")) }, false, false, 1},
 		{"B-50 a change to another value", func(o *operator) { o.edit(phase("Foreign")) }, false, true, 1},
 		{"B-50 another record", func(o *operator) { o.edit(annotated(prefix+"a", "{}")) }, false, true, 1},
@@ -45,7 +46,7 @@ func TestOvertakenBy(t *testing.T) {
 			s := o.begin()
 			repeated := 0
 			o.call(s, "a", succeeds, phase("New")).Repeat = func() { repeated++ }
-			o.call(s, "b", succeeds, own("x"))
+			s.AddTo(o.call(s, "b", succeeds, own("x")), sized(2)) // the result is as before
 			if !test.noPause {
 				o.pauses++
 			}

@@ -71,6 +71,23 @@ func TestWrite_IsolatesRejectedPatch(t *testing.T) {
 	equal(t, "B-11 due after the delay", next.Records.Due(record.Delayed), []string{"b"})
 }
 
+// A patch is sent alone without the values that the object already has.
+func TestWrite_IsolatesRejectedPatch_UnchangedValue(t *testing.T) {
+	o := newOperator(t, defaults(), handled(1, sized(2)))
+	o.before = rejectsValue("bad", "spec", "b")
+	s := o.begin()
+	unchanged := o.call(s, "a", succeeds, nil)
+	s.AddTo(unchanged, sized(2)) // the result
+	o.call(s, "b", succeeds, patch.MergePatch{"spec": m{"b": "bad"}})
+	o.write(s)
+	equal(t, "B-05 requests", o.sent(), []string{
+		"spec.b +a +b +last-handled-configuration +pinned-configuration", // rejected
+		"spec.b", // rejected
+		"+a +b +pinned-configuration",
+	})
+	equal(t, "the other handler has succeeded", unchanged.Outcome.Success, true)
+}
+
 // A revert is written once. Later writes of the reconcile leave the values of other clients alone.
 func TestWrite_RevertsOnce(t *testing.T) {
 	o := newOperator(t, withThird(), handled(1, sized(2)))

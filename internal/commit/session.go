@@ -289,7 +289,7 @@ func (s *Session) tryWrite(ctx context.Context) (written client.Object, again bo
 		return nil, true, nil
 	case IsRejected(err) && len(s.revert) > 0:
 		return nil, true, s.abandonRevert(ctx, err)
-	case IsRejected(err) && s.HasChanges():
+	case IsRejected(err) && len(s.change.HandlerPatch) > 0:
 		return nil, true, s.isolateRejected(ctx, err)
 	case errors.Is(err, patch.ErrGone), errors.Is(err, progress.ErrConflict):
 		return nil, false, err

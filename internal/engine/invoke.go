@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -11,7 +12,6 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/cause"
 	"github.com/kopf-runtime/kopf-runtime/internal/commit"
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
-	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
 	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
@@ -36,12 +36,10 @@ func (e *Engine) callCauseHandlers(ctx context.Context, r *reconciliation) error
 	r.logPlan(ctx)
 	for len(r.calls.plan.Next) > 0 {
 		for _, id := range r.calls.plan.Next {
-			if !e.mayCall(ctx, r) {
+			handler, _ := e.Handlers.Get(id)
+			if !e.callCauseHandler(ctx, r, id, handler) {
 				return r.calls.err
 			}
-			handler, _ := e.Handlers.Get(id)
-			r.calls.called = append(r.calls.called, id)
-			e.callCauseHandler(ctx, r, id, handler)
 		}
 		if r.calls.err != nil {
 			return r.calls.err
@@ -102,9 +100,21 @@ func (s *Settings) PolicyOf(policy progress.Policy) progress.Policy {
 	return policy
 }
 
-// callCauseHandler makes one attempt of a cause handler, and records its outcome and its changes. The changes of a failed attempt are written, too, and the
-// handlers that follow see them. callCauseHandler also calls the sub-handlers that the handler has declared.
-func (e *Engine) callCauseHandler(ctx context.Context, r *reconciliation, id string, declared invoke.Handler) {
+// callCauseHandler calls a cause handler. It calls the handler again if the handler waits for its sub-handlers to finish, and they have finished. It returns
+// false if the reconcile may not call handlers any more. The next reconcile then repeats the call.
+func (e *Engine) callCauseHandler(ctx context.Context, r *reconciliation, id string, declared invoke.Handler) bool {
+	for e.mayCall(ctx, r) {
+		if again := e.attemptCauseHandler(ctx, r, id, declared); !again {
+			return true
+		}
+	}
+	return false
+}
+
+// attemptCauseHandler makes one attempt of a cause handler, and records its outcome and its changes. The changes of a failed attempt are written, too, and the
+// handlers that follow see them. attemptCauseHandler also calls the sub-handlers that the handler has declared. It returns true if the handler must be
+// called again now.
+func (e *Engine) attemptCauseHandler(ctx context.Context, r *reconciliation, id string, declared invoke.Handler) (again bool) {
 	h := e.withDefaults(declared)
 	before := r.Records.Record(id)
 	if before.WaitsForSubs() {
@@ -112,21 +122,23 @@ func (e *Engine) callCauseHandler(ctx context.Context, r *reconciliation, id str
 	}
 	p := &commit.HandlerPatch{ID: id, Policy: h.Policy, Before: before, Open: true}
 	_, isTop := e.Handlers.Get(id)
+	if isTop && !slices.Contains(r.calls.called, id) {
+		r.calls.called = append(r.calls.called, id)
+	}
 	var req *invoke.Request // of the attempt, if its changes were accepted
-	var callAgain bool
 	began, workTime := now(), r.calls.workTime
 	r.calls.unsaved = true
 	var recorder *writeRecorder
 	p.Outcome = invoke.HandlerAttempt{
-		Kind: e.Name, ID: id, Handler: &h, View: r.attemptView(), Record: before, Restrict: e.cancelOnDelete(r, h),
-		Hooks: e.hooks, CycleStarted: e.cycleStarted(r),
+		Kind: e.Name, ID: id, Handler: &h, Record: before, Hooks: e.hooks, CycleStarted: e.cycleStarted(r), Restrict: e.cancelOnDelete(r, h),
 		Prepare: func(req *invoke.Request) {
-			req.Flush, req.FinishedSubs = r.flush(req), r.calls.finishedSubs
 			if isTop { // sub-handlers use the client of their parent
 				req.WrapClient = e.recording(r, &recorder)
 			}
+			req.Flush, req.FinishedSubs = r.flush(req), r.calls.finishedSubs
 			p.Base = r.Current().Content
 		},
+		View: r.attemptView(),
 		Accept: func(accepted *invoke.Request, _ error) error { // also after a failed attempt
 			doc, err := e.committer.TakeChanges(ctx, &r.Draft, id, accepted.Object)
 			if err != nil {
@@ -144,7 +156,7 @@ func (e *Engine) callCauseHandler(ctx context.Context, r *reconciliation, id str
 			if p.Rejection != nil {
 				return p.RejectedOutcome(now())
 			}
-			if callAgain = req.AwaitsSubs && outcome.Success; callAgain {
+			if again = req.AwaitsSubs && outcome.Success; again {
 				return progress.Outcome{Waiting: true}
 			}
 			return outcome
@@ -154,7 +166,7 @@ func (e *Engine) callCauseHandler(ctx context.Context, r *reconciliation, id str
 	r.noteAttempt(attempt{HandlerPatch: p, conditionType: h.ConditionType}, recorder)
 	if p.Outcome.Success && p.Outcome.Err == nil && req != nil && req.Result != nil {
 		p.Untyped = true
-		r.AddTo(p, commit.PatchAt(e.Results, map[string]any{id: req.Result}).Unapplied(r.Content()))
+		r.AddTo(p, commit.PatchAt(e.Results, map[string]any{id: req.Result}))
 	}
 	ended := now()
 	r.Records.RecordOutcome(id, p.Outcome, ended)
@@ -164,15 +176,12 @@ func (e *Engine) callCauseHandler(ctx context.Context, r *reconciliation, id str
 	if r.calls.workTime == workTime { // otherwise its sub-handlers have added their time
 		r.calls.workTime += ended.Sub(began)
 	}
-	if !callAgain {
-		return
+	if again {
+		for _, sub := range req.SubHandlers {
+			r.calls.finishedSubs = append(r.calls.finishedSubs, sub.ID)
+		}
 	}
-	for _, sub := range req.SubHandlers {
-		r.calls.finishedSubs = append(r.calls.finishedSubs, sub.ID)
-	}
-	if e.mayCall(ctx, r) { // otherwise the next reconcile repeats the last call
-		e.callCauseHandler(ctx, r, id, declared)
-	}
+	return again
 }
 
 // flush returns the function with which a handler writes its changes of the status before it has returned. It returns nil for a deleted object.
@@ -196,23 +205,6 @@ func (e *Engine) recording(r *reconciliation, recorder **writeRecorder) func(cli
 		*recorder = &writeRecorder{Client: inner, engine: e, received: r.Current()}
 		return *recorder
 	}
-}
-
-// causeView returns the view of the object and the cause, for the predicates of handlers.
-func (e *Engine) causeView(r *reconciliation) *invoke.View {
-	return &invoke.View{
-		Object: r.Current().Object, Reason: string(r.Cause.Reason), Old: func() client.Object { return e.oldObject(r) }, Handled: func() client.Object { return e.handledObject(r) },
-		OldUnknown: !r.Cause.IsOldKnown(), Diff: r.Cause.Diff, Before: r.Cause.Old, After: r.Cause.New,
-		ConditionOptions: append(e.conditionPlaces, conditions.Since(r.Base())), Latest: func() client.Object { return e.latest(r.Base()) }, Notify: e.events.NotifierFor(r.Base()),
-	}
-}
-
-// attemptView returns the view for an attempt. It contains the changes of earlier handlers.
-func (r *reconciliation) attemptView() *invoke.View {
-	view := r.matching.view.WithObject(r.Current().Object)
-	view.Reason, view.Before, view.After = string(r.Cause.Reason), r.Cause.Old, r.Cause.New
-	view.ConditionOptions = append(r.engine.conditionPlaces, conditions.Since(r.Base()))
-	return view
 }
 
 // checkpoint writes the outcomes so far if handlers have worked for the checkpoint interval. If the object was deleted, no other handler is called in this

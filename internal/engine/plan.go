@@ -16,10 +16,12 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/background"
 	"github.com/kopf-runtime/kopf-runtime/internal/cause"
 	"github.com/kopf-runtime/kopf-runtime/internal/essence"
+	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 	"github.com/kopf-runtime/kopf-runtime/internal/plan"
+	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
@@ -186,6 +188,23 @@ func (e *Engine) matchHandlers(ctx context.Context, r *reconciliation) {
 		r.Cause.Reason = cause.Noop
 	}
 	r.Cause.StalePin = r.Cause.StalePin || e.Pin.Fetch(r.Base()) != nil
+}
+
+// causeView returns the view of the object and the cause, for the predicates of handlers.
+func (e *Engine) causeView(r *reconciliation) *invoke.View {
+	return &invoke.View{
+		Object: r.Current().Object, Reason: string(r.Cause.Reason), Old: func() client.Object { return e.oldObject(r) }, Handled: func() client.Object { return e.handledObject(r) },
+		OldUnknown: !r.Cause.IsOldKnown(), Diff: r.Cause.Diff, Before: r.Cause.Old, After: r.Cause.New,
+		ConditionOptions: append(e.conditionPlaces, conditions.Since(r.Base())), Latest: func() client.Object { return e.latest(r.Base()) }, Notify: e.events.NotifierFor(r.Base()),
+	}
+}
+
+// attemptView returns the view for an attempt. It contains the changes of earlier handlers.
+func (r *reconciliation) attemptView() *invoke.View {
+	view := r.matching.view.WithObject(r.Current().Object)
+	view.Reason, view.Before, view.After = string(r.Cause.Reason), r.Cause.Old, r.Cause.New
+	view.ConditionOptions = append(r.engine.conditionPlaces, conditions.Since(r.Base()))
+	return view
 }
 
 // selectHandlers finds the handlers that are called for the cause.

@@ -20,16 +20,15 @@ import (
 func (e *Engine) callSubHandlers(ctx context.Context, r *reconciliation, parent string, h invoke.Handler, subs []invoke.SubHandler) progress.Outcome {
 	ids, handlers, err := e.selectSubHandlers(ctx, r, parent, h, subs)
 	if err != nil {
-		return h.Policy.Outcome(r.Records.Record(parent), now(), progress.Permanent(err))
+		return progress.Outcome{Err: progress.Permanent(err), Final: true, Attempted: true}
 	}
 	if err := r.Records.Adopt(e.Store, r.Base(), parent, ids, now()); err != nil {
 		log.FromContext(ctx).Info("Stored progress is unreadable and treated as absent", "error", err.Error())
 	}
 	for _, id := range plan.Choose(e.Lifecycle, r.Records.Record, r.Records.DueBelow(parent, now())) {
-		if !e.mayCall(ctx, r) {
+		if !e.callCauseHandler(ctx, r, id, handlers[id]) {
 			return progress.Outcome{Waiting: true} // the next reconcile continues
 		}
-		e.callCauseHandler(ctx, r, id, handlers[id])
 	}
 	delay, left := r.Records.DelayBelow(parent, now())
 	if !left {

@@ -11,14 +11,14 @@ import (
 // MergePatch is a JSON merge patch (RFC 7386): null removes a field, maps are merged, and other values replace the existing value.
 type MergePatch map[string]any
 
-// Diff returns the patch that turns before into after. Both are JSON forms of an object.
+// Diff returns the patch that turns before into after. Both are JSON forms of an object. A field with the value null counts as absent.
 func Diff(before, after map[string]any) MergePatch {
 	doc := MergePatch{}
+	if reflect.ValueOf(before).Pointer() == reflect.ValueOf(after).Pointer() {
+		return doc // JSON forms of one object share the fields that have not changed
+	}
 	for key, value := range after {
 		old, had := before[key]
-		if had && diff.Equal(old, value) {
-			continue
-		}
 		oldMap, wasMap := old.(map[string]any)
 		newMap, isMap := value.(map[string]any)
 		switch {
@@ -26,12 +26,13 @@ func Diff(before, after map[string]any) MergePatch {
 			if inner := Diff(oldMap, newMap); len(inner) > 0 {
 				doc[key] = map[string]any(inner)
 			}
-		case value != nil || had:
+		case had && diff.Equal(old, value), !had && value == nil:
+		default:
 			doc[key] = value
 		}
 	}
-	for key := range before {
-		if _, found := after[key]; !found {
+	for key, old := range before {
+		if _, found := after[key]; !found && old != nil {
 			doc[key] = nil
 		}
 	}

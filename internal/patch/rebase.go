@@ -34,7 +34,7 @@ func (p MergePatch) Rebase(base, other map[string]any) MergePatch {
 
 // rebaseList applies the change from old to wanted to the current list.
 func rebaseList(old, wanted, current []any) []any {
-	if diff.Equal(old, current) {
+	if slices.EqualFunc(old, current, diff.Equal) {
 		return wanted
 	}
 	removed, added := subtractItems(old, wanted), subtractItems(wanted, old)
@@ -106,14 +106,14 @@ func mergeConditions(old, wanted, current []any) []any {
 			out = slices.DeleteFunc(out, func(one any) bool { return one.(map[string]any)["type"] == conditionType })
 		}
 	}
-	for _, item := range wanted {
+	changedByOthers := subtractItems(current, old)
+	for _, item := range subtractItems(wanted, old) {
 		conditionType := item.(map[string]any)["type"]
-		before, i := indexOf(old, conditionType), indexOf(out, conditionType)
+		i := indexOf(out, conditionType)
 		switch {
-		case before >= 0 && diff.Equal(old[before], item):
 		case i < 0:
 			out = append(out, item)
-		case before >= 0 && diff.Equal(old[before], out[i]): // no other client has changed the condition
+		case indexOf(changedByOthers, conditionType) < 0:
 			out[i] = item
 		case !isPlaceholder(item):
 			out[i] = mergeCondition(out[i].(map[string]any), item.(map[string]any))
