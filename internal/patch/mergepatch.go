@@ -13,9 +13,22 @@ type MergePatch map[string]any
 
 // Diff returns the patch that turns before into after. Both are JSON forms of an object. A field with the value null counts as absent.
 func Diff(before, after map[string]any) MergePatch {
-	doc := MergePatch{}
+	if doc := differences(before, after); doc != nil {
+		return doc
+	}
+	return MergePatch{}
+}
+
+// differences returns nil instead of an empty patch.
+func differences(before, after map[string]any) (doc MergePatch) {
 	if reflect.ValueOf(before).Pointer() == reflect.ValueOf(after).Pointer() {
-		return doc // JSON forms of one object share the fields that have not changed
+		return nil // JSON forms of one object share the fields that have not changed
+	}
+	set := func(key string, value any) {
+		if doc == nil {
+			doc = MergePatch{}
+		}
+		doc[key] = value
 	}
 	for key, value := range after {
 		old, had := before[key]
@@ -23,17 +36,17 @@ func Diff(before, after map[string]any) MergePatch {
 		newMap, isMap := value.(map[string]any)
 		switch {
 		case wasMap && isMap:
-			if inner := Diff(oldMap, newMap); len(inner) > 0 {
-				doc[key] = map[string]any(inner)
+			if inner := differences(oldMap, newMap); inner != nil {
+				set(key, map[string]any(inner))
 			}
 		case had && diff.Equal(old, value), !had && value == nil:
 		default:
-			doc[key] = value
+			set(key, value)
 		}
 	}
 	for key, old := range before {
 		if _, found := after[key]; !found && old != nil {
-			doc[key] = nil
+			set(key, nil)
 		}
 	}
 	return doc

@@ -84,13 +84,13 @@ func (b annotationBaseline) Store(obj client.Object, essence []byte) {
 
 func (b annotationBaseline) Clear(essence map[string]any) {
 	// The keys depend on the kind of the object, which the essence does not contain. Therefore Clear removes both forms.
-	own := map[string]bool{}
-	for _, id := range []string{b.name, b.name + ownedSuffix} {
-		for _, key := range b.keys.of(nil, id) {
-			own[key] = true
+	var own []string
+	clearAnnotations(essence, func(key string) bool {
+		if own == nil {
+			own = slices.Concat(b.keys.of(nil, b.name), b.keys.of(nil, b.name+ownedSuffix))
 		}
-	}
-	clearAnnotations(essence, func(key string) bool { return own[key] })
+		return slices.Contains(own, key)
+	})
 }
 
 // StatusBaseline stores the essence in a field of the object, as a string of JSON. The field is a dotted path. An

@@ -172,8 +172,8 @@ func setNested(content map[string]any, path []string, value any) (map[string]any
 	return out, nil
 }
 
-// removeNested returns a copy of the content without a field, and whether anything was removed. The copy shares all
-// other values. With removeEmpty, it also removes the empty parents of the field.
+// removeNested returns the content without a field, and whether anything was removed. It does not change the content: if it removes something, it returns a
+// copy, which shares all other values. With removeEmpty, it also removes the empty parents of the field.
 func removeNested(content map[string]any, path []string, removeEmpty bool) (out map[string]any, found bool) {
 	key := path[0]
 	value, ok := content[key]
@@ -181,16 +181,19 @@ func removeNested(content map[string]any, path []string, removeEmpty bool) (out 
 	if !ok || len(path) > 1 && !isMap {
 		return content, false
 	}
+	if len(path) > 1 {
+		inner, found = removeNested(inner, path[1:], removeEmpty)
+		isEmpty := removeEmpty && len(inner) == 0
+		if !found && !isEmpty {
+			return content, false
+		}
+		if !isEmpty {
+			out = maps.Clone(content)
+			out[key] = inner
+			return out, true
+		}
+	}
 	out = maps.Clone(content)
-	if len(path) == 1 {
-		delete(out, key)
-		return out, true
-	}
-	inner, found = removeNested(inner, path[1:], removeEmpty)
-	out[key] = inner
-	if removeEmpty && len(inner) == 0 {
-		delete(out, key)
-		found = true
-	}
-	return out, found
+	delete(out, key)
+	return out, true
 }
