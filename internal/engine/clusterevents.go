@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -58,6 +59,18 @@ func (c *clusterEvents) first(uid types.UID, id string) (*invoke.ClusterEvent, i
 		return nil, 0
 	}
 	return all[0], len(all)
+}
+
+// others returns the other waiting Events of the handler.
+func (c *clusterEvents) others(uid types.UID, id string, event *invoke.ClusterEvent) (others []*corev1.Event) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, other := range c.waiting[uid][id] {
+		if other != event {
+			others = append(others, other.Event)
+		}
+	}
+	return others
 }
 
 // done removes an Event. If a newer state of the Event was recorded in the meantime, that state remains.
@@ -119,7 +132,12 @@ func (e *Engine) callForClusterEvents(ctx context.Context, r *reconciliation, id
 		if !st.isDue(now(), false) || hasEnded(ctx) || e.stopIfPaused(r) {
 			return
 		}
-		e.callReconcileHandler(ctx, r, id, h, st, event)
+		call := *event
+		call.Waiting = func() []*corev1.Event {
+			received := event.Waiting() // first, because Events are added to the inbox before they are removed from there
+			return append(received, e.clusterEvents.others(uid, id, event)...)
+		}
+		e.callReconcileHandler(ctx, r, id, h, st, &call)
 		if !st.record.Started.IsZero() || st.dirty {
 			log.FromContext(ctx).V(1).Info("The Event is handled again", "handler", id, "event", event.Name)
 			return

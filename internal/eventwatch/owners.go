@@ -27,6 +27,11 @@ type Owner struct {
 	UID types.UID // empty if the Event does not have it
 }
 
+// is reports whether two owners are the same object. A missing uid matches every uid.
+func (o Owner) is(other Owner) bool {
+	return o.Key == other.Key && (o.UID == other.UID || o.UID == "" || other.UID == "")
+}
+
 // Owners finds the objects of a kind that own other objects.
 type Owners struct {
 	reader     client.Reader

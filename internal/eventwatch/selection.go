@@ -57,10 +57,15 @@ func LastSeen(event *corev1.Event) (last time.Time) {
 	return last
 }
 
-// count returns how often an Event has occurred.
-func count(event *corev1.Event) int32 {
+// Count returns how often an Event has occurred. It is at least 1.
+func Count(event *corev1.Event) int32 {
 	if event.Series != nil {
 		return max(event.Series.Count, event.Count, 1)
 	}
 	return max(event.Count, 1)
+}
+
+// OccurredAgain reports whether an Event has occurred again after an earlier state of it.
+func OccurredAgain(event, earlier *corev1.Event) bool {
+	return Count(event) > Count(earlier) || LastSeen(event).After(LastSeen(earlier))
 }

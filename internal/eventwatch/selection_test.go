@@ -84,7 +84,7 @@ func TestCount_IsAtLeastOne(t *testing.T) {
 	for want, event := range map[int32]corev1.Event{
 		1: {}, 2: {Count: 2}, 3: {Series: &corev1.EventSeries{Count: 3}}, 4: {Count: 4, Series: &corev1.EventSeries{Count: 3}},
 	} {
-		if got := count(&event); got != want {
+		if got := Count(&event); got != want {
 			t.Errorf("got %d, want %d", got, want)
 		}
 	}

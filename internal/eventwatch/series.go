@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -24,7 +25,7 @@ const (
 // A series delivers each Event when it occurs, and again if it occurs again, at most once per interval.
 type series struct {
 	interval time.Duration
-	deliver  func(ctx context.Context, event *corev1.Event, earlier bool) error
+	deliver  func(ctx context.Context, d Delivery) ([]Owner, error)
 	log      logr.Logger
 	limiter  workqueue.TypedRateLimiter[types.UID]
 	queue    workqueue.TypedRateLimitingInterface[types.UID]
@@ -52,9 +53,10 @@ type occurrences struct {
 	count       int32     // the count of the delivered state
 	seen        time.Time // the last occurrence in the delivered state
 	deliveredAt time.Time
+	owners      []Owner // the owners that the last delivery has found
 }
 
-func newSeries(interval time.Duration, deliver func(context.Context, *corev1.Event, bool) error, log logr.Logger) *series {
+func newSeries(interval time.Duration, deliver func(context.Context, Delivery) ([]Owner, error), log logr.Logger) *series {
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](firstRetry, lastRetry)
 	return &series{
 		interval: cmp.Or(interval, clusterevents.DefaultInterval), deliver: deliver, log: log, limiter: limiter, holds: true,
@@ -71,7 +73,7 @@ func (s *series) add(event *corev1.Event, earlier bool) {
 		known = &occurrences{}
 		s.events[event.UID] = known
 	}
-	if !known.deliveredAt.IsZero() && count(event) <= known.count && !LastSeen(event).After(known.seen) {
+	if !known.deliveredAt.IsZero() && Count(event) <= known.count && !LastSeen(event).After(known.seen) {
 		return
 	}
 	if known.latest != nil && known.deliveredAt.IsZero() {
@@ -124,7 +126,8 @@ func (s *series) deliverLatest(ctx context.Context, uid types.UID) (pause time.D
 	if event == nil || ctx.Err() != nil {
 		return 0
 	}
-	err := s.deliver(ctx, event, earlier)
+	owners, err := s.deliver(ctx, Delivery{Event: event, Earlier: earlier, Waiting: s.waiting})
+	s.setOwners(uid, owners)
 	_, ordered := errors.AsType[*OrderedError](err)
 	switch retries := s.limiter.NumRequeues(uid); {
 	case err == nil:
@@ -144,7 +147,7 @@ func (s *series) deliverLatest(ctx context.Context, uid types.UID) (pause time.D
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	known := s.events[uid]
-	known.count, known.seen, known.deliveredAt = count(event), LastSeen(event), time.Now()
+	known.count, known.seen, known.deliveredAt = Count(event), LastSeen(event), time.Now()
 	if known.latest == event {
 		known.latest, known.earlier, known.next = known.next, known.nextEarlier, nil
 	}
@@ -152,6 +155,27 @@ func (s *series) deliverLatest(ctx context.Context, uid types.UID) (pause time.D
 		s.queue.Add(uid) // the Event has occurred again in the meantime
 	}
 	return 0
+}
+
+// setOwners records the owners of an Event. It keeps the known ones if none are found.
+func (s *series) setOwners(uid types.UID, owners []Owner) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(owners) > 0 {
+		s.events[uid].owners = owners
+	}
+}
+
+// waiting returns the newest states of the undelivered Events with an owner.
+func (s *series) waiting(owner Owner) (waiting []*corev1.Event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, known := range s.events {
+		if known.latest != nil && slices.ContainsFunc(known.owners, owner.is) {
+			waiting = append(waiting, cmp.Or(known.next, known.latest))
+		}
+	}
+	return waiting
 }
 
 // due returns the state that must be delivered; nil if there is none, or if it must wait for the end of the interval.

@@ -36,10 +36,19 @@ type Options struct {
 	Group     string // the API group of the kind
 	Selector  clusterevents.Selector
 	Reporters []string // the reporting controllers of own Events
-	// Deliver handles an Event. After an error, the Watcher calls Deliver again, up to 8 times. It delivers other Events in between, except after an
-	// OrderedError. earlier is true for an Event from the time before the start.
-	Deliver func(ctx context.Context, event *corev1.Event, earlier bool) error
+	// Deliver handles an Event, and returns the owners that it has found. After an error, the Watcher calls Deliver again, up to 8 times. It delivers other
+	// Events in between, except after an OrderedError.
+	Deliver func(ctx context.Context, d Delivery) ([]Owner, error)
 	Log     logr.Logger
+}
+
+// A Delivery is a state of an Event that a [Watcher] delivers.
+type Delivery struct {
+	Event   *corev1.Event
+	Earlier bool // whether Event is from the time before the start
+	// Waiting returns the newest states of the Events that the Watcher has received, but not delivered yet. It returns only Events with a known owner. It is
+	// safe for concurrent use.
+	Waiting func(owner Owner) []*corev1.Event
 }
 
 // A Watcher delivers the Events about one kind in one namespace.

@@ -81,6 +81,8 @@ type ClusterEvent struct {
 	*corev1.Event
 	// Earlier is true if the Event is from the time before the start of the operator, or from a pause.
 	Earlier bool
+	// Waiting returns other Events that were received for the handler and the object, and not handled yet. It can also return the state of Event.
+	Waiting func() []*corev1.Event
 }
 
 // IndexHandler is a handler that adds objects to an index.

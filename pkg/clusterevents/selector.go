@@ -30,8 +30,9 @@ type Selector struct {
 	// WarningsOnly selects only Events of the type Warning.
 	WarningsOnly bool
 	// Since is the maximum age of Events from the time before the start of the operator, or from a pause. If Since is positive, the operator stores the
-	// time and the uids of the newest handled Events in the annotation "kopf-runtime.dev/events.<id of the handler>" of the object. If About has several
-	// kinds, each of them has an annotation. A restart then does not repeat handled Events. This costs one write for each Event. Default: 0, which ignores Events from before the start or from a pause, and stores nothing.
+	// newest handled Events, and the earlier Events that still wait, in the annotation "kopf-runtime.dev/events.<id of the handler>" of the object. If About
+	// has several kinds, each of them has an annotation. A restart then does not repeat handled Events. This costs one write for each Event. Default: 0, which
+	// ignores Events from before the start or from a pause, and stores nothing.
 	Since time.Duration
 	// Interval is the minimum time between two calls for one Event that occurs repeatedly. Default: [DefaultInterval].
 	Interval time.Duration

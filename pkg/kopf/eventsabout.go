@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -49,7 +51,7 @@ func (r *Resource[T]) OnEventAbout(
 }
 
 // handleClusterEvent calls the function of a handler, unless an Event from before the start or from a pause was handled or is too old. With Since, it
-// stores the time and the uid of the handled Event in an annotation of the object.
+// stores the handled Events in an annotation of the object.
 func handleClusterEvent[T client.Object](
 	ctx context.Context, req *Request[T], events clusterevents.Selector, fn func(context.Context, *Request[T], *corev1.Event) error,
 ) error {
@@ -57,21 +59,21 @@ func handleClusterEvent[T client.Object](
 		return Permanent(errors.New("the handler is called without an Event: use OnEventAbout"))
 	}
 	event := req.call.ClusterEvent
-	seen := eventwatch.LastSeen(event.Event)
 	key := handledEventsKey(req.Handler, events, event.Event)
 	handled := parseHandledEvents(req.Object.GetAnnotations()[key])
-	if event.Earlier && (time.Since(seen) > events.Since || handled.contains(seen, event.UID)) {
+	if event.Earlier && (time.Since(eventwatch.LastSeen(event.Event)) > events.Since || handled.contains(event.Event)) {
 		log.FromContext(ctx).V(1).Info("Ignored an Event from the time before the start, or from a pause", "event", event.Name)
 		return nil
 	}
-	if err := fn(ctx, req, event.Event); err != nil || events.Since == 0 || handled.contains(seen, event.UID) {
+	if err := fn(ctx, req, event.Event); err != nil || events.Since == 0 || handled.contains(event.Event) {
 		return err
 	}
+	waiting := slices.DeleteFunc(event.Waiting(), func(other *corev1.Event) bool { return handledEventsKey(req.Handler, events, other) != key })
 	annotations := req.Object.GetAnnotations()
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
-	annotations[key] = handled.with(seen, event.UID).String()
+	annotations[key] = handled.with(event.Event, waiting).String()
 	req.Object.SetAnnotations(annotations)
 	return nil
 }
@@ -85,43 +87,87 @@ func handledEventsKey(handler string, events clusterevents.Selector, event *core
 	return validation.AnnotationKey("events.", handler+"."+event.InvolvedObject.GroupVersionKind().GroupKind().String())
 }
 
-// maxHandledUIDs limits the uids in the annotation of a handler.
-const maxHandledUIDs = 100
+// maxHandledCounts limits the uids in the annotation of a handler.
+const maxHandledCounts = 100
 
-// handledEvents are the newest Events that a handler has handled: their time, and their uids, because several Events can have the same time.
+// handledEvents are the Events that a handler has handled: all Events until the time of the newest one, except for those with a count.
 type handledEvents struct {
-	at   time.Time
-	uids []string
+	at time.Time // the time of the newest handled Event
+	// counts contains the handled Events with this time, because several Events can have the same time. It also contains the Events until this time that are
+	// not handled yet, with the count 0.
+	counts []handledCount
 }
 
-// parseHandledEvents decodes an annotation. Without a valid annotation, it returns no Events.
+// handledCount is the count that an Event had when it was handled.
+type handledCount struct {
+	uid   types.UID
+	count int32
+}
+
+// parseHandledEvents decodes an annotation. Without a valid annotation, it returns no Events. A uid without a count stands for all occurrences.
 func parseHandledEvents(text string) (h handledEvents) {
-	at, uids, _ := strings.Cut(text, " ")
+	at, counts, _ := strings.Cut(text, " ")
 	var err error
-	if h.at, err = time.Parse(time.RFC3339Nano, at); err == nil {
-		h.uids = strings.Fields(uids)
+	if h.at, err = time.Parse(time.RFC3339Nano, at); err != nil {
+		return handledEvents{}
+	}
+	for one := range strings.FieldsSeq(counts) {
+		uid, text, _ := strings.Cut(one, "/")
+		count, err := strconv.ParseInt(text, 10, 32)
+		if err != nil {
+			count = math.MaxInt32
+		}
+		h.counts = append(h.counts, handledCount{types.UID(uid), int32(count)})
 	}
 	return h
 }
 
-// contains reports whether an Event with this time was handled. Without uids, all Events with the stored time count as handled.
-func (h handledEvents) contains(at time.Time, uid types.UID) bool {
-	return at.Before(h.at) || at.Equal(h.at) && (len(h.uids) == 0 || slices.Contains(h.uids, string(uid)))
-}
-
-// with adds an Event that is not older than the stored time.
-func (h handledEvents) with(at time.Time, uid types.UID) handledEvents {
+// contains reports whether this state of an Event was handled. Without counts, all Events with the stored time count as handled.
+func (h handledEvents) contains(event *corev1.Event) bool {
+	at := eventwatch.LastSeen(event)
 	if at.After(h.at) {
-		h = handledEvents{at: at}
+		return false
 	}
-	h.uids = append(h.uids, string(uid))
-	h.uids = h.uids[max(0, len(h.uids)-maxHandledUIDs):]
-	return h
+	if i := slices.IndexFunc(h.counts, func(c handledCount) bool { return c.uid == event.UID }); i >= 0 {
+		return eventwatch.Count(event) <= h.counts[i].count
+	}
+	return at.Before(h.at) || len(h.counts) == 0
+}
+
+// with adds a handled Event. waiting contains Events that were received, and not handled by this process. If the result has too many counts, with returns
+// the handled Events without a change: then a restart repeats the Event.
+func (h handledEvents) with(event *corev1.Event, waiting []*corev1.Event) handledEvents {
+	at := eventwatch.LastSeen(event)
+	result := handledEvents{at: h.at, counts: withoutUID(h.counts, event.UID)}
+	if at.After(h.at) {
+		result = handledEvents{at: at} // in h, the Events with the count 0 were handled since, or are in waiting
+	}
+	if at.Equal(result.at) {
+		result.counts = append(result.counts, handledCount{event.UID, eventwatch.Count(event)})
+	}
+	for _, other := range waiting {
+		isHandled := h.contains(other) || other.UID == event.UID && !eventwatch.OccurredAgain(other, event)
+		if !isHandled && !eventwatch.LastSeen(other).After(result.at) {
+			result.counts = append(withoutUID(result.counts, other.UID), handledCount{uid: other.UID})
+		}
+	}
+	if len(result.counts) > maxHandledCounts {
+		return h
+	}
+	return result
+}
+
+func withoutUID(counts []handledCount, uid types.UID) []handledCount {
+	return slices.DeleteFunc(slices.Clone(counts), func(c handledCount) bool { return c.uid == uid })
 }
 
 // String encodes the annotation.
 func (h handledEvents) String() string {
-	return strings.Join(append([]string{h.at.UTC().Format(time.RFC3339Nano)}, h.uids...), " ")
+	parts := []string{h.at.UTC().Format(time.RFC3339Nano)}
+	for _, c := range h.counts {
+		parts = append(parts, fmt.Sprintf("%s/%d", c.uid, c.count))
+	}
+	return strings.Join(parts, " ")
 }
 
 // An eventSelection is the selector of an OnEventAbout handler. Its method check sets the kinds.
@@ -226,21 +272,22 @@ func (o *Operator) eventWatchOptions(e *engine.Engine, s *eventSelection, owners
 	logger := e.Log.WithValues("controller", e.Name, "handler", s.id)
 	return eventwatch.Options{
 		Selector: s.Selector, Reporters: o.reporters(), Log: logger,
-		Deliver: func(ctx context.Context, event *corev1.Event, earlier bool) error {
-			found, err := owners.Of(ctx, logger, event.InvolvedObject)
+		Deliver: func(ctx context.Context, d eventwatch.Delivery) ([]eventwatch.Owner, error) {
+			found, err := owners.Of(ctx, logger, d.Event.InvolvedObject)
 			if err != nil {
 				// With Since, the annotation contains the newest handled Event, so a later Event must not be handled first.
 				if s.Since > 0 && isTransient(err) {
-					return &eventwatch.OrderedError{Err: err}
+					return nil, &eventwatch.OrderedError{Err: err}
 				}
-				return err
+				return nil, err
 			}
 			for _, owner := range found {
-				if !e.AddClusterEvent(owner.Key, owner.UID, s.id, invoke.ClusterEvent{Event: event, Earlier: earlier}) {
+				event := invoke.ClusterEvent{Event: d.Event, Earlier: d.Earlier, Waiting: func() []*corev1.Event { return d.Waiting(owner) }}
+				if !e.AddClusterEvent(owner.Key, owner.UID, s.id, event) {
 					err = errNotObserved
 				}
 			}
-			return err
+			return found, err
 		},
 	}
 }

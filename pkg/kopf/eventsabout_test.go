@@ -185,7 +185,7 @@ func TestOnEventAbout_SinceHandlesEachEventOnce(t *testing.T) {
 		cluster.Get(t, one)
 		event := newEvent(t, "d", one)
 		cluster.Get(t, event)
-		if got, want := one.Annotations["kopf-runtime.dev/events.seen"], now.UTC().Format(time.RFC3339Nano)+" "+string(event.UID); got != want {
+		if got, want := one.Annotations["kopf-runtime.dev/events.seen"], now.UTC().Format(time.RFC3339Nano)+" "+string(event.UID)+"/1"; got != want {
 			t.Errorf("annotation %q, want %q", got, want)
 		}
 
@@ -450,6 +450,144 @@ func TestOnEventAbout_SinceKeepsTheOrderOfRecurringEvents(t *testing.T) {
 				<-time.After(5 * time.Minute)
 				seen.expect(t, "after the end", "one first 1#0", "one second 1#0", "one third 1#0", "one first 2#0")
 			})
+		})
+	}
+}
+
+// A repeated occurrence waits for the end of its interval, while the operator handles later Events of the same object.
+func TestOnEventAbout_SinceHandlesWaitingOccurrencesAfterARestart(t *testing.T) {
+	type handler = func(context.Context, *kopf.Request[configMap], *corev1.Event) error
+	handlesOnlyTheSecondAttemptForSecond := func(seen *steps) handler {
+		return func(ctx context.Context, req *kopf.Request[configMap], event *corev1.Event) error {
+			if event.Name == "first" && event.Count > 1 || event.Name == "second" && req.Attempt.Number == 0 {
+				return errors.New("not yet")
+			}
+			return noteEvents(seen)(ctx, req, event)
+		}
+	}
+	for name, test := range map[string]struct {
+		handler func(*steps) handler
+		post    func(post func(name string), again func(name string))
+		want    [][]string // the calls before the restart, and after the first, the second and the third restart
+	}{
+		"a later Event": {noteEvents, func(post, again func(string)) {
+			post("first")
+			<-time.After(10 * time.Second)
+			again("first")
+			<-time.After(10 * time.Second)
+			post("second")
+		}, [][]string{{"one first 1#0", "one second 1#0"}, {"one first 2#0"}}},
+		"several Events": {noteEvents, func(post, again func(string)) {
+			for _, call := range []func(string){post, again} {
+				for _, name := range []string{"first", "second"} {
+					call(name)
+					<-time.After(time.Second)
+				}
+			}
+			post("third")
+			<-time.After(time.Second)
+			again("first")
+			<-time.After(time.Second)
+			post("fourth")
+		}, [][]string{{"one first 1#0", "one second 1#0", "one third 1#0", "one fourth 1#0"}, {"one second 2#0", "one first 3#0"}}},
+		"the same second": {noteEvents, func(post, again func(string)) {
+			post("first")
+			<-time.After(time.Millisecond)
+			again("first")
+		}, [][]string{{"one first 1#0"}, {"one first 2#0"}}},
+		"an occurrence whose interval has ended": {handlesOnlyTheSecondAttemptForSecond, func(post, again func(string)) {
+			post("first")
+			<-time.After(10 * time.Second)
+			again("first")
+			<-time.After(10 * time.Second)
+			post("second")
+			<-time.After(70 * time.Second)
+		}, [][]string{{"one first 1#0", "one second 1#1"}, {"one first 2#0"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cluster, seen := kopftest.Memory(t, kopftest.Objects(newConfigMap("one"))), &steps{}
+				one := newConfigMap("one")
+				cluster.Get(t, one)
+				about := func(fn handler) kopf.Option {
+					return kopf.For(&corev1.ConfigMap{}).OnEventAbout("seen", clusterevents.Selector{Since: time.Hour}, fn, kopf.Retries(10))
+				}
+				operator := cluster.Run(t, about(test.handler(seen)))
+				operator.RunUntilQuiet(t)
+				test.post(func(name string) { cluster.Create(t, newEvent(t, name, one)) }, func(name string) { occurAgain(t, cluster, newEvent(t, name, one)) })
+				<-time.After(time.Second)
+				seen.expect(t, "before the restart", test.want[0]...)
+				operator.Stop(t)
+				for i, want := range append(test.want[1:], nil, nil) {
+					operator := cluster.Run(t, about(noteEvents(seen)))
+					<-time.After(5 * time.Second)
+					seen.expect(t, fmt.Sprintf("after restart %d", i+1), want...)
+					operator.Stop(t)
+				}
+			})
+		})
+	}
+}
+
+// stateOf returns the state of an Event with a count, seconds after an arbitrary time.
+func stateOf(uid types.UID, seconds int64, count int32) *corev1.Event {
+	return &corev1.Event{ObjectMeta: metav1.ObjectMeta{UID: uid}, Count: count, LastTimestamp: metav1.NewTime(time.Unix(seconds, 0))}
+}
+
+func TestHandledEvents_Contains(t *testing.T) {
+	const annotation = "1970-01-01T00:00:20Z new/2 any 100/3 waiting/0"
+	for name, test := range map[string]struct {
+		event *corev1.Event
+		want  bool
+	}{
+		"before the time":        {stateOf("other", 19, 1), true},
+		"at the time":            {stateOf("other", 20, 1), false},
+		"after the time":         {stateOf("new", 21, 2), false},
+		"with its count":         {stateOf("new", 20, 2), true},
+		"with a greater count":   {stateOf("new", 20, 3), false},
+		"without a stored count": {stateOf("any", 20, 1000), true},
+		"waiting":                {stateOf("waiting", 10, 1), false},
+		"a numeric uid":          {stateOf("100", 20, 3), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := kopf.IsHandled(annotation, test.event); got != test.want {
+				t.Errorf("contains = %t, want %t", got, test.want)
+			}
+		})
+	}
+	for _, annotation := range []string{"", "invalid new/2"} {
+		if kopf.IsHandled(annotation, stateOf("new", 20, 1)) {
+			t.Errorf("an Event is handled according to %q", annotation)
+		}
+	}
+}
+
+func TestHandledEvents_With(t *testing.T) {
+	const before = "1970-01-01T00:00:20Z new/1 waiting/0"
+	var many []*corev1.Event
+	for i := range 100 {
+		many = append(many, stateOf(types.UID(fmt.Sprint(i)), 21, 2))
+	}
+	for name, test := range map[string]struct {
+		event   *corev1.Event
+		waiting []*corev1.Event
+		want    string
+	}{
+		"a later Event":                        {stateOf("last", 30, 1), nil, "1970-01-01T00:00:30Z last/1"},
+		"while Events wait":                    {stateOf("last", 30, 1), []*corev1.Event{stateOf("waiting", 10, 2), stateOf("a", 30, 2), stateOf("b", 31, 2)}, "1970-01-01T00:00:30Z last/1 waiting/0 a/0"},
+		"while handled Events wait":            {stateOf("last", 30, 1), []*corev1.Event{stateOf("new", 20, 1), stateOf("old", 10, 1)}, "1970-01-01T00:00:30Z last/1"},
+		"while its own state waits":            {stateOf("last", 30, 1), []*corev1.Event{stateOf("last", 30, 1)}, "1970-01-01T00:00:30Z last/1"},
+		"while a newer state waits":            {stateOf("last", 30, 1), []*corev1.Event{stateOf("last", 30, 2)}, "1970-01-01T00:00:30Z last/0"},
+		"an Event of the same time":            {stateOf("last", 20, 3), nil, "1970-01-01T00:00:20Z new/1 waiting/0 last/3"},
+		"a state of the same time":             {stateOf("new", 20, 3), nil, "1970-01-01T00:00:20Z waiting/0 new/3"},
+		"the waiting Event":                    {stateOf("waiting", 10, 2), nil, "1970-01-01T00:00:20Z new/1"},
+		"the waiting Event, and it waits anew": {stateOf("waiting", 10, 2), []*corev1.Event{stateOf("waiting", 15, 3)}, "1970-01-01T00:00:20Z new/1 waiting/0"},
+		"while too many Events wait":           {stateOf("last", 30, 1), many, before},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := kopf.WithHandled(before, test.event, test.waiting...); got != test.want {
+				t.Errorf("got  %q\nwant %q", got, test.want)
+			}
 		})
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -44,6 +45,16 @@ func ErrNotServed(gvk schema.GroupVersionKind, served map[string][]string) error
 		}
 	}
 	return explainNotServed(all, gvk)
+}
+
+// IsHandled exports handledEvents.contains for an annotation.
+func IsHandled(annotation string, event *corev1.Event) bool {
+	return parseHandledEvents(annotation).contains(event)
+}
+
+// WithHandled exports handledEvents.with for an annotation.
+func WithHandled(annotation string, event *corev1.Event, waiting ...*corev1.Event) string {
+	return parseHandledEvents(annotation).with(event, waiting).String()
 }
 
 // PollVersion exports pollVersion.
