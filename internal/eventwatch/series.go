@@ -36,7 +36,7 @@ type series struct {
 }
 
 // An OrderedError makes a [Watcher] repeat the delivery of an Event before it delivers later ones. After an Event that fails repeatedly, later Events do not
-// wait again until the repeated delivery of an Event succeeds.
+// wait again until an Event that has failed with an OrderedError no longer does.
 type OrderedError struct{ Err error }
 
 func (e *OrderedError) Error() string { return e.Err.Error() }
@@ -50,10 +50,11 @@ type occurrences struct {
 	earlier     bool          // whether latest is from the time before the start
 	next        *corev1.Event // a later state than latest, if no state was delivered yet: it must not precede Events that wait after latest
 	nextEarlier bool
-	count       int32     // the count of the delivered state
-	seen        time.Time // the last occurrence in the delivered state
+	count       int32     // the count of the newest received state
+	seen        time.Time // the last occurrence in the newest received state
 	deliveredAt time.Time
 	owners      []Owner // the owners that the last delivery has found
+	ordered     bool    // whether the last delivery has failed with an OrderedError
 }
 
 func newSeries(interval time.Duration, deliver func(context.Context, Delivery) ([]Owner, error), log logr.Logger) *series {
@@ -64,7 +65,8 @@ func newSeries(interval time.Duration, deliver func(context.Context, Delivery) (
 	}
 }
 
-// add records a state of an Event. It ignores a state in which the Event has not occurred again.
+// add records a state of an Event. It ignores a state in which the Event has not occurred again since the newest received state: the delivery of the
+// same state would begin another interval.
 func (s *series) add(event *corev1.Event, earlier bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -73,9 +75,10 @@ func (s *series) add(event *corev1.Event, earlier bool) {
 		known = &occurrences{}
 		s.events[event.UID] = known
 	}
-	if !known.deliveredAt.IsZero() && Count(event) <= known.count && !LastSeen(event).After(known.seen) {
+	if Count(event) <= known.count && !LastSeen(event).After(known.seen) {
 		return
 	}
+	known.count, known.seen = Count(event), LastSeen(event)
 	if known.latest != nil && known.deliveredAt.IsZero() {
 		known.next, known.nextEarlier = event, earlier
 		return
@@ -127,11 +130,12 @@ func (s *series) deliverLatest(ctx context.Context, uid types.UID) (pause time.D
 		return 0
 	}
 	owners, err := s.deliver(ctx, Delivery{Event: event, Earlier: earlier, Waiting: s.waiting})
-	s.setOwners(uid, owners)
 	_, ordered := errors.AsType[*OrderedError](err)
+	if wasOrdered := s.recordAttempt(uid, owners, ordered); wasOrdered && !ordered {
+		s.holds = true // the fault has ended
+	}
 	switch retries := s.limiter.NumRequeues(uid); {
 	case err == nil:
-		s.holds = s.holds || retries > 0
 	case ctx.Err() != nil:
 		return 0
 	case retries < maxRetries && ordered && s.holds:
@@ -147,7 +151,7 @@ func (s *series) deliverLatest(ctx context.Context, uid types.UID) (pause time.D
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	known := s.events[uid]
-	known.count, known.seen, known.deliveredAt = Count(event), LastSeen(event), time.Now()
+	known.deliveredAt = time.Now()
 	if known.latest == event {
 		known.latest, known.earlier, known.next = known.next, known.nextEarlier, nil
 	}
@@ -157,13 +161,17 @@ func (s *series) deliverLatest(ctx context.Context, uid types.UID) (pause time.D
 	return 0
 }
 
-// setOwners records the owners of an Event. It keeps the known ones if none are found.
-func (s *series) setOwners(uid types.UID, owners []Owner) {
+// recordAttempt records the owners that a delivery has found, and whether it has failed with an OrderedError. It returns whether the previous delivery
+// has failed with one. Without owners, it keeps the known ones.
+func (s *series) recordAttempt(uid types.UID, owners []Owner, ordered bool) (wasOrdered bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	known := s.events[uid]
 	if len(owners) > 0 {
-		s.events[uid].owners = owners
+		known.owners = owners
 	}
+	wasOrdered, known.ordered = known.ordered, ordered
+	return wasOrdered
 }
 
 // waiting returns the newest states of the undelivered Events with an owner.
