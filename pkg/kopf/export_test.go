@@ -9,25 +9,23 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/engine"
-	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 )
 
 // ParsePath exports validation.FieldPath.
 func ParsePath(path string) ([]string, error) { return validation.FieldPath(path) }
 
-// CheckVerbs exports checkVerbs for a kind that has a handler with or without progress.
-func CheckVerbs(progress bool, verbs ...string) error {
-	kind := engine.Kind{GVK: schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}}
-	if progress {
-		if err := kind.Handlers.Add("created", "created", invoke.Handler{}); err != nil {
-			return fmt.Errorf("adding the handler: %w", err)
-		}
+// CheckVerbs exports checkVerbs for the kind of a resource.
+func CheckVerbs(r Option, scheme *runtime.Scheme, verbs ...string) error {
+	declared := r.(resource)
+	kind, err := declared.kind(scheme, New(nil).settings.Store, nil)
+	if err != nil {
+		return fmt.Errorf("the kind: %w", err)
 	}
-	return checkVerbs(&kind, verbs)
+	return checkVerbs(&kind, declared, verbs)
 }
 
 // ErrNotServed exports explainNotServed. The map lists the served kinds of each version, such as "example.com/v1":

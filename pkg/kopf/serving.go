@@ -37,14 +37,16 @@ func discoverKind(client discovery.DiscoveryInterface, gvk schema.GroupVersionKi
 
 // checkVerbs returns an error if the API server serves the kind without the verbs that the handlers need. For example, some kinds cannot be
 // watched, and others cannot be patched.
-func checkVerbs(kind *engine.Kind, verbs metav1.Verbs) error {
+func checkVerbs(kind *engine.Kind, declared resource, verbs metav1.Verbs) error {
 	// The API server hides the verbs create, update and patch while it deletes the objects of a CustomResourceDefinition. The operator must handle
 	// these deletions: otherwise, its finalizers would block the deletion of the definition.
 	required, advice := []string{"list", "watch"}, "handlers cannot observe its objects: remove the kind"
 	isMissing := func(verb string) bool { return !slices.Contains(verbs, verb) }
 	isTerminating := isMissing("create") && isMissing("patch") && !isMissing("delete") // the definition is being deleted; objects can still be patched
-	if !isTerminating && !slices.ContainsFunc(required, isMissing) && (kind.WritesEventChanges() || len(kind.Handlers.IDs())+len(kind.BackgroundHandlers.IDs()) > 0) {
-		required, advice = []string{"patch"}, "nothing can be stored on its objects: use only OnEvent without WriteChanges, OnReconcile and IndexBy"
+	storesEvents := slices.ContainsFunc(declared.eventSelections(), func(s *eventSelection) bool { return s.Since > 0 })
+	writes := kind.WritesEventChanges() || storesEvents || len(kind.Handlers.IDs())+len(kind.BackgroundHandlers.IDs()) > 0
+	if !isTerminating && !slices.ContainsFunc(required, isMissing) && writes {
+		required, advice = []string{"patch"}, "nothing can be stored on its objects: use only OnEvent without WriteChanges, OnReconcile, OnEventAbout without Since, and IndexBy"
 	}
 	if !slices.ContainsFunc(required, isMissing) {
 		return nil

@@ -270,7 +270,7 @@ func (o *Operator) discover(ctx context.Context, kinds []engine.Kind, resources 
 			errs = append(errs, fmt.Errorf("%s: %w", kinds[i].GVK.Kind, errNotServed(client, kinds[i].GVK)))
 		}
 		if verbs != nil {
-			errs = append(errs, checkVerbs(&kinds[i], verbs), o.checkSchema(ctx, client, &kinds[i]))
+			errs = append(errs, checkVerbs(&kinds[i], resources[i], verbs), o.checkSchema(ctx, client, &kinds[i]))
 			if declarations := resources[i].handlersWithUncheckedFields(); len(declarations) > 0 {
 				go o.warnAboutFields(ctx, client, kinds[i].GVK, declarations)
 			}
