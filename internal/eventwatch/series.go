@@ -44,6 +44,13 @@ func (e *OrderedError) Error() string { return e.Err.Error() }
 // Unwrap returns the cause.
 func (e *OrderedError) Unwrap() error { return e.Err }
 
+// An UnobservedError is returned if the operator has not observed some owners of the object of an Event.
+type UnobservedError struct{ Owners []Owner }
+
+func (*UnobservedError) Error() string {
+	return "the operator has not observed the object that the Event is about, or that owns it"
+}
+
 // occurrences contains the delivered and the undelivered state of one Event.
 type occurrences struct {
 	latest      *corev1.Event // the undelivered state; nil if there is none
@@ -54,6 +61,7 @@ type occurrences struct {
 	seen        time.Time // the last occurrence in the newest received state
 	deliveredAt time.Time
 	owners      []Owner // the owners that the last delivery has found
+	unobserved  []Owner // the owners that have not received latest, after an UnobservedError
 	ordered     bool    // whether the last delivery has failed with an OrderedError
 }
 
@@ -83,7 +91,7 @@ func (s *series) add(event *corev1.Event, earlier bool) {
 		known.next, known.nextEarlier = event, earlier
 		return
 	}
-	known.latest, known.earlier = event, earlier
+	known.latest, known.earlier, known.unobserved = event, earlier, nil
 	s.queue.Add(event.UID)
 }
 
@@ -125,15 +133,16 @@ func (s *series) run(ctx context.Context) {
 
 // deliverLatest delivers the latest state of an Event. If later Events must wait for this Event, deliverLatest returns the time until it must be called again.
 func (s *series) deliverLatest(ctx context.Context, uid types.UID) (pause time.Duration) {
-	event, earlier := s.due(uid)
+	d := s.due(uid)
+	event := d.Event
 	if event == nil || ctx.Err() != nil {
 		return 0
 	}
-	owners, err := s.deliver(ctx, Delivery{Event: event, Earlier: earlier, Waiting: s.waiting})
-	_, ordered := errors.AsType[*OrderedError](err)
-	if wasOrdered := s.recordAttempt(uid, owners, ordered); wasOrdered && !ordered {
-		s.holds = true // the fault has ended
+	owners, err := s.deliver(ctx, d)
+	if s.recordAttempt(uid, event, owners, err) {
+		s.holds = true
 	}
+	_, ordered := errors.AsType[*OrderedError](err)
 	switch retries := s.limiter.NumRequeues(uid); {
 	case err == nil:
 	case ctx.Err() != nil:
@@ -153,7 +162,7 @@ func (s *series) deliverLatest(ctx context.Context, uid types.UID) (pause time.D
 	known := s.events[uid]
 	known.deliveredAt = time.Now()
 	if known.latest == event {
-		known.latest, known.earlier, known.next = known.next, known.nextEarlier, nil
+		known.latest, known.earlier, known.next, known.unobserved = known.next, known.nextEarlier, nil, nil
 	}
 	if known.latest != nil {
 		s.queue.Add(uid) // the Event has occurred again in the meantime
@@ -161,17 +170,21 @@ func (s *series) deliverLatest(ctx context.Context, uid types.UID) (pause time.D
 	return 0
 }
 
-// recordAttempt records the owners that a delivery has found, and whether it has failed with an OrderedError. It returns whether the previous delivery
-// has failed with one. Without owners, it keeps the known ones.
-func (s *series) recordAttempt(uid types.UID, owners []Owner, ordered bool) (wasOrdered bool) {
+// recordAttempt records the owners that a delivery has found, and how it has failed. Without owners, it keeps the known ones. It returns whether a fault
+// has ended: only the previous delivery has failed with an OrderedError.
+func (s *series) recordAttempt(uid types.UID, event *corev1.Event, owners []Owner, err error) (recovered bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	known := s.events[uid]
 	if len(owners) > 0 {
 		known.owners = owners
 	}
-	wasOrdered, known.ordered = known.ordered, ordered
-	return wasOrdered
+	if unobserved, ok := errors.AsType[*UnobservedError](err); ok && known.latest == event {
+		known.unobserved = unobserved.Owners
+	}
+	wasOrdered := known.ordered
+	_, known.ordered = errors.AsType[*OrderedError](err)
+	return wasOrdered && !known.ordered
 }
 
 // waiting returns the newest states of the undelivered Events with an owner.
@@ -186,17 +199,17 @@ func (s *series) waiting(owner Owner) (waiting []*corev1.Event) {
 	return waiting
 }
 
-// due returns the state that must be delivered; nil if there is none, or if it must wait for the end of the interval.
-func (s *series) due(uid types.UID) (event *corev1.Event, earlier bool) {
+// due returns the state that must be delivered. Without one, or if it must wait for the end of the interval, the delivery has no Event.
+func (s *series) due(uid types.UID) Delivery {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	known := s.events[uid]
 	if known == nil || known.latest == nil {
-		return nil, false
+		return Delivery{}
 	}
 	if left := time.Until(known.deliveredAt.Add(s.interval)); !known.deliveredAt.IsZero() && left > 0 {
 		s.queue.AddAfter(uid, left)
-		return nil, false
+		return Delivery{}
 	}
-	return known.latest, known.earlier
+	return Delivery{Event: known.latest, Earlier: known.earlier, Unobserved: known.unobserved, Waiting: s.waiting}
 }

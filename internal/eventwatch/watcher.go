@@ -37,7 +37,7 @@ type Options struct {
 	Selector  clusterevents.Selector
 	Reporters []string // the reporting controllers of own Events
 	// Deliver handles an Event, and returns the owners that it has found. After an error, the Watcher calls Deliver again, up to 8 times. It delivers other
-	// Events in between, except after an OrderedError.
+	// Events in between, except after an OrderedError. After an UnobservedError, it delivers the Event only to the unobserved owners.
 	Deliver func(ctx context.Context, d Delivery) ([]Owner, error)
 	Log     logr.Logger
 }
@@ -46,6 +46,8 @@ type Options struct {
 type Delivery struct {
 	Event   *corev1.Event
 	Earlier bool // whether Event is from the time before the start
+	// Unobserved are the owners of the last UnobservedError for this state. All other owners have received it. It is nil in the first attempt.
+	Unobserved []Owner
 	// Waiting returns the newest states of the Events that the Watcher has received, but not delivered yet. It returns only Events with a known owner. It is
 	// safe for concurrent use.
 	Waiting func(owner Owner) []*corev1.Event

@@ -265,8 +265,6 @@ func (o *Operator) reporters() []string {
 	return []string{recorderName}
 }
 
-var errNotObserved = errors.New("the operator has not observed the object that the Event is about, or that owns it")
-
 // eventWatchOptions returns the options for the watches of one handler. The caller must set the fields Client, Namespace, Kind and Group.
 func (o *Operator) eventWatchOptions(e *engine.Engine, s *eventSelection, owners *eventwatch.Owners) eventwatch.Options {
 	logger := e.Log.WithValues("controller", e.Name, "handler", s.id)
@@ -281,13 +279,20 @@ func (o *Operator) eventWatchOptions(e *engine.Engine, s *eventSelection, owners
 				}
 				return nil, err
 			}
+			var unobserved []eventwatch.Owner
 			for _, owner := range found {
+				if d.Unobserved != nil && !slices.Contains(d.Unobserved, owner) {
+					continue
+				}
 				event := invoke.ClusterEvent{Event: d.Event, Earlier: d.Earlier, Waiting: func() []*corev1.Event { return d.Waiting(owner) }}
 				if !e.AddClusterEvent(owner.Key, owner.UID, s.id, event) {
-					err = errNotObserved
+					unobserved = append(unobserved, owner)
 				}
 			}
-			return found, err
+			if len(unobserved) > 0 {
+				return found, &eventwatch.UnobservedError{Owners: unobserved}
+			}
+			return found, nil
 		},
 	}
 }

@@ -591,3 +591,34 @@ func TestHandledEvents_With(t *testing.T) {
 		})
 	}
 }
+
+// The pod has an owner that was deleted, and one that the operator observes later.
+func TestOnEventAbout_CallsTheHandlerOnceIfAnotherOwnerIsNotObserved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster, seen := kopftest.Memory(t, kopftest.Objects(newConfigMap("one", "watched", "yes"), newConfigMap("late"))), &steps{}
+		one, late := newConfigMap("one"), newConfigMap("late")
+		cluster.Get(t, one)
+		cluster.Get(t, late)
+		operator := cluster.Run(t, kopf.WithWatchSelector("watched"),
+			kopf.For(&corev1.ConfigMap{}).OnEventAbout("seen", clusterevents.Selector{About: []client.Object{&corev1.Pod{}}}, noteEvents(seen)))
+		operator.RunUntilQuiet(t)
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "pod"}}
+		for name, uid := range map[string]types.UID{"deleted": "of a deleted object", one.Name: one.UID, late.Name: late.UID} {
+			pod.OwnerReferences = append(pod.OwnerReferences, metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: name, UID: uid})
+		}
+		cluster.Create(t, pod)
+		event := newEvent(t, "event", pod)
+		cluster.Create(t, event)
+		<-time.After(time.Second)
+		kopftest.Edit(t, cluster, late, func(obj configMap) { obj.Labels = map[string]string{"watched": "yes"} })
+		<-time.After(30 * time.Second)
+		seen.expect(t, "after all repeated deliveries", "one event 1#0", "late event 1#0")
+		occurAgain(t, cluster, event)
+		<-time.After(5 * time.Minute)
+		got := seen.take()
+		slices.Sort(got)
+		if want := []string{"late event 2#0", "one event 2#0"}; !slices.Equal(got, want) {
+			t.Errorf("after another occurrence: calls %q, want %q", got, want)
+		}
+	})
+}
