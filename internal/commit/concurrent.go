@@ -88,7 +88,7 @@ func (s *Session) isUnchangedIn(content map[string]any) bool {
 	for _, p := range s.patches {
 		changes = patch.Merge(changes, p.Patch)
 	}
-	return IsUntouched(changes.Unapplied(s.Content()), s.Content(), content)
+	return IsUntouched(changes, s.Content(), content)
 }
 
 // IsUntouched reports whether each field of a patch has either its earlier value or the value of the patch.

@@ -35,7 +35,7 @@ type HandlerPatch struct {
 	Policy  progress.Policy
 	Before  progress.Record // the record before the attempt
 	Outcome progress.Outcome
-	// Patch contains the changes and the result. It may contain values that the object already has: they are not sent.
+	// Patch contains the changes and the result.
 	Patch patch.MergePatch
 	// Untyped is true if Patch may have fields that the Go type lacks, such as a result.
 	Untyped bool

@@ -12,42 +12,46 @@ import (
 // ErrEnded means that the operator has ended and no longer writes.
 var ErrEnded = errors.New("the operator has ended: nothing is written any more")
 
-// Flush writes the changes in the status that a handler has made in its copy of the object so far, and returns the written changes. The session then
-// continues with the object of the response.
-func (s *Session) Flush(ctx context.Context, id string, copied client.Object) (changed patch.MergePatch, err error) {
+// Flush writes the changes in the status that a handler has made in its copy of the object so far. The session then continues with the object of the
+// response.
+func (s *Session) Flush(ctx context.Context, id string, copied client.Object) error {
 	own, doc, err := s.FlushableChanges(ctx, &s.Draft, id, copied)
 	if len(own) == 0 || err != nil {
-		return nil, err
+		return err
 	}
 	if len(doc) == 0 { // the object has these values already
 		s.dropSuperseded(own)
 		s.isBehind = true // the copy of the handler has its own values
-		return nil, s.Apply(own)
+		return s.Apply(own)
 	}
 	if s.HasEnded() {
-		return nil, ErrEnded
+		return ErrEnded
 	}
 	if err := s.AwaitFenceUnchanged(ctx, s.Base(), &s.Suspensions, s.isUnchangedIn); err != nil {
-		return nil, err
+		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, WriteTimeout)
 	defer cancel()
 	if err := s.pinAhead(ctx, doc); err != nil {
-		return nil, err
+		return err
 	}
 	if own, doc, err = s.FlushableChanges(ctx, &s.Draft, id, copied); err != nil {
-		return nil, err
+		return err
 	}
 	change := &patch.Change{Before: s.Base(), Content: s.Content(), HandlerPatch: doc, Allow: s.Guard(&s.Suspensions)}
 	written, err := s.Writer.Write(ctx, change)
 	s.noteVersions(change)
 	if err != nil || written == nil {
-		return nil, err
+		return err
 	}
 	s.ReportDropped(ctx, change, id, doc)
 	s.Cause, s.edited = s.Detector.MergeFlushed(s.Cause, s.Content(), doc), true
 	s.awaiter.SetAwaitedVersion(written.GetResourceVersion(), s.ConsistencyTimeout)
-	return doc, s.ContinueAfterFlush(&s.Draft, own, written)
+	if err := s.ContinueAfterFlush(&s.Draft, own, written); err != nil {
+		return err
+	}
+	s.host.AfterFlush(change.Content, AcceptedWrite{Changes: doc, Patches: []*HandlerPatch{{ID: id, Patch: doc}}, Stored: s.Content(), Version: written.GetResourceVersion()})
+	return nil
 }
 
 // FlushableChanges returns the changes in the status since the attempt began or since the last flush. own are the changes relative to the state that the

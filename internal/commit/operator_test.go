@@ -29,17 +29,18 @@ type operator struct {
 	report    func(*commit.Session) // adds the conditions that report handlers
 	session   *commit.Session
 
-	pauses      int32
-	ended       bool
-	cached      *unstructured.Unstructured // the object in the cache; nil if it does not exist
-	awaited     []string                   // versions that the cache must show
-	ownVersions []string
-	received    []string // versions of responses
-	baselines   []string
-	warnings    []string // reasons of Events
-	logs        []string
-	afterWrites []string
-	wasDeleted  int
+	pauses       int32
+	ended        bool
+	cached       *unstructured.Unstructured // the object in the cache; nil if it does not exist
+	awaited      []string                   // versions that the cache must show
+	ownVersions  []string
+	received     []string // versions of responses
+	baselines    []string
+	warnings     []string // reasons of Events
+	logs         []string
+	afterWrites  []string
+	afterFlushes []string
+	wasDeleted   int
 }
 
 func newOperator(t *testing.T, b *commit.Builder, obj *unstructured.Unstructured) *operator {
@@ -98,6 +99,11 @@ func (o *operator) ReportConditions(context.Context) {
 // AfterWrite implements [commit.Host].
 func (o *operator) AfterWrite(_ context.Context, written commit.AcceptedWrite) {
 	o.afterWrites = append(o.afterWrites, fmt.Sprint(written.Version, written.Changes.Paths()))
+}
+
+// AfterFlush implements [commit.Host].
+func (o *operator) AfterFlush(_ map[string]any, written commit.AcceptedWrite) {
+	o.afterFlushes = append(o.afterFlushes, fmt.Sprint(written.Version, written.Changes.Paths()))
 }
 
 // Deleted implements [commit.Host].

@@ -55,21 +55,6 @@ func TestWrite_KeepsRejectedProgressInMemory(t *testing.T) {
 	equal(t, "leftovers", next.HasLeftovers(), false)
 }
 
-// A value that the object already has is not a reason to send the patch of a handler alone.
-func TestWrite_KeepsRejectedProgressInMemory_UnchangedValue(t *testing.T) {
-	obj := handled(1, sized(2))
-	obj.Object["status"] = m{"phase": "Up"}
-	o := newOperator(t, defaults(), obj)
-	o.before = func(request) error { return errInvalid }
-	s := o.begin()
-	p := o.call(s, "a", succeeds, nil)
-	s.AddTo(p, phase("Up")) // the result
-	o.write(s)
-	equal(t, "B-31 requests", o.sent(), []string{updateState})
-	equal(t, "the handler has succeeded", p.Outcome.Success, true)
-	equal(t, "record in memory", recordOf(t, o.committer.Builder, s.Base().(*unstructured.Unstructured), "a").Success, true)
-}
-
 // Rejected progress is sent again when it or the object has changed.
 func TestWrite_SendsOverlayAgain(t *testing.T) {
 	for _, test := range []struct {

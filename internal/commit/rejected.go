@@ -56,7 +56,6 @@ func (s *Session) continueIsolation(ctx context.Context) error {
 		p := s.patches[0]
 		// The patch is based on the object that the handler has received, so that concurrent changes of lists are detected.
 		if p.singleRequest == nil {
-			p.Patch = p.Patch.Unapplied(p.Base)
 			p.singleRequest = &patch.Change{Before: s.isolated.base, Content: p.Base, HandlerPatch: p.Patch, ReadUntyped: p.Untyped}
 		}
 		request := p.singleRequest

@@ -71,21 +71,29 @@ func TestWrite_IsolatesRejectedPatch(t *testing.T) {
 	equal(t, "B-11 due after the delay", next.Records.Due(record.Delayed), []string{"b"})
 }
 
-// A patch is sent alone without the values that the object already has.
-func TestWrite_IsolatesRejectedPatch_UnchangedValue(t *testing.T) {
-	o := newOperator(t, defaults(), handled(1, sized(2)))
-	o.before = rejectsValue("bad", "spec", "b")
+// A handler restores a value that it has flushed. Its patch equals the state that it has received, but not the state of the object.
+func TestWrite_IsolatesRejectedPatch_AfterFlush(t *testing.T) {
+	obj := handled(1, sized(2))
+	obj.Object["status"] = m{"phase": "Ready"}
+	o := newOperator(t, defaults(), obj)
 	s := o.begin()
-	unchanged := o.call(s, "a", succeeds, nil)
-	s.AddTo(unchanged, sized(2)) // the result
-	o.call(s, "b", succeeds, patch.MergePatch{"spec": m{"b": "bad"}})
+	received := s.Current().Content
+	copied := copyOf(s, patch.MergePatch{"status": m{"phase": "Updating", "message": "working"}})
+	if err := s.Flush(o.ctx, "a", copied); err != nil {
+		t.Fatal(err)
+	}
+	o.call(s, "a", succeeds, patch.MergePatch{"status": m{"phase": "Ready", "message": nil}}).Base = received
+	o.call(s, "b", succeeds, patch.MergePatch{"status": m{"b": "bad"}})
+	o.before = rejectsValue("bad", "status", "b")
+	o.sent()
 	o.write(s)
 	equal(t, "B-05 requests", o.sent(), []string{
-		"spec.b +a +b +last-handled-configuration +pinned-configuration", // rejected
-		"spec.b", // rejected
+		"/status status.b status.message status.phase", // rejected
+		"/status status.message status.phase",
+		"/status status.b", // rejected
 		"+a +b +pinned-configuration",
 	})
-	equal(t, "the other handler has succeeded", unchanged.Outcome.Success, true)
+	equal(t, "status", o.field("status"), any(m{"phase": "Ready"}))
 }
 
 // A revert is written once. Later writes of the reconcile leave the values of other clients alone.

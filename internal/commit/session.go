@@ -81,6 +81,8 @@ type Host interface {
 	ReportConditions(ctx context.Context)
 	// AfterWrite is called when the API server has accepted all changes of handlers. The draft still has its state from before the write.
 	AfterWrite(ctx context.Context, accepted AcceptedWrite)
+	// AfterFlush is called when the API server has accepted changes that a running handler has flushed. before is the JSON form of the object before the write.
+	AfterFlush(before map[string]any, accepted AcceptedWrite)
 	// Deleted is called when the object no longer exists.
 	Deleted()
 }
@@ -289,7 +291,7 @@ func (s *Session) tryWrite(ctx context.Context) (written client.Object, again bo
 		return nil, true, nil
 	case IsRejected(err) && len(s.revert) > 0:
 		return nil, true, s.abandonRevert(ctx, err)
-	case IsRejected(err) && len(s.change.HandlerPatch) > 0:
+	case IsRejected(err) && s.HasChanges():
 		return nil, true, s.isolateRejected(ctx, err)
 	case errors.Is(err, patch.ErrGone), errors.Is(err, progress.ErrConflict):
 		return nil, false, err

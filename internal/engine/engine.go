@@ -288,6 +288,13 @@ func (r *reconciliation) AfterWrite(_ context.Context, written commit.AcceptedWr
 	r.postEvents()
 }
 
+// AfterFlush implements [commit.Host].
+func (r *reconciliation) AfterFlush(before map[string]any, flushed commit.AcceptedWrite) {
+	if r.engine.handlesOwnChanges {
+		r.engine.noteOwnChanges(r, before, flushed.Stored, flushed.Version, flushed.Patches...)
+	}
+}
+
 // Deleted implements [commit.Host].
 func (r *reconciliation) Deleted() { r.postEvents() }
 

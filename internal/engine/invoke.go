@@ -104,7 +104,7 @@ func (s *Settings) PolicyOf(policy progress.Policy) progress.Policy {
 // false if the reconcile may not call handlers any more. The next reconcile then repeats the call.
 func (e *Engine) callCauseHandler(ctx context.Context, r *reconciliation, id string, declared invoke.Handler) bool {
 	for e.mayCall(ctx, r) {
-		if again := e.attemptCauseHandler(ctx, r, id, declared); !again {
+		if callAgain := e.attemptCauseHandler(ctx, r, r.attemptView(), id, declared); !callAgain {
 			return true
 		}
 	}
@@ -114,7 +114,7 @@ func (e *Engine) callCauseHandler(ctx context.Context, r *reconciliation, id str
 // attemptCauseHandler makes one attempt of a cause handler, and records its outcome and its changes. The changes of a failed attempt are written, too, and the
 // handlers that follow see them. attemptCauseHandler also calls the sub-handlers that the handler has declared. It returns true if the handler must be
 // called again now.
-func (e *Engine) attemptCauseHandler(ctx context.Context, r *reconciliation, id string, declared invoke.Handler) (again bool) {
+func (e *Engine) attemptCauseHandler(ctx context.Context, r *reconciliation, view *invoke.View, id string, declared invoke.Handler) bool {
 	h := e.withDefaults(declared)
 	before := r.Records.Record(id)
 	if before.WaitsForSubs() {
@@ -126,19 +126,20 @@ func (e *Engine) attemptCauseHandler(ctx context.Context, r *reconciliation, id 
 		r.calls.called = append(r.calls.called, id)
 	}
 	var req *invoke.Request // of the attempt, if its changes were accepted
+	var callAgain bool
 	began, workTime := now(), r.calls.workTime
 	r.calls.unsaved = true
 	var recorder *writeRecorder
 	p.Outcome = invoke.HandlerAttempt{
-		Kind: e.Name, ID: id, Handler: &h, Record: before, Hooks: e.hooks, CycleStarted: e.cycleStarted(r), Restrict: e.cancelOnDelete(r, h),
+		Kind: e.Name, ID: id, Handler: &h, View: view, Record: before, Restrict: e.cancelOnDelete(r, h),
+		Hooks: e.hooks, CycleStarted: e.cycleStarted(r),
 		Prepare: func(req *invoke.Request) {
+			req.Flush, req.FinishedSubs = r.flush(req), r.calls.finishedSubs
 			if isTop { // sub-handlers use the client of their parent
 				req.WrapClient = e.recording(r, &recorder)
 			}
-			req.Flush, req.FinishedSubs = r.flush(req), r.calls.finishedSubs
 			p.Base = r.Current().Content
 		},
-		View: r.attemptView(),
 		Accept: func(accepted *invoke.Request, _ error) error { // also after a failed attempt
 			doc, err := e.committer.TakeChanges(ctx, &r.Draft, id, accepted.Object)
 			if err != nil {
@@ -156,7 +157,7 @@ func (e *Engine) attemptCauseHandler(ctx context.Context, r *reconciliation, id 
 			if p.Rejection != nil {
 				return p.RejectedOutcome(now())
 			}
-			if again = req.AwaitsSubs && outcome.Success; again {
+			if callAgain = req.AwaitsSubs && outcome.Success; callAgain {
 				return progress.Outcome{Waiting: true}
 			}
 			return outcome
@@ -166,7 +167,7 @@ func (e *Engine) attemptCauseHandler(ctx context.Context, r *reconciliation, id 
 	r.noteAttempt(attempt{HandlerPatch: p, conditionType: h.ConditionType}, recorder)
 	if p.Outcome.Success && p.Outcome.Err == nil && req != nil && req.Result != nil {
 		p.Untyped = true
-		r.AddTo(p, commit.PatchAt(e.Results, map[string]any{id: req.Result}))
+		r.AddTo(p, commit.PatchAt(e.Results, map[string]any{id: req.Result}).Unapplied(r.Content()))
 	}
 	ended := now()
 	r.Records.RecordOutcome(id, p.Outcome, ended)
@@ -176,12 +177,12 @@ func (e *Engine) attemptCauseHandler(ctx context.Context, r *reconciliation, id 
 	if r.calls.workTime == workTime { // otherwise its sub-handlers have added their time
 		r.calls.workTime += ended.Sub(began)
 	}
-	if again {
+	if callAgain {
 		for _, sub := range req.SubHandlers {
 			r.calls.finishedSubs = append(r.calls.finishedSubs, sub.ID)
 		}
 	}
-	return again
+	return callAgain
 }
 
 // flush returns the function with which a handler writes its changes of the status before it has returned. It returns nil for a deleted object.
@@ -189,14 +190,7 @@ func (r *reconciliation) flush(req *invoke.Request) func(context.Context) error 
 	if r.Gone {
 		return nil
 	}
-	return func(ctx context.Context) error {
-		base := r.Content()
-		changed, err := r.Flush(ctx, req.ID, req.Object)
-		if len(changed) > 0 && err == nil && r.engine.handlesOwnChanges {
-			r.engine.noteOwnChanges(r, base, r.Content(), r.Base().GetResourceVersion(), &commit.HandlerPatch{ID: req.ID, Patch: changed})
-		}
-		return err
-	}
+	return func(ctx context.Context) error { return r.Flush(ctx, req.ID, req.Object) }
 }
 
 // recording returns the function that wraps the client of an attempt. The function sets the recorder.

@@ -11,7 +11,7 @@ import (
 // MergePatch is a JSON merge patch (RFC 7386): null removes a field, maps are merged, and other values replace the existing value.
 type MergePatch map[string]any
 
-// Diff returns the patch that turns before into after. Both are JSON forms of an object. A field with the value null counts as absent.
+// Diff returns the patch that turns before into after. Both are JSON forms of an object.
 func Diff(before, after map[string]any) MergePatch {
 	if doc := differences(before, after); doc != nil {
 		return doc
@@ -19,7 +19,7 @@ func Diff(before, after map[string]any) MergePatch {
 	return MergePatch{}
 }
 
-// differences returns nil instead of an empty patch.
+// differences is [Diff], but returns nil if there are no differences.
 func differences(before, after map[string]any) (doc MergePatch) {
 	if reflect.ValueOf(before).Pointer() == reflect.ValueOf(after).Pointer() {
 		return nil // JSON forms of one object share the fields that have not changed
@@ -44,8 +44,8 @@ func differences(before, after map[string]any) (doc MergePatch) {
 			set(key, value)
 		}
 	}
-	for key, old := range before {
-		if _, found := after[key]; !found && old != nil {
+	for key := range before {
+		if _, found := after[key]; !found {
 			set(key, nil)
 		}
 	}
@@ -126,7 +126,8 @@ func (p MergePatch) Unapplied(content map[string]any) MergePatch {
 	return out
 }
 
-// Merge merges patches into a new patch, which shares values with them. If several patches set the same field, the last patch wins.
+// Merge merges patches into a new patch. If several patches set the same field, the last patch wins. The result shares maps with the patches, so only its
+// top level may be changed.
 func Merge(docs ...MergePatch) MergePatch {
 	out := MergePatch{}
 	for _, doc := range docs {

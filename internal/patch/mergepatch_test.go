@@ -24,7 +24,7 @@ func TestDiff(t *testing.T) {
 		{"a map becomes a value", m{"a": m{"b": "x"}}, m{"a": "x"}, MergePatch{"a": "x"}},
 		{"a list is replaced as a whole", m{"a": []any{"x"}}, m{"a": []any{"x", "y"}}, MergePatch{"a": []any{"x", "y"}}},
 		{"an absent field becomes null", m{}, m{"a": nil}, MergePatch{}},
-		{"a null is removed", m{"a": nil, "b": m{"c": nil}}, m{"b": m{}}, MergePatch{}},
+		{"a null is removed", m{"a": nil, "b": m{"c": nil}}, m{"b": m{}}, MergePatch{"a": nil, "b": m{"c": nil}}},
 		{"a value becomes null", m{"a": "x"}, m{"a": nil}, MergePatch{"a": nil}},
 		{"an empty map is added", m{}, m{"a": m{}}, MergePatch{"a": m{}}},
 		{"a map becomes empty", m{"a": m{"b": "x"}}, m{"a": m{}}, MergePatch{"a": m{"b": nil}}},

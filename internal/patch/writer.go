@@ -15,9 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/jsonform"
 	"github.com/kopf-runtime/kopf-runtime/internal/rbac"
 	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
-	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
 // maxConflicts limits the attempts of one request while other clients keep writing the object.
@@ -218,7 +218,7 @@ func (w *Writer) send(ctx context.Context, change *Change, r request) (client.Ob
 		obj := w.newResponseObject(change)
 		obj.SetNamespace(change.Before.GetNamespace())
 		obj.SetName(change.Before.GetName())
-		data, err := progress.EncodeJSON(map[string]any(r.body(change.Before.GetUID())))
+		data, err := jsonform.Encode(map[string]any(r.body(change.Before.GetUID())))
 		if err != nil {
 			return nil, &RejectedError{fmt.Errorf("encoding the patch as JSON: %w", err)}
 		}

@@ -111,6 +111,9 @@ var levels = map[string]int{
 	"internal/rbac":       0,
 	"internal/validation": 0,
 
+	// This package encodes JSON forms.
+	"internal/jsonform": 0,
+
 	// This package delays the encoding of the values of loggers.
 	"internal/lazylog": 0,
 
