@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -70,49 +71,61 @@ func TestEngine_IgnoresOlderDeliveredStates(t *testing.T) {
 	}
 }
 
-// At the start of an operator, most objects are older than the start. The engine reads them from the cache without a copy.
-func TestEngine_ReadsOldObjectsWithoutACopy(t *testing.T) {
+// At the start of an operator, most objects are older than the start. The engine takes them from the cache without a copy.
+func TestEngine_TakesOldObjectsFromTheCacheWithoutACopy(t *testing.T) {
 	gvk := corev1.SchemeGroupVersion.WithKind("ConfigMap")
-	for name, form := range map[string]struct {
-		cached client.Object
-		empty  func() client.Object
-	}{
-		"typed": {&corev1.ConfigMap{}, func() client.Object { return &corev1.ConfigMap{} }},
-		"unstructured": {
-			&unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap"}}, func() client.Object { return &unstructured.Unstructured{} },
-		},
+	for name, form := range map[string]struct{ empty, identified func() client.Object }{
+		"typed": {func() client.Object { return &corev1.ConfigMap{} }, func() client.Object { return &corev1.ConfigMap{} }},
+		"unstructured": {func() client.Object { return &unstructured.Unstructured{} }, func() client.Object {
+			return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap"}}
+		}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			cached := form.cached
-			cached.SetName("one")
-			cached.SetResourceVersion("5")
-			before := cached.DeepCopyObject()
-			e := New(Settings{
-				Cache: sharingReader{cached}, Store: progress.Smart(), Baseline: progress.AnnotationBaseline(""),
-			}, Kind{Name: "configmaps", GVK: gvk, New: form.empty})
-			e.StartFrom("10", func(string) string { return "10" })
-			e.states.Observe(cached, true)
-			obj, err := e.observedObject(t.Context(), client.ObjectKeyFromObject(cached))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if obj.GetName() != "one" || obj.GetObjectKind().GroupVersionKind() != gvk {
-				t.Errorf("read the %s %q, want the ConfigMap \"one\"", obj.GetObjectKind().GroupVersionKind().Kind, obj.GetName())
-			}
-			if d := cmp.Diff(before, runtime.Object(cached)); d != "" {
-				t.Errorf("the cached object has changed: (-before +after)\n%s", d)
-			}
-		})
+		of := func(version string) client.Object {
+			obj := form.identified()
+			obj.SetName("one")
+			obj.SetResourceVersion(version)
+			return obj
+		}
+		delivered, cached := of("5"), of("9")
+		before, key := cached.DeepCopyObject(), client.ObjectKeyFromObject(cached)
+		store := &toolscache.FakeCustomStore{
+			LastStoreSyncResourceVersionFunc: func() string { return "10" },
+			GetByKeyFunc:                     func(string) (any, bool, error) { return cached, true, nil },
+		}
+		for place, from := range map[string]struct {
+			reader client.Reader
+			store  toolscache.Store
+		}{"the store": {sharingReader{}, store}, "a reader, because the store is unknown": {sharingReader{cached}, nil}} {
+			t.Run(name+" from "+place, func(t *testing.T) {
+				e := New(Settings{Cache: from.reader, Store: progress.Smart(), Baseline: progress.AnnotationBaseline("")}, Kind{Name: "configmaps", GVK: gvk, New: form.empty})
+				e.StartFrom("10", func(string) toolscache.Store { return from.store })
+				e.epoch.isPassed(key.Namespace) // as at the start of a reconcile
+				e.states.Observe(delivered, true)
+				obj, err := e.observedObject(t.Context(), key)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if obj.GetResourceVersion() != "9" || obj.GetObjectKind().GroupVersionKind() != gvk {
+					t.Errorf("version %s of a %s, want version 9 of the ConfigMap", obj.GetResourceVersion(), obj.GetObjectKind().GroupVersionKind().Kind)
+				}
+				if d := cmp.Diff(before, runtime.Object(cached)); d != "" {
+					t.Errorf("the cached object has changed: (-before +after)\n%s", d)
+				}
+			})
+		}
 	}
 }
 
-// sharingReader is a cache with one object. It fails if the caller lets it copy the object.
+// sharingReader is a cache with one object, or without objects. It fails if the caller lets it copy the object.
 type sharingReader struct{ cached client.Object }
 
 func (r sharingReader) Get(_ context.Context, _ client.ObjectKey, into client.Object, opts ...client.GetOption) error {
 	options := (&client.GetOptions{}).ApplyOptions(opts)
 	if options.UnsafeDisableDeepCopy == nil || !*options.UnsafeDisableDeepCopy {
 		return errors.New("the read makes a copy")
+	}
+	if r.cached == nil {
+		return errors.New("the engine has read the object instead of taking it from the store")
 	}
 	reflect.ValueOf(into).Elem().Set(reflect.ValueOf(r.cached).Elem())
 	return nil

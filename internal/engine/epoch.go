@@ -11,6 +11,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/pager"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -22,11 +24,11 @@ import (
 // epoch is the resource version at the start of the process, when an earlier process had stopped. An older cache may lack the last writes of that
 // process: the reflector of client-go can list from an API server that lags behind.
 type epoch struct {
-	version string // empty if it is unknown
-	cached  func(namespace string) string
-	passed  sync.Map // the namespaces in which the cache has reached the version
-	scoped  bool     // namespaces can come into scope later
-	entered sync.Map // the versions of these namespaces
+	version string                                  // empty if it is unknown
+	store   func(namespace string) toolscache.Store // the store of the cache for a namespace; nil if it is unknown
+	passed  sync.Map                                // from the namespaces in which the cache has reached the version to their stores
+	scoped  bool                                    // namespaces can come into scope later
+	entered sync.Map                                // the versions of these namespaces
 
 	verified atomic.Bool // VerifyCache has proved that the cache has reached the version
 }
@@ -41,10 +43,18 @@ func (p *epoch) versionOf(namespace string) string {
 }
 
 // StartFrom sets the epoch. The engine then trusts a state of an object only if the state is not older than the version,
-// or if the cache has reached the version. With an empty version, it trusts no state. cached returns the version of the cache for a namespace, or an empty string if it is unknown.
-// StartFrom must be called before the informer delivers the first object. Without it, the engine trusts every state.
-func (e *Engine) StartFrom(version string, cached func(namespace string) string) {
-	e.epoch = &epoch{version: version, cached: cached, scoped: e.Scope != nil}
+// or if the cache has reached the version. With an empty version, it trusts no state. store returns the store of the cache for a namespace, or nil if it is
+// unknown. StartFrom must be called before the informer delivers the first object. Without it, the engine trusts every state.
+func (e *Engine) StartFrom(version string, store func(namespace string) toolscache.Store) {
+	e.epoch = &epoch{version: version, store: store, scoped: e.Scope != nil}
+}
+
+// cached returns the version of the cache for a namespace; empty if it is unknown.
+func (p *epoch) cached(namespace string) string {
+	if store := p.store(namespace); store != nil {
+		return store.LastStoreSyncResourceVersion()
+	}
+	return ""
 }
 
 // isPassed reports whether the cache has reached the epoch in a namespace. Objects that are read from the cache afterwards are not older.
@@ -59,12 +69,30 @@ func (p *epoch) isPassed(namespace string) bool {
 	if _, passed := p.passed.Load(namespace); passed {
 		return true
 	}
-	version := p.cached(namespace)
-	if version == "" || objectstate.IsOlderVersion(version, epoch) {
+	store := p.store(namespace)
+	if store == nil {
 		return false
 	}
-	p.passed.Store(namespace, true)
+	if version := store.LastStoreSyncResourceVersion(); version == "" || objectstate.IsOlderVersion(version, epoch) {
+		return false
+	}
+	p.passed.Store(namespace, store)
 	return true
+}
+
+// stored returns the object that the cache has for a key. It returns nil if there is none, if the cache has not reached the epoch, or if the namespaces of the
+// cache change. The result is shared with the cache and must not be changed.
+func (p *epoch) stored(key types.NamespacedName) client.Object {
+	store, passed := p.passed.Load(key.Namespace)
+	if !passed || p.scoped {
+		return nil
+	}
+	found, _, err := store.(toolscache.Store).GetByKey(toolscache.ObjectName{Namespace: key.Namespace, Name: key.Name}.String())
+	obj, ok := found.(client.Object)
+	if err != nil || !ok {
+		return nil
+	}
+	return obj
 }
 
 // isOlder reports whether a state of an object may be older than the epoch.

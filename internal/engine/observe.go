@@ -54,11 +54,14 @@ func (e *Engine) observe(ctx context.Context, key types.NamespacedName) (*reconc
 }
 
 // observedObject returns the object that the informer has delivered last. The fields of the result are shared with the cache and must not be changed. The
-// informer delivers an object after the cache has stored it. observedObject therefore reads the object from the cache, also without a copy, if it was not
+// informer delivers an object after the cache has stored it. observedObject therefore takes the object from the cache, also without a copy, if it was not
 // delivered yet, or if the delivered state is older than the epoch: the cache may have reached the epoch before the informer has delivered the newer state.
 func (e *Engine) observedObject(ctx context.Context, key types.NamespacedName) (client.Object, error) {
 	shared := e.states.Observed(key)
-	if shared == nil || e.epoch != nil && e.epoch.isOlder(shared) {
+	if shared != nil && e.epoch != nil && e.epoch.isOlder(shared) {
+		shared = e.epoch.stored(key)
+	}
+	if shared == nil {
 		return e.readObject(ctx, e.Cache, key, client.UnsafeDisableDeepCopy)
 	}
 	if _, untyped := shared.(*unstructured.Unstructured); untyped {

@@ -8,9 +8,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 )
 
-// StoreVersion returns the resource version of the store of an informer for a namespace; empty if it is unknown. The store contains all
-// changes up to this version.
-func StoreVersion(i cache.Informer, namespace string) string {
+// Store returns the store of an informer for a namespace; nil if it is unknown. Its objects are shared with the cache and must not be changed.
+func Store(i cache.Informer, namespace string) toolscache.Store {
 	informers := informersByNamespace(i)
 	one, ok := informers[namespace]
 	if !ok {
@@ -18,9 +17,9 @@ func StoreVersion(i cache.Informer, namespace string) string {
 	}
 	stored, ok := one.(interface{ GetStore() toolscache.Store })
 	if !ok {
-		return ""
+		return nil
 	}
-	return stored.GetStore().LastStoreSyncResourceVersion()
+	return stored.GetStore()
 }
 
 // Namespaces returns the namespaces to which an informer is restricted. It returns none if the informer is not restricted or its namespaces are

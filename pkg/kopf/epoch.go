@@ -7,6 +7,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -25,12 +26,12 @@ func (g *kindGroup) setEpoch(ctx context.Context, e *engine.Engine) {
 		g.operator.mgr.GetLogger().Info("Failed to read the current version of the kind; each object with due work is read once from the API server",
 			"kind", e.GVK.Kind, "error", err.Error())
 	}
-	e.StartFrom(version, func(namespace string) string {
+	e.StartFrom(version, func(namespace string) toolscache.Store {
 		informer, err := g.cache.GetInformer(ctx, e.New(), cache.BlockUntilSynced(false))
 		if err != nil {
-			return ""
+			return nil
 		}
-		return watchcheck.StoreVersion(informer, namespace)
+		return watchcheck.Store(informer, namespace)
 	})
 }
 
