@@ -19,7 +19,7 @@ func (c *Change) DroppedFields(part MergePatch) []string {
 	var fields []string
 	for i := range c.responses {
 		if content, err := c.responseContent(i); err == nil {
-			fields = append(fields, droppedFields(part, c.responses[i].sent, content, "")...)
+			fields = append(fields, droppedFields(part, c.responses[i].sent, content)...)
 		}
 	}
 	slices.Sort(fields)
@@ -51,24 +51,22 @@ func (c *Change) responseContent(i int) (content map[string]any, err error) {
 	return r.content, err
 }
 
-// droppedFields returns the fields of a part that were sent and are missing in the stored content.
-func droppedFields(part, sent, stored map[string]any, prefix string) (fields []string) {
+// droppedFields returns the paths of the fields of a part that were sent and are missing in the stored content.
+func droppedFields(part, sent, stored map[string]any) (paths []string) {
 	for key, value := range part {
 		current := stored[key]
 		if isEmptyValue(value) || isEmptyValue(sent[key]) {
 			continue
 		}
-		itemPath := prefix + key
 		if current == nil {
-			fields = append(fields, itemPath)
+			paths = append(paths, key)
 			continue
 		}
 		switch v := value.(type) {
 		case map[string]any:
 			sentMap, _ := sent[key].(map[string]any)
-			storedMap, ok := current.(map[string]any)
-			if ok {
-				fields = append(fields, droppedFields(v, sentMap, storedMap, itemPath+".")...)
+			if storedMap, ok := current.(map[string]any); ok {
+				paths = appendBelow(paths, key+".", droppedFields(v, sentMap, storedMap))
 			}
 		case []any:
 			items, _ := current.([]any)
@@ -77,14 +75,21 @@ func droppedFields(part, sent, stored map[string]any, prefix string) (fields []s
 			}
 			for i, item := range v {
 				inner, _ := item.(map[string]any)
-				storedMap, ok := items[i].(map[string]any)
-				if ok {
-					fields = append(fields, droppedFields(inner, inner, storedMap, itemPath+"[].")...)
+				if storedMap, ok := items[i].(map[string]any); ok {
+					paths = appendBelow(paths, key+"[].", droppedFields(inner, inner, storedMap))
 				}
 			}
 		}
 	}
-	return fields
+	return paths
+}
+
+// appendBelow appends paths with a prefix.
+func appendBelow(paths []string, prefix string, below []string) []string {
+	for _, path := range below {
+		paths = append(paths, prefix+path)
+	}
+	return paths
 }
 
 // isEmptyValue reports whether a value is null, an empty list, or a map that contains only empty values.
