@@ -108,22 +108,7 @@ func (p MergePatch) CurrentValues(content map[string]any) MergePatch {
 
 // Unapplied returns the part of the patch that would change the content.
 func (p MergePatch) Unapplied(content map[string]any) MergePatch {
-	out := MergePatch{}
-	for key, value := range p {
-		old, had := content[key]
-		oldMap, wasMap := old.(map[string]any)
-		newMap, isMap := value.(map[string]any)
-		switch {
-		case wasMap && isMap:
-			if inner := MergePatch(newMap).Unapplied(oldMap); len(inner) > 0 {
-				out[key] = map[string]any(inner)
-			}
-		case value == nil && !had, had && value != nil && diff.Equal(old, value):
-		default:
-			out[key] = value
-		}
-	}
-	return out
+	return Diff(content, p.Apply(content))
 }
 
 // Merge merges patches into a new patch. If several patches set the same field, the last patch wins. The result shares maps with the patches, so only its

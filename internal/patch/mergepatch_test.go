@@ -63,6 +63,7 @@ func TestUnapplied(t *testing.T) {
 		{"an absent field is removed", MergePatch{"spec": m{"other": nil}}, MergePatch{}},
 		{"a field is removed", MergePatch{"spec": m{"list": nil}}, MergePatch{"spec": m{"list": nil}}},
 		{"a new map", MergePatch{"new": m{"k": "v"}}, MergePatch{"new": m{"k": "v"}}},
+		{"a field of an absent map is removed", MergePatch{"new": m{"k": nil}}, MergePatch{"new": m{}}},
 	}
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {
