@@ -94,7 +94,7 @@
 //	patch/writer.go          conflicts, requests with an unknown outcome, and requests that were accepted before the failed one
 //	commit/rejected.go       rejected changes of handlers: each handler whose changes are rejected fails
 //	commit/overlay.go        rejected records: they are kept in memory
-//	commit/correction.go     changes that the API server has altered
+//	commit/altered.go        changes that the API server has altered or dropped
 //	pendingwrite.go          other errors: the next reconcile repeats the write before it decides anything
 //
 // The other files contain features that the example does not use: the construction of the engine (setup.go), reconcile handlers and their triggers, event
