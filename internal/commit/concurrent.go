@@ -15,6 +15,41 @@ import (
 // ErrChangedConcurrently means that another client has changed the fields of a write, or the stored progress, while this process was suspended.
 var ErrChangedConcurrently = errors.New("another client has changed the object while this process was suspended: the write is dropped")
 
+// AwaitFence waits for the end of the hold after a suspension, and returns the number of suspensions until then.
+func (c *Committer) AwaitFence(ctx context.Context) (suspensions int64, err error) {
+	if c.Fence == nil {
+		return 0, nil
+	}
+	return c.Fence.Wait(ctx)
+}
+
+// AwaitFenceUnchanged waits for the end of the hold before a write during an attempt of a handler. If the process was suspended after the object was read,
+// AwaitFenceUnchanged reads the live object, and returns [ErrChangedConcurrently] if isExpected does not accept it.
+func (c *Committer) AwaitFenceUnchanged(ctx context.Context, obj client.Object, suspensions *int64, isExpected func(content map[string]any) bool) error {
+	now, err := c.AwaitFence(ctx)
+	if err != nil || now == *suspensions {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, WriteTimeout)
+	defer cancel()
+	live, err := c.ReadLive(ctx, client.ObjectKeyFromObject(obj))
+	switch {
+	case err != nil:
+		return err
+	case live == nil || live.GetUID() != obj.GetUID():
+		return patch.ErrGone
+	}
+	content, err := patch.Content(live)
+	if err != nil {
+		return err
+	}
+	if !isExpected(content) {
+		return ErrChangedConcurrently
+	}
+	*suspensions = now
+	return nil
+}
+
 // dropFields removes fields that another client has changed from the pending changes. The session then computes the handled essence without these fields, so
 // that the engine detects the change of the other client as an update.
 func (s *Session) dropFields(ctx context.Context, fields patch.MergePatch) {

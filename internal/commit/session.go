@@ -128,41 +128,6 @@ func (c *Committer) Guard(suspensions *int64) func() error {
 	}
 }
 
-// AwaitFence waits for the end of the hold after a suspension, and returns the number of suspensions until then.
-func (c *Committer) AwaitFence(ctx context.Context) (suspensions int64, err error) {
-	if c.Fence == nil {
-		return 0, nil
-	}
-	return c.Fence.Wait(ctx)
-}
-
-// AwaitFenceUnchanged waits for the end of the hold before a write during an attempt of a handler. If the process was suspended after the object was read,
-// AwaitFenceUnchanged reads the live object, and returns [ErrChangedConcurrently] if isExpected does not accept it.
-func (c *Committer) AwaitFenceUnchanged(ctx context.Context, obj client.Object, suspensions *int64, isExpected func(content map[string]any) bool) error {
-	now, err := c.AwaitFence(ctx)
-	if err != nil || now == *suspensions {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, WriteTimeout)
-	defer cancel()
-	live, err := c.ReadLive(ctx, client.ObjectKeyFromObject(obj))
-	switch {
-	case err != nil:
-		return err
-	case live == nil || live.GetUID() != obj.GetUID():
-		return patch.ErrGone
-	}
-	content, err := patch.Content(live)
-	if err != nil {
-		return err
-	}
-	if !isExpected(content) {
-		return ErrChangedConcurrently
-	}
-	*suspensions = now
-	return nil
-}
-
 func now() time.Time { return time.Now() }
 
 // Session writes the changes of one reconcile, in one write or in several. Only the worker of the object uses it.
