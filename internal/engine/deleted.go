@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -25,7 +24,7 @@ func (e *Engine) handleDeleted(ctx context.Context, key types.NamespacedName) (w
 		t := &tombstone{known: e.states.GetOrCreate(last.GetUID()), memos: e.states.Memos(last.GetUID())}
 		t.known.Lock() // the state stays locked, because only the tombstone refers to it
 		e.states.Forget(last.GetUID())
-		e.clusterEvents.forget(last.GetUID())
+		e.forgetClusterEvents(last.GetUID())
 		e.supervisor.Forget(last.GetUID()) // a daemon may have been started after the deletion
 		if e.states.Observed(key) == nil {
 			for _, id := range e.ReconcileHandlers.IDs() {
@@ -35,7 +34,7 @@ func (e *Engine) handleDeleted(ctx context.Context, key types.NamespacedName) (w
 		t.last = last.DeepCopyObject().(client.Object)
 		e.identify(t.last)
 		if e.isVanished(t) {
-			e.tombstones.add(key, t)
+			e.tombstones.Set(key, append(slices.Clone(e.tombstones.Get(key)), t))
 		} else {
 			e.finishDeleted(ctx, t)
 		}
@@ -141,58 +140,12 @@ type tombstone struct {
 	memos *objectstate.Memos
 	// state contains the records of the delete handlers. It is nil until the API server has confirmed that the object does not exist.
 	state *progress.State
-	// pending describes the handlers that have not succeeded, for explanations. The mutex of the tombstones protects it.
-	pending []explain.Handler
-}
-
-// tombstones are the tombstones of vanished objects, by key. Only the worker of a key changes its tombstones.
-type tombstones struct {
-	count atomic.Int64 // the number of keys, which is usually zero
-	mu    sync.Mutex
-	named map[types.NamespacedName][]*tombstone
-}
-
-func (s *tombstones) add(key types.NamespacedName, t *tombstone) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.named == nil {
-		s.named = map[types.NamespacedName][]*tombstone{}
-	}
-	s.named[key] = append(s.named[key], t)
-	s.count.Store(int64(len(s.named)))
-}
-
-func (s *tombstones) has(key types.NamespacedName) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.named[key]) > 0
-}
-
-func (s *tombstones) of(key types.NamespacedName) []*tombstone {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Clone(s.named[key])
-}
-
-func (s *tombstones) remove(key types.NamespacedName, t *tombstone) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	left := slices.DeleteFunc(s.named[key], func(one *tombstone) bool { return one == t })
-	if s.named[key] = left; len(left) == 0 {
-		delete(s.named, key)
-	}
-	s.count.Store(int64(len(s.named)))
+	// pending describes the handlers that have not succeeded, for explanations.
+	pending atomic.Pointer[[]explain.Handler]
 }
 
 // Vanished returns the keys of vanished objects whose delete handlers have not finished. It is for the test kit and for [Engine.Status].
-func (e *Engine) Vanished() (names []types.NamespacedName) {
-	e.tombstones.mu.Lock()
-	defer e.tombstones.mu.Unlock()
-	for name := range e.tombstones.named {
-		names = append(names, name)
-	}
-	return names
-}
+func (e *Engine) Vanished() []types.NamespacedName { return e.tombstones.Keys() }
 
 // isVanished reports whether an object has disappeared although it had our finalizer and no deletion timestamp: the API server may remove an object when its
 // deletion and the write of its first finalizer are concurrent. It returns false if a peer may have handled the object, because a pause began since the last
@@ -220,17 +173,23 @@ func (e *Engine) lastReconciliation(ctx context.Context, t *tombstone) (*reconci
 // handleVanished calls the due delete handlers for the vanished objects of a key, according to their policies. Their progress is kept in memory, because
 // there is no object to write it to. handleVanished returns the time until the next call; 0 if all handlers have finished.
 func (e *Engine) handleVanished(ctx context.Context, key types.NamespacedName) (wait time.Duration) {
-	for _, t := range e.tombstones.of(key) {
+	var unfinished []*tombstone // only the worker of the key changes its tombstones
+	for _, t := range e.tombstones.Get(key) {
 		left, done := e.handleTombstone(ctx, t)
-		e.tombstones.setPending(t, e.pendingHandlers(t))
+		t.pending.Store(new(e.pendingHandlers(t)))
 		if done {
-			e.tombstones.remove(key, t)
 			e.events.Limiter.Forget(t.last.GetUID())
 			continue
 		}
+		unfinished = append(unfinished, t)
 		if left = max(left, time.Millisecond); wait == 0 || left < wait {
 			wait = left
 		}
+	}
+	if len(unfinished) > 0 {
+		e.tombstones.Set(key, unfinished)
+	} else {
+		e.tombstones.Take(key)
 	}
 	return wait
 }

@@ -45,7 +45,7 @@ func (e *Engine) Reconcile(ctx context.Context, req reconcile.Request) (result r
 	if e.Pause != nil && e.deferIfPaused(ctx, key) {
 		return requeueBefore(reconcile.Result{}, again), nil
 	}
-	if e.states.HasDeleted(key) || e.tombstones.count.Load() > 0 && e.tombstones.has(key) {
+	if e.states.HasDeleted(key) || len(e.tombstones.Get(key)) > 0 {
 		vanished = e.handleDeleted(ctx, key)
 	}
 	if result, err = e.requeueErrors(key)(e.reconcile(ctx, key)); err == nil {
@@ -64,7 +64,7 @@ func (e *Engine) requeueErrors(key types.NamespacedName) func(reconcile.Result, 
 		if delay == 0 && unexpected == nil {
 			err = nil // the object is deleted
 		}
-		e.health.setFailure(key, err, delay > 0)
+		e.setFailure(key, err, delay > 0)
 		if delay > 0 || unexpected != nil {
 			return reconcile.Result{RequeueAfter: delay, Priority: new(retrying)}, unexpected
 		}

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -20,13 +19,8 @@ import (
 // reasonEvent is the reason of event handlers.
 const reasonEvent = "event"
 
-// eventQueues contain the unfinished events and the unwritten changes of the event handlers of each key. They are kept in memory only: after a restart, the
+// eventQueue contains the unfinished events and the unwritten changes of the event handlers of a key. It is kept in memory only: after a restart, the
 // event handlers are called for the objects of the first listing.
-type eventQueues struct {
-	mu    sync.Mutex
-	byKey map[types.NamespacedName]eventQueue
-}
-
 type eventQueue struct {
 	events  []*eventInProgress // in the order of their arrival; the first one waits for the next attempt of a handler
 	changes []eventChange      // changes that the next reconcile writes
@@ -48,32 +42,10 @@ type eventChange struct {
 	base    map[string]any // the JSON form of the object of the event
 }
 
-func (q *eventQueues) take(key types.NamespacedName) eventQueue {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	queue := q.byKey[key]
-	delete(q.byKey, key)
-	return queue
-}
-
-func (q *eventQueues) put(key types.NamespacedName, queue eventQueue) {
-	if len(queue.events)+len(queue.changes) == 0 {
-		return
-	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.byKey == nil {
-		q.byKey = map[types.NamespacedName]eventQueue{}
-	}
-	q.byKey[key] = queue
-}
-
 // WaitingEvents returns the keys of the objects with an event handler that waits for its next attempt. It is for the test kit.
 func (e *Engine) WaitingEvents() (keys []types.NamespacedName) {
-	e.eventQueues.mu.Lock()
-	defer e.eventQueues.mu.Unlock()
-	for key, queue := range e.eventQueues.byKey {
-		if len(queue.events) > 0 {
+	for _, key := range e.eventQueues.Keys() {
+		if len(e.eventQueues.Get(key).events) > 0 {
 			keys = append(keys, key)
 		}
 	}
@@ -84,8 +56,8 @@ func (e *Engine) WaitingEvents() (keys []types.NamespacedName) {
 // records on the object. If an attempt must be repeated, the later events wait. callEventHandlers returns the time until the next attempt; 0 if nothing is
 // left.
 func (e *Engine) callEventHandlers(ctx context.Context, key types.NamespacedName) time.Duration {
-	queue := e.eventQueues.take(key)
-	defer func() { e.eventQueues.put(key, queue) }()
+	queue := e.eventQueues.Take(key)
+	defer func() { e.putEventQueue(key, queue) }()
 	for _, event := range e.states.TakeEvents(key) {
 		queue.events = append(queue.events, &eventInProgress{Event: event, memos: e.states.Memos(event.Object.GetUID())})
 	}
@@ -108,6 +80,13 @@ func (e *Engine) callEventHandlers(ctx context.Context, key types.NamespacedName
 		}
 	}
 	return 0
+}
+
+// putEventQueue stores the queue of a key. Only the worker of the key changes it.
+func (e *Engine) putEventQueue(key types.NamespacedName, queue eventQueue) {
+	if len(queue.events)+len(queue.changes) > 0 {
+		e.eventQueues.Set(key, queue)
+	}
 }
 
 // callForEvent calls the handlers that are due for an event. It returns their changes, and the time until the next attempt; 0 if all have finished.
@@ -187,10 +166,10 @@ func (e *Engine) eventChange(ctx context.Context, view *invoke.View, req *invoke
 // takeEventChanges adds the changes of event handlers to the changes that the reconcile writes.
 func (e *Engine) takeEventChanges(ctx context.Context, r *reconciliation) {
 	key := client.ObjectKeyFromObject(r.Base())
-	queue := e.eventQueues.take(key)
+	queue := e.eventQueues.Take(key)
 	changes := queue.changes
 	queue.changes = nil
-	e.eventQueues.put(key, queue)
+	e.putEventQueue(key, queue)
 	for _, change := range changes {
 		doc := change.doc.Rebase(change.base, r.Current().Content)
 		if change.uid != r.Base().GetUID() || r.Gone || len(doc) == 0 {

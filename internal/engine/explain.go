@@ -148,7 +148,7 @@ func (x *explanation) ofWaits(key types.NamespacedName) {
 	if e.Scope != nil && !e.Scope.Admits(key) {
 		x.waitf("the caches of the namespace have not synced yet")
 	}
-	if err := e.health.lastError(key); err != nil {
+	if err := e.failures.Get(key).err; err != nil {
 		x.waitf("the last reconcile has failed and is repeated: %v", err)
 	}
 	if x.r.Memory.Pending != nil {
@@ -338,7 +338,7 @@ func (x *explanation) ofOthers(ctx context.Context) {
 	for _, id := range e.Indexes.IDs() {
 		index, _ := e.Indexes.Get(id)
 		add(id, "index", index.Handler, r.matching.view, func(one *explain.Handler) {
-			record := e.indexFailures.get(r.Base().GetUID(), id)
+			record := e.indexFailures.Get(handlerKey{r.Base().GetUID(), id})
 			one.Attempts, one.LastError = record.Retries, record.Message
 		})
 	}
@@ -416,11 +416,4 @@ func (x *explanation) textOf(refusal match.Refusal) string {
 		return refusal.String()
 	}
 	return refusal.WithValues()
-}
-
-// lastError returns the error of the last reconcile of an object; nil if it had none.
-func (h *health) lastError(key types.NamespacedName) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.failures[key].err
 }

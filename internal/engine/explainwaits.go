@@ -30,29 +30,23 @@ func (e *Engine) pendingHandlers(t *tombstone) (all []explain.Handler) {
 	return all
 }
 
-func (s *tombstones) setPending(t *tombstone, handlers []explain.Handler) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	t.pending = handlers
-}
-
-// pending describes the handlers of the vanished objects of a key that have not succeeded.
-func (s *tombstones) pending(key types.NamespacedName) (all []explain.Handler) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, t := range s.named[key] {
-		all = append(all, t.pending...)
+// pendingDeletion describes the handlers of the vanished objects of a key that have not succeeded.
+func (e *Engine) pendingDeletion(key types.NamespacedName) (all []explain.Handler) {
+	for _, t := range e.tombstones.Get(key) {
+		if pending := t.pending.Load(); pending != nil {
+			all = append(all, *pending...)
+		}
 	}
 	return all
 }
 
 // ofVanished explains an object that no longer exists, while its delete handlers are called from memory.
 func (x *explanation) ofVanished(key types.NamespacedName) {
-	if len(x.engine.tombstones.of(key)) == 0 {
+	if len(x.engine.tombstones.Get(key)) == 0 {
 		return
 	}
 	x.Cause, x.Deleting = string(cause.Delete), true
-	x.Handlers = x.engine.tombstones.pending(key)
+	x.Handlers = x.engine.pendingDeletion(key)
 	x.waitf("the object does not exist any more: the operator calls its delete handlers with its last known state, until they have finished or the operator ends")
 }
 

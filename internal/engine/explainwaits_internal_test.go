@@ -113,7 +113,7 @@ func TestStatus_Looping(t *testing.T) {
 	e, _ := explainable(t, obj, onReasons(cause.Create))
 	e.states.Observe(obj, false)
 	for _, looping := range []bool{false, true} {
-		e.loopingObjects.note(metrics.LoopingObjects, e.Name, client.ObjectKeyFromObject(obj), looping)
+		e.loopingObjects.Note(metrics.LoopingObjects, e.Name, client.ObjectKeyFromObject(obj), looping)
 		if got := e.Status().Objects; len(got) != 1 || got[0].Looping != looping {
 			t.Errorf("the table has %+v, want Looping = %t", got, looping)
 		}

@@ -2,26 +2,13 @@ package engine
 
 import (
 	"fmt"
-	"sync"
-	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
 )
-
-// health records progress for the liveness check.
-type health struct {
-	mu       sync.Mutex
-	running  int
-	keys     map[types.NamespacedName]bool // the keys that are being reconciled; nil if the engine has no scope
-	finished time.Time                     // the end of the last reconcile
-
-	failures map[types.NamespacedName]failure // the objects whose last reconcile has failed
-}
 
 // failure is an error that has ended a reconcile.
 type failure struct {
@@ -30,25 +17,18 @@ type failure struct {
 }
 
 // setFailure records the error that has ended a reconcile, or nil.
-func (h *health) setFailure(key types.NamespacedName, err error, isExpected bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+func (e *Engine) setFailure(key types.NamespacedName, err error, isExpected bool) {
 	if err == nil {
-		delete(h.failures, key)
-		return
+		e.failures.Take(key)
+	} else {
+		e.failures.Set(key, failure{err, isExpected})
 	}
-	if h.failures == nil {
-		h.failures = map[types.NamespacedName]failure{}
-	}
-	h.failures[key] = failure{err, isExpected}
 }
 
 // Retry returns the expected error that ended the last reconcile of an object, and because of which the object is reconciled again: a conflict,
 // throttling, or a suspension of the process. It returns nil if there was none. It is for the test kit.
 func (e *Engine) Retry(key types.NamespacedName) error {
-	e.health.mu.Lock()
-	defer e.health.mu.Unlock()
-	if last := e.health.failures[key]; last.isExpected {
+	if last := e.failures.Get(key); last.isExpected {
 		return last.err
 	}
 	return nil
@@ -59,35 +39,17 @@ func (e *Engine) trackReconcile(key types.NamespacedName) (done func()) {
 	e.states.MarkStarted(key)
 	e.promoter.Begin(key)
 	began := time.Now()
-	e.health.mu.Lock()
-	defer e.health.mu.Unlock()
-	if e.Scope != nil {
-		e.health.keys[key] = true
-	}
-	if e.health.running++; e.health.finished.IsZero() {
-		e.health.finished = time.Now() // the liveness check measures from the first reconcile
-	}
+	e.running.Set(key, struct{}{})
+	e.finished.CompareAndSwap(0, e.age()) // the liveness check measures from the first reconcile
 	return func() {
 		e.promoter.End(key, time.Since(began))
-		e.health.mu.Lock()
-		defer e.health.mu.Unlock()
-		e.health.running--
-		delete(e.health.keys, key)
-		e.health.finished = time.Now()
+		e.finished.Store(e.age()) // first, so that QueueStats never returns an earlier end without a running reconcile
+		e.running.Take(key)
 	}
 }
 
-// isRunning reports whether a key that match accepts is being reconciled.
-func (h *health) isRunning(match func(types.NamespacedName) bool) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for key := range h.keys {
-		if match(key) {
-			return true
-		}
-	}
-	return false
-}
+// age returns the time since the creation of the engine in nanoseconds, at least 1.
+func (e *Engine) age() int64 { return max(1, int64(time.Since(e.created))) }
 
 // QueueStats contains the numbers of waiting and running reconciles, the longest waiting time, and the time since the end of the last reconcile.
 type QueueStats struct {
@@ -98,11 +60,9 @@ type QueueStats struct {
 // QueueStats returns the statistics of the queue, and updates the metrics of the longest waiting time and of the number of objects.
 func (e *Engine) QueueStats() QueueStats {
 	n, longest := e.states.QueueStats()
-	e.health.mu.Lock()
-	defer e.health.mu.Unlock()
-	stats := QueueStats{Waiting: n, Running: e.health.running, Longest: longest}
-	if !e.health.finished.IsZero() {
-		stats.Unfinished = time.Since(e.health.finished)
+	stats := QueueStats{Waiting: n, Running: e.running.Len(), Longest: longest}
+	if finished := e.finished.Load(); finished != 0 {
+		stats.Unfinished = time.Since(e.created.Add(time.Duration(finished)))
 	}
 	metrics.OldestUnhandled.WithLabelValues(e.Name).Set(longest.Seconds())
 	metrics.Objects.WithLabelValues(e.Name).Set(float64(e.states.Len()))
@@ -144,39 +104,6 @@ func (e *Engine) noteObject(key types.NamespacedName, r *reconciliation) {
 		paused = annotated && IsObjectPaused(r.Base())
 		loops = r.known.Worker.Loops != nil && r.known.Worker.Loops.isLooping()
 	}
-	e.pausedObjects.note(metrics.PausedObjects, e.Name, key, paused)
-	e.loopingObjects.note(metrics.LoopingObjects, e.Name, key, loops)
-}
-
-// markedObjects counts objects for a metric, such as objects that annotations pause.
-type markedObjects struct {
-	count atomic.Int64 // without objects, note takes no lock
-	mu    sync.Mutex
-	keys  map[types.NamespacedName]bool
-}
-
-// note records whether the object of a key counts.
-func (p *markedObjects) note(gauge *prometheus.GaugeVec, kind string, key types.NamespacedName, counts bool) {
-	if !counts && p.count.Load() == 0 {
-		return
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.keys == nil {
-		p.keys = map[types.NamespacedName]bool{}
-	}
-	if counts {
-		p.keys[key] = true
-	} else {
-		delete(p.keys, key)
-	}
-	p.count.Store(int64(len(p.keys)))
-	gauge.WithLabelValues(kind).Set(float64(len(p.keys)))
-}
-
-// has reports whether the object of a key counts.
-func (p *markedObjects) has(key types.NamespacedName) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.keys[key]
+	e.pausedObjects.Note(metrics.PausedObjects, e.Name, key, paused)
+	e.loopingObjects.Note(metrics.LoopingObjects, e.Name, key, loops)
 }

@@ -203,7 +203,7 @@ func (e *Engine) releaseLoops(ctx context.Context, r *reconciliation, handled st
 			r.known.Worker.Loops = nil
 		}
 	}
-	e.loopingObjects.note(metrics.LoopingObjects, e.Name, client.ObjectKeyFromObject(r.Base()), loops.isLooping())
+	e.loopingObjects.Note(metrics.LoopingObjects, e.Name, client.ObjectKeyFromObject(r.Base()), loops.isLooping())
 	return next
 }
 
@@ -294,7 +294,9 @@ func (e *Engine) reportLoop(ctx context.Context, obj client.Object, loops *handl
 }
 
 // IsLooping reports whether the handlers of the object of a key cause their own calls.
-func (e *Engine) IsLooping(key types.NamespacedName) bool { return e.loopingObjects.has(key) }
+func (e *Engine) IsLooping(key types.NamespacedName) bool {
+	return !e.loopingObjects.Since(key).IsZero()
+}
 
 // setHandlerLoop sets or removes the condition that reports a loop, for kinds that declare conditions.
 func (e *Engine) setHandlerLoop(r *reconciliation, set *conditions.Set) {

@@ -2,9 +2,7 @@ package engine
 
 import (
 	"context"
-	"sync"
 
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -19,12 +17,6 @@ import (
 
 // reasonIndex is the reason of index handlers.
 const reasonIndex = "index"
-
-// indexFailures are the records of index handlers that have failed, by the uid of the object and the id of the handler.
-type indexFailures struct {
-	mu      sync.Mutex
-	records map[types.UID]map[string]progress.Record
-}
 
 // updateIndexes calls the index handlers for an observed state of an object. It runs on the goroutine of the informer, so that the indexes are
 // complete before the object is reconciled.
@@ -47,8 +39,8 @@ func (e *Engine) updateIndexes(ctx context.Context, observed client.Object) {
 }
 
 func (e *Engine) updateIndex(ctx context.Context, id string, h invoke.IndexHandler, view *invoke.View) {
-	uid := view.Object.GetUID()
-	record := e.indexFailures.get(uid, id)
+	key := handlerKey{view.Object.GetUID(), id}
+	record := e.indexFailures.Get(key)
 	if record.Failure || record.Delayed.After(now()) {
 		return // the index does not contain the object
 	}
@@ -60,11 +52,11 @@ func (e *Engine) updateIndex(ctx context.Context, id string, h invoke.IndexHandl
 		Kind:  e.Name, ID: id, Handler: new(e.withDefaults(h.Handler)), View: view, Record: record, QuietSuccess: true,
 	}.Run(ctx)
 	if outcome.Success {
-		e.indexFailures.set(uid, id, progress.Record{})
+		e.indexFailures.Take(key)
 		return
 	}
-	h.Remove(uid)
-	e.indexFailures.set(uid, id, record.WithOutcome(outcome, now()))
+	h.Remove(key.uid)
+	e.indexFailures.Set(key, record.WithOutcome(outcome, now()))
 }
 
 // removeFromIndexes removes a deleted object from the indexes.
@@ -72,39 +64,8 @@ func (e *Engine) removeFromIndexes(obj client.Object) {
 	for _, id := range e.Indexes.IDs() {
 		handler, _ := e.Indexes.Get(id)
 		handler.Remove(obj.GetUID())
+		e.indexFailures.Take(handlerKey{obj.GetUID(), id})
 	}
-	e.indexFailures.forget(obj.GetUID())
-}
-
-func (f *indexFailures) get(uid types.UID, id string) progress.Record {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.records[uid][id]
-}
-
-// set stores the record of a failure. If the record is zero, set removes the stored one.
-func (f *indexFailures) set(uid types.UID, id string, record progress.Record) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if record.Started.IsZero() {
-		if delete(f.records[uid], id); len(f.records[uid]) == 0 {
-			delete(f.records, uid)
-		}
-		return
-	}
-	if f.records == nil {
-		f.records = map[types.UID]map[string]progress.Record{}
-	}
-	if f.records[uid] == nil {
-		f.records[uid] = map[string]progress.Record{}
-	}
-	f.records[uid][id] = record
-}
-
-func (f *indexFailures) forget(uid types.UID) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	delete(f.records, uid)
 }
 
 // observedView returns the view and the input of filters for handlers that are called for an observed state of an object.
@@ -142,7 +103,7 @@ func (w observer) OnDelete(obj client.Object) {
 	w.removeFromIndexes(obj)
 	w.supervisor.Forget(obj.GetUID())
 	if w.PanicCondition != "" {
-		w.panicChanges.take(obj.GetUID())
+		w.panicChanges.Take(obj.GetUID())
 	}
 	if forgetter, ok := w.Store.(progress.Forgetter); ok {
 		forgetter.Forget(obj.GetUID())

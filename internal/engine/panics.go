@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -47,30 +46,6 @@ func panicChangeOf(id string, o progress.Outcome) (panicChange, bool) {
 	return panicChange{id: id}, o.Success && o.Err == nil
 }
 
-// panicChanges are the effects of daemons and timers on the condition that the workers have not written yet.
-type panicChanges struct {
-	mu    sync.Mutex
-	byUID map[types.UID][]panicChange
-}
-
-func (p *panicChanges) add(uid types.UID, change panicChange) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.byUID == nil {
-		p.byUID = map[types.UID][]panicChange{}
-	}
-	p.byUID[uid] = append(p.byUID[uid], change)
-}
-
-// take returns and removes the changes of an object.
-func (p *panicChanges) take(uid types.UID) []panicChange {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	changes := p.byUID[uid]
-	delete(p.byUID, uid)
-	return changes
-}
-
 // reportBackground reports the outcome of an attempt of a daemon or a timer: it posts Events, and notes a panic for the condition. obj is nil for a
 // deleted object.
 func (e *Engine) reportBackground(uid types.UID, obj client.Object, id string, failed bool, before progress.Record, outcome progress.Outcome) (fails bool) {
@@ -85,14 +60,16 @@ func (e *Engine) noteBackgroundPanic(uid types.UID, change panicChange) {
 	if e.PanicCondition == "" || change.text == "" && !e.reportsPanicOf(uid, change.id) {
 		return
 	}
-	e.panicChanges.add(uid, change)
+	e.panicChanges.Update(uid, func(changes []panicChange, _ bool) ([]panicChange, bool) {
+		return append(slices.Clip(changes), change), true
+	})
 	e.enqueue(uid)
 }
 
 // beginBackgroundCall is called before each call of a daemon or a timer, and the returned function after it. A daemon that runs for daemonRecovery has
 // recovered from a panic.
 func (e *Engine) beginBackgroundCall(uid types.UID, id string) (end func()) {
-	ended := e.runs.begin(uid)
+	ended := e.countRun(uid)
 	if handler, _ := e.BackgroundHandlers.Get(id); e.PanicCondition == "" || handler.Task.Timer != nil {
 		return ended
 	}
@@ -123,7 +100,7 @@ func (e *Engine) setPanicked(r *reconciliation, set *conditions.Set) {
 	if e.PanicCondition == "" {
 		return
 	}
-	r.report.panicChanges = append(r.report.panicChanges, e.panicChanges.take(r.Base().GetUID())...)
+	r.report.panicChanges = append(r.report.panicChanges, e.panicChanges.Take(r.Base().GetUID())...)
 	changes := slices.Clone(r.report.panicChanges)
 	for _, a := range r.report.attempts {
 		if change, ok := panicChangeOf(a.ID, a.Outcome); ok {

@@ -5,14 +5,11 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
 	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
@@ -21,13 +18,6 @@ import (
 // Pauser reports where the operator is paused, and why.
 type Pauser interface {
 	Paused(namespace string) (paused bool, why string)
-}
-
-// pausedKeys contains the keys that wait for the end of a pause or for the admission by the scope, and the paused namespaces.
-type pausedKeys struct {
-	mu      sync.Mutex
-	names   map[types.NamespacedName]bool // the keys that were deferred
-	stopped map[string]bool               // the paused namespaces, in which no daemon or timer is started; "" means all namespaces
 }
 
 func (e *Engine) paused(namespace string) bool {
@@ -52,19 +42,16 @@ func (e *Engine) deferUntilAdmitted(ctx context.Context, key types.NamespacedNam
 
 // deferKey records a key if it must wait, and reports whether it must wait. It checks and records under one lock. The end of a wait therefore finds every
 // deferred key.
-func (e *Engine) deferKey(ctx context.Context, key types.NamespacedName, waits func(namespace string) (bool, string)) bool {
-	e.pausedKeys.mu.Lock()
-	defer e.pausedKeys.mu.Unlock()
-	mustWait, why := waits(key.Namespace)
-	if !mustWait {
-		return false
+func (e *Engine) deferKey(ctx context.Context, key types.NamespacedName, waits func(namespace string) (bool, string)) (mustWait bool) {
+	var why string
+	e.deferred.Update(key, func(_ struct{}, found bool) (struct{}, bool) {
+		mustWait, why = waits(key.Namespace)
+		return struct{}{}, mustWait || found
+	})
+	if mustWait {
+		log.FromContext(ctx).V(1).Info("The object is handled later", "why", why)
 	}
-	log.FromContext(ctx).V(1).Info("The object is handled later", "why", why)
-	if e.pausedKeys.names == nil {
-		e.pausedKeys.names = map[types.NamespacedName]bool{}
-	}
-	e.pausedKeys.names[key] = true
-	return true
+	return mustWait
 }
 
 // PauseChanged must be called when a pause has begun or ended in a namespace; "" means all namespaces. It stops and restarts daemons and timers. At the
@@ -84,27 +71,26 @@ func (e *Engine) PauseChanged(namespace string) {
 // pauseTransitions returns the namespaces in which a pause has begun or ended. They include namespaces that are watched but not configured in the
 // peering: these are paused while any other namespace is paused.
 func (e *Engine) pauseTransitions(namespace string) (begun, ended []string) {
-	e.pausedKeys.mu.Lock()
-	defer e.pausedKeys.mu.Unlock()
-	if e.pausedKeys.stopped == nil {
-		e.pausedKeys.stopped = map[string]bool{}
-	}
 	all := map[string]bool{namespace: true}
 	if namespace != "" {
-		maps.Copy(all, e.pausedKeys.stopped)
+		for _, one := range e.pausedNamespaces.Keys() {
+			all[one] = true
+		}
 		for _, obj := range e.states.List() {
 			all[obj.GetNamespace()] = true
 		}
 	}
 	for one := range all {
-		switch paused := e.paused(one); {
-		case paused && !e.pausedKeys.stopped[one]:
-			e.pausedKeys.stopped[one] = true
-			begun = append(begun, one)
-		case !paused && e.pausedKeys.stopped[one]:
-			delete(e.pausedKeys.stopped, one)
-			ended = append(ended, one)
-		}
+		e.pausedNamespaces.Update(one, func(_ struct{}, before bool) (struct{}, bool) {
+			paused := e.paused(one)
+			switch {
+			case paused && !before:
+				begun = append(begun, one)
+			case before && !paused:
+				ended = append(ended, one)
+			}
+			return struct{}{}, paused
+		})
 	}
 	return begun, ended
 }
@@ -119,19 +105,12 @@ func supervisorNamespaces(namespaces []string) []string {
 
 // reconcileAll enqueues all objects of some namespaces.
 func (e *Engine) reconcileAll(namespaces []string) {
-	e.pausedKeys.mu.Lock()
 	pendingEvents := map[types.NamespacedName]bool{}
-	for key := range e.pausedKeys.names {
+	for _, key := range e.deferred.Keys() {
 		if !e.paused(key.Namespace) {
 			pendingEvents[key] = true
-			delete(e.pausedKeys.names, key)
+			e.deferred.Take(key)
 		}
-	}
-	e.pausedKeys.mu.Unlock()
-	e.enqueuer.mu.Lock()
-	defer e.enqueuer.mu.Unlock()
-	if e.enqueuer.queue == nil {
-		return
 	}
 	all := e.states.List()
 	// The filters of daemons and timers may no longer accept objects with pending events. These daemons and timers are stopped before they could resume.
@@ -141,21 +120,13 @@ func (e *Engine) reconcileAll(namespaces []string) {
 			e.supervisor.StopAll(obj.GetUID(), daemons.ErrPaused)
 		}
 	}
-	for key := range pendingEvents {
-		e.states.MarkQueued(key)
-		e.enqueuer.queue.Add(reconcile.Request{NamespacedName: key})
-	}
+	e.states.Enqueue(0, slices.Collect(maps.Keys(pendingEvents))...)
 	for _, obj := range all {
 		key := client.ObjectKeyFromObject(obj)
 		if supervisorNamespaces(namespaces) != nil && !slices.Contains(namespaces, key.Namespace) || pendingEvents[key] {
 			continue
 		}
-		e.states.MarkQueued(key)
-		if prioritized, ok := e.enqueuer.queue.(priorityqueue.PriorityQueue[reconcile.Request]); ok {
-			prioritized.AddWithOpts(priorityqueue.AddOpts{Priority: new(handler.LowPriority)}, reconcile.Request{NamespacedName: key})
-		} else {
-			e.enqueuer.queue.Add(reconcile.Request{NamespacedName: key})
-		}
+		e.states.Enqueue(handler.LowPriority, key)
 	}
 }
 

@@ -47,7 +47,7 @@ func (e *Engine) callReconcileHandlers(ctx context.Context, r *reconciliation) {
 		handler, _ := e.ReconcileHandlers.Get(id)
 		if !plan.MatchObject(log.FromContext(ctx), id, handler, view, match.Input{Object: r.Content()}).Accepts() {
 			delete(r.known.Worker.ReconcileHandlers, id)
-			e.clusterEvents.drop(r.Base().GetUID(), id)
+			e.clusterEvents.Take(handlerKey{r.Base().GetUID(), id})
 			e.tracker.Forget(tracking.Reader{Object: client.ObjectKeyFromObject(r.Base()), Handler: id})
 			continue
 		}

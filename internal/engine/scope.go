@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -91,12 +92,11 @@ func (e *Engine) Admitted(namespace string) { e.reconcileAll([]string{namespace}
 func (e *Engine) Quiesce(ctx context.Context, left func(types.NamespacedName) bool) error {
 	for wait := quiescePoll; ; wait = min(2*wait, maxQuiescePoll) {
 		keys := e.states.Keys(left)
-		if e.ended.Load() || len(keys) == 0 && !e.health.isRunning(left) {
+		if e.ended.Load() || len(keys) == 0 && !slices.ContainsFunc(e.running.Keys(), left) {
 			return nil
 		}
 		for _, key := range keys { // also again: an event may have restored an object that was released
-			e.states.MarkQueued(key)
-			e.enqueuer.add(key)
+			e.states.Enqueue(triggered, key)
 		}
 		select {
 		case <-time.After(wait):
@@ -149,13 +149,13 @@ func (e *Engine) release(ctx context.Context, key types.NamespacedName) (reconci
 		}
 		log.FromContext(ctx).V(1).Info("The object is no longer in scope; its handlers are not called any more")
 		e.supervisor.Forget(obj.GetUID())
-		e.clusterEvents.forget(obj.GetUID())
+		e.forgetClusterEvents(obj.GetUID())
 		e.removeFromIndexes(obj)
 		e.events.Limiter.Forget(obj.GetUID())
 		e.states.Forget(obj.GetUID())
-		e.panicChanges.take(obj.GetUID())
+		e.panicChanges.Take(obj.GetUID())
 	}
-	e.eventQueues.take(key)
+	e.eventQueues.Take(key)
 	e.noteObject(key, nil)
 	e.states.ForgetKey(key)
 	for _, id := range e.ReconcileHandlers.IDs() {

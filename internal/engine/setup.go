@@ -5,6 +5,7 @@ import (
 	"context"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/types"
@@ -20,6 +21,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/essence"
 	"github.com/kopf-runtime/kopf-runtime/internal/eventrecorder"
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
+	"github.com/kopf-runtime/kopf-runtime/internal/keyed"
 	"github.com/kopf-runtime/kopf-runtime/internal/lazylog"
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
 	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
@@ -35,38 +37,48 @@ import (
 type Engine struct {
 	Settings
 	Kind
-	states        *objectStore
-	committer     *commit.Committer
-	hooks         *invoke.Hooks // nil without hooks
-	detector      *cause.Detector
-	health        health
-	indexFailures indexFailures
-	events        *eventrecorder.Poster
+	states    *objectStore
+	committer *commit.Committer
+	hooks     *invoke.Hooks // nil without hooks
+	detector  *cause.Detector
+	events    *eventrecorder.Poster
 
-	supervisor     *daemons.Supervisor
-	background     *background.Runner
-	enqueuer       enqueuer
-	tracker        *tracking.Tracker
-	promoter       *promotion.Promoter
-	tombstones     tombstones
-	eventQueues    eventQueues
-	clusterEvents  clusterEvents
-	epoch          *epoch // nil if every state of the cache is trusted
-	pausedKeys     pausedKeys
-	pausedObjects  markedObjects
-	loopingObjects markedObjects // their handlers cause their own calls
-	releases       releases
-	drains         drains
-	runs           runCounter
-	panicChanges   panicChanges // of daemons and timers
-	pauses         atomic.Int32 // the number of pauses that have begun in any namespace
-	ended          atomic.Bool  // the operator has ended, and nothing is written any more
-	hasPredicates  atomic.Bool  // predicates may prevent reconciles
+	supervisor    *daemons.Supervisor
+	background    *background.Runner
+	tracker       *tracking.Tracker
+	promoter      *promotion.Promoter
+	epoch         *epoch // nil if every state of the cache is trusted
+	releases      releases
+	pauses        atomic.Int32 // the number of pauses that have begun in any namespace
+	ended         atomic.Bool  // the operator has ended, and nothing is written any more
+	hasPredicates atomic.Bool  // predicates may prevent reconciles
+	created       time.Time
+	finished      atomic.Int64 // the end of the last reconcile, as a duration since created; 0 if none has begun
+
+	running          keyed.Map[types.NamespacedName, struct{}]     // the keys that are being reconciled
+	failures         keyed.Map[types.NamespacedName, failure]      // of the last reconciles
+	tombstones       keyed.Map[types.NamespacedName, []*tombstone] // of vanished objects
+	eventQueues      keyed.Map[types.NamespacedName, eventQueue]   // of event handlers
+	clusterEvents    keyed.Map[handlerKey, []*invoke.ClusterEvent] // the Kubernetes Events that wait for their handlers
+	indexFailures    keyed.Map[handlerKey, progress.Record]        // of index handlers
+	panicChanges     keyed.Map[types.UID, []panicChange]           // of daemons and timers; the workers have not written them yet
+	runs             keyed.Map[types.UID, int]                     // the number of runs of daemons and timers, with those that the supervisor has abandoned
+	deferred         keyed.Map[types.NamespacedName, struct{}]     // the keys that wait for the end of a pause, or for the admission by the scope
+	pausedNamespaces keyed.Map[string, struct{}]                   // no daemon or timer is started in them; "" means all namespaces
+	pausedObjects    metrics.ObjectSet
+	loopingObjects   metrics.ObjectSet // their handlers cause their own calls
+	drainingObjects  metrics.ObjectSet
 
 	writesEventChanges bool // changes of an event handler are written
 	reportsConditions  bool // the engine sets conditions
 	handlesOwnChanges  bool // changes of handlers can be updates
 	conditionPlaces    []conditions.Option
+}
+
+// handlerKey is the key of data about a handler and an object.
+type handlerKey struct {
+	uid types.UID
+	id  string
 }
 
 // New returns the engine of a kind.
@@ -78,7 +90,7 @@ func New(settings Settings, kind Kind) *Engine {
 	settings.Pin = progress.Pin(settings.Baseline, settings.Store)
 	lastHandled := essence.WithDigestFallback(settings.Baseline, settings.Store)
 	settings.Baseline = lastHandled
-	e := &Engine{Settings: settings, Kind: kind}
+	e := &Engine{Settings: settings, Kind: kind, created: time.Now()}
 	e.states = objectstate.New[objectMemory](objectstate.Options{
 		RecordEvents: len(kind.EventHandlers.IDs()) > 0,
 		TrackDirty:   len(kind.ReconcileHandlers.IDs()) > 0,
@@ -95,9 +107,6 @@ func New(settings Settings, kind Kind) *Engine {
 		Kind:        kind.GVK.Kind,
 		GracePeriod: background.GracePeriod,
 	})
-	if settings.Scope != nil {
-		e.health.keys = map[types.NamespacedName]bool{}
-	}
 	e.detector = e.newDetector()
 	e.committer = e.newCommitter(lastHandled)
 	if len(e.AttemptHooks) > 0 {

@@ -157,7 +157,10 @@ func (e *Engine) acknowledgeDrain(ctx context.Context, key types.NamespacedName,
 	if left, back = e.releases.end(key, err == nil, returned); !left {
 		return false, false, err
 	}
-	e.drains.finish(e.Name, key)
+	if since := e.drainingObjects.Since(key); !since.IsZero() {
+		metrics.DrainDuration.WithLabelValues(e.Name).Observe(time.Since(since).Seconds())
+	}
+	e.drainingObjects.Note(metrics.DrainingObjects, e.Name, key, false)
 	log.FromContext(ctx).V(1).Info("The object was released; another shard can handle it")
 	return true, back, nil
 }
@@ -165,9 +168,7 @@ func (e *Engine) acknowledgeDrain(ctx context.Context, key types.NamespacedName,
 // readmit handles an object that has returned to the shard during its release. It holds the lock of the releases, so that later events of the object are
 // handled after the return.
 func (e *Engine) readmit(ctx context.Context, key types.NamespacedName) {
-	e.enqueuer.mu.Lock()
-	queue := e.enqueuer.queue
-	e.enqueuer.mu.Unlock()
+	queue := e.states.Queue()
 	e.releases.mu.Lock()
 	defer e.releases.mu.Unlock()
 	one := e.releases.byKey[key]
@@ -177,87 +178,29 @@ func (e *Engine) readmit(ctx context.Context, key types.NamespacedName) {
 	}
 	e.releases.next.Create(ctx, event.CreateEvent{Object: one.back, IsInInitialList: e.wasHandled(one.back)}, queue)
 	if e.Shard.leaves(one.back) {
-		e.drains.note(e.Name, key, true)
+		e.drainingObjects.Note(metrics.DrainingObjects, e.Name, key, true)
 		e.states.MarkQueued(key)
 		queue.Add(reconcile.Request{NamespacedName: key})
 	}
 }
 
-// drains records when the drains of objects began, for the metrics.
-type drains struct {
-	mu    sync.Mutex
-	began map[types.NamespacedName]time.Time
-}
-
-// note records whether the object of a key is being drained.
-func (d *drains) note(kind string, key types.NamespacedName, drained bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if _, known := d.began[key]; known == drained {
-		return
+// countRun counts a run of a daemon or a timer until the returned function is called.
+func (e *Engine) countRun(uid types.UID) (ended func()) {
+	add := func(n int) {
+		e.runs.Update(uid, func(running int, _ bool) (int, bool) { return running + n, running+n > 0 })
 	}
-	if drained {
-		if d.began == nil {
-			d.began = map[types.NamespacedName]time.Time{}
-		}
-		d.began[key] = time.Now()
-	} else {
-		delete(d.began, key)
-	}
-	metrics.DrainingObjects.WithLabelValues(kind).Set(float64(len(d.began)))
-}
-
-// finish records that the object of a key was released.
-func (d *drains) finish(kind string, key types.NamespacedName) {
-	d.mu.Lock()
-	began, known := d.began[key]
-	d.mu.Unlock()
-	if known {
-		metrics.DrainDuration.WithLabelValues(kind).Observe(time.Since(began).Seconds())
-		d.note(kind, key, false)
-	}
-}
-
-// runCounter counts the runs of daemons and timers that have not returned, including those that the supervisor has abandoned.
-type runCounter struct {
-	mu    sync.Mutex
-	byUID map[types.UID]int
-}
-
-func (c *runCounter) begin(uid types.UID) (ended func()) {
-	c.add(uid, 1)
-	return func() { c.add(uid, -1) }
-}
-
-func (c *runCounter) add(uid types.UID, change int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.byUID == nil {
-		c.byUID = map[types.UID]int{}
-	}
-	if c.byUID[uid] += change; c.byUID[uid] == 0 {
-		delete(c.byUID, uid)
-	}
-}
-
-func (c *runCounter) of(uid types.UID) int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.byUID[uid]
+	add(1)
+	return func() { add(-1) }
 }
 
 // isBusy reports whether daemons or timers of an object are running. With a shard, this includes runs that the supervisor has abandoned: another shard must
 // not start the same daemon or timer.
 func (e *Engine) isBusy(uid types.UID) bool {
-	return e.supervisor.Busy(uid) || e.Shard != nil && e.runs.of(uid) > 0
+	return e.supervisor.Busy(uid) || e.Shard != nil && e.runs.Get(uid) > 0
 }
 
 // HasRuns reports whether runs of daemons or timers have not returned, including runs that the supervisor has abandoned.
-func (e *Engine) HasRuns() bool {
-	e.runs.mu.Lock()
-	defer e.runs.mu.Unlock()
-	return len(e.runs.byUID) > 0
-}
+func (e *Engine) HasRuns() bool { return e.runs.Len() > 0 }
 
 // hasMoved reports whether an event is the deletion of an object that still exists. The object has then left the shard, for example because a user has
 // removed its label.
@@ -318,7 +261,7 @@ func (f *shardFilter) Update(ctx context.Context, ev event.UpdateEvent, q reques
 // Delete implements [handler.EventHandler].
 func (f *shardFilter) Delete(ctx context.Context, ev event.DeleteEvent, q requests) {
 	if taken, _ := f.engine.releases.takes(f.engine.Shard, ev.Object, true); !taken {
-		f.engine.drains.note(f.engine.Name, client.ObjectKeyFromObject(ev.Object), false)
+		f.engine.drainingObjects.Note(metrics.DrainingObjects, f.engine.Name, client.ObjectKeyFromObject(ev.Object), false)
 		f.next.Delete(ctx, ev, q)
 	}
 }
@@ -331,7 +274,7 @@ func (f *shardFilter) Generic(ctx context.Context, ev event.GenericEvent, q requ
 // drain stops the daemons and timers of an object that must be released, and enqueues it regardless of the predicates.
 func (f *shardFilter) drain(obj client.Object, q requests) {
 	key, leaves := client.ObjectKeyFromObject(obj), f.engine.Shard.leaves(obj)
-	f.engine.drains.note(f.engine.Name, key, leaves)
+	f.engine.drainingObjects.Note(metrics.DrainingObjects, f.engine.Name, key, leaves)
 	if leaves {
 		f.engine.supervisor.StopAll(obj.GetUID(), daemons.ErrOutOfScope)
 		f.engine.states.MarkQueued(key)

@@ -99,14 +99,14 @@ func TestReleases(t *testing.T) {
 	}
 }
 
-func TestRunCounter(t *testing.T) {
-	var c runCounter
-	first, second := c.begin("1"), c.begin("1")
+func TestCountRun(t *testing.T) {
+	var e Engine
+	first, second := e.countRun("1"), e.countRun("1")
 	first()
-	if c.of("1") != 1 || c.of("2") != 0 {
-		t.Errorf("runs = %d and %d, want 1 and 0", c.of("1"), c.of("2"))
+	if e.runs.Get("1") != 1 || e.runs.Get("2") != 0 || !e.HasRuns() {
+		t.Errorf("runs = %d and %d, want 1 and 0", e.runs.Get("1"), e.runs.Get("2"))
 	}
-	if second(); c.of("1") != 0 || len(c.byUID) != 0 {
-		t.Errorf("runs = %d in %d objects, want none", c.of("1"), len(c.byUID))
+	if second(); e.HasRuns() {
+		t.Errorf("runs = %d, want none", e.runs.Get("1"))
 	}
 }

@@ -24,14 +24,14 @@ func (e *Engine) Status() statuspage.Kind {
 		}
 		key := client.ObjectKeyFromObject(obj)
 		one.Looping = e.IsLooping(key)
-		if err := e.health.lastError(key); err != nil {
+		if err := e.failures.Get(key).err; err != nil {
 			one.Error = err.Error()
 		}
 		kind.Objects = append(kind.Objects, one)
 	}
 	for _, key := range e.Vanished() {
 		one := statuspage.Object{Namespace: key.Namespace, Name: key.Name, Deleting: true}
-		for _, h := range e.tombstones.pending(key) {
+		for _, h := range e.pendingDeletion(key) {
 			one.Unfinished = append(one.Unfinished, statuspage.Unfinished{Handler: h.ID, State: h.State, Attempts: h.Attempts, Error: h.LastError})
 		}
 		kind.Objects = append(kind.Objects, one)

@@ -3,13 +3,11 @@ package engine
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -17,7 +15,7 @@ import (
 
 // The priorities in the queue. Changes by users have priority 0, objects of the first listing have [handler.LowPriority], and promoted objects have 1.
 const (
-	triggered = -1                      // by related objects
+	triggered = -1                      // by related objects: one of them may trigger thousands of others
 	retrying  = handler.LowPriority / 2 // after a delay
 )
 
@@ -28,8 +26,7 @@ func (e *Engine) Trigger(key types.NamespacedName) (known bool) {
 		return false
 	}
 	e.states.MarkRelatedChange(key)
-	e.states.MarkQueued(key)
-	e.enqueuer.add(key)
+	e.states.Enqueue(triggered, key)
 	return true
 }
 
@@ -72,47 +69,12 @@ func (q *triggerQueue) AddAfter(req reconcile.Request, delay time.Duration) {
 
 func (q *triggerQueue) AddRateLimited(req reconcile.Request) { q.Add(req) }
 
-// add enqueues a key with a priority below those of changes by users: one related object may trigger thousands of others.
-func (w *enqueuer) add(key types.NamespacedName) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	req := reconcile.Request{NamespacedName: key}
-	switch queue := w.queue.(type) {
-	case nil: // the controller has not started: it will reconcile all objects
-	case priorityqueue.PriorityQueue[reconcile.Request]:
-		queue.AddWithOpts(priorityqueue.AddOpts{Priority: new(triggered)}, req)
-	default:
-		queue.Add(req)
-	}
-}
-
-// enqueuer is a source without events of its own. The engine enqueues objects with it, for example when a daemon has ended or a related object has changed.
-type enqueuer struct {
-	mu    sync.Mutex
-	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
-}
-
 // BackgroundSource returns the source of the requests of the engine. The controller must watch it.
-func (e *Engine) BackgroundSource() source.Source { return &e.enqueuer }
-
-func (*enqueuer) String() string { return "background" }
-
-// Start implements [source.Source].
-func (w *enqueuer) Start(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.queue = queue
-	return nil
-}
+func (e *Engine) BackgroundSource() source.Source { return e.states.Source() }
 
 // enqueue enqueues an object, if it exists.
 func (e *Engine) enqueue(uid types.UID) {
-	obj := e.states.Newest(uid)
-	e.enqueuer.mu.Lock()
-	defer e.enqueuer.mu.Unlock()
-	if obj != nil && e.enqueuer.queue != nil {
-		key := client.ObjectKeyFromObject(obj)
-		e.states.MarkQueued(key)
-		e.enqueuer.queue.Add(reconcile.Request{NamespacedName: key})
+	if obj := e.states.Newest(uid); obj != nil {
+		e.states.Enqueue(0, client.ObjectKeyFromObject(obj))
 	}
 }

@@ -1,11 +1,16 @@
 package objectstate
 
 import (
+	"context"
 	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
 // manyKeys limits the reuse of the map of queued keys. If the map was longer and becomes empty, the store replaces it, because a map keeps its memory.
@@ -39,6 +44,40 @@ func (s *Store[W]) MarkStarted(key types.NamespacedName) {
 		s.queued, s.longestQueue = map[types.NamespacedName]time.Time{}, 0
 	}
 	delete(s.skipped, key)
+}
+
+// Source returns a source without events of its own. The controller of the objects must watch it, because [Store.Enqueue] uses the queue of the controller.
+func (s *Store[W]) Source() source.Source {
+	return source.Func(func(_ context.Context, q queue) error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.queue = q
+		return nil
+	})
+}
+
+// Queue returns the queue of the controller; nil before the start of the controller, which then reconciles all objects.
+func (s *Store[W]) Queue() workqueue.TypedRateLimitingInterface[reconcile.Request] {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.queue
+}
+
+// Enqueue adds keys to the queue of the controller. Without a queue, it does nothing.
+func (s *Store[W]) Enqueue(priority int, keys ...types.NamespacedName) {
+	all := s.Queue()
+	for _, key := range keys {
+		req := reconcile.Request{NamespacedName: key}
+		switch q := all.(type) {
+		case nil:
+		case priorityqueue.PriorityQueue[reconcile.Request]:
+			s.MarkQueued(key)
+			q.AddWithOpts(priorityqueue.AddOpts{Priority: &priority}, req)
+		default:
+			s.MarkQueued(key)
+			q.Add(req)
+		}
+	}
 }
 
 // QueuedSince returns the time since when a key has been waiting for a worker. It returns false if the key is not waiting, or will be queued later.

@@ -24,7 +24,8 @@ type Store[W any] struct {
 	replacedBaselines map[types.UID][]byte   // the baselines before another client replaced them
 	onDeletion        map[types.UID]func()   // called once when the object is being deleted or does not exist
 
-	longestQueue int // the largest length of queued since its map was made
+	queue        queue // of the controller; nil before its start
+	longestQueue int   // the largest length of queued since its map was made
 	options      Options
 }
 

@@ -111,6 +111,9 @@ var levels = map[string]int{
 	"internal/rbac":       0,
 	"internal/validation": 0,
 
+	// This package has a map that is safe for concurrent use.
+	"internal/keyed": 0,
+
 	// This package encodes JSON forms.
 	"internal/jsonform": 0,
 

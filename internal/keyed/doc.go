@@ -1,0 +1,2 @@
+// Package keyed has a map for data that only few objects have at a time.
+package keyed

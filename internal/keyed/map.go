@@ -1,0 +1,70 @@
+package keyed
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+)
+
+// Map is a map that is safe for concurrent use. The zero Map is empty. While it is empty, reading it takes no lock.
+//
+// Goroutines share the values. The fields or items of a stored value must not be changed: store another value instead.
+type Map[K comparable, V any] struct {
+	count  atomic.Int64
+	mu     sync.Mutex
+	values map[K]V
+}
+
+// Get returns the value of a key; the zero value if there is none.
+func (m *Map[K, V]) Get(key K) (value V) {
+	if m.Len() == 0 {
+		return value
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.values[key]
+}
+
+// Set stores the value of a key.
+func (m *Map[K, V]) Set(key K, value V) {
+	m.Update(key, func(V, bool) (V, bool) { return value, true })
+}
+
+// Take removes the value of a key and returns it; the zero value if there is none.
+func (m *Map[K, V]) Take(key K) (value V) {
+	if m.Len() == 0 {
+		return value
+	}
+	m.Update(key, func(stored V, _ bool) (V, bool) {
+		value = stored
+		return stored, false
+	})
+	return value
+}
+
+// Update stores the value that change returns for the stored value of a key. If keep is false, Update removes the key. It locks the map for the call, so change must
+// not use the map.
+func (m *Map[K, V]) Update(key K, change func(stored V, found bool) (next V, keep bool)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	stored, found := m.values[key]
+	if next, keep := change(stored, found); !keep {
+		delete(m.values, key)
+	} else if m.values == nil {
+		m.values = map[K]V{key: next}
+	} else {
+		m.values[key] = next
+	}
+	m.count.Store(int64(len(m.values)))
+}
+
+// Keys returns the keys in random order.
+func (m *Map[K, V]) Keys() []K {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Collect(maps.Keys(m.values))
+}
+
+// Len returns the number of keys.
+func (m *Map[K, V]) Len() int { return int(m.count.Load()) }
