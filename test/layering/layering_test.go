@@ -48,7 +48,7 @@ var levels = map[string]int{
 	"internal/background": 6,
 
 	// The engine and kopf fill the status page.
-	"internal/statuspage": 3,
+	"internal/statuspage": 5,
 
 	// This package has the matchers for the options of kopf.
 	"pkg/kopf/filter": 4,
