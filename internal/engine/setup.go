@@ -17,6 +17,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/background"
 	"github.com/kopf-runtime/kopf-runtime/internal/cause"
 	"github.com/kopf-runtime/kopf-runtime/internal/commit"
+	"github.com/kopf-runtime/kopf-runtime/internal/epoch"
 	"github.com/kopf-runtime/kopf-runtime/internal/essence"
 	"github.com/kopf-runtime/kopf-runtime/internal/eventrecorder"
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
@@ -51,7 +52,7 @@ type Engine struct {
 	tombstones     tombstones
 	eventQueues    eventQueues
 	clusterEvents  clusterEvents
-	epoch          *epoch // nil if every state of the cache is trusted
+	epoch          *epoch.Epoch // nil if every state of the cache is trusted
 	pausedKeys     pausedKeys
 	pausedObjects  markedObjects
 	loopingObjects markedObjects // their handlers cause their own calls
@@ -83,7 +84,7 @@ func New(settings Settings, kind Kind) *Engine {
 		RecordEvents: len(kind.EventHandlers.IDs()) > 0,
 		TrackDirty:   len(kind.ReconcileHandlers.IDs()) > 0,
 
-		ExistedAtStart: e.existedAtEpoch,
+		ExistedAtStart: func(first client.Object) bool { return e.epoch.Existed(first) }, // StartFrom sets the epoch
 		ReadBaseline:   settings.Baseline.Fetch,
 	})
 	e.events = &eventrecorder.Poster{

@@ -56,6 +56,9 @@ var levels = map[string]int{
 	// This package prevents starvation in the queue of the engine.
 	"internal/promotion": 4,
 
+	// This package detects caches that are older than the process for the engine.
+	"internal/epoch": 4,
+
 	// These packages are the phases of the engine. A plan uses causes and handlers.
 	"internal/plan":   5,
 	"internal/commit": 5,
