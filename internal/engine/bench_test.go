@@ -103,7 +103,7 @@ func BenchmarkStatusPage(b *testing.B) {
 	for _, form := range []struct {
 		name  string
 		hooks []invoke.AttemptHook
-	}{{"without", nil}, {"with", []invoke.AttemptHook{engine.RecordAttempts(&statuspage.Attempts{})}}} {
+	}{{"without", nil}, {"with", []invoke.AttemptHook{(&statuspage.Attempts{}).Begin}}} {
 		b.Run(form.name, func(b *testing.B) {
 			s := newServer(b, func() client.Object { return &v1.Widget{} })
 			e := newEngine(b, s, []func(client.Object){func(obj client.Object) { obj.(*v1.Widget).Status.Phase = "Ready" }}, form.hooks...)

@@ -99,7 +99,7 @@ func TestEngine_TakesOldObjectsFromTheCacheWithoutACopy(t *testing.T) {
 			t.Run(name+" from "+place, func(t *testing.T) {
 				e := New(Settings{Cache: from.reader, Store: progress.Smart(), Baseline: progress.AnnotationBaseline("")}, Kind{Name: "configmaps", GVK: gvk, New: form.empty})
 				e.StartFrom("10", func(string) toolscache.Store { return from.store })
-				e.epoch.isPassed(key.Namespace) // as at the start of a reconcile
+				e.epoch.IsPassed(key.Namespace) // as at the start of a reconcile
 				e.states.Observe(delivered, true)
 				obj, err := e.observedObject(t.Context(), key)
 				if err != nil {

@@ -87,7 +87,7 @@ func (r *reconciliation) logPlan(ctx context.Context) {
 func (s *Settings) withDefaults(h invoke.Handler) invoke.Handler {
 	h.Policy = s.PolicyOf(h.Policy)
 	if s.LogEvents {
-		h.Do = withLogEvents(h.Do)
+		h.Do = invoke.WithLogEvents(h.Do)
 	}
 	return h
 }

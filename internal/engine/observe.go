@@ -25,7 +25,7 @@ import (
 // observe returns a reconciliation of the object as the cache has it. It returns nil if there is no object, or if there is nothing to do. Otherwise, it locks
 // the state of the object, and the caller must unlock it at the end of the reconcile.
 func (e *Engine) observe(ctx context.Context, key types.NamespacedName) (*reconciliation, error) {
-	suspensions, afterEpoch := e.committer.SuspensionCount(), e.epoch == nil || e.epoch.isPassed(key.Namespace)
+	suspensions, afterEpoch := e.committer.SuspensionCount(), e.epoch.IsPassed(key.Namespace)
 	obj, err := e.observedObject(ctx, key)
 	if err != nil {
 		return nil, err
@@ -58,8 +58,8 @@ func (e *Engine) observe(ctx context.Context, key types.NamespacedName) (*reconc
 // delivered yet, or if the delivered state is older than the epoch: the cache may have reached the epoch before the informer has delivered the newer state.
 func (e *Engine) observedObject(ctx context.Context, key types.NamespacedName) (client.Object, error) {
 	shared := e.states.Observed(key)
-	if shared != nil && e.epoch != nil && e.epoch.isOlder(shared) {
-		shared = e.epoch.stored(key)
+	if shared != nil && e.epoch.IsOlder(shared) {
+		shared = e.epoch.Stored(key)
 	}
 	if shared == nil {
 		return e.readObject(ctx, e.Cache, key, client.UnsafeDisableDeepCopy)

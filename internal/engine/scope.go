@@ -77,10 +77,7 @@ func (f *scopeFilter) Generic(ctx context.Context, ev event.GenericEvent, q work
 // Entered must be called when objects of a namespace come into scope, before the informer delivers them. version is the current resource version of
 // the API server. The engine may have forgotten its own earlier writes, so it trusts no state of these objects that is older than the version.
 func (e *Engine) Entered(namespace, version string) {
-	if e.epoch != nil {
-		e.epoch.entered.Store(namespace, version)
-		e.epoch.passed.Delete(namespace)
-	}
+	e.epoch.Enter(namespace, version)
 }
 
 // Admitted enqueues the objects of a namespace for which the scope now admits calls of handlers.
@@ -113,10 +110,7 @@ const (
 
 // Left must be called after the informer of a namespace that has left the scope has stopped.
 func (e *Engine) Left(namespace string) {
-	if e.epoch != nil {
-		e.epoch.entered.Delete(namespace)
-		e.epoch.passed.Delete(namespace)
-	}
+	e.epoch.Leave(namespace)
 }
 
 // Knows reports whether the engine knows an object that match accepts.

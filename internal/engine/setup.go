@@ -18,6 +18,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/background"
 	"github.com/kopf-runtime/kopf-runtime/internal/cause"
 	"github.com/kopf-runtime/kopf-runtime/internal/commit"
+	"github.com/kopf-runtime/kopf-runtime/internal/epoch"
 	"github.com/kopf-runtime/kopf-runtime/internal/essence"
 	"github.com/kopf-runtime/kopf-runtime/internal/eventrecorder"
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
@@ -47,7 +48,7 @@ type Engine struct {
 	background    *background.Runner
 	tracker       *tracking.Tracker
 	promoter      *promotion.Promoter
-	epoch         *epoch // nil if every state of the cache is trusted
+	epoch         *epoch.Epoch // nil if every state of the cache is trusted
 	releases      releases
 	pauses        atomic.Int32 // the number of pauses that have begun in any namespace
 	ended         atomic.Bool  // the operator has ended, and nothing is written any more
@@ -95,7 +96,7 @@ func New(settings Settings, kind Kind) *Engine {
 		RecordEvents: len(kind.EventHandlers.IDs()) > 0,
 		TrackDirty:   len(kind.ReconcileHandlers.IDs()) > 0,
 
-		ExistedAtStart: e.existedAtEpoch,
+		ExistedAtStart: func(first client.Object) bool { return e.epoch.Existed(first) }, // StartFrom sets the epoch
 		ReadBaseline:   settings.Baseline.Fetch,
 	})
 	e.events = &eventrecorder.Poster{

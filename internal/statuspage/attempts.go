@@ -2,6 +2,7 @@ package statuspage
 
 import (
 	"container/list"
+	"context"
 	"slices"
 	"sync"
 	"time"
@@ -9,7 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/pkg/explain"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
 // The limits of [Attempts]. At all limits, it takes about 85 MB of memory. With one attempt for each object, it takes 4 MB.
@@ -38,28 +41,43 @@ type objectAttempts struct {
 	list []*explain.Attempt
 }
 
-// Begin records an attempt that begins. The returned function records its end. An object with a new uid has none of the attempts of the old one.
-func (a *Attempts) Begin(kind schema.GroupKind, key types.NamespacedName, uid types.UID, attempt explain.Attempt) (end func(explain.State, error)) {
-	recorded := &attempt
-	recorded.State, recorded.Started = explain.Active, time.Now()
+// Begin records an attempt that begins. It is an [invoke.AttemptHook]: the returned function records the end, and the returned context is nil. An object with
+// a new uid has none of the attempts of the old one.
+func (a *Attempts) Begin(_ context.Context, info invoke.AttemptInfo) (_ context.Context, end func(progress.Outcome)) {
+	recorded := &explain.Attempt{Handler: info.Handler, Reason: info.Reason, Number: info.Attempt.Number + 1, State: explain.Active, Started: time.Now()}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	o := a.of(attemptsKey{kind, key})
-	if o.uid != uid {
-		o.uid, o.list = uid, nil
+	o := a.of(attemptsKey{info.Kind.GroupKind(), info.Object})
+	if o.uid != info.UID {
+		o.uid, o.list = info.UID, nil
 	}
 	if len(o.list) == maxAttempts {
 		i := evictable(o.list)
 		o.list = slices.Delete(o.list, i, i+1)
 	}
 	o.list = append(o.list, recorded)
-	return func(state explain.State, err error) {
+	return nil, func(outcome progress.Outcome) {
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		recorded.State, recorded.Ended = state, time.Now()
-		if err != nil {
-			recorded.Error = shortened(err.Error())
+		recorded.State, recorded.Ended = attemptState(outcome), time.Now()
+		if outcome.Err != nil {
+			recorded.Error = shortened(outcome.Err.Error())
 		}
+	}
+}
+
+func attemptState(outcome progress.Outcome) explain.State {
+	switch {
+	case outcome.Success:
+		return explain.Succeeded
+	case outcome.Interrupted:
+		return explain.Stopped
+	case outcome.Waiting:
+		return explain.Waiting
+	case outcome.Final:
+		return explain.Failed
+	default:
+		return explain.Retrying
 	}
 }
 

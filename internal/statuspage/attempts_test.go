@@ -1,6 +1,7 @@
 package statuspage_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,15 +11,26 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/internal/statuspage"
 	"github.com/kopf-runtime/kopf-runtime/pkg/explain"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
 var databases = schema.GroupKind{Group: "shop.example.com", Kind: "Database"}
 
+var succeeded = progress.Outcome{Success: true, Final: true}
+
 // begin begins an attempt of a handler for an object, whose name is its uid, too.
-func begin(a *statuspage.Attempts, name, handler string, number int) func(explain.State, error) {
-	return a.Begin(databases, types.NamespacedName{Name: name}, types.UID(name), explain.Attempt{Handler: handler, Number: number})
+func begin(a *statuspage.Attempts, name, handler string, number int) (end func(progress.Outcome)) {
+	return beginFor(a, name, types.UID(name), handler, number)
+}
+
+func beginFor(a *statuspage.Attempts, name string, uid types.UID, handler string, number int) (end func(progress.Outcome)) {
+	_, end = a.Begin(context.Background(), invoke.AttemptInfo{
+		Kind: databases.WithVersion("v1"), Object: types.NamespacedName{Name: name}, UID: uid, Handler: handler, Attempt: progress.Attempt{Number: number - 1},
+	})
+	return end
 }
 
 // summaries describes attempts, such as "resize 2 failed".
@@ -35,8 +47,8 @@ func TestAttempts_RecordsBeginAndEnd(t *testing.T) {
 	if got := a.Of(databases, types.NamespacedName{Name: "orders"}); len(got) != 1 || got[0].State != explain.Active || got[0].Started.IsZero() || !got[0].Ended.IsZero() {
 		t.Errorf("a running attempt is %+v", got)
 	}
-	end(explain.Retrying, errors.New("the quota is exhausted"))
-	begin(a, "orders", "resize", 2)(explain.Succeeded, nil)
+	end(progress.Outcome{Err: errors.New("the quota is exhausted")})
+	begin(a, "orders", "resize", 2)(succeeded)
 	if got, want := summaries(a, "orders"), []string{"resize 1 retrying the quota is exhausted", "resize 2 succeeded"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -48,11 +60,27 @@ func TestAttempts_RecordsBeginAndEnd(t *testing.T) {
 	}
 }
 
+func TestAttempts_RecordsStates(t *testing.T) {
+	for want, outcome := range map[explain.State]progress.Outcome{
+		explain.Succeeded: succeeded,
+		explain.Stopped:   {Interrupted: true},
+		explain.Waiting:   {Waiting: true},
+		explain.Failed:    {Final: true},
+		explain.Retrying:  {},
+	} {
+		a := &statuspage.Attempts{}
+		begin(a, "orders", "resize", 1)(outcome)
+		if got := a.Of(databases, types.NamespacedName{Name: "orders"})[0].State; got != want {
+			t.Errorf("the state after %+v is %s, want %s", outcome, got, want)
+		}
+	}
+}
+
 func TestAttempts_KeepsRareHandlers(t *testing.T) {
 	a := &statuspage.Attempts{}
-	begin(a, "orders", "resize", 1)(explain.Retrying, errors.New("full"))
+	begin(a, "orders", "resize", 1)(progress.Outcome{Err: errors.New("full")})
 	for n := range 100 {
-		begin(a, "orders", "health", n+1)(explain.Succeeded, nil)
+		begin(a, "orders", "health", n+1)(succeeded)
 	}
 	got := summaries(a, "orders")
 	if len(got) != 20 || got[0] != "resize 1 retrying full" || got[1] != "health 82 succeeded" || got[19] != "health 100 succeeded" {
@@ -62,11 +90,10 @@ func TestAttempts_KeepsRareHandlers(t *testing.T) {
 
 func TestAttempts_ForgetsReplacedObjects(t *testing.T) {
 	a := &statuspage.Attempts{}
-	key := types.NamespacedName{Name: "orders"}
-	end := a.Begin(databases, key, "1", explain.Attempt{Handler: "old"})
-	a.Begin(databases, key, "2", explain.Attempt{Handler: "new"})
-	end(explain.Succeeded, nil) // it does not change the attempts of the new object
-	if got, want := summaries(a, "orders"), []string{"new 0 active"}; !slices.Equal(got, want) {
+	end := beginFor(a, "orders", "1", "old", 1)
+	beginFor(a, "orders", "2", "new", 1)
+	end(succeeded) // it does not change the attempts of the new object
+	if got, want := summaries(a, "orders"), []string{"new 1 active"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
@@ -74,10 +101,10 @@ func TestAttempts_ForgetsReplacedObjects(t *testing.T) {
 func TestAttempts_KeepsTheMostRecentObjects(t *testing.T) {
 	a := &statuspage.Attempts{}
 	for i := range 10_000 {
-		begin(a, fmt.Sprint(i), "make", 1)(explain.Succeeded, nil)
+		begin(a, fmt.Sprint(i), "make", 1)(succeeded)
 	}
-	begin(a, "0", "make", 2)(explain.Succeeded, nil)
-	begin(a, "10000", "make", 1)(explain.Succeeded, nil)
+	begin(a, "0", "make", 2)(succeeded)
+	begin(a, "10000", "make", 1)(succeeded)
 	for name, want := range map[string]int{"0": 2, "1": 0, "2": 1, "10000": 1} {
 		if got := summaries(a, name); len(got) != want {
 			t.Errorf("the object %s has the attempts %q, want %d", name, got, want)
@@ -87,7 +114,7 @@ func TestAttempts_KeepsTheMostRecentObjects(t *testing.T) {
 
 func TestAttempts_CutsErrors(t *testing.T) {
 	a := &statuspage.Attempts{}
-	begin(a, "orders", "make", 1)(explain.Failed, errors.New(strings.Repeat("x", 255)+"üüü"))
+	begin(a, "orders", "make", 1)(progress.Outcome{Final: true, Err: errors.New(strings.Repeat("x", 255) + "üüü")})
 	if got, want := summaries(a, "orders")[0], "make 1 failed "+strings.Repeat("x", 255)+"…"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -96,6 +123,6 @@ func TestAttempts_CutsErrors(t *testing.T) {
 func BenchmarkAttempts(b *testing.B) {
 	a := &statuspage.Attempts{}
 	for b.Loop() {
-		begin(a, "orders", "make", 1)(explain.Succeeded, nil)
+		begin(a, "orders", "make", 1)(succeeded)
 	}
 }

@@ -44,7 +44,7 @@ func WithStatusPage() Option {
 			return
 		}
 		o.attempts = &statuspage.Attempts{}
-		o.settings.AttemptHooks = append(o.settings.AttemptHooks, engine.RecordAttempts(o.attempts))
+		o.settings.AttemptHooks = append(o.settings.AttemptHooks, o.attempts.Begin)
 	})
 }
 

@@ -48,13 +48,16 @@ var levels = map[string]int{
 	"internal/background": 6,
 
 	// The engine and kopf fill the status page.
-	"internal/statuspage": 3,
+	"internal/statuspage": 5,
 
 	// This package has the matchers for the options of kopf.
 	"pkg/kopf/filter": 4,
 
 	// This package prevents starvation in the queue of the engine.
 	"internal/promotion": 4,
+
+	// This package detects caches that are older than the process for the engine.
+	"internal/epoch": 4,
 
 	// These packages are the phases of the engine. A plan uses causes and handlers.
 	"internal/plan":   5,

@@ -1,4 +1,4 @@
-package engine
+package invoke
 
 import (
 	"context"
@@ -8,16 +8,14 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-
-	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 )
 
 // reasonLogging is the reason of the Events for log lines, as in kopf.
 const reasonLogging = "Logging"
 
-// withLogEvents returns a function that calls do with a logger that posts Events.
-func withLogEvents(do func(context.Context, *invoke.Request) error) func(context.Context, *invoke.Request) error {
-	return func(ctx context.Context, req *invoke.Request) error {
+// WithLogEvents returns a function that calls do with a logger that also posts Events: errors, and the lines at V(0).
+func WithLogEvents(do func(context.Context, *Request) error) func(context.Context, *Request) error {
+	return func(ctx context.Context, req *Request) error {
 		logger := log.FromContext(ctx)
 		sink := logger.GetSink()
 		if sink == nil || req.Notify == nil {
