@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/commit"
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
 )
@@ -233,7 +232,7 @@ func fieldAt(pointer string, stored map[string]any) patch.MergePatch {
 	if len(path) == 0 {
 		return nil
 	}
-	return commit.PatchAt(path[:len(path)-1], map[string]any{path[len(path)-1]: value})
+	return patch.At(path, value)
 }
 
 // add records a write: the changed fields, and the resource version after the write.

@@ -12,6 +12,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/cause"
 	"github.com/kopf-runtime/kopf-runtime/internal/commit"
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
+	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
@@ -167,7 +168,7 @@ func (e *Engine) attemptCauseHandler(ctx context.Context, r *reconciliation, vie
 	r.noteAttempt(attempt{HandlerPatch: p, conditionType: h.ConditionType}, recorder)
 	if p.Outcome.Success && p.Outcome.Err == nil && req != nil && req.Result != nil {
 		p.Untyped = true
-		r.AddTo(p, commit.PatchAt(e.Results, map[string]any{id: req.Result}).Unapplied(r.Content()))
+		r.AddTo(p, patch.At(e.Results, map[string]any{id: req.Result}).Unapplied(r.Content()))
 	}
 	ended := now()
 	r.Records.RecordOutcome(id, p.Outcome, ended)
