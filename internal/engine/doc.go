@@ -99,11 +99,12 @@
 //
 // The other files contain features that the example does not use: the construction of the engine (setup.go), reconcile handlers and their triggers, event
 // handlers, handlers for Kubernetes Events (clusterevents.go), index handlers (observed.go), sub-handlers, conditions, log lines as Events (logevents.go),
-// deleted objects, pauses, caches that are older than the process (epoch.go, warm.go), handlers that cause their own calls (loops.go, clientwrites.go), panics
-// as a condition (panics.go), objects that leave the scope or the shard (scope.go, shard.go), the liveness check (health.go), and explanations (explain.go,
-// explainwaits.go, status.go). Package cause contains edits by handlers, daemons and timers that count as handled (edits.go), and old baselines that another
-// client has restored (history.go). Package commit contains Flush, remote records, and dropped fields. Daemons and timers are in package background, Track is
-// in package tracking, and Events are in package eventrecorder. Package promotion raises the priority of objects that have waited too long.
+// deleted objects, pauses, caches that are older than the process (epoch.go, warm.go), handlers that cause their own calls (loops.go), panics as
+// a condition (panics.go), objects that leave the scope or the shard (scope.go, shard.go), the liveness check (health.go), and explanations (explain.go,
+// explainwaits.go, status.go). Package loopguard records the writes of handlers, and counts the calls that they cause. Package cause contains edits by
+// handlers, daemons and timers that count as handled (edits.go), and old baselines that another client has restored (history.go). Package commit contains
+// Flush, remote records, and dropped fields. Daemons and timers are in package background, Track is in package tracking, and Events are in package
+// eventrecorder. Package promotion raises the priority of objects that have waited too long.
 //
 // # Guarantees
 //
