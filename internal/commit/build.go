@@ -184,7 +184,7 @@ func removeFields(doc patch.MergePatch, content map[string]any) patch.MergePatch
 			removals[field] = nil
 		}
 		if len(removals) > 0 {
-			doc = patch.Merge(doc, PatchAt(path, removals))
+			doc = patch.Merge(doc, patch.At(path, removals))
 		}
 	}
 	return doc

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/commit"
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
@@ -240,9 +239,4 @@ func TestChangesOf_GoType(t *testing.T) {
 		t.Errorf("error %v, base %v", err, base)
 	}
 	equal(t, "PATCH-12 changes", got, patch.MergePatch{"data": m{"a": "y", "b": nil}})
-}
-
-func TestPatchAt(t *testing.T) {
-	equal(t, "PATCH-02 a path", commit.PatchAt([]string{"status", "results"}, m{"a": "x"}), patch.MergePatch{"status": m{"results": m{"a": "x"}}})
-	equal(t, "PATCH-02 no path", commit.PatchAt(nil, m{"a": "x"}), patch.MergePatch{"a": "x"})
 }

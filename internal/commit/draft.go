@@ -339,11 +339,3 @@ func (c *Committer) keepFinalizer(wanted, had any) []any {
 	}
 	return list
 }
-
-// PatchAt returns a patch with values below a path of fields.
-func PatchAt(path []string, values map[string]any) patch.MergePatch {
-	for _, field := range slices.Backward(path) {
-		values = map[string]any{field: values}
-	}
-	return values
-}

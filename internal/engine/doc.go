@@ -99,7 +99,7 @@
 //
 // The other files contain features that the example does not use: the construction of the engine (setup.go), reconcile handlers and their triggers, event
 // handlers, handlers for Kubernetes Events (clusterevents.go), index handlers (observed.go), sub-handlers, conditions, deleted objects, pauses, caches that
-// are older than the process (epoch.go and package epoch), handlers that cause their own calls (loops.go, clientwrites.go), panics as a condition
+// are older than the process (epoch.go and package epoch), handlers that cause their own calls (loops.go and package loopguard), panics as a condition
 // (panics.go), objects that leave the scope or the shard (scope.go, shard.go), the liveness check (health.go), and explanations (explain.go, explainwaits.go,
 // status.go). Package cause contains edits by handlers, daemons and timers that count as handled (edits.go), and old baselines that another client has
 // restored (history.go). Package commit contains Flush, remote records, and dropped fields. Daemons and timers are in package background, Track is in package

@@ -18,6 +18,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/fencing"
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/internal/lazylog"
+	"github.com/kopf-runtime/kopf-runtime/internal/loopguard"
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
 	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
@@ -227,10 +228,8 @@ type attempt struct {
 }
 
 // noteAttempt records an attempt for the reports. recorder is the client that the handler has used; nil if it has used none.
-func (r *reconciliation) noteAttempt(a attempt, recorder *writeRecorder) {
-	if recorder != nil {
-		r.engine.noteWrite(r, a.ID, recorder.written())
-	}
+func (r *reconciliation) noteAttempt(a attempt, recorder *loopguard.Recorder) {
+	r.engine.noteWrite(r, a.ID, recorder.Written())
 	a.after = r.Current().Content
 	r.report.attempts = append(r.report.attempts, a)
 }
@@ -330,7 +329,7 @@ type objectMemory struct {
 	// ReconcileHandlers is the state of the reconcile handlers of the object, by handler id.
 	ReconcileHandlers map[string]*reconcileHandlerState
 	// Loops describes the changes by which handlers cause their own calls; nil without such changes.
-	Loops *handlerLoops
+	Loops *loopguard.Loops
 	// Background is the state of the daemons and timers of the object.
 	Background *background.State
 }

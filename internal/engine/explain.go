@@ -154,9 +154,9 @@ func (x *explanation) ofWaits(key types.NamespacedName) {
 	if x.r.Memory.Pending != nil {
 		x.waitf("the outcomes of the last reconcile are not written yet")
 	}
-	if loops := x.r.known.Worker.Loops; loops.isLooping() {
-		text := "the handlers of the object cause their own calls: " + strings.Join(loops.changes, ", ")
-		if held := loops.held(); held.After(x.Time) {
+	if loops := x.r.known.Worker.Loops; loops.IsLooping() {
+		text := "the handlers of the object cause their own calls: " + strings.Join(loops.Changes(), ", ")
+		if held := loops.Held(); held.After(x.Time) {
 			text += "; the next ones in " + held.Sub(x.Time).Round(time.Second).String()
 		}
 		x.waitf("%s", text)

@@ -102,7 +102,7 @@ func (e *Engine) noteObject(key types.NamespacedName, r *reconciliation) {
 	if r != nil {
 		_, annotated := r.Base().GetAnnotations()[PausedAnnotation]
 		paused = annotated && IsObjectPaused(r.Base())
-		loops = r.known.Worker.Loops != nil && r.known.Worker.Loops.isLooping()
+		loops = r.known.Worker.Loops.IsLooping()
 	}
 	e.pausedObjects.Note(metrics.PausedObjects, e.Name, key, paused)
 	e.loopingObjects.Note(metrics.LoopingObjects, e.Name, key, loops)

@@ -12,6 +12,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/cause"
 	"github.com/kopf-runtime/kopf-runtime/internal/commit"
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
+	"github.com/kopf-runtime/kopf-runtime/internal/loopguard"
+	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
@@ -129,7 +131,7 @@ func (e *Engine) attemptCauseHandler(ctx context.Context, r *reconciliation, vie
 	var callAgain bool
 	began, workTime := now(), r.calls.workTime
 	r.calls.unsaved = true
-	var recorder *writeRecorder
+	var recorder *loopguard.Recorder
 	p.Outcome = invoke.HandlerAttempt{
 		Kind: e.Name, ID: id, Handler: &h, View: view, Record: before, Restrict: e.cancelOnDelete(r, h),
 		Hooks: e.hooks, CycleStarted: e.cycleStarted(r),
@@ -167,7 +169,7 @@ func (e *Engine) attemptCauseHandler(ctx context.Context, r *reconciliation, vie
 	r.noteAttempt(attempt{HandlerPatch: p, conditionType: h.ConditionType}, recorder)
 	if p.Outcome.Success && p.Outcome.Err == nil && req != nil && req.Result != nil {
 		p.Untyped = true
-		r.AddTo(p, commit.PatchAt(e.Results, map[string]any{id: req.Result}).Unapplied(r.Content()))
+		r.AddTo(p, patch.At(e.Results, map[string]any{id: req.Result}).Unapplied(r.Content()))
 	}
 	ended := now()
 	r.Records.RecordOutcome(id, p.Outcome, ended)
@@ -194,9 +196,9 @@ func (r *reconciliation) flush(req *invoke.Request) func(context.Context) error 
 }
 
 // recording returns the function that wraps the client of an attempt. The function sets the recorder.
-func (e *Engine) recording(r *reconciliation, recorder **writeRecorder) func(client.Client) client.Client {
+func (e *Engine) recording(r *reconciliation, recorder **loopguard.Recorder) func(client.Client) client.Client {
 	return func(inner client.Client) client.Client {
-		*recorder = &writeRecorder{Client: inner, engine: e, received: r.Current()}
+		*recorder = &loopguard.Recorder{Client: inner, GVK: e.GVK, HasStatus: e.HasStatus, Essence: e.detector.Essence, Received: r.Current()}
 		return *recorder
 	}
 }

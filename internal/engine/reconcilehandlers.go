@@ -10,6 +10,7 @@ import (
 
 	"github.com/kopf-runtime/kopf-runtime/internal/commit"
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
+	"github.com/kopf-runtime/kopf-runtime/internal/loopguard"
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 	"github.com/kopf-runtime/kopf-runtime/internal/plan"
@@ -40,7 +41,8 @@ func (e *Engine) callReconcileHandlers(ctx context.Context, r *reconciliation) {
 			st.dirty = true
 		}
 	}
-	held := e.holdsReconcileHandlers(r, changes)
+	loops := r.known.Worker.Loops
+	held := loops != nil && loops.StartReconcile(now(), changes, e.LoopLimit) > 0
 	view := e.causeView(r)
 	view.Object = r.Base() // predicates see the object as it is stored, not the pending changes of handlers
 	for _, id := range e.ReconcileHandlers.IDs() {
@@ -110,7 +112,7 @@ func (e *Engine) callReconcileHandler(
 	}
 	var again time.Duration
 	var tracked *tracking.Attempt
-	var recorder *writeRecorder
+	var recorder *loopguard.Recorder
 	p.Outcome = invoke.HandlerAttempt{
 		Hooks: e.hooks, Restrict: e.cancelOnDelete(r, h),
 		Kind: e.Name, ID: id, Handler: new(e.withDefaults(h)), View: view, Record: st.record, QuietSuccess: true,
@@ -131,7 +133,7 @@ func (e *Engine) callReconcileHandler(
 				return err
 			}
 			if p.Patch = doc; failed == nil && req.Result != nil {
-				p.Patch, p.Untyped = patch.Merge(doc, commit.PatchAt(e.Results, map[string]any{id: req.Result}).Unapplied(r.Content())), true
+				p.Patch, p.Untyped = patch.Merge(doc, patch.At(e.Results, map[string]any{id: req.Result}).Unapplied(r.Content())), true
 			}
 			return nil
 		},

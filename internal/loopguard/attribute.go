@@ -7,12 +7,6 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
 )
 
-// A Write contains the fields that a handler has written, with their values. It is a JSON merge patch of the essence.
-type Write struct {
-	Handler string
-	Fields  map[string]any
-}
-
 // Change is a changed field, with the handlers that have written its value.
 type Change struct {
 	Field    diff.Path

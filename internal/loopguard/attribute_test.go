@@ -9,7 +9,6 @@ import (
 )
 
 func TestAttribute(t *testing.T) {
-	type m = map[string]any
 	a := func(fields m) loopguard.Write { return loopguard.Write{Handler: "a", Fields: fields} }
 	b := func(fields m) loopguard.Write { return loopguard.Write{Handler: "b", Fields: fields} }
 	for _, test := range []struct {

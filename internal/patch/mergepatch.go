@@ -71,6 +71,14 @@ func DiffAnnotations(before, after map[string]string) MergePatch {
 	return MergePatch{"metadata": map[string]any{"annotations": changed}}
 }
 
+// At returns a patch that sets the field at a path. Without a path, the value is the patch and must be a map.
+func At(path []string, value any) MergePatch {
+	for _, key := range slices.Backward(path) {
+		value = map[string]any{key: value}
+	}
+	return value.(map[string]any)
+}
+
 // Apply returns a copy of the content with the patch applied. The result shares values with the patch and the content.
 func (p MergePatch) Apply(content map[string]any) map[string]any {
 	out := maps.Clone(content)
@@ -271,14 +279,6 @@ func asMap(value any) (fields map[string]any, ok bool) {
 
 func isList(value any) bool {
 	return value != nil && reflect.TypeOf(value).Kind() == reflect.Slice
-}
-
-// withValue returns the patch with another value at a path.
-func (p MergePatch) withValue(path []string, value any) MergePatch {
-	for _, key := range slices.Backward(path) {
-		value = map[string]any{key: value}
-	}
-	return Merge(p, value.(map[string]any))
 }
 
 // WithoutField returns the patch without the field at a path.

@@ -38,6 +38,26 @@ func TestDiff(t *testing.T) {
 	}
 }
 
+// PATCH-02: At sets one field.
+func TestAt(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		path  []string
+		value any
+		want  MergePatch
+	}{
+		{"a path", []string{"status", "results"}, m{"a": "x"}, MergePatch{"status": m{"results": m{"a": "x"}}}},
+		{"a removed field", []string{"status"}, nil, MergePatch{"status": nil}},
+		{"no path", nil, m{"a": "x"}, MergePatch{"a": "x"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if d := cmp.Diff(tc.want, At(tc.path, tc.value)); d != "" {
+				t.Errorf("(-want +got):\n%s", d)
+			}
+		})
+	}
+}
+
 func TestMerge_LastPatchWins(t *testing.T) {
 	first := MergePatch{"a": m{"x": 1, "y": 1}, "b": "first"}
 	second := MergePatch{"a": m{"y": 2}, "b": nil}

@@ -397,7 +397,7 @@ func mergeGuardedLists(change *Change, doc MergePatch, guarded [][]string, obj c
 		}
 		before, _ := old.([]any)
 		now, _ := current.([]any)
-		doc = doc.withValue(path, mergeConditions(before, wanted.([]any), now))
+		doc = Merge(doc, At(path, mergeConditions(before, wanted.([]any), now)))
 	}
 	return doc, nil
 }

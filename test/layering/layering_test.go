@@ -65,8 +65,10 @@ var levels = map[string]int{
 	"internal/cause":  4,
 	"internal/invoke": 4,
 
+	// This package finds handlers of the engine that cause their own calls.
+	"internal/loopguard": 5,
+
 	// The phases use these packages.
-	"internal/loopguard":     2,
 	"internal/essence":       3,
 	"internal/indexing":      3,
 	"internal/match":         3,

@@ -1,4 +1,4 @@
-package engine
+package loopguard
 
 import (
 	"context"
@@ -7,52 +7,56 @@ import (
 	"strings"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/commit"
+	"github.com/kopf-runtime/kopf-runtime/internal/essence"
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
-	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
 )
 
 // maxReads limits the recorded states of the object in one attempt of a handler.
 const maxReads = 8
 
-// writeRecorder is the client of one attempt of a handler. It records the changes that the handler makes to its own object. The engine uses them to find
-// handlers that cause their own calls.
-type writeRecorder struct {
+// Recorder is the client of one attempt of a handler. It records the changes that the handler makes to its own object. It is safe for concurrent use if
+// Client is.
+type Recorder struct {
 	client.Client
-	engine   *Engine
-	received patch.Converted // the object of the attempt, with the changes of earlier handlers
+	GVK       schema.GroupVersionKind // of the object
+	HasStatus bool                    // the kind has the status subresource
+	Essence   essence.Builder
+	Received  patch.Converted // the object of the attempt, with the changes of earlier handlers
 
-	mu    sync.Mutex
-	read  map[string]map[string]any // the states that the handler has read or written, by resource version
-	wrote handlerWrite
+	mu      sync.Mutex
+	read    map[string]map[string]any // the states that the handler has read or written, by resource version
+	written Write
 }
 
-// written returns the recorded write. It returns the zero value for a nil recorder.
-func (r *writeRecorder) written() handlerWrite {
+// Written returns the recorded writes without the handler. It returns the zero value for a nil Recorder.
+func (r *Recorder) Written() Write {
 	if r == nil {
-		return handlerWrite{}
+		return Write{}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.wrote
+	return r.written
 }
 
 // isHandledObject reports whether an object is the one for which the handler is called.
-func (r *writeRecorder) isHandledObject(obj client.Object) bool {
-	if obj.GetName() != r.received.Object.GetName() || obj.GetNamespace() != r.received.Object.GetNamespace() {
+func (r *Recorder) isHandledObject(obj client.Object) bool {
+	if obj.GetName() != r.Received.Object.GetName() || obj.GetNamespace() != r.Received.Object.GetNamespace() {
 		return false
 	}
 	if gvk := obj.GetObjectKind().GroupVersionKind(); !gvk.Empty() {
-		return gvk.GroupKind() == r.engine.GVK.GroupKind()
+		return gvk.GroupKind() == r.GVK.GroupKind()
 	}
-	return reflect.TypeOf(obj) == reflect.TypeOf(r.engine.New())
+	return reflect.TypeOf(obj) == reflect.TypeOf(r.Received.Object)
 }
 
-func (r *writeRecorder) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+// Get implements [client.Reader].
+func (r *Recorder) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 	err := r.Client.Get(ctx, key, obj, opts...)
 	if err == nil && r.isHandledObject(obj) {
 		r.keep(obj)
@@ -60,21 +64,26 @@ func (r *writeRecorder) Get(ctx context.Context, key client.ObjectKey, obj clien
 	return err
 }
 
-func (r *writeRecorder) Update(ctx context.Context, obj client.Object, opts ...client.UpdateOption) error {
+// Update implements [client.Writer].
+func (r *Recorder) Update(ctx context.Context, obj client.Object, opts ...client.UpdateOption) error {
 	return r.update(obj, false, func() error { return r.Client.Update(ctx, obj, opts...) })
 }
 
-func (r *writeRecorder) Patch(ctx context.Context, obj client.Object, change client.Patch, opts ...client.PatchOption) error {
+// Patch implements [client.Writer].
+func (r *Recorder) Patch(ctx context.Context, obj client.Object, change client.Patch, opts ...client.PatchOption) error {
 	return r.patch(obj, change, func() error { return r.Client.Patch(ctx, obj, change, opts...) })
 }
 
-func (r *writeRecorder) Apply(ctx context.Context, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+// Apply implements [client.Writer].
+func (r *Recorder) Apply(ctx context.Context, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
 	return r.apply(obj, func() error { return r.Client.Apply(ctx, obj, opts...) })
 }
 
-func (r *writeRecorder) Status() client.SubResourceWriter { return r.SubResource("status") }
+// Status implements [client.StatusClient].
+func (r *Recorder) Status() client.SubResourceWriter { return r.SubResource("status") }
 
-func (r *writeRecorder) SubResource(name string) client.SubResourceClient {
+// SubResource implements [client.SubResourceClientConstructor].
+func (r *Recorder) SubResource(name string) client.SubResourceClient {
 	inner := r.Client.SubResource(name)
 	if name != "status" {
 		return inner
@@ -84,7 +93,7 @@ func (r *writeRecorder) SubResource(name string) client.SubResourceClient {
 
 type statusRecorder struct {
 	client.SubResourceClient
-	recorder *writeRecorder
+	recorder *Recorder
 }
 
 func (s *statusRecorder) Update(ctx context.Context, obj client.Object, opts ...client.SubResourceUpdateOption) error {
@@ -100,7 +109,7 @@ func (s *statusRecorder) Apply(ctx context.Context, obj runtime.ApplyConfigurati
 }
 
 // keep records a state from which the handler may update the object, and returns its JSON form.
-func (r *writeRecorder) keep(obj client.Object) map[string]any {
+func (r *Recorder) keep(obj client.Object) map[string]any {
 	content, err := patch.Content(obj)
 	if err != nil {
 		return nil
@@ -116,7 +125,7 @@ func (r *writeRecorder) keep(obj client.Object) map[string]any {
 }
 
 // update records the difference between the state that the handler has read and the state that it writes.
-func (r *writeRecorder) update(obj client.Object, status bool, send func() error) error {
+func (r *Recorder) update(obj client.Object, status bool, send func() error) error {
 	if !r.isHandledObject(obj) {
 		return send()
 	}
@@ -125,7 +134,7 @@ func (r *writeRecorder) update(obj client.Object, status bool, send func() error
 	base, known := r.read[obj.GetResourceVersion()]
 	r.mu.Unlock()
 	if !known {
-		base = r.received.Content // the handler has read the object with another client
+		base = r.Received.Content // the handler has read the object with another client
 	}
 	if failed := send(); failed != nil {
 		return failed
@@ -137,7 +146,7 @@ func (r *writeRecorder) update(obj client.Object, status bool, send func() error
 	doc := patch.Diff(base, sent).WithoutServerFields()
 	if status {
 		doc = patch.MergePatch{"status": doc["status"]}
-	} else if r.engine.HasStatus {
+	} else if r.HasStatus {
 		doc = doc.WithoutField("status") // the API server ignores the status in this request
 	}
 	r.add(base, stored, doc)
@@ -145,7 +154,7 @@ func (r *writeRecorder) update(obj client.Object, status bool, send func() error
 }
 
 // patch records the fields of a patch.
-func (r *writeRecorder) patch(obj client.Object, change client.Patch, send func() error) error {
+func (r *Recorder) patch(obj client.Object, change client.Patch, send func() error) error {
 	if !r.isHandledObject(obj) {
 		return send()
 	}
@@ -162,25 +171,20 @@ func (r *writeRecorder) patch(obj client.Object, change client.Patch, send func(
 	default:
 		_ = json.Unmarshal(data, &doc) // an invalid patch sets no fields
 	}
-	r.add(r.received.Content, stored, doc.WithoutServerFields())
+	r.add(r.Received.Content, stored, doc.WithoutServerFields())
 	return nil //nolint:nilerr // the write has succeeded
 }
 
 // apply records the fields of an apply configuration.
-func (r *writeRecorder) apply(config runtime.ApplyConfiguration, send func() error) error {
+func (r *Recorder) apply(config runtime.ApplyConfiguration, send func() error) error {
 	sent := contentOf(config)
-	meta, _ := sent["metadata"].(map[string]any)
-	group, _, _ := strings.Cut(text(sent["apiVersion"]), "/")
-	if !strings.Contains(text(sent["apiVersion"]), "/") {
-		group = ""
-	}
-	if text(sent["kind"]) != r.engine.GVK.Kind || group != r.engine.GVK.Group || text(meta["name"]) != r.received.Object.GetName() || text(meta["namespace"]) != r.received.Object.GetNamespace() {
+	if !r.isHandledObject(&unstructured.Unstructured{Object: sent}) {
 		return send()
 	}
 	if failed := send(); failed != nil {
 		return failed
 	}
-	r.add(r.received.Content, contentOf(config), patch.MergePatch(sent).WithoutServerFields())
+	r.add(r.Received.Content, contentOf(config), patch.MergePatch(sent).WithoutServerFields())
 	return nil
 }
 
@@ -191,11 +195,6 @@ func contentOf(config runtime.ApplyConfiguration) (content map[string]any) {
 		_ = json.Unmarshal(data, &content) // the content stays nil
 	}
 	return content
-}
-
-func text(value any) string {
-	s, _ := value.(string)
-	return s
 }
 
 // fieldsOfJSONPatch returns the fields that a JSON patch changes, with their stored values. Lists count as one field.
@@ -233,22 +232,22 @@ func fieldAt(pointer string, stored map[string]any) patch.MergePatch {
 	if len(path) == 0 {
 		return nil
 	}
-	return commit.PatchAt(path[:len(path)-1], map[string]any{path[len(path)-1]: value})
+	return patch.At(path, value)
 }
 
 // add records a write: the changed fields, and the resource version after the write.
-func (r *writeRecorder) add(base, stored map[string]any, doc patch.MergePatch) {
-	version, _ := diff.Lookup(stored, "metadata", "resourceVersion")
-	if len(doc) == 0 || stored == nil || version == nil {
+func (r *Recorder) add(base, stored map[string]any, doc patch.MergePatch) {
+	version, found, _ := unstructured.NestedString(stored, "metadata", "resourceVersion")
+	if len(doc) == 0 || !found {
 		return
 	}
-	one := r.engine.handlerWrite(base, stored, doc, text(version))
+	write := NewWrite(r.Essence, base, stored, doc, version)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.wrote = r.wrote.with(one)
+	r.written = r.written.with(write)
 }
 
 var (
-	_ client.Client            = (*writeRecorder)(nil)
+	_ client.Client            = (*Recorder)(nil)
 	_ client.SubResourceClient = (*statusRecorder)(nil)
 )

@@ -1,0 +1,165 @@
+package loopguard
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/essence"
+	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
+	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
+)
+
+// Loops contains the changes by which the handlers of one object cause their own calls. A nil Loops contains none; only [Loops.Add], [Loops.IsLooping] and
+// [Loops.Held] accept it. Loops must not be used concurrently.
+type Loops struct {
+	writes     []Write  // the writes that no cycle has handled yet
+	cycles     Guard    // counts updates that handlers have caused
+	reconciles Guard    // counts calls of reconcile handlers that handlers have caused
+	changes    []string // the handlers with the fields that have caused these calls, sorted
+	reported   bool
+}
+
+// Add records a write of a handler. It returns the receiver, or new Loops if the receiver is nil. It ignores a write without resource versions.
+func (l *Loops) Add(write Write) *Loops {
+	if len(write.Versions) == 0 {
+		return l
+	}
+	if l == nil {
+		l = &Loops{}
+	}
+	i := slices.IndexFunc(l.writes, func(known Write) bool { return known.Handler == write.Handler })
+	if i < 0 {
+		l.writes = append(l.writes, write)
+	} else {
+		l.writes[i] = l.writes[i].with(write)
+	}
+	return l
+}
+
+// StartUpdate returns how long an update must wait; 0 if it can start. Only an update whose changes handlers have made may have to wait. limit is the limit
+// of [Guard.Start].
+func (l *Loops) StartUpdate(now time.Time, changes diff.Diff, limit int) (wait time.Duration) {
+	fields, own := Attribute(changes, l.writes)
+	l.cycles, wait = l.cycles.Start(now, own, limit)
+	if !own {
+		return wait
+	}
+	var texts []string
+	for _, field := range fields {
+		for _, id := range field.Handlers {
+			texts = append(texts, describe(id, fieldName(field.Field)))
+		}
+	}
+	l.note(texts)
+	return wait
+}
+
+// SkipUpdate drops an update that has waited, if its time has come. The caller calls it instead of [Loops.StartUpdate] if no update starts.
+func (l *Loops) SkipUpdate(now time.Time) { l.cycles = l.cycles.Skip(now) }
+
+// StartReconcile returns how long the reconcile handlers must wait; 0 if they can be called. They may have to wait only if handlers have made all changes.
+// versions are the resource versions of the changes since the last call, apart from writes of the engine. limit is the limit of [Guard.Start].
+func (l *Loops) StartReconcile(now time.Time, versions []string, limit int) (wait time.Duration) {
+	if len(versions) == 0 && l.reconciles.Held().IsZero() {
+		return 0
+	}
+	own := true
+	var texts []string
+	for _, version := range versions {
+		i := slices.IndexFunc(l.writes, func(write Write) bool { return slices.Contains(write.Versions, version) })
+		if own = i >= 0; !own {
+			break
+		}
+		for _, path := range l.writes[i].Paths {
+			texts = append(texts, describe(l.writes[i].Handler, path))
+		}
+	}
+	l.reconciles, wait = l.reconciles.Start(now, own, limit)
+	if own {
+		l.note(texts)
+	}
+	return wait
+}
+
+// DropHandled drops the writes up to a resource version, after handlers were called for them. While reconcile handlers wait, it drops none.
+func (l *Loops) DropHandled(version string) {
+	if l.reconciles.Held().IsZero() {
+		l.writes = slices.DeleteFunc(l.writes, func(write Write) bool {
+			return !objectstate.IsOlderVersion(version, write.Versions[len(write.Versions)-1])
+		})
+	}
+}
+
+// Expire drops counted calls that are too old. It returns the time until the next call of Expire, 0 if none is necessary, and whether a loop has ended.
+func (l *Loops) Expire(now time.Time) (next time.Duration, ended bool) {
+	was := l.IsLooping()
+	for _, guard := range [...]*Guard{&l.cycles, &l.reconciles} {
+		var left time.Duration
+		if *guard, left = guard.Expire(now); left > 0 && (next == 0 || left < next) {
+			next = left
+		}
+	}
+	if ended = was && !l.IsLooping(); ended {
+		l.reported, l.changes = false, nil
+	}
+	return next, ended
+}
+
+// IsEmpty reports whether l contains nothing.
+func (l *Loops) IsEmpty() bool {
+	return len(l.writes) == 0 && l.cycles.Empty() && l.reconciles.Empty()
+}
+
+// IsLooping reports whether the handlers cause their own calls.
+func (l *Loops) IsLooping() bool {
+	return l != nil && (l.cycles.Looping() || l.reconciles.Looping())
+}
+
+// TakeReport reports whether a loop must be reported. It returns true once for each loop.
+func (l *Loops) TakeReport() bool {
+	if l.reported || !l.IsLooping() {
+		return false
+	}
+	l.reported = true
+	return true
+}
+
+// Held returns the time at which the next delayed call starts; zero if none is delayed.
+func (l *Loops) Held() (first time.Time) {
+	if l == nil {
+		return time.Time{}
+	}
+	for _, at := range [...]time.Time{l.cycles.Held(), l.reconciles.Held()} {
+		if !at.IsZero() && (first.IsZero() || at.Before(first)) {
+			first = at
+		}
+	}
+	return first
+}
+
+// Changes describes the changes that have caused the calls, with their handlers.
+func (l *Loops) Changes() []string { return l.changes }
+
+// note records changes that have caused a call.
+func (l *Loops) note(changes []string) {
+	if l.cycles.Count()+l.reconciles.Count() <= 1 && !l.IsLooping() {
+		l.changes = nil // these changes belong to an earlier chain
+	}
+	l.changes = mergeSorted(l.changes, changes)
+}
+
+func describe(id, field string) string {
+	if id == ReportedByEngine {
+		return "a reported condition changes " + field
+	}
+	return fmt.Sprintf("%q changes %s", id, field)
+}
+
+// fieldName returns the name of a field of the essence for users.
+func fieldName(path diff.Path) string {
+	if len(path) > 1 && path[0] == essence.ConditionsKey {
+		return "status.conditions." + path[1]
+	}
+	return path.String()
+}
