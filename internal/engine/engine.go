@@ -81,7 +81,7 @@ func (e *Engine) reconcile(ctx context.Context, key types.NamespacedName) (none 
 		return none, err
 	}
 	defer r.known.Unlock()
-	if e.Shard != nil && e.Shard.leaves(r.Base()) {
+	if e.Shard != nil && e.Shard.Leaves(r.Base()) {
 		return none, nil // the informer will deliver this state, and the engine then releases the object
 	}
 	ctx = log.IntoContext(ctx, lazylog.New(log.FromContext(ctx)).WithValues("uid", string(r.Base().GetUID())))
@@ -103,7 +103,7 @@ func (e *Engine) reconcile(ctx context.Context, key types.NamespacedName) (none 
 			return requeue(wait), err
 		}
 	}
-	if e.Shard != nil && e.Shard.leaves(r.Base()) {
+	if e.Shard != nil && e.Shard.Leaves(r.Base()) {
 		return none, nil // the object was read from the API server; the informer will deliver this state
 	}
 	if wait, err := e.ensureFinalizer(ctx, r); wait > 0 || err != nil { // for delete handlers, daemons and timers

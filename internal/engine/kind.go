@@ -14,6 +14,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/fencing"
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/internal/registry"
+	"github.com/kopf-runtime/kopf-runtime/internal/shards"
 	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
@@ -76,7 +77,7 @@ type Settings struct {
 	// Scope decides which objects the engine handles. If it is nil, the engine handles all objects.
 	Scope Scope
 	// Shard selects the objects of this process. If it is nil, the process handles all objects that the informers deliver.
-	Shard *Shard
+	Shard *shards.Shard
 	// Selects reports whether the informers deliver an object; nil if they deliver all objects. It is for the test kit.
 	Selects func(client.Object) bool
 	// Fence detects suspensions of the process. It is optional.

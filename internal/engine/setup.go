@@ -28,6 +28,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 	"github.com/kopf-runtime/kopf-runtime/internal/promotion"
+	"github.com/kopf-runtime/kopf-runtime/internal/shards"
 	"github.com/kopf-runtime/kopf-runtime/internal/tracking"
 	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
 	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
@@ -49,10 +50,11 @@ type Engine struct {
 	tracker       *tracking.Tracker
 	promoter      *promotion.Promoter
 	epoch         *epoch.Epoch // nil if every state of the cache is trusted
-	releases      releases
-	pauses        atomic.Int32 // the number of pauses that have begun in any namespace
-	ended         atomic.Bool  // the operator has ended, and nothing is written any more
-	hasPredicates atomic.Bool  // predicates may prevent reconciles
+	releases      shards.Releases
+	shardEvents   handler.EventHandler // receives the events of the objects of the shard
+	pauses        atomic.Int32         // the number of pauses that have begun in any namespace
+	ended         atomic.Bool          // the operator has ended, and nothing is written any more
+	hasPredicates atomic.Bool          // predicates may prevent reconciles
 	created       time.Time
 	finished      atomic.Int64 // the end of the last reconcile, as a duration since created; 0 if none has begun
 
@@ -116,7 +118,7 @@ func New(settings Settings, kind Kind) *Engine {
 	e.background = &background.Runner{
 		Name: e.Name, Handlers: &e.BackgroundHandlers, Supervisor: e.supervisor, Committer: e.committer, Objects: e.states, Hooks: e.hooks,
 		Results: e.Results, WithDefaults: e.withDefaults, NewView: e.newView, Report: e.reportBackground, Enqueue: e.enqueue, LoggerFor: e.logOf,
-		Leaves: e.Shard.leaves, OnCall: e.beginBackgroundCall,
+		Leaves: e.Shard.Leaves, OnCall: e.beginBackgroundCall,
 	}
 	e.promoter = promotion.New(e.states, func() {
 		e.QueueStats() // updates the metrics

@@ -20,6 +20,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
 	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 	"github.com/kopf-runtime/kopf-runtime/internal/shardlease"
+	"github.com/kopf-runtime/kopf-runtime/internal/shards"
 	"github.com/kopf-runtime/kopf-runtime/internal/statuspage"
 	"github.com/kopf-runtime/kopf-runtime/internal/watchcheck"
 	"github.com/kopf-runtime/kopf-runtime/internal/watching"
@@ -56,7 +57,7 @@ type Operator struct {
 	watchSelector    labels.Selector                  // selector of WithWatchSelector; nil for all objects
 	namespaces       *namespaceSet                    // nil without WithNamespaces and WithNamespaceFunc
 	ring             *sharding.Ring                   // ring of WithSharding; nil without this option
-	shard            *engine.Shard                    // shard of a ControllerRing; nil before the start
+	shard            *shards.Shard                    // shard of a ControllerRing; nil before the start
 	warnAboutServer  func()                           // logs once that the API server ignores shard selectors
 	shardLease       atomic.Pointer[shardlease.Lease] // the Lease of the shard; nil without sharding
 	unfinished       []*engine.Engine                 // the ended engines with daemons or timers that have not returned; guarded by mu

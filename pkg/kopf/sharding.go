@@ -22,6 +22,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
 	"github.com/kopf-runtime/kopf-runtime/internal/rbac"
 	"github.com/kopf-runtime/kopf-runtime/internal/shardlease"
+	"github.com/kopf-runtime/kopf-runtime/internal/shards"
 	"github.com/kopf-runtime/kopf-runtime/internal/testhook"
 	"github.com/kopf-runtime/kopf-runtime/internal/watching"
 	"github.com/kopf-runtime/kopf-runtime/pkg/sharding"
@@ -136,7 +137,7 @@ func (o *Operator) selects(kind *engine.Kind) func(client.Object) bool {
 }
 
 // shardOf returns the shard of this process if the objects of the kind move between processes, and otherwise nil.
-func (o *Operator) shardOf(kind *engine.Kind) *engine.Shard {
+func (o *Operator) shardOf(kind *engine.Kind) *shards.Shard {
 	if !o.isSharded(kind) {
 		return nil
 	}
@@ -327,7 +328,7 @@ func (o *Operator) leaseOptions(ctx context.Context) (shardlease.Options, error)
 		})
 	} else {
 		identity.RingLabel = sharding.LeaseLabel
-		o.shard = &engine.Shard{Label: sharding.ShardLabel(o.ring.Name()), Name: name, Drain: sharding.DrainLabel(o.ring.Name())}
+		o.shard = &shards.Shard{Label: sharding.ShardLabel(o.ring.Name()), Name: name, Drain: sharding.DrainLabel(o.ring.Name())}
 	}
 	return shardlease.Options{
 		Identity: identity,

@@ -119,6 +119,9 @@ var levels = map[string]int{
 	// This package has a map that is safe for concurrent use.
 	"internal/keyed": 0,
 
+	// This package selects the objects of a shard.
+	"internal/shards": 0,
+
 	// This package encodes JSON forms.
 	"internal/jsonform": 0,
 

@@ -1,4 +1,4 @@
-package engine
+package shards
 
 import (
 	"testing"
@@ -34,8 +34,8 @@ func TestShard_Leaves(t *testing.T) {
 		"of another":  {testShard, shardObject("1", "shard", "two"), true},
 		"unassigned":  {testShard, shardObject("1"), true},
 	} {
-		if got := c.shard.leaves(c.object); got != c.want {
-			t.Errorf("%s: leaves() = %t, want %t", name, got, c.want)
+		if got := c.shard.Leaves(c.object); got != c.want {
+			t.Errorf("%s: Leaves() = %t, want %t", name, got, c.want)
 		}
 	}
 }
@@ -79,16 +79,16 @@ func TestReleases(t *testing.T) {
 		"another object with the name":                            {[]step{{removed: true, left: true}, {object: recreated}}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var r releases
-			r.begin(testKey, "1")
+			var r Releases
+			r.Begin(testKey, "1")
 			for i, s := range c.steps {
 				if s.object != nil {
-					if taken, returns := r.takes(testShard, s.object, s.deleted); taken != s.taken || returns != s.returns {
+					if taken, returns := r.Takes(testShard, s.object, s.deleted); taken != s.taken || returns != s.returns {
 						t.Errorf("step %d: taken = %t, returns = %t, want %t, %t", i, taken, returns, s.taken, s.returns)
 					}
 					continue
 				}
-				if left, back := r.end(testKey, s.removed, s.returned); left != s.left || back != s.back {
+				if left, back := r.End(testKey, s.removed, s.returned); left != s.left || back != s.back {
 					t.Errorf("step %d: left = %t, back = %t, want %t, %t", i, left, back, s.left, s.back)
 				}
 			}
@@ -96,17 +96,5 @@ func TestReleases(t *testing.T) {
 				t.Errorf("the release is known: %t, want %t", known, c.known)
 			}
 		})
-	}
-}
-
-func TestCountRun(t *testing.T) {
-	var e Engine
-	first, second := e.countRun("1"), e.countRun("1")
-	first()
-	if e.runs.Get("1") != 1 || e.runs.Get("2") != 0 || !e.HasRuns() {
-		t.Errorf("runs = %d and %d, want 1 and 0", e.runs.Get("1"), e.runs.Get("2"))
-	}
-	if second(); e.HasRuns() {
-		t.Errorf("runs = %d, want none", e.runs.Get("1"))
 	}
 }
