@@ -1,16 +1,11 @@
 package engine
 
 import (
-	"context"
-	"fmt"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
-	"github.com/kopf-runtime/kopf-runtime/pkg/explain"
 )
 
 // reasonClusterEvent is the reason of handlers for Kubernetes Events.
@@ -64,57 +59,4 @@ func (e *Engine) AddClusterEvent(key types.NamespacedName, uid types.UID, id str
 	}
 	e.states.Enqueue(triggered, key)
 	return true
-}
-
-// callForClusterEvents calls a handler for the Events that wait for it, in the order of their arrival. While an attempt must be repeated, the later Events
-// wait. The state of the handler is kept in memory only.
-func (e *Engine) callForClusterEvents(ctx context.Context, r *reconciliation, id string, h invoke.Handler, st *reconcileHandlerState) {
-	key := handlerKey{r.Base().GetUID(), id}
-	for {
-		waiting := e.clusterEvents.Get(key)
-		if len(waiting) == 0 {
-			st.dirty = false // changes of the object are irrelevant
-			return
-		}
-		event := waiting[0]
-		st.dirty = true
-		if !st.isDue(now(), false) || hasEnded(ctx) || e.stopIfPaused(r) {
-			return
-		}
-		call := *event
-		call.Waiting = func() []*corev1.Event {
-			received := event.Waiting() // first, because Events are added to the inbox before they are removed from there
-			for _, other := range withoutClusterEvent(e.clusterEvents.Get(key), event) {
-				received = append(received, other.Event)
-			}
-			return received
-		}
-		e.callReconcileHandler(ctx, r, id, h, st, &call)
-		if !st.record.Started.IsZero() || st.dirty {
-			log.FromContext(ctx).V(1).Info("The Event is handled again", "handler", id, "event", event.Name)
-			return
-		}
-		e.clusterEvents.Update(key, func(waiting []*invoke.ClusterEvent, _ bool) ([]*invoke.ClusterEvent, bool) {
-			waiting = withoutClusterEvent(waiting, event)
-			return waiting, len(waiting) > 0
-		})
-	}
-}
-
-// ofClusterEvents explains a handler for Kubernetes Events.
-func (x *explanation) ofClusterEvents(h invoke.Handler) func(*explain.Handler) {
-	return func(one *explain.Handler) {
-		one.Why = "it is called for " + h.ClusterEvents
-		waiting := len(x.engine.clusterEvents.Get(handlerKey{x.r.Base().GetUID(), one.ID}))
-		if waiting == 0 {
-			return
-		}
-		one.State, one.Why = explain.Due, fmt.Sprintf("%d Events wait for it", waiting)
-		if st := x.r.known.Worker.ReconcileHandlers[one.ID]; st != nil {
-			one.Attempts, one.LastError = st.record.Retries, st.record.Message
-			if next := st.next(); next.After(x.Time) {
-				one.State, one.Due = explain.Waiting, &next
-			}
-		}
-	}
 }

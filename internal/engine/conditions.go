@@ -10,9 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/commit"
-	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
-	"github.com/kopf-runtime/kopf-runtime/internal/registry"
 	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
@@ -55,17 +53,6 @@ func (e *Engine) reportConditions(ctx context.Context, r *reconciliation) {
 	if err != nil {
 		log.FromContext(ctx).Error(err, "Failed to report the conditions")
 	}
-}
-
-// mayReportConditions reports whether the kind has conditions that the engine sets.
-func (e *Kind) mayReportConditions() bool {
-	reports := func(handlers *registry.Registry[invoke.Handler]) bool {
-		return slices.ContainsFunc(handlers.IDs(), func(id string) bool {
-			h, _ := handlers.Get(id)
-			return h.ConditionType != ""
-		})
-	}
-	return len(e.DeclaredConditions) > 0 || e.Root != nil || e.PanicCondition != "" || reports(&e.Handlers) || reports(&e.ReconcileHandlers)
 }
 
 // hasReports reports whether a selected cause handler has a condition, or a reconcile handler with a condition was called.
@@ -183,5 +170,16 @@ func (e *Engine) conditionStatuses() func(content map[string]any) map[string]any
 			}
 		}
 		return out
+	}
+}
+
+// setPaused sets or removes the condition that reports the pause, for kinds that declare conditions.
+func (e *Engine) setPaused(r *reconciliation, set *conditions.Set) {
+	switch {
+	case len(e.DeclaredConditions) == 0:
+	case IsObjectPaused(r.Base()):
+		set.True(conditionPaused, reasonAnnotation, "The annotation "+PausedAnnotation+" pauses the object.")
+	default:
+		set.Remove(conditionPaused)
 	}
 }

@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -14,7 +13,6 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 	"github.com/kopf-runtime/kopf-runtime/internal/tracking"
-	"github.com/kopf-runtime/kopf-runtime/pkg/explain"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
@@ -125,23 +123,6 @@ func (e *Engine) stillExists(ctx context.Context, r *reconciliation) bool {
 		return true
 	}
 	return exists
-}
-
-// exists asks the API server whether an object exists.
-func (e *Engine) exists(ctx context.Context, obj client.Object) (bool, error) {
-	live, err := e.readLive(ctx, client.ObjectKeyFromObject(obj))
-	return live != nil && live.GetUID() == obj.GetUID(), err
-}
-
-// tombstone is the last known state of an object that no longer exists.
-type tombstone struct {
-	last  client.Object // with the changes by its delete handlers
-	known *objectState
-	memos *objectstate.Memos
-	// state contains the records of the delete handlers. It is nil until the API server has confirmed that the object does not exist.
-	state *progress.State
-	// pending describes the handlers that have not succeeded, for explanations.
-	pending atomic.Pointer[[]explain.Handler]
 }
 
 // Vanished returns the keys of vanished objects whose delete handlers have not finished. It is for the test kit and for [Engine.Status].

@@ -66,9 +66,13 @@
 //
 // # Reading the code
 //
+// A file of the package calls only files below it in this order: setup.go and engine.go, then the phases, then state.go and kind.go. There are few exceptions:
+// sub-handlers are called by the handlers that declare them, for example.
+//
 // These files handle the example, in this order:
 //
-//	engine.go                  the phases, the state that they share, and the last write of the reconcile
+//	engine.go                  the phases, and the last write of the reconcile
+//	state.go                   what the engine knows of an object, and what the phases of a reconcile share
 //	observe.go                 own writes and the cache
 //	plan.go                    the cause, the matching handlers, the due ones, and the next reconcile
 //	cause/detect.go            the comparison with the last-handled configuration
@@ -79,14 +83,13 @@
 //	commit/draft.go            the object with the pending changes
 //	commit/build.go            the transaction: records, pin, baseline, changes of handlers
 //	commit/session.go          the requests of the transaction, and the handling of the responses
-//	pkg/progress/state.go      the records of an object
 //
 // The example does not need the insides of these packages:
 //
 //	patch      JSON forms of objects, merge patches, and the requests of a write. After a conflict, a request is repeated for the live object
 //	essence    an essence is the JSON form without the status, the server's metadata and the framework's annotations
-//	progress   Policy converts the error of a handler to an outcome: it is final after a success, a permanent error, the timeout or the last retry. Otherwise,
-//	           it has the delay until the next attempt: the delay of a temporary error, or the backoff
+//	progress   State contains the records of an object. Policy converts the error of a handler to an outcome: it is final after a success, a permanent error,
+//	           the timeout or the last retry. Otherwise, it has the delay until the next attempt: the delay of a temporary error, or the backoff
 //	match      filters and reasons: On handlers are called for their reasons, and handlers of a field only if the field has changed
 //
 // These files are used if a write fails:
@@ -95,16 +98,16 @@
 //	commit/rejected.go       rejected changes of handlers: each handler whose changes are rejected fails
 //	commit/overlay.go        rejected records: they are kept in memory
 //	commit/altered.go        changes that the API server has altered or dropped
-//	pendingwrite.go          other errors: the next reconcile repeats the write before it decides anything
+//	observe.go               other errors: the next reconcile repeats the write before it decides anything (retryPendingWrite)
 //
 // The other files contain features that the example does not use: the construction of the engine (setup.go), reconcile handlers and their triggers, event
-// handlers, handlers for Kubernetes Events (clusterevents.go), index handlers (observed.go), sub-handlers, conditions, deleted objects, pauses, caches that
-// are older than the process (epoch.go and package epoch), handlers that cause their own calls (loops.go and package loopguard), panics as a condition
-// (panics.go), objects that leave the scope or the shard (scope.go, shard.go), the liveness check (health.go), and explanations (explain.go, explainwaits.go,
-// status.go). Package cause contains edits by handlers, daemons and timers that count as handled (edits.go), and old baselines that another client has
-// restored (history.go). Package commit contains Flush, remote records, and dropped fields. Daemons and timers are in package background, Track is in package
-// tracking, Events are in package eventrecorder, and log lines as Events are in invoke/logevents.go. Package promotion raises the priority of objects that
-// have waited too long.
+// handlers, handlers for Kubernetes Events (clusterevents.go), index handlers (observed.go), sub-handlers, conditions, deleted objects, pauses, caches
+// that are older than the process (package epoch), handlers that cause their own calls (loops.go and package loopguard), panics as a condition
+// (panics.go), objects that leave the scope or the shard (scope.go, shard.go, package shards), the liveness check (health.go), and explanations
+// (explain.go, explainrecords.go, status.go). Package keyed has the map for data that few objects have. Package cause contains edits by handlers, daemons
+// and timers that count as handled (edits.go), and old baselines that another client has restored (history.go). Package commit contains Flush, remote
+// records, and dropped fields. Daemons and timers are in package background, Track is in package tracking, Events are in package eventrecorder, and log
+// lines as Events are in invoke/logevents.go. Package promotion raises the priority of objects that have waited too long.
 //
 // # Guarantees
 //

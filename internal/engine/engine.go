@@ -2,28 +2,17 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/background"
 	"github.com/kopf-runtime/kopf-runtime/internal/cause"
 	"github.com/kopf-runtime/kopf-runtime/internal/commit"
 	"github.com/kopf-runtime/kopf-runtime/internal/essence"
-	"github.com/kopf-runtime/kopf-runtime/internal/fencing"
-	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/internal/lazylog"
-	"github.com/kopf-runtime/kopf-runtime/internal/loopguard"
-	"github.com/kopf-runtime/kopf-runtime/internal/match"
 	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
-	"github.com/kopf-runtime/kopf-runtime/internal/patch"
-	"github.com/kopf-runtime/kopf-runtime/internal/plan"
-	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
 // Reconcile handles the object of a key. The key is the only input: the cause follows from the state of the object, and the due handlers follow from its
@@ -65,7 +54,11 @@ func (e *Engine) requeueErrors(key types.NamespacedName) func(reconcile.Result, 
 		if delay == 0 && unexpected == nil {
 			err = nil // the object is deleted
 		}
-		e.setFailure(key, err, delay > 0)
+		if err == nil {
+			e.failures.Take(key)
+		} else {
+			e.failures.Set(key, failure{err, delay > 0})
+		}
 		if delay > 0 || unexpected != nil {
 			return reconcile.Result{RequeueAfter: delay, Priority: new(retrying)}, unexpected
 		}
@@ -135,20 +128,16 @@ func (e *Engine) reconcile(ctx context.Context, key types.NamespacedName) (none 
 	return result, nil
 }
 
-// evaluate detects the cause, and finds the handlers, daemons and timers that match the object.
-func (e *Engine) evaluate(ctx context.Context, r *reconciliation) error {
-	if r.Remote != nil || r.Memory.Overlay != nil { // progress that is not stored on the object
-		if err := r.UseOverlay(ctx); err != nil {
-			return err
-		}
+// callHandlers calls the due handlers: cause handlers, then reconcile handlers, and optional delete handlers of an object without our finalizer.
+func (e *Engine) callHandlers(ctx context.Context, r *reconciliation) error {
+	if err := e.callCauseHandlers(ctx, r); err != nil {
+		return err
 	}
-	e.detect(ctx, r)
-	e.matchHandlers(ctx, r)
-	if len(e.BackgroundHandlers.IDs()) > 0 {
-		r.matching.background = e.background.Select(ctx, r.Base(), r.matching.view, r.Content())
-		if !r.Cause.Deleting {
-			e.background.Touch(r.Base(), r.Cause.Live, r.backgroundState())
-		}
+	if len(e.ReconcileHandlers.IDs()) > 0 {
+		e.callReconcileHandlers(ctx, r)
+	}
+	if r.Cause.Reason == cause.Free {
+		e.callOptionalDelete(ctx, r)
 	}
 	return nil
 }
@@ -175,88 +164,6 @@ func (e *Engine) commit(ctx context.Context, r *reconciliation) error {
 		log.FromContext(ctx).Info("Handled", "reason", r.Cause.Reason, "succeeded", sum.Succeeded, "failed", sum.Failed)
 	}
 	return nil
-}
-
-// reconciliation is one reconcile of one object. Only the worker of the object uses it. Its parts belong to one phase each.
-type reconciliation struct {
-	commit.Session // the object with the pending changes, the cause and the records
-
-	engine     *Engine
-	known      *objectState
-	afterEpoch bool               // the cache had reached the epoch before the object was read
-	edits      []*background.Edit // the edits by daemons and timers that are part of Cause.Old
-	old        client.Object      // the object of Cause.Old; nil until it is needed
-
-	matching matching
-	calls    calls
-	report   report
-}
-
-// matching contains the handlers whose filters accept the object.
-type matching struct {
-	view       *invoke.View // for the predicates of handlers
-	handlers   []string     // the cause handlers
-	selection  plan.Selection
-	background []string // the daemons and timers
-	reconciles bool     // a reconcile handler matches
-}
-
-// calls contains the plan and the calls of cause handlers in this reconcile.
-type calls struct {
-	plan         plan.Plan
-	called       []string
-	finishedSubs []string      // the finished sub-handlers of handlers that wait for them
-	workTime     time.Duration // the time in handlers since the last write
-	unsaved      bool          // handlers were called since the last write
-	err          error         // the error of a write between handlers
-}
-
-// report contains what the conditions and the Events of the reconcile report.
-type report struct {
-	attempts     []attempt
-	posted       int           // the number of attempts whose Events are posted
-	panicChanges []panicChange // of daemons and timers
-}
-
-// attempt is an attempt of a cause handler or a reconcile handler that has ended. It is reported after the write, because the API server may reject the
-// changes of the handler, and the attempt then fails.
-type attempt struct {
-	*commit.HandlerPatch
-	conditionType string                 // of the condition that reports the handler; empty if there is none
-	after         map[string]any         // the JSON form of the object after the attempt
-	reconciles    *reconcileHandlerState // the state of the reconcile handler; nil for a cause handler
-}
-
-// noteAttempt records an attempt for the reports. recorder is the client that the handler has used; nil if it has used none.
-func (r *reconciliation) noteAttempt(a attempt, recorder *loopguard.Recorder) {
-	r.engine.noteWrite(r, a.ID, recorder.Written())
-	a.after = r.Current().Content
-	r.report.attempts = append(r.report.attempts, a)
-}
-
-// newReconciliation returns a reconciliation without an object.
-func (e *Engine) newReconciliation(known *objectState) *reconciliation {
-	r := &reconciliation{engine: e, known: known}
-	r.Session = e.committer.NewSession(&known.Worker.Memory, known, r)
-	return r
-}
-
-// backgroundState returns the state of the daemons and timers of the object, and creates it if there is none.
-func (r *reconciliation) backgroundState() *background.State {
-	if r.known.Worker.Background == nil {
-		r.known.Worker.Background = &background.State{}
-	}
-	return r.known.Worker.Background
-}
-
-// subject is the input of the filters of cause handlers.
-func (r *reconciliation) subject() match.Input {
-	return match.Input{Object: r.Content(), HasCause: true, Old: r.Cause.Old, New: r.Cause.New}
-}
-
-// hasNothingToWrite reports whether no handler is selected and no data must be written. This is the most frequent case when the operator starts.
-func (r *reconciliation) hasNothingToWrite() bool {
-	return len(r.matching.selection.Selected) == 0 && r.IsAtRest()
 }
 
 // ReportConditions implements [commit.Host].
@@ -310,68 +217,19 @@ func (r *reconciliation) postEvents() {
 	r.report.posted = len(r.report.attempts)
 }
 
-// objectMemory contains the data that the process keeps about one object. Only the worker of the object uses it.
-type objectMemory struct {
-	// Handled is true after a cycle of the object has ended in this process. Resume handlers are then not called again.
-	Handled bool
-	// SeenAlive is true if this process has seen the object without a deletion timestamp.
-	SeenAlive bool
-	// OptionalDeleteCalled is true after the optional delete handlers were called.
-	OptionalDeleteCalled bool
-	// SeenSinceStart is true if this process has seen a version of the object that is at least as new as the start of the process.
-	SeenSinceStart bool
-	// Settled is true if the awaited write has ended a cycle and left nothing to do, until the next reconcile.
-	Settled bool
-	// PausesAtReconcile is the number of pauses before the last reconcile of the object.
-	PausesAtReconcile int32
-	// Memory contains the data of package commit about the writes to the object. The sessions of the object share it.
-	Memory commit.Memory
-	// ReconcileHandlers is the state of the reconcile handlers of the object, by handler id.
-	ReconcileHandlers map[string]*reconcileHandlerState
-	// Loops describes the changes by which handlers cause their own calls; nil without such changes.
-	Loops *loopguard.Loops
-	// Background is the state of the daemons and timers of the object.
-	Background *background.State
+// trackReconcile records that a worker has begun a reconcile. The returned function records its end.
+func (e *Engine) trackReconcile(key types.NamespacedName) (done func()) {
+	e.states.MarkStarted(key)
+	e.promoter.Begin(key)
+	began := time.Now()
+	e.running.Set(key, struct{}{})
+	e.finished.CompareAndSwap(0, e.age()) // the liveness check measures from the first reconcile
+	return func() {
+		e.promoter.End(key, time.Since(began))
+		e.finished.Store(e.age()) // first, so that QueueStats never returns an earlier end without a running reconcile
+		e.running.Take(key)
+	}
 }
 
-type (
-	objectState = objectstate.State[objectMemory]
-	objectStore = objectstate.Store[objectMemory]
-)
-
-// requeue returns a result with a delay of at least a millisecond. With zero, controller-runtime would not reconcile the object again.
-func requeue(after time.Duration) reconcile.Result {
-	return reconcile.Result{RequeueAfter: max(after, time.Millisecond)}
-}
-
-// requeueBefore shortens the delay of a result. With 0, the result stays as it is.
-func requeueBefore(result reconcile.Result, after time.Duration) reconcile.Result {
-	if after == 0 || result.RequeueAfter > 0 && result.RequeueAfter <= after {
-		return result
-	}
-	return reconcile.Result{RequeueAfter: after, Priority: new(retrying)}
-}
-
-// requeueFor returns a delay for expected errors: conflicts, throttling, and a suspension of the process. For a deleted object, it returns neither a delay
-// nor an error. All other errors are returned as unexpected.
-func requeueFor(err error) (delay time.Duration, unexpected error) {
-	if errors.Is(err, patch.ErrGone) {
-		return 0, nil
-	}
-	if errors.Is(err, fencing.ErrSuspended) {
-		return time.Second, nil
-	}
-	if apierrors.IsConflict(err) || errors.Is(err, progress.ErrConflict) {
-		return conflictPause, nil
-	}
-	if seconds, ok := apierrors.SuggestsClientDelay(err); ok && seconds > 0 && apierrors.IsTooManyRequests(err) {
-		return time.Duration(seconds) * time.Second, nil
-	}
-	return 0, err
-}
-
-const conflictPause = 100 * time.Millisecond
-
-func now() time.Time { return time.Now() }
-
-func hasEnded(ctx context.Context) bool { return ctx.Err() != nil }
+// age returns the time since the creation of the engine in nanoseconds, at least 1.
+func (e *Engine) age() int64 { return max(1, int64(time.Since(e.created))) }

@@ -19,29 +19,6 @@ import (
 // reasonEvent is the reason of event handlers.
 const reasonEvent = "event"
 
-// eventQueue contains the unfinished events and the unwritten changes of the event handlers of a key. It is kept in memory only: after a restart, the
-// event handlers are called for the objects of the first listing.
-type eventQueue struct {
-	events  []*eventInProgress // in the order of their arrival; the first one waits for the next attempt of a handler
-	changes []eventChange      // changes that the next reconcile writes
-}
-
-// eventInProgress is one observed event with the progress of its handlers.
-type eventInProgress struct {
-	objectstate.Event
-	memos   *objectstate.Memos
-	records map[string]progress.Record // of the handlers that were called
-}
-
-// eventChange is a change that an event handler has made to the object of its event.
-type eventChange struct {
-	uid     types.UID
-	id      string
-	doc     patch.MergePatch
-	untyped bool           // doc may have fields that the Go type lacks
-	base    map[string]any // the JSON form of the object of the event
-}
-
 // WaitingEvents returns the keys of the objects with an event handler that waits for its next attempt. It is for the test kit.
 func (e *Engine) WaitingEvents() (keys []types.NamespacedName) {
 	for _, key := range e.eventQueues.Keys() {

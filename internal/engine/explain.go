@@ -264,17 +264,6 @@ func (x *explanation) ofRecord(one *explain.Handler, h invoke.Handler) {
 	}
 }
 
-// setRecord adds the attempts, the error and the times of a record.
-func setRecord(one *explain.Handler, record progress.Record) {
-	one.Attempts, one.LastError = record.Retries, record.Message
-	if !record.Started.IsZero() && record.Retries > 0 { // without attempts, Started may be the time of this explanation
-		one.Started = new(record.Started)
-	}
-	if !record.Stopped.IsZero() {
-		one.Ended = new(record.Stopped)
-	}
-}
-
 // unfinished returns the quoted ids of the given handlers that are selected for the cause and have not succeeded.
 func (x *explanation) unfinished(ids []string) (quoted []string) {
 	for _, id := range ids {
@@ -417,3 +406,50 @@ func (x *explanation) textOf(refusal match.Refusal) string {
 	}
 	return refusal.WithValues()
 }
+
+// ofClusterEvents explains a handler for Kubernetes Events.
+func (x *explanation) ofClusterEvents(h invoke.Handler) func(*explain.Handler) {
+	return func(one *explain.Handler) {
+		one.Why = "it is called for " + h.ClusterEvents
+		waiting := len(x.engine.clusterEvents.Get(handlerKey{x.r.Base().GetUID(), one.ID}))
+		if waiting == 0 {
+			return
+		}
+		one.State, one.Why = explain.Due, fmt.Sprintf("%d Events wait for it", waiting)
+		if st := x.r.known.Worker.ReconcileHandlers[one.ID]; st != nil {
+			one.Attempts, one.LastError = st.record.Retries, st.record.Message
+			if next := st.next(); next.After(x.Time) {
+				one.State, one.Due = explain.Waiting, &next
+			}
+		}
+	}
+}
+
+// ofVanished explains an object that no longer exists, while its delete handlers are called from memory.
+func (x *explanation) ofVanished(key types.NamespacedName) {
+	if len(x.engine.tombstones.Get(key)) == 0 {
+		return
+	}
+	x.Cause, x.Deleting = string(cause.Delete), true
+	x.Handlers = x.engine.pendingDeletion(key)
+	x.waitf("the object does not exist any more: the operator calls its delete handlers with its last known state, until they have finished or the operator ends")
+}
+
+// ofQueue explains why no worker reconciles the object: it has been in the queue for at least longQueued, or predicates have rejected its last event although handlers
+// are due.
+func (x *explanation) ofQueue(key types.NamespacedName, obj client.Object) {
+	e := x.engine
+	isDue := slices.ContainsFunc(x.Handlers, func(h explain.Handler) bool { return h.State == explain.Due })
+	since, queued := e.states.QueuedSince(key)
+	switch {
+	case queued && x.Time.Sub(since) >= longQueued:
+		n, _ := e.states.QueueStats()
+		x.waitf("it has been in the queue for %s, with %d other objects: the workers of the kind are busy; see WithMaxConcurrentReconciles, or look for slow handlers",
+			x.Time.Sub(since).Round(time.Second), n-1)
+	case !queued && isDue && e.states.IsSkipped(obj):
+		x.waitf("the predicates of the controller (WithPredicates) have rejected the last event of the object: its handlers are called after the next event that they accept")
+	}
+}
+
+// longQueued is the shortest time in the queue that an explanation mentions.
+const longQueued = time.Second

@@ -18,20 +18,6 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// callHandlers calls the due handlers: cause handlers, then reconcile handlers, and optional delete handlers of an object without our finalizer.
-func (e *Engine) callHandlers(ctx context.Context, r *reconciliation) error {
-	if err := e.callCauseHandlers(ctx, r); err != nil {
-		return err
-	}
-	if len(e.ReconcileHandlers.IDs()) > 0 {
-		e.callReconcileHandlers(ctx, r)
-	}
-	if r.Cause.Reason == cause.Free {
-		e.callOptionalDelete(ctx, r)
-	}
-	return nil
-}
-
 // callCauseHandlers calls the cause handlers of the plan in order. If the handlers have worked for the checkpoint interval, it writes their outcomes before the
 // next call. This limits the work that is repeated after a crash.
 func (e *Engine) callCauseHandlers(ctx context.Context, r *reconciliation) error {
@@ -259,13 +245,9 @@ func (e *Engine) newView(obj client.Object, reason string) *invoke.View {
 	return &invoke.View{Object: obj, Reason: reason, ConditionOptions: e.conditionPlaces, Latest: func() client.Object { return e.latest(obj) }, Notify: e.events.NotifierFor(obj)}
 }
 
-// latest returns a copy of the newest known state of an object. For a deleted object, this is the last known state.
-func (e *Engine) latest(obj client.Object) client.Object {
-	newest := e.states.Newest(obj.GetUID())
-	if newest == nil {
-		newest = obj
-	}
-	copied := newest.DeepCopyObject().(client.Object)
-	e.identify(copied)
-	return copied
+// noteAttempt records an attempt for the reports. recorder is the client that the handler has used; nil if it has used none.
+func (r *reconciliation) noteAttempt(a attempt, recorder *loopguard.Recorder) {
+	r.engine.noteWrite(r, a.ID, recorder.Written())
+	a.after = r.Current().Content
+	r.report.attempts = append(r.report.attempts, a)
 }

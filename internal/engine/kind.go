@@ -6,6 +6,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -144,4 +145,31 @@ func (e *Kind) conditionOptions() []conditions.Option {
 		options = append(options, conditions.WithoutSubresource())
 	}
 	return options
+}
+
+// Pauser reports where the operator is paused, and why.
+type Pauser interface {
+	Paused(namespace string) (paused bool, why string)
+}
+
+// A Scope decides which objects an engine handles. Its methods must be safe for concurrent use.
+//
+// When a namespace comes into scope, [Engine.Entered] must be called before the informer delivers its objects, and [Engine.Admitted] when Admits begins to
+// return true. When objects leave the scope, [Engine.Quiesce] must be called, and [Engine.Left] after the informer of the namespace has stopped.
+type Scope interface {
+	// InScope reports whether the object of a key is handled.
+	InScope(key types.NamespacedName) bool
+	// Admits reports whether handlers may be called for an object in scope. Otherwise, the object is only observed and indexed.
+	Admits(key types.NamespacedName) bool
+}
+
+// mayReportConditions reports whether the kind has conditions that the engine sets.
+func (e *Kind) mayReportConditions() bool {
+	reports := func(handlers *registry.Registry[invoke.Handler]) bool {
+		return slices.ContainsFunc(handlers.IDs(), func(id string) bool {
+			h, _ := handlers.Get(id)
+			return h.ConditionType != ""
+		})
+	}
+	return len(e.DeclaredConditions) > 0 || e.Root != nil || e.PanicCondition != "" || reports(&e.Handlers) || reports(&e.ReconcileHandlers)
 }

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -14,12 +13,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/cause"
+	"github.com/kopf-runtime/kopf-runtime/internal/commit"
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
 	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 	"github.com/kopf-runtime/kopf-runtime/internal/plan"
-	"github.com/kopf-runtime/kopf-runtime/internal/rbac"
 )
 
 // observe returns a reconciliation of the object as the cache has it. It returns nil if there is no object, or if there is nothing to do. Otherwise, it locks
@@ -70,35 +70,6 @@ func (e *Engine) observedObject(ctx context.Context, key types.NamespacedName) (
 	obj := patch.ShallowCopy(shared)
 	e.identify(obj)
 	return obj, nil
-}
-
-func (e *Engine) readCached(ctx context.Context, key types.NamespacedName) (client.Object, error) {
-	return e.readObject(ctx, e.Cache, key)
-}
-
-func (e *Engine) readLive(ctx context.Context, key types.NamespacedName) (client.Object, error) {
-	return e.readObject(ctx, e.APIReader, key)
-}
-
-// readObject returns nil for an object that does not exist.
-func (e *Engine) readObject(ctx context.Context, from client.Reader, key types.NamespacedName, opts ...client.GetOption) (client.Object, error) {
-	obj := e.New()
-	if err := from.Get(ctx, key, obj, opts...); err != nil {
-		if err = client.IgnoreNotFound(err); err != nil {
-			err = fmt.Errorf("reading %s %s: %w", e.GVK.Kind, key, rbac.Explain(err))
-		}
-		return nil, err
-	}
-	e.identify(obj)
-	return obj, nil
-}
-
-// identify sets the apiVersion and the kind, which typed clients drop. It does not write to an unstructured object that has them, because its content may
-// be shared.
-func (e *Engine) identify(obj client.Object) {
-	if obj.GetObjectKind().GroupVersionKind() != e.GVK {
-		obj.GetObjectKind().SetGroupVersionKind(e.GVK)
-	}
 }
 
 // awaitFreshCache ensures that the object is not older than our own last write: in an older state, finished handlers would seem unfinished. If the cache
@@ -206,4 +177,74 @@ func (e *Engine) expectOwnEvent(r *reconciliation, result reconcile.Result) {
 		}
 	}
 	m.Worker.Settled = true
+}
+
+// retryPendingWrite writes the outcomes of an earlier reconcile whose write has failed. The handlers of that reconcile are not called again. retryPendingWrite drops the
+// pending write if the object is being deleted. It also drops the write if another client has changed the same fields or the progress during a pause.
+func (e *Engine) retryPendingWrite(ctx context.Context, r *reconciliation, pending *commit.Session) (time.Duration, error) {
+	if r.Base().GetDeletionTimestamp() != nil && pending.Cause.Reason != cause.Delete {
+		r.Memory.Pending = nil
+		return e.checkCacheIsCurrent(ctx, r)
+	}
+	live, err := pending.OvertakenBy(ctx, r.Suspensions)
+	switch {
+	case err != nil:
+		return 0, err
+	case live != nil: // the reconcile continues with the object as it is, as after a crash
+		r.Memory.Pending = nil
+		r.known.Worker.Handled = r.known.Worker.Handled || pending.IsFinished() // resume handlers were called in any case
+		r.known.SetAwaitedVersion(live.GetResourceVersion(), e.ConsistencyTimeout)
+		return 0, r.SetBase(live)
+	}
+	if written, err := pending.Write(ctx); err != nil || written == nil {
+		return e.ConsistencyTimeout, err // the object is deleted; the cache will show that
+	}
+	log.FromContext(ctx).Info("Wrote the pending changes of an earlier reconcile")
+	return e.checkCacheIsCurrent(ctx, r)
+}
+
+// verifyAgainstEpoch ensures that the engine does not call handlers or write because of a state that is older than the start of the process: an
+// earlier process may have stored progress since. If there is something to do for such a state, verifyAgainstEpoch reads the object from the API server,
+// and returns a reconciliation of that state. It also returns the time to wait; 0 to continue.
+func (e *Engine) verifyAgainstEpoch(ctx context.Context, r *reconciliation) (*reconciliation, time.Duration, error) {
+	m := r.known
+	if m.Worker.SeenSinceStart = r.afterEpoch || !e.epoch.IsOlder(r.Base()); m.Worker.SeenSinceStart || !e.hasWork(r) {
+		return r, 0, nil
+	}
+	log.FromContext(ctx).V(1).Info("The cache may be older than the start of the operator; reading the object from the API server")
+	r.Pauses, r.Suspensions = e.pauses.Load(), e.committer.SuspensionCount()
+	live, err := e.readLive(ctx, client.ObjectKeyFromObject(r.Base()))
+	if err != nil {
+		return r, 0, err
+	}
+	if live == nil || live.GetUID() != r.Base().GetUID() {
+		r.Memory.FoundDeleted = true
+		return r, e.ConsistencyTimeout, nil // the cache will show the deletion
+	}
+	m.Worker.SeenSinceStart = true
+	if live.GetResourceVersion() == r.Base().GetResourceVersion() {
+		return r, 0, nil
+	}
+	m.SetAwaitedVersion(live.GetResourceVersion(), e.ConsistencyTimeout)
+	e.states.UpdateUnlessOlder(live)
+	again := e.newReconciliation(m)
+	again.Pauses, again.Suspensions = r.Pauses, r.Suspensions
+	if err := again.SetBase(live); err != nil {
+		return again, 0, err
+	}
+	return again, 0, e.evaluate(ctx, again)
+}
+
+// hasWork reports whether the reconcile may call handlers that have records, or write something.
+func (e *Engine) hasWork(r *reconciliation) bool {
+	if e.finalizerAction(r) != cause.KeepFinalizer || !r.hasNothingToWrite() {
+		return true
+	}
+	if r.Cause.Reason != cause.Resume {
+		return r.Cause.Reason.HasHandlers()
+	}
+	return slices.ContainsFunc(r.matching.handlers, func(id string) bool {
+		handler, _ := e.Handlers.Get(id)
+		return handler.AnyReason || slices.Contains(handler.Reasons, string(cause.Resume))
+	})
 }

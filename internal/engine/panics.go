@@ -28,12 +28,6 @@ const (
 	daemonRecovery = time.Minute
 )
 
-// panicChange is the effect of an attempt on the condition that reports panics.
-type panicChange struct {
-	id   string
-	text string // the first line of the panic; empty after a success
-}
-
 // panicChangeOf returns the effect of an outcome, and false if it has none.
 func panicChangeOf(id string, o progress.Outcome) (panicChange, bool) {
 	if panicked, ok := errors.AsType[*progress.PanicError](o.Err); ok {
@@ -161,4 +155,13 @@ func parsePanics(c metav1.Condition) map[string]string {
 		panics[id] = strings.TrimPrefix(rest[len(quoted):], " panicked: ")
 	}
 	return panics
+}
+
+// countRun counts a run of a daemon or a timer until the returned function is called.
+func (e *Engine) countRun(uid types.UID) (ended func()) {
+	add := func(n int) {
+		e.runs.Update(uid, func(running int, _ bool) (int, bool) { return running + n, running+n > 0 })
+	}
+	add(1)
+	return func() { add(-1) }
 }

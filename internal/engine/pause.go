@@ -11,22 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
 	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 )
-
-// Pauser reports where the operator is paused, and why.
-type Pauser interface {
-	Paused(namespace string) (paused bool, why string)
-}
-
-func (e *Engine) paused(namespace string) bool {
-	if e.Pause == nil {
-		return false
-	}
-	paused, _ := e.Pause.Paused(namespace)
-	return paused
-}
 
 // deferIfPaused records a key if the operator is paused in its namespace, and reports whether the key must wait.
 func (e *Engine) deferIfPaused(ctx context.Context, key types.NamespacedName) bool {
@@ -130,20 +116,11 @@ func (e *Engine) reconcileAll(namespaces []string) {
 	}
 }
 
-// PausedAnnotation is the annotation that pauses one object.
-const PausedAnnotation = "kopf-runtime.dev/paused"
-
 // The condition of a paused object.
 const (
 	conditionPaused  = "Paused"
 	reasonAnnotation = "Annotation"
 )
-
-// IsObjectPaused reports whether the annotation of an object pauses it. A value that [strconv.ParseBool] does not accept has no effect.
-func IsObjectPaused(obj client.Object) bool {
-	paused, err := strconv.ParseBool(obj.GetAnnotations()[PausedAnnotation])
-	return err == nil && paused
-}
 
 // warnAboutAnnotation logs a value of the annotation that is neither true nor false.
 func warnAboutAnnotation(ctx context.Context, obj client.Object) {
@@ -167,20 +144,9 @@ func (e *Engine) holdIfPaused(ctx context.Context, r *reconciliation) (paused bo
 	}
 	e.selectHandlers(ctx, r) // without a plan, the write would drop the records of the cause
 	e.makePlan(ctx, r)
-	r.ReportConditions(ctx)
+	e.reportConditions(ctx, r)
 	if len(r.Patches()) > 0 {
 		_, err = r.Write(ctx)
 	}
 	return true, err
-}
-
-// setPaused sets or removes the condition that reports the pause, for kinds that declare conditions.
-func (e *Engine) setPaused(r *reconciliation, set *conditions.Set) {
-	switch {
-	case len(e.DeclaredConditions) == 0:
-	case IsObjectPaused(r.Base()):
-		set.True(conditionPaused, reasonAnnotation, "The annotation "+PausedAnnotation+" pauses the object.")
-	default:
-		set.Remove(conditionPaused)
-	}
 }

@@ -300,6 +300,34 @@ func (e *Engine) finalizerAction(r *reconciliation) cause.FinalizerAction {
 	return cause.DecideFinalizer(r.Cause.Facts, needed)
 }
 
-func (e *Engine) hasFinalizer(obj client.Object) bool {
-	return slices.Contains(obj.GetFinalizers(), e.Finalizer)
+// evaluate detects the cause, and finds the handlers, daemons and timers that match the object.
+func (e *Engine) evaluate(ctx context.Context, r *reconciliation) error {
+	if r.Remote != nil || r.Memory.Overlay != nil { // progress that is not stored on the object
+		if err := r.UseOverlay(ctx); err != nil {
+			return err
+		}
+	}
+	e.detect(ctx, r)
+	e.matchHandlers(ctx, r)
+	if len(e.BackgroundHandlers.IDs()) > 0 {
+		r.matching.background = e.background.Select(ctx, r.Base(), r.matching.view, r.Content())
+		if !r.Cause.Deleting {
+			e.background.Touch(r.Base(), r.Cause.Live, r.backgroundState())
+		}
+	}
+	return nil
+}
+
+// nextReconcile returns the time until a reconcile handler is due without a change, and false if none is.
+func (r *reconciliation) nextReconcile(at time.Time) (time.Duration, bool) {
+	var all []time.Time
+	for _, st := range r.known.Worker.ReconcileHandlers {
+		if next := st.next(); !next.IsZero() {
+			all = append(all, next)
+		}
+	}
+	if len(all) == 0 {
+		return 0, false
+	}
+	return max(0, slices.MinFunc(all, time.Time.Compare).Sub(at)), true
 }

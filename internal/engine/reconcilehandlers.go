@@ -2,9 +2,9 @@ package engine
 
 import (
 	"context"
-	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -20,14 +20,6 @@ import (
 
 // reasonReconcile is the reason of reconcile handlers.
 const reasonReconcile = "reconcile"
-
-// reconcileHandlerState is the state of one reconcile handler of one object. It is kept in memory only: after a restart, all reconcile handlers are called.
-type reconcileHandlerState struct {
-	record progress.Record // the attempts since the last success
-	due    time.Time       // the time of the next call without a change; zero if there is none
-	dirty  bool            // there was a change since the last call
-	failed bool            // its permanent failure was reported
-}
 
 // callReconcileHandlers calls the reconcile handlers if the object or a related object has changed, or if their time has come. Their changes are written
 // at the end of the reconcile.
@@ -77,19 +69,6 @@ func (r *reconciliation) reconcileHandlerState(id string) *reconcileHandlerState
 	st := &reconcileHandlerState{dirty: true}
 	r.known.Worker.ReconcileHandlers[id] = st
 	return st
-}
-
-// isDue reports whether the handler must be called. Changes do not shorten the delay after a failure. If held is true, changes are not handled yet.
-func (st *reconcileHandlerState) isDue(at time.Time, held bool) bool {
-	return !st.record.Delayed.After(at) && (st.dirty && !held || !st.due.IsZero() && !st.due.After(at))
-}
-
-// next returns the time of the next call without a change; zero if there is none.
-func (st *reconcileHandlerState) next() time.Time {
-	if st.dirty && !st.record.Delayed.IsZero() {
-		return st.record.Delayed
-	}
-	return st.due
 }
 
 // callReconcileHandler makes one attempt. event is the Kubernetes Event for which the handler is called; nil for a handler without ClusterEvents.
@@ -164,16 +143,37 @@ func (st *reconcileHandlerState) recordOutcome(outcome progress.Outcome, again t
 	}
 }
 
-// nextReconcile returns the time until a reconcile handler is due without a change, and false if none is.
-func (r *reconciliation) nextReconcile(at time.Time) (time.Duration, bool) {
-	var all []time.Time
-	for _, st := range r.known.Worker.ReconcileHandlers {
-		if next := st.next(); !next.IsZero() {
-			all = append(all, next)
+// callForClusterEvents calls a handler for the Events that wait for it, in the order of their arrival. While an attempt must be repeated, the later Events
+// wait. The state of the handler is kept in memory only.
+func (e *Engine) callForClusterEvents(ctx context.Context, r *reconciliation, id string, h invoke.Handler, st *reconcileHandlerState) {
+	key := handlerKey{r.Base().GetUID(), id}
+	for {
+		waiting := e.clusterEvents.Get(key)
+		if len(waiting) == 0 {
+			st.dirty = false // changes of the object are irrelevant
+			return
 		}
+		event := waiting[0]
+		st.dirty = true
+		if !st.isDue(now(), false) || hasEnded(ctx) || e.stopIfPaused(r) {
+			return
+		}
+		call := *event
+		call.Waiting = func() []*corev1.Event {
+			received := event.Waiting() // first, because Events are added to the inbox before they are removed from there
+			for _, other := range withoutClusterEvent(e.clusterEvents.Get(key), event) {
+				received = append(received, other.Event)
+			}
+			return received
+		}
+		e.callReconcileHandler(ctx, r, id, h, st, &call)
+		if !st.record.Started.IsZero() || st.dirty {
+			log.FromContext(ctx).V(1).Info("The Event is handled again", "handler", id, "event", event.Name)
+			return
+		}
+		e.clusterEvents.Update(key, func(waiting []*invoke.ClusterEvent, _ bool) ([]*invoke.ClusterEvent, bool) {
+			waiting = withoutClusterEvent(waiting, event)
+			return waiting, len(waiting) > 0
+		})
 	}
-	if len(all) == 0 {
-		return 0, false
-	}
-	return max(0, slices.MinFunc(all, time.Time.Compare).Sub(at)), true
 }

@@ -17,21 +17,6 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 )
 
-// A Scope decides which objects an engine handles. Its methods must be safe for concurrent use.
-//
-// When a namespace comes into scope, [Engine.Entered] must be called before the informer delivers its objects, and [Engine.Admitted] when Admits begins to
-// return true. When objects leave the scope, [Engine.Quiesce] must be called, and [Engine.Left] after the informer of the namespace has stopped.
-type Scope interface {
-	// InScope reports whether the object of a key is handled.
-	InScope(key types.NamespacedName) bool
-	// Admits reports whether handlers may be called for an object in scope. Otherwise, the object is only observed and indexed.
-	Admits(key types.NamespacedName) bool
-}
-
-func (e *Engine) inScope(key types.NamespacedName) bool {
-	return (e.Scope == nil || e.Scope.InScope(key)) && !e.isLeaving(key)
-}
-
 // IsWatched reports whether the informer delivers an object and the engine handles it. It is for the test kit.
 func (e *Engine) IsWatched(obj client.Object) bool {
 	return e.inScope(client.ObjectKeyFromObject(obj)) && (e.Selects == nil || e.Selects(obj))

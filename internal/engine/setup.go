@@ -4,11 +4,10 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"sync/atomic"
 	"time"
 
-	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -22,67 +21,14 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/essence"
 	"github.com/kopf-runtime/kopf-runtime/internal/eventrecorder"
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
-	"github.com/kopf-runtime/kopf-runtime/internal/keyed"
-	"github.com/kopf-runtime/kopf-runtime/internal/lazylog"
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
 	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 	"github.com/kopf-runtime/kopf-runtime/internal/promotion"
-	"github.com/kopf-runtime/kopf-runtime/internal/shards"
 	"github.com/kopf-runtime/kopf-runtime/internal/tracking"
-	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
 	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
-
-// Engine reconciles the objects of one kind.
-type Engine struct {
-	Settings
-	Kind
-	states    *objectStore
-	committer *commit.Committer
-	hooks     *invoke.Hooks // nil without hooks
-	detector  *cause.Detector
-	events    *eventrecorder.Poster
-
-	supervisor    *daemons.Supervisor
-	background    *background.Runner
-	tracker       *tracking.Tracker
-	promoter      *promotion.Promoter
-	epoch         *epoch.Epoch // nil if every state of the cache is trusted
-	releases      shards.Releases
-	shardEvents   handler.EventHandler // receives the events of the objects of the shard
-	pauses        atomic.Int32         // the number of pauses that have begun in any namespace
-	ended         atomic.Bool          // the operator has ended, and nothing is written any more
-	hasPredicates atomic.Bool          // predicates may prevent reconciles
-	created       time.Time
-	finished      atomic.Int64 // the end of the last reconcile, as a duration since created; 0 if none has begun
-
-	running          keyed.Map[types.NamespacedName, struct{}]     // the keys that are being reconciled
-	failures         keyed.Map[types.NamespacedName, failure]      // of the last reconciles
-	tombstones       keyed.Map[types.NamespacedName, []*tombstone] // of vanished objects
-	eventQueues      keyed.Map[types.NamespacedName, eventQueue]   // of event handlers
-	clusterEvents    keyed.Map[handlerKey, []*invoke.ClusterEvent] // the Kubernetes Events that wait for their handlers
-	indexFailures    keyed.Map[handlerKey, progress.Record]        // of index handlers
-	panicChanges     keyed.Map[types.UID, []panicChange]           // of daemons and timers; the workers have not written them yet
-	runs             keyed.Map[types.UID, int]                     // the number of runs of daemons and timers, with those that the supervisor has abandoned
-	deferred         keyed.Map[types.NamespacedName, struct{}]     // the keys that wait for the end of a pause, or for the admission by the scope
-	pausedNamespaces keyed.Map[string, struct{}]                   // no daemon or timer is started in them; "" means all namespaces
-	pausedObjects    metrics.ObjectSet
-	loopingObjects   metrics.ObjectSet // their handlers cause their own calls
-	drainingObjects  metrics.ObjectSet
-
-	writesEventChanges bool // changes of an event handler are written
-	reportsConditions  bool // the engine sets conditions
-	handlesOwnChanges  bool // changes of handlers can be updates
-	conditionPlaces    []conditions.Option
-}
-
-// handlerKey is the key of data about a handler and an object.
-type handlerKey struct {
-	uid types.UID
-	id  string
-}
 
 // New returns the engine of a kind.
 func New(settings Settings, kind Kind) *Engine {
@@ -164,11 +110,6 @@ func (e *Engine) Background(ctx context.Context) error {
 	return e.supervisor.Start(log.IntoContext(ctx, logger))
 }
 
-// logOf returns the logger for an object outside of reconciles.
-func (e *Engine) logOf(obj client.Object) logr.Logger {
-	return lazylog.New(e.Log).WithValues("controller", e.Name, "kind", e.GVK.Kind, "namespace", obj.GetNamespace(), "name", obj.GetName(), "uid", obj.GetUID())
-}
-
 // Close marks the operator as ended. Daemons and timers that have not stopped in time can no longer write.
 func (e *Engine) Close() {
 	e.ended.Store(true)
@@ -205,4 +146,21 @@ func (e *Engine) newDetector() *cause.Detector {
 		Watched:          e.Watched,
 		OwnChanges:       e.OwnChanges,
 	}
+}
+
+// StartFrom sets the epoch. The engine then trusts a state of an object only if the state is not older than the version,
+// or if the cache has reached the version. With an empty version, it trusts no state. store returns the store of the cache for a namespace, or nil if it is
+// unknown. StartFrom must be called before the informer delivers the first object. Without it, the engine trusts every state.
+func (e *Engine) StartFrom(version string, store func(namespace string) toolscache.Store) {
+	e.epoch = &epoch.Epoch{Version: version, Store: store, Scoped: e.Scope != nil, Reader: e.APIReader, GVK: e.GVK, States: e.states}
+}
+
+// AwaitEpoch calls [epoch.Epoch.Await].
+func (e *Engine) AwaitEpoch(ctx context.Context, namespaces ...string) error {
+	return e.epoch.Await(ctx, namespaces...)
+}
+
+// VerifyCache calls [epoch.Epoch.Verify].
+func (e *Engine) VerifyCache(ctx context.Context, delivered <-chan struct{}, namespaces ...string) error {
+	return e.epoch.Verify(ctx, delivered, namespaces...)
 }

@@ -18,18 +18,6 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 )
 
-// isLeaving reports whether the object of a key is being released, or was released.
-func (e *Engine) isLeaving(key types.NamespacedName) bool {
-	if e.Shard == nil {
-		return false
-	}
-	if e.releases.IsDone(key) {
-		return true
-	}
-	obj := e.states.Observed(key)
-	return obj != nil && e.Shard.Leaves(obj)
-}
-
 // acknowledgeDrain removes the labels of an object whose work has ended. It reports whether the engine must forget the object, and whether the object has
 // returned to the shard in the meantime. The request fails if the object has changed, because the sharder may have assigned it to another process.
 func (e *Engine) acknowledgeDrain(ctx context.Context, key types.NamespacedName, obj client.Object) (left, back bool, err error) {
@@ -83,15 +71,6 @@ func (e *Engine) readmit(ctx context.Context, key types.NamespacedName) {
 	})
 }
 
-// countRun counts a run of a daemon or a timer until the returned function is called.
-func (e *Engine) countRun(uid types.UID) (ended func()) {
-	add := func(n int) {
-		e.runs.Update(uid, func(running int, _ bool) (int, bool) { return running + n, running+n > 0 })
-	}
-	add(1)
-	return func() { add(-1) }
-}
-
 // isBusy reports whether daemons or timers of an object are running. With a shard, this includes runs that the supervisor has abandoned: another shard must
 // not start the same daemon or timer.
 func (e *Engine) isBusy(uid types.UID) bool {
@@ -140,11 +119,6 @@ func (f *shardFilter) Create(ctx context.Context, ev event.CreateEvent, q reques
 	f.drain(ev.Object, q)
 }
 
-// wasHandled reports whether an object that appears in the shard may have been handled before.
-func (e *Engine) wasHandled(obj client.Object) bool {
-	return e.Remote != nil || e.Baseline.Fetch(obj) != nil
-}
-
 // Update implements [handler.EventHandler].
 func (f *shardFilter) Update(ctx context.Context, ev event.UpdateEvent, q requests) {
 	switch taken, returns := f.engine.releases.Takes(f.engine.Shard, ev.ObjectNew, false); {
@@ -179,4 +153,9 @@ func (f *shardFilter) drain(obj client.Object, q requests) {
 		f.engine.states.MarkQueued(key)
 		q.Add(reconcile.Request{NamespacedName: key})
 	}
+}
+
+// wasHandled reports whether an object that appears in the shard may have been handled before.
+func (e *Engine) wasHandled(obj client.Object) bool {
+	return e.Remote != nil || e.Baseline.Fetch(obj) != nil
 }

@@ -9,8 +9,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/statuspage"
-	"github.com/kopf-runtime/kopf-runtime/pkg/explain"
-	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
 // Status returns all objects that the engine handles, with their unfinished handlers, sorted by namespace and name. It is cheaper than a call of
@@ -42,11 +40,6 @@ func (e *Engine) Status() statuspage.Kind {
 	return kind
 }
 
-// handlerIDs returns the ids of the handlers of all kinds.
-func (e *Engine) handlerIDs() []string {
-	return slices.Concat(e.Handlers.IDs(), e.EventHandlers.IDs(), e.ReconcileHandlers.IDs(), e.BackgroundHandlers.IDs(), e.Indexes.IDs())
-}
-
 // withOverlay returns an object with the progress that is not stored on it. It returns the object itself if there is no such progress. It
 // also does this while a worker reconciles the object, or if no worker has loaded the progress yet.
 func (e *Engine) withOverlay(obj client.Object) client.Object {
@@ -72,17 +65,4 @@ func (e *Engine) unfinished(obj client.Object) (all []statuspage.Unfinished) {
 		all = append(all, statuspage.Unfinished{Handler: id, State: stateOf(*record), Attempts: record.Retries, Error: record.Message})
 	}
 	return all
-}
-
-func stateOf(record progress.Record) explain.State {
-	switch {
-	case record.Success:
-		return explain.Succeeded
-	case record.Failure:
-		return explain.Failed
-	case record.Delayed.After(now()):
-		return explain.Waiting
-	default:
-		return explain.Due
-	}
 }

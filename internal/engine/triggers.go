@@ -7,16 +7,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
-)
-
-// The priorities in the queue. Changes by users have priority 0, objects of the first listing have [handler.LowPriority], and promoted objects have 1.
-const (
-	triggered = -1                      // by related objects: one of them may trigger thousands of others
-	retrying  = handler.LowPriority / 2 // after a delay
 )
 
 // Trigger makes the reconcile handlers of an object due, as a change of the object by another client does. It returns false if the informer has not
@@ -71,10 +63,3 @@ func (q *triggerQueue) AddRateLimited(req reconcile.Request) { q.Add(req) }
 
 // BackgroundSource returns the source of the requests of the engine. The controller must watch it.
 func (e *Engine) BackgroundSource() source.Source { return e.states.Source() }
-
-// enqueue enqueues an object, if it exists.
-func (e *Engine) enqueue(uid types.UID) {
-	if obj := e.states.Newest(uid); obj != nil {
-		e.states.Enqueue(0, client.ObjectKeyFromObject(obj))
-	}
-}
