@@ -201,10 +201,10 @@ func (e *Engine) causeView(r *reconciliation) *invoke.View {
 
 // attemptView returns the view for an attempt. It contains the changes of earlier handlers.
 func (r *reconciliation) attemptView() *invoke.View {
-	view := r.matching.view.WithObject(r.Current().Object)
-	view.Reason, view.Before, view.After = string(r.Cause.Reason), r.Cause.Old, r.Cause.New
+	view := *r.matching.view
+	view.Object, view.Reason, view.Before, view.After = r.Current().Object, string(r.Cause.Reason), r.Cause.Old, r.Cause.New
 	view.ConditionOptions = append(r.engine.conditionPlaces, conditions.Since(r.Base()))
-	return view
+	return &view
 }
 
 // selectHandlers finds the handlers that are called for the cause.

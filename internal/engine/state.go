@@ -353,13 +353,6 @@ func (e *Engine) handlerIDs() []string {
 	return slices.Concat(e.Handlers.IDs(), e.EventHandlers.IDs(), e.ReconcileHandlers.IDs(), e.BackgroundHandlers.IDs(), e.Indexes.IDs())
 }
 
-// enqueue enqueues an object, if it exists.
-func (e *Engine) enqueue(uid types.UID) {
-	if obj := e.states.Newest(uid); obj != nil {
-		e.states.Enqueue(0, client.ObjectKeyFromObject(obj))
-	}
-}
-
 // The priorities in the queue. Changes by users have priority 0, objects of the first listing have [handler.LowPriority], and promoted objects have 1.
 const (
 	triggered = -1                      // by related objects: one of them may trigger thousands of others

@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
@@ -63,3 +64,10 @@ func (q *triggerQueue) AddRateLimited(req reconcile.Request) { q.Add(req) }
 
 // BackgroundSource returns the source of the requests of the engine. The controller must watch it.
 func (e *Engine) BackgroundSource() source.Source { return e.states.Source() }
+
+// enqueue enqueues an object, if it exists.
+func (e *Engine) enqueue(uid types.UID) {
+	if obj := e.states.Newest(uid); obj != nil {
+		e.states.Enqueue(0, client.ObjectKeyFromObject(obj))
+	}
+}

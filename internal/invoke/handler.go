@@ -156,13 +156,7 @@ type View struct {
 	Notify           func(about client.Object, eventType, reason, action, note string, args ...any)
 
 	predicateRequest *Request
-}
-
-// WithObject returns the view with another state of the object.
-func (v *View) WithObject(obj client.Object) *View {
-	other := *v
-	other.Object, other.predicateRequest = obj, nil
-	return &other
+	predicateObject  client.Object // for which predicateRequest was created
 }
 
 // NewRequest returns the request for one attempt of a handler.
@@ -177,11 +171,11 @@ func (v *View) NewRequest(id string, h *Handler, attempt progress.Attempt) *Requ
 	return req
 }
 
-// PredicateRequest returns the request that the predicates of all handlers share. The first call creates it. PredicateRequest is not safe for
+// PredicateRequest returns the request that the predicates of all handlers share. The first call for an Object creates it. PredicateRequest is not safe for
 // concurrent use.
 func (v *View) PredicateRequest() *Request {
-	if v.predicateRequest == nil {
-		v.predicateRequest = v.newRequest()
+	if v.predicateRequest == nil || v.predicateObject != v.Object {
+		v.predicateRequest, v.predicateObject = v.newRequest(), v.Object
 	}
 	return v.predicateRequest
 }

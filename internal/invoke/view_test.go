@@ -36,10 +36,11 @@ func forField(path ...string) invoke.Handler {
 }
 
 // The requests of predicates depend on the object of their view.
-func TestWithObject(t *testing.T) {
+func TestPredicateRequest_OtherObject(t *testing.T) {
 	view := &invoke.View{Object: widget(1), Reason: "update"}
 	first := view.PredicateRequest()
-	other := view.WithObject(widget(2))
+	other := *view
+	other.Object = widget(2)
 	equal(t, "object for predicates", other.PredicateRequest().Object, client.Object(widget(2)))
 	equal(t, "object of the handler", other.NewRequest("a", &invoke.Handler{}, progress.Attempt{}).Object, client.Object(widget(2)))
 	equal(t, "reason", other.Reason, "update")

@@ -116,7 +116,8 @@ func (p MergePatch) CurrentValues(content map[string]any) MergePatch {
 
 // Unapplied returns the part of the patch that would change the content.
 func (p MergePatch) Unapplied(content map[string]any) MergePatch {
-	return Diff(content, p.Apply(content))
+	after := p.Apply(content)
+	return Diff(content, after)
 }
 
 // Merge merges patches into a new patch. If several patches set the same field, the last patch wins. The result shares maps with the patches, so only its
