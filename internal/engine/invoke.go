@@ -247,7 +247,9 @@ func (e *Engine) newView(obj client.Object, reason string) *invoke.View {
 
 // noteAttempt records an attempt for the reports. recorder is the client that the handler has used; nil if it has used none.
 func (r *reconciliation) noteAttempt(a attempt, recorder *loopguard.Recorder) {
-	r.engine.noteWrite(r, a.ID, recorder.Written())
+	if recorder != nil {
+		r.engine.noteWrite(r, a.ID, recorder.Written())
+	}
 	a.after = r.Current().Content
 	r.report.attempts = append(r.report.attempts, a)
 }

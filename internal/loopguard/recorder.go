@@ -34,11 +34,8 @@ type Recorder struct {
 	written Write
 }
 
-// Written returns the recorded writes without the handler. It returns the zero value for a nil Recorder.
+// Written returns the recorded writes without the handler.
 func (r *Recorder) Written() Write {
-	if r == nil {
-		return Write{}
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.written

@@ -245,9 +245,3 @@ func TestRecorder_WithoutStatusSubresource(t *testing.T) {
 		t.Errorf("fields %s, want %s", got, want)
 	}
 }
-
-func TestRecorder_Nil(t *testing.T) {
-	if write := (*loopguard.Recorder)(nil).Written(); len(write.Versions) > 0 {
-		t.Errorf("a nil recorder has recorded %v", write)
-	}
-}
