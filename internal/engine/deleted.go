@@ -154,23 +154,20 @@ func (e *Engine) lastReconciliation(ctx context.Context, t *tombstone) (*reconci
 // handleVanished calls the due delete handlers for the vanished objects of a key, according to their policies. Their progress is kept in memory, because
 // there is no object to write it to. handleVanished returns the time until the next call; 0 if all handlers have finished.
 func (e *Engine) handleVanished(ctx context.Context, key types.NamespacedName) (wait time.Duration) {
-	var unfinished []*tombstone // only the worker of the key changes its tombstones
 	for _, t := range e.tombstones.Get(key) {
 		left, done := e.handleTombstone(ctx, t)
-		t.pending.Store(new(e.pendingHandlers(t)))
 		if done {
+			e.tombstones.Update(key, func(all []*tombstone, _ bool) ([]*tombstone, bool) {
+				all = slices.DeleteFunc(slices.Clone(all), func(one *tombstone) bool { return one == t })
+				return all, len(all) > 0
+			})
 			e.events.Limiter.Forget(t.last.GetUID())
 			continue
 		}
-		unfinished = append(unfinished, t)
+		t.pending.Store(new(e.pendingHandlers(t)))
 		if left = max(left, time.Millisecond); wait == 0 || left < wait {
 			wait = left
 		}
-	}
-	if len(unfinished) > 0 {
-		e.tombstones.Set(key, unfinished)
-	} else {
-		e.tombstones.Take(key)
 	}
 	return wait
 }

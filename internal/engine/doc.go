@@ -66,8 +66,8 @@
 //
 // # Reading the code
 //
-// A file of the package calls only files below it in this order: setup.go and engine.go, then the phases, then state.go and kind.go. There are few exceptions:
-// sub-handlers are called by the handlers that declare them, for example.
+// A file of the package calls only files below it in this order: setup.go and engine.go, then the phases, then state.go and kind.go. The exceptions
+// are sub-handlers, which a handler calls after it has declared them, and the last write for a deleted object (deleted.go).
 //
 // These files handle the example, in this order:
 //

@@ -89,7 +89,8 @@ type observer struct{ *Engine }
 func (w observer) OnUpsert(ctx context.Context, obj client.Object) {
 	if len(w.Indexes.IDs()) > 0 {
 		w.updateIndexes(ctx, obj)
-		if !w.inScope(client.ObjectKeyFromObject(obj)) && !w.states.IsKnown(obj.GetUID()) {
+		// A known object is checked first: readmit locks the releases while it delivers the object, and inScope would wait for this lock.
+		if !w.states.IsKnown(obj.GetUID()) && !w.inScope(client.ObjectKeyFromObject(obj)) {
 			w.removeFromIndexes(obj) // it was released in the meantime
 		}
 	}

@@ -183,7 +183,7 @@ type failure struct {
 	isExpected bool // it was a conflict, throttling, or a suspension of the process
 }
 
-// tombstone is the last known state of an object that no longer exists.
+// tombstone is the last known state of an object that no longer exists. Only the worker of the key uses it, except for pending.
 type tombstone struct {
 	last  client.Object // with the changes by its delete handlers
 	known *objectState

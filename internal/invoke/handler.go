@@ -171,8 +171,8 @@ func (v *View) NewRequest(id string, h *Handler, attempt progress.Attempt) *Requ
 	return req
 }
 
-// PredicateRequest returns the request that the predicates of all handlers share. The first call for an Object creates it. PredicateRequest is not safe for
-// concurrent use.
+// PredicateRequest returns the request that the predicates of all handlers share. The first call for an Object creates it; the other
+// fields must not be changed between the calls for an Object. PredicateRequest is not safe for concurrent use.
 func (v *View) PredicateRequest() *Request {
 	if v.predicateRequest == nil || v.predicateObject != v.Object {
 		v.predicateRequest, v.predicateObject = v.newRequest(), v.Object

@@ -44,7 +44,7 @@ func (m *Map[K, V]) Take(key K) (value V) {
 }
 
 // Update stores the value that change returns for the stored value of a key. If keep is false, Update removes the key. It locks the map for the call, so change must
-// not use the map.
+// not use the map, except for Len.
 func (m *Map[K, V]) Update(key K, change func(stored V, found bool) (next V, keep bool)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -47,13 +47,18 @@ func (s *Store[W]) MarkStarted(key types.NamespacedName) {
 }
 
 // Source returns a source without events of its own. The controller of the objects must watch it, because [Store.Enqueue] uses the queue of the controller.
-func (s *Store[W]) Source() source.Source {
-	return source.Func(func(_ context.Context, q queue) error {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.queue = q
-		return nil
-	})
+func (s *Store[W]) Source() source.Source { return queueSource[W]{s} }
+
+type queueSource[W any] struct{ store *Store[W] }
+
+func (queueSource[W]) String() string { return "background" }
+
+// Start implements [source.Source].
+func (q queueSource[W]) Start(_ context.Context, controllerQueue queue) error {
+	q.store.mu.Lock()
+	defer q.store.mu.Unlock()
+	q.store.queue = controllerQueue
+	return nil
 }
 
 // Queue returns the queue of the controller; nil before the start of the controller, which then reconciles all objects.

@@ -83,7 +83,8 @@ func (s *Releases) Takes(shard *Shard, obj client.Object, deleted bool) (taken, 
 	return false, false // the request may fail, and is then repeated for the newest state
 }
 
-// Readmit ends the release of an object, and calls handle with the object if it has returned to the shard. Later events of the object wait for the end of handle.
+// Readmit ends the release of an object, and calls handle with the object if it has returned to the shard. Later events wait for the end of handle,
+// which must not use the Releases.
 func (s *Releases) Readmit(key types.NamespacedName, handle func(client.Object)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
