@@ -9,6 +9,7 @@
 //	state := states.GetOrCreate(obj.GetUID())
 //
 // [Store.EventHandler] receives the events of the informer: it records objects and deletions, and adds keys to the work queue.
+// [Store.Enqueue] adds keys for other reasons, if the controller also watches [Store.Source].
 // The worker that takes a key from the queue reads the [State] of the object and the tombstones of deleted objects with this key.
 //
 // States are stored by uid, so a re-created object of the same name gets a new state. The store detects a deletion by a delete

@@ -1,12 +1,17 @@
 package objectstate_test
 
 import (
+	"fmt"
+	"slices"
 	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 )
@@ -121,4 +126,65 @@ func TestQueuedSince(t *testing.T) {
 			t.Error("the key is queued after its start")
 		}
 	})
+}
+
+// The queue of a controller has priorities, unless the user has turned them off.
+func TestEnqueue(t *testing.T) {
+	a, b := nameOf("a"), nameOf("b")
+	t.Run("before the start of the controller", func(t *testing.T) {
+		s := newFixture()
+		if s.Enqueue(0, a); s.Queue() != nil {
+			t.Error("there is a queue")
+		}
+		if _, queued := s.QueuedSince(a); queued {
+			t.Error("the key counts as queued")
+		}
+	})
+	t.Run("without priorities", func(t *testing.T) {
+		s, q := newFixture(), workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+		defer q.ShutDown()
+		startSource(t, s.Store, q)
+		s.Enqueue(5, a, b)
+		first, _ := q.Get()
+		second, _ := q.Get()
+		if first.NamespacedName != a || second.NamespacedName != b {
+			t.Errorf("the queue has %s and %s, want a and b", first, second)
+		}
+		expectQueued(t, s.Store, a, b)
+	})
+	t.Run("with priorities", func(t *testing.T) {
+		s, q := newFixture(), priorityqueue.New[reconcile.Request]("test")
+		defer q.ShutDown()
+		startSource(t, s.Store, q)
+		s.Enqueue(-1, a)
+		s.Enqueue(7, b)
+		var got []string
+		for range 2 {
+			req, priority, _ := q.GetWithPriority()
+			got = append(got, fmt.Sprint(req.Name, " ", priority))
+		}
+		if want := []string{"b 7", "a -1"}; !slices.Equal(got, want) {
+			t.Errorf("the queue has %q, want %q", got, want)
+		}
+		expectQueued(t, s.Store, a, b)
+	})
+}
+
+func startSource(t *testing.T, s *objectstate.Store[bool], q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+	t.Helper()
+	if err := s.Source().Start(t.Context(), q); err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprint(s.Source()); got != "background" {
+		t.Errorf("the name of the source in logs is %q", got)
+	}
+}
+
+func expectQueued(t *testing.T, s *objectstate.Store[bool], keys ...types.NamespacedName) {
+	t.Helper()
+	for _, key := range keys {
+		if _, queued := s.QueuedSince(key); !queued {
+			t.Errorf("%s does not count as queued", key)
+		}
+	}
 }
