@@ -18,7 +18,7 @@ func clusterEvent(state string) *invoke.ClusterEvent {
 }
 
 func clusterEventList(states string) (all []*invoke.ClusterEvent) {
-	for _, state := range strings.Fields(states) {
+	for state := range strings.FieldsSeq(states) {
 		all = append(all, clusterEvent(state))
 	}
 	return all
