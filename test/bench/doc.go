@@ -17,8 +17,8 @@
 //
 //	lifecycle  2 000 creations, then as many changes, and with a finalizer as many deletions, while an operator runs
 //	backlog    2 000 objects that are created before the operator starts
-//	latency    300 changes of different objects, at 20 and at 100 changes a second, from the event of the change to the
-//	           event of the handled object
+//	latency    changes of different objects for 15 s at 20 and for 15 s at 100 changes a second, from the event of the
+//	           change to the event of the handled object
 //	restart    start of an operator when all of 10 000 objects are handled, and its memory
 //	timers     handled objects with one timer each that changes nothing: 1 000 with an interval of a second, and 10 000
 //	           with an interval of 30 seconds

@@ -147,20 +147,24 @@ func (b *bench) measureBacklog(v variant, s side) {
 	})
 }
 
+// rates are the numbers of changes per second in the latency scenarios.
+var rates = []int{20, 100}
+
 // measureLatency measures changes of different objects at a low and at a high rate: the time from the event of a change
-// to the event of the handled object.
+// to the event of the handled object. The changes at each rate take equally long.
 func (b *bench) measureLatency(v variant, s side) {
 	namespace := b.namespace()
 	p := b.startSynced(role{variant: v, Side: s, Namespace: namespace}, "latency"+v.String())
 	defer b.stop(p)
 	o := b.observe(v.kind(), namespace)
 	defer o.stop()
-	objects := v.kind().objects(namespace, "object", b.changes)
-	b.awaitAll(o, objects, b.create, s.handledAt(1))
+	changes := func(perSecond int) int { return int(b.latency.Seconds() * float64(perSecond)) }
+	all := v.kind().objects(namespace, "object", changes(slices.Max(rates)))
+	b.awaitAll(o, all, b.create, s.handledAt(1))
 
-	for i, perSecond := range []int{20, 100} {
-		row, size := fmt.Sprintf("%d changes a second%s", perSecond, v), i+2
-		b.measure(row, s, p, b.changes, v.writes(), func() time.Duration {
+	for i, perSecond := range rates {
+		row, size, objects := fmt.Sprintf("%d changes a second%s", perSecond, v), i+2, all[:changes(perSecond)]
+		b.measure(row, s, p, len(objects), v.writes(), func() time.Duration {
 			changedAt, latencies := map[string]time.Time{}, map[string]float64{}
 			b.await(o, func(ctx context.Context) error { return b.sendAtRate(ctx, objects, perSecond, b.resize(size)) }, func(e event) bool {
 				name := e.obj.GetName()
@@ -175,9 +179,9 @@ func (b *bench) measureLatency(v variant, s side) {
 				}
 				return len(latencies) == len(objects)
 			})
-			all := slices.Collect(maps.Values(latencies))
-			b.addFigure(row, "latency ms, p50", s, percentile(all, 50))
-			b.addFigure(row, "latency ms, p99", s, percentile(all, 99))
+			values := slices.Collect(maps.Values(latencies))
+			b.addFigure(row, "latency ms, p50", s, percentile(values, 50))
+			b.addFigure(row, "latency ms, p99", s, percentile(values, 99))
 			return 0
 		})
 	}

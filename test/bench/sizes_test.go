@@ -15,7 +15,7 @@ type sizes struct {
 	rounds   int
 	objects  int            // objects that are created, changed and deleted at a time
 	standing int            // objects that are already handled when the operator starts
-	changes  int            // changes at each rate
+	latency  time.Duration  // duration of the changes at each rate
 	window   time.Duration  // duration of the measurement of timers
 	timers   []timers       // sizes of the timer scenarios
 	workers  int            // concurrent reconciles of each operator, and concurrent requests of the benchmark
@@ -36,7 +36,7 @@ var (
 	roundsFlag   = flag.Int("rounds", 0, "number of rounds (default 5)")
 	objectsFlag  = flag.Int("objects", 0, "number of objects that are created, changed and deleted at a time (default 2000)")
 	standingFlag = flag.Int("standing", 0, "number of objects that are already handled when the operator starts (default 10000)")
-	changesFlag  = flag.Int("changes", 0, "number of changes at each rate in the latency scenarios (default 300)")
+	latencyFlag  = flag.Duration("latency", 0, "duration of the changes at each rate in the latency scenarios (default 15s)")
 	workersFlag  = flag.Int("workers", 0, "concurrent reconciles of each operator, and concurrent requests of the load (default 10)")
 	profilesFlag = flag.String("profiles", "", "existing `folder` to which each operator process writes CPU and heap profiles")
 	onlyFlag     = flag.String("only", ".*", "run only the scenarios whose whole names match this `expression`, such as "+
@@ -45,17 +45,17 @@ var (
 
 // sizesFromFlags returns the sizes that the flags select.
 func sizesFromFlags() (sizes, error) {
-	s := sizes{rounds: 1, objects: 4, standing: 16, changes: 3, workers: 10, window: 200 * time.Millisecond, timers: []timers{{8, 50 * time.Millisecond}}}
+	s := sizes{rounds: 1, objects: 4, standing: 16, workers: 10, latency: 150 * time.Millisecond, window: 200 * time.Millisecond, timers: []timers{{8, 50 * time.Millisecond}}}
 	switch {
 	case *measure && *quick:
-		s.objects, s.standing, s.changes, s.window = 100, 1000, 40, 2*time.Second
+		s.objects, s.standing, s.latency, s.window = 100, 1000, 2*time.Second, 2*time.Second
 	case *measure:
-		s.rounds, s.objects, s.standing, s.changes, s.window = 5, 2000, 10000, 300, 10*time.Second
+		s.rounds, s.objects, s.standing, s.latency, s.window = 5, 2000, 10000, 15*time.Second, 10*time.Second
 	case *quick:
 		return s, fmt.Errorf("-quick requires -measure")
 	}
 	for _, n := range []struct{ flag, size *int }{
-		{roundsFlag, &s.rounds}, {objectsFlag, &s.objects}, {standingFlag, &s.standing}, {changesFlag, &s.changes}, {workersFlag, &s.workers},
+		{roundsFlag, &s.rounds}, {objectsFlag, &s.objects}, {standingFlag, &s.standing}, {workersFlag, &s.workers},
 	} {
 		if *n.flag < 0 {
 			return s, fmt.Errorf("numbers must be positive, got %d", *n.flag)
@@ -63,6 +63,12 @@ func sizesFromFlags() (sizes, error) {
 		if *n.flag > 0 {
 			*n.size = *n.flag
 		}
+	}
+	if *latencyFlag < 0 {
+		return s, fmt.Errorf("-latency must be positive, got %s", *latencyFlag)
+	}
+	if *latencyFlag > 0 {
+		s.latency = *latencyFlag
 	}
 	if *measure {
 		s.timers = []timers{{s.standing / 10, time.Second}, {s.standing, 30 * time.Second}}
@@ -75,8 +81,8 @@ func sizesFromFlags() (sizes, error) {
 
 // String describes the run.
 func (s sizes) String() string {
-	return fmt.Sprintf("%s %s/%s, %d CPUs; rounds %d, objects %d, standing %d, changes %d, workers %d",
-		runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.GOMAXPROCS(0), s.rounds, s.objects, s.standing, s.changes, s.workers)
+	return fmt.Sprintf("%s %s/%s, %d CPUs; rounds %d, objects %d, standing %d, workers %d, latency %s",
+		runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.GOMAXPROCS(0), s.rounds, s.objects, s.standing, s.workers, s.latency)
 }
 
 // load returns the load average of the last minute.
