@@ -18,7 +18,6 @@
 // Only one worker at a time may use the [State] of an object. The work queue of controller-runtime guarantees this. All methods of
 // [Store] are safe for concurrent use.
 //
-// A state takes 128 bytes in an operator. It points to the newest known object, which is usually the copy of the cache. It points to another copy
-// only while a write of this process is newer than the cache. The store also has the last observed object of each key, which is always the
-// copy of the cache.
+// A state takes 64 bytes in an operator. It points to the last observed object, which is the copy of the cache. The store also has another copy of an object
+// while a write of this process is newer than the cache.
 package objectstate

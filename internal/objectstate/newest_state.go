@@ -23,8 +23,15 @@ func IsOlderVersion(version, than string) bool {
 func (s *Store[W]) Newest(uid types.UID) client.Object {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if state, known := s.states[uid]; known {
-		return state.newest
+	return s.newest(uid)
+}
+
+func (s *Store[W]) newest(uid types.UID) client.Object {
+	if newer := s.newer[uid]; newer != nil {
+		return newer
+	}
+	if state := s.states[uid]; state != nil {
+		return state.observed
 	}
 	return nil
 }
@@ -34,25 +41,36 @@ func (s *Store[W]) Newest(uid types.UID) client.Object {
 func (s *Store[W]) Observed(key types.NamespacedName) client.Object {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.current[key]
+	if state := s.current.get(key); state != nil {
+		return state.observed
+	}
+	return nil
 }
 
 // resync replaces an observed object by another copy of the same version: the object is then in memory only once.
 func (s *Store[W]) resync(obj client.Object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	state, known := s.states[obj.GetUID()]
-	if !known || state.newest == nil {
-		return
+	if state := s.states[obj.GetUID()]; state != nil && state.observed != nil {
+		s.setObserved(state, obj)
 	}
-	s.setObserved(state, obj)
 }
 
-// setObserved records an observed state. It also replaces the keys of the maps, because their strings belong to an earlier copy of the object.
+// setObserved records an observed state. It also replaces the key of the map, because its string belongs to an earlier copy of the object.
 func (s *Store[W]) setObserved(state *State[W], obj client.Object) {
-	s.update(state, obj)
+	before := s.newest(obj.GetUID())
+	state.observed = obj
 	s.states[obj.GetUID()] = state
-	s.current[client.ObjectKeyFromObject(obj)] = obj
+	s.current.set(state)
+	if before == nil {
+		return
+	}
+	if !isOlder(obj, before) {
+		delete(s.newer, obj.GetUID())
+		s.noteReplacedBaseline(before, obj)
+	} else {
+		s.newer[obj.GetUID()] = before
+	}
 }
 
 // List returns the newest known state of each existing object. The results are shared and must not be changed.
@@ -60,9 +78,9 @@ func (s *Store[W]) List() []client.Object {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	objects := make([]client.Object, 0, len(s.states))
-	for _, state := range s.states {
-		if state.newest != nil {
-			objects = append(objects, state.newest)
+	for uid := range s.states {
+		if newest := s.newest(uid); newest != nil {
+			objects = append(objects, newest)
 		}
 	}
 	return objects
@@ -73,8 +91,9 @@ func (s *Store[W]) List() []client.Object {
 func (s *Store[W]) UpdateUnlessOlder(obj client.Object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if state, known := s.states[obj.GetUID()]; known && state.newest != nil {
-		s.update(state, obj)
+	if newest := s.newest(obj.GetUID()); newest != nil && !isOlder(obj, newest) {
+		s.newer[obj.GetUID()] = obj
+		s.noteReplacedBaseline(newest, obj)
 	}
 }
 
@@ -84,23 +103,27 @@ func (s *Store[W]) UpdateUnlessOlder(obj client.Object) {
 func (s *Store[W]) UpdateIfNewer(obj client.Object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	state, known := s.states[obj.GetUID()]
-	if !known || state.newest == nil {
+	newest := s.newest(obj.GetUID())
+	if newest == nil {
 		return
 	}
-	order, err := resourceversion.CompareResourceVersion(obj.GetResourceVersion(), state.newest.GetResourceVersion())
+	order, err := resourceversion.CompareResourceVersion(obj.GetResourceVersion(), newest.GetResourceVersion())
 	if err == nil && order > 0 {
-		s.update(state, obj)
+		s.newer[obj.GetUID()] = obj
+		s.noteReplacedBaseline(newest, obj)
 	}
 }
 
-// update records a state unless a newer one is known. If the new state has another baseline, it records the baseline of the earlier state, unless
-// a replaced baseline is recorded already.
-func (s *Store[W]) update(state *State[W], obj client.Object) {
-	before := state.newest
-	state.update(obj)
-	if s.options.ReadBaseline == nil || before == nil || state.newest != obj || s.replacedBaselines[obj.GetUID()] != nil ||
-		maps.Equal(before.GetAnnotations(), obj.GetAnnotations()) {
+// isOlder reports whether a state of an object is older than another one. It returns false if their versions are no numbers.
+func isOlder(obj, than client.Object) bool {
+	order, err := resourceversion.CompareResourceVersion(obj.GetResourceVersion(), than.GetResourceVersion())
+	return err == nil && order < 0
+}
+
+// noteReplacedBaseline records the baseline of the earlier state of an object if the newer state has another one, unless a replaced baseline is recorded
+// already.
+func (s *Store[W]) noteReplacedBaseline(before, obj client.Object) {
+	if s.options.ReadBaseline == nil || s.replacedBaselines[obj.GetUID()] != nil || maps.Equal(before.GetAnnotations(), obj.GetAnnotations()) {
 		return
 	}
 	oldBaseline, newBaseline := s.options.ReadBaseline(before), s.options.ReadBaseline(obj)
@@ -122,43 +145,26 @@ func (s *Store[W]) BaselineBeforeReplacement(uid types.UID) []byte {
 func (s *Store[W]) NoteStoredBaseline(uid types.UID, baseline []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	state, known := s.states[uid]
-	if !known || s.options.ReadBaseline == nil {
+	if s.states[uid] == nil || s.options.ReadBaseline == nil {
 		return
 	}
 	delete(s.replacedBaselines, uid)
-	if state.newest == nil {
+	newest := s.newest(uid)
+	if newest == nil {
 		return
 	}
-	if current := s.options.ReadBaseline(state.newest); current != nil && !bytes.Equal(current, baseline) {
+	if current := s.options.ReadBaseline(newest); current != nil && !bytes.Equal(current, baseline) {
 		s.replacedBaselines[uid] = baseline
 	}
-}
-
-// update replaces the newest state with obj unless obj is older. It also replaces a state of the same version: obj is usually the cached copy,
-// so the object is in memory only once.
-func (s *State[W]) update(obj client.Object) {
-	if s.newest != nil {
-		order, err := resourceversion.CompareResourceVersion(obj.GetResourceVersion(), s.newest.GetResourceVersion())
-		if err == nil && order < 0 {
-			return
-		}
-	}
-	s.newest = obj
 }
 
 // newestOf returns the newest known state of an object whose delete event the watch has missed. The response to a write of this process may be
 // newer than the given object, which is the last state from the watch.
 func (s *Store[W]) newestOf(obj client.Object) client.Object {
-	newest := s.Newest(obj.GetUID())
-	if newest == nil {
-		return obj
+	if newest := s.Newest(obj.GetUID()); newest != nil && isOlder(obj, newest) {
+		return newest
 	}
-	order, err := resourceversion.CompareResourceVersion(newest.GetResourceVersion(), obj.GetResourceVersion())
-	if err != nil || order <= 0 {
-		return obj
-	}
-	return newest
+	return obj
 }
 
 // OnDeletion registers a callback. The store calls it when it observes that an object is being deleted or no longer exists. If the store already
@@ -173,7 +179,7 @@ func (s *Store[W]) OnDeletion(uid types.UID, callback func()) (unregister func()
 		return func() {}
 	}
 	s.onDeletion[uid] = callback
-	if state.deleted || state.newest != nil && state.newest.GetDeletionTimestamp() != nil {
+	if newest := s.newest(uid); state.deleted || newest != nil && newest.GetDeletionTimestamp() != nil {
 		s.notifyDeletion(uid)
 	}
 	return func() {

@@ -20,7 +20,9 @@ func (s *Store[W]) Keys(match func(types.NamespacedName) bool) []types.Namespace
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	found := map[types.NamespacedName]bool{}
-	collect(found, s.current, match)
+	for _, key := range s.current.keys(match) {
+		found[key] = true
+	}
 	collect(found, s.deleted, match)
 	collect(found, s.events, match)
 	return slices.Collect(maps.Keys(found))
@@ -38,13 +40,13 @@ func collect[V any](into map[types.NamespacedName]bool, from map[types.Namespace
 func (s *Store[W]) ForgetKey(key types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if obj := s.current[key]; obj != nil {
-		s.forget(obj.GetUID())
+	if state := s.current.get(key); state != nil {
+		s.forget(state.observed.GetUID())
 	}
 	for _, obj := range s.deleted[key] {
 		s.forget(obj.GetUID())
 	}
-	delete(s.current, key)
+	s.current.remove(key)
 	delete(s.deleted, key)
 	delete(s.queued, key)
 	delete(s.skipped, key)

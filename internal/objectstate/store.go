@@ -13,16 +13,17 @@ import (
 type Store[W any] struct {
 	mu      sync.Mutex
 	states  map[types.UID]*State[W]
-	current map[types.NamespacedName]client.Object   // the last observed states of existing objects
+	current names[W]                                 // the states of existing objects by key
 	deleted map[types.NamespacedName][]client.Object // tombstones
 	queued  map[types.NamespacedName]time.Time       // when the key was queued
 	skipped map[types.NamespacedName]string          // the resource versions of events that predicates have rejected, until the next reconcile
 	dirty   map[types.NamespacedName][]string        // the resource versions that made the key dirty; relatedChange for related objects
 	events  map[types.NamespacedName][]Event         // events that TakeEvents has not returned yet
 
-	ownVersions       map[types.UID][]string // the resource versions of writes of this process, until the watch delivers them
-	replacedBaselines map[types.UID][]byte   // the baselines before another client replaced them
-	onDeletion        map[types.UID]func()   // called once when the object is being deleted or does not exist
+	newer             map[types.UID]client.Object // the newest known states of objects, if they are not the observed states
+	ownVersions       map[types.UID][]string      // the resource versions of writes of this process, until the watch delivers them
+	replacedBaselines map[types.UID][]byte        // the baselines before another client replaced them
+	onDeletion        map[types.UID]func()        // called once when the object is being deleted or does not exist
 
 	queue        queue // of the controller; nil before its start
 	longestQueue int   // the largest length of queued since its map was made
@@ -47,13 +48,14 @@ func New[W any](options Options) *Store[W] {
 	return &Store[W]{
 		options: options,
 		states:  map[types.UID]*State[W]{},
-		current: map[types.NamespacedName]client.Object{},
+		current: newNames[W](),
 		deleted: map[types.NamespacedName][]client.Object{},
 		queued:  map[types.NamespacedName]time.Time{},
 		skipped: map[types.NamespacedName]string{},
 		dirty:   map[types.NamespacedName][]string{},
 		events:  map[types.NamespacedName][]Event{},
 
+		newer:             map[types.UID]client.Object{},
 		ownVersions:       map[types.UID][]string{},
 		replacedBaselines: map[types.UID][]byte{},
 		onDeletion:        map[types.UID]func(){},
@@ -81,14 +83,15 @@ func (s *Store[W]) MarkDeleted(obj client.Object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key := client.ObjectKeyFromObject(obj)
-	if current, ok := s.current[key]; ok && current.GetUID() == obj.GetUID() {
-		delete(s.current, key)
+	if current := s.current.get(key); current != nil && current.observed.GetUID() == obj.GetUID() {
+		s.current.remove(key)
 	}
 	if state, known := s.states[obj.GetUID()]; known {
 		s.deleted[key] = append(s.deleted[key], obj)
 		delete(s.skipped, key)
 		delete(s.dirty, key) // a re-created object starts without dirty marks
-		state.newest, state.deleted = nil, true
+		state.observed, state.deleted = nil, true
+		delete(s.newer, obj.GetUID())
 		s.notifyDeletion(obj.GetUID())
 	}
 }
@@ -147,6 +150,7 @@ func (s *Store[W]) Forget(uid types.UID) {
 
 func (s *Store[W]) forget(uid types.UID) {
 	delete(s.states, uid)
+	delete(s.newer, uid)
 	delete(s.ownVersions, uid)
 	delete(s.replacedBaselines, uid)
 	delete(s.onDeletion, uid)
