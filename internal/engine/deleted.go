@@ -132,7 +132,9 @@ func (e *Engine) Vanished() []types.NamespacedName { return e.tombstones.Keys() 
 // deletion and the write of its first finalizer are concurrent. It returns false if a peer may have handled the object, because a pause began since the last
 // reconcile. It also returns false if an earlier process may have handled the object, because the cache is older than the epoch.
 func (e *Engine) isVanished(t *tombstone) bool {
-	return t.known.Worker.SeenSinceStart && e.hasFinalizer(t.last) && t.last.GetDeletionTimestamp() == nil && !t.known.Worker.Memory.FinalizerRemoved && t.known.Worker.PausesAtReconcile == e.pauses.Load()
+	memory := t.known.Worker
+	finalizerRemoved := memory.Details != nil && memory.Details.Memory.FinalizerRemoved
+	return memory.SeenSinceStart && e.hasFinalizer(t.last) && t.last.GetDeletionTimestamp() == nil && !finalizerRemoved && memory.PausesAtReconcile == e.pauses.Load()
 }
 
 // lastReconciliation returns a reconciliation of the last known state of an object, and the context for it.

@@ -73,7 +73,7 @@ func (e *Engine) reconcile(ctx context.Context, key types.NamespacedName) (none 
 	if r == nil || err != nil {
 		return none, err
 	}
-	defer r.known.Unlock()
+	defer r.unlock()
 	if e.Shard != nil && e.Shard.Leaves(r.Base()) {
 		return none, nil // the informer will deliver this state, and the engine then releases the object
 	}
@@ -106,7 +106,7 @@ func (e *Engine) reconcile(ctx context.Context, key types.NamespacedName) (none 
 		e.background.Start(ctx, r.Base(), r.matching.background, r.backgroundState(), !r.known.ExistedAtStart)
 	}
 	guarded := ""
-	if r.known.Worker.Loops != nil { // handlers have made changes that may cause their own calls
+	if r.details.Loops != nil { // handlers have made changes that may cause their own calls
 		guarded = e.guardLoops(ctx, r)
 	}
 	e.selectHandlers(ctx, r)
@@ -121,7 +121,7 @@ func (e *Engine) reconcile(ctx context.Context, key types.NamespacedName) (none 
 		return none, err
 	}
 	result := e.schedule(r)
-	if r.known.Worker.Loops != nil {
+	if r.details.Loops != nil {
 		result = requeueBefore(result, e.releaseLoops(ctx, r, guarded))
 	}
 	e.expectOwnEvent(r, result)
@@ -176,7 +176,7 @@ func (r *reconciliation) ReportConditions(ctx context.Context) {
 // AfterWrite implements [commit.Host].
 func (r *reconciliation) AfterWrite(_ context.Context, written commit.AcceptedWrite) {
 	e := r.engine
-	if a := r.known.Worker.Background; a != nil {
+	if a := r.details.Background; a != nil {
 		if len(written.Changes) > 0 {
 			after := e.detector.Essence.Build(written.Changes.Apply(r.Content()))
 			a.NoteWorkerWrite(essence.DigestOf(r.Cause.Live), essence.DigestOf(after), written.Version)

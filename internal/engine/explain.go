@@ -77,16 +77,7 @@ func (e *Engine) copyState(ctx context.Context, uid types.UID) *objectState {
 			defer known.Unlock()
 			copied := &objectState{Worker: known.Worker, ExistedAtStart: known.ExistedAtStart}
 			copied.SetAwaitedVersion(known.AwaitedVersion(), 0)
-			copied.Worker.ReconcileHandlers = map[string]*reconcileHandlerState{}
-			for id, st := range known.Worker.ReconcileHandlers {
-				copied.Worker.ReconcileHandlers[id] = new(*st)
-			}
-			if remote := known.Worker.Memory.Remote; remote != nil {
-				copied.Worker.Memory.Remote = new(*remote)
-			}
-			if loops := known.Worker.Loops; loops != nil {
-				copied.Worker.Loops = new(*loops)
-			}
+			copied.Worker.Details = known.Worker.Details.copy()
 			return copied
 		}
 		select {
@@ -154,7 +145,7 @@ func (x *explanation) ofWaits(key types.NamespacedName) {
 	if x.r.Memory.Pending != nil {
 		x.waitf("the outcomes of the last reconcile are not written yet")
 	}
-	if loops := x.r.known.Worker.Loops; loops.IsLooping() {
+	if loops := x.r.details.Loops; loops.IsLooping() {
 		text := "the handlers of the object cause their own calls: " + strings.Join(loops.Changes(), ", ")
 		if held := loops.Held(); held.After(x.Time) {
 			text += "; the next ones in " + held.Sub(x.Time).Round(time.Second).String()
@@ -334,7 +325,7 @@ func (x *explanation) ofOthers(ctx context.Context) {
 }
 
 func (x *explanation) ofReconcileHandler(one *explain.Handler) {
-	st := x.r.known.Worker.ReconcileHandlers[one.ID]
+	st := x.r.details.ReconcileHandlers[one.ID]
 	if st == nil {
 		one.State = explain.Due
 		return
@@ -416,7 +407,7 @@ func (x *explanation) ofClusterEvents(h invoke.Handler) func(*explain.Handler) {
 			return
 		}
 		one.State, one.Why = explain.Due, fmt.Sprintf("%d Events wait for it", waiting)
-		if st := x.r.known.Worker.ReconcileHandlers[one.ID]; st != nil {
+		if st := x.r.details.ReconcileHandlers[one.ID]; st != nil {
 			one.Attempts, one.LastError = st.record.Retries, st.record.Message
 			if next := st.next(); next.After(x.Time) {
 				one.State, one.Due = explain.Waiting, &next

@@ -123,25 +123,30 @@ func TestStatus_Looping(t *testing.T) {
 // The table contains progress that is not stored on the object.
 func TestStatus_ProgressElsewhere(t *testing.T) {
 	progress := map[string]any{"metadata": map[string]any{"annotations": map[string]any{"kopf.zalando.org/h0": waitingRecord}}}
-	for name, store := range map[string]func(*objectState){
-		"overlay": func(known *objectState) { known.Worker.Memory.Overlay = &commit.Overlay{Patch: progress} },
+	obj := newObject(nil)
+	e, _ := explainable(t, obj, onReasons(cause.Create))
+	e.states.Observe(obj, false)
+	known := e.states.Get(obj.UID)
+	for _, test := range []struct {
+		name    string
+		details *objectDetails
+		want    []statuspage.Unfinished
+	}{
+		{"no worker has handled the object", nil, nil},
+		{"no overlay", &objectDetails{Settled: true}, nil},
+		{
+			"overlay", &objectDetails{Memory: commit.Memory{Overlay: &commit.Overlay{Patch: progress}}},
+			[]statuspage.Unfinished{{Handler: "h0", State: explain.Waiting, Attempts: 2, Error: "full"}},
+		},
 	} {
-		obj := newObject(nil)
-		e, _ := explainable(t, obj, onReasons(cause.Create))
-		e.states.Observe(obj, false)
-		if got := e.Status().Objects[0].Unfinished; got != nil {
-			t.Errorf("%s: an object without progress has %+v", name, got)
+		known.Worker.Details = test.details
+		if got := e.Status().Objects[0].Unfinished; !slices.Equal(got, test.want) {
+			t.Errorf("%s: got %+v, want %+v", test.name, got, test.want)
 		}
-		store(e.states.Get(obj.UID))
-		want := []statuspage.Unfinished{{Handler: "h0", State: explain.Waiting, Attempts: 2, Error: "full"}}
-		if got := e.Status().Objects[0].Unfinished; !slices.Equal(got, want) {
-			t.Errorf("%s: got %+v, want %+v", name, got, want)
-		}
-		known := e.states.Get(obj.UID)
-		known.Lock() // a worker reconciles the object
-		if got := e.Status().Objects[0].Unfinished; got != nil {
-			t.Errorf("%s: got %+v without the lock", name, got)
-		}
-		known.Unlock()
 	}
+	known.Lock() // a worker reconciles the object
+	if got := e.Status().Objects[0].Unfinished; got != nil {
+		t.Errorf("got %+v without the lock", got)
+	}
+	known.Unlock()
 }

@@ -28,7 +28,7 @@ func (e *Engine) noteWrite(r *reconciliation, id string, write loopguard.Write) 
 		return
 	}
 	write.Handler = id
-	r.known.Worker.Loops = r.known.Worker.Loops.Add(write)
+	r.details.Loops = r.details.Loops.Add(write)
 }
 
 // noteOwnChanges records the changes of handlers that the engine has written. It is called only for kinds for which these changes can be updates. base and
@@ -51,7 +51,7 @@ func (e *Engine) noteOwnChanges(r *reconciliation, base, stored map[string]any, 
 // guardLoops delays the next update of an object whose handlers cause their own updates. The reconcile then continues as without a change. guardLoops returns
 // the resource version up to which the reconcile handles the changes of handlers; empty if it handles none. The caller must call releaseLoops with it.
 func (e *Engine) guardLoops(ctx context.Context, r *reconciliation) (handled string) {
-	loops, at := r.known.Worker.Loops, now()
+	loops, at := r.details.Loops, now()
 	expireLoops(ctx, loops, at)
 	handles := !r.Cause.Reason.HasHandlers()
 	if !e.startsUpdate(r) {
@@ -78,14 +78,14 @@ func (e *Engine) startsUpdate(r *reconciliation) bool {
 // releaseLoops must be called after the handlers of a reconcile with the result of guardLoops. It drops the handled changes, reports a loop, and returns the
 // time until the next reconcile; 0 if none is necessary.
 func (e *Engine) releaseLoops(ctx context.Context, r *reconciliation, handled string) (next time.Duration) {
-	loops := r.known.Worker.Loops
+	loops := r.details.Loops
 	if handled != "" {
 		loops.DropHandled(handled)
 	}
 	e.reportLoop(ctx, r.Base(), loops)
 	next = expireLoops(ctx, loops, now()) // a waiting cycle may have been skipped
 	if loops.IsEmpty() {
-		r.known.Worker.Loops = nil
+		r.details.Loops = nil
 	}
 	e.loopingObjects.Note(metrics.LoopingObjects, e.Name, client.ObjectKeyFromObject(r.Base()), loops.IsLooping())
 	return next
@@ -124,8 +124,8 @@ func (e *Engine) IsLooping(key types.NamespacedName) bool {
 func (e *Engine) setHandlerLoop(r *reconciliation, set *conditions.Set) {
 	switch {
 	case len(e.DeclaredConditions) == 0:
-	case r.known.Worker.Loops.IsLooping():
-		set.True(handlerLoop, reasonOwnChanges, loopMessage(r.known.Worker.Loops))
+	case r.details.Loops.IsLooping():
+		set.True(handlerLoop, reasonOwnChanges, loopMessage(r.details.Loops))
 	default:
 		set.Remove(handlerLoop)
 	}

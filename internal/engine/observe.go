@@ -33,17 +33,18 @@ func (e *Engine) observe(ctx context.Context, key types.NamespacedName) (*reconc
 	if obj == nil {
 		return nil, nil
 	}
-	r := e.newReconciliation(e.states.GetOrCreate(obj.GetUID()))
+	known := e.states.GetOrCreate(obj.GetUID())
+	known.Lock()
+	r := e.newReconciliation(known)
 	r.Pauses, r.Suspensions, r.afterEpoch = e.pauses.Load(), suspensions, afterEpoch
-	r.known.Lock()
 	ready := false // also if the conversion panics
 	defer func() {
 		if !ready {
-			r.known.Unlock()
+			r.unlock()
 		}
 	}()
 	r.known.Worker.PausesAtReconcile = r.Pauses
-	if e.takeOwnEvent(r.known, obj) {
+	if e.takeOwnEvent(r, obj) {
 		return nil, nil
 	}
 	if err := r.SetBase(obj); err != nil {
@@ -127,13 +128,13 @@ func isOrdered(version string) bool {
 
 // takeOwnEvent reports whether this reconcile is caused only by the event of the write that ended a cycle. There is nothing to do for
 // such an event, see [Engine.expectOwnEvent]. The event is skipped once: any later reconcile handles the object again.
-func (e *Engine) takeOwnEvent(m *objectState, obj client.Object) bool {
-	settled := m.Worker.Settled
-	m.Worker.Settled = false
-	if !settled || m.AwaitedVersion() != obj.GetResourceVersion() || m.Worker.Memory.Pending != nil || m.Worker.Memory.Overlay != nil {
+func (e *Engine) takeOwnEvent(r *reconciliation, obj client.Object) bool {
+	settled := r.details.Settled
+	r.details.Settled = false
+	if !settled || r.known.AwaitedVersion() != obj.GetResourceVersion() || r.Memory.Pending != nil || r.Memory.Overlay != nil {
 		return false
 	}
-	e.stopAwaiting(m, client.ObjectKeyFromObject(obj))
+	e.stopAwaiting(r.known, client.ObjectKeyFromObject(obj))
 	return true
 }
 
@@ -152,7 +153,7 @@ func (e *Engine) stopAwaiting(m *objectState, key types.NamespacedName) {
 // find nothing to do. expectOwnEvent then lets the engine skip the event of the write.
 func (e *Engine) expectOwnEvent(r *reconciliation, result reconcile.Result) {
 	m := r.known
-	if !r.IsFinished() || result != (reconcile.Result{}) || m.AwaitedVersion() != r.Base().GetResourceVersion() || r.ReportRejected || m.Worker.Memory.Overlay != nil ||
+	if !r.IsFinished() || result != (reconcile.Result{}) || m.AwaitedVersion() != r.Base().GetResourceVersion() || r.ReportRejected || r.Memory.Overlay != nil ||
 		len(e.ReconcileHandlers.IDs())+len(e.BackgroundHandlers.IDs()) > 0 || e.writesEventChanges {
 		return
 	}
@@ -162,7 +163,7 @@ func (e *Engine) expectOwnEvent(r *reconciliation, result reconcile.Result) {
 	// Other clients may have changed the object between the read and the write.
 	stored := e.Baseline.Fetch(r.Base())
 	if r.Base().GetDeletionTimestamp() != nil || e.hasFinalizer(r.Base()) != r.Cause.Facts.HasFinalizer ||
-		stored == nil || m.Worker.Memory.Baselines.BaselineReplaced(stored) {
+		stored == nil || r.Memory.Baselines.BaselineReplaced(stored) {
 		return
 	}
 	// The filters decide on the finalizer, and handlers may have changed the fields on which the filters depend.
@@ -176,7 +177,7 @@ func (e *Engine) expectOwnEvent(r *reconciliation, result reconcile.Result) {
 			return
 		}
 	}
-	m.Worker.Settled = true
+	r.details.Settled = true
 }
 
 // retryPendingWrite writes the outcomes of an earlier reconcile whose write has failed. The handlers of that reconcile are not called again. retryPendingWrite drops the

@@ -29,7 +29,7 @@ import (
 func (e *Engine) detect(ctx context.Context, r *reconciliation) {
 	stored := e.computeCause(ctx, r, nil)
 	if len(stored) > 0 && r.Cause.Unchanged {
-		r.known.Worker.Background.Drop(stored...)
+		r.details.Background.Drop(stored...)
 	} else {
 		r.edits = stored
 	}
@@ -57,7 +57,7 @@ func (e *Engine) computeCause(ctx context.Context, r *reconciliation, unreadable
 	baseline := e.Baseline.Fetch(r.Base())
 	history, replaced := e.history(r, baseline)
 	var edits []cause.BackgroundEdit
-	if state := r.known.Worker.Background; state != nil { // the baseline may lack edits by daemons and timers
+	if state := r.details.Background; state != nil { // the baseline may lack edits by daemons and timers
 		stored, edits = state.EditsIn(r.Base(), r.Content())
 	}
 	r.Records = state
@@ -256,7 +256,7 @@ func (e *Engine) planNext(ctx context.Context, r *reconciliation) {
 func (e *Engine) schedule(r *reconciliation) reconcile.Result {
 	at := now()
 	delay, left := e.untilNext(r, at)
-	if len(r.known.Worker.ReconcileHandlers) > 0 {
+	if len(r.details.ReconcileHandlers) > 0 {
 		if next, ok := r.nextReconcile(at); ok && (!left || next < delay) {
 			delay, left = next, true
 		}
@@ -321,7 +321,7 @@ func (e *Engine) evaluate(ctx context.Context, r *reconciliation) error {
 // nextReconcile returns the time until a reconcile handler is due without a change, and false if none is.
 func (r *reconciliation) nextReconcile(at time.Time) (time.Duration, bool) {
 	var all []time.Time
-	for _, st := range r.known.Worker.ReconcileHandlers {
+	for _, st := range r.details.ReconcileHandlers {
 		if next := st.next(); !next.IsZero() {
 			all = append(all, next)
 		}

@@ -29,18 +29,18 @@ func (e *Engine) callReconcileHandlers(ctx context.Context, r *reconciliation) {
 	}
 	changes := e.states.TakeForeignChanges(client.ObjectKeyFromObject(r.Base()), r.Base().GetUID(), r.Base().GetResourceVersion())
 	if len(changes) > 0 {
-		for _, st := range r.known.Worker.ReconcileHandlers {
+		for _, st := range r.details.ReconcileHandlers {
 			st.dirty = true
 		}
 	}
-	loops := r.known.Worker.Loops
+	loops := r.details.Loops
 	held := loops != nil && loops.StartReconcile(now(), changes, e.LoopLimit) > 0
 	view := e.causeView(r)
 	view.Object = r.Base() // predicates see the object as it is stored, not the pending changes of handlers
 	for _, id := range e.ReconcileHandlers.IDs() {
 		handler, _ := e.ReconcileHandlers.Get(id)
 		if !plan.MatchObject(log.FromContext(ctx), id, handler, view, match.Input{Object: r.Content()}).Accepts() {
-			delete(r.known.Worker.ReconcileHandlers, id)
+			delete(r.details.ReconcileHandlers, id)
 			e.clusterEvents.Take(handlerKey{r.Base().GetUID(), id})
 			e.tracker.Forget(tracking.Reader{Object: client.ObjectKeyFromObject(r.Base()), Handler: id})
 			continue
@@ -60,14 +60,14 @@ func (e *Engine) callReconcileHandlers(ctx context.Context, r *reconciliation) {
 
 // reconcileHandlerState returns the state of a reconcile handler. A new handler is dirty.
 func (r *reconciliation) reconcileHandlerState(id string) *reconcileHandlerState {
-	if st, ok := r.known.Worker.ReconcileHandlers[id]; ok {
+	if st, ok := r.details.ReconcileHandlers[id]; ok {
 		return st
 	}
-	if r.known.Worker.ReconcileHandlers == nil {
-		r.known.Worker.ReconcileHandlers = map[string]*reconcileHandlerState{}
+	if r.details.ReconcileHandlers == nil {
+		r.details.ReconcileHandlers = map[string]*reconcileHandlerState{}
 	}
 	st := &reconcileHandlerState{dirty: true}
-	r.known.Worker.ReconcileHandlers[id] = st
+	r.details.ReconcileHandlers[id] = st
 	return st
 }
 

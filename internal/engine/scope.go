@@ -159,7 +159,7 @@ func (e *Engine) finishWork(ctx context.Context, key types.NamespacedName, uid t
 	if r == nil || err != nil {
 		return finished, err
 	}
-	defer r.known.Unlock()
+	defer r.unlock()
 	if r.Memory.Pending == nil {
 		return finished, nil
 	}

@@ -36,9 +36,10 @@ func TestEngine_SkipsTheEventOfTheLastWrite(t *testing.T) {
 				obj = reconcileOnce()
 			}
 			known := e.states.GetOrCreate(obj.UID)
-			if attempts != failures+1 || !known.Worker.Settled || known.AwaitedVersion() != obj.ResourceVersion {
+			settled := known.Worker.Details != nil && known.Worker.Details.Settled
+			if attempts != failures+1 || !settled || known.AwaitedVersion() != obj.ResourceVersion {
 				t.Errorf("attempts = %d, settled = %t with version %q, want %d, true and %q",
-					attempts, known.Worker.Settled, known.AwaitedVersion(), failures+1, obj.ResourceVersion)
+					attempts, settled, known.AwaitedVersion(), failures+1, obj.ResourceVersion)
 			}
 		})
 	}

@@ -96,6 +96,7 @@ type reconciliation struct {
 
 	engine     *Engine
 	known      *objectState
+	details    *objectDetails     // of known
 	afterEpoch bool               // the cache had reached the epoch before the object was read
 	edits      []*background.Edit // the edits by daemons and timers that are part of Cause.Old
 	old        client.Object      // the object of Cause.Old; nil until it is needed
@@ -150,10 +151,16 @@ type objectMemory struct {
 	OptionalDeleteCalled bool
 	// SeenSinceStart is true if this process has seen a version of the object that is at least as new as the start of the process.
 	SeenSinceStart bool
-	// Settled is true if the awaited write has ended a cycle and left nothing to do, until the next reconcile.
-	Settled bool
 	// PausesAtReconcile is the number of pauses before the last reconcile of the object.
 	PausesAtReconcile int32
+	// Details is nil if all its data is empty, as for most objects that this process has not written.
+	Details *objectDetails
+}
+
+// objectDetails are the data about an object that this process has written, or that has daemons, timers or reconcile handlers.
+type objectDetails struct {
+	// Settled is true if the awaited write has ended a cycle and left nothing to do, until the next reconcile.
+	Settled bool
 	// Memory contains the data of package commit about the writes to the object. The sessions of the object share it.
 	Memory commit.Memory
 	// ReconcileHandlers is the state of the reconcile handlers of the object, by handler id.
@@ -162,6 +169,25 @@ type objectMemory struct {
 	Loops *loopguard.Loops
 	// Background is the state of the daemons and timers of the object.
 	Background *background.State
+}
+
+// copy returns a copy that a worker does not change.
+func (d *objectDetails) copy() *objectDetails {
+	if d == nil {
+		return nil
+	}
+	copied := *d
+	copied.ReconcileHandlers = make(map[string]*reconcileHandlerState, len(d.ReconcileHandlers))
+	for id, st := range d.ReconcileHandlers {
+		copied.ReconcileHandlers[id] = new(*st)
+	}
+	if d.Memory.Remote != nil {
+		copied.Memory.Remote = new(*d.Memory.Remote)
+	}
+	if d.Loops != nil {
+		copied.Loops = new(*d.Loops)
+	}
+	return &copied
 }
 
 type (
@@ -223,19 +249,30 @@ type panicChange struct {
 	text string // the first line of the panic; empty after a success
 }
 
-// newReconciliation returns a reconciliation without an object.
+// newReconciliation returns a reconciliation without an object. The caller must have locked the state, unless no worker uses it.
 func (e *Engine) newReconciliation(known *objectState) *reconciliation {
-	r := &reconciliation{engine: e, known: known}
-	r.Session = e.committer.NewSession(&known.Worker.Memory, known, r)
+	if known.Worker.Details == nil {
+		known.Worker.Details = &objectDetails{}
+	}
+	r := &reconciliation{engine: e, known: known, details: known.Worker.Details}
+	r.Session = e.committer.NewSession(&r.details.Memory, known, r)
 	return r
+}
+
+// unlock ends the reconcile: it drops empty details and unlocks the state.
+func (r *reconciliation) unlock() {
+	if d := r.details; d.Memory == (commit.Memory{}) && !d.Settled && len(d.ReconcileHandlers) == 0 && d.Loops == nil && d.Background == nil {
+		r.known.Worker.Details = nil
+	}
+	r.known.Unlock()
 }
 
 // backgroundState returns the state of the daemons and timers of the object, and creates it if there is none.
 func (r *reconciliation) backgroundState() *background.State {
-	if r.known.Worker.Background == nil {
-		r.known.Worker.Background = &background.State{}
+	if r.details.Background == nil {
+		r.details.Background = &background.State{}
 	}
-	return r.known.Worker.Background
+	return r.details.Background
 }
 
 // subject is the input of the filters of cause handlers.
@@ -337,7 +374,7 @@ func (e *Engine) noteObject(key types.NamespacedName, r *reconciliation) {
 	if r != nil {
 		_, annotated := r.Base().GetAnnotations()[PausedAnnotation]
 		paused = annotated && IsObjectPaused(r.Base())
-		loops = r.known.Worker.Loops.IsLooping()
+		loops = r.details.Loops.IsLooping()
 	}
 	e.pausedObjects.Note(metrics.PausedObjects, e.Name, key, paused)
 	e.loopingObjects.Note(metrics.LoopingObjects, e.Name, key, loops)

@@ -48,7 +48,10 @@ func (e *Engine) withOverlay(obj client.Object) client.Object {
 		return obj
 	}
 	defer known.Unlock()
-	content, err := e.committer.Overlaid(&known.Worker.Memory, obj)
+	if known.Worker.Details == nil {
+		return obj
+	}
+	content, err := e.committer.Overlaid(&known.Worker.Details.Memory, obj)
 	if content == nil || err != nil {
 		return obj
 	}
