@@ -179,11 +179,13 @@ bench: controlplane ## Compare with a plain reconciler in less than an hour, or 
 
 ##@ Code
 
+# The tests of the small modules use the race detector, so golangci-lint does, too. Otherwise, their dependencies would be compiled twice.
 .PHONY: lint
 lint: $(GOLANGCI_LINT) lint-prose ## Run golangci-lint in all modules, and check the language of documentation, comments and messages
 	@status=0; for module in $(MODULES); do \
+		case $$module in examples/*|contrib/*) race=$(RACE) ;; *) race= ;; esac; \
 		echo "cd $$module && golangci-lint run"; \
-		(cd $$module && $(GOLANGCI_LINT) run ./...) || status=1; \
+		(cd $$module && GOFLAGS="$$GOFLAGS $$race" $(GOLANGCI_LINT) run ./...) || status=1; \
 	done; exit $$status
 
 .PHONY: lint-prose
