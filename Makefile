@@ -173,7 +173,7 @@ mutate: $(GREMLINS) ## Change the code and report changes that no test detects (
 	done
 
 .PHONY: bench
-bench: controlplane ## Compare with a plain reconciler in less than an hour, or in two minutes with BENCHFLAGS=-quick
+bench: controlplane ## Compare with a plain reconciler in about an hour, or in two minutes with BENCHFLAGS=-quick
 	go test -count=1 -v -timeout 2h -run '^TestBench$$' ./test/bench -measure $(BENCHFLAGS)
 	go test -run '^$$' -bench . -benchmem ./internal/engine ./internal/essence ./internal/match ./pkg/daemons ./pkg/diff ./pkg/webhooks
 

@@ -1,7 +1,7 @@
 // Package bench compares operators that use the library with a hand-written reconciler, on a real API server. It contains
 // only tests.
 //
-//	make bench                                                   # all scenarios, below an hour on two idle cores
+//	make bench                                                   # all scenarios, about an hour on two idle cores
 //	make bench BENCHFLAGS=-quick                                 # small sizes, about two minutes
 //	make bench BENCHFLAGS='-only lifecycle'                      # one scenario, about five minutes
 //	make bench BENCHFLAGS="-only backlog -profiles $PWD/.cache"   # with profiles, for go tool pprof
