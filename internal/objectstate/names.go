@@ -8,6 +8,7 @@ import (
 )
 
 // names finds the states of existing objects by their keys. Its map contains hashes instead of keys, because the map is a large part of the memory for each object.
+// It only contains states with an observed object, under the key of this object.
 type names[W any] struct {
 	hash   func(types.NamespacedName) uint64
 	byHash map[uint64]*State[W]
@@ -49,6 +50,16 @@ func (n *names[W]) remove(key types.NamespacedName) {
 		delete(n.byHash, hash)
 	} else {
 		delete(n.others, key)
+	}
+}
+
+// removeState removes a state before its observed object changes. Another state may have replaced it.
+func (n *names[W]) removeState(state *State[W]) {
+	if state.observed == nil {
+		return
+	}
+	if key := client.ObjectKeyFromObject(state.observed); n.get(key) == state {
+		n.remove(key)
 	}
 }
 

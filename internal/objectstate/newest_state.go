@@ -3,6 +3,7 @@ package objectstate
 import (
 	"bytes"
 	"maps"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
@@ -59,6 +60,9 @@ func (s *Store[W]) resync(obj client.Object) {
 // setObserved records an observed state. It also replaces the key of the map, because its string belongs to an earlier copy of the object.
 func (s *Store[W]) setObserved(state *State[W], obj client.Object) {
 	before := s.newest(obj.GetUID())
+	if state.observed != nil && !state.isOf(client.ObjectKeyFromObject(obj)) { // two objects have the same uid
+		s.current.removeState(state)
+	}
 	state.observed = obj
 	s.states[obj.GetUID()] = state
 	s.current.set(state)
@@ -86,15 +90,23 @@ func (s *Store[W]) List() []client.Object {
 	return objects
 }
 
-// UpdateUnlessOlder records a state of an object, such as the response to a write, unless a newer state is known. If the known state has the same version,
-// UpdateUnlessOlder replaces it. It ignores unknown and deleted objects.
+// UpdateUnlessOlder records a state of an object, such as the response to a write, unless a newer state is known, or the observed state is the same.
+// It ignores unknown and deleted objects.
 func (s *Store[W]) UpdateUnlessOlder(obj client.Object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if newest := s.newest(obj.GetUID()); newest != nil && !isOlder(obj, newest) {
-		s.newer[obj.GetUID()] = obj
-		s.noteReplacedBaseline(newest, obj)
+	newest := s.newest(obj.GetUID())
+	if newest == nil || isOlder(obj, newest) {
+		return
 	}
+	s.noteReplacedBaseline(newest, obj)
+	observed := s.states[obj.GetUID()].observed
+	// The removal of the last finalizer does not change the version.
+	if obj.GetResourceVersion() == observed.GetResourceVersion() && slices.Equal(obj.GetFinalizers(), observed.GetFinalizers()) {
+		delete(s.newer, obj.GetUID()) // the observed state is the same, and in memory anyway
+		return
+	}
+	s.newer[obj.GetUID()] = obj
 }
 
 // UpdateIfNewer records an object that was read from the cache if it is newer than the newest known state. Unlike [Store.UpdateUnlessOlder], it keeps the

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -47,6 +48,19 @@ func TestNewest(t *testing.T) {
 	}
 	s.UpdateIfNewer(object("a", "1", "12"))
 	equal(t, "a newer cache read", version(s), "12")
+	last := object("a", "1", "12")
+	last.Finalizers = []string{"f"}
+	s.updated(t, object("a", "1", "11"), last)
+	unchanged := last.DeepCopy()
+	s.Store.UpdateUnlessOlder(unchanged)
+	if s.Newest("1") != client.Object(last) {
+		t.Error("after a response with the observed state, the object is in memory twice")
+	}
+	removed := object("a", "1", "12")
+	s.Store.UpdateUnlessOlder(removed)
+	if s.Newest("1") != client.Object(removed) {
+		t.Error("the removal of the last finalizer, which does not change the version, is not known")
+	}
 	s.UpdateIfNewer(object("b", "2", "12"))
 
 	s.deleted(t, object("a", "1", "12"), false)
@@ -54,6 +68,25 @@ func TestNewest(t *testing.T) {
 	s.Store.UpdateUnlessOlder(object("a", "1", "13"))
 	s.UpdateIfNewer(object("a", "1", "13"))
 	equal(t, "updates after the deletion", version(s), "none")
+}
+
+// An API server that does not check uids may have two objects with one uid. They share a state, but the store must not fail.
+func TestStore_TwoObjectsWithOneUID(t *testing.T) {
+	s := newFixture()
+	keys := func(types.NamespacedName) bool { return true }
+	s.created(t, object("a", "1", "1"), false)
+	s.created(t, object("b", "1", "2"), false)
+	equal(t, "keys", s.Keys(keys), []types.NamespacedName{nameOf("b")})
+	s.deleted(t, object("b", "1", "3"), false)
+	equal(t, "object after the deletion of the other one", s.Observed(nameOf("a")), client.Object(nil))
+	s.updated(t, object("a", "1", "1"), object("a", "1", "4"))
+	equal(t, "version after an update", s.Observed(nameOf("a")).GetResourceVersion(), "4")
+	s.created(t, object("b", "1", "5"), false)
+	s.deleted(t, object("a", "1", "6"), false)
+	equal(t, "object b", s.Observed(nameOf("b")), client.Object(nil))
+	s.ForgetKey(nameOf("b"))
+	s.ForgetKey(nameOf("a"))
+	equal(t, "number of keys", len(s.Keys(keys)), 0)
 }
 
 // SE-53: daemons and timers are stopped when their object is deleted.

@@ -90,6 +90,7 @@ func (s *Store[W]) MarkDeleted(obj client.Object) {
 		s.deleted[key] = append(s.deleted[key], obj)
 		delete(s.skipped, key)
 		delete(s.dirty, key) // a re-created object starts without dirty marks
+		s.current.removeState(state)
 		state.observed, state.deleted = nil, true
 		delete(s.newer, obj.GetUID())
 		s.notifyDeletion(obj.GetUID())
