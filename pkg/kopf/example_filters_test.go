@@ -5,6 +5,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/filter"
@@ -35,6 +36,19 @@ func ExampleResource_When() {
 	big.OnUpdate("warn-again", announce)
 
 	_ = mgr.Add(kopf.New(mgr, databases)) // includes the handlers of the view
+}
+
+// The cache drops the managed fields of databases to save memory.
+func ExampleSetupWithManager_managedFields() {
+	mgr, err := ctrl.NewManager(ctrl.GetConfigOrDie(), ctrl.Options{
+		Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{
+			&Database{}: {Transform: cache.TransformStripManagedFields()},
+		}},
+	})
+	if err != nil {
+		panic(err)
+	}
+	_ = kopf.SetupWithManager(mgr, kopf.For(&Database{}).OnCreate("provision", provision))
 }
 
 func ExampleByObject() {
