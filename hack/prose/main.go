@@ -1,5 +1,5 @@
 // Command prose checks the language of the project. It checks documentation and Go comments with Vale, and messages in
-// string literals with the same rules. It also checks the frequency of some words and the subjects of commits.
+// string literals with the same rules. It also checks the subjects of commits.
 //
 //	go run ./hack/prose -vale bin/vale
 //	go run ./hack/prose -vale bin/vale -update   # removes files from .vale/pending that follow the rules now
@@ -63,23 +63,10 @@ func run(vale string, update bool, since string) error {
 			findings[file] = append(findings[file], found...)
 		}
 	}
-	// The frequencies count only files that are not pending.
-	frequencies, err := wordFrequencies(slices.DeleteFunc(slices.Clone(files), func(file string) bool { return slices.Contains(pending, file) }))
-	if err != nil {
-		return err
-	}
-	for _, f := range frequencies {
-		fmt.Println("prose:", f)
-	}
 	if update {
 		return writePending(pendingFile, slices.DeleteFunc(pending, func(file string) bool { return len(findings[file]) == 0 }))
 	}
 	problems := compareWithPending(findings, pending)
-	for _, f := range frequencies {
-		if f.exceeds() {
-			problems = append(problems, fmt.Errorf("%s", f))
-		}
-	}
 	if len(pending) > 0 {
 		fmt.Printf("prose: %d of %d files must still be rewritten (%s)\n", len(pending), len(files), pendingFile)
 	}

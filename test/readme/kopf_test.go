@@ -20,8 +20,7 @@ var kopfPages = strings.Fields(`
 	walkthrough/problem walkthrough/prerequisites walkthrough/resources walkthrough/starting walkthrough/creation
 	walkthrough/updates walkthrough/diffs walkthrough/deletion walkthrough/cleanup`)
 
-// Each page must end with the names of the corresponding pages of kopf's documentation. Each page of kopf must be named
-// at least once, except for the pages about its contributors, name and status.
+// Each page of kopf's documentation must be named at the end of one of ours, except for the pages about its contributors, name and status.
 func TestPages_NameThePagesOfKopf(t *testing.T) {
 	link := regexp.MustCompile(regexp.QuoteMeta("]("+documentation) + `([\w/-]+)/\)`)
 	named := map[string]bool{}
@@ -33,12 +32,6 @@ func TestPages_NameThePagesOfKopf(t *testing.T) {
 		lines := strings.Split(strings.TrimSpace(read(t, page)), "\n")
 		last := lines[len(lines)-1]
 		names := link.FindAllStringSubmatch(last, -1)
-		switch {
-		case strings.HasPrefix(last, "No page of the kopf documentation corresponds to this page: "):
-			continue
-		case !strings.HasPrefix(last, "Corresponding pages of the kopf documentation: ") || len(names) == 0:
-			t.Errorf("%s does not end with the names of the corresponding pages of kopf", page)
-		}
 		for _, name := range names {
 			named[name[1]] = true
 			if !slices.Contains(kopfPages, name[1]) {
