@@ -97,7 +97,7 @@ func (i *inspector) cause(obj *unstructured.Unstructured, f *finding) string {
 	facts := cause.Facts{Deleting: f.Deleting, HasFinalizer: f.Finalizer}
 	baseline := i.lastHandled()
 	if stored := baseline.Fetch(obj); stored != nil {
-		shape := essence.Builder{Fields: i.fields, Cleaners: []essence.Cleaner{i.store(), baseline, i.pin()}}
+		shape := essence.Builder{Fields: i.fields, Cleaners: []essence.Cleaner{i.store(), baseline, i.pin(), i.stamps()}}
 		then, err := shape.Decode(stored)
 		switch {
 		case err != nil:

@@ -55,6 +55,8 @@ func (p *storage) lastHandled() essence.DigestBaseline {
 
 func (p *storage) pin() progress.Baseline { return progress.Pin(p.baseline(), p.store()) }
 
+func (p *storage) stamps() progress.Stamps { return progress.StampsOf(p.baseline(), p.store()) }
+
 func (p *storage) hasFinalizer(obj *unstructured.Unstructured) bool {
 	return slices.Contains(obj.GetFinalizers(), p.finalizer)
 }
@@ -65,6 +67,7 @@ func (p *storage) annotations(obj *unstructured.Unstructured) (keys []string) {
 	rest := obj.DeepCopy()
 	p.lastHandled().Clear(rest.Object)
 	p.pin().Clear(rest.Object)
+	p.stamps().Clear(rest.Object)
 	if p.prefix == progress.DefaultPrefix {
 		p.store().Clear(rest.Object)
 	}
@@ -83,6 +86,7 @@ func (p *storage) annotations(obj *unstructured.Unstructured) (keys []string) {
 func (p *storage) extras(obj *unstructured.Unstructured) (keys []string) {
 	rest := obj.DeepCopy()
 	p.pin().Clear(rest.Object)
+	p.stamps().Clear(rest.Object)
 	progress.Digest(p.baseline(), p.store()).Clear(rest.Object)
 	others := rest.GetAnnotations()
 	for _, key := range slices.Sorted(maps.Keys(obj.GetAnnotations())) {

@@ -103,6 +103,8 @@ type Detector struct {
 	Watched [][]string
 	// OwnChanges is true if changes by handlers of this operator also count as updates.
 	OwnChanges bool
+	// Stateless is true if no handler needs the last-handled configuration. Only deletions are then detected.
+	Stateless bool
 }
 
 // Input is the state from which [Detector.Detect] computes a cause. All values belong to the same version of the object.
@@ -184,6 +186,11 @@ type Cause struct {
 func (d *Detector) Detect(in Input) Cause {
 	live := d.Essence.Build(in.Content)
 	c := Cause{Facts: in.Facts, New: live, Live: live}
+	if d.Stateless {
+		c.HasBaseline, c.Changed, c.Initial, c.Unchanged = true, false, false, true
+		c.Reason = c.Facts.DetectReason()
+		return c
+	}
 	stored := d.resolveBaseline(&c, in) // sets Unchanged
 	switch {
 	case c.Unchanged:

@@ -25,8 +25,8 @@ func (s *Session) storeCorrection(ctx context.Context, handlerPatch patch.MergeP
 	}
 	s.warnBaselineTooLarge(ctx, tx)
 	change := tx.Change
-	if s.sendsOverlay = false; s.Memory.Overlay != nil {
-		change.FrameworkPatch, s.sendsOverlay = s.addOverlay(change.FrameworkPatch)
+	if change.FrameworkPatch, err = s.complete(ctx, change.FrameworkPatch); err != nil {
+		return err
 	}
 	written, err := s.Send(ctx, change)
 	if IsRejected(err) && len(change.FrameworkPatch) > 0 {

@@ -23,6 +23,8 @@ type Builder struct {
 	Store    progress.Store
 	Baseline essence.DigestBaseline
 	Pin      progress.Baseline
+	// Stamps is zero if the framework's part is stored outside of the objects, by their uids.
+	Stamps progress.Stamps
 	// HandlerIDs are the ids of all cause handlers. At the end of a cycle, the transaction removes the records of other handlers.
 	HandlerIDs []string
 	Finalizer  string
@@ -76,6 +78,7 @@ func (b *Builder) Build(in Input) (Transaction, error) {
 	}
 	change.HandlerPatch = patch.Merge(in.Revert.RemovalsOfAbsentFields(in.Content), patch.Diff(in.Content, target))
 	r := b.newRecorder(in.Object, in.Cause, contentAnnotationsSize(target)-contentAnnotationsSize(in.Content))
+	r.finished = in.Finished
 	handled := b.Detector.MergeOwn(in.Content, in.Cause.New, change.HandlerPatch) // New, if the patch changes no field of the essence
 	if err := r.saveOrPurge(in, change.HandlerPatch, handled); err != nil {
 		return Transaction{}, fmt.Errorf("recording progress: %w", err)
@@ -95,6 +98,7 @@ func (b *Builder) Build(in Input) (Transaction, error) {
 // BuildCorrection returns a transaction that stores the baseline and the pin of a cause again, after the API server has altered the changes of handlers.
 func (b *Builder) BuildCorrection(obj client.Object, content map[string]any, c *cause.Cause, finished bool) (Transaction, error) {
 	r := b.newRecorder(obj, c, 0)
+	r.finished = finished
 	var err error
 	switch {
 	case finished:
@@ -131,12 +135,13 @@ type recorder struct {
 	cause           *cause.Cause
 	target          client.Object
 	onlyAnnotations bool
-	added           int // bytes that the changes of handlers add to the annotations
+	added           int // bytes that the changes of handlers and the stamp add to the annotations
 	tooLarge        bool
+	finished        bool // the write ends the cycle
 }
 
 func (b *Builder) newRecorder(obj client.Object, c *cause.Cause, added int) *recorder {
-	r := &recorder{Builder: b, cause: c, added: added}
+	r := &recorder{Builder: b, cause: c, added: added + b.missingStampSize(obj)}
 	r.onlyAnnotations = progress.UsesOnlyAnnotations(b.Store, obj) && progress.UsesOnlyAnnotations(b.Baseline, obj) && progress.UsesOnlyAnnotations(b.Pin, obj)
 	if r.onlyAnnotations {
 		r.target = metadataOf(obj)
@@ -156,16 +161,16 @@ func metadataOf(obj client.Object) client.Object {
 	return out
 }
 
-// diff returns the patch that changes the object to the target.
+// diff returns the patch that changes the object to the target, and stamps it.
 func (r *recorder) diff(obj client.Object, content map[string]any) (patch.MergePatch, error) {
 	if r.onlyAnnotations {
-		return patch.DiffAnnotations(obj.GetAnnotations(), r.target.GetAnnotations()), nil
+		return r.stamp(patch.DiffAnnotations(obj.GetAnnotations(), r.target.GetAnnotations()), obj), nil
 	}
 	recorded, err := patch.Content(r.target)
 	if err != nil {
 		return nil, err
 	}
-	return removeFields(patch.Diff(content, recorded), content), nil
+	return r.stamp(removeFields(patch.Diff(content, recorded), content), obj), nil
 }
 
 // removeFields replaces the removal of all annotations, or of the whole status, by the removal of each known field. Other clients may have added fields since
@@ -200,14 +205,21 @@ func (r *recorder) saveOrPurge(in Input, changed patch.MergePatch, handled map[s
 		// The pin contains the digest of the baseline, so the baseline is set on the copy first.
 		return errors.Join(in.Progress.Save(r.Store, r.target), r.amendBaseline(in, changed), r.storeCyclePin(handled), r.truncateMessages(in.Progress))
 	case in.Leaving:
-		r.Pin.Store(r.target, nil)
+		r.removePin()
 		return in.Progress.Purge(r.Store, r.target) // no later reconcile can remove the records
 	case in.Cause.Reason == cause.Noop:
 		err := errors.Join(in.Progress.PurgeStale(r.Store, r.target, in.Now), r.amendBaseline(in, changed))
-		r.Pin.Store(r.target, nil)
+		r.removePin()
 		return err
 	}
 	return nil
+}
+
+// removePin removes the pin, unless this operator stores none. The pin is then that of another operator.
+func (r *recorder) removePin() {
+	if !r.Detector.Stateless {
+		r.Pin.Store(r.target, nil)
+	}
 }
 
 // sweep removes the records of handlers that the operator no longer has.
@@ -328,7 +340,7 @@ func (r *recorder) storeCyclePin(handled map[string]any) error {
 // storePin stores a pin. If the object has no room for the essences of the pin, storePin stores the pin without them. If p is nil, it removes the stored pin.
 func (r *recorder) storePin(p *cause.Pin) error {
 	if p == nil {
-		r.Pin.Store(r.target, nil)
+		r.removePin()
 		return nil
 	}
 	baseline := r.Baseline.Fetch(r.target)

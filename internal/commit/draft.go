@@ -19,8 +19,9 @@ import (
 // Draft is an object with the changes of handlers that are not written yet. It never changes the objects and JSON forms that it receives or returns.
 type Draft struct {
 	newObject func() client.Object
-	// overlay returns the JSON form of an object with the progress that is not stored on it; nil if there is none. It is optional.
-	overlay func(stored map[string]any) map[string]any
+	// overlay returns the JSON form of an object with the progress that is not stored on it, and without that of another object; nil if there is neither. It
+	// is optional.
+	overlay func(stored patch.Converted) (map[string]any, error)
 
 	stored   patch.Converted // the object as the API server has it
 	base     patch.Converted // stored, with the overlay
@@ -114,9 +115,9 @@ func (d *Draft) applyOverlay() error {
 	if d.overlay == nil {
 		return nil
 	}
-	content := d.overlay(d.stored.Content)
-	if content == nil {
-		return nil
+	content, err := d.overlay(d.stored)
+	if content == nil || err != nil {
+		return err
 	}
 	obj := d.newObject()
 	if err := patch.FromContent(content, obj); err != nil {
@@ -324,8 +325,8 @@ func (c *Committer) withoutFrameworkFields(doc patch.MergePatch, base map[string
 }
 
 // clear removes the framework's part from a JSON form.
-func (c *Committer) clear(content map[string]any) {
-	for _, cleaner := range c.Detector.Essence.Cleaners {
+func (b *Builder) clear(content map[string]any) {
+	for _, cleaner := range b.Detector.Essence.Cleaners {
 		cleaner.Clear(content)
 	}
 }

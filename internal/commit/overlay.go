@@ -32,50 +32,63 @@ func (s *Session) UseOverlay(ctx context.Context) error {
 			return err
 		}
 	}
-	s.EnableOverlay()
-	if s.Memory.Remote != nil {
-		return s.SetBase(s.Base())
-	}
-	kept := s.Memory.Overlay
-	if kept == nil {
+	kept, stored := s.Memory.Overlay, s.Stored().Content
+	switch {
+	case s.Memory.Remote != nil:
+	case kept == nil:
 		return nil
-	}
-	if !s.SameFrameworkPart(kept.Content, s.Content()) {
+	case !s.SameFrameworkPart(kept.Content, stored):
 		log.FromContext(ctx).Info("Another client has changed the stored progress; dropping the progress that is kept in memory")
 		s.Memory.Overlay = nil
-		return nil
+	default:
+		// After changes of the status or the finalizers, the API server will reject the annotations again.
+		changed := patch.Diff(kept.Content, stored).WithoutServerFields().WithoutField("status").WithoutField("metadata", "finalizers")
+		s.retriesOverlay = len(changed) > 0
 	}
-	// After changes of the status or the finalizers, the API server will reject the annotations again.
-	changed := patch.Diff(kept.Content, s.Content()).WithoutServerFields().WithoutField("status").WithoutField("metadata", "finalizers")
-	s.retriesOverlay = len(changed) > 0
 	return s.SetBase(s.Base())
 }
 
-// EnableOverlay makes the draft add the progress that is not stored on the object to each later state of the object.
-func (s *Session) EnableOverlay() {
-	s.Draft.overlay = func(content map[string]any) map[string]any { return s.overlaid(s.Memory, content) }
-}
-
-// Overlaid returns the JSON form of an object with progress that is not stored on the object. It returns nil if there is none.
+// Overlaid returns the JSON form of an object with its own progress: with the progress that is not stored on it, and without the progress of another object
+// from which it was copied. It returns nil if that is what is stored on the object.
 func (c *Committer) Overlaid(memory *Memory, obj client.Object) (map[string]any, error) {
-	if memory.Remote == nil && memory.Overlay == nil {
+	if copied, _ := c.isCopied(obj); !copied && memory.Remote == nil && memory.Overlay == nil {
 		return nil, nil
 	}
 	content, err := patch.Content(obj)
 	if err != nil {
 		return nil, err
 	}
-	return c.overlaid(memory, content), nil
+	return c.overlaid(memory, patch.Converted{Object: obj, Content: content})
 }
 
-func (c *Committer) overlaid(memory *Memory, content map[string]any) map[string]any {
+func (c *Committer) overlaid(memory *Memory, stored patch.Converted) (map[string]any, error) {
 	if remote := memory.Remote; remote != nil && remote.part != nil {
-		return remote.part.Apply(c.withoutFrameworkPart(content))
+		return remote.part.Apply(c.withoutFrameworkPart(stored.Content)), nil
 	}
 	if memory.Overlay != nil {
-		return memory.Overlay.Patch.Apply(content)
+		return memory.Overlay.Patch.Apply(stored.Content), nil
 	}
-	return nil
+	foreign, err := c.disown(stored.Object, stored.Content)
+	if len(foreign) == 0 || err != nil {
+		return nil, err
+	}
+	return foreign.Apply(stored.Content), nil
+}
+
+// complete adds to a patch of the framework what the stored object lacks for it: the overlay, or the removal of another object's state. An empty patch stays
+// empty, unless the overlay must be sent again.
+func (s *Session) complete(ctx context.Context, ours patch.MergePatch) (patch.MergePatch, error) {
+	if s.sendsOverlay = false; s.Memory.Overlay != nil {
+		ours, s.sendsOverlay = s.addOverlay(ours)
+		return ours, nil
+	}
+	stored := s.Stored()
+	foreign, err := s.disown(stored.Object, stored.Content)
+	if len(foreign) == 0 || len(ours) == 0 || err != nil {
+		return ours, err
+	}
+	log.FromContext(ctx).Info("Removing the stored progress of another object: this object is a copy of it, was restored, or was applied from its exported manifest")
+	return patch.Merge(foreign, ours).Unapplied(stored.Content), nil
 }
 
 // addOverlay adds the overlay to a patch of the framework. It sends the overlay again only if the patch is not empty or the object has changed.
@@ -94,7 +107,6 @@ func (s *Session) keepInMemory(ctx context.Context, change *patch.Change, reject
 	}
 	metrics.RejectedProgress.WithLabelValues(s.Name).Inc()
 	isNew := s.Memory.Overlay == nil
-	s.EnableOverlay()
 	s.Memory.Overlay = &Overlay{Patch: change.FrameworkPatch, Content: s.Stored().Content, Message: rejection.Error()}
 	change.FrameworkPatch, s.sendsOverlay, s.retriesOverlay = nil, false, false
 	if !isNew {

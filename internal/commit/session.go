@@ -100,7 +100,8 @@ type AcceptedWrite struct {
 
 // NewSession returns a session without an object. [Draft.SetBase] sets its object.
 func (c *Committer) NewSession(memory *Memory, awaiter Awaiter, host Host) Session {
-	return Session{Committer: c, Draft: Draft{newObject: c.Writer.NewObject}, Memory: memory, awaiter: awaiter, host: host}
+	overlay := func(stored patch.Converted) (map[string]any, error) { return c.overlaid(memory, stored) }
+	return Session{Committer: c, Draft: Draft{newObject: c.Writer.NewObject, overlay: overlay}, Memory: memory, awaiter: awaiter, host: host}
 }
 
 // SuspensionCount returns the number of suspensions of the process.
@@ -325,10 +326,8 @@ func (s *Session) build(ctx context.Context) (Transaction, error) {
 	}
 	tx.Change.Expected = s.Current()
 	s.warnBaselineTooLarge(ctx, tx)
-	if s.sendsOverlay = false; s.Memory.Overlay != nil {
-		tx.Change.FrameworkPatch, s.sendsOverlay = s.addOverlay(tx.Change.FrameworkPatch)
-	}
-	return tx, nil
+	tx.Change.FrameworkPatch, err = s.complete(ctx, tx.Change.FrameworkPatch)
+	return tx, err
 }
 
 // accept continues the session with the object that the API server has stored.
@@ -404,6 +403,9 @@ func (s *Session) pinAhead(ctx context.Context, changed patch.MergePatch) error 
 		return nil
 	}
 	change, err := s.BuildPin(s.Base(), s.Content(), &s.Cause)
+	if err == nil {
+		change.FrameworkPatch, err = s.complete(ctx, change.FrameworkPatch)
+	}
 	if err != nil {
 		return fmt.Errorf("pinning the object: %w", err)
 	}

@@ -48,7 +48,7 @@ func (e *Engine) finishDeleted(ctx context.Context, t *tombstone) {
 		return // the object could not be handled before, either
 	}
 	e.callOptionalDelete(ctx, r)
-	if r.HasRemotePart() && !e.stillExists(ctx, r) {
+	if _, isForgotten := e.Remote.(progress.Forgetter); r.HasRemotePart() && !isForgotten && !e.stillExists(ctx, r) {
 		r.DeleteRemote(ctx)
 	}
 	e.removeStaleAnnotations(ctx, r)
@@ -62,7 +62,7 @@ func (e *Engine) removeStaleAnnotations(ctx context.Context, lost *reconciliatio
 	if e.Shard != nil { // another shard may handle the object
 		return
 	}
-	if !lost.Records.HasStale(now()) && !delayed && e.Pin.Fetch(lost.Base()) == nil {
+	if !lost.Records.HasStale(now()) && !delayed && (e.detector.Stateless || e.Pin.Fetch(lost.Base()) == nil) {
 		return
 	}
 	suspensions := e.committer.SuspensionCount()
@@ -142,9 +142,7 @@ func (e *Engine) lastReconciliation(ctx context.Context, t *tombstone) (*reconci
 	ctx = objectstate.ContextWithMemos(ctx, t.memos)
 	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithValues("uid", string(t.last.GetUID())))
 	r := e.newReconciliation(t.known)
-	if r.Gone = true; e.Remote != nil {
-		r.EnableOverlay()
-	}
+	r.Gone = true
 	if err := r.SetBase(t.last); err != nil {
 		return nil, ctx, err
 	}

@@ -151,7 +151,7 @@ func (e *Engine) commit(ctx context.Context, r *reconciliation) error {
 	}
 	r.EndCalls(r.Cause.Reason == cause.Delete && e.supervisor.Busy(r.Base().GetUID()))
 	if r.Cause.Reason == cause.Resume && r.hasNothingToWrite() {
-		r.known.Worker.Handled = true
+		r.noteHandled()
 		r.postEvents()
 		return nil
 	}
@@ -185,7 +185,7 @@ func (r *reconciliation) AfterWrite(_ context.Context, written commit.AcceptedWr
 	}
 	r.edits = nil
 	if r.IsFinished() {
-		r.known.Worker.Handled = true
+		r.noteHandled()
 	}
 	if e.handlesOwnChanges && written.Stored != nil {
 		e.noteOwnChanges(r, r.Content(), written.Stored, written.Version, written.Patches...)

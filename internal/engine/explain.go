@@ -125,7 +125,9 @@ func (x *explanation) ofObject(obj client.Object) {
 		x.waitf("the annotation %s pauses the object", PausedAnnotation)
 	}
 	x.Deleting, x.Finalizer = obj.GetDeletionTimestamp() != nil, x.engine.hasFinalizer(obj)
-	x.OtherFinalizers = slices.DeleteFunc(slices.Clone(obj.GetFinalizers()), func(name string) bool { return name == x.engine.Finalizer })
+	x.OtherFinalizers = slices.DeleteFunc(slices.Clone(obj.GetFinalizers()), func(name string) bool {
+		return x.engine.usesFinalizer && name == x.engine.Finalizer
+	})
 }
 
 // ofWaits explains why no handler is called for the object at the moment.

@@ -159,6 +159,9 @@ func (e *Engine) attemptCauseHandler(ctx context.Context, r *reconciliation, vie
 	}
 	ended := now()
 	r.Records.RecordOutcome(id, p.Outcome, ended)
+	if p.Outcome.Final && r.Cause.Facts.Initial && declared.Resumes() && !slices.Contains(r.details.Resumed, id) {
+		r.details.Resumed = append(r.details.Resumed, id)
+	}
 	if p.Outcome.Final && r.Cause.WasEdited() {
 		r.Cause = r.Cause.WithSeen()
 	}

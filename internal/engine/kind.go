@@ -94,10 +94,13 @@ type Settings struct {
 	Remote   progress.Remote
 	Store    progress.Store
 	Baseline progress.Baseline
-	// Pin stores the essence with which a cycle has begun. [New] sets it.
+	// Pin stores the essence with which a cycle has begun. [New] sets it and Stamps.
 	Pin       progress.Baseline
+	Stamps    progress.Stamps
 	Finalizer string
-	Lifecycle progress.Lifecycle
+	// SharesFinalizer is true if other operators use the same finalizer by default.
+	SharesFinalizer bool
+	Lifecycle       progress.Lifecycle
 	// Checkpoint is the working time of handlers after which the engine writes their outcomes before it calls the next handler.
 	Checkpoint time.Duration
 	// ConsistencyTimeout is the time in which the cache must show our own write. Afterwards, the engine reads the object from the API server. Default:
@@ -119,6 +122,14 @@ func (e *Kind) WritesEventChanges() bool {
 	})
 }
 
+// comparesStates reports whether a handler needs the last-handled configuration.
+func (e *Kind) comparesStates() bool {
+	return slices.ContainsFunc(e.Handlers.IDs(), func(id string) bool {
+		handler, _ := e.Handlers.Get(id)
+		return handler.ComparesStates()
+	})
+}
+
 // HandlesRelatedChanges reports whether a reconcile handler is called for changes, and not only for Kubernetes Events.
 func (e *Kind) HandlesRelatedChanges() bool {
 	return slices.ContainsFunc(e.ReconcileHandlers.IDs(), func(id string) bool {
@@ -136,6 +147,17 @@ func (e *Kind) HandlerStores() map[string]progress.Store {
 		}
 	}
 	return stores
+}
+
+// usesFinalizer reports whether the engine adds the finalizer, or removes one that an earlier version has added. Without any handler that could need it, a name
+// that other operators share is theirs.
+func (e *Kind) usesFinalizer(shared bool) bool {
+	return !shared || len(e.Handlers.IDs())+len(e.BackgroundHandlers.IDs()) > 0
+}
+
+// storesNothing reports whether all cause handlers keep their progress in memory. The operator then leaves nothing else on the objects, either.
+func (e *Kind) storesNothing(stores map[string]progress.Store) bool {
+	return !slices.ContainsFunc(e.Handlers.IDs(), func(id string) bool { return !progress.IsInMemory(stores[id]) })
 }
 
 // conditionOptions returns the options that locate the conditions of the kind.

@@ -157,6 +157,9 @@ func (e *Engine) expectOwnEvent(r *reconciliation, result reconcile.Result) {
 		len(e.ReconcileHandlers.IDs())+len(e.BackgroundHandlers.IDs()) > 0 || e.writesEventChanges {
 		return
 	}
+	if r.known.ExistedAtStart && !r.known.Worker.Handled {
+		return // resume handlers are due
+	}
 	if r.Cause.OutdatedBaseline || r.Cause.StalePin || e.Pin.Fetch(r.Base()) != nil {
 		return // the next reconcile must remove or store something; the write has removed all records
 	}
@@ -193,7 +196,9 @@ func (e *Engine) retryPendingWrite(ctx context.Context, r *reconciliation, pendi
 		return 0, err
 	case live != nil: // the reconcile continues with the object as it is, as after a crash
 		r.Memory.Pending = nil
-		r.known.Worker.Handled = r.known.Worker.Handled || pending.IsFinished() // resume handlers were called in any case
+		if pending.IsFinished() { // resume handlers were called in any case
+			r.noteHandled()
+		}
 		r.known.SetAwaitedVersion(live.GetResourceVersion(), e.ConsistencyTimeout)
 		return 0, r.SetBase(live)
 	}

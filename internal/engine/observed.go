@@ -106,7 +106,9 @@ func (w observer) OnDelete(obj client.Object) {
 	if w.PanicCondition != "" {
 		w.panicChanges.Take(obj.GetUID())
 	}
-	if forgetter, ok := w.Store.(progress.Forgetter); ok {
-		forgetter.Forget(obj.GetUID())
+	for _, place := range []any{w.Store, w.Remote} {
+		if forgetter, ok := place.(progress.Forgetter); ok {
+			forgetter.Forget(obj.GetUID())
+		}
 	}
 }

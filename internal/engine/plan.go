@@ -65,7 +65,7 @@ func (e *Engine) computeCause(ctx context.Context, r *reconciliation, unreadable
 		Facts: cause.Facts{
 			Gone:         r.Gone,
 			Deleting:     r.Base().GetDeletionTimestamp() != nil,
-			HasFinalizer: e.hasFinalizer(r.Base()),
+			HasFinalizer: e.hasFinalizer(r.Base()) && !(r.Base().GetDeletionTimestamp() != nil && r.details.isContested()),
 			Initial:      !r.known.Worker.Handled && r.known.ExistedAtStart,
 		},
 		Content:  r.Content(),
@@ -187,7 +187,7 @@ func (e *Engine) matchHandlers(ctx context.Context, r *reconciliation) {
 	if r.Cause.Reason.HasHandlers() && r.Cause.Reason != cause.Delete {
 		r.Cause.Reason = cause.Noop
 	}
-	r.Cause.StalePin = r.Cause.StalePin || e.Pin.Fetch(r.Base()) != nil
+	r.Cause.StalePin = r.Cause.StalePin || !e.detector.Stateless && e.Pin.Fetch(r.Base()) != nil
 }
 
 // causeView returns the view of the object and the cause, for the predicates of handlers.
@@ -218,6 +218,43 @@ func (e *Engine) selectHandlers(ctx context.Context, r *reconciliation) {
 		Deleting: r.Cause.Facts.Deleting,
 	}
 	r.matching.selection = plan.Select(log.FromContext(ctx), &e.Handlers, r.matching.handlers, r.matching.view, situation, r.subject())
+	if r.Cause.Facts.Initial {
+		e.selectResuming(r)
+	}
+}
+
+// selectResuming corrects the selection for an object of the first listing: what resume handlers have done belongs to the process, for example a connection.
+// A success that an earlier process has stored therefore does not count, and a handler that this process has called is not called again.
+func (e *Engine) selectResuming(r *reconciliation) {
+	if r.Cause.Reason == cause.Create {
+		if r.details.Creation == unknownCreation {
+			r.details.Creation = ownCreation
+			if r.Records.HasAttempts(string(cause.Create)) {
+				r.details.Creation = earlierCreation
+			}
+		}
+		return
+	}
+	r.matching.selection.Selected = slices.DeleteFunc(r.matching.selection.Selected, func(id string) bool {
+		handler, _ := e.Handlers.Get(id)
+		switch isHere := slices.Contains(r.details.Resumed, id); {
+		case !handler.Resumes() || r.Cause.Reason == cause.Delete && !slices.Contains(r.matching.selection.Resuming, id):
+		case !isHere:
+			r.Records.Redo(id)
+		case r.Cause.Reason == cause.Resume:
+			return !r.Records.Record(id).Finished() // it was called for the creation
+		}
+		return false
+	})
+}
+
+// noteHandled is called when a cycle has ended in this process. Resume handlers are then not called any more. But if an earlier process has begun the creation
+// of the object, they have not been called in this one.
+func (r *reconciliation) noteHandled() {
+	if r.Cause.Reason != cause.Create || r.details.Creation != earlierCreation {
+		r.known.Worker.Handled, r.details.Resumed = true, nil
+	}
+	r.details.Creation = unknownCreation
 }
 
 // makePlan begins or continues the cause, and plans the calls of this reconcile.
@@ -282,6 +319,12 @@ func (e *Engine) ensureFinalizer(ctx context.Context, r *reconciliation) (time.D
 	if action == cause.KeepFinalizer {
 		return 0, nil
 	}
+	if action == cause.RemoveFinalizer && !r.Cause.Deleting {
+		if r.details.FinalizerRemovals++; r.details.isContested() {
+			e.warnFinalizerContested(ctx, r)
+			return 0, nil
+		}
+	}
 	change := &patch.Change{Before: r.Base(), Content: r.Content(), AddFinalizer: e.Finalizer}
 	if action == cause.RemoveFinalizer {
 		change.AddFinalizer, change.RemoveFinalizer = "", e.Finalizer
@@ -297,7 +340,20 @@ func (e *Engine) finalizerAction(r *reconciliation) cause.FinalizerAction {
 		handler, _ := e.Handlers.Get(id)
 		return handler.IsMandatoryDelete()
 	})
+	if needed {
+		r.details.FinalizerRemovals = 0
+	} else if r.details.isContested() {
+		return cause.KeepFinalizer
+	}
 	return cause.DecideFinalizer(r.Cause.Facts, needed)
+}
+
+// warnFinalizerContested reports that another client keeps adding the finalizer. The engine then leaves it to that client.
+func (e *Engine) warnFinalizerContested(ctx context.Context, r *reconciliation) {
+	const note = "Another client keeps adding the finalizer, which no handler of this operator needs: leaving it to that client. " +
+		"If two operators handle the kind, one of them needs another name: WithFinalizer"
+	log.FromContext(ctx).Info(note, "finalizer", e.Finalizer)
+	e.events.Warn(r.Base(), "FinalizerContested", note)
 }
 
 // evaluate detects the cause, and finds the handlers, daemons and timers that match the object.

@@ -34,9 +34,13 @@ import (
 func New(settings Settings, kind Kind) *Engine {
 	if stores := kind.HandlerStores(); len(stores) > 0 {
 		settings.Store = progress.ByHandler(settings.Store, stores)
+		if settings.Remote == nil && kind.storesNothing(stores) {
+			settings.Remote = &memoryRemote{}
+		}
 	}
 	settings.ConsistencyTimeout = cmp.Or(settings.ConsistencyTimeout, DefaultConsistencyTimeout)
 	settings.Pin = progress.Pin(settings.Baseline, settings.Store)
+	settings.Stamps = progress.StampsOf(settings.Baseline, settings.Store)
 	lastHandled := essence.WithDigestFallback(settings.Baseline, settings.Store)
 	settings.Baseline = lastHandled
 	e := &Engine{Settings: settings, Kind: kind, created: time.Now()}
@@ -72,6 +76,7 @@ func New(settings Settings, kind Kind) *Engine {
 	})
 	e.tracker = tracking.New(e.Client, e.Tracked, func(key types.NamespacedName) { e.Trigger(key) })
 	e.writesEventChanges, e.reportsConditions = kind.WritesEventChanges(), kind.mayReportConditions()
+	e.usesFinalizer = kind.usesFinalizer(e.SharesFinalizer)
 	e.handlesOwnChanges = e.OwnChanges || len(e.Watched)+len(e.Conditions) > 0
 	e.conditionPlaces = slices.Clip(kind.conditionOptions())
 	metrics.LoopingObjects.WithLabelValues(e.Name).Set(0) // an earlier operator in this process may have set it
@@ -118,9 +123,13 @@ func (e *Engine) Close() {
 
 // newCommitter returns the committer for the kind of the engine.
 func (e *Engine) newCommitter(baseline essence.DigestBaseline) *commit.Committer {
+	var stamps progress.Stamps
+	if e.Remote == nil {
+		stamps = e.Stamps
+	}
 	return &commit.Committer{
 		Builder: &commit.Builder{
-			Detector: e.detector, Store: e.Store, Baseline: baseline, Pin: e.Pin, HandlerIDs: e.Handlers.IDs(), Finalizer: e.Finalizer, HasStatus: e.HasStatus,
+			Detector: e.detector, Store: e.Store, Baseline: baseline, Pin: e.Pin, Stamps: stamps, HandlerIDs: e.Handlers.IDs(), Finalizer: e.Finalizer, HasStatus: e.HasStatus,
 		},
 		Writer: &patch.Writer{
 			Client: e.Client, APIReader: e.APIReader, NewObject: e.New, GVK: e.GVK, HasStatus: e.HasStatus,
@@ -138,13 +147,14 @@ func (e *Engine) newDetector() *cause.Detector {
 	return &cause.Detector{
 		Name: e.Name,
 		Essence: essence.Builder{
-			Fields: e.Fields, Conditions: e.Conditions, FindConditionStatuses: e.conditionStatuses(), Cleaners: []essence.Cleaner{e.Baseline, e.Store, e.Pin},
+			Fields: e.Fields, Conditions: e.Conditions, FindConditionStatuses: e.conditionStatuses(), Cleaners: []essence.Cleaner{e.Baseline, e.Store, e.Pin, e.Stamps},
 		},
 		Retype: e.retype,
 		// Results are part of the essence if they are stored outside of the status, or if a handler watches their field.
 		HasUntypedFields: len(e.Fields) > 0 || len(e.Results) > 0 && e.Results[0] != "status",
 		Watched:          e.Watched,
 		OwnChanges:       e.OwnChanges,
+		Stateless:        !e.comparesStates(),
 	}
 }
 

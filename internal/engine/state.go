@@ -80,6 +80,7 @@ type Engine struct {
 
 	writesEventChanges bool // changes of an event handler are written
 	reportsConditions  bool // the engine sets conditions
+	usesFinalizer      bool // the engine adds and removes the finalizer
 	handlesOwnChanges  bool // changes of handlers can be updates
 	conditionPlaces    []conditions.Option
 }
@@ -169,7 +170,28 @@ type objectDetails struct {
 	Loops *loopguard.Loops
 	// Background is the state of the daemons and timers of the object.
 	Background *background.State
+	// Resumed are the ids of the resume handlers that have finished in this process, until Handled is true. Their stored success is that of an earlier process.
+	Resumed []string
+	// FinalizerRemovals counts how often this process has removed the finalizer because no handler needs it.
+	FinalizerRemovals int
+	// Creation says where the creation of an object of the first listing has begun, until Handled is true.
+	Creation creation
 }
+
+// maxFinalizerRemovals is the number of removals after which the finalizer is that of another client.
+const maxFinalizerRemovals = 5
+
+// isContested reports whether another client keeps adding the finalizer that the engine removes.
+func (d *objectDetails) isContested() bool { return d.FinalizerRemovals >= maxFinalizerRemovals }
+
+// creation is where the creation of an object has begun.
+type creation int
+
+const (
+	unknownCreation creation = iota
+	ownCreation              // in this process
+	earlierCreation          // in an earlier process, which has called some of the handlers
+)
 
 // copy returns a copy that a worker does not change.
 func (d *objectDetails) copy() *objectDetails {
@@ -261,7 +283,8 @@ func (e *Engine) newReconciliation(known *objectState) *reconciliation {
 
 // unlock ends the reconcile: it drops empty details and unlocks the state.
 func (r *reconciliation) unlock() {
-	if d := r.details; d.Memory == (commit.Memory{}) && !d.Settled && len(d.ReconcileHandlers) == 0 && d.Loops == nil && d.Background == nil {
+	if d := r.details; d.Memory == (commit.Memory{}) && !d.Settled && len(d.ReconcileHandlers) == 0 && d.Loops == nil && d.Background == nil &&
+		len(d.Resumed) == 0 && d.Creation == unknownCreation && d.FinalizerRemovals == 0 {
 		r.known.Worker.Details = nil
 	}
 	r.known.Unlock()
@@ -331,8 +354,28 @@ func (e *Engine) exists(ctx context.Context, obj client.Object) (bool, error) {
 	return live != nil && live.GetUID() == obj.GetUID(), err
 }
 
+// hasFinalizer reports whether an object has the finalizer of the operator. Operators of one kind often share kopf's name. Who never adds it leaves it to the
+// others.
 func (e *Engine) hasFinalizer(obj client.Object) bool {
-	return slices.Contains(obj.GetFinalizers(), e.Finalizer)
+	return e.usesFinalizer && slices.Contains(obj.GetFinalizers(), e.Finalizer)
+}
+
+// ReportLeftFinalizers is called after the first listing. If the engine never removes the finalizer, ReportLeftFinalizers logs how many objects have it: an
+// earlier version of the operator may have added it for a delete handler.
+func (e *Engine) ReportLeftFinalizers() {
+	if e.usesFinalizer {
+		return
+	}
+	count := 0
+	for _, obj := range e.states.List() {
+		if slices.Contains(obj.GetFinalizers(), e.Finalizer) {
+			count++
+		}
+	}
+	if count > 0 {
+		e.Log.Info("Objects have a finalizer that no handler of this operator needs. If it belongs to no other operator, their deletion will not end before it is removed",
+			"controller", e.Name, "objects", count, "finalizer", e.Finalizer, "remedy", "kopf objects release --keep-annotations <resource>.<group> -A")
+	}
 }
 
 func (e *Engine) inScope(key types.NamespacedName) bool {

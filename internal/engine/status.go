@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/commit"
 	"github.com/kopf-runtime/kopf-runtime/internal/statuspage"
 )
 
@@ -48,10 +49,11 @@ func (e *Engine) withOverlay(obj client.Object) client.Object {
 		return obj
 	}
 	defer known.Unlock()
-	if known.Worker.Details == nil {
-		return obj
+	var memory commit.Memory
+	if details := known.Worker.Details; details != nil {
+		memory = details.Memory
 	}
-	content, err := e.committer.Overlaid(&known.Worker.Details.Memory, obj)
+	content, err := e.committer.Overlaid(&memory, obj)
 	if content == nil || err != nil {
 		return obj
 	}

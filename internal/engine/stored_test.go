@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"strings"
 	"testing"
 	"time"
 
@@ -45,6 +46,7 @@ func TestEngine_RemovesNullsFromObjectsAtRest(t *testing.T) {
 		t.Run(key, func(t *testing.T) {
 			paint := func(context.Context, *kopf.Request[*corev1.ConfigMap]) error { return nil }
 			report, left := operate(t, map[string]string{baseline: handled, key: "null"}, time.Second, kopf.For(&corev1.ConfigMap{}).OnUpdate("paint", paint))
+			maps.DeleteFunc(left, func(key, _ string) bool { return strings.HasPrefix(key, annotation+"state-of-") })
 			if len(report.Calls) > 0 || len(report.Writes) != 1 || !maps.Equal(left, map[string]string{baseline: handled}) {
 				t.Errorf("calls: %v, writes: %v, left: %v", report.Calls, report.Writes, left)
 			}

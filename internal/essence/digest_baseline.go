@@ -109,6 +109,21 @@ func (b DigestBaseline) Clear(essence map[string]any) {
 	b.digests.Clear(essence)
 }
 
+// NoBaseline is the digest of an absent baseline.
+const NoBaseline = "none"
+
+// BaselineDigest returns the digest of the essence that [DigestBaseline.Fetch] has returned, or for which it has returned a digest only.
+func BaselineDigest(text []byte) string {
+	if text == nil {
+		return NoBaseline
+	}
+	var document map[string]string
+	if isDigestDocument(text) && json.Unmarshal(text, &document) == nil {
+		return document[DigestDocumentKey]
+	}
+	return Digest(text)
+}
+
 func isDigestDocument(text []byte) bool {
 	return bytes.HasPrefix(text, []byte(`{"`+DigestDocumentKey+`"`))
 }

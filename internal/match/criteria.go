@@ -66,6 +66,14 @@ func (c Criteria) matchOwnReasons(s Cause, o Input) Refusal {
 	}
 }
 
+// Resumes reports whether the handler is a resume handler.
+func (c Criteria) Resumes() bool { return slices.Contains(c.Reasons, reasonResume) }
+
+// ComparesStates reports whether the handler needs the last-handled configuration: to tell new objects from known ones, or to detect changes.
+func (c Criteria) ComparesStates() bool {
+	return c.AnyReason || slices.ContainsFunc(c.Reasons, func(reason string) bool { return reason != reasonDelete })
+}
+
 // ReceivesDiff reports whether a handler receives the diff when it is invoked for a reason.
 func (c Criteria) ReceivesDiff(reason string) bool {
 	return c.AnyReason || reason == reasonUpdate && slices.Contains(c.Reasons, reasonUpdate)

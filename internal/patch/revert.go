@@ -62,20 +62,18 @@ func (p MergePatch) RemovalsOfAbsentFields(content map[string]any) MergePatch {
 
 func revertConditions(old, patched, current []any) any {
 	var out []any
-	inOld, inPatched, inCurrent := positions(old), positions(patched), positions(current)
 	for _, item := range current {
-		i, isPatched := inPatched[typeOf(item)]
-		before, existed := inOld[typeOf(item)]
+		conditionType := item.(map[string]any)["type"]
+		i, before := indexOf(patched, conditionType), indexOf(old, conditionType)
 		switch {
-		case !isPatched || !diff.Equal(patched[i], item):
+		case i < 0 || !diff.Equal(patched[i], item):
 			out = append(out, item)
-		case existed:
+		case before >= 0:
 			out = append(out, old[before])
 		}
 	}
 	for _, item := range old {
-		_, isPatched := inPatched[typeOf(item)]
-		if _, exists := inCurrent[typeOf(item)]; !isPatched && !exists {
+		if conditionType := item.(map[string]any)["type"]; indexOf(patched, conditionType) < 0 && indexOf(current, conditionType) < 0 {
 			out = append(out, item)
 		}
 	}

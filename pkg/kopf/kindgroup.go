@@ -68,6 +68,16 @@ func (g *kindGroup) run(ctx context.Context) error {
 		<-ctx.Done() // a group without controllers runs until this wait ends
 		return nil
 	})
+	for e, observed := range g.observed {
+		group.Go(func() error {
+			select {
+			case <-observed:
+				e.ReportLeftFinalizers()
+			case <-ctx.Done():
+			}
+			return nil
+		})
+	}
 	for e, v := range g.warm {
 		group.Go(func() error { g.verifyCache(ctx, e, v); return nil })
 	}

@@ -65,8 +65,8 @@ func TestRenamedFrom_ContinuesWithTheProgress(t *testing.T) {
 				if !slices.Equal(attempts, test.want) {
 					t.Errorf("attempts = %q, want %q", attempts, test.want)
 				}
-				if got, want := annotations(), []string{progress.DefaultPrefix + "/last-handled-configuration"}; !slices.Equal(got, want) {
-					t.Errorf("annotations = %q, want %q", got, want)
+				if got := annotations(); len(got) != 2 || got[0] != progress.DefaultPrefix+"/last-handled-configuration" || !strings.HasPrefix(got[1], progress.DefaultPrefix+"/state-of-") {
+					t.Errorf("annotations = %q, want the baseline and the stamp", got)
 				}
 			})
 		})

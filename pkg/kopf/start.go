@@ -94,6 +94,7 @@ func (o *Operator) runControllers(ctx context.Context, all []engine.Kind) error 
 	}
 	defer release()
 	settings := o.settings
+	settings.SharesFinalizer = settings.Finalizer == DefaultFinalizer
 	objects, stopCache, err := o.startCache(ctx, kinds)
 	if err != nil {
 		return err

@@ -62,7 +62,7 @@ func (b annotationBaseline) Check() error {
 	if err := validation.QualifiedName(key); err != nil {
 		return fmt.Errorf("prefix %q results in the invalid annotation %q: %w", b.keys.prefix, key, err)
 	}
-	if slices.Contains([]string{markerName, touchName, pinName, digestName}, b.name) {
+	if b.name != baselineName && isReserved(b.name) {
 		return fmt.Errorf("annotation %q is reserved by the framework: choose another name for the baseline", key)
 	}
 	return nil

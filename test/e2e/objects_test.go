@@ -91,7 +91,7 @@ func records(obj client.Object) []string {
 	var ids []string
 	for key := range obj.GetAnnotations() {
 		id, ours := strings.CutPrefix(key, progress.DefaultPrefix+"/")
-		if ours && !slices.Contains([]string{baselineKey, pinKey, digestAnnotation}, key) {
+		if ours && !strings.HasPrefix(id, "state-of-") && !slices.Contains([]string{baselineKey, pinKey, digestAnnotation}, key) {
 			ids = append(ids, id)
 		}
 	}
@@ -107,6 +107,12 @@ func handled(ctx context.Context, obj client.Object) {
 		g.Expect(now.GetAnnotations()).To(HaveKey(baselineKey))
 		g.Expect(records(now)).To(BeEmpty())
 	}).Should(Succeed())
+}
+
+// held waits until the object has the finalizer. If there are only delete handlers, nothing else is written.
+func held(ctx context.Context, obj client.Object) {
+	GinkgoHelper()
+	Eventually(fresh(ctx, obj)).Should(HaveField("GetFinalizers()", Not(BeEmpty())))
 }
 
 func keyOf(obj client.Object) client.ObjectKey { return client.ObjectKeyFromObject(obj) }

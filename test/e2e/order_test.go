@@ -182,7 +182,7 @@ var _ = Describe("After", func() {
 			OnDelete("first", fails[W](seen, "first", errPermanent))))
 		obj := widget(ns, "one")
 		create(ctx, obj)
-		handled(ctx, obj)
+		held(ctx, obj)
 		remove(ctx, obj)
 		Eventually(gone(ctx, obj)).Should(BeTrue())
 		Expect(seen.all()).To(Equal([]string{"first:delete#0"}))

@@ -63,14 +63,14 @@ var _ = Describe("An object", func() {
 		Expect(op.log.errors()).To(BeEmpty())
 	}, SpecTimeout(minute))
 
-	It("that only delete handlers match has a stored baseline (ESS-20, FIN-02)", func(ctx context.Context) {
+	It("that only delete handlers match has the finalizer and nothing else (FIN-02)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(kopf.For(&v1.Widget{}).OnDelete("deleted", ok[W](seen, "deleted"), mine)))
 		obj := widget(ns, "one")
 		label(obj)
 		create(ctx, obj)
-		handled(ctx, obj)
-		Expect(fresh(ctx, obj)()).To(HaveField("Finalizers", Equal([]string{kopf.DefaultFinalizer})))
+		held(ctx, obj)
+		Expect(fresh(ctx, obj)()).To(And(HaveField("Finalizers", Equal([]string{kopf.DefaultFinalizer})), HaveField("Annotations", BeEmpty())))
 		remove(ctx, obj)
 		Eventually(gone(ctx, obj)).Should(BeTrue())
 		Expect(seen.all()).To(Equal([]string{"deleted:delete"}))
@@ -101,7 +101,8 @@ var _ = Describe("An object", func() {
 		now, err := fresh(ctx, obj)()
 		Expect(err).NotTo(HaveOccurred())
 		Expect(now.ResourceVersion).To(Equal(obj.ResourceVersion), "the object must not be written")
-		Expect(now.Annotations).To(And(HaveLen(1), HaveKeyWithValue(baselineKey, And(ContainSubstring(`"size":1`), ContainSubstring(`"mine":"yes"`)))))
+		Expect(records(now)).To(BeEmpty())
+		Expect(now.Annotations).To(And(HaveLen(2), HaveKeyWithValue(baselineKey, And(ContainSubstring(`"size":1`), ContainSubstring(`"mine":"yes"`)))))
 		Expect(op.log.find(`"level"=0`)).To(HaveLen(lines))
 
 		edit(ctx, obj, label)
@@ -122,7 +123,7 @@ var _ = Describe("An object", func() {
 		obj := widget(ns, "one")
 		label(obj)
 		create(ctx, obj)
-		handled(ctx, obj)
+		held(ctx, obj)
 		remove(ctx, obj)
 		Eventually(seen.all).ShouldNot(BeEmpty())
 		edit(ctx, obj, unlabel)

@@ -29,6 +29,10 @@ func (w *world) checkEntry(c *call) {
 	}
 	w.checkBaseline(c, v)
 	record, stored := v.record(c.handler.ID)
+	// A resume handler is called in each process, whatever an earlier one has stored.
+	resumes := c.handler.wants(kopf.ReasonResume) && c.reason != kopf.ReasonDelete && !slices.ContainsFunc(w.calls, func(other *call) bool {
+		return other.uid == c.uid && other.handler == c.handler && other.process == c.process && other.final
+	})
 	own := record.Purpose == string(c.reason) || !c.handler.wants(c.reason)
 	void := c.reason == kopf.ReasonDelete && record.Purpose != string(c.reason)
 	switch {
@@ -37,7 +41,7 @@ func (w *world) checkEntry(c *call) {
 		return
 	case !stored && c.attempt != 0:
 		w.violateLockedf(NeverStale, "%s: the record is missing", c)
-	case stored && record.Finished() && own:
+	case stored && record.Finished() && own && !resumes:
 		w.violateLockedf(NeverTwice, "%s: the stored record is final", c)
 	case stored && !record.Finished() && c.attempt != record.Retries:
 		w.violateLockedf(NeverStale, "%s: the record has %d attempts", c, record.Retries)

@@ -93,15 +93,14 @@ func unsettledReason(obj *unstructured.Unstructured) string {
 	return ""
 }
 
-// expectResumption records the objects that the next operator process must resume. In a running cycle, the engine does
-// not repeat finished handlers, including resume handlers.
+// expectResumption records the objects that the next operator process must resume, also in a running cycle.
 func (w *world) expectResumption(ctx context.Context) error {
 	for i := range w.plan.Objects {
 		obj, err := w.read(ctx, i)
 		if err != nil {
 			return err
 		}
-		if obj != nil && obj.GetDeletionTimestamp() == nil && (view{obj}).text() != "" && len(view{obj}.leftovers()) == 0 {
+		if obj != nil && obj.GetDeletionTimestamp() == nil && (view{obj}).text() != "" {
 			w.listed[resumption{w.process, obj.GetUID()}] = true
 		}
 	}

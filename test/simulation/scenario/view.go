@@ -72,7 +72,10 @@ func (v view) record(id string) (progress.Record, bool) {
 	return *record, true
 }
 
-const baselineKey = progress.DefaultPrefix + "/last-handled-configuration"
+const (
+	baselineKey = progress.DefaultPrefix + "/last-handled-configuration"
+	stampPrefix = progress.DefaultPrefix + "/state-of-"
+)
 
 func (v view) text() string { return strings.TrimSpace(v.annotations()[baselineKey]) }
 
@@ -99,7 +102,7 @@ const pinKey = progress.DefaultPrefix + "/pinned-configuration"
 func (v view) leftovers() []string {
 	var keys []string
 	for key := range v.annotations() {
-		if key != noteKey && key != baselineKey && !strings.HasPrefix(key, ownPrefix) {
+		if key != noteKey && key != baselineKey && !strings.HasPrefix(key, stampPrefix) && !strings.HasPrefix(key, ownPrefix) {
 			keys = append(keys, key)
 		}
 	}

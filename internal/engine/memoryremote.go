@@ -1,0 +1,37 @@
+package engine
+
+import (
+	"context"
+	"strconv"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/keyed"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+)
+
+// memoryRemote keeps the baselines and the pins of a kind whose handlers all keep their records in memory. After a restart, each object is new.
+type memoryRemote struct {
+	snapshots keyed.Map[types.UID, progress.Snapshot]
+}
+
+// Load implements [progress.Remote].
+func (m *memoryRemote) Load(_ context.Context, obj client.Object) (progress.Snapshot, error) {
+	return m.snapshots.Get(obj.GetUID()), nil
+}
+
+// Save implements [progress.Remote]. It needs no check for conflicts: only the worker of the object calls it.
+func (m *memoryRemote) Save(_ context.Context, obj client.Object, snapshot progress.Snapshot) (string, error) {
+	if len(snapshot.Data) == 0 {
+		m.Forget(obj.GetUID())
+		return "", nil
+	}
+	last, _ := strconv.Atoi(snapshot.Version)
+	snapshot.Version = strconv.Itoa(last + 1)
+	m.snapshots.Set(obj.GetUID(), snapshot)
+	return snapshot.Version, nil
+}
+
+// Forget implements [progress.Forgetter].
+func (m *memoryRemote) Forget(uid types.UID) { m.snapshots.Take(uid) }

@@ -1,0 +1,57 @@
+package progress
+
+import (
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// stampName is the beginning of the names of stamps. No handler may have an id that begins with it.
+const stampName = "state-of-"
+
+// Stamps are annotations that say whose state an object carries. Annotations are copied with an object: by "kubectl get -o yaml" and "kubectl create", by
+// backups, and by tools that apply exported manifests. The key of a stamp therefore contains the uid of the object for which the state was written:
+// "<prefix>/state-of-<uid>". The value says which baseline belongs to it. kopf ignores these annotations.
+//
+// The prefix is that of [Pin]. The zero Stamps find no stamps.
+type Stamps struct{ prefix string }
+
+// StampsOf returns the place of the stamps for a baseline and its stores.
+func StampsOf(b Baseline, stores ...Store) Stamps {
+	return Stamps{Pin(b, stores...).(pin)[0].prefix + "/" + stampName}
+}
+
+// Key returns the annotation key of the stamp for a uid.
+func (s Stamps) Key(uid types.UID) string {
+	domain := len(s.prefix) - len(stampName)
+	name := s.prefix[domain:] + string(uid)
+	return s.prefix[:domain] + shorten(sanitizeName(name), []rune(name), maxNameLength)
+}
+
+// Read returns the value of the object's own stamp, and the values of the stamps for other uids. isOwn is false if the object has no stamp of its own.
+func (s Stamps) Read(obj client.Object) (own string, isOwn bool, others []string) {
+	if s.prefix == "" {
+		return "", false, nil
+	}
+	ownKey := ""
+	for key, value := range obj.GetAnnotations() {
+		if !strings.HasPrefix(key, s.prefix) {
+			continue
+		}
+		if ownKey == "" {
+			ownKey = s.Key(obj.GetUID())
+		}
+		if key == ownKey {
+			own, isOwn = value, true
+		} else {
+			others = append(others, value)
+		}
+	}
+	return own, isOwn, others
+}
+
+// Clear removes the stamps from the JSON form of an object.
+func (s Stamps) Clear(essence map[string]any) {
+	clearAnnotations(essence, func(key string) bool { return strings.HasPrefix(key, s.prefix) })
+}
