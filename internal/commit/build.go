@@ -135,13 +135,13 @@ type recorder struct {
 	cause           *cause.Cause
 	target          client.Object
 	onlyAnnotations bool
-	added           int // bytes that the changes of handlers and the stamp add to the annotations
+	added           int // bytes that the changes of handlers add to the annotations
 	tooLarge        bool
 	finished        bool // the write ends the cycle
 }
 
 func (b *Builder) newRecorder(obj client.Object, c *cause.Cause, added int) *recorder {
-	r := &recorder{Builder: b, cause: c, added: added + b.missingStampSize(obj)}
+	r := &recorder{Builder: b, cause: c, added: added}
 	r.onlyAnnotations = progress.UsesOnlyAnnotations(b.Store, obj) && progress.UsesOnlyAnnotations(b.Baseline, obj) && progress.UsesOnlyAnnotations(b.Pin, obj)
 	if r.onlyAnnotations {
 		r.target = metadataOf(obj)

@@ -25,18 +25,12 @@ func (r *recorder) stamp(doc patch.MergePatch, obj client.Object) patch.MergePat
 	baseline := r.Baseline.Fetch(r.target)
 	isRunning := r.cause.Reason.HasHandlers() && !r.finished
 	key, value := r.Stamps.Key(obj.GetUID()), essence.BaselineDigest(baseline)
-	if baseline == nil && !isRunning || obj.GetAnnotations()[key] == value {
+	before, isStamped := obj.GetAnnotations()[key]
+	isTooLarge := !isStamped && AnnotationsSize(r.target)+r.added+len(key)+len(value) > annotationLimit // the baseline is more important
+	if baseline == nil && !isRunning || before == value || isTooLarge {
 		return doc
 	}
 	return patch.Merge(doc, patch.At([]string{"metadata", "annotations", key}, value))
-}
-
-// missingStampSize returns the number of bytes that the stamp will add to the annotations of an object.
-func (b *Builder) missingStampSize(obj client.Object) int {
-	if _, isOwn, _ := b.Stamps.Read(obj); isOwn || b.Stamps == (progress.Stamps{}) {
-		return 0
-	}
-	return len(b.Stamps.Key(obj.GetUID())) + len(essence.Digest(nil))
 }
 
 // isCopied reports whether the baseline of an object, or the absence of one, belongs to another object. own is the digest of the baseline that the object has
