@@ -239,6 +239,8 @@ func (e *Engine) selectResuming(r *reconciliation) {
 		handler, _ := e.Handlers.Get(id)
 		switch isHere := slices.Contains(r.details.Resumed, id); {
 		case !handler.Resumes() || r.Cause.Reason == cause.Delete && !slices.Contains(r.matching.selection.Resuming, id):
+		case r.Cause.Reason == cause.Resume && r.details.Creation == earlierCreation && !handler.Creates():
+			return true // it is not called for objects that were just created
 		case !isHere:
 			r.Records.Redo(id)
 		case r.Cause.Reason == cause.Resume:
@@ -249,12 +251,16 @@ func (e *Engine) selectResuming(r *reconciliation) {
 }
 
 // noteHandled is called when a cycle has ended in this process. Resume handlers are then not called any more. But if an earlier process has begun the creation
-// of the object, they have not been called in this one.
+// of the object, it may have called a handler for creations and resumes that this process has not called.
 func (r *reconciliation) noteHandled() {
-	if r.Cause.Reason != cause.Create || r.details.Creation != earlierCreation {
-		r.known.Worker.Handled, r.details.Resumed = true, nil
+	isLeft := func(id string) bool {
+		handler, _ := r.engine.Handlers.Get(id)
+		return handler.Creates() && handler.Resumes() && !slices.Contains(r.details.Resumed, id)
 	}
-	r.details.Creation = unknownCreation
+	if r.Cause.Reason == cause.Create && r.details.Creation == earlierCreation && slices.ContainsFunc(r.matching.handlers, isLeft) {
+		return
+	}
+	r.known.Worker.Handled, r.details.Resumed, r.details.Creation = true, nil, unknownCreation
 }
 
 // makePlan begins or continues the cause, and plans the calls of this reconcile.

@@ -69,6 +69,9 @@ func (c Criteria) matchOwnReasons(s Cause, o Input) Refusal {
 // Resumes reports whether the handler is a resume handler.
 func (c Criteria) Resumes() bool { return slices.Contains(c.Reasons, reasonResume) }
 
+// Creates reports whether the handler is a creation handler.
+func (c Criteria) Creates() bool { return slices.Contains(c.Reasons, reasonCreate) }
+
 // ComparesStates reports whether the handler needs the last-handled configuration: to tell new objects from known ones, or to detect changes.
 func (c Criteria) ComparesStates() bool {
 	return c.AnyReason || slices.ContainsFunc(c.Reasons, func(reason string) bool { return reason != reasonDelete })

@@ -60,7 +60,6 @@ var _ = Describe("Daemons", func() {
 		Eventually(seen.all).Should(ConsistOf("begins for a: daemon", "begins for b: daemon"))
 		Expect(fresh(ctx, a)()).To(HaveField("ObjectMeta.Finalizers", ConsistOf(kopf.DefaultFinalizer)))
 		edit(ctx, a, func(w W) { w.Spec.Size++ })
-		handled(ctx, a)
 		remove(ctx, a)
 		Eventually(seen.all).Should(HaveLen(4))
 		Expect(seen.all()[2:]).To(ConsistOf("a is cancelled: "+daemons.ErrDeleted.Error(), "bye: "+daemons.ErrDeleted.Error()), "the daemon must be cancelled before delete handlers are called")

@@ -45,7 +45,7 @@ var _ = Describe("An object whose cycle was started by kopf", func() {
 		Expect(message).To(Equal("Not ready yet."))
 		now, err := fresh(ctx, obj)()
 		Expect(err).NotTo(HaveOccurred())
-		Expect(now.GetAnnotations()).To(And(HaveLen(1), HaveKeyWithValue(baselineKey, MatchJSON(`{"spec":{"size":1,"color":"red"}}`))))
+		Expect(now.GetAnnotations()).To(And(HaveLen(2), HaveKeyWithValue(baselineKey, MatchJSON(`{"spec":{"size":1,"color":"red"}}`))))
 		Consistently(seen.all).Should(HaveLen(2))
 	}, SpecTimeout(minute))
 
