@@ -44,6 +44,8 @@ func check(text string, named map[string][]string) (problems []string) {
 			problemf("%s is %q without a reason: say why", id, row.state)
 		case (row.state == different || row.state == better) && !basis.MatchString(row.why):
 			problemf("%s is %s: name the rule or the decision behind it; if there is none yet, decide it", id, row.state)
+		case row.state == nothing && !isNamed && !basis.MatchString(row.why):
+			problemf("%s is %s: name a decision, or name the row in the test that shows it", id, row.state)
 		}
 		for _, name := range rule.FindAllString(row.why, -1) {
 			if !strings.Contains(text, "\n| "+name+" |") {
