@@ -72,7 +72,7 @@ func (c Criteria) Resumes() bool { return slices.Contains(c.Reasons, reasonResum
 // Creates reports whether the handler is a creation handler.
 func (c Criteria) Creates() bool { return slices.Contains(c.Reasons, reasonCreate) }
 
-// ComparesStates reports whether the handler needs the last-handled configuration: to tell new objects from known ones, or to detect changes.
+// ComparesStates reports whether the handler needs the last-handled configuration: to distinguish new objects from known ones, or to detect changes.
 func (c Criteria) ComparesStates() bool {
 	return c.AnyReason || slices.ContainsFunc(c.Reasons, func(reason string) bool { return reason != reasonDelete })
 }
