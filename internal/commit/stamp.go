@@ -19,7 +19,7 @@ func (r *recorder) stamp(doc patch.MergePatch, obj client.Object) patch.MergePat
 	if r.Stamps == (progress.Stamps{}) || len(doc) == 0 || r.finished && r.cause.Reason == cause.Delete {
 		return doc
 	}
-	if _, annotates := diff.Lookup(doc, "metadata", "annotations"); !annotates && r.HasStatus {
+	if _, annotates := diff.Lookup(map[string]any(doc), "metadata", "annotations"); !annotates && r.HasStatus {
 		return doc
 	}
 	baseline := r.Baseline.Fetch(r.target)

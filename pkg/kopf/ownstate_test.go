@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -368,4 +369,26 @@ func TestBaseline_OnlyIfNeeded(t *testing.T) {
 	if got := slices.Compact(slices.Sorted(slices.Values(called))); !slices.Contains(got, "u update one") || !slices.Contains(got, "c create one") || !slices.Contains(got, "d delete one") {
 		t.Errorf("calls = %q, want creations, updates and deletions", got)
 	}
+}
+
+// The same for a kind with the status subresource, whose writes are two requests.
+func TestCopy_OfAKindWithStatus(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		original := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "one"}}
+		cluster := kopftest.Memory(t, kopftest.Objects(original))
+		var called callList
+		operator := cluster.Run(t, kopf.For(&appsv1.StatefulSet{}).OnCreate("a", func(_ context.Context, req *kopf.Request[*appsv1.StatefulSet]) error {
+			called = append(called, "a "+req.Object.Name)
+			req.Object.Status.Replicas = 1
+			return nil
+		}))
+		operator.RunUntilQuiet(t)
+		cluster.Get(t, original)
+		cluster.Create(t, &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "copy", Annotations: original.Annotations}})
+		operator.RunUntilQuiet(t)
+		called.expect(t, "calls", "a copy", "a one")
+		if writes := operator.Writes(); len(writes) != 4 {
+			t.Errorf("writes = %v, want two for each object", writes)
+		}
+	})
 }
