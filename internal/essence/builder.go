@@ -3,21 +3,14 @@ package essence
 import (
 	"errors"
 	"maps"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/json"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/annotations"
 	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 	"github.com/kopf-runtime/kopf-runtime/pkg/sharding"
-)
-
-const (
-	frameworkDomain = "kopf-runtime.dev" // domain of other annotations of the library, for example in package children
-	lastApplied     = "kubectl.kubernetes.io/last-applied-configuration"
-	markerSuffix    = "/kopf-managed"
-	managedDomain   = "." + progress.DefaultPrefix
 )
 
 // Cleaner removes from an essence the fields that it writes to objects itself. The progress store and the baseline implement it.
@@ -62,6 +55,29 @@ func (b Builder) Build(content map[string]any) map[string]any {
 	}
 	b.clean(out)
 	return out
+}
+
+// Keeps reports whether an essence can contain a field. It returns false for a field that only [Builder.Fields] could add, and for a field that a cleaner
+// removes.
+func (b Builder) Keeps(path []string) bool { return isIn(b.Build(contentWith(path)), path) }
+
+// Clears reports whether a cleaner removes a field.
+func (b Builder) Clears(path []string) bool {
+	content := contentWith(path)
+	b.clean(content)
+	return !isIn(content, path)
+}
+
+// contentWith returns the JSON form of an object with a single field.
+func contentWith(path []string) map[string]any {
+	content := map[string]any{}
+	setField(content, path, map[string]any{"key": "value"})
+	return content
+}
+
+func isIn(content map[string]any, path []string) bool {
+	_, found := diff.Lookup(content, path...)
+	return found
 }
 
 // setField sets a field. It copies the maps on the path, because they may belong to the object.
@@ -137,7 +153,7 @@ func buildMetadata(content map[string]any) map[string]any {
 	all, _ := original["annotations"].(map[string]any)
 	kept := make(map[string]any, len(all))
 	for key, value := range all {
-		if key != lastApplied && !isManaged(key, all) {
+		if key != annotations.LastApplied && !annotations.IsManaged(key, all) {
 			kept[key] = value
 		}
 	}
@@ -145,20 +161,6 @@ func buildMetadata(content map[string]any) map[string]any {
 		meta["annotations"] = kept
 	}
 	return meta
-}
-
-// isManaged reports whether an annotation belongs to this or another kopf operator. It recognizes known prefixes, and all prefixes with a marker
-// annotation.
-func isManaged(key string, all map[string]any) bool {
-	prefix, _, ok := strings.Cut(key, "/")
-	if !ok {
-		return false
-	}
-	if prefix == progress.DefaultPrefix || prefix == frameworkDomain || strings.HasSuffix(prefix, managedDomain) {
-		return true
-	}
-	_, marked := all[prefix+markerSuffix]
-	return marked
 }
 
 // Encode encodes an essence for storage, with sorted keys.

@@ -9,8 +9,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/annotations"
 	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
-	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
 // A QuietState is the state of the cluster and of external systems when the operator is quiet.
@@ -81,12 +81,10 @@ func removeServerFields(meta map[string]any) {
 	if _, ok := meta["deletionTimestamp"]; ok {
 		meta["deletionTimestamp"] = "some time" // only the presence of the timestamp is compared
 	}
-	if annotations, ok := meta["annotations"].(map[string]any); ok {
-		maps.DeleteFunc(annotations, func(key string, _ any) bool {
-			return strings.HasPrefix(key, progress.DefaultPrefix+"/") || strings.HasPrefix(key, "kopf-runtime.dev/") ||
-				strings.HasSuffix(key, "/kopf-managed") // operators with a custom prefix write this marker
-		})
-		if len(annotations) == 0 {
+	if all, ok := meta["annotations"].(map[string]any); ok {
+		kept := maps.Clone(all)
+		maps.DeleteFunc(kept, func(key string, _ any) bool { return annotations.IsManaged(key, all) })
+		if meta["annotations"] = kept; len(kept) == 0 {
 			delete(meta, "annotations")
 		}
 	}

@@ -35,3 +35,23 @@ func TestCompare_NamesNoSimilarObjectOfAnotherKind(t *testing.T) {
 	_, text := expected.Compare(found)
 	NewWithT(t).Expect(text).To(Equal("Secret default/one is missing"))
 }
+
+// The data of operators is not compared, with any prefix. The annotations of users are.
+func TestCompare_IgnoresTheAnnotationsOfOperators(t *testing.T) {
+	object := func(annotations map[string]any) QuietState {
+		return QuietState{State: NormalizeState([]map[string]any{{
+			"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"namespace": "default", "name": "one", "annotations": annotations},
+		}}, nil)}
+	}
+	g := NewWithT(t)
+	for _, stored := range []map[string]any{
+		{"kopf.zalando.org/last-handled-configuration": "a"},
+		{"kopf-runtime.dev/history": "a"},
+		{"example.com/kopf-managed": "yes", "example.com/last-handled-configuration": "a", "example.com/a": "b"},
+	} {
+		kind, text := object(nil).Compare(object(stored))
+		g.Expect(kind+text).To(BeEmpty(), "%v", stored)
+	}
+	kind, _ := object(nil).Compare(object(map[string]any{"example.com/a": "b"}))
+	g.Expect(kind).NotTo(BeEmpty())
+}

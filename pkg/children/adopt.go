@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -14,6 +15,10 @@ import (
 // Adopt sets the owner reference, name, namespace and labels of children, like [Owner.AppendReference],
 // [Owner.HarmonizeNaming], [Owner.AdjustNamespace] and [Owner.Label]. Equivalent in kopf: adopt. If a child is invalid, no child
 // is changed. Adopt does not write to the API server.
+//
+// Adopt removes annotations in which an operator with kopf or package kopf stores its data, and the annotation of kubectl apply, if the child has them with
+// the same values as its owner, also in pod templates and other nested structures. So an operator can copy the annotations of the owner to its children. An
+// existing child of the owner's kind keeps them, because they may be its own.
 func (o *Owner) Adopt(children ...client.Object) error {
 	_, err := o.adopt(children)
 	return err
@@ -51,6 +56,7 @@ func (o *Owner) adopt(objects []client.Object, checks ...func(adopted []child) e
 		o.setName(c, name)
 		c.SetNamespace(o.namespaceFor(c))
 		o.label(c)
+		o.dropCopied(c, schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).GroupKind())
 	}
 	return children, nil
 }

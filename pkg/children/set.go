@@ -1,11 +1,15 @@
 package children
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -26,6 +30,8 @@ import (
 const (
 	setLabel      = "kopf-runtime.dev/set"
 	setOwnerLabel = "kopf-runtime.dev/set-owner"
+
+	positionAnnotation = "kopf-runtime.dev/set-position"
 )
 
 const maxPruneAttempts = 3
@@ -58,6 +64,8 @@ func (o *Owner) Set(name string, kinds ...client.Object) *Set {
 // owners, Apply removes only its labels of the group and its reference to the owner. Dependents of deleted children are deleted in the
 // background.
 //
+// Apply deletes newer children before older ones, and children of the same second in the reverse order of the kinds.
+//
 // Apply rejects children that belong to another set, unless [TakeOver] is set. The result is valid even if Apply returns
 // an error.
 //
@@ -70,6 +78,9 @@ func (s *Set) Apply(ctx context.Context, children ...client.Object) (SetResult, 
 // ApplyInOrder is like [Set.Apply], but it applies each child only after all earlier children are [Ready]. Until then, later
 // children are not changed, and no child is deleted. To continue, call ApplyInOrder again when a child changes; see
 // Owns in package kopf.
+//
+// ApplyInOrder stores the position of each child in the annotation "kopf-runtime.dev/set-position", and deletes children in the reverse order of their
+// positions. It does not wait until a child is deleted before it deletes the next one.
 func (s *Set) ApplyInOrder(ctx context.Context, children ...client.Object) (SetResult, error) {
 	return s.apply(ctx, children, true)
 }
@@ -81,7 +92,8 @@ func (s *Set) apply(ctx context.Context, objects []client.Object, inOrder bool) 
 		return SetResult{err: err}, err
 	}
 	result := SetResult{}
-	for _, c := range wanted {
+	for i, c := range wanted {
+		setPosition(c, i, inOrder)
 		child := SetChild{Name: c.String(), State: Waiting, Result: Result{Operation: controllerutil.OperationResultNone}}
 		if !inOrder || result.Ready() {
 			child = s.applyChild(ctx, c)
@@ -224,7 +236,29 @@ func (s *Set) newList(kind child) (client.ObjectList, error) {
 	return list, nil
 }
 
-// obsolete returns the existing children that are not wanted, in the reverse order of the kinds.
+// setPosition stores the position of a child in the list, or removes it from a child without an order.
+func setPosition(c child, position int, inOrder bool) {
+	all := maps.Clone(c.GetAnnotations())
+	if all == nil {
+		all = map[string]string{}
+	}
+	if delete(all, positionAnnotation); inOrder {
+		all[positionAnnotation] = strconv.Itoa(position)
+	}
+	c.SetAnnotations(all)
+}
+
+// positionOf returns the stored position of a child. A child without one is after all others.
+func positionOf(c child) int {
+	position, err := strconv.Atoi(c.GetAnnotations()[positionAnnotation])
+	if err != nil {
+		return math.MaxInt
+	}
+	return position
+}
+
+// obsolete returns the existing children that are not wanted, in the order of their deletion: those with later positions first, then the newer ones, then
+// those of later kinds.
 func (s *Set) obsolete(wanted, existing []child) (out []child, err error) {
 	keep := map[string]bool{}
 	for _, c := range wanted {
@@ -243,6 +277,9 @@ func (s *Set) obsolete(wanted, existing []child) (out []child, err error) {
 	if err != nil {
 		return nil, err
 	}
+	slices.SortStableFunc(out, func(a, b child) int {
+		return cmp.Or(cmp.Compare(positionOf(b), positionOf(a)), b.GetCreationTimestamp().Compare(a.GetCreationTimestamp().Time))
+	})
 	return out, nil
 }
 

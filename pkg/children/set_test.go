@@ -171,6 +171,22 @@ func TestSet_Apply(t *testing.T) {
 			s.apply(s.set("one").Apply, nil, "", "b Deleted", "a Deleted")
 			s.expect()
 		},
+		"deletes in the reverse order": func(s setCase) {
+			s.apply(s.set("one").ApplyInOrder, configs("db", "queue", "app"), "", "db Ready", "queue Ready", "app Ready")
+			s.apply(s.set("one").ApplyInOrder, configs("queue"), "", "queue Ready", "app Deleted", "db Deleted")
+			s.apply(s.set("one").ApplyInOrder, append(configs("queue"), &corev1.Secret{ObjectMeta: object("key")}, configs("app")[0]), "", "queue Ready", "key Ready", "app Ready")
+			equal(s.T, "writes", countWrites(func() {
+				s.apply(s.set("one").ApplyInOrder, append(configs("queue"), &corev1.Secret{ObjectMeta: object("key")}, configs("app")[0]), "", "queue Ready", "key Ready", "app Ready")
+			}), 0)
+			s.apply(s.set("one").ApplyInOrder, nil, "", "app Deleted", "key Deleted", "queue Deleted")
+			s.expect()
+		},
+		"removes the positions of children without an order": func(s setCase) {
+			s.apply(s.set("one").ApplyInOrder, configs("a", "b"), "", "a Ready", "b Ready")
+			equal(s.T, "position", s.get("b").Annotations["kopf-runtime.dev/set-position"], "1")
+			s.apply(s.set("one").Apply, configs("a", "b"), "", "a Ready", "b Ready")
+			equal(s.T, "position", s.get("b").Annotations["kopf-runtime.dev/set-position"], "")
+		},
 		"deletes after a restart": func(s setCase) {
 			s.apply(s.set("one").Apply, configs("a", "b"), "", "a Ready", "b Ready")
 			restarted, err := client.New(config, client.Options{}) // without the memory of earlier applies

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/children"
@@ -155,6 +156,27 @@ func ExampleRequest_Adopt() {
 			}
 			return req.Client.Create(ctx, index)
 		})
+}
+
+// A handler copies the annotations of the object to a child. Without UserAnnotations, the child would receive the progress of the handlers, too.
+func ExampleUserAnnotations() {
+	kopf.For(&corev1.ConfigMap{}).
+		OnReconcile("service", func(ctx context.Context, req *kopf.Request[*corev1.ConfigMap]) error {
+			service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: req.Object.Namespace, Name: req.Object.Name}}
+			_, err := controllerutil.CreateOrUpdate(ctx, req.Client, service, func() error {
+				service.Annotations = kopf.UserAnnotations(req.Object)
+				return req.Adopt(service)
+			})
+			return err
+		})
+
+	db := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
+		"example.com/team": "storage",
+		"kopf.zalando.org/last-handled-configuration":      `{"data":{}}`,
+		"kubectl.kubernetes.io/last-applied-configuration": "{}",
+	}}}
+	fmt.Println(kopf.UserAnnotations(db))
+	// Output: map[example.com/team:storage]
 }
 
 // Apply writes the child only if it differs from the desired state.

@@ -98,6 +98,9 @@ var levels = map[string]int{
 	"pkg/conditions/conditionstest": 2,
 	"pkg/progress/storetest":        2,
 
+	// This package looks up the fields that filters name.
+	"internal/fieldtype": 1,
+
 	// These packages import only packages of level 0 and below.
 	"internal/apiserver":  1,
 	"internal/fencing":    1,
@@ -115,6 +118,9 @@ var levels = map[string]int{
 	"pkg/explain":         0,
 	"internal/rbac":       0,
 	"internal/validation": 0,
+
+	// This package tells the annotations of users from those of operators.
+	"internal/annotations": 0,
 
 	// This package has a map that is safe for concurrent use.
 	"internal/keyed": 0,

@@ -1,0 +1,6 @@
+// Package annotations tells the annotations of users from those of operators with kopf or this library:
+//
+//	annotations.IsManaged("kopf.zalando.org/create", obj.GetAnnotations())        // true
+//	annotations.IsManaged("product.example.com/create", obj.GetAnnotations())     // true if the object has product.example.com/kopf-managed
+//	annotations.OfUsers(obj.GetAnnotations())                                     // the others
+package annotations
