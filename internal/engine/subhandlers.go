@@ -12,6 +12,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
 	"github.com/kopf-runtime/kopf-runtime/internal/plan"
+	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
@@ -54,6 +55,12 @@ func (e *Engine) selectSubHandlers(ctx context.Context, r *reconciliation, paren
 		}
 		if taken, ok := keys[key]; ok || slices.Contains(e.Handlers.IDs(), sub.ID) {
 			mistakes = append(mistakes, fmt.Errorf("the sub-handler %q has the id of another one (%s): give each its own", sub.ID, orDefault(taken, sub.ID)))
+			continue
+		}
+		if f := sub.Field; f != nil && !e.detector.Essence.Keeps(f.Path) {
+			path := validation.JoinFieldPath(f.Path)
+			mistakes = append(mistakes, fmt.Errorf("the sub-handler %q: Field(%q) can never match, because the last-handled configuration does not contain the field: "+
+				"check the field in the handler, or add a handler with this Field to the resource", sub.ID, path))
 			continue
 		}
 		sub.Warnings = h.Warnings

@@ -3,6 +3,7 @@ package match
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
@@ -32,6 +33,8 @@ type Matcher struct {
 	Equal    any
 	// All contains the inner matchers of a conjunction, one for each argument.
 	All []Matcher
+	// Opaque is true if the result depends on more than the operands and the presence of the value, for example on a function of the user.
+	Opaque bool
 	// Operands contains all values that the matcher compares with, including those of inner matchers.
 	Operands []Operand
 	// Err describes an invalid matcher.
@@ -56,18 +59,39 @@ func (m Matcher) IsPresent() bool { return m.Presence != nil && *m.Presence }
 // IsAbsent reports whether the matcher only tests that there is no value.
 func (m Matcher) IsAbsent() bool { return m.Presence != nil && !*m.Presence }
 
-// Contradict reports whether it is certain that no value can pass both matchers. If the matchers test different sides of a change, it reports whether no
-// change can pass both. It does not find all contradictions.
-func Contradict(a, b Matcher) bool {
-	switch {
-	case a.Side == b.Side:
-		return a.IsAbsent() && (b.HasEqual || b.IsPresent()) || (a.HasEqual || a.IsPresent()) && b.IsAbsent() ||
-			a.HasEqual && b.HasEqual && !diff.Equal(a.Equal, b.Equal)
-	case a.Side != Current && b.Side != Current:
-		return a.IsAbsent() && b.IsAbsent() || a.HasEqual && b.HasEqual && diff.Equal(a.Equal, b.Equal)
-	default:
-		return false
+// Contradict reports whether no value can pass all matchers. If some of them test the sides of a change, it reports whether no change can pass all of them.
+// It ignores opaque matchers, and does not know the type of the value. So if it returns false, the matchers can still contradict each other.
+func Contradict(matchers ...Matcher) bool {
+	var current, before, after []Test
+	values := []any{nil, "\x00one", "\x00other"} // no value, and two values that no matcher compares with
+	for _, m := range matchers {
+		if m.Opaque {
+			continue
+		}
+		for _, operand := range m.Operands {
+			values = append(values, operand.Value)
+		}
+		switch m.Side {
+		case Current:
+			current = append(current, m.Test)
+		case Before:
+			before = append(before, m.Test)
+		case After:
+			after = append(after, m.Test)
+		}
 	}
+	passCurrent := func(value any) bool { return passesAll(current, value) }
+	if len(before)+len(after) == 0 {
+		return !slices.ContainsFunc(values, passCurrent)
+	}
+	for _, old := range values {
+		for _, new := range values {
+			if passesAll(before, old) && passesAll(after, new) && (passCurrent(old) || passCurrent(new)) && !diff.Equal(old, new) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // Operand is a value that a matcher compares with.

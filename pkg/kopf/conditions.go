@@ -236,13 +236,17 @@ func (r *Resource[T]) checkConditions(obj client.Object) error {
 			return fmt.Errorf("WithPanicCondition: the handler %q also reports the condition %s: choose another type", h.fullID(), r.panicCondition)
 		}
 	}
+	_, err := conditions.For(obj, r.conditionOptions...)
 	declares := len(r.conditionTypes) > 0 || r.rootCondition != nil || r.panicCondition != ""
 	reports := slices.ContainsFunc(r.handlers, func(h *typedHandler[T]) bool { return h.ConditionType != "" })
-	if !declares && !reports {
+	reads := slices.ContainsFunc(r.declarations(), func(d *declaration) bool { return d.isForCondition() || len(d.requiredConditions) > 0 })
+	switch {
+	case err == nil:
 		return nil
-	}
-	if _, err := conditions.For(obj, r.conditionOptions...); err != nil {
+	case declares || reports:
 		return fmt.Errorf("the conditions cannot be stored: %w (%s)", err, conditionsHint)
+	case reads:
+		return fmt.Errorf("OnCondition and WhenCondition can never match: %w (%s)", err, conditionsHint)
 	}
 	return nil
 }

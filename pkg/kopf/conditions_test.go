@@ -27,8 +27,13 @@ func podHandlerWith(opts ...kopf.HandlerOption) kopf.Option {
 	return kopf.For(&corev1.Pod{}).OnCreate("h", noopFor[*corev1.Pod], opts...)
 }
 
-func onCondition(conditionType string, opts ...kopf.HandlerOption) resources {
-	return newThings().OnCondition("h", conditionType, noop, opts...)
+func onCondition(conditionType string, opts ...kopf.HandlerOption) *kopf.Resource[*corev1.Pod] {
+	return kopf.For(&corev1.Pod{}).OnCondition("h", conditionType, noopFor[*corev1.Pod], opts...)
+}
+
+// podWhen returns a resource with conditions and an OnCreate handler with WhenCondition.
+func podWhen(conditionType string, status metav1.ConditionStatus) kopf.Option {
+	return podHandlerWith(kopf.WhenCondition(conditionType, status))
 }
 
 // Each test case has one error in one line. B-60, B-61, B-62, HND-20.
@@ -79,33 +84,38 @@ func TestCheckDeclaration_Conditions(t *testing.T) {
 		{"ReportCondition of an index", indexBy(kopf.ReportCondition("Created")), []string{`Thing: IndexBy("h"): ReportCondition`, "remove it"}},
 
 		// WhenCondition.
-		{"an empty status", onCreate(kopf.WhenCondition("Ready", "")), []string{`Thing: OnCreate("h"): WhenCondition: invalid status ""`, "metav1.ConditionTrue, ConditionFalse or ConditionUnknown"}},
-		{"an invalid status", onCreate(kopf.WhenCondition("Ready", "true")), []string{`OnCreate("h"): WhenCondition: invalid status "true"`, "metav1.ConditionTrue, ConditionFalse or ConditionUnknown"}},
-		{"WhenCondition without a name", onReconcile(kopf.WhenCondition("", yes)), []string{`OnReconcile("h"): WhenCondition: `}},
-		{"WhenCondition with an invalid name", daemon(kopf.WhenCondition("Ready?", yes)), []string{`Daemon("h"): WhenCondition: `, `"Ready?"`}},
+		{"an empty status", podWhen("Ready", ""), []string{`Pod: OnCreate("h"): WhenCondition: invalid status ""`, "metav1.ConditionTrue, ConditionFalse or ConditionUnknown"}},
+		{"an invalid status", podWhen("Ready", "true"), []string{`OnCreate("h"): WhenCondition: invalid status "true"`, "metav1.ConditionTrue, ConditionFalse or ConditionUnknown"}},
+		{"WhenCondition without a name", podWhen("", yes), []string{`OnCreate("h"): WhenCondition: `}},
+		{"WhenCondition with an invalid name", podWhen("Ready?", yes), []string{`OnCreate("h"): WhenCondition: `, `"Ready?"`}},
 
 		// OnCondition.
-		{"OnCondition without a name", onCondition(""), []string{`Thing: OnCondition("h"): `}},
-		{"OnCondition with an invalid name", onCondition("Ready?"), []string{`Thing: OnCondition("h"): `, `"Ready?"`}},
-		{"no id", newThings().OnCondition("", "Ready", noop), []string{`OnCondition(""): `, "empty", "set one"}},
-		{"a nil handler", newThings().OnCondition("h", "Ready", nil), []string{`OnCondition("h"): `, "nil", "pass a function"}},
-		{"HND-20 a duplicate id", onCondition("Ready").OnCondition("h", "Synced", noop), []string{`OnCondition("h"): `, "used twice", "rename one"}},
+		{"OnCondition without a name", onCondition(""), []string{`Pod: OnCondition("h"): `}},
+		{"OnCondition with an invalid name", onCondition("Ready?"), []string{`Pod: OnCondition("h"): `, `"Ready?"`}},
+		{"no id", kopf.For(&corev1.Pod{}).OnCondition("", "Ready", noopFor[*corev1.Pod]), []string{`OnCondition(""): `, "empty", "set one"}},
+		{"a nil handler", kopf.For(&corev1.Pod{}).OnCondition("h", "Ready", nil), []string{`OnCondition("h"): `, "nil", "pass a function"}},
+		{"HND-20 a duplicate id", onCondition("Ready").OnCondition("h", "Synced", noopFor[*corev1.Pod]), []string{`OnCondition("h"): `, "used twice", "rename one"}},
+		{
+			"OnCondition of a kind without conditions", kopf.For(&corev1.ConfigMap{}).OnCondition("h", "Ready", noopFor[*corev1.ConfigMap]),
+			[]string{"ConfigMap: ", "OnCondition and WhenCondition can never match: ", "has no field status", "WithConditionsIn to For"},
+		},
+		{"WhenCondition of a kind without conditions", daemon(kopf.WhenCondition("Ready", yes)), []string{"Thing: ", "OnCondition and WhenCondition can never match: ", "WithConditionsIn to For"}},
+		{"WhenCondition of an index", indexBy(kopf.WhenCondition("Ready", yes)), []string{"Thing: ", "OnCondition and WhenCondition can never match: "}},
 		{"Optional of OnCondition", onCondition("Ready", kopf.Optional()), []string{`OnCondition("h"): Optional`}},
 	} {
 		t.Run(test.name, func(t *testing.T) { wantError(t, test.given, test.words) })
 	}
 
 	for name, given := range map[string]kopf.Option{
-		"one":                                      podsWith(kopf.WithConditions("Ready")),
-		"a condition with a domain":                podsWith(kopf.WithConditions("Ready", "example.com/Synced")),
-		"a custom root condition":                  podsWith(kopf.WithConditions("Ready", "Degraded"), kopf.WithRootCondition(conditions.Root{Not: []string{"Degraded"}})),
-		"a kind without a Go type":                 kopf.For(kopf.Unstructured(thingGVK), kopf.WithConditions("Ready", "Synced")).OnCreate("h", noopFor[*unstructured.Unstructured]),
-		"a report":                                 podHandlerWith(kopf.ReportCondition("Created")),
-		"ReportCondition of a reconcile handler":   kopf.For(&corev1.Pod{}).OnReconcile("h", noopFor[*corev1.Pod], kopf.ReportCondition("Synced")),
-		"two handlers with the same condition":     kopf.For(&corev1.Pod{}).OnCreate("a", noopFor[*corev1.Pod], kopf.ReportCondition("A")).OnUpdate("b", noopFor[*corev1.Pod], kopf.ReportCondition("A")),
-		"filters":                                  onCreate(kopf.WhenCondition("Ready", yes), kopf.WhenCondition("Synced", metav1.ConditionUnknown)).OnEvent("e", noop, kopf.WhenCondition("Ready", yes)),
-		"transitions":                              onCondition("Ready", kopf.Retries(3), kopf.Label("a")).OnCondition("g", "Ready", noop),
-		"OnCondition of a kind without conditions": kopf.For(&corev1.ConfigMap{}).OnCondition("h", "Ready", noopFor[*corev1.ConfigMap]),
+		"one":                                    podsWith(kopf.WithConditions("Ready")),
+		"a condition with a domain":              podsWith(kopf.WithConditions("Ready", "example.com/Synced")),
+		"a custom root condition":                podsWith(kopf.WithConditions("Ready", "Degraded"), kopf.WithRootCondition(conditions.Root{Not: []string{"Degraded"}})),
+		"a kind without a Go type":               kopf.For(kopf.Unstructured(thingGVK), kopf.WithConditions("Ready", "Synced")).OnCreate("h", noopFor[*unstructured.Unstructured]),
+		"a report":                               podHandlerWith(kopf.ReportCondition("Created")),
+		"ReportCondition of a reconcile handler": kopf.For(&corev1.Pod{}).OnReconcile("h", noopFor[*corev1.Pod], kopf.ReportCondition("Synced")),
+		"two handlers with the same condition":   kopf.For(&corev1.Pod{}).OnCreate("a", noopFor[*corev1.Pod], kopf.ReportCondition("A")).OnUpdate("b", noopFor[*corev1.Pod], kopf.ReportCondition("A")),
+		"filters":                                kopf.For(&corev1.Pod{}).OnCreate("h", noopFor[*corev1.Pod], kopf.WhenCondition("Ready", yes), kopf.WhenCondition("Synced", metav1.ConditionUnknown)).OnEvent("e", noopFor[*corev1.Pod], kopf.WhenCondition("Ready", yes)),
+		"transitions":                            kopf.For(&corev1.Pod{}).OnCondition("h", "Ready", noopFor[*corev1.Pod], kopf.Retries(3), kopf.Label("a")).OnCondition("g", "Ready", noopFor[*corev1.Pod]),
 	} {
 		t.Run("valid: "+name, func(t *testing.T) { wantValid(t, given) })
 	}

@@ -43,6 +43,12 @@ func TestCheckDeclaration_Contradictions(t *testing.T) {
 		"a contradiction within To of All":   {[]kopf.Option{onUpdate(kopf.Field("spec.color", filter.To(filter.All(filter.Absent, filter.Equal("b")))))}, []string{"can never match", "exclude each other"}},
 		"a matcher within Equal":             {[]kopf.Option{onUpdate(kopf.Field("spec.size", filter.Equal(filter.Present)))}, []string{`Field("spec.size"): Equal(Present) compares with a matcher: remove Equal`}},
 		"a nil matcher within From":          {[]kopf.Option{onUpdate(kopf.Field("spec.size", filter.From(nilMatcher)))}, []string{`Field("spec.size")`, "use Absent"}},
+		"a contradiction of three matchers":  {[]kopf.Option{onCreate(kopf.Label("a", filter.Any(filter.Equal("b"), filter.Equal("c")), filter.Not(filter.Equal("b")), filter.Not(filter.Equal("c"))))}, []string{`Label("a") can never match: no value passes all of Any(Equal(b), Equal(c)), Not(Equal(b)), Not(Equal(c))`}},
+		"a value that another excludes":      {[]kopf.Option{onCreate(kopf.Label("a", filter.Equal("b")), kopf.Label("a", filter.Not(filter.Equal("b"))))}, []string{`Label("a") can never match: Equal(b) and Not(Equal(b)) exclude each other`}},
+		"a label that must exist and not":    {[]kopf.Option{onCreate(kopf.Label("a"), kopf.Label("a", filter.Absent))}, []string{`Label("a") can never match: Present and Absent exclude each other`}},
+		"no alternative":                     {[]kopf.Option{onCreate(kopf.Label("a", filter.Any()))}, []string{`Label("a") can never match: no value passes Any()`}},
+		"no value":                           {[]kopf.Option{daemon(kopf.Annotation("a", filter.None(filter.Present, filter.Absent)))}, []string{`Annotation("a") can never match: no value passes None(Present, Absent)`}},
+		"an old value that is not allowed":   {[]kopf.Option{onUpdate(kopf.Field("spec.size", filter.From(1), filter.To(2), filter.Equal(3)))}, []string{`Field("spec.size") can never match: no value passes all of From(Equal(1)), To(Equal(2)), Equal(3)`}},
 		"the resource version":               {[]kopf.Option{onField("metadata.resourceVersion")}, []string{`OnField("h"): Field("metadata.resourceVersion"): each write changes this field`, "use OnEvent"}},
 		"an id with a space at its end":      {[]kopf.Option{newThings().OnReconcile("h ", noop)}, []string{`OnReconcile("h "): the id "h " begins or ends with a space`}},
 		"Backoff of an event handler":        {[]kopf.Option{onEvent(kopf.Backoff(s))}, []string{`OnEvent("h"): Backoff, BackoffFunc and Timeout have no effect without Retries`, "add Retries"}},
@@ -64,6 +70,9 @@ func TestCheckDeclaration_Contradictions(t *testing.T) {
 		"conditions of two types":          pods().OnCreate("h", noopFor[*corev1.Pod], kopf.WhenCondition("A", metav1.ConditionTrue), kopf.WhenCondition("B", metav1.ConditionFalse)),
 		"Owns two kinds":                   onReconcile().Owns(&corev1.Pod{}).Owns(&corev1.ConfigMap{}),
 		"retries of an event handler":      onEvent(kopf.Retries(3), kopf.Backoff(s), kopf.Timeout(10*s), kopf.WriteChanges()),
+		"a matcher with a function":        onCreate(kopf.Label("a", filter.Match(func(any) bool { return false }), filter.Any(filter.Equal("b"), filter.Match(func(any) bool { return false })))),
+		"a change to an allowed value":     onUpdate(kopf.Field("spec.size", filter.From(1), filter.To(2), filter.Any(filter.Equal(2), filter.Equal(3)))),
+		"alternatives with one in common":  onCreate(kopf.Label("a", filter.Any(filter.Equal("b"), filter.Equal("c")), filter.Not(filter.Equal("b")))),
 		"the resource version for OnEvent": onEvent(kopf.Field("metadata.resourceVersion")),
 	} {
 		t.Run("valid: "+name, func(t *testing.T) { wantValid(t, given) })

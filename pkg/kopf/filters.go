@@ -8,6 +8,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/fieldtype"
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
 	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/filter"
@@ -40,6 +41,9 @@ func (d *declaration) matchKey(option, key string, m []filter.Matcher) match.Key
 	if err := validation.QualifiedName(key); err != nil {
 		d.addErrorf("%s can never match: the key is invalid: %w", where, err)
 	}
+	if len(m) == 0 {
+		m = []filter.Matcher{filter.Present}
+	}
 	d.validateMatchers(where, m)
 	for _, matcher := range formsOf(m) {
 		switch {
@@ -49,9 +53,6 @@ func (d *declaration) matchKey(option, key string, m []filter.Matcher) match.Key
 		default:
 			d.checkValues(where, option == "Label", matcher.Operands)
 		}
-	}
-	if len(m) == 0 {
-		m = []filter.Matcher{filter.Present}
 	}
 	return match.KeyFilter{Name: key, Tests: testsForSide(m, match.Current), Wanted: describe(m)}
 }
@@ -70,7 +71,7 @@ func (d *declaration) checkValues(where string, isLabel bool, literals []match.O
 	for _, l := range literals {
 		value, isText := l.Value.(string)
 		if !isText {
-			d.addErrorf("%s: %s can never match: the values of labels and annotations are strings: use %s", where, l, stringType.suggest(l.Value))
+			d.addErrorf("%s: %s can never match: the values of labels and annotations are strings: use %s", where, l, fieldtype.String.Suggest(l.Value))
 		} else if err := validation.LabelValue(value); isLabel && err != nil {
 			d.addErrorf("%s can never match: %q is not a valid label value: %w", where, value, err)
 		}
@@ -149,13 +150,30 @@ func (d *declaration) validateMatchers(where string, m []filter.Matcher) {
 			continue
 		}
 		for _, part := range matcher.Conjuncts() {
-			for _, other := range d.checkedMatchers[where] {
-				if match.Contradict(part, other) {
-					d.addErrorf("%s can never match: %s and %s exclude each other", where, other.Description, part.Description)
-				}
-			}
+			d.checkContradiction(where, part, d.checkedMatchers[where])
 			d.checkedMatchers[where] = append(d.checkedMatchers[where], part)
 		}
+	}
+}
+
+// checkContradiction adds an error if no value passes the matcher and the others. The error names as few matchers as possible.
+func (d *declaration) checkContradiction(where string, m match.Matcher, others []match.Matcher) {
+	if match.Contradict(m) {
+		d.addErrorf("%s can never match: no value passes %s", where, m.Description)
+		return
+	}
+	for _, other := range others {
+		if match.Contradict(m, other) {
+			d.addErrorf("%s can never match: %s and %s exclude each other", where, other.Description, m.Description)
+			return
+		}
+	}
+	if all := append(slices.Clone(others), m); match.Contradict(all...) && !match.Contradict(others...) {
+		texts := make([]string, len(all))
+		for i, one := range all {
+			texts[i] = one.Description
+		}
+		d.addErrorf("%s can never match: no value passes all of %s", where, strings.Join(texts, ", "))
 	}
 }
 

@@ -82,3 +82,11 @@ func explainNotServed(served []servedKind, gvk schema.GroupVersionKind) error {
 	}
 	return fmt.Errorf("the API server does not serve %s: install its CustomResourceDefinition first, or add WhenServed to For", gv)
 }
+
+func groupOf(apiVersion string) string {
+	gv, err := schema.ParseGroupVersion(apiVersion)
+	if err != nil {
+		return "?" // this value equals no group
+	}
+	return gv.Group
+}

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/fieldtype"
 	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 )
 
@@ -33,59 +34,50 @@ func (o *Operator) warnAboutFields(ctx context.Context, client discovery.Discove
 
 // handlersWithUncheckedFields returns the handlers with a field, except those of OnCondition, if the kind has no Go type. For a kind with a
 // Go type, it returns nil, because the check of the declaration covers these fields.
-func (r *Resource[T]) handlersWithUncheckedFields() (declarations []*declaration) {
-	if goType(reflect.TypeOf(r.obj)) != nil {
+func (r *Resource[T]) handlersWithUncheckedFields() []*declaration {
+	if fieldtype.Go(reflect.TypeOf(r.obj)) != nil {
 		return nil
 	}
-	all := slices.Clone(r.handlers)
-	for _, x := range r.indexes {
-		all = append(all, x.typedHandler)
-	}
-	for _, h := range all {
-		if h.Criteria.Field != nil && !h.isForCondition() {
-			declarations = append(declarations, &h.declaration)
-		}
-	}
-	return declarations
+	return slices.DeleteFunc(r.declarations(), func(d *declaration) bool { return d.Criteria.Field == nil || d.isForCondition() })
 }
 
-// A schemaField is the fieldType of a field in a published schema.
+// A schemaField is the type of a field in a published schema.
 type schemaField struct {
 	props *apiextensionsv1.JSONSchemaProps
 }
 
-func (f schemaField) json() jsonType {
+func (f schemaField) JSON() fieldtype.JSON {
 	p := f.props
 	switch {
 	case p.XIntOrString, p.XEmbeddedResource, p.XPreserveUnknownFields != nil && *p.XPreserveUnknownFields, p.Ref != nil:
-		return anyType
+		return fieldtype.Any
 	case p.Type == "object" && len(p.Properties) == 0 && (p.AdditionalProperties == nil || p.AdditionalProperties.Schema == nil):
-		return anyType
+		return fieldtype.Any
 	}
-	return map[string]jsonType{
-		"string": stringType, "integer": integerType, "number": numberType, "boolean": booleanType, "array": listType, "object": objectType,
+	return map[string]fieldtype.JSON{
+		"string": fieldtype.String, "integer": fieldtype.Integer, "number": fieldtype.Number, "boolean": fieldtype.Boolean, "array": fieldtype.List, "object": fieldtype.Object,
 	}[p.Type]
 }
 
-func (f schemaField) child(key string) fieldType {
+func (f schemaField) Child(key string) fieldtype.Type {
 	if props, ok := f.props.Properties[key]; ok {
 		return schemaField{&props}
 	}
-	if f.isMap() {
+	if f.IsMap() {
 		return schemaField{f.props.AdditionalProperties.Schema}
 	}
 	return nil
 }
 
-func (f schemaField) children() (names []fieldName) {
+func (f schemaField) Children() (names []fieldtype.Name) {
 	for _, name := range slices.Sorted(maps.Keys(f.props.Properties)) {
-		names = append(names, fieldName{json: name})
+		names = append(names, fieldtype.Name{JSON: name})
 	}
 	return names
 }
 
-func (f schemaField) isMap() bool {
+func (f schemaField) IsMap() bool {
 	return f.props.AdditionalProperties != nil && f.props.AdditionalProperties.Schema != nil
 }
 
-func (f schemaField) isOmitted(any) bool { return false }
+func (f schemaField) IsOmitted(any) bool { return false }

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
+	"github.com/kopf-runtime/kopf-runtime/internal/fieldtype"
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
@@ -30,6 +31,7 @@ type resource interface {
 	buildHooks(o *Operator) []webhooks.Hook
 	hasOnlyAdmission() bool
 	hasAdmission() bool
+	declarations() []*declaration
 	handlersWithUncheckedFields() []*declaration
 	identity() any // all views of a resource have the same identity
 	controllerName(scheme *runtime.Scheme) string
@@ -96,7 +98,7 @@ func (o *Operator) engineKinds() ([]engine.Kind, error) {
 		if kind.New == nil {
 			continue
 		}
-		errs = append(errs, o.checkStorage(kind), o.checkShardedKind(&kind))
+		errs = append(errs, o.checkStorage(kind), o.checkFilters(kind, r), o.checkShardedKind(&kind))
 		if r.options().whenServed {
 			o.routedClient.Declare(kind.New())
 			if len(r.triggerSources()) > 0 {
@@ -104,6 +106,7 @@ func (o *Operator) engineKinds() ([]engine.Kind, error) {
 			}
 		}
 	}
+	errs = append(errs, o.checkIgnoredFields(kinds)...)
 	errs = append(errs, o.checkSharding(kinds)...)
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("the operator cannot start:\n%w", err)
@@ -268,16 +271,13 @@ func (h *typedHandler[T]) check(obj T, scheme *runtime.Scheme) (errs []error) {
 	}
 	if h.Criteria.Field != nil && !h.isForCondition() {
 		path := strings.Join(h.Criteria.Field.Path, ".")
-		if h.handlerKind == causeHandler && (path == "metadata.resourceVersion" || path == "metadata.managedFields") {
-			errs = append(errs, fmt.Errorf("Field(%q): each write changes this field, including those of the operator: use OnEvent to observe all writes", path))
-		}
-		if root := goType(reflect.TypeOf(obj)); root != nil {
+		if root := fieldtype.Go(reflect.TypeOf(obj)); root != nil {
 			for _, err := range h.checkField(root, fmt.Sprintf("the Go type %T", obj)) {
 				errs = append(errs, fmt.Errorf("Field(%q): %w", path, err))
 			}
 		}
 	}
-	if h.Store != nil && goType(reflect.TypeOf(obj)) != nil {
+	if h.Store != nil && fieldtype.Go(reflect.TypeOf(obj)) != nil {
 		if err := progress.CheckType(obj, h.Store); err != nil {
 			errs = append(errs, fmt.Errorf("StoreIn: %w", err))
 		}
@@ -297,8 +297,8 @@ func (h *typedHandler[T]) check(obj T, scheme *runtime.Scheme) (errs []error) {
 
 // checkField returns an error if the field of the handler does not exist, or an error for each compared value that the field cannot have.
 // source describes the Go type or the schema in error messages.
-func (d *declaration) checkField(root fieldType, source string) (errs []error) {
-	field, unknown, suggestion := lookUpField(root, d.Criteria.Field.Path)
+func (d *declaration) checkField(root fieldtype.Type, source string) (errs []error) {
+	field, unknown, suggestion := fieldtype.LookUp(root, d.Criteria.Field.Path)
 	if unknown != "" {
 		hint := ""
 		if suggestion != "" {

@@ -43,6 +43,22 @@ func (b ignoringBaseline) Check() error {
 	return errors.Join(errs...)
 }
 
+// IgnoredFields returns the paths of the ignored fields.
+func (b ignoringBaseline) IgnoredFields() [][]string {
+	paths := ignoredFieldsOf(b.Baseline)
+	for _, path := range b.paths {
+		paths = append(paths, essencePath(path))
+	}
+	return paths
+}
+
+func ignoredFieldsOf(b Baseline) [][]string {
+	if b, ok := b.(interface{ IgnoredFields() [][]string }); ok {
+		return b.IgnoredFields()
+	}
+	return nil
+}
+
 // Fields implements [FieldUser].
 func (b ignoringBaseline) Fields() []string { return fieldsOf([]Baseline{b.Baseline}) }
 

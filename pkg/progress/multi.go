@@ -111,6 +111,14 @@ func (m multiBaseline) Check() error { return checkMembers("MultiBaseline", m) }
 // Fields implements [FieldUser].
 func (m multiBaseline) Fields() []string { return fieldsOf(m) }
 
+// IgnoredFields returns the paths of the fields that members ignore.
+func (m multiBaseline) IgnoredFields() (paths [][]string) {
+	for _, baseline := range m {
+		paths = append(paths, ignoredFieldsOf(baseline)...)
+	}
+	return paths
+}
+
 func (m multiBaseline) Fetch(obj client.Object) []byte {
 	for _, baseline := range m {
 		if essence := baseline.Fetch(obj); essence != nil {

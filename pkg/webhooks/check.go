@@ -21,6 +21,7 @@ func (h Hook) Check() error {
 	h.checkPolicies()
 	h.checkSelectors()
 	h.checkConditions()
+	h.checkRequirements()
 	for i, err := range h.errs {
 		h.errs[i] = fmt.Errorf("%s: %w", h.describe(), err)
 	}

@@ -26,6 +26,7 @@ type requestFilter func(object, old client.Object, content any, call *Call) bool
 func Annotation(key string, values ...string) Option {
 	return func(h *Hook) {
 		h.checkAnnotation("Annotation", key)
+		h.require(requirement{option: option("Annotation", key, values), subject: "annotation " + key, values: toAny(values)})
 		h.addFilter(func(object, _ client.Object, _ any, _ *Call) bool {
 			value, found := object.GetAnnotations()[key]
 			return found && (len(values) == 0 || slices.Contains(values, value))
@@ -39,6 +40,7 @@ func Annotation(key string, values ...string) Option {
 func NoAnnotation(key string) Option {
 	return func(h *Hook) {
 		h.checkAnnotation("NoAnnotation", key)
+		h.require(requirement{option: option[string]("NoAnnotation", key, nil), subject: "annotation " + key, absent: true})
 		h.addFilter(func(object, _ client.Object, _ any, _ *Call) bool {
 			_, found := object.GetAnnotations()[key]
 			return !found
@@ -65,6 +67,7 @@ func Field(path string, values ...any) Option {
 				h.addErrorf("%s: the value %v has no JSON form: %w", where, value, err)
 			}
 		}
+		h.require(requirement{option: option("Field", path, values), subject: "field " + path, field: keys, values: wanted})
 		h.addFilter(func(_, _ client.Object, content any, _ *Call) bool {
 			value, found := fieldOf(content, keys)
 			return found && (len(wanted) == 0 || slices.ContainsFunc(wanted, func(one any) bool { return diff.Equal(one, value) }))
@@ -78,7 +81,9 @@ func Field(path string, values ...any) Option {
 // kopf has no equivalent: its field= does not compare the objects of a request.
 func FieldChanged(path string) Option {
 	return func(h *Hook) {
-		keys := h.parseField(fmt.Sprintf("FieldChanged(%q)", path), path)
+		where := fmt.Sprintf("FieldChanged(%q)", path)
+		keys := h.parseField(where, path)
+		h.require(requirement{option: where, subject: "field " + path, field: keys, any: true})
 		h.addFilter(func(_, _ client.Object, _ any, call *Call) bool { return !call.Diff().Reduce(keys...).Empty() })
 	}
 }

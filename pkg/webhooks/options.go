@@ -22,6 +22,7 @@ type settings struct {
 	labels        []metav1.LabelSelectorRequirement
 	conditions    []admissionregistrationv1.MatchCondition
 	filters       []requestFilter
+	requirements  []requirement
 	sideEffects   admissionregistrationv1.SideEffectClass
 	failure       admissionregistrationv1.FailurePolicyType
 	timeout       int32
@@ -74,11 +75,12 @@ func Plural(name string) Option {
 // Equivalent in kopf: labels=, with PRESENT or a literal. For other tests of labels, use [MatchConditions].
 func Label(key string, values ...string) Option {
 	return func(h *Hook) {
-		requirement := metav1.LabelSelectorRequirement{Key: key, Operator: metav1.LabelSelectorOpExists}
+		selector := metav1.LabelSelectorRequirement{Key: key, Operator: metav1.LabelSelectorOpExists}
 		if len(values) > 0 {
-			requirement.Operator, requirement.Values = metav1.LabelSelectorOpIn, slices.Clone(values)
+			selector.Operator, selector.Values = metav1.LabelSelectorOpIn, slices.Clone(values)
 		}
-		h.settings.labels = append(h.settings.labels, requirement)
+		h.settings.labels = append(h.settings.labels, selector)
+		h.require(requirement{option: option("Label", key, values), subject: "label " + key, values: toAny(values)})
 	}
 }
 
@@ -89,6 +91,7 @@ func NoLabel(key string) Option {
 	return func(h *Hook) {
 		h.settings.labels = append(h.settings.labels,
 			metav1.LabelSelectorRequirement{Key: key, Operator: metav1.LabelSelectorOpDoesNotExist})
+		h.require(requirement{option: option[string]("NoLabel", key, nil), subject: "label " + key, absent: true})
 	}
 }
 

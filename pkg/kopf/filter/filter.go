@@ -54,7 +54,7 @@ func Equal(value any) Matcher {
 //
 // Equivalent in kopf: a callback.
 func Match(fn func(value any) bool) Matcher {
-	m := matcher{Description: "Match", Test: fn}
+	m := matcher{Description: "Match", Test: fn, Opaque: true}
 	if fn == nil {
 		m.Err = errors.New("Match(nil): pass a function")
 	}
@@ -161,6 +161,7 @@ func combined(name string, all []Matcher, passes func(passed int) bool) matcher 
 			out.Operands = append(out.Operands, l)
 		}
 		texts = append(texts, m.Description)
+		out.Opaque = out.Opaque || m.Opaque
 		if m.Err != nil {
 			out.Err = m.Err
 		}

@@ -1,4 +1,4 @@
-package kopf
+package fieldtype
 
 import (
 	"encoding"
@@ -8,48 +8,34 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 )
 
-// A fieldType describes the type of a field, according to the Go type or the schema of its kind.
-type fieldType interface {
-	// child returns the type of a field in an object, or of the values of a map. It returns nil for an unknown field.
-	child(key string) fieldType
-	// children returns the names of the fields of an object.
-	children() []fieldName
-	// isMap reports whether the field is a map with arbitrary keys.
-	isMap() bool
-	// json returns the JSON type of the field, or anyType if it is unknown. A field of type anyType can have unknown children.
-	json() jsonType
-	// isOmitted reports whether the JSON form of an object omits the field if the field has this value.
-	isOmitted(value any) bool
+// A Type is the type of a field. [Go] returns those of a Go type; the schema of a kind can be another implementation.
+type Type interface {
+	// Child returns the type of a field in an object, or of the values of a map. It returns nil for an unknown field.
+	Child(key string) Type
+	// Children returns the names of the fields of an object.
+	Children() []Name
+	// IsMap reports whether the field is a map with arbitrary keys.
+	IsMap() bool
+	// JSON returns the JSON type of the field, or Any if it is unknown. A field of type Any can have unknown children.
+	JSON() JSON
+	// IsOmitted reports whether the JSON form of an object omits the field if the field has this value.
+	IsOmitted(value any) bool
 }
 
-// A fieldName contains the name of a field in JSON, and its name in Go if there is a Go type.
-type fieldName struct{ json, goName string }
+// A Name is the name of a field in JSON, and its name in Go if there is a Go type.
+type Name struct{ JSON, Go string }
 
-// A jsonType is a type of JSON values. Its text has an article, for messages.
-type jsonType string
-
-const (
-	anyType     jsonType = ""
-	stringType  jsonType = "a string"
-	integerType jsonType = "an integer"
-	numberType  jsonType = "a number"
-	booleanType jsonType = "a boolean"
-	listType    jsonType = "a list"
-	objectType  jsonType = "an object"
-)
-
-// lookUpField follows a path and returns the type of its field. If the path does not exist, unknown is the path up to
-// the first missing key, and suggestion is a similar path or empty. lookUpField accepts every path below a field of type anyType.
-func lookUpField(root fieldType, path []string) (field fieldType, unknown, suggestion string) {
+// LookUp follows a path and returns the type of its field. If the path does not exist, unknown is the path up to
+// the first missing key, and suggestion is a similar path or empty. LookUp accepts every path below a field of type Any.
+func LookUp(root Type, path []string) (field Type, unknown, suggestion string) {
 	field = root
 	for i, key := range path {
-		next := field.child(key)
-		if next == nil && field.json() == anyType {
+		next := field.Child(key)
+		if next == nil && field.JSON() == Any {
 			return field, "", ""
 		}
 		if next == nil {
@@ -62,28 +48,28 @@ func lookUpField(root fieldType, path []string) (field fieldType, unknown, sugge
 
 // suggestPath returns the path with corrected keys, up to the first key that it cannot correct. It returns an empty string if it cannot
 // correct any key.
-func suggestPath(root fieldType, path []string) string {
+func suggestPath(root Type, path []string) string {
 	field, parent := root, root
 	var corrected []string
 	changed := false
 	for i, key := range path {
-		next := field.child(key)
+		next := field.Child(key)
 		switch {
-		case next == nil && field.json() == anyType:
+		case next == nil && field.JSON() == Any:
 			return validation.JoinFieldPath(append(corrected, path[i:]...))
-		case next == nil && parent.isMap() && i > 0 && field.json() == stringType:
+		case next == nil && parent.IsMap() && i > 0 && field.JSON() == String:
 			// The path probably contains the key of a map with dots that are not escaped.
 			corrected[i-1] = strings.Join(path[i-1:], ".")
 			return validation.JoinFieldPath(corrected)
 		case next == nil:
-			if key = closestField(key, field.children()); key == "" {
+			if key = closestField(key, field.Children()); key == "" {
 				if changed {
 					return validation.JoinFieldPath(corrected)
 				}
 				return ""
 			}
 			changed = true
-			next = field.child(key)
+			next = field.Child(key)
 		}
 		corrected = append(corrected, key)
 		parent, field = field, next
@@ -93,26 +79,26 @@ func suggestPath(root fieldType, path []string) string {
 
 // closestField returns the JSON name of the field with this Go name, or else the most similar JSON name. It returns an empty string if no
 // name is similar.
-func closestField(key string, names []fieldName) string {
+func closestField(key string, names []Name) string {
 	var jsonNames []string
 	for _, name := range names {
-		if strings.EqualFold(name.goName, key) {
-			return name.json
+		if strings.EqualFold(name.Go, key) {
+			return name.JSON
 		}
-		jsonNames = append(jsonNames, name.json)
+		jsonNames = append(jsonNames, name.JSON)
 	}
 	closest, _ := validation.Closest(key, jsonNames)
 	return closest
 }
 
-// A goField is the fieldType of a field in a Go type.
+// A goField is the Type of a field in a Go type.
 type goField struct {
 	t    reflect.Type
 	tags []string // options of the JSON tag, such as omitempty
 }
 
-// goType returns the fieldType of a Go type, or nil for unstructured objects.
-func goType(t reflect.Type) fieldType {
+// Go returns the Type of a Go type, or nil for unstructured objects.
+func Go(t reflect.Type) Type {
 	if t == reflect.TypeFor[*unstructured.Unstructured]() {
 		return nil
 	}
@@ -132,58 +118,58 @@ func (f goField) elem() reflect.Type {
 	return t
 }
 
-func (f goField) json() jsonType {
+func (f goField) JSON() JSON {
 	t := f.elem()
 	for _, custom := range []reflect.Type{marshaler, textMarshaler} {
 		if t.Implements(custom) || reflect.PointerTo(t).Implements(custom) {
-			return anyType
+			return Any
 		}
 	}
 	if slices.Contains(f.tags, "string") {
-		return anyType
+		return Any
 	}
 	switch t.Kind() {
 	case reflect.String:
-		return stringType
+		return String
 	case reflect.Bool:
-		return booleanType
+		return Boolean
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
 		reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
-		return integerType
+		return Integer
 	case reflect.Float32, reflect.Float64:
-		return numberType
+		return Number
 	case reflect.Slice:
 		if t.Elem().Kind() == reflect.Uint8 {
-			return stringType
+			return String
 		}
-		return listType
+		return List
 	case reflect.Array:
-		return listType
+		return List
 	case reflect.Struct, reflect.Map:
-		return objectType
+		return Object
 	default:
-		return anyType
+		return Any
 	}
 }
 
-func (f goField) isMap() bool { return f.elem().Kind() == reflect.Map }
+func (f goField) IsMap() bool { return f.elem().Kind() == reflect.Map }
 
-func (f goField) child(key string) fieldType {
-	if f.json() == anyType {
+func (f goField) Child(key string) Type {
+	if f.JSON() == Any {
 		return nil // the type has a custom JSON form
 	}
-	if f.isMap() {
+	if f.IsMap() {
 		return goField{t: f.elem().Elem()}
 	}
 	for name, field := range f.fields() {
-		if name.json == key {
+		if name.JSON == key {
 			return field
 		}
 	}
 	return nil
 }
 
-func (f goField) children() (names []fieldName) {
+func (f goField) Children() (names []Name) {
 	for name := range f.fields() {
 		names = append(names, name)
 	}
@@ -191,8 +177,8 @@ func (f goField) children() (names []fieldName) {
 }
 
 // fields iterates over the fields in the JSON form of a struct, including the fields of embedded structs.
-func (f goField) fields() func(yield func(fieldName, fieldType) bool) {
-	return func(yield func(fieldName, fieldType) bool) {
+func (f goField) fields() func(yield func(Name, Type) bool) {
+	return func(yield func(Name, Type) bool) {
 		t := f.elem()
 		if t.Kind() != reflect.Struct {
 			return
@@ -214,14 +200,14 @@ func (f goField) fields() func(yield func(fieldName, fieldType) bool) {
 			if name == "" {
 				name = field.Name
 			}
-			if !yield(fieldName{json: name, goName: field.Name}, goField{t: field.Type, tags: tags}) {
+			if !yield(Name{JSON: name, Go: field.Name}, goField{t: field.Type, tags: tags}) {
 				return
 			}
 		}
 	}
 }
 
-func (f goField) isOmitted(value any) bool {
+func (f goField) IsOmitted(value any) bool {
 	if f.t.Kind() == reflect.Pointer || !slices.Contains(f.tags, "omitempty") {
 		return false
 	}
@@ -237,16 +223,8 @@ func (f goField) isOmitted(value any) bool {
 	case []any:
 		return len(value) == 0
 	case map[string]any:
-		return len(value) == 0 && f.isMap()
+		return len(value) == 0 && f.IsMap()
 	default:
 		return false
 	}
-}
-
-func groupOf(apiVersion string) string {
-	gv, err := schema.ParseGroupVersion(apiVersion)
-	if err != nil {
-		return "?" // this value equals no group
-	}
-	return gv.Group
 }
