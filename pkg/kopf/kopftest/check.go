@@ -15,10 +15,12 @@ import (
 type Scenario struct {
 	// Given is the initial state of the cluster. Its Faults and Duration are ignored.
 	Given Given
-	// Operator returns the options of the operator. It is called for each start of the operator.
+	// Operator returns the options of the operator. It is called for each start of the operator. If the handlers need the manager, use Setup instead.
 	Operator func() []kopf.Option
-	// Setup replaces Operator for an operator with its own setup function, such as the setup function of main.go. It is called for
-	// each start of the operator.
+	// Setup replaces Operator for an operator with its own setup function, such as the setup function of main.go, or for handlers that need the
+	// manager. It is called for each start of the operator.
+	//
+	//	Setup: func(mgr manager.Manager) error { return kopf.SetupWithManager(mgr, databases(mgr.GetClient())) },
 	Setup func(mgr manager.Manager) error
 	// Steps are the changes made by users. Each step begins after the operator has no pending work, as for [Operator.RunUntilQuiet].
 	Steps []func(t testing.TB, c *Cluster)

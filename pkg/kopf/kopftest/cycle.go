@@ -56,10 +56,17 @@ type Report struct {
 // the bubble of testing/synctest in which the test runs, or else in a new bubble. Handlers may wait only for channels and timers that were created in the same bubble.
 func Cycle(t *testing.T, given Given, opts ...kopf.Option) *Report {
 	t.Helper()
+	return CycleManager(t, given, func(mgr manager.Manager) error { return kopf.SetupWithManager(mgr, opts...) })
+}
+
+// CycleManager is [Cycle] for an operator with its own setup function, such as the setup function of main.go, or for handlers that need the manager. The
+// functions in change modify the options of the manager.
+func CycleManager(t *testing.T, given Given, setup func(manager.Manager) error, change ...func(*manager.Options)) *Report {
+	t.Helper()
 	report := &Report{}
 	run := func(t *testing.T) {
 		t.Helper()
-		report.run(t, given, opts)
+		report.run(t, given, setup, change)
 	}
 	if inBubble() {
 		run(t)
@@ -69,13 +76,13 @@ func Cycle(t *testing.T, given Given, opts ...kopf.Option) *Report {
 	return report
 }
 
-func (r *Report) run(t *testing.T, given Given, opts []kopf.Option) {
+func (r *Report) run(t *testing.T, given Given, setup func(manager.Manager) error, change []func(*manager.Options)) {
 	t.Helper()
 	advanceClock(t, given.Now)
 	given.check(t)
 	cluster := given.cluster(t)
 	o := cluster.operator(given.Faults)
-	o.start(t, func(mgr manager.Manager) error { return kopf.SetupWithManager(mgr, opts...) }, testLogger(t))
+	o.start(t, setup, testLogger(t), change...)
 	length := given.Duration
 	if length <= 0 {
 		length = soon
@@ -172,9 +179,9 @@ func (r *Report) Record(t testing.TB, obj client.Object, id string) *progress.Re
 	return nil
 }
 
-// Handlers returns the ids of the called handlers in order.
-func (r *Report) Handlers() (ids []string) {
-	for _, call := range r.Calls {
+// Handlers returns the ids of the called handlers in order. With reasons, it returns only the handlers of the calls with one of these reasons.
+func (r *Report) Handlers(reasons ...kopf.Reason) (ids []string) {
+	for _, call := range withReasons(r.Calls, reasons) {
 		ids = append(ids, call.Handler)
 	}
 	return ids

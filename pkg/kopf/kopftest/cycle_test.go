@@ -10,6 +10,7 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
@@ -160,4 +161,47 @@ func TestCycle_ObjectsFromThePast(t *testing.T) {
 	g.Expect(report.Calls).To(HaveLen(1))
 	g.Expect(report.Calls[0].Attempt).To(Equal(1))
 	g.Expect(report.Calls[0].Began).To(BeTemporally("~", time.Date(2026, 5, 1, 12, 10, 0, 0, time.UTC), time.Second))
+}
+
+// Calls and Handlers omit the calls with other reasons.
+func TestCalls_Reasons(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		resource := kopf.For(&corev1.ConfigMap{}).OnCreate("create", nothing).OnUpdate("update", nothing).Timer("tick", time.Second, nothing)
+		kopf.IndexBy(resource, "index", func(context.Context, *cmRequest) (map[string]int, error) { return nil, nil })
+		cluster := kopftest.Memory(t)
+		obj := configMap(map[string]string{"color": "red"})
+		cluster.Create(t, obj)
+		operator := cluster.Run(t, resource)
+		operator.RunUntilQuiet(t)
+		kopftest.Edit(t, cluster, obj, func(obj *corev1.ConfigMap) { obj.Data["color"] = "blue" })
+		operator.RunUntilQuiet(t)
+		g.Expect(operator.Handlers(obj)).To(ContainElements("index", "tick"))
+		g.Expect(operator.Handlers(obj, kopf.ReasonCreate, kopf.ReasonUpdate)).To(Equal([]string{"create", "update"}))
+		g.Expect(operator.Calls(kopf.ReasonUpdate)).To(HaveExactElements(HaveField("Handler", "update")))
+		g.Expect(len(operator.Calls())).To(BeNumerically(">", 2))
+		g.Expect(operator.Calls(kopf.ReasonDelete)).To(BeEmpty())
+	})
+}
+
+// CycleManager runs handlers that need the manager.
+func TestCycleManager(t *testing.T) {
+	g := NewWithT(t)
+	var names []string
+	report := kopftest.CycleManager(t, kopftest.Given{Objects: []client.Object{configMap(map[string]string{"color": "red"})}}, func(mgr manager.Manager) error {
+		c := mgr.GetClient()
+		return kopf.SetupWithManager(mgr, kopf.For(&corev1.ConfigMap{}).OnCreate("list", func(ctx context.Context, _ *cmRequest) error {
+			list := &corev1.ConfigMapList{}
+			err := c.List(ctx, list)
+			for _, item := range list.Items {
+				names = append(names, item.Name)
+			}
+			return err
+		}))
+	}, func(options *manager.Options) {
+		options.Cache.DefaultNamespaces = map[string]cache.Config{"default": {}}
+	})
+	g.Expect(report.Handlers(kopf.ReasonCreate)).To(Equal([]string{"list"}))
+	g.Expect(report.Handlers(kopf.ReasonDelete)).To(BeEmpty())
+	g.Expect(names).To(Equal([]string{"orders"}))
 }

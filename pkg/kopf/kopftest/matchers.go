@@ -24,13 +24,15 @@ import (
 // HaveHandled matches an object whose current state is handled: its essence equals the last-handled configuration, and no handler has
 // a record. A status field counts only if the last-handled configuration contains the field, because a handler watches it.
 //
-// HaveHandled reads the annotations with the prefix of kopf, and status.kopf. Operators with other stores or baselines need other tests.
+// HaveHandled reads the annotations of all operators with kopf or this library that have handled the object, with any prefix, and status.kopf. If there are
+// several last-handled configurations, all must equal the essence. It does not support other stores and baselines, such as [progress.Status] with another
+// field, [progress.IgnoringFields] and a [progress.Remote].
 func HaveHandled() types.GomegaMatcher {
 	return &objectMatcher{what: "to be handled in its present state", test: handled}
 }
 
 // HaveInProgress matches an object with records of handlers in a running cycle. With ids, it matches if exactly these handlers have records. It
-// ignores the records of sub-handlers.
+// ignores the records of sub-handlers. It reads the same annotations as [HaveHandled].
 func HaveInProgress(ids ...string) types.GomegaMatcher {
 	what := "to have handlers in progress"
 	if len(ids) > 0 {
@@ -103,30 +105,50 @@ func nameOf(actual any) string {
 	return fmt.Sprintf("%T %s", obj, client.ObjectKeyFromObject(obj))
 }
 
-var baseline = essence.WithDigestFallback(progress.AnnotationBaseline(""))
-
-// handled compares the last-handled configuration with the current state of an object.
-func handled(obj client.Object) (ok bool, why string) {
-	text := baseline.Fetch(obj)
-	if text == nil {
-		return false, "it has no last-handled configuration"
+// prefixesOf returns the prefixes of the annotations with which operators have stored their data on an object. Stores with a prefix of their own write a marker.
+func prefixesOf(obj client.Object) []string {
+	prefixes := []string{progress.DefaultPrefix}
+	for _, key := range slices.Sorted(maps.Keys(obj.GetAnnotations())) {
+		if prefix, ok := strings.CutSuffix(key, markerSuffix); ok {
+			prefixes = append(prefixes, prefix)
+		}
 	}
+	return prefixes
+}
+
+const markerSuffix = "/kopf-managed"
+
+// handled compares the last-handled configurations with the current state of an object.
+func handled(obj client.Object) (ok bool, why string) {
 	if ids := inProgress(obj); len(ids) > 0 {
 		return false, fmt.Sprintf("the handlers %q are in progress", ids)
 	}
-	changed, err := changedSince(text, obj)
-	if err != nil {
-		return false, err.Error()
+	for _, prefix := range prefixesOf(obj) {
+		text := essence.WithDigestFallback(progress.AnnotationBaseline(prefix)).Fetch(obj)
+		if text == nil {
+			continue
+		}
+		changed, err := changedSince(text, obj)
+		if err != nil {
+			return false, err.Error()
+		}
+		if !changed.Empty() {
+			return false, fmt.Sprintf("it has changed since it was handled (%s): %v", prefix, changed)
+		}
+		ok = true
 	}
-	if !changed.Empty() {
-		return false, fmt.Sprintf("it has changed since it was handled: %v", changed)
+	if !ok {
+		return false, "it has no last-handled configuration"
 	}
 	return true, ""
 }
 
 // changedSince returns the changes since the last-handled configuration. Only the status fields in that configuration count.
 func changedSince(text []byte, obj client.Object) (diff.Diff, error) {
-	shape := essence.Builder{Cleaners: cleaners}
+	shape := essence.Builder{Cleaners: []essence.Cleaner{progress.Smart()}}
+	for _, prefix := range prefixesOf(obj) {
+		shape.Cleaners = append(shape.Cleaners, progress.Annotations(prefix))
+	}
 	then, err := shape.Decode(text)
 	if err != nil {
 		return nil, fmt.Errorf("read the last-handled configuration: %w", err)
@@ -158,8 +180,6 @@ func leaves(value any, path []string) (paths [][]string) {
 	return paths
 }
 
-var cleaners = []essence.Cleaner{progress.Smart(), baseline, progress.Pin(baseline.Baseline)}
-
 // inProgress returns the ids of the handlers with records in status.kopf or in annotations. The keys of annotations can contain shortened ids.
 func inProgress(obj client.Object) (ids []string) {
 	content, err := patch.JSONTypedContent(obj)
@@ -170,9 +190,10 @@ func inProgress(obj client.Object) (ids []string) {
 		records, _ := kept.(map[string]any)
 		ids = slices.Collect(maps.Keys(records))
 	}
+	prefixes := prefixesOf(obj)
 	for key, value := range obj.GetAnnotations() {
-		id, ours := strings.CutPrefix(key, progress.DefaultPrefix+"/")
-		if ours && isRecord(value) && !slices.Contains(ids, id) {
+		prefix, id, _ := strings.Cut(key, "/")
+		if slices.Contains(prefixes, prefix) && isRecord(value) && !slices.Contains(ids, id) {
 			ids = append(ids, id)
 		}
 	}
@@ -187,12 +208,15 @@ func inProgress(obj client.Object) (ids []string) {
 // names differ from the id if the id is long or contains slashes.
 func annotationNames(obj client.Object, id string) (names []string) {
 	without := obj.DeepCopyObject().(client.Object)
-	if err := progress.Annotations("").Purge(without, id); err != nil {
-		return nil
+	for _, prefix := range prefixesOf(obj) {
+		if err := progress.Annotations(prefix).Purge(without, id); err != nil {
+			return nil
+		}
 	}
 	for key := range obj.GetAnnotations() {
 		if _, left := without.GetAnnotations()[key]; !left {
-			names = append(names, strings.TrimPrefix(key, progress.DefaultPrefix+"/"))
+			_, name, _ := strings.Cut(key, "/")
+			names = append(names, name)
 		}
 	}
 	return names

@@ -30,18 +30,29 @@ func retrying(times int) *kopf.Resource[*corev1.ConfigMap] {
 }
 
 func TestMatchers_OverObjectLifetime(t *testing.T) {
-	for name, store := range map[string]progress.Store{
-		"annotations": progress.Annotations(""), "default": progress.Smart(),
+	for name, options := range map[string][]kopf.Option{
+		"default":     nil,
+		"annotations": {kopf.WithProgress(progress.Annotations(""))},
+		"a prefix":    {kopf.WithProgress(progress.Annotations("state.example.com")), kopf.WithBaseline(progress.AnnotationBaseline("state.example.com"))},
+		"a long prefix": {
+			kopf.WithProgress(progress.Annotations("state.of.an.operator.with.a.long.name.example.com")),
+			kopf.WithBaseline(progress.AnnotationBaseline("state.of.an.operator.with.a.long.name.example.com")),
+		},
+		"two prefixes": {
+			kopf.WithProgress(progress.Multi(progress.AnnotationsV2("state.example.com"), progress.Smart())),
+			kopf.WithBaseline(progress.MultiBaseline(progress.AnnotationBaselineV2("base.example.com"), progress.AnnotationBaseline(""))),
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				g := NewWithT(t)
+				withOptions := func(resource kopf.Option) []kopf.Option { return append([]kopf.Option{resource}, options...) }
 				cluster := kopftest.Memory(t)
 				obj := configMap(map[string]string{"color": "red"})
 				cluster.Create(t, obj)
 				g.Expect(obj).NotTo(Or(kopftest.HaveHandled(), kopftest.HaveFinalizer(), kopftest.HaveInProgress()))
 
-				operator := cluster.Run(t, retrying(2), kopf.WithProgress(store))
+				operator := cluster.Run(t, withOptions(retrying(2))...)
 				g.Eventually(kopftest.Object(t, cluster, obj)).Should(And(
 					kopftest.HaveInProgress("retried"), kopftest.HaveInProgress(), kopftest.HaveFinalizer(), Not(kopftest.HaveHandled())))
 				operator.RunUntilQuiet(t)
@@ -53,7 +64,7 @@ func TestMatchers_OverObjectLifetime(t *testing.T) {
 				operator.Stop(t)
 				kopftest.Edit(t, cluster, obj, func(obj *corev1.ConfigMap) { obj.Data["color"] = "blue" })
 				g.Expect(obj).NotTo(kopftest.HaveHandled(), "the object was edited after the last cycle")
-				operator = cluster.Run(t, retrying(2), kopf.WithProgress(store))
+				operator = cluster.Run(t, withOptions(retrying(2))...)
 				operator.RunUntilQuiet(t)
 				cluster.Get(t, obj)
 				g.Expect(obj).To(kopftest.HaveHandled())
@@ -85,6 +96,32 @@ func TestMatchers_FailureMessages(t *testing.T) {
 		_, err = matcher.Match("text")
 		g.Expect(err).To(MatchError(ContainSubstring("expected a client.Object")), "want an error for a value that is not an object")
 	}
+}
+
+// Each operator that has handled an object stores its own last-handled configuration. All must have handled the current state.
+func TestHaveHandled_TwoOperators(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		cluster := kopftest.Memory(t)
+		obj := configMap(map[string]string{"color": "red"})
+		cluster.Create(t, obj)
+		with := func(prefix string) *kopftest.Operator {
+			return cluster.Run(t, kopf.For(&corev1.ConfigMap{}).OnCreate("create", nothing).OnUpdate("update", nothing),
+				kopf.WithProgress(progress.Annotations(prefix)), kopf.WithBaseline(progress.AnnotationBaseline(prefix)), kopf.WithFinalizer(prefix+"/f"))
+		}
+		one, two := with("one.example.com"), with("two.example.com")
+		one.RunUntilQuiet(t)
+		two.RunUntilQuiet(t)
+		one.Stop(t)
+		cluster.Get(t, obj)
+		g.Expect(obj).To(kopftest.HaveHandled())
+		kopftest.Edit(t, cluster, obj, func(obj *corev1.ConfigMap) { obj.Data["color"] = "blue" })
+		two.RunUntilQuiet(t)
+		cluster.Get(t, obj)
+		matcher := kopftest.HaveHandled()
+		g.Expect(obj).NotTo(matcher)
+		g.Expect(matcher.FailureMessage(obj)).To(ContainSubstring("it has changed since it was handled (one.example.com)"))
+	})
 }
 
 // HaveHandled does not confuse a field named started with a record.

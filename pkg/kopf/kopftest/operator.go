@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -190,16 +191,29 @@ func (o *Operator) InjectFaults(faults ...Fault) {
 	}
 }
 
-// Calls returns the handler calls so far in the order in which they started.
-func (o *Operator) Calls() []Call { return o.tracker.callLog() }
+// Calls returns the handler calls so far in the order in which they started. With reasons, it returns only the calls with one of these reasons. Use it to omit
+// index functions and timers, whose calls are numerous:
+//
+//	operator.Calls(kopf.ReasonCreate, kopf.ReasonUpdate)
+func (o *Operator) Calls(reasons ...kopf.Reason) []Call {
+	return withReasons(o.tracker.callLog(), reasons)
+}
+
+// withReasons returns the calls with one of the reasons, or all calls without any.
+func withReasons(calls []Call, reasons []kopf.Reason) []Call {
+	if len(reasons) == 0 {
+		return calls
+	}
+	return slices.DeleteFunc(slices.Clone(calls), func(c Call) bool { return !slices.Contains(reasons, c.Reason) })
+}
 
 // Handlers returns the ids of the handlers that were called for an object, in order. It selects the calls by the uid of obj. If obj has no uid,
-// Handlers selects the calls by kind, namespace and name.
-func (o *Operator) Handlers(obj client.Object) (ids []string) {
+// Handlers selects the calls by kind, namespace and name. With reasons, it selects only the calls with one of these reasons.
+func (o *Operator) Handlers(obj client.Object, reasons ...kopf.Reason) (ids []string) {
 	named := obj.DeepCopyObject().(client.Object)
 	o.cluster.setDefaultNamespace(named)
 	gvk, _ := o.cluster.Client.GroupVersionKindFor(obj) // an unknown kind has no calls
-	for _, call := range o.Calls() {
+	for _, call := range o.Calls(reasons...) {
 		if call.UID == obj.GetUID() || obj.GetUID() == "" && call.Kind == gvk.Kind && call.Object == client.ObjectKeyFromObject(named) {
 			ids = append(ids, call.Handler)
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -212,16 +211,6 @@ func (o *Operator) list(ctx context.Context, e *engine.Engine, from client.Reade
 	return out, err
 }
 
-// lastError describes the last failed handler call of an object.
-func (w *tracker) lastError(uid types.UID) string {
-	for _, c := range slices.Backward(w.callLog()) {
-		if c.UID == uid && c.Err != nil {
-			return fmt.Sprintf("; %s failed: %v", c, c.Err)
-		}
-	}
-	return ""
-}
-
 // reconcileCount returns the number of started reconciles.
 func (w *tracker) reconcileCount() int {
 	w.mu.Lock()
@@ -232,7 +221,7 @@ func (w *tracker) reconcileCount() int {
 func (w *tracker) state() (engines []*engine.Engine, reconciling bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.engines, w.running > 0
+	return w.engines, w.reconciling > 0
 }
 
 // pendingFailure describes a failed reconcile, a requeue that is due soon, or a reconcile handler that will be retried.

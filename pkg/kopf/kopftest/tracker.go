@@ -61,12 +61,15 @@ type tracker struct {
 
 	mu              sync.Mutex
 	calls           []Call
+	running         map[int]bool      // indexes of the calls that have not ended
+	transitions     int               // number of started calls plus the number of ended calls
+	lastFailed      map[types.UID]int // index of the last failed call of each object
 	engines         []*engine.Engine
 	expectedEngines int       // number of engines that the operators announced
 	started         bool      // OperatorStarting was called
 	lastActivity    time.Time // start of the last reconcile or of the last RunUntilQuiet
 	reconciles      int       // number of reconciles that have started
-	running         int
+	reconciling     int       // number of running reconciles
 	results         map[objectRef]reconcileResult
 	failures        map[failure]error // last error of each reconcile handler; nil if it succeeded
 	errs            []error
@@ -76,7 +79,7 @@ type tracker struct {
 }
 
 func newTracker() *tracker {
-	return &tracker{results: map[objectRef]reconcileResult{}, failures: map[failure]error{}}
+	return &tracker{running: map[int]bool{}, lastFailed: map[types.UID]int{}, results: map[objectRef]reconcileResult{}, failures: map[failure]error{}}
 }
 
 type objectRef struct {
@@ -128,6 +131,8 @@ func (w *tracker) HandlerStarting(ctx context.Context, call *invoke.Request) (en
 	w.mu.Lock()
 	i := len(w.calls)
 	w.calls = append(w.calls, c)
+	w.running[i] = true
+	w.transitions++
 	w.mu.Unlock()
 	if w.onCall != nil {
 		w.onCall(c)
@@ -141,6 +146,11 @@ func (w *tracker) HandlerStarting(ctx context.Context, call *invoke.Request) (en
 		defer w.mu.Unlock()
 		w.calls[i].ended = ended
 		w.calls[i].Ended, w.calls[i].Err = time.Now(), err
+		delete(w.running, i)
+		w.transitions++
+		if err != nil {
+			w.lastFailed[c.UID] = i
+		}
 		if v, ok := ctx.Value(objectRefKey{}).(objectRef); ok && c.Reason == kopf.ReasonReconcile {
 			w.failures[failure{v, c.Handler}] = v.retryableError(ctx, call, err)
 		}
@@ -213,7 +223,7 @@ func (w *tracker) reconcileStarted(v objectRef) {
 	w.mu.Lock()
 	w.reconciles++
 	w.lastActivity = time.Now()
-	w.running++
+	w.reconciling++
 	if now := time.Now().Truncate(time.Second); !now.Equal(w.countedSecond) {
 		w.countedSecond, w.countInSecond = now, map[objectRef]int{}
 	}
@@ -248,7 +258,7 @@ func (w *tracker) lastCall() string {
 func (w *tracker) reconcileEnded(v objectRef, result reconcile.Result, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.running--
+	w.reconciling--
 	out := reconcileResult{err: err}
 	if result.RequeueAfter > 0 {
 		out.due, out.after = time.Now().Add(result.RequeueAfter), result.RequeueAfter
@@ -277,12 +287,9 @@ func (w *tracker) requeue() time.Duration {
 
 // callTransitions returns the number of started calls plus the number of ended calls.
 func (w *tracker) callTransitions() (n int) {
-	for _, c := range w.callLog() {
-		if n++; !c.Ended.IsZero() {
-			n++
-		}
-	}
-	return n
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.transitions
 }
 
 func (w *tracker) reconcileErrors() []error {
@@ -297,22 +304,32 @@ func (w *tracker) callLog() []Call {
 	return slices.Clone(w.calls)
 }
 
-// runningCalls returns the calls that have not ended.
+// runningCalls returns the calls that have not ended, in the order in which they started. It does not copy the other calls, because there may be many, and
+// RunUntilQuiet calls it often.
 func (w *tracker) runningCalls() (calls []Call) {
-	for _, c := range w.callLog() {
-		if c.Ended.IsZero() {
-			calls = append(calls, c)
-		}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.running) == 0 {
+		return nil
+	}
+	for _, i := range slices.Sorted(maps.Keys(w.running)) {
+		calls = append(calls, w.calls[i])
 	}
 	return calls
 }
 
 // runningForeground returns the calls that have not ended, without daemons and timers.
-func (w *tracker) runningForeground() (calls []Call) {
-	for _, c := range w.callLog() {
-		if c.Ended.IsZero() && !c.inBackground() {
-			calls = append(calls, c)
-		}
+func (w *tracker) runningForeground() []Call {
+	return slices.DeleteFunc(w.runningCalls(), Call.inBackground)
+}
+
+// lastError describes the last failed handler call of an object.
+func (w *tracker) lastError(uid types.UID) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	i, ok := w.lastFailed[uid]
+	if !ok {
+		return ""
 	}
-	return calls
+	return fmt.Sprintf("; %s failed: %v", w.calls[i], w.calls[i].Err)
 }
