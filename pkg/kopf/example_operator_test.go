@@ -97,11 +97,11 @@ func ExampleWithWatchCheck() {
 func ExampleWithFinalizer() {
 	databases := kopf.For(&Database{}).OnDelete("drop", drop)
 
-	// The finalizer and all annotations of this operator have its own domain.
+	// The finalizer and all annotations of this operator have a prefix of their own.
 	_ = mgr.Add(kopf.New(mgr, databases,
 		kopf.WithFinalizer("databases.example.com/finalizer"),
-		kopf.WithProgress(progress.Annotations("databases.example.com")),
-		kopf.WithBaseline(progress.AnnotationBaseline("databases.example.com"))))
+		kopf.WithProgress(progress.Annotations("state.databases.example.com")),
+		kopf.WithBaseline(progress.AnnotationBaseline("state.databases.example.com"))))
 }
 
 func ExampleWithProgress() {
