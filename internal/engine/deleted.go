@@ -100,13 +100,13 @@ func (e *Engine) callOptionalDelete(ctx context.Context, r *reconciliation) {
 	}
 	r.known.Worker.OptionalDeleteCalled = true
 	r.Cause.Reason = cause.Delete
-	started := now()
+	record := progress.Record{Started: now()}
 	for _, id := range ids {
 		log.FromContext(ctx).V(1).Info("The deletion of the object does not wait for the operator; calling an optional delete handler", "handler", id)
 		handler, _ := e.Handlers.Get(id)
 		invoke.HandlerAttempt{
-			Hooks: e.hooks, CycleStarted: started,
-			Kind: e.Name, ID: id, Handler: new(e.withDefaults(handler)), View: r.attemptView(), Record: progress.Record{Started: started}, Once: true,
+			Hooks: e.hooks, CycleStarted: record.Attempt().Started,
+			Kind: e.Name, ID: id, Handler: new(e.withDefaults(handler)), View: r.attemptView(), Record: record, Once: true,
 		}.Run(ctx)
 	}
 }

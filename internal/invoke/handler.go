@@ -244,7 +244,6 @@ func (h *Hooks) Begin(ctx context.Context, obj client.Object, info AttemptInfo) 
 		return ctx, func(progress.Outcome) {}
 	}
 	info.Kind, info.Object, info.UID = h.Kind, client.ObjectKeyFromObject(obj), obj.GetUID()
-	info.CycleStarted = info.CycleStarted.UTC().Truncate(time.Microsecond) // the precision of stored records
 	var ends []func(progress.Outcome)
 	for _, hook := range h.Each {
 		changed, ended := hook(ctx, info)

@@ -171,7 +171,7 @@ func TestOnEventAbout_SinceHandlesEachEventOnce(t *testing.T) {
 			event.LastTimestamp = metav1.NewTime(at)
 			cluster.Create(t, event)
 		}
-		now := time.Now()
+		now := time.Now().Truncate(time.Second)
 		post("b", now.Add(-time.Minute))
 		post("c", now.Add(-time.Minute))
 		run("two Events of the same second", "one b 1#0", "one c 1#0")

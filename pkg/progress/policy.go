@@ -35,7 +35,8 @@ const (
 type Attempt struct {
 	// Number is the number of the attempt, starting with 0. Equivalent in kopf: retry.
 	Number int
-	// Started is the time when the handler was first selected. It stays if the cause changes before the handler has finished.
+	// Started is the time when the handler was first selected, in UTC and in whole microseconds, as it is stored. It stays if the cause
+	// changes before the handler has finished.
 	// Equivalent in kopf: started.
 	Started time.Time
 	// Last is the error message of the previous attempt, cut at 1024 bytes; empty if there was no error.

@@ -50,7 +50,24 @@ func (r Record) WaitsForSubs() bool {
 
 // Attempt returns the description of the next attempt for the handler.
 func (r Record) Attempt() Attempt {
-	return Attempt{Number: r.Retries, Started: r.Started, Last: r.Message}
+	return Attempt{Number: r.Retries, Started: asStored(r.Started), Last: r.Message}
+}
+
+// withStoredTimes returns the record with the times that a store returns for it, so that a value does not depend on whether it was stored
+// in the meantime.
+func (r Record) withStoredTimes() Record {
+	for _, t := range []*time.Time{&r.Started, &r.Stopped, &r.Delayed, &r.Attempted} {
+		*t = asStored(*t)
+	}
+	return r
+}
+
+// asStored returns a time in UTC, in whole microseconds, and without a monotonic clock reading.
+func asStored(t time.Time) time.Time {
+	if t.IsZero() {
+		return t
+	}
+	return t.UTC().Truncate(time.Microsecond)
 }
 
 // withoutClockSkew corrects the times of an unfinished record whose writer had a clock ahead of this one. Started and Attempted

@@ -142,6 +142,7 @@ func (h *handler) begin(cause string, now time.Time) {
 		h.record.Started = now
 	}
 	h.record.Purpose = cause
+	h.record = h.record.withStoredTimes()
 }
 
 // Adopt selects the sub-handlers that a handler declared during its attempt and loads their records. Adopt
@@ -208,7 +209,7 @@ func (s *State) Record(id string) Record {
 func (s *State) RecordOutcome(id string, outcome Outcome, now time.Time) {
 	for i := range s.handlers {
 		if h := &s.handlers[i]; h.id == id {
-			h.record = h.record.WithOutcome(outcome, now)
+			h.record = h.record.WithOutcome(outcome, now).withStoredTimes()
 		}
 	}
 }
@@ -246,7 +247,7 @@ func (r Record) WithOutcome(outcome Outcome, now time.Time) Record {
 	}
 	r.Message, r.Delayed, r.Attempted = "", time.Time{}, time.Time{}
 	if outcome.Err != nil && !outcome.Success {
-		r.Message = truncate(outcome.Err.Error(), maxMessage)
+		r.Message = truncate(strings.ToValidUTF8(outcome.Err.Error(), "\uFFFD"), maxMessage) // JSON has only valid UTF-8
 	}
 	switch {
 	case outcome.Final:

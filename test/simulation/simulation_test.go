@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/apiserver"
+	"github.com/kopf-runtime/kopf-runtime/internal/clocks"
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 	"github.com/kopf-runtime/kopf-runtime/test/simulation/scenario"
 )
@@ -99,6 +100,7 @@ const namespace = "ns"
 
 // simulated returns the configuration of a new API server.
 func simulated() *rest.Config {
+	clocks.MakeOdd()
 	server := apiserver.New(
 		apiserver.Resource{GroupVersion: v1.GroupVersion, Kind: "Widget", Plural: "widgets", HasStatus: true},
 		apiserver.Resource{GroupVersion: v1.GroupVersion, Kind: "Gadget", Plural: "gadgets"})

@@ -19,7 +19,7 @@ import (
 
 // Given is the initial state for an operator.
 type Given struct {
-	// Now is the start time of the operator. It must not be before the year 2000. Default: midnight UTC of 2000-01-01, the start time of a bubble.
+	// Now is the start time of the operator. It must not be before the year 2000. Default: the start time of a bubble, see [Memory].
 	Now time.Time
 	// Objects exist before the operator starts. They keep their annotations, finalizers, deletionTimestamp and status.
 	Objects []client.Object

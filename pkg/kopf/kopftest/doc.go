@@ -26,7 +26,7 @@
 //
 // # Virtual time
 //
-// With a cluster in memory, a test can run in a bubble of testing/synctest. The clock of a bubble starts at midnight UTC of 2000-01-01.
+// With a cluster in memory, a test can run in a bubble of testing/synctest. The clock of a bubble starts at midnight UTC of 2000-01-01, see [Memory].
 // It advances when all goroutines wait, so that a retry after a day takes almost no real time. [Cycle], [Check], [Explore] and [Walk] create a bubble.
 //
 //	synctest.Test(t, func(t *testing.T) {

@@ -159,7 +159,7 @@ func (inv *Invocation[T]) InvokeSubHandler(t testing.TB, id string) *Invocation[
 			continue
 		}
 		c := inv.call
-		c.id, c.policy, c.attempt = sub.ID, sub.Policy, progress.Attempt{Started: time.Now()}
+		c.id, c.policy, c.attempt = sub.ID, sub.Policy, progress.Record{Started: time.Now()}.Attempt()
 		c.path, c.changes = nil, sub.ReceivesDiff(string(c.reason))
 		if sub.Field != nil {
 			c.path = sub.Field.Path
@@ -186,7 +186,7 @@ func newCall(t testing.TB, obj client.Object, opts []InvokeOption) call {
 	}
 	c.changes = c.changes || c.reason == kopf.ReasonUpdate
 	if c.attempt.Started.IsZero() {
-		c.attempt.Started = time.Now()
+		c.attempt.Started = progress.Record{Started: time.Now()}.Attempt().Started // with the precision of a stored time
 	}
 	if objectstate.MemosFromContext(c.ctx) == nil {
 		c.ctx = objectstate.ContextWithMemos(c.ctx, &objectstate.Memos{})

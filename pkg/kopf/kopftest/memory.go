@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/apiserver"
+	"github.com/kopf-runtime/kopf-runtime/internal/clocks"
 )
 
 // A ClusterOption configures [Memory], [Environment] and [Main].
@@ -47,8 +48,12 @@ func Objects(objs ...client.Object) ClusterOption {
 
 // Memory returns a cluster in memory with all kinds of the scheme and of the CRDs. It needs no network and no other process, so tests can use it in
 // a bubble of testing/synctest. The package documentation lists the limits of a cluster in memory.
+//
+// The first call in a bubble advances the clock by a few microseconds, to odd nanoseconds. As with a real clock, a test then sees that times lose
+// their nanoseconds when they are stored.
 func Memory(t testing.TB, opts ...ClusterOption) *Cluster {
 	t.Helper()
+	clocks.MakeOdd()
 	o := clusterOptions{}
 	for _, opt := range opts {
 		opt(&o)
