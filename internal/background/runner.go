@@ -84,6 +84,11 @@ func (r *Runner) NeedsFinalizer(uid types.UID, ids []string) bool {
 	})
 }
 
+// NeedsStart reports whether one of the selected daemons and timers is not running.
+func (r *Runner) NeedsStart(uid types.UID, ids []string) bool {
+	return slices.ContainsFunc(ids, func(id string) bool { return r.Supervisor.NeedsStart(daemons.Key{UID: uid, ID: id}) })
+}
+
 // Start starts the selected daemons and timers that are not running. isNew is true if the object was created after the start of the process.
 func (r *Runner) Start(ctx context.Context, obj client.Object, ids []string, state *State, isNew bool) {
 	for _, id := range ids {

@@ -241,9 +241,11 @@ func (e *Engine) verifyAgainstEpoch(ctx context.Context, r *reconciliation) (*re
 	return again, 0, e.evaluate(ctx, again)
 }
 
-// hasWork reports whether the reconcile may call handlers that have records, or write something.
+// hasWork reports whether the reconcile may call handlers, start daemons or timers, or write something. Event handlers do not count: they are called for
+// what the watch has delivered.
 func (e *Engine) hasWork(r *reconciliation) bool {
-	if e.finalizerAction(r) != cause.KeepFinalizer || !r.hasNothingToWrite() {
+	if e.finalizerAction(r) != cause.KeepFinalizer || !r.hasNothingToWrite() ||
+		e.background.NeedsStart(r.Base().GetUID(), r.matching.background) || e.mayReconcile(r) {
 		return true
 	}
 	if r.Cause.Reason != cause.Resume {
@@ -252,5 +254,14 @@ func (e *Engine) hasWork(r *reconciliation) bool {
 	return slices.ContainsFunc(r.matching.handlers, func(id string) bool {
 		handler, _ := e.Handlers.Get(id)
 		return handler.AnyReason || slices.Contains(handler.Reasons, string(cause.Resume))
+	})
+}
+
+// mayReconcile reports whether a reconcile handler may be called for the object.
+func (e *Engine) mayReconcile(r *reconciliation) bool {
+	return slices.ContainsFunc(e.ReconcileHandlers.IDs(), func(id string) bool {
+		handler, _ := e.ReconcileHandlers.Get(id)
+		hasEvents := handler.ClusterEvents == "" || len(e.clusterEvents.Get(handlerKey{r.Base().GetUID(), id})) > 0
+		return hasEvents && plan.MatchObject(logr.Discard(), id, handler, r.matching.view, match.Input{Object: r.Content()}).Accepts()
 	})
 }

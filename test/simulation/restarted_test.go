@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -162,6 +163,57 @@ func TestRestart_LaggingCacheShowsDeletedObject(t *testing.T) {
 	}, nil, "create 1", "delete 1")
 }
 
+func reconcileHandlers(calls *callLog) *kopf.Resource[widget] {
+	return kopf.For(&v1.Widget{}).OnDelete("delete", logged(calls, "delete")).
+		OnReconcile("reconcile", func(ctx context.Context, req *kopf.Request[widget]) error {
+			if req.Object.DeletionTimestamp != nil {
+				return nil
+			}
+			return logged(calls, "reconcile")(ctx, req)
+		})
+}
+
+func backgroundHandlers(calls *callLog) *kopf.Resource[widget] {
+	return kopf.For(&v1.Widget{}).
+		Daemon("daemon", func(ctx context.Context, req *kopf.Request[widget]) error {
+			calls.addf("daemon %d", req.Object.Spec.Size)
+			<-ctx.Done()
+			calls.addf("daemon %d ends: %s", req.Object.Spec.Size, context.Cause(ctx))
+			return nil
+		}).
+		Timer("timer", time.Hour, logged(calls, "timer"), kopf.InitialDelay(time.Second))
+}
+
+// Daemons and timers of an object that was deleted before the start do not start, even if the first list still contains the object with the finalizer,
+// and even if its name belongs to another object now. Reconcile handlers are not called for such an object.
+func TestRestart_LaggingCacheStartsNoWorkForDeletedObjects(t *testing.T) {
+	background, reconcile := []string{"daemon 1", "timer 1", "daemon 1 ends: object deleted"}, []string{"reconcile 1", "delete 1"}
+	for name, test := range map[string]struct {
+		handlers  func(*callLog) *kopf.Resource[widget]
+		recreated bool
+		want      []string
+	}{
+		"background":             {backgroundHandlers, false, background},
+		"background, re-created": {backgroundHandlers, true, append(slices.Clone(background), "daemon 2", "timer 2", "daemon 2 ends: operator shutting down")},
+		"reconcile":              {reconcileHandlers, false, reconcile},
+		"reconcile, re-created":  {reconcileHandlers, true, append(slices.Clone(reconcile), "reconcile 2")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			link := &laggingTransport{}
+			playLagging(t, link, test.handlers, func(users client.Client, obj widget) {
+				link.remember(t)
+				must(t, users.Delete(t.Context(), obj.DeepCopy()))
+				wait(time.Minute)
+				if test.recreated {
+					again := obj.DeepCopy()
+					again.ResourceVersion, again.UID, again.Spec.Size = "", "", 2
+					must(t, users.Create(t.Context(), again))
+				}
+			}, nil, test.want...)
+		})
+	}
+}
+
 // The engine continues a cycle of the earlier process from the stored progress, not from the progress in the cache.
 func TestRestart_LaggingCacheContinuesACycle(t *testing.T) {
 	widgets := func(calls *callLog) *kopf.Resource[widget] {
@@ -176,25 +228,38 @@ func TestRestart_LaggingCacheContinuesACycle(t *testing.T) {
 	playLagging(t, &laggingTransport{}, widgets, nil, nil, "first 1", "second, attempt 0", "second, attempt 1")
 }
 
-// After a restart, the engine sends one small list request for each kind and reads no handled object.
+// After a restart, the engine sends one small list request for each kind and reads no handled object. It reads an object before it starts a daemon or
+// a timer only if the cache is older than the start of the process.
 func TestRestart_ReadsNoHandledObjects(t *testing.T) {
-	for name, lags := range map[string]bool{"current": false, "lagging": true} {
+	for name, test := range map[string]struct {
+		handlers func(*callLog) *kopf.Resource[widget]
+		lags     bool
+		reads    int
+	}{
+		"current":             {basicHandlers, false, 0},
+		"lagging":             {basicHandlers, true, 0},
+		"current, background": {backgroundHandlers, false, 0},
+		"lagging, background": {backgroundHandlers, true, 1},
+		"current, reconcile":  {reconcileHandlers, false, 0},
+		"lagging, reconcile":  {reconcileHandlers, true, 1},
+	} {
 		t.Run(name, func(t *testing.T) {
 			link := &laggingTransport{}
-			play(t, basicHandlers(&callLog{}), func(t *testing.T, s *scene) {
+			play(t, test.handlers(&callLog{}), func(t *testing.T, s *scene) {
 				wait(time.Minute)
 				link.RoundTripper, link.released = s.config.Transport, make(chan struct{})
-				if lags {
+				if test.lags {
 					link.remember(t)
+					makeWidget(t, s.users, "other") // so that the list is older than the start of the second process
 				}
 				lagging := rest.CopyConfig(s.config)
 				lagging.Transport = link
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
-				runUntil(ctx, t, lagging, s.users.Scheme(), basicHandlers(&callLog{}))
+				runUntil(ctx, t, lagging, s.users.Scheme(), test.handlers(&callLog{}))
 			})
-			if link.lists != 1 || link.gets != 0 {
-				t.Errorf("lists = %d, reads = %d, want 1 and 0", link.lists, link.gets)
+			if link.lists != 1 || link.gets != test.reads {
+				t.Errorf("lists = %d, reads = %d, want 1 and %d", link.lists, link.gets, test.reads)
 			}
 		})
 	}
