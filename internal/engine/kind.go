@@ -138,6 +138,11 @@ func (e *Kind) HandlesRelatedChanges() bool {
 	})
 }
 
+// HandlesEachObjectAtStart reports whether each matching object is handled at the start of a process, even if it has not changed.
+func (e *Kind) HandlesEachObjectAtStart() bool {
+	return len(e.Indexes.IDs())+len(e.BackgroundHandlers.IDs())+len(e.ReconcileHandlers.IDs()) > 0
+}
+
 // HandlerStores returns the stores of handlers that have their own, by id.
 func (e *Kind) HandlerStores() map[string]progress.Store {
 	stores := map[string]progress.Store{}

@@ -320,7 +320,7 @@ func (g *kindGroup) newController(ctx context.Context, e *engine.Engine, r resou
 	observed := sync.OnceFunc(func() { close(g.observed[e]) })
 	watched := g.indexes.notify(e.Name, source.Kind(g.sources, e.New(), e.EventHandler(opts.predicates...)), func(ctx context.Context) {
 		observed()
-		g.warm[e].observed(ctx, len(e.Indexes.IDs()) > 0)
+		g.warm[e].observed(ctx, e.HandlesEachObjectAtStart())
 		if len(e.Indexes.IDs()) > 0 {
 			g.awaitEpoch(ctx, e)
 		}

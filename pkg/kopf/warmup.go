@@ -113,7 +113,8 @@ func (g *kindGroup) expectWarmCaches() {
 	}
 }
 
-// observed records that the engine has observed all objects of the cache. If wait is true, it waits for the end of the verification or of the context.
+// observed records that the engine has observed all objects of the cache. If wait is true, it waits for the end of the verification or of the context, so that
+// the engine need not read each object from the API server.
 func (v *verification) observed(ctx context.Context, wait bool) {
 	if v == nil {
 		return
