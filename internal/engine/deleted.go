@@ -16,14 +16,27 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// handleDeleted handles the objects of a key that no longer exist. It returns the time until the next delete handler is due; 0 if none is left.
+// handleDeleted handles the objects of a key that have left the cache. It returns the time until the next delete handler is due; 0 if none is left.
 func (e *Engine) handleDeleted(ctx context.Context, key types.NamespacedName) (wait time.Duration) {
-	for _, last := range e.states.TakeDeleted(key) {
+	for _, left := range e.states.TakeDeleted(key) {
+		last := left.Object
+		if left.Inferred {
+			missing, err := e.isMissing(ctx, last)
+			if err != nil {
+				log.FromContext(ctx).Error(err, "Failed to check whether the object is deleted; its delete handlers wait", "retryAfter", e.ConsistencyTimeout.String())
+				e.states.RestoreTombstone(left)
+				wait = e.ConsistencyTimeout
+				continue
+			}
+			if missing {
+				log.FromContext(ctx).Info("A list of the API server lacked the object, which still exists; continuing when the cache has it again")
+				continue
+			}
+		}
 		t := &tombstone{known: e.states.GetOrCreate(last.GetUID()), memos: e.states.Memos(last.GetUID())}
 		t.known.Lock() // the state stays locked, because only the tombstone refers to it
-		e.states.Forget(last.GetUID())
-		e.forgetClusterEvents(last.GetUID())
-		e.supervisor.Forget(last.GetUID()) // a daemon may have been started after the deletion
+		e.forget(last.GetUID())
+		e.endWork(last, false) // a daemon may have been started since
 		if e.states.Observed(key) == nil {
 			for _, id := range e.ReconcileHandlers.IDs() {
 				e.tracker.Forget(tracking.Reader{Object: key, Handler: id})
@@ -37,7 +50,16 @@ func (e *Engine) handleDeleted(ctx context.Context, key types.NamespacedName) (w
 			e.finishDeleted(ctx, t)
 		}
 	}
-	return e.handleVanished(ctx, key)
+	if vanished := e.handleVanished(ctx, key); wait == 0 || vanished > 0 && vanished < wait {
+		wait = vanished
+	}
+	return wait
+}
+
+// isMissing reports whether the cache lacks an object that exists and that it selects. The data about the object is then kept.
+func (e *Engine) isMissing(ctx context.Context, obj client.Object) (bool, error) {
+	live, err := e.readLive(ctx, client.ObjectKeyFromObject(obj))
+	return live != nil && live.GetUID() == obj.GetUID() && e.IsWatched(live), err
 }
 
 // finishDeleted calls the optional delete handlers for an object that has left the cache, if the object does not exist any more. It also removes stored data
@@ -95,7 +117,7 @@ func (e *Engine) callOptionalDelete(ctx context.Context, r *reconciliation) {
 		handler, _ := e.Handlers.Get(id)
 		return !handler.IsOptionalDelete()
 	})
-	if len(ids) == 0 || r.known.Worker.OptionalDeleteCalled || !r.known.Worker.SeenAlive || r.Gone && e.stillExists(ctx, r) {
+	if len(ids) == 0 || r.known.Worker.OptionalDeleteCalled || !r.known.Worker.SeenAlive || r.Gone && !r.Cause.Deleting && e.stillExists(ctx, r) {
 		return
 	}
 	r.known.Worker.OptionalDeleteCalled = true
@@ -114,9 +136,6 @@ func (e *Engine) callOptionalDelete(ctx context.Context, r *reconciliation) {
 // stillExists reports whether an object that has left the cache still exists. The cache may be restricted to labels that the object has lost. If the
 // check fails, stillExists returns true, so that the optional delete handlers are not called for an existing object.
 func (e *Engine) stillExists(ctx context.Context, r *reconciliation) bool {
-	if r.Cause.Facts.Deleting {
-		return false
-	}
 	exists, err := e.exists(ctx, r.Base())
 	if err != nil {
 		log.FromContext(ctx).Error(err, "Failed to check whether the object is deleted; the optional delete handlers are not called")

@@ -40,9 +40,10 @@ func (e *Engine) callEventHandlers(ctx context.Context, key types.NamespacedName
 	}
 	for len(queue.events) > 0 {
 		event := queue.events[0]
-		if moved, err := e.hasMoved(ctx, event); err != nil {
+		if left, err := e.hasOnlyLeft(ctx, event); err != nil {
+			log.FromContext(ctx).Error(err, "Failed to check whether the object is deleted; its event handlers wait", "retryAfter", e.ConsistencyTimeout.String())
 			return e.ConsistencyTimeout
-		} else if moved {
+		} else if left {
 			queue.events = queue.events[1:]
 			continue
 		}
@@ -57,6 +58,15 @@ func (e *Engine) callEventHandlers(ctx context.Context, key types.NamespacedName
 		}
 	}
 	return 0
+}
+
+// hasOnlyLeft reports whether an event is the deletion of an object that still exists. The object has then left the cache, for example because a user has
+// removed its label. A deletion that a watch without a selector has reported is not checked, because the API server has confirmed it already.
+func (e *Engine) hasOnlyLeft(ctx context.Context, one *eventInProgress) (bool, error) {
+	if !one.IsDeletion() || !e.Selective && !one.Inferred {
+		return false, nil
+	}
+	return e.exists(ctx, one.Object)
 }
 
 // putEventQueue stores the queue of a key. Only the worker of the key changes it.

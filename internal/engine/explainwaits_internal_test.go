@@ -18,6 +18,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/commit"
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
+	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 	"github.com/kopf-runtime/kopf-runtime/internal/statuspage"
 	"github.com/kopf-runtime/kopf-runtime/pkg/explain"
 )
@@ -86,7 +87,7 @@ func TestExplain_VanishedObject(t *testing.T) {
 	obj.Finalizers = []string{e.Finalizer}
 	e.states.Observe(obj, false)
 	e.states.GetOrCreate(obj.UID).Worker.SeenSinceStart = true
-	e.states.MarkDeleted(obj)
+	e.states.MarkLeft(objectstate.Tombstone{Object: obj})
 	if _, err := e.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(obj)}); err != nil {
 		t.Fatal(err)
 	}

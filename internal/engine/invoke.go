@@ -221,6 +221,9 @@ func (e *Engine) cancelOnDelete(r *reconciliation, h invoke.Handler) func(contex
 	return func(ctx context.Context) (context.Context, func()) {
 		ctx, cancel := context.WithCancelCause(ctx)
 		end := e.states.OnDeletion(r.Base().GetUID(), func() { cancel(daemons.ErrDeleted) })
+		if e.states.Newest(r.Base().GetUID()) == nil { // the object has left the cache since the start of the reconcile
+			e.endWork(r.Base(), false)
+		}
 		return ctx, func() {
 			end()
 			r.Aborted = r.Aborted || errors.Is(context.Cause(ctx), daemons.ErrDeleted)

@@ -79,7 +79,9 @@ type Settings struct {
 	Scope Scope
 	// Shard selects the objects of this process. If it is nil, the process handles all objects that the informers deliver.
 	Shard *shards.Shard
-	// Selects reports whether the informers deliver an object; nil if they deliver all objects. It is for the test kit.
+	// Selective is true if the informers deliver only objects with certain labels. An object that leaves the cache may then still exist.
+	Selective bool
+	// Selects reports whether the informers deliver an object; nil if they deliver all objects.
 	Selects func(client.Object) bool
 	// Fence detects suspensions of the process. It is optional.
 	Fence *fencing.Fence

@@ -12,7 +12,6 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 	"github.com/kopf-runtime/kopf-runtime/internal/plan"
 	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
-	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
 // reasonIndex is the reason of index handlers.
@@ -59,7 +58,7 @@ func (e *Engine) updateIndex(ctx context.Context, id string, h invoke.IndexHandl
 	e.indexFailures.Set(key, record.WithOutcome(outcome, now()))
 }
 
-// removeFromIndexes removes a deleted object from the indexes.
+// removeFromIndexes removes an object that has left the cache from the indexes.
 func (e *Engine) removeFromIndexes(obj client.Object) {
 	for _, id := range e.Indexes.IDs() {
 		handler, _ := e.Indexes.Get(id)
@@ -82,7 +81,7 @@ func (e *Engine) observedView(observed client.Object, reason string) (*invoke.Vi
 	return view, match.Input{Object: content}, nil
 }
 
-// observer receives the events of the informer. It updates the indexes, and stops the daemons and timers of deleted objects even if all workers are busy.
+// observer receives the events of the informer. It updates the indexes, and ends the work for objects that have left the cache even if all workers are busy.
 type observer struct{ *Engine }
 
 // OnUpsert implements [objectstate.Observer].
@@ -99,16 +98,8 @@ func (w observer) OnUpsert(ctx context.Context, obj client.Object) {
 	}
 }
 
-// OnDelete implements [objectstate.Observer].
-func (w observer) OnDelete(obj client.Object) {
+// OnLeave implements [objectstate.Observer].
+func (w observer) OnLeave(obj client.Object, isDeleted bool) {
 	w.removeFromIndexes(obj)
-	w.supervisor.Forget(obj.GetUID())
-	if w.PanicCondition != "" {
-		w.panicChanges.Take(obj.GetUID())
-	}
-	for _, place := range []any{w.Store, w.Remote} {
-		if forgetter, ok := place.(progress.Forgetter); ok {
-			forgetter.Forget(obj.GetUID())
-		}
-	}
+	w.endWork(obj, isDeleted)
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 )
 
-// IsWatched reports whether the informer delivers an object and the engine handles it. It is for the test kit.
+// IsWatched reports whether the informer delivers an object and the engine handles it.
 func (e *Engine) IsWatched(obj client.Object) bool {
 	return e.inScope(client.ObjectKeyFromObject(obj)) && (e.Selects == nil || e.Selects(obj))
 }
@@ -128,11 +128,9 @@ func (e *Engine) release(ctx context.Context, key types.NamespacedName) (reconci
 		}
 		log.FromContext(ctx).V(1).Info("The object is no longer in scope; its handlers are not called any more")
 		e.supervisor.Forget(obj.GetUID())
-		e.forgetClusterEvents(obj.GetUID())
 		e.removeFromIndexes(obj)
 		e.events.Limiter.Forget(obj.GetUID())
-		e.states.Forget(obj.GetUID())
-		e.panicChanges.Take(obj.GetUID())
+		e.forget(obj.GetUID())
 	}
 	e.eventQueues.Take(key)
 	e.noteObject(key, nil)

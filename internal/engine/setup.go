@@ -43,7 +43,7 @@ func New(settings Settings, kind Kind) *Engine {
 	settings.Stamps = progress.StampsOf(settings.Baseline, settings.Store)
 	lastHandled := essence.WithDigestFallback(settings.Baseline, settings.Store)
 	settings.Baseline = lastHandled
-	e := &Engine{Settings: settings, Kind: kind, created: time.Now()}
+	e := &Engine{Settings: settings, Kind: kind, created: time.Now(), deletions: newDeletionChecker()}
 	e.states = objectstate.New[objectMemory](objectstate.Options{
 		RecordEvents: len(kind.EventHandlers.IDs()) > 0,
 		TrackDirty:   len(kind.ReconcileHandlers.IDs()) > 0,
@@ -118,6 +118,7 @@ func (e *Engine) Background(ctx context.Context) error {
 // Close marks the operator as ended. Daemons and timers that have not stopped in time can no longer write.
 func (e *Engine) Close() {
 	e.ended.Store(true)
+	e.deletions.close()
 	e.tracker.Close()
 }
 

@@ -80,19 +80,6 @@ func (e *Engine) isBusy(uid types.UID) bool {
 // HasRuns reports whether runs of daemons or timers have not returned, including runs that the supervisor has abandoned.
 func (e *Engine) HasRuns() bool { return e.runs.Len() > 0 }
 
-// hasMoved reports whether an event is the deletion of an object that still exists. The object has then left the shard, for example because a user has
-// removed its label.
-func (e *Engine) hasMoved(ctx context.Context, one *eventInProgress) (bool, error) {
-	if e.Shard == nil || !one.IsDeletion() {
-		return false, nil
-	}
-	exists, err := e.exists(ctx, one.Object)
-	if err != nil {
-		log.FromContext(ctx).Error(err, "Failed to check whether the object is deleted; its event handlers wait", "retryAfter", e.ConsistencyTimeout.String())
-	}
-	return exists, err
-}
-
 // shardFilter passes the events of the objects of a shard. An object that appears in the shard counts as listed at the start if it was handled before, so
 // that its resume handlers are called.
 type shardFilter struct {

@@ -52,6 +52,7 @@ type Engine struct {
 	events    *eventrecorder.Poster
 
 	supervisor    *daemons.Supervisor
+	deletions     *deletionChecker
 	background    *background.Runner
 	tracker       *tracking.Tracker
 	promoter      *promotion.Promoter
@@ -339,10 +340,10 @@ func (e *Engine) readLive(ctx context.Context, key types.NamespacedName) (client
 func (e *Engine) readObject(ctx context.Context, from client.Reader, key types.NamespacedName, opts ...client.GetOption) (client.Object, error) {
 	obj := e.New()
 	if err := from.Get(ctx, key, obj, opts...); err != nil {
-		if err = client.IgnoreNotFound(err); err != nil {
-			err = fmt.Errorf("reading %s %s: %w", e.GVK.Kind, key, rbac.Explain(err))
+		if patch.IsNotFound(err) {
+			return nil, nil
 		}
-		return nil, err
+		return nil, fmt.Errorf("reading %s %s: %w", e.GVK.Kind, key, rbac.Explain(err))
 	}
 	e.identify(obj)
 	return obj, nil

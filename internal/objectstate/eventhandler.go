@@ -13,17 +13,17 @@ import (
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// Observer receives each observed state and each deletion of an object, before the store enqueues the key of the object. It receives no
-// resyncs. The informer waits for both methods, so they must return quickly.
+// Observer receives each observed state of an object, and each object that has left the cache, before the store enqueues the key of the object. It receives
+// no resyncs. The informer waits for both methods, so they must return quickly. isDeleted is true if the object certainly does not exist any more.
 type Observer interface {
 	OnUpsert(ctx context.Context, obj client.Object)
-	OnDelete(obj client.Object)
+	OnLeave(obj client.Object, isDeleted bool)
 }
 
 type noopObserver struct{}
 
 func (noopObserver) OnUpsert(context.Context, client.Object) {}
-func (noopObserver) OnDelete(client.Object)                  {}
+func (noopObserver) OnLeave(client.Object, bool)             {}
 
 // EventHandler returns a handler that records the events of an informer and enqueues the keys of their objects. The handler records
 // every event. It enqueues a creation or an update if all predicates accept it. It enqueues every deletion, and every update that starts a deletion or
@@ -39,9 +39,9 @@ func (s *Store[W]) EventHandler(observer Observer, predicates ...predicate.Predi
 			s.Observe(e.Object, e.IsInInitialList)
 			observer.OnUpsert(ctx, e.Object)
 			if e.IsInInitialList {
-				s.recordEvent(e.Object, "")
+				s.recordEvent(Event{Object: e.Object})
 			} else {
-				s.recordEvent(e.Object, eventAdded)
+				s.recordEvent(Event{Object: e.Object, Type: eventAdded})
 			}
 			if accepts.Create(e) || s.options.RecordEvents {
 				s.enqueue(q, e.Object)
@@ -52,9 +52,10 @@ func (s *Store[W]) EventHandler(observer Observer, predicates ...predicate.Predi
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
 			replaced := e.ObjectOld.GetUID() != e.ObjectNew.GetUID()
 			if replaced { // another uid means that the watch has missed a deletion and a creation
-				observer.OnDelete(e.ObjectOld)
-				s.MarkDeleted(s.newestOf(e.ObjectOld))
-				s.recordEvent(e.ObjectOld, eventDeleted)
+				isDeleted := isOlder(e.ObjectOld, e.ObjectNew) // otherwise, a list may have been older than the cache
+				s.MarkLeft(Tombstone{s.newestOf(e.ObjectOld), !isDeleted})
+				observer.OnLeave(e.ObjectOld, isDeleted)
+				s.recordEvent(Event{Object: e.ObjectOld, Type: eventDeleted, Inferred: !isDeleted})
 			}
 			resynced := !replaced && e.ObjectOld.GetResourceVersion() == e.ObjectNew.GetResourceVersion()
 			if resynced {
@@ -62,7 +63,7 @@ func (s *Store[W]) EventHandler(observer Observer, predicates ...predicate.Predi
 			} else {
 				s.Observe(e.ObjectNew, false)
 				observer.OnUpsert(ctx, e.ObjectNew)
-				s.recordEvent(e.ObjectNew, map[bool]string{true: eventAdded, false: eventModified}[replaced])
+				s.recordEvent(Event{Object: e.ObjectNew, Type: map[bool]string{true: eventAdded, false: eventModified}[replaced]})
 			}
 			// Predicates that compare generations or labels do not recognize the start of a deletion.
 			deleting := e.ObjectOld.GetDeletionTimestamp() == nil && e.ObjectNew.GetDeletionTimestamp() != nil
@@ -73,13 +74,13 @@ func (s *Store[W]) EventHandler(observer Observer, predicates ...predicate.Predi
 			}
 		},
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) {
-			observer.OnDelete(e.Object)
 			last := e.Object
 			if e.DeleteStateUnknown {
 				last = s.newestOf(last)
 			}
-			s.MarkDeleted(last)
-			s.recordEvent(e.Object, eventDeleted)
+			s.MarkLeft(Tombstone{last, e.DeleteStateUnknown})
+			observer.OnLeave(e.Object, false)
+			s.recordEvent(Event{Object: e.Object, Type: eventDeleted, Inferred: e.DeleteStateUnknown})
 			s.enqueue(q, e.Object) // regardless of the predicates, because the worker must remove the state of the object
 		},
 	}

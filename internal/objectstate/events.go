@@ -10,6 +10,8 @@ type Event struct {
 	Object client.Object
 	// Type is ADDED, MODIFIED or DELETED; empty for objects of the first listing.
 	Type string
+	// Inferred is true for a deletion that the watch has not reported: a later list lacked the object.
+	Inferred bool
 }
 
 // The types of events. The watch API uses the same values.
@@ -23,14 +25,14 @@ const (
 func (e Event) IsDeletion() bool { return e.Type == eventDeleted }
 
 // recordEvent records an event if [Options.RecordEvents] is set.
-func (s *Store[W]) recordEvent(obj client.Object, eventType string) {
+func (s *Store[W]) recordEvent(event Event) {
 	if !s.options.RecordEvents {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	key := client.ObjectKeyFromObject(obj)
-	s.events[key] = append(s.events[key], Event{obj, eventType})
+	key := client.ObjectKeyFromObject(event.Object)
+	s.events[key] = append(s.events[key], event)
 }
 
 // TakeEvents returns and clears the events recorded for key, in the order of their arrival.

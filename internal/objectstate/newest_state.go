@@ -179,19 +179,18 @@ func (s *Store[W]) newestOf(obj client.Object) client.Object {
 	return obj
 }
 
-// OnDeletion registers a callback. The store calls it when it observes that an object is being deleted or no longer exists. If the store already
-// knows this, OnDeletion calls the callback immediately. The callback runs at most once, under the lock of the store: it must return quickly and must
-// not call the store. An object has one callback at a time. The returned function unregisters the callback. For an unknown object, OnDeletion
-// does nothing.
+// OnDeletion registers a callback. The store calls it when it observes that an object is being deleted, or when [Store.NotifyDeletion] is called. If the
+// object is being deleted already, OnDeletion calls the callback immediately. The callback runs at most once, under the lock of the store: it must return
+// quickly and must not call the store. An object has one callback at a time. The returned function unregisters the callback. For an unknown object,
+// OnDeletion does nothing.
 func (s *Store[W]) OnDeletion(uid types.UID, callback func()) (unregister func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	state, known := s.states[uid]
-	if !known {
+	if _, known := s.states[uid]; !known {
 		return func() {}
 	}
 	s.onDeletion[uid] = callback
-	if newest := s.newest(uid); state.deleted || newest != nil && newest.GetDeletionTimestamp() != nil {
+	if newest := s.newest(uid); newest != nil && newest.GetDeletionTimestamp() != nil {
 		s.notifyDeletion(uid)
 	}
 	return func() {
@@ -199,6 +198,20 @@ func (s *Store[W]) OnDeletion(uid types.UID, callback func()) (unregister func()
 		defer s.mu.Unlock()
 		delete(s.onDeletion, uid)
 	}
+}
+
+// AwaitsDeletion reports whether a callback of [Store.OnDeletion] is registered for an object.
+func (s *Store[W]) AwaitsDeletion(uid types.UID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.onDeletion[uid] != nil
+}
+
+// NotifyDeletion calls the callback of [Store.OnDeletion] for an object that does not exist any more.
+func (s *Store[W]) NotifyDeletion(uid types.UID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.notifyDeletion(uid)
 }
 
 func (s *Store[W]) notifyDeletion(uid types.UID) {

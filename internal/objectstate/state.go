@@ -11,7 +11,7 @@ import (
 // State contains the data that this process has about one object. The data is lost when the process ends.
 //
 // The worker that reconciles the object holds the lock of the state, and only this worker uses the exported fields and methods. The lock of the [Store]
-// protects deleted and observed. The memos are safe for concurrent use.
+// protects observed. The memos are safe for concurrent use.
 //
 // There is a state for each object. Data that only few objects have at a time is in maps of the Store.
 type State[W any] struct {
@@ -22,10 +22,9 @@ type State[W any] struct {
 	// ExistedAtStart is true if the object existed when the process started.
 	ExistedAtStart bool
 
-	deleted  bool          // MarkDeleted was called, and the object has not been observed since
 	awaited  *awaitedWrite // the last write of this process; nil if the cache contains it
 	memos    Memos         // the values that handlers store for the object
-	observed client.Object // the last observed state of the object; nil before its first observation and after its deletion
+	observed client.Object // the last observed state of the object; nil before its first observation and after it has left the cache
 }
 
 // awaitedWrite describes a consistency wait.

@@ -13,17 +13,17 @@ import (
 type Store[W any] struct {
 	mu      sync.Mutex
 	states  map[types.UID]*State[W]
-	current names[W]                                 // the states of existing objects by key
-	deleted map[types.NamespacedName][]client.Object // tombstones
-	queued  map[types.NamespacedName]time.Time       // when the key was queued
-	skipped map[types.NamespacedName]string          // the resource versions of events that predicates have rejected, until the next reconcile
-	dirty   map[types.NamespacedName][]string        // the resource versions that made the key dirty; relatedChange for related objects
-	events  map[types.NamespacedName][]Event         // events that TakeEvents has not returned yet
+	current names[W]                             // the states of existing objects by key
+	deleted map[types.NamespacedName][]Tombstone // of objects that have left the cache
+	queued  map[types.NamespacedName]time.Time   // when the key was queued
+	skipped map[types.NamespacedName]string      // the resource versions of events that predicates have rejected, until the next reconcile
+	dirty   map[types.NamespacedName][]string    // the resource versions that made the key dirty; relatedChange for related objects
+	events  map[types.NamespacedName][]Event     // events that TakeEvents has not returned yet
 
 	newer             map[types.UID]client.Object // the newest known states of objects, if they are not the observed states
 	ownVersions       map[types.UID][]string      // the resource versions of writes of this process, until the watch delivers them
 	replacedBaselines map[types.UID][]byte        // the baselines before another client replaced them
-	onDeletion        map[types.UID]func()        // called once when the object is being deleted or does not exist
+	onDeletion        map[types.UID]func()        // called once when the object is being deleted or is known to be deleted
 
 	queue        queue // of the controller; nil before its start
 	longestQueue int   // the largest length of queued since its map was made
@@ -49,7 +49,7 @@ func New[W any](options Options) *Store[W] {
 		options: options,
 		states:  map[types.UID]*State[W]{},
 		current: newNames[W](),
-		deleted: map[types.NamespacedName][]client.Object{},
+		deleted: map[types.NamespacedName][]Tombstone{},
 		queued:  map[types.NamespacedName]time.Time{},
 		skipped: map[types.NamespacedName]string{},
 		dirty:   map[types.NamespacedName][]string{},
@@ -71,40 +71,46 @@ func (s *Store[W]) Observe(obj client.Object, listedAtStart bool) {
 		state = &State[W]{ExistedAtStart: listedAtStart || s.options.ExistedAtStart != nil && s.options.ExistedAtStart(obj)}
 	}
 	s.setObserved(state, obj)
-	s.unmarkDeleted(obj)
+	s.unmarkLeft(obj)
 	if obj.GetDeletionTimestamp() != nil {
 		s.notifyDeletion(obj.GetUID())
 	}
 	s.markDirty(client.ObjectKeyFromObject(obj), obj.GetResourceVersion())
 }
 
-// MarkDeleted records a tombstone: the last known state of an object that no longer exists. It ignores unknown objects.
-func (s *Store[W]) MarkDeleted(obj client.Object) {
+// Tombstone is the last known state of an object that has left the cache. The object is deleted, or the cache does not select it any more.
+type Tombstone struct {
+	client.Object
+	// Inferred is true if the watch has reported nothing, but a later list lacked the object.
+	Inferred bool
+}
+
+// MarkLeft records a tombstone. It ignores unknown objects.
+func (s *Store[W]) MarkLeft(left Tombstone) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	obj := left.Object
 	key := client.ObjectKeyFromObject(obj)
 	if current := s.current.get(key); current != nil && current.observed.GetUID() == obj.GetUID() {
 		s.current.remove(key)
 	}
 	if state, known := s.states[obj.GetUID()]; known {
-		s.deleted[key] = append(s.deleted[key], obj)
+		s.deleted[key] = append(s.deleted[key], left)
 		delete(s.skipped, key)
 		delete(s.dirty, key) // a re-created object starts without dirty marks
 		s.current.removeState(state)
-		state.observed, state.deleted = nil, true
+		state.observed = nil
 		delete(s.newer, obj.GetUID())
-		s.notifyDeletion(obj.GetUID())
 	}
 }
 
-// unmarkDeleted removes the tombstone of an object that is observed again, for example after the selector of the cache has changed.
-func (s *Store[W]) unmarkDeleted(obj client.Object) {
+// unmarkLeft removes the tombstone of an object that is observed again, for example after the selector of the cache has changed.
+func (s *Store[W]) unmarkLeft(obj client.Object) {
 	key := client.ObjectKeyFromObject(obj)
-	others := slices.DeleteFunc(s.deleted[key], func(other client.Object) bool { return other.GetUID() == obj.GetUID() })
+	others := slices.DeleteFunc(s.deleted[key], func(other Tombstone) bool { return other.GetUID() == obj.GetUID() })
 	if s.deleted[key] = others; len(others) == 0 {
 		delete(s.deleted, key)
 	}
-	s.states[obj.GetUID()].deleted = false
 }
 
 // HasDeleted reports whether tombstones are recorded for key.
@@ -114,8 +120,18 @@ func (s *Store[W]) HasDeleted(key types.NamespacedName) bool {
 	return len(s.deleted[key]) > 0
 }
 
+// RestoreTombstone records a tombstone again that TakeDeleted has returned.
+func (s *Store[W]) RestoreTombstone(left Tombstone) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.states[left.GetUID()] != nil {
+		key := client.ObjectKeyFromObject(left.Object)
+		s.deleted[key] = append(s.deleted[key], left)
+	}
+}
+
 // TakeDeleted returns and clears the tombstones recorded for key.
-func (s *Store[W]) TakeDeleted(key types.NamespacedName) []client.Object {
+func (s *Store[W]) TakeDeleted(key types.NamespacedName) []Tombstone {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	tombstones := s.deleted[key]

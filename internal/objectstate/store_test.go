@@ -101,13 +101,13 @@ func TestForget(t *testing.T) {
 	equal(t, "state of the other object", s.GetOrCreate("2").ExistedAtStart, true)
 }
 
-func TestMarkDeleted(t *testing.T) {
+func TestMarkLeft(t *testing.T) {
 	s := objectstate.New[bool](objectstate.Options{})
 	s.Observe(object("a", "1", "1"), false)
 	s.Observe(object("b", "2", "1"), false)
 	s.GetOrCreate("1").Worker = true
-	s.MarkDeleted(object("a", "1", "5"))
-	s.MarkDeleted(object("x", "9", "5"))
+	s.MarkLeft(objectstate.Tombstone{Object: object("a", "1", "5")})
+	s.MarkLeft(objectstate.Tombstone{Object: object("x", "9", "5")})
 	equal(t, "B-04 another name", len(takeDeleted(s, "b")), 0)
 	equal(t, "B-04 an unknown object", len(takeDeleted(s, "x")), 0)
 	equal(t, "B-04 PIPE-02 the state remains, for the optional delete handlers", s.GetOrCreate("1").Worker, true)
@@ -115,13 +115,13 @@ func TestMarkDeleted(t *testing.T) {
 	equal(t, "B-04 second call", len(takeDeleted(s, "a")), 0)
 }
 
-func TestMarkDeleted_SameName(t *testing.T) {
+func TestMarkLeft_SameName(t *testing.T) {
 	s := objectstate.New[bool](objectstate.Options{})
 	other := object("a", "3", "1")
 	other.Namespace = "elsewhere"
 	for _, obj := range []client.Object{object("a", "1", "1"), object("a", "2", "1"), other} {
 		s.Observe(obj, false)
-		s.MarkDeleted(obj)
+		s.MarkLeft(objectstate.Tombstone{Object: obj})
 	}
 	equal(t, "B-06 both objects with the name", takeDeleted(s, "a"), []string{"1@1", "2@1"})
 	equal(t, "the same name in another namespace", len(s.TakeDeleted(client.ObjectKeyFromObject(other))), 1)
@@ -138,7 +138,7 @@ func TestStore_ConcurrentUse(t *testing.T) {
 				uid := fmt.Sprintf("%d-%d", worker, n)
 				s.Observe(object(name, uid, "1"), true)
 				s.GetOrCreate(types.UID(uid)).Worker = true
-				s.MarkDeleted(object(name, uid, "2"))
+				s.MarkLeft(objectstate.Tombstone{Object: object(name, uid, "2")})
 				s.TakeDeleted(nameOf(name))
 				s.Len()
 				if n%2 == 0 {

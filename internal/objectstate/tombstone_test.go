@@ -7,7 +7,7 @@ import (
 )
 
 // After a missed deletion, the response to our last write is the last known state.
-func TestMarkDeleted_MissedDeletionKeepsOwnWrite(t *testing.T) {
+func TestMarkLeft_MissedDeletionKeepsOwnWrite(t *testing.T) {
 	for name, test := range map[string]struct {
 		unknown bool
 		want    string

@@ -91,6 +91,12 @@ type Writer struct {
 // ErrGone means that the object does not exist, or was re-created with another uid.
 var ErrGone = errors.New("the object no longer exists")
 
+// IsNotFound reports whether an error says that an object does not exist. The API server also answers with the status 404 if it does not serve the version of
+// the kind, for example because the version was disabled in the CRD. The objects then still exist.
+func IsNotFound(err error) bool {
+	return apierrors.IsNotFound(err) && !apierrors.IsUnexpectedServerError(err)
+}
+
 // ListConflictError means that a handler and another client have changed the same list. If the change takes two requests, the API server may have
 // accepted the first one.
 type ListConflictError struct {
@@ -284,7 +290,7 @@ func (w *Writer) decodeResponse(change *Change, obj client.Object) (client.Objec
 func (w *Writer) explainNotFound(ctx context.Context, change *Change, notFound error) error {
 	live := w.NewObject()
 	switch err := w.APIReader.Get(ctx, client.ObjectKeyFromObject(change.Before), live); {
-	case apierrors.IsNotFound(err), err == nil && live.GetUID() != change.Before.GetUID():
+	case IsNotFound(err), err == nil && live.GetUID() != change.Before.GetUID():
 		return ErrGone
 	case err != nil:
 		return rbac.Explain(err)
@@ -301,7 +307,7 @@ func (w *Writer) rebase(ctx context.Context, change *Change, r *request) (done c
 	}
 	live := w.NewObject()
 	err = w.APIReader.Get(ctx, client.ObjectKeyFromObject(change.Before), live)
-	if apierrors.IsNotFound(err) || err == nil && live.GetUID() != change.Before.GetUID() {
+	if IsNotFound(err) || err == nil && live.GetUID() != change.Before.GetUID() {
 		return nil, ErrGone
 	}
 	if err != nil {

@@ -29,6 +29,18 @@ func (s *Supervisor) StopAll(uid types.UID, cause error) {
 	}
 }
 
+// StopWaiting removes the daemons and timers of an object whose functions are not running now. Running functions continue. Use StopWaiting if the cause
+// for stopping them is not known yet. [Supervisor.Ensure] can then start the removed tasks again.
+func (s *Supervisor) StopWaiting(uid types.UID) {
+	s.mu.Lock()
+	defer s.unlock()
+	for _, j := range s.jobsOf(uid) {
+		if j.phase != active {
+			s.stop(j, nil)
+		}
+	}
+}
+
 // Forget discards the state of a deleted object, including its ended tasks. It stops the runs of the object with
 // [ErrDeleted], and the supervisor does not call OnEnd for them.
 func (s *Supervisor) Forget(uid types.UID) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
 	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
 // B-42 DAE-26 DAE-50
@@ -49,6 +50,40 @@ func TestStop_CancelsContextWithCause(t *testing.T) {
 			})
 		}
 	}
+}
+
+func TestStopWaiting_KeepsRunningFunctions(t *testing.T) {
+	runTest(t, daemons.Options{}, func(s *supervisorTest) {
+		ensure := func(id string, task daemons.Task) {
+			t.Helper()
+			if err := s.Ensure(daemons.Key{UID: key.UID, ID: id}, task); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		calls := map[string]int{}
+		counted := func(id string, fn func(context.Context) error) func(context.Context, progress.Attempt) error {
+			return func(ctx context.Context, _ progress.Attempt) error {
+				calls[id]++
+				return fn(ctx)
+			}
+		}
+		ends := func(context.Context) error { return nil }
+		ensure("running", daemons.Task{Run: counted("running", func(ctx context.Context) error { <-ctx.Done(); return nil })})
+		ensure("ended", daemons.Task{Run: counted("ended", ends)})
+		ensure("timer", daemons.Task{Timer: &daemons.Timer{Interval: time.Minute}, Run: counted("timer", ends)})
+		ensure("retried", daemons.Task{Run: counted("retried", func(context.Context) error { return progress.Temporary(errBoom, time.Minute) })})
+		s.StopWaiting(key.UID)
+		advance(time.Hour)
+		s.equal("calls", calls, map[string]int{"running": 1, "ended": 1, "timer": 1, "retried": 1})
+		s.equal("the running function continues", s.Busy(key.UID), true)
+		needs := map[string]bool{}
+		for id := range calls {
+			needs[id] = s.NeedsStart(daemons.Key{UID: key.UID, ID: id})
+		}
+		s.equal("can be started again", needs, map[string]bool{"running": false, "ended": false, "timer": true, "retried": true})
+		s.takeEnds()
+	})
 }
 
 // DAE-51: the context of a run is canceled when the run ends, so that its goroutines can end.

@@ -39,7 +39,7 @@ func (o *Operator) newKindGroup(
 	settings.Cache = objects
 	for i, kind := range kinds {
 		kind.Namespaced = scopes[i]
-		settings.Selects, settings.Shard = o.selects(&kind), o.shardOf(&kind)
+		settings.Selective, settings.Selects, settings.Shard = o.selectorOf(&kind) != nil, o.selects(&kind), o.shardOf(&kind)
 		e := engine.New(settings, kind)
 		g.setEpoch(ctx, e)
 		g.observed[e] = make(chan struct{})

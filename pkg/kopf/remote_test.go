@@ -381,3 +381,41 @@ func TestWithRemote_DeletesDocumentsOfObjectsWithoutFinalizer(t *testing.T) {
 		}
 	})
 }
+
+// An object that loses its labels during its deletion still exists. Its progress is kept for the operator that continues.
+func TestWithRemote_KeepsDocumentsOfObjectsThatAreOutOfScope(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		one, remote := newConfigMap("one", "team", "a"), documents{}
+		cluster, calls, fail := kopftest.Memory(t, kopftest.Objects(one)), &steps{}, true
+		operator := cluster.Run(t, kopf.WithRemote(remote), kopf.WithWatchSelector("team=a"), kopf.For(&corev1.ConfigMap{}).
+			OnDelete("first", func(context.Context, *kopf.Request[configMap]) error {
+				calls.add("first")
+				return nil
+			}).
+			OnDelete("second", func(context.Context, *kopf.Request[configMap]) error {
+				calls.add("second")
+				if fail {
+					return kopf.Temporary(errors.New("not yet"), time.Hour)
+				}
+				return nil
+			}))
+		setTeam := func(value string) {
+			kopftest.Edit(t, cluster, newConfigMap("one"), func(obj configMap) { obj.Labels = map[string]string{"team": value} })
+			<-time.After(time.Minute)
+		}
+		<-time.After(time.Minute)
+		cluster.Delete(t, newConfigMap("one"))
+		<-time.After(time.Minute)
+		setTeam("b")
+		if len(remote) != 1 {
+			t.Errorf("documents = %v, want one: the object still exists", remote)
+		}
+		fail = false
+		setTeam("a")
+		operator.RunUntilQuiet(t)
+		calls.expect(t, "after the return", "first", "second", "second")
+		if len(remote) > 0 {
+			t.Errorf("documents = %v, want none after the deletion", remote)
+		}
+	})
+}

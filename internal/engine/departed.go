@@ -1,0 +1,144 @@
+package engine
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+)
+
+const (
+	deletionTimeout = 30 * time.Second // until endWork gives up asking the API server
+	deletionRequest = 5 * time.Second  // for one request
+	deletionRetry   = time.Second
+	deletionChecks  = 8 // concurrent requests: an incomplete list can remove thousands of objects from the cache
+)
+
+// deletionChecker asks the API server about objects that have left the cache. It is safe for concurrent use.
+type deletionChecker struct {
+	mu      sync.Mutex
+	asking  map[types.UID]bool
+	running sync.WaitGroup
+	slots   chan struct{}
+	context context.Context //nolint:containedctx // the checks are not part of a reconcile
+	end     context.CancelFunc
+}
+
+func newDeletionChecker() *deletionChecker {
+	c := &deletionChecker{asking: map[types.UID]bool{}, slots: make(chan struct{}, deletionChecks)}
+	c.context, c.end = context.WithCancel(context.Background())
+	return c
+}
+
+// close ends all checks, and returns when they have ended.
+func (c *deletionChecker) close() {
+	c.mu.Lock()
+	c.end()
+	c.mu.Unlock()
+	c.running.Wait()
+}
+
+// start begins a check of an object, unless one has begun and not called done yet.
+func (c *deletionChecker) start(uid types.UID, check func(ctx context.Context, done func())) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.asking[uid] || c.context.Err() != nil {
+		return
+	}
+	c.asking[uid] = true
+	c.running.Go(func() {
+		check(c.context, func() {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			delete(c.asking, uid)
+		})
+	})
+}
+
+// ask calls exists until it returns no error, or for deletionTimeout.
+func (c *deletionChecker) ask(ctx context.Context, exists func(context.Context) (bool, error)) (found bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, deletionTimeout)
+	defer cancel()
+	for {
+		select {
+		case c.slots <- struct{}{}:
+		case <-ctx.Done():
+			return false, context.Cause(ctx)
+		}
+		request, cancelRequest := context.WithTimeout(ctx, deletionRequest)
+		found, err = exists(request)
+		cancelRequest()
+		<-c.slots
+		if err == nil {
+			return found, nil
+		}
+		select {
+		case <-time.After(deletionRetry):
+		case <-ctx.Done():
+			return false, err
+		}
+	}
+}
+
+// endWork ends the work for an object that has left the cache. The object may be deleted. It may also exist: if the cache does not select it any more, or
+// if a list of the API server was incomplete. Daemons and timers are told the difference, and CancelOnDelete cancels handlers only for a deletion, so
+// endWork first asks the API server, unless isDeleted is true. It does not wait for the answer.
+func (e *Engine) endWork(obj client.Object, isDeleted bool) {
+	uid := obj.GetUID()
+	e.supervisor.StopWaiting(uid)
+	switch {
+	case isDeleted || obj.GetDeletionTimestamp() != nil:
+		e.cancelWork(uid, daemons.ErrDeleted)
+	case !e.supervisor.Busy(uid) && !e.states.AwaitsDeletion(uid):
+		e.cancelWork(uid, daemons.ErrOutOfScope) // nothing receives the cause
+	default:
+		e.deletions.start(uid, func(ctx context.Context, done func()) { e.askAndCancel(ctx, obj, done) })
+	}
+}
+
+// askAndCancel cancels the work for an object with the cause that the API server confirms. If the API server cannot be asked, the object is out of scope:
+// a daemon may drop data of a deleted object.
+func (e *Engine) askAndCancel(ctx context.Context, obj client.Object, done func()) {
+	uid, cause := obj.GetUID(), daemons.ErrDeleted
+	exists, err := e.deletions.ask(ctx, func(ctx context.Context) (bool, error) { return e.exists(ctx, obj) })
+	done() // first, so that work that begins afterwards causes another check
+	if ctx.Err() != nil {
+		return // the operator has ended, and the supervisor cancels the runs
+	}
+	if err != nil {
+		e.logOf(obj).Error(err, "Failed to check whether the object is deleted; its daemons and timers are stopped as out of scope")
+	}
+	if exists || err != nil {
+		cause = daemons.ErrOutOfScope
+	}
+	if cause == daemons.ErrDeleted || e.states.Newest(uid) == nil { // otherwise, the cache has the object again
+		e.cancelWork(uid, cause)
+	}
+	e.enqueue(uid) // starts daemons and timers again if the cache has the object again
+}
+
+// cancelWork stops the daemons and timers of an object with a cause, and forgets them. For a deletion, it also cancels the handlers with CancelOnDelete.
+func (e *Engine) cancelWork(uid types.UID, cause error) {
+	e.supervisor.StopAll(uid, cause)
+	e.supervisor.Forget(uid)
+	if cause == daemons.ErrDeleted {
+		e.states.NotifyDeletion(uid)
+	}
+}
+
+// forget drops the data that the process has about an object that is deleted or out of scope.
+func (e *Engine) forget(uid types.UID) {
+	e.states.Forget(uid)
+	e.forgetClusterEvents(uid)
+	e.panicChanges.Take(uid)
+	for _, place := range []any{e.Store, e.Remote} {
+		if forgetter, ok := place.(progress.Forgetter); ok {
+			forgetter.Forget(uid)
+		}
+	}
+}
