@@ -72,7 +72,7 @@ var _ = Describe("A cycle", func() {
 	expectBaseline := func(ctx context.Context, obj W, n int) {
 		GinkgoHelper()
 		Eventually(fresh(ctx, obj)).Should(HaveField("Annotations",
-			And(HaveLen(1), HaveKeyWithValue(baselineKey, ContainSubstring(fmt.Sprintf(`"size":%d`, n))))))
+			And(HaveLen(2), HaveKeyWithValue(baselineKey, ContainSubstring(fmt.Sprintf(`"size":%d`, n))))))
 	}
 
 	DescribeTable("passes an edit between two handlers to both, as a second update (B-01, CAUSE-15, CAUSE-16, ESS-17, SE-01)",

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -247,7 +248,9 @@ var _ = Describe("A handler", func() {
 
 			now, err := fresh(ctx, obj)()
 			Expect(err).NotTo(HaveOccurred())
-			delete(now.Annotations, baselineKey)
+			maps.DeleteFunc(now.Annotations, func(key, _ string) bool {
+				return key == baselineKey || strings.HasPrefix(key, progress.DefaultPrefix+"/state-of-")
+			})
 			Expect(now.Annotations).To(HaveLen(len(left)))
 			for key, value := range left {
 				Expect(now.Annotations).To(HaveKeyWithValue(key, value))

@@ -234,8 +234,8 @@ func TestRejectedRecords_AreStoredLater(t *testing.T) {
 		g.set(true)
 		wait(time.Hour)
 		calls.expect(t, "slow:update#1", "slow:update#2")
-		if got := s.now(t).Annotations; len(got) != 2 || !strings.Contains(got[baselineAnnotation], `"size":2`) {
-			t.Errorf("annotations = %v, want 2 with a baseline of size 2", got)
+		if got := s.now(t).Annotations; len(got) != 3 || !strings.Contains(got[baselineAnnotation], `"size":2`) {
+			t.Errorf("annotations = %v, want 3 with a baseline of size 2", got)
 		}
 		expectConditions(t, s, "Ready=Unknown NotReported")
 		expectWarnings(t, box, 2)
