@@ -60,10 +60,10 @@ func ExampleOperator_CheckDeclaration() {
 		OnUpdate("copy", func(context.Context, *kopf.Request[*corev1.ConfigMap]) error { return nil }, kopf.Optional())
 
 	// CheckDeclaration returns all errors, each with advice.
-	fmt.Println(kopf.New(mgr, configMaps, kopf.WithFinalizer("mine")).CheckDeclaration())
+	fmt.Println(kopf.New(mgr, configMaps, kopf.WithFinalizer("my own")).CheckDeclaration())
 	// Output:
 	// the operator cannot start:
-	// WithFinalizer("mine"): the name has no domain: use the form "domain/name", such as "example.com/finalizer"
+	// WithFinalizer("my own"): the name is not valid: it contains ' ': use letters, digits, '-', '_' and '.'; use the form "domain/name", such as "example.com/finalizer"
 	// ConfigMap: OnCreate("copy"): the handler is nil: pass a function
 	// ConfigMap: OnCreate("copy"): Retries must not be negative, got -1: leave it out for no limit
 	// ConfigMap: OnUpdate("copy"): Optional is only for delete handlers: remove it

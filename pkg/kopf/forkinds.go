@@ -166,7 +166,7 @@ func (s *kindSelection) resourceOf(o *Operator, r watching.Resource) (one *decla
 		return nil, err
 	}
 	kind.Name = o.controllerNameOf(kind.Name)
-	if err := errors.Join(o.checkStorage(kind), o.checkFilters(kind, declared), o.checkShardedKind(&kind)); err != nil {
+	if err := errors.Join(o.checkStorage(kind), o.checkFilters(kind, declared), o.checkShardedKind(&kind), o.checkFinalizer(kind)); err != nil {
 		return nil, err
 	}
 	if kind.GVK != r.GroupVersionKind {

@@ -3,9 +3,12 @@ package kopf
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
@@ -90,17 +93,31 @@ func WithRemote(remote progress.Remote) Option {
 // WithFinalizer sets the finalizer that blocks the deletion of objects until their delete handlers, daemons and timers have finished. Two
 // operators for one kind need different finalizers. Default: [DefaultFinalizer].
 //
+// A new finalizer should have the form "domain/name". A name without a slash is for operators whose objects already have such a finalizer: the API server accepts it
+// for custom resources, with a warning, and rejects it for most built-in kinds.
+//
 // Equivalent in kopf: settings.persistence.finalizer.
 func WithFinalizer(name string) Option {
 	return optionFunc(func(o *Operator) {
-		const form = `use the form "domain/name", such as "example.com/finalizer"`
-		if err := validation.QualifiedName(name); err != nil {
-			o.addError(fmt.Errorf("WithFinalizer(%q): the name is not valid: %w; %s", name, err, form))
-		} else if !strings.Contains(name, "/") {
-			o.addError(fmt.Errorf("WithFinalizer(%q): the name has no domain: %s", name, form))
+		err := validation.QualifiedName(name)
+		if slices.Contains([]string{metav1.FinalizerOrphanDependents, metav1.FinalizerDeleteDependents, string(corev1.FinalizerKubernetes)}, name) {
+			err = errors.New("it belongs to Kubernetes")
+		}
+		if err != nil {
+			o.addError(fmt.Errorf("WithFinalizer(%q): the name is not valid: %w; %s", name, err, finalizerForm))
 		}
 		o.settings.Finalizer = name
 	})
+}
+
+const finalizerForm = `use the form "domain/name", such as "example.com/finalizer"`
+
+// checkFinalizer returns an error if the API server rejects the finalizer for a built-in kind. It accepts more names for custom resources.
+func (o *Operator) checkFinalizer(kind engine.Kind) error {
+	if strings.Contains(o.settings.Finalizer, "/") || validation.QualifiedName(o.settings.Finalizer) != nil || strings.Contains(kind.GVK.Group, ".") {
+		return nil
+	}
+	return fmt.Errorf("%s: WithFinalizer(%q): the API server rejects a finalizer without a domain for built-in kinds: %s", kind.GVK.Kind, o.settings.Finalizer, finalizerForm)
 }
 
 // WithLifecycle sets which of the due handlers the operator calls in one reconcile. Default: [progress.AllAtOnce].

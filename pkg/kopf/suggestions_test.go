@@ -133,16 +133,16 @@ func TestCheckDeclaration_ExplainsInvalidNames(t *testing.T) {
 		given kopf.Option
 		words []string
 	}{
-		"a label":        {onCreate(kopf.Label("a b")), []string{`Label("a b") can never match: the key is invalid: it contains ' ': use letters, digits, '-', '_' and '.'`}},
-		"a domain":       {onCreate(kopf.Annotation("Example.com/a")), []string{"the domain before the '/'", "it contains 'E'", "lower-case"}},
-		"a label value":  {onCreate(kopf.Label("a", filter.Equal("b c"))), []string{`"b c" is not a valid label value: it contains ' '`}},
-		"a finalizer":    {kopf.WithFinalizer("example.com/my own"), []string{`WithFinalizer("example.com/my own")`, "it contains ' '", `"example.com/finalizer"`}},
-		"no domain":      {kopf.WithFinalizer("mine"), []string{`WithFinalizer("mine"): the name has no domain`, `"example.com/finalizer"`}},
-		"a handler's id": {newThings().OnCreate("a:b", noop), []string{`id "a:b" cannot be stored`, "it contains ':'"}},
-		"a prefix":       {kopf.WithBaseline(progress.AnnotationBaseline("my prefix")), []string{`prefix "my prefix"`, "it contains ' '"}},
-		"a peering":      {kopf.WithPeering(peering.Options{Name: "My"}), []string{`Name "My" is invalid: it contains 'M'`}},
-		"a namespace":    {kopf.WithPeering(peering.Options{Namespaces: []string{"a.b"}}), []string{`"a.b", which is invalid: it contains '.'`}},
-		"a component":    {kopf.WithKopfEvents(kopf.EventNames{Component: "a b"}), []string{`Component "a b"`, "it contains ' '"}},
+		"a label":         {onCreate(kopf.Label("a b")), []string{`Label("a b") can never match: the key is invalid: it contains ' ': use letters, digits, '-', '_' and '.'`}},
+		"a domain":        {onCreate(kopf.Annotation("Example.com/a")), []string{"the domain before the '/'", "it contains 'E'", "lower-case"}},
+		"a label value":   {onCreate(kopf.Label("a", filter.Equal("b c"))), []string{`"b c" is not a valid label value: it contains ' '`}},
+		"a finalizer":     {kopf.WithFinalizer("example.com/my own"), []string{`WithFinalizer("example.com/my own")`, "it contains ' '", `"example.com/finalizer"`}},
+		"Kubernetes' own": {kopf.WithFinalizer("orphan"), []string{`WithFinalizer("orphan"): the name is not valid: it belongs to Kubernetes`, `"example.com/finalizer"`}},
+		"a handler's id":  {newThings().OnCreate("a:b", noop), []string{`id "a:b" cannot be stored`, "it contains ':'"}},
+		"a prefix":        {kopf.WithBaseline(progress.AnnotationBaseline("my prefix")), []string{`prefix "my prefix"`, "it contains ' '"}},
+		"a peering":       {kopf.WithPeering(peering.Options{Name: "My"}), []string{`Name "My" is invalid: it contains 'M'`}},
+		"a namespace":     {kopf.WithPeering(peering.Options{Namespaces: []string{"a.b"}}), []string{`"a.b", which is invalid: it contains '.'`}},
+		"a component":     {kopf.WithKopfEvents(kopf.EventNames{Component: "a b"}), []string{`Component "a b"`, "it contains ' '"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			wantError(t, test.given, test.words)

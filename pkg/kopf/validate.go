@@ -98,7 +98,7 @@ func (o *Operator) engineKinds() ([]engine.Kind, error) {
 		if kind.New == nil {
 			continue
 		}
-		errs = append(errs, o.checkStorage(kind), o.checkFilters(kind, r), o.checkShardedKind(&kind))
+		errs = append(errs, o.checkStorage(kind), o.checkFilters(kind, r), o.checkShardedKind(&kind), o.checkFinalizer(kind))
 		if r.options().whenServed {
 			o.routedClient.Declare(kind.New())
 			if len(r.triggerSources()) > 0 {

@@ -103,7 +103,7 @@ var _ = Describe("Errors of the declaration", func() {
 		// The operator.
 		Entry("a nil option", just(good(), nil), "an option is nil", "remove it"),
 		Entry("no finalizer", just(good(), kopf.WithFinalizer("")), `WithFinalizer("")`, `"example.com/finalizer"`),
-		Entry("a finalizer without a domain", just(good(), kopf.WithFinalizer("mine")), `WithFinalizer("mine")`, `"example.com/finalizer"`),
+		Entry("a finalizer of Kubernetes", just(good(), kopf.WithFinalizer("orphan")), `WithFinalizer("orphan")`, "belongs to Kubernetes", `"example.com/finalizer"`),
 		Entry("a finalizer with a space", just(good(), kopf.WithFinalizer("example.com/my own")), `"example.com/my own"`, `"example.com/finalizer"`),
 		Entry("no store", just(good(), kopf.WithProgress(nil)), "WithProgress(nil)", "leave it out"),
 		Entry("no baseline", just(good(), kopf.WithBaseline(nil)), "WithBaseline(nil)", "leave it out"),
@@ -115,7 +115,7 @@ var _ = Describe("Errors of the declaration", func() {
 
 	It("are returned together", func() {
 		op := kopf.New(newManager("default", &logRecorder{}),
-			kopf.WithFinalizer("mine"),
+			kopf.WithFinalizer("my own"),
 			widgets(kopf.WithMaxConcurrentReconciles(-1)).
 				OnCreate("a:b", nil, kopf.Retries(-1), kopf.Backoff(-1)).
 				OnUpdate("made", fn, kopf.Optional()).
@@ -128,7 +128,7 @@ var _ = Describe("Errors of the declaration", func() {
 		Expect(err).To(HaveOccurred())
 		Expect(strings.Split(err.Error(), "\n")).To(ConsistOf(
 			Equal("the operator cannot start:"),
-			HavePrefix(`WithFinalizer("mine"): `),
+			HavePrefix(`WithFinalizer("my own"): `),
 			HavePrefix("an option is nil: "),
 			HavePrefix("Widget: WithMaxConcurrentReconciles must be positive, got -1: "),
 			HavePrefix(`Widget: OnCreate("a:b"): the handler is nil`),
