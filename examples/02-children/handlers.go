@@ -59,9 +59,6 @@ func abroad(_ context.Context, req *Request) error {
 
 // server applies the desired children in each call. Package children writes only differences.
 func server(ctx context.Context, req *Request) error {
-	if req.Object.GetDeletionTimestamp() != nil {
-		return nil // the garbage collector deletes the children
-	}
 	labels := map[string]string{"database": req.Object.GetName()}
 	deployment := &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: children.Name(req.Object, "server")},

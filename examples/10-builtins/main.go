@@ -84,9 +84,6 @@ func announce(ctx context.Context, req *kopf.Request[*corev1.Pod]) error {
 
 // isolate applies a network policy that blocks traffic from outside of the namespace.
 func isolate(ctx context.Context, req *kopf.Request[*corev1.Namespace]) error {
-	if req.Object.DeletionTimestamp != nil {
-		return nil // the API server rejects new objects in a namespace that is being deleted
-	}
 	policy := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: req.Object.Name, Name: "isolated"}}
 	done, err := controllerutil.CreateOrUpdate(ctx, req.Client, policy, func() error {
 		policy.Spec = networkingv1.NetworkPolicySpec{PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}}

@@ -63,9 +63,6 @@ func pages() *kopf.Resource[*corev1.ConfigMap] {
 // render writes the title of the theme and the names of all Services to the page.
 func render(ctx context.Context, req *kopf.Request[*corev1.ConfigMap]) error {
 	page := req.Object
-	if page.DeletionTimestamp != nil {
-		return nil
-	}
 	theme := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: page.Namespace, Name: page.Labels[themeLabel]}}
 	// After Track, each change of the theme calls render again, including its creation.
 	if err := req.Track(ctx, theme); client.IgnoreNotFound(err) != nil {

@@ -73,9 +73,6 @@ func owner(req *Request) *children.Owner {
 
 // pages keeps one ConfigMap for each page, and deletes the ConfigMaps of removed pages.
 func pages(ctx context.Context, req *Request) error {
-	if req.Object.GetDeletionTimestamp() != nil {
-		return nil // the garbage collector deletes the children
-	}
 	names, _, err := unstructured.NestedStringSlice(req.Object.Object, "spec", "pages")
 	if err != nil {
 		return kopf.Permanent(err)
@@ -94,9 +91,6 @@ func pages(ctx context.Context, req *Request) error {
 
 // serving starts the server, and creates the Service when the server is ready.
 func serving(ctx context.Context, req *Request) error {
-	if req.Object.GetDeletionTimestamp() != nil {
-		return nil
-	}
 	image, _, _ := unstructured.NestedString(req.Object.Object, "spec", "image")
 	labels := map[string]string{"website": req.Object.GetName()}
 	server := &appsv1.Deployment{

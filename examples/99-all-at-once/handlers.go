@@ -98,9 +98,6 @@ func purge(ctx context.Context, _ *Request) error {
 
 // addressBook maintains a config map for users of the cluster.
 func addressBook(ctx context.Context, req *Request) error {
-	if req.Object.DeletionTimestamp != nil {
-		return nil // the garbage collector deletes the config map
-	}
 	book := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: req.Object.Namespace, Name: req.Object.Name + "-address"}}
 	done, err := controllerutil.CreateOrUpdate(ctx, req.Client, book, func() error {
 		book.Data = map[string]string{"address": req.Object.Status.Address}

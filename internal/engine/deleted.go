@@ -12,7 +12,6 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/cause"
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
-	"github.com/kopf-runtime/kopf-runtime/internal/tracking"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
@@ -38,12 +37,12 @@ func (e *Engine) handleDeleted(ctx context.Context, key types.NamespacedName) (w
 		e.forget(last.GetUID())
 		e.endWork(last, false) // a daemon may have been started since
 		if e.states.Observed(key) == nil {
-			for _, id := range e.ReconcileHandlers.IDs() {
-				e.tracker.Forget(tracking.Reader{Object: key, Handler: id})
-			}
+			e.backingOff.Take(key)
+			e.forgetTracked(key)
 		}
 		t.last = last.DeepCopyObject().(client.Object)
 		e.identify(t.last)
+		e.planLastCalls(ctx, key, t)
 		if e.isVanished(t) {
 			e.tombstones.Set(key, append(slices.Clone(e.tombstones.Get(key)), t))
 		} else {

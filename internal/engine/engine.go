@@ -38,10 +38,16 @@ func (e *Engine) Reconcile(ctx context.Context, req reconcile.Request) (result r
 	if e.states.HasDeleted(key) || len(e.tombstones.Get(key)) > 0 {
 		vanished = e.handleDeleted(ctx, key)
 	}
+	if last := e.lastCalls.Get(key); last != nil {
+		again = earlier(again, e.callAfterDeletion(ctx, key, last))
+	}
 	if result, err = e.requeueErrors(key)(e.reconcile(ctx, key)); err == nil {
 		result = requeueBefore(requeueBefore(result, vanished), again)
 	}
 	if result.RequeueAfter > 0 {
+		if result.Priority == nil && e.promoter.IsPromoted(key) {
+			result.Priority = new(0) // the queue would keep the priority of the promotion
+		}
 		e.states.MarkQueuedAt(key, time.Now().Add(result.RequeueAfter))
 	}
 	return result, err
@@ -110,6 +116,9 @@ func (e *Engine) reconcile(ctx context.Context, key types.NamespacedName) (none 
 		guarded = e.guardLoops(ctx, r)
 	}
 	e.selectHandlers(ctx, r)
+	if e.retriesOnChange {
+		r.noteRelatedChange()
+	}
 	e.makePlan(ctx, r)
 	if e.writesEventChanges {
 		e.takeEventChanges(ctx, r)

@@ -308,7 +308,7 @@ func (x *explanation) ofOthers(ctx context.Context) {
 			add(id, reasonClusterEvent, h, r.matching.view, x.ofClusterEvents(h))
 			continue
 		}
-		add(id, "reconcile", h, r.matching.view, x.ofReconcileHandler)
+		add(id, "reconcile", h, r.matching.view, x.ofReconcileHandler(h))
 	}
 	for _, id := range e.BackgroundHandlers.IDs() {
 		b, _ := e.BackgroundHandlers.Get(id)
@@ -326,22 +326,27 @@ func (x *explanation) ofOthers(ctx context.Context) {
 	}
 }
 
-func (x *explanation) ofReconcileHandler(one *explain.Handler) {
-	st := x.r.details.ReconcileHandlers[one.ID]
-	if st == nil {
-		one.State = explain.Due
-		return
-	}
-	one.Attempts, one.LastError = st.record.Retries, st.record.Message
-	switch next := st.next(); {
-	case st.failed:
-		one.State, one.Why = explain.Failed, "it is called again when the object changes"
-	case next.After(x.Time):
-		one.State, one.Due = explain.Waiting, &next
-	case st.dirty:
-		one.State = explain.Due
-	default:
-		one.Why = "it is called when the object changes"
+func (x *explanation) ofReconcileHandler(h invoke.Handler) func(*explain.Handler) {
+	return func(one *explain.Handler) {
+		st := x.r.details.ReconcileHandlers[one.ID]
+		if st == nil {
+			one.State = explain.Due
+			return
+		}
+		one.Attempts, one.LastError = st.record.Retries, st.record.Message
+		first := x.r.blockingHandler(h)
+		switch {
+		case first != "" && st.isDue(x.Time, false):
+			one.State, one.Why = explain.Blocked, fmt.Sprintf("it comes after %q", first)
+		case st.failed && !st.dirty:
+			one.State, one.Why = explain.Failed, "it is called again when the object changes"
+		case st.isDue(x.Time, false):
+			one.State = explain.Due
+		case !st.due.IsZero():
+			one.State, one.Due = explain.Waiting, &st.due
+		default:
+			one.Why = "it is called when the object changes"
+		}
 	}
 }
 
@@ -411,8 +416,8 @@ func (x *explanation) ofClusterEvents(h invoke.Handler) func(*explain.Handler) {
 		one.State, one.Why = explain.Due, fmt.Sprintf("%d Events wait for it", waiting)
 		if st := x.r.details.ReconcileHandlers[one.ID]; st != nil {
 			one.Attempts, one.LastError = st.record.Retries, st.record.Message
-			if next := st.next(); next.After(x.Time) {
-				one.State, one.Due = explain.Waiting, &next
+			if st.due.After(x.Time) {
+				one.State, one.Due = explain.Waiting, &st.due
 			}
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/internal/loopguard"
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
+	"github.com/kopf-runtime/kopf-runtime/internal/tracking"
 	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
@@ -25,6 +26,7 @@ func (e *Engine) callCauseHandlers(ctx context.Context, r *reconciliation) error
 	for len(r.calls.plan.Next) > 0 {
 		for _, id := range r.calls.plan.Next {
 			handler, _ := e.Handlers.Get(id)
+			r.calls.top = id
 			if !e.callCauseHandler(ctx, r, id, handler) {
 				return r.calls.err
 			}
@@ -123,6 +125,9 @@ func (e *Engine) attemptCauseHandler(ctx context.Context, r *reconciliation, vie
 		Hooks: e.hooks, CycleStarted: e.cycleStarted(r),
 		Prepare: func(req *invoke.Request) {
 			req.Flush, req.FinishedSubs = r.flush(req), r.calls.finishedSubs
+			if h.RetriesOnRelatedChange {
+				req.Track = e.tracker.Begin(tracking.Reader{Object: client.ObjectKeyFromObject(r.Base()), Handler: r.calls.top}).Track
+			}
 			if isTop { // sub-handlers use the client of their parent
 				req.WrapClient = e.recording(r, &recorder)
 			}
@@ -161,6 +166,9 @@ func (e *Engine) attemptCauseHandler(ctx context.Context, r *reconciliation, vie
 	r.Records.RecordOutcome(id, p.Outcome, ended)
 	if p.Outcome.Final && r.Cause.Facts.Initial && declared.Resumes() && !slices.Contains(r.details.Resumed, id) {
 		r.details.Resumed = append(r.details.Resumed, id)
+	}
+	if p.Outcome.Final && isTop && h.RetriesOnRelatedChange {
+		e.tracker.Forget(tracking.Reader{Object: client.ObjectKeyFromObject(r.Base()), Handler: id})
 	}
 	if p.Outcome.Final && r.Cause.WasEdited() {
 		r.Cause = r.Cause.WithSeen()

@@ -8,8 +8,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/eventrecorder"
 	"github.com/kopf-runtime/kopf-runtime/internal/fencing"
@@ -55,6 +57,8 @@ type Kind struct {
 	// LoopLimit is the number of updates in a minute that handlers may cause themselves before the engine delays further updates. With 0, the engine delays
 	// none.
 	LoopLimit int
+	// RateLimiter is the rate limiter of the controller, for the backoff of reconcile handlers. It is optional.
+	RateLimiter workqueue.TypedRateLimiter[reconcile.Request]
 	// Namespaced is true if the objects have namespaces.
 	Namespaced bool
 	// HasStatus is true if the kind has the status subresource.
@@ -132,9 +136,9 @@ func (e *Kind) comparesStates() bool {
 	})
 }
 
-// HandlesRelatedChanges reports whether a reconcile handler is called for changes, and not only for Kubernetes Events.
+// HandlesRelatedChanges reports whether a handler is called for changes of related objects.
 func (e *Kind) HandlesRelatedChanges() bool {
-	return slices.ContainsFunc(e.ReconcileHandlers.IDs(), func(id string) bool {
+	return e.retriesOnRelatedChange() || slices.ContainsFunc(e.ReconcileHandlers.IDs(), func(id string) bool {
 		handler, _ := e.ReconcileHandlers.Get(id)
 		return handler.ClusterEvents == ""
 	})
@@ -143,6 +147,22 @@ func (e *Kind) HandlesRelatedChanges() bool {
 // HandlesEachObjectAtStart reports whether each matching object is handled at the start of a process, even if it has not changed.
 func (e *Kind) HandlesEachObjectAtStart() bool {
 	return len(e.Indexes.IDs())+len(e.BackgroundHandlers.IDs())+len(e.ReconcileHandlers.IDs()) > 0
+}
+
+// retriesOnRelatedChange reports whether changes of related objects call cause handlers that wait.
+func (e *Kind) retriesOnRelatedChange() bool {
+	return slices.ContainsFunc(e.Handlers.IDs(), func(id string) bool {
+		handler, _ := e.Handlers.Get(id)
+		return handler.RetriesOnRelatedChange
+	})
+}
+
+// callsAfterDeletion reports whether a reconcile handler is called when an object no longer exists.
+func (e *Kind) callsAfterDeletion() bool {
+	return slices.ContainsFunc(e.ReconcileHandlers.IDs(), func(id string) bool {
+		handler, _ := e.ReconcileHandlers.Get(id)
+		return handler.CalledAfterDeletion
+	})
 }
 
 // HandlerStores returns the stores of handlers that have their own, by id.

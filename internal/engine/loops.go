@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/commit"
 	"github.com/kopf-runtime/kopf-runtime/internal/loopguard"
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
+	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
 )
 
@@ -73,6 +75,21 @@ func (e *Engine) guardLoops(ctx context.Context, r *reconciliation) (handled str
 // startsUpdate reports whether this reconcile begins to handle an update.
 func (e *Engine) startsUpdate(r *reconciliation) bool {
 	return r.Cause.Reason == cause.Update && !r.Records.HasRecords(string(cause.Update)) && !r.Cause.Reversed && !r.Cause.WasEdited()
+}
+
+// guardReconciles reports whether the calls of reconcile handlers for changes must wait, because the handlers have probably made these changes themselves. failing
+// are the called handlers whose last attempts have failed.
+func (e *Engine) guardReconciles(r *reconciliation, changes, failing []string) (held bool) {
+	if e.LoopLimit < 1 {
+		return false
+	}
+	if r.details.Loops == nil {
+		if len(failing) == 0 || !slices.ContainsFunc(changes, func(version string) bool { return version != objectstate.RelatedChange }) {
+			return false
+		}
+		r.details.Loops = &loopguard.Loops{}
+	}
+	return r.details.Loops.StartReconcile(now(), changes, failing, e.LoopLimit) > 0
 }
 
 // releaseLoops must be called after the handlers of a reconcile with the result of guardLoops. It drops the handled changes, reports a loop, and returns the

@@ -21,6 +21,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 	"github.com/kopf-runtime/kopf-runtime/internal/plan"
+	"github.com/kopf-runtime/kopf-runtime/internal/tracking"
 	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
@@ -273,11 +274,46 @@ func (e *Engine) makePlan(ctx context.Context, r *reconciliation) {
 		log.FromContext(ctx).Info("Another cause has superseded an unfinished one", "cause", purpose, "by", r.Cause.Reason,
 			"succeeded", sum.Succeeded, "failed", sum.Failed, "left", sum.Left)
 	}
+	if r.calls.relatedChange {
+		r.retryNow()
+	}
 	if r.Cause.Reason == cause.Delete {
 		r.known.Worker.OptionalDeleteCalled = true // optional delete handlers are called together with the other delete handlers
 	}
 	if !r.Cause.Reversed { // this reconcile stores the reversal; the next one calls handlers
 		e.planNext(ctx, r)
+	}
+}
+
+// noteRelatedChange notes whether a related object has changed since the last reconcile. Handlers that are not selected for the cause track no objects any more.
+func (r *reconciliation) noteRelatedChange() {
+	r.calls.relatedChange = r.takeChanges()
+	for _, id := range r.engine.Handlers.IDs() {
+		if handler, _ := r.engine.Handlers.Get(id); handler.RetriesOnRelatedChange && !slices.Contains(r.matching.selection.Selected, id) {
+			r.engine.tracker.Forget(tracking.Reader{Object: client.ObjectKeyFromObject(r.Base()), Handler: id})
+		}
+	}
+}
+
+// retryNow makes the waiting handlers due that changes of related objects call, with their sub-handlers. The next attempt takes the place of the last one, so that
+// changes do not use up the retries.
+func (r *reconciliation) retryNow() {
+	at := now()
+	for _, id := range r.matching.selection.Selected {
+		if handler, _ := r.engine.Handlers.Get(id); !handler.RetriesOnRelatedChange {
+			continue
+		}
+		for _, id := range append([]string{id}, r.Records.Record(id).Subrefs...) {
+			record := r.Records.Record(id)
+			if record.Finished() || !record.Delayed.After(at) {
+				continue
+			}
+			if record.Retries > 0 && !record.WaitsForSubs() {
+				record.Retries--
+			}
+			record.Delayed = at
+			r.Records.SetRecord(id, record)
+		}
 	}
 }
 
@@ -299,16 +335,15 @@ func (e *Engine) planNext(ctx context.Context, r *reconciliation) {
 func (e *Engine) schedule(r *reconciliation) reconcile.Result {
 	at := now()
 	delay, left := e.untilNext(r, at)
-	if len(r.details.ReconcileHandlers) > 0 {
-		if next, ok := r.nextReconcile(at); ok && (!left || next < delay) {
-			delay, left = next, true
-		}
+	priority := new(retrying)
+	if next := r.nextReconcile(); next != nil && (!left || next.due.Sub(at) < delay) {
+		delay, left, priority = next.due.Sub(at), true, next.priority
 	}
 	if !left {
 		return reconcile.Result{}
 	}
 	result := requeue(delay)
-	result.Priority = new(retrying)
+	result.Priority = priority
 	return result
 }
 
@@ -380,16 +415,14 @@ func (e *Engine) evaluate(ctx context.Context, r *reconciliation) error {
 	return nil
 }
 
-// nextReconcile returns the time until a reconcile handler is due without a change, and false if none is.
-func (r *reconciliation) nextReconcile(at time.Time) (time.Duration, bool) {
-	var all []time.Time
-	for _, st := range r.details.ReconcileHandlers {
-		if next := st.next(); !next.IsZero() {
-			all = append(all, next)
+// nextReconcile returns the state of the reconcile handler that is due next without a change; nil if there is none. A handler that waits for another one is called after
+// that one.
+func (r *reconciliation) nextReconcile() (next *reconcileHandlerState) {
+	for id, st := range r.details.ReconcileHandlers {
+		handler, _ := r.engine.ReconcileHandlers.Get(id)
+		if !st.due.IsZero() && (next == nil || st.due.Before(next.due)) && r.blockingHandler(handler) == "" {
+			next = st
 		}
 	}
-	if len(all) == 0 {
-		return 0, false
-	}
-	return max(0, slices.MinFunc(all, time.Time.Compare).Sub(at)), true
+	return next
 }

@@ -1,7 +1,9 @@
 package engine
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,6 +14,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/internal/loopguard"
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
+	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 	"github.com/kopf-runtime/kopf-runtime/internal/plan"
 	"github.com/kopf-runtime/kopf-runtime/internal/tracking"
@@ -21,22 +24,58 @@ import (
 // reasonReconcile is the reason of reconcile handlers.
 const reasonReconcile = "reconcile"
 
+// maxChanges limits the changes that are kept if the reconcile handlers cannot be called.
+const maxChanges = 100
+
+// takeChanges takes the changes since the last reconcile, and keeps them until the reconcile handlers are matched. It reports whether a related object has
+// changed. Our own writes are no changes.
+func (r *reconciliation) takeChanges() (related bool) {
+	changes := r.engine.states.TakeForeignChanges(client.ObjectKeyFromObject(r.Base()), r.Base().GetUID(), r.Base().GetResourceVersion())
+	if len(r.engine.ReconcileHandlers.IDs()) > 0 {
+		if r.details.Changes = append(r.details.Changes, changes...); len(r.details.Changes) > maxChanges {
+			r.details.Changes = []string{objectstate.RelatedChange}
+		}
+	}
+	return slices.Contains(changes, objectstate.RelatedChange)
+}
+
 // callReconcileHandlers calls the reconcile handlers if the object or a related object has changed, or if their time has come. Their changes are written
 // at the end of the reconcile.
 func (e *Engine) callReconcileHandlers(ctx context.Context, r *reconciliation) {
 	if r.Aborted || hasEnded(ctx) {
 		return
 	}
-	changes := e.states.TakeForeignChanges(client.ObjectKeyFromObject(r.Base()), r.Base().GetUID(), r.Base().GetResourceVersion())
-	if len(changes) > 0 {
-		for _, st := range r.details.ReconcileHandlers {
-			st.dirty = true
+	held := e.matchReconcileHandlers(ctx, r)
+	defer e.noteBackoff(r)
+	for _, id := range e.order {
+		st, matches := r.details.ReconcileHandlers[id]
+		if !matches {
+			continue
+		}
+		if e.stopIfPaused(r) {
+			return
+		}
+		handler, _ := e.ReconcileHandlers.Get(id)
+		if handler.ClusterEvents != "" {
+			e.callForClusterEvents(ctx, r, id, handler, st)
+		} else if st.isDue(now(), held) && r.blockingHandler(handler) == "" {
+			e.callReconcileHandler(ctx, r, id, handler, st, nil)
 		}
 	}
-	loops := r.details.Loops
-	held := loops != nil && loops.StartReconcile(now(), changes, e.LoopLimit) > 0
+}
+
+// matchReconcileHandlers finds the reconcile handlers whose filters accept the object, and notes which of them must handle the changes. It reports whether the
+// calls for changes must wait, because the handlers have caused these changes.
+func (e *Engine) matchReconcileHandlers(ctx context.Context, r *reconciliation) (held bool) {
+	if !e.retriesOnChange { // otherwise, they were taken before the cause handlers were called; later ones can call these handlers again
+		r.takeChanges()
+	}
+	changes := r.details.Changes
+	r.details.Changes = nil
 	view := e.causeView(r)
 	view.Object = r.Base() // predicates see the object as it is stored, not the pending changes of handlers
+	var failing []string
+	caused := false // by these changes, a handler is called
 	for _, id := range e.ReconcileHandlers.IDs() {
 		handler, _ := e.ReconcileHandlers.Get(id)
 		if !plan.MatchObject(log.FromContext(ctx), id, handler, view, match.Input{Object: r.Content()}).Accepts() {
@@ -46,50 +85,61 @@ func (e *Engine) callReconcileHandlers(ctx context.Context, r *reconciliation) {
 			continue
 		}
 		r.matching.reconciles = true
-		if e.stopIfPaused(r) {
-			return
+		st, known := r.details.ReconcileHandlers[id]
+		if !known {
+			r.addReconcileHandler(id, len(changes) > 0 || !e.hasPredicates.Load())
+			continue
 		}
-		st := r.reconcileHandlerState(id)
-		if handler.ClusterEvents != "" {
-			e.callForClusterEvents(ctx, r, id, handler, st)
-		} else if st.isDue(now(), held) {
-			e.callReconcileHandler(ctx, r, id, handler, st, nil)
+		// A handler that fails and writes the object in each attempt must not call itself without a delay.
+		changed := slices.ContainsFunc(changes, func(version string) bool { return !st.isRetrying() || !r.details.Loops.HasWritten(id, version) })
+		st.dirty = st.dirty || changed
+		if caused = caused || changed; changed && st.isRetrying() {
+			failing = append(failing, id)
 		}
 	}
+	if !caused {
+		changes = nil
+	}
+	return e.guardReconciles(r, changes, failing)
 }
 
-// reconcileHandlerState returns the state of a reconcile handler. A new handler is dirty.
-func (r *reconciliation) reconcileHandlerState(id string) *reconcileHandlerState {
-	if st, ok := r.details.ReconcileHandlers[id]; ok {
-		return st
-	}
+// addReconcileHandler adds the state of a reconcile handler that matches the object for the first time.
+func (r *reconciliation) addReconcileHandler(id string, dirty bool) {
 	if r.details.ReconcileHandlers == nil {
 		r.details.ReconcileHandlers = map[string]*reconcileHandlerState{}
 	}
-	st := &reconcileHandlerState{dirty: true}
-	r.details.ReconcileHandlers[id] = st
-	return st
+	r.details.ReconcileHandlers[id] = &reconcileHandlerState{dirty: dirty}
+}
+
+// blockingHandler returns the first handler for which a reconcile handler waits, because its last call has not succeeded, or because it waits itself; empty if there
+// is none. Handlers that do not match the object block no others.
+func (r *reconciliation) blockingHandler(h invoke.Handler) string {
+	for _, first := range h.After {
+		if st, matches := r.details.ReconcileHandlers[first]; matches && (!st.succeeded || st.isDue(now(), false)) {
+			return first
+		}
+	}
+	return ""
 }
 
 // callReconcileHandler makes one attempt. event is the Kubernetes Event for which the handler is called; nil for a handler without ClusterEvents.
 func (e *Engine) callReconcileHandler(
 	ctx context.Context, r *reconciliation, id string, h invoke.Handler, st *reconcileHandlerState, event *invoke.ClusterEvent,
 ) {
-	st.dirty, st.due = false, time.Time{}
-	if st.record.Started.IsZero() {
-		st.record.Started = now()
-	}
-	p := &commit.HandlerPatch{ID: id, Policy: h.Policy, Before: st.record, Repeat: func() { st.dirty = true }}
+	st.begin()
+	h.Policy = e.reconcilePolicy(h, client.ObjectKeyFromObject(r.Base()), st)
+	failures := st.failures
+	var next invoke.Requeue
+	p := &commit.HandlerPatch{ID: id, Policy: h.Policy, Before: st.record, Repeat: func() { st.dirty, st.succeeded = true, false }}
 	p.Fail = func() {
-		st.record = p.Before
-		st.recordOutcome(p.Outcome, 0)
+		st.record, st.failures = p.Before, failures
+		st.recordOutcome(h, p.Outcome, next)
 	}
 	view := r.attemptView()
 	view.Reason, view.Old, view.Diff, view.Before = reasonReconcile, nil, nil, view.After
 	if event != nil {
 		view.Reason = reasonClusterEvent
 	}
-	var again time.Duration
 	var tracked *tracking.Attempt
 	var recorder *loopguard.Recorder
 	p.Outcome = invoke.HandlerAttempt{
@@ -106,7 +156,7 @@ func (e *Engine) callReconcileHandler(
 			p.Base = r.Current().Content
 		},
 		Accept: func(req *invoke.Request, failed error) error {
-			again = req.RequeueAfter
+			next = req.Requeue
 			doc, err := e.committer.TakeChanges(ctx, &r.Draft, id, req.Object)
 			if err != nil {
 				return err
@@ -120,23 +170,43 @@ func (e *Engine) callReconcileHandler(
 	tracked.End(p.Outcome.Success)
 	r.Add(p)
 	r.noteAttempt(attempt{HandlerPatch: p, conditionType: h.ConditionType, reconciles: st}, recorder)
-	if again == 0 {
-		again = h.Interval
+	h.Warnings.WarnMissingUnit(log.FromContext(ctx), progress.Outcome{Delay: next.After})
+	st.priority = next.Priority
+	st.recordOutcome(h, p.Outcome, next)
+}
+
+// begin starts an attempt. If a change calls the handler before the delay of a failed attempt has passed, the new attempt takes the place of the failed one, so
+// that changes do not use up the retries.
+func (st *reconcileHandlerState) begin() {
+	if st.record.Delayed.After(now()) && st.record.Retries > 0 {
+		st.record.Retries--
 	}
-	st.recordOutcome(p.Outcome, again)
+	st.record.Delayed, st.record.Attempted = time.Time{}, time.Time{}
+	if st.record.Started.IsZero() {
+		st.record.Started = now()
+	}
+	st.dirty, st.due = false, time.Time{}
 }
 
 // recordOutcome records how an attempt has ended, and when the handler is called again without a change.
-func (st *reconcileHandlerState) recordOutcome(outcome progress.Outcome, again time.Duration) {
+func (st *reconcileHandlerState) recordOutcome(h invoke.Handler, outcome progress.Outcome, next invoke.Requeue) {
 	at := now()
-	st.record = st.record.WithOutcome(outcome, at)
+	st.record, st.succeeded = st.record.WithOutcome(outcome, at), outcome.Success
 	switch {
 	case outcome.Interrupted:
 		st.dirty = true
 	case !outcome.Final:
+		st.failures++
 		st.due = st.record.Delayed
+	case outcome.Success && next.After <= 0 && next.RateLimited:
+		st.due, st.record = at.Add(nextBackoff(h.Policy)), progress.Record{}
+		st.failures++
 	default:
 		st.record = progress.Record{}
+		again := h.Interval
+		if outcome.Success {
+			st.failures, again = 0, cmp.Or(max(0, next.After), again)
+		}
 		if again > 0 {
 			st.due = at.Add(again)
 		}
@@ -155,7 +225,7 @@ func (e *Engine) callForClusterEvents(ctx context.Context, r *reconciliation, id
 		}
 		event := waiting[0]
 		st.dirty = true
-		if !st.isDue(now(), false) || hasEnded(ctx) || e.stopIfPaused(r) {
+		if st.record.Delayed.After(now()) || hasEnded(ctx) || e.stopIfPaused(r) {
 			return
 		}
 		call := *event

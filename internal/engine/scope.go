@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/tracking"
 	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 )
 
@@ -135,9 +134,9 @@ func (e *Engine) release(ctx context.Context, key types.NamespacedName) (reconci
 	e.eventQueues.Take(key)
 	e.noteObject(key, nil)
 	e.states.ForgetKey(key)
-	for _, id := range e.ReconcileHandlers.IDs() {
-		e.tracker.Forget(tracking.Reader{Object: key, Handler: id})
-	}
+	e.lastCalls.Take(key)
+	e.backingOff.Take(key)
+	e.forgetTracked(key)
 	if back {
 		e.readmit(ctx, key)
 	}

@@ -46,7 +46,9 @@ func New(settings Settings, kind Kind) *Engine {
 	e := &Engine{Settings: settings, Kind: kind, created: time.Now(), deletions: newDeletionChecker()}
 	e.states = objectstate.New[objectMemory](objectstate.Options{
 		RecordEvents: len(kind.EventHandlers.IDs()) > 0,
-		TrackDirty:   len(kind.ReconcileHandlers.IDs()) > 0,
+		TrackDirty:   len(kind.ReconcileHandlers.IDs()) > 0 || kind.retriesOnRelatedChange(),
+
+		MarkDeletions: kind.callsAfterDeletion(),
 
 		ExistedAtStart: func(first client.Object) bool { return e.epoch.Existed(first) }, // StartFrom sets the epoch
 		ReadBaseline:   settings.Baseline.Fetch,
@@ -75,6 +77,7 @@ func New(settings Settings, kind Kind) *Engine {
 		e.events.Limiter.Sweep()
 	})
 	e.tracker = tracking.New(e.Client, e.Tracked, func(key types.NamespacedName) { e.Trigger(key) })
+	e.order, e.retriesOnChange = reconcileOrder(&kind), kind.retriesOnRelatedChange()
 	e.writesEventChanges, e.reportsConditions = kind.WritesEventChanges(), kind.mayReportConditions()
 	e.usesFinalizer = kind.usesFinalizer(e.SharesFinalizer)
 	e.handlesOwnChanges = e.OwnChanges || len(e.Watched)+len(e.Conditions) > 0
@@ -88,6 +91,25 @@ func New(settings Settings, kind Kind) *Engine {
 		index.Clear() // an earlier operator in this process may have filled it
 	}
 	return e
+}
+
+// reconcileOrder returns the ids of the reconcile handlers in the order of their registration, but each after those that must succeed before it.
+func reconcileOrder(kind *Kind) (order []string) {
+	var add func(id string)
+	add = func(id string) {
+		if slices.Contains(order, id) {
+			return
+		}
+		handler, _ := kind.ReconcileHandlers.Get(id)
+		for _, first := range handler.After {
+			add(first)
+		}
+		order = append(order, id)
+	}
+	for _, id := range kind.ReconcileHandlers.IDs() {
+		add(id)
+	}
+	return order
 }
 
 // EventHandler returns the event handler for the informer of the kind.

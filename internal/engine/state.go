@@ -62,6 +62,7 @@ type Engine struct {
 	pauses        atomic.Int32         // the number of pauses that have begun in any namespace
 	ended         atomic.Bool          // the operator has ended, and nothing is written any more
 	hasPredicates atomic.Bool          // predicates may prevent reconciles
+	order         []string             // the ids of the reconcile handlers, each after those that must succeed before it
 	created       time.Time
 	finished      atomic.Int64 // the end of the last reconcile, as a duration since created; 0 if none has begun
 
@@ -76,12 +77,15 @@ type Engine struct {
 	deferred         keyed.Map[types.NamespacedName, struct{}]     // the keys that wait for the end of a pause, or for the admission by the scope
 	pausedNamespaces keyed.Map[string, struct{}]                   // no daemon or timer is started in them; "" means all namespaces
 	pausedObjects    metrics.ObjectSet
-	loopingObjects   metrics.ObjectSet // their handlers cause their own calls
+	lastCalls        keyed.Map[types.NamespacedName, *lastCalls] // of reconcile handlers for deleted objects
+	backingOff       keyed.Map[types.NamespacedName, bool]       // reconcile handlers of these keys have failed or asked for a rate-limited call
+	loopingObjects   metrics.ObjectSet                           // their handlers cause their own calls
 	drainingObjects  metrics.ObjectSet
 
 	writesEventChanges bool // changes of an event handler are written
 	reportsConditions  bool // the engine sets conditions
 	usesFinalizer      bool // the engine adds and removes the finalizer
+	retriesOnChange    bool // changes of related objects call cause handlers that wait
 	handlesOwnChanges  bool // changes of handlers can be updates
 	conditionPlaces    []conditions.Option
 }
@@ -119,12 +123,14 @@ type matching struct {
 
 // calls contains the plan and the calls of cause handlers in this reconcile.
 type calls struct {
-	plan         plan.Plan
-	called       []string
-	finishedSubs []string      // the finished sub-handlers of handlers that wait for them
-	workTime     time.Duration // the time in handlers since the last write
-	unsaved      bool          // handlers were called since the last write
-	err          error         // the error of a write between handlers
+	plan          plan.Plan
+	called        []string
+	top           string        // the handler that is being called, or whose sub-handlers are being called
+	finishedSubs  []string      // the finished sub-handlers of handlers that wait for them
+	workTime      time.Duration // the time in handlers since the last write
+	unsaved       bool          // handlers were called since the last write
+	relatedChange bool          // a related object has changed since the last reconcile; only if this can call cause handlers
+	err           error         // the error of a write between handlers
 }
 
 // report contains what the conditions and the Events of the reconcile report.
@@ -167,6 +173,8 @@ type objectDetails struct {
 	Memory commit.Memory
 	// ReconcileHandlers is the state of the reconcile handlers of the object, by handler id.
 	ReconcileHandlers map[string]*reconcileHandlerState
+	// Changes are the changes by others that the reconcile handlers have not noted yet; see [objectstate.Store.TakeForeignChanges].
+	Changes []string
 	// Loops describes the changes by which handlers cause their own calls; nil without such changes.
 	Loops *loopguard.Loops
 	// Background is the state of the daemons and timers of the object.
@@ -220,10 +228,13 @@ type (
 
 // reconcileHandlerState is the state of one reconcile handler of one object. It is kept in memory only: after a restart, all reconcile handlers are called.
 type reconcileHandlerState struct {
-	record progress.Record // the attempts since the last success
-	due    time.Time       // the time of the next call without a change; zero if there is none
-	dirty  bool            // there was a change since the last call
-	failed bool            // its permanent failure was reported
+	record    progress.Record // the attempts since the last success or permanent failure
+	failures  int             // the failures since the last success, for the backoff
+	due       time.Time       // the time of the next call without a change; zero if there is none
+	priority  *int            // the priority of that call in the queue; nil for the present one
+	dirty     bool            // there was a change since the last call
+	succeeded bool            // the last call has succeeded
+	failed    bool            // its permanent failure was reported
 }
 
 // failure is an error that has ended a reconcile.
@@ -284,7 +295,7 @@ func (e *Engine) newReconciliation(known *objectState) *reconciliation {
 
 // unlock ends the reconcile: it drops empty details and unlocks the state.
 func (r *reconciliation) unlock() {
-	if d := r.details; d.Memory == (commit.Memory{}) && !d.Settled && len(d.ReconcileHandlers) == 0 && d.Loops == nil && d.Background == nil &&
+	if d := r.details; d.Memory == (commit.Memory{}) && !d.Settled && len(d.ReconcileHandlers)+len(d.Changes) == 0 && d.Loops == nil && d.Background == nil &&
 		len(d.Resumed) == 0 && d.Creation == unknownCreation && d.FinalizerRemovals == 0 {
 		r.known.Worker.Details = nil
 	}
@@ -453,6 +464,14 @@ func requeueBefore(result reconcile.Result, after time.Duration) reconcile.Resul
 	return reconcile.Result{RequeueAfter: after, Priority: new(retrying)}
 }
 
+// earlier returns the shorter one of two delays; 0 stands for none.
+func earlier(a, b time.Duration) time.Duration {
+	if a == 0 || b > 0 && b < a {
+		return b
+	}
+	return a
+}
+
 // requeueFor returns a delay for expected errors: conflicts, throttling, and a suspension of the process. For a deleted object, it returns neither a delay
 // nor an error. All other errors are returned as unexpected.
 func requeueFor(err error) (delay time.Duration, unexpected error) {
@@ -477,15 +496,10 @@ func now() time.Time { return time.Now() }
 
 func hasEnded(ctx context.Context) bool { return ctx.Err() != nil }
 
-// isDue reports whether the handler must be called. Changes do not shorten the delay after a failure. If held is true, changes are not handled yet.
+// isDue reports whether the handler must be called. If held is true, changes are not handled yet.
 func (st *reconcileHandlerState) isDue(at time.Time, held bool) bool {
-	return !st.record.Delayed.After(at) && (st.dirty && !held || !st.due.IsZero() && !st.due.After(at))
+	return st.dirty && !held || !st.due.IsZero() && !st.due.After(at)
 }
 
-// next returns the time of the next call without a change; zero if there is none.
-func (st *reconcileHandlerState) next() time.Time {
-	if st.dirty && !st.record.Delayed.IsZero() {
-		return st.record.Delayed
-	}
-	return st.due
-}
+// isRetrying reports whether the last attempt has failed and is repeated after a delay.
+func (st *reconcileHandlerState) isRetrying() bool { return !st.record.Delayed.IsZero() }

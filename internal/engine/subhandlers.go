@@ -63,7 +63,7 @@ func (e *Engine) selectSubHandlers(ctx context.Context, r *reconciliation, paren
 				"check the field in the handler, or add a handler with this Field to the resource", sub.ID, path))
 			continue
 		}
-		sub.Warnings = h.Warnings
+		sub.Warnings, sub.RetriesOnRelatedChange = h.Warnings, h.RetriesOnRelatedChange
 		sub.MetricLabel = strings.TrimSuffix(orDefault(h.MetricLabel, parent), "/*") + "/*"
 		keys[key], handlers[sub.ID] = sub.ID, sub.Handler
 		if e.subHandlerMatches(ctx, r, h, sub) {

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -10,12 +11,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/tracking"
 )
 
 // Trigger makes the reconcile handlers of an object due, as a change of the object by another client does. It returns false if the informer has not
 // delivered the object: its handlers are then called when the object appears.
 func (e *Engine) Trigger(key types.NamespacedName) (known bool) {
-	if e.states.Observed(key) == nil {
+	if e.states.Observed(key) == nil && e.lastCalls.Get(key) == nil {
 		return false
 	}
 	e.states.MarkRelatedChange(key)
@@ -61,6 +64,13 @@ func (q *triggerQueue) AddAfter(req reconcile.Request, delay time.Duration) {
 }
 
 func (q *triggerQueue) AddRateLimited(req reconcile.Request) { q.Add(req) }
+
+// forgetTracked removes the objects that the handlers of the object of a key track.
+func (e *Engine) forgetTracked(key types.NamespacedName) {
+	for _, id := range slices.Concat(e.ReconcileHandlers.IDs(), e.Handlers.IDs()) {
+		e.tracker.Forget(tracking.Reader{Object: key, Handler: id})
+	}
+}
 
 // BackgroundSource returns the source of the requests of the engine. The controller must watch it.
 func (e *Engine) BackgroundSource() source.Source { return e.states.Source() }

@@ -32,13 +32,17 @@ type Handler struct {
 	Store progress.Store
 	// EarlierIDs are ids under which the progress of the handler may be stored.
 	EarlierIDs []string
-	// After are the ids of the handlers that must succeed before the handler is called.
+	// After are the ids of the handlers that must succeed before the handler is called. For a reconcile handler, their last calls must have succeeded.
 	After  []string
 	Policy progress.Policy
 	// MetricLabel is the label in metrics, for handlers with many ids. Default: the id.
 	MetricLabel string
 	// Interval is the time between calls of a reconcile handler. If it is 0, the handler is called only after changes.
 	Interval time.Duration
+	// RetriesOnRelatedChange makes a cause handler that waits for its next attempt due when a related object changes.
+	RetriesOnRelatedChange bool
+	// CalledAfterDeletion also calls a reconcile handler when an object no longer exists, as controller-runtime calls its reconcilers.
+	CalledAfterDeletion bool
 	// WritesChanges writes the changes and the result of an event handler.
 	WritesChanges bool
 	// CancelOnDelete cancels the context of an attempt when the object is being deleted.
@@ -134,8 +138,20 @@ type Request struct {
 	FinishedSubs []string
 	// AwaitsSubs is set by a handler that must be called again when its sub-handlers have finished.
 	AwaitsSubs bool
-	// RequeueAfter is set by a reconcile handler that must be called again.
-	RequeueAfter time.Duration
+	// SkipsDeletion is true if the handler is not called for objects that are being deleted.
+	SkipsDeletion bool
+	// Requeue is set by a reconcile handler that asks for its next call.
+	Requeue Requeue
+}
+
+// Requeue is a reconcile handler's request for its next call.
+type Requeue struct {
+	// After is the time until the next call; 0 if the handler did not ask for one.
+	After time.Duration
+	// RateLimited asks for the next call after the backoff, although the handler has not failed.
+	RateLimited bool
+	// Priority is the priority of the next call in the queue, also after an error. If it is nil, the priority stays as it is.
+	Priority *int
 }
 
 // View is the state of an object that handlers receive. One view can be used for several attempts.
@@ -163,6 +179,7 @@ type View struct {
 func (v *View) NewRequest(id string, h *Handler, attempt progress.Attempt) *Request {
 	req := v.newRequest()
 	req.ID, req.Attempt, req.ReceivesDiff, req.Latest, req.Notify = id, attempt, h.ReceivesDiff(v.Reason), v.Latest, v.Notify
+	req.SkipsDeletion = h.SkipsDeletion
 	if h.Field != nil {
 		req.Diff = slices.Clone(v.Diff).Reduce(h.Field.Path...)
 		req.Field[0], _ = diff.Lookup(v.Before, h.Field.Path...)

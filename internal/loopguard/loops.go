@@ -58,9 +58,17 @@ func (l *Loops) StartUpdate(now time.Time, changes diff.Diff, limit int) (wait t
 // SkipUpdate drops an update that has waited, if its time has come. The caller calls it instead of [Loops.StartUpdate] if no update starts.
 func (l *Loops) SkipUpdate(now time.Time) { l.cycles = l.cycles.Skip(now) }
 
+// HasWritten reports whether a write by a handler has made a resource version. A nil receiver contains no writes.
+func (l *Loops) HasWritten(id, version string) bool {
+	return l != nil && slices.ContainsFunc(l.writes, func(write Write) bool { return write.Handler == id && slices.Contains(write.Versions, version) })
+}
+
 // StartReconcile returns how long the reconcile handlers must wait; 0 if they can be called. They may have to wait only if handlers have made all changes.
 // versions are the resource versions of the changes since the last call, apart from writes of the engine. limit is the limit of [Guard.Start].
-func (l *Loops) StartReconcile(now time.Time, versions []string, limit int) (wait time.Duration) {
+//
+// failing are the called handlers whose last attempts have failed. Such a handler may have written the object with a client of its own, so an object that changes
+// after each of its attempts counts as changed by it.
+func (l *Loops) StartReconcile(now time.Time, versions, failing []string, limit int) (wait time.Duration) {
 	if len(versions) == 0 && l.reconciles.Held().IsZero() {
 		return 0
 	}
@@ -68,6 +76,12 @@ func (l *Loops) StartReconcile(now time.Time, versions []string, limit int) (wai
 	var texts []string
 	for _, version := range versions {
 		i := slices.IndexFunc(l.writes, func(write Write) bool { return slices.Contains(write.Versions, version) })
+		if i < 0 && version != objectstate.RelatedChange && len(failing) > 0 {
+			for _, id := range failing {
+				texts = append(texts, fmt.Sprintf("%q fails, and the object changes after each attempt", id))
+			}
+			continue
+		}
 		if own = i >= 0; !own {
 			break
 		}

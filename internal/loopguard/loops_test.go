@@ -118,7 +118,7 @@ func TestLoops_StartReconcile(t *testing.T) {
 			loops := (*loopguard.Loops)(nil).Add(writeOf("a", 1, "1")).Add(writeOf("b", 1, "3")).Add(writeOf("a", 2, "2"))
 			var wait time.Duration
 			for _, versions := range test.versions {
-				wait = loops.StartReconcile(start, versions, 2)
+				wait = loops.StartReconcile(start, versions, nil, 2)
 			}
 			if got := strings.Join(loops.Changes(), ", "); wait != test.wait || got != test.changes {
 				t.Errorf("wait %v, changes %s, want %v, %s", wait, got, test.wait, test.changes)
@@ -132,9 +132,9 @@ func TestLoops_StartReconcile(t *testing.T) {
 
 func TestLoops_StartReconcile_AfterTheDelay(t *testing.T) {
 	loops := (*loopguard.Loops)(nil).Add(writeOf("a", 1, "1"))
-	loops.StartReconcile(start, []string{"1"}, 1)
-	wait := loops.StartReconcile(start, []string{"1"}, 1)
-	if left := loops.StartReconcile(start.Add(wait), nil, 1); wait != time.Second || left != 0 {
+	loops.StartReconcile(start, []string{"1"}, nil, 1)
+	wait := loops.StartReconcile(start, []string{"1"}, nil, 1)
+	if left := loops.StartReconcile(start.Add(wait), nil, nil, 1); wait != time.Second || left != 0 {
 		t.Errorf("wait %v, and %v after that, want a second and 0", wait, left)
 	}
 }
@@ -142,8 +142,8 @@ func TestLoops_StartReconcile_AfterTheDelay(t *testing.T) {
 // An update and a call of a reconcile handler wait.
 func TestLoops_Held(t *testing.T) {
 	loops := looping(t)
-	loops.StartReconcile(start.Add(-time.Second/2), []string{"1"}, 1)
-	loops.StartReconcile(start.Add(-time.Second/2), []string{"1"}, 1)
+	loops.StartReconcile(start.Add(-time.Second/2), []string{"1"}, nil, 1)
+	loops.StartReconcile(start.Add(-time.Second/2), []string{"1"}, nil, 1)
 	if held, want := loops.Held(), start.Add(time.Second/2); !held.Equal(want) {
 		t.Errorf("held until %v, want %v", held, want)
 	}
@@ -167,8 +167,8 @@ func TestLoops_DropHandled(t *testing.T) {
 		return (*loopguard.Loops)(nil).Add(writeOf("a", 1, versions...))
 	}
 	held := write("3")
-	held.StartReconcile(start, []string{"3"}, 1)
-	held.StartReconcile(start, []string{"3"}, 1)
+	held.StartReconcile(start, []string{"3"}, nil, 1)
+	held.StartReconcile(start, []string{"3"}, nil, 1)
 	for _, test := range []struct {
 		name    string
 		loops   *loopguard.Loops

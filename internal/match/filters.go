@@ -17,6 +17,7 @@ type Filters struct {
 	Labels, Annotations []KeyFilter
 	Owners              []schema.GroupKind // at least one owner must have one of these kinds; if empty, owners are ignored
 	Field               *FieldFilter
+	SkipsDeletion       bool // objects that are being deleted do not match
 }
 
 // KeyFilter tests the value of one label or annotation.
@@ -50,6 +51,9 @@ type Input struct {
 // MatchObject applies all filters except the conditions on the change of a field, which MatchCause applies.
 func (f Filters) MatchObject(o Input) Refusal {
 	meta, _ := o.Object["metadata"].(map[string]any)
+	if f.SkipsDeletion && meta["deletionTimestamp"] != nil {
+		return Refusal{Rule: Deleting}
+	}
 	for _, part := range []struct {
 		rule Rule
 		name string

@@ -33,7 +33,7 @@ const (
 	FieldFrom           // the field had another value before the change
 	FieldTo             // the field has another value after the change
 	AlreadyHandled      // a resume handler: this process has handled the object
-	Deleting            // a resume handler: the object is being deleted
+	Deleting            // the object is being deleted, and the handler is not for that
 	OnlyConditions      // only conditions have changed
 	Unrelated           // the handler compares old and new states, and finds them equal
 	Panicked            // a filter panicked

@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
-// relatedChange marks a change of a related object, because this change has no resource version of the object itself.
-const relatedChange = ""
+// RelatedChange stands for a change that has no resource version of the object: a change of a related object, or a resync.
+const RelatedChange = ""
 
 // maxVersions limits the dirty marks of a key and the recorded writes of this process to an object. If a key has too many marks, a mark of a related
 // change replaces them. If an object has too many recorded writes, the oldest ones are dropped.
@@ -18,7 +18,7 @@ const maxVersions = 32
 func (s *Store[W]) MarkRelatedChange(key types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.markDirty(key, relatedChange)
+	s.markDirty(key, RelatedChange)
 }
 
 func (s *Store[W]) markDirty(key types.NamespacedName, version string) {
@@ -26,7 +26,7 @@ func (s *Store[W]) markDirty(key types.NamespacedName, version string) {
 		return
 	}
 	if len(s.dirty[key]) >= maxVersions {
-		s.dirty[key] = []string{relatedChange}
+		s.dirty[key] = []string{RelatedChange}
 	}
 	s.dirty[key] = append(s.dirty[key], version)
 }

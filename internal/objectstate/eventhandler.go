@@ -26,7 +26,7 @@ func (noopObserver) OnUpsert(context.Context, client.Object) {}
 func (noopObserver) OnLeave(client.Object, bool)             {}
 
 // EventHandler returns a handler that records the events of an informer and enqueues the keys of their objects. The handler records
-// every event. It enqueues a creation or an update if all predicates accept it. It enqueues every deletion, and every update that starts a deletion or
+// every event. It marks a key as dirty if all predicates accept the event; a resync is then like a change. It enqueues a creation or an update if all predicates accept it. It enqueues every deletion, and every update that starts a deletion or
 // replaces the object, regardless of the predicates. With [Options.RecordEvents], it enqueues every event except a resync regardless of the predicates.
 // observer may be nil.
 func (s *Store[W]) EventHandler(observer Observer, predicates ...predicate.Predicate) handler.EventHandler {
@@ -36,20 +36,22 @@ func (s *Store[W]) EventHandler(observer Observer, predicates ...predicate.Predi
 	}
 	return handler.Funcs{
 		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) {
-			s.Observe(e.Object, e.IsInInitialList)
+			accepted := accepts.Create(e)
+			s.observe(e.Object, e.IsInInitialList, accepted)
 			observer.OnUpsert(ctx, e.Object)
 			if e.IsInInitialList {
 				s.recordEvent(Event{Object: e.Object})
 			} else {
 				s.recordEvent(Event{Object: e.Object, Type: eventAdded})
 			}
-			if accepts.Create(e) || s.options.RecordEvents {
+			if accepted || s.options.RecordEvents {
 				s.enqueue(q, e.Object)
 			} else {
 				s.markSkipped(e.Object)
 			}
 		},
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
+			accepted := accepts.Update(e)
 			replaced := e.ObjectOld.GetUID() != e.ObjectNew.GetUID()
 			if replaced { // another uid means that the watch has missed a deletion and a creation
 				isDeleted := isOlder(e.ObjectOld, e.ObjectNew) // otherwise, a list may have been older than the cache
@@ -60,14 +62,17 @@ func (s *Store[W]) EventHandler(observer Observer, predicates ...predicate.Predi
 			resynced := !replaced && e.ObjectOld.GetResourceVersion() == e.ObjectNew.GetResourceVersion()
 			if resynced {
 				s.resync(e.ObjectNew)
+				if accepted { // reconcilers rely on it to correct states that they cannot watch
+					s.MarkRelatedChange(client.ObjectKeyFromObject(e.ObjectNew))
+				}
 			} else {
-				s.Observe(e.ObjectNew, false)
+				s.observe(e.ObjectNew, false, accepted)
 				observer.OnUpsert(ctx, e.ObjectNew)
 				s.recordEvent(Event{Object: e.ObjectNew, Type: map[bool]string{true: eventAdded, false: eventModified}[replaced]})
 			}
 			// Predicates that compare generations or labels do not recognize the start of a deletion.
 			deleting := e.ObjectOld.GetDeletionTimestamp() == nil && e.ObjectNew.GetDeletionTimestamp() != nil
-			if replaced || deleting || accepts.Update(e) || s.options.RecordEvents && !resynced {
+			if replaced || deleting || accepted || s.options.RecordEvents && !resynced {
 				s.enqueue(q, e.ObjectNew)
 			} else if !resynced {
 				s.markSkipped(e.ObjectNew)
@@ -80,6 +85,9 @@ func (s *Store[W]) EventHandler(observer Observer, predicates ...predicate.Predi
 			}
 			s.MarkLeft(Tombstone{last, e.DeleteStateUnknown})
 			observer.OnLeave(e.Object, false)
+			if s.options.MarkDeletions && accepts.Delete(e) {
+				s.MarkRelatedChange(client.ObjectKeyFromObject(last))
+			}
 			s.recordEvent(Event{Object: e.Object, Type: eventDeleted, Inferred: e.DeleteStateUnknown})
 			s.enqueue(q, e.Object) // regardless of the predicates, because the worker must remove the state of the object
 		},

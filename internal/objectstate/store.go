@@ -17,7 +17,7 @@ type Store[W any] struct {
 	deleted map[types.NamespacedName][]Tombstone // of objects that have left the cache
 	queued  map[types.NamespacedName]time.Time   // when the key was queued
 	skipped map[types.NamespacedName]string      // the resource versions of events that predicates have rejected, until the next reconcile
-	dirty   map[types.NamespacedName][]string    // the resource versions that made the key dirty; relatedChange for related objects
+	dirty   map[types.NamespacedName][]string    // the resource versions that made the key dirty; RelatedChange for related objects
 	events  map[types.NamespacedName][]Event     // events that TakeEvents has not returned yet
 
 	newer             map[types.UID]client.Object // the newest known states of objects, if they are not the observed states
@@ -36,6 +36,8 @@ type Options struct {
 	RecordEvents bool
 	// TrackDirty records the resource versions that mark an object as dirty, for [Store.TakeForeignChanges].
 	TrackDirty bool
+	// MarkDeletions also marks an object as dirty when it no longer exists. The caller must then call [Store.TakeForeignChanges] for its key.
+	MarkDeletions bool
 	// ExistedAtStart reports whether an object existed when the process started, although the first listing of the informer lacked it. obj is the first
 	// observed state of the object. If ExistedAtStart is nil, the first listing is complete.
 	ExistedAtStart func(obj client.Object) bool
@@ -64,6 +66,10 @@ func New[W any](options Options) *Store[W] {
 
 // Observe records an existing object, and marks its key as dirty if [Options.TrackDirty] is set. listedAtStart is true if the object was in the first listing of the informer.
 func (s *Store[W]) Observe(obj client.Object, listedAtStart bool) {
+	s.observe(obj, listedAtStart, true)
+}
+
+func (s *Store[W]) observe(obj client.Object, listedAtStart, isChange bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	state, known := s.states[obj.GetUID()]
@@ -75,7 +81,9 @@ func (s *Store[W]) Observe(obj client.Object, listedAtStart bool) {
 	if obj.GetDeletionTimestamp() != nil {
 		s.notifyDeletion(obj.GetUID())
 	}
-	s.markDirty(client.ObjectKeyFromObject(obj), obj.GetResourceVersion())
+	if isChange {
+		s.markDirty(client.ObjectKeyFromObject(obj), obj.GetResourceVersion())
+	}
 }
 
 // Tombstone is the last known state of an object that has left the cache. The object is deleted, or the cache does not select it any more.

@@ -125,6 +125,14 @@ func (p *Promoter) Begin(key types.NamespacedName) {
 	}
 }
 
+// IsPromoted reports whether a key that is being reconciled was promoted.
+func (p *Promoter) IsPromoted(key types.NamespacedName) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, found := p.promotions[key]
+	return found
+}
+
 // End records that a worker has finished a reconcile, and promotes other objects.
 func (p *Promoter) End(key types.NamespacedName, took time.Duration) {
 	p.mu.Lock()

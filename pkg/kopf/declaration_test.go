@@ -230,7 +230,11 @@ func TestCheckDeclaration_Handlers(t *testing.T) {
 
 		// Options for other kinds of handlers.
 		{"After of an event handler", onEvent(kopf.After("x")), []string{`Thing: OnEvent("h"): After`, "has no effect on OnEvent handlers", "remove it"}},
-		{"After of a reconcile handler", onReconcile(kopf.After("x")), []string{`Thing: OnReconcile("h"): After`, "remove it"}},
+		{"After of a reconcile handler", onReconcile(kopf.After("x")), []string{`Thing: handler "h": After("x")`, "does not refer to an OnReconcile handler of the kind"}},
+		{"After a cause handler", onReconcile(kopf.After("c")).OnCreate("c", noop), []string{`Thing: handler "h": After("c")`, "does not refer to an OnReconcile handler of the kind"}},
+		{"After itself, of a reconcile handler", onReconcile(kopf.After("h")), []string{"Thing: ", "circular dependency", "h → h", "remove one After"}},
+		{"RetryOnRelatedChange of a reconcile handler", onReconcile(kopf.RetryOnRelatedChange()), []string{`Thing: OnReconcile("h"): RetryOnRelatedChange`, "remove it"}},
+		{"EvenIfDeleted of a creation handler", onCreate(kopf.EvenIfDeleted()), []string{`Thing: OnCreate("h"): EvenIfDeleted is only for OnReconcile handlers and resume handlers`}},
 		{"Interval of a cause handler", onCreate(kopf.Interval(second)), []string{`Thing: OnCreate("h"): Interval`, "remove it"}},
 		{"Interval of an index", indexBy(kopf.Interval(second)), []string{`Thing: IndexBy("h"): Interval`, "remove it"}},
 		{"Interval of zero", onReconcile(kopf.Interval(0)), []string{`Thing: OnReconcile("h"): Interval must be positive, got 0s`}},

@@ -3,6 +3,7 @@ package kopf_test
 import (
 	"context"
 	"crypto/subtle"
+	"errors"
 	"flag"
 	"fmt"
 	"net/http"
@@ -122,6 +123,44 @@ func ExampleResource_OnReconcile() {
 func ExampleInterval() {
 	kopf.For(&Database{}).
 		OnReconcile("check", announce, kopf.Interval(time.Minute)) // the interval starts after each success; a change can trigger the handler earlier
+}
+
+func ExampleRequest_RequeueAfter() {
+	kopf.For(&Database{}).
+		OnReconcile("restore", func(ctx context.Context, req *DatabaseRequest) error {
+			address, err := cloud.Ensure(ctx, req.Object.Name, req.Object.Spec.Size)
+			if err == nil && address == "" {
+				req.RequeueAfter(15 * time.Second) // the cloud still works on it: again in 15 s, or earlier if something changes
+			}
+			req.Object.Status.Address = address
+			return err
+		})
+}
+
+func ExampleAfter_steps() {
+	kopf.For(&Database{}).
+		OnReconcile("service", ensureService).
+		OnReconcile("server", ensureServer, kopf.After("service")).
+		OnReconcile("users", ensureUsers, kopf.After("server")).
+		Owns(&corev1.Service{}).
+		Owns(&appsv1.StatefulSet{})
+}
+
+var ensureService, ensureServer, ensureUsers = announce, announce, announce
+
+func ExampleRetryOnRelatedChange() {
+	kopf.For(&Database{}).
+		OnCreate("announce", func(ctx context.Context, req *DatabaseRequest) error {
+			server := &appsv1.StatefulSet{}
+			if err := req.Client.Get(ctx, client.ObjectKeyFromObject(req.Object), server); err != nil {
+				return err
+			}
+			if server.Status.ReadyReplicas == 0 {
+				return kopf.Temporary(errors.New("the server is not ready"), time.Hour)
+			}
+			return announce(ctx, req)
+		}, kopf.RetryOnRelatedChange()).
+		Owns(&appsv1.StatefulSet{})
 }
 
 func ExampleRequest_Track() {

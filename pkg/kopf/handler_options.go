@@ -11,7 +11,8 @@ import (
 type HandlerOption func(*declaration)
 
 // Retries sets the maximum number of attempts, including the first attempt. After the last failed attempt, the handler fails permanently. For
-// timers and OnReconcile handlers, the count restarts after each success or permanent failure. With 0, the handler fails without a call, as in
+// timers and OnReconcile handlers, the count restarts after each success or permanent failure. If a change calls an OnReconcile handler before the delay
+// of a failed attempt has passed, the new attempt does not count. With 0, the handler fails without a call, as in
 // kopf. Default: no limit; for OnEvent and OnEventAbout handlers, 1.
 //
 // For OnEvent handlers, n applies to each event, and the later events of the object wait for the retries. After a restart, the operator does not retry the
@@ -57,8 +58,9 @@ func AttemptTimeout(timeout time.Duration) HandlerOption {
 
 // Backoff sets the delay before the next attempt after an error that is neither temporary nor permanent. With 0, the next attempt starts
 // immediately. If the API server has requested a longer delay in Retry-After, the operator uses that delay. For daemons, the backoff is also the
-// maximum delay of a [Restart]. Default: the delay of [WithBackoff], which is one minute by default; for OnReconcile handlers, 100 milliseconds,
-// doubled with each attempt up to two minutes.
+// maximum delay of a [Restart]. Changes call OnReconcile handlers before the backoff has passed. Default: the delay of [WithBackoff], which is one minute by
+// default; for OnReconcile handlers, the rate limiter of [WithControllerOptions], or the default of controller-runtime: 5 milliseconds, doubled with each failure
+// since the last success up to 1000 seconds.
 //
 // Equivalent in kopf: backoff=.
 func Backoff(delay time.Duration) HandlerOption {
@@ -70,7 +72,7 @@ func Backoff(delay time.Duration) HandlerOption {
 }
 
 // BackoffFunc sets a function that computes the [Backoff] from the failed attempt and its error. See [progress.Exponential]. A negative
-// result means zero. BackoffFunc cannot be combined with Backoff.
+// result means zero. For OnReconcile handlers, the number of the attempt counts all failures since the last success. BackoffFunc cannot be combined with Backoff.
 func BackoffFunc(fn func(a progress.Attempt, err error) time.Duration) HandlerOption {
 	return func(d *declaration) {
 		d.requireKind("BackoffFunc", causeHandler, eventHandler, reconcileHandler, daemonHandler, timerHandler, subHandler, indexHandler, activityHandler)
@@ -126,30 +128,51 @@ func Optional() HandlerOption {
 	}
 }
 
-// EvenIfDeleted makes the operator call a resume handler even for objects that are being deleted when the operator starts. The option is only
-// for resume handlers.
+// EvenIfDeleted makes the operator call an OnReconcile handler or a resume handler even for objects that are being deleted. By default, it does not call these
+// handlers for them, except for the handlers of [FromReconciler]. For resume handlers, only objects count whose deletion was requested before the operator started.
+// The option is only for OnReconcile handlers and resume handlers.
 //
 // Equivalent in kopf: deleted=True.
 func EvenIfDeleted() HandlerOption {
 	return func(d *declaration) {
-		if !d.hasReason(ReasonResume) {
-			d.addErrorf("EvenIfDeleted is only for resume handlers: remove it")
+		if d.handlerKind != reconcileHandler && !d.hasReason(ReasonResume) {
+			d.addErrorf("EvenIfDeleted is only for OnReconcile handlers and resume handlers: remove it")
 		}
-		d.Criteria.EvenIfDeleted = true
+		d.Criteria.EvenIfDeleted, d.SkipsDeletion = true, false
 	}
 }
 
-// After makes a cause handler wait until other cause handlers of the resource have succeeded for the current cause. The arguments are the ids of the
-// other handlers. If one of the other handlers fails permanently, this handler fails without a call, and the operator logs the failure. The handler
-// does not wait for handlers that do not match the cause.
+// After makes a handler wait for other handlers of the resource. The arguments are the ids of the other handlers: of cause handlers for a cause handler, and of
+// OnReconcile handlers for an OnReconcile handler.
+//
+// A cause handler waits until the other handlers have succeeded for the current cause. If one of them fails permanently, this handler fails without a call, and the
+// operator logs the failure. The handler does not wait for handlers that do not match the cause.
+//
+// An OnReconcile handler is called only while the last call of each other handler has succeeded, and while the other handlers have handled all changes. The handlers
+// are therefore ordered steps: a change calls all of them in their order, up to the first one that fails. The handlers after it wait, even if their own time has
+// come, and are called as soon as it has succeeded. After its permanent failure, they wait for a change. A handler does not wait for handlers whose filters do not
+// match the object.
 func After(ids ...string) HandlerOption {
 	return func(d *declaration) {
-		d.requireKind("After", causeHandler)
+		d.requireKind("After", causeHandler, reconcileHandler)
 		if len(ids) == 0 || slices.Contains(ids, "") {
 			d.addErrorf("After has no handler ids, or an empty one: pass ids or remove the option")
 			return
 		}
 		d.After = append(d.After, ids...)
+	}
+}
+
+// RetryOnRelatedChange calls a cause handler that waits for its next attempt when a related object changes, instead of after the delay. Related objects are those of
+// [Resource.Owns], [Resource.Watches], [Resource.WatchesMetadata], [Resource.TriggerFrom] and [Operator.Enqueue], and those that the handler has passed to
+// [Request.Track]. The option is for work that is done once, when something is ready: the handler returns a [Temporary] error until its children are ready.
+//
+// An attempt because of a change does not count for [Retries]: it takes the place of the attempt before it. The option also applies to the sub-handlers of the
+// handler. Without the option, the delay of a cause handler is a minimum, which related objects do not shorten.
+func RetryOnRelatedChange() HandlerOption {
+	return func(d *declaration) {
+		d.requireKind("RetryOnRelatedChange", causeHandler)
+		d.RetriesOnRelatedChange = true
 	}
 }
 
@@ -189,7 +212,7 @@ func StoreIn(store progress.Store) HandlerOption {
 }
 
 // Interval sets the time from a success or a permanent failure of an OnReconcile handler to the next call. A change can trigger the handler
-// earlier. Default: only changes trigger the handler. For timers, see [Resource.Timer].
+// earlier, and [Request.RequeueAfter] replaces the interval once. Default: only changes trigger the handler. For timers, see [Resource.Timer].
 //
 // Equivalent in kopf: interval=.
 func Interval(interval time.Duration) HandlerOption {

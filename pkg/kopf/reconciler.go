@@ -3,56 +3,66 @@ package kopf
 import (
 	"context"
 	"errors"
-	"sync"
+	"fmt"
+	"reflect"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
-	"github.com/kopf-runtime/kopf-runtime/internal/validation"
+	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
 var errRequeue = errors.New("the reconciler has requested to be called again")
 
-// reconcileBackoff is the default backoff of OnReconcile handlers.
-var reconcileBackoff = progress.Exponential(100*time.Millisecond, 2*time.Minute)
+// requeueBackoff is the delay after Requeue in a cause handler.
+var requeueBackoff = progress.Exponential(100*time.Millisecond, 2*time.Minute)
 
 // FromReconciler returns a handler that calls a reconciler of controller-runtime, so that existing reconcilers can be reused:
 //
 //	databases.OnReconcile("main", kopf.FromReconciler[*v1.Database](reconciler))
 //
-// The reconciler receives the namespace and name of the object. OnReconcile handlers are not called for objects that no longer exist. After an error, the
-// operator calls the reconciler again with the backoff of the handler, except after reconcile.TerminalError. RequeueAfter sets the delay to the next call.
-// After the deprecated Requeue, the operator calls the reconciler again with a delay that grows from 100 milliseconds to 2 minutes. Requeue counts as a
-// temporary error. In a cause handler, RequeueAfter also counts as a temporary error.
+// The reconciler receives the namespace and name of the object. In an OnReconcile handler, it is called at the same times as by the builder of
+// controller-runtime: also for objects that are being deleted, and once more when an object no longer exists. Changes call it at once. The operator passes on its
+// RequeueAfter, Requeue and Priority, and treats its errors as controller-runtime does. After reconcile.TerminalError, only changes call it again.
+//
+// If you wrap the result in a function of your own before you pass it to OnReconcile, add [EvenIfDeleted]. In a cause handler, RequeueAfter and Requeue count as
+// temporary errors.
+//
+//go:noinline
 func FromReconciler[T client.Object](r reconcile.Reconciler) Handler[T] {
 	if r == nil {
 		return nil
 	}
-	var warnOnce sync.Once
 	return func(ctx context.Context, req *Request[T]) error {
+		if req.call != nil && req.call.SkipsDeletion {
+			return Permanent(fmt.Errorf("the handler %q wraps a reconciler, but is not called for objects that are being deleted: add the option EvenIfDeleted", req.Handler))
+		}
 		result, err := r.Reconcile(ctx, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(req.Object)})
-		if err != nil {
+		again := max(0, result.RequeueAfter)
+		rateLimited := result.Requeue && again == 0 //nolint:staticcheck // deprecated, but existing reconcilers set it
+		if req.Reason == ReasonReconcile {
+			req.requeue = invoke.Requeue{After: again, RateLimited: rateLimited, Priority: result.Priority}
 			return err
 		}
-		if result.Requeue && result.RequeueAfter <= 0 { //nolint:staticcheck // deprecated, but existing reconcilers set it
-			return Temporary(errRequeue, reconcileBackoff(req.Attempt, nil))
-		}
-		if tooShort := validation.DurationUnit(result.RequeueAfter); tooShort != nil {
-			warnOnce.Do(func() {
-				log.FromContext(ctx).Info("The RequeueAfter of the reconciler is very short", "requeueAfter", tooShort.Error())
-			})
-		}
-		req.requeueAfter = result.RequeueAfter
-		if req.Reason != ReasonReconcile && req.requeueAfter > 0 {
-			return Temporary(errRequeue, req.requeueAfter)
+		switch {
+		case err != nil:
+			return err
+		case rateLimited:
+			return Temporary(errRequeue, requeueBackoff(req.Attempt, nil))
+		case again > 0:
+			return Temporary(errRequeue, again)
 		}
 		return nil
 	}
+}
+
+// wrapsReconciler reports whether a handler is the result of [FromReconciler].
+func wrapsReconciler[T client.Object](h Handler[T]) bool {
+	return reflect.ValueOf(h).Pointer() == reflect.ValueOf(FromReconciler[T](reconcile.Func(nil))).Pointer()
 }
 
 // ownerRequests returns a function that maps an object to requests for its owners of the kind, in any version.

@@ -85,7 +85,7 @@ func (r *Resource[T]) TriggerFrom(src source.Source) *Resource[T] {
 
 // Enqueue triggers the [Resource.OnReconcile] handlers of an object, as a change of the object would. Only the kind, the namespace and the
 // name of obj count. Enqueue returns an error if the operator is not running, for example because another replica is the leader. It also returns
-// an error if the operator has no OnReconcile handlers for the kind, or has not observed the object. Enqueue is safe for concurrent use.
+// an error if changes trigger no handler of the kind, or if the operator has not observed the object. Enqueue is safe for concurrent use.
 func (o *Operator) Enqueue(obj client.Object) error {
 	gvk, err := apiutil.GVKForObject(obj, o.mgr.GetScheme())
 	if err != nil {
@@ -106,7 +106,7 @@ func (o *Operator) Enqueue(obj client.Object) error {
 	}
 	switch {
 	case !served:
-		return fmt.Errorf("enqueueing a %s: the operator has no OnReconcile handler for %s", gvk.Kind, gvk)
+		return fmt.Errorf("enqueueing a %s: the operator has no OnReconcile handler for %s, and no handler with RetryOnRelatedChange", gvk.Kind, gvk)
 	case !known:
 		return fmt.Errorf("enqueueing a %s: the operator has not observed the object %s", gvk.Kind, key)
 	}
@@ -119,8 +119,8 @@ func (o *Operator) Enqueue(obj client.Object) error {
 // The first call for a kind starts a watch for the kind, so the operator needs the permissions to list and watch the kind. Track returns an error if the
 // cache has not listed the kind after 10 seconds.
 //
-// The handler tracks the objects that its last successful attempt and all later attempts have passed to Track. Only OnReconcile handlers can track objects.
-// In a test without an operator, Track only reads the object with Client. Track is safe for concurrent use.
+// The handler tracks the objects that its last successful attempt and all later attempts have passed to Track. A cause handler with [RetryOnRelatedChange] can also
+// track objects, until it has finished. No other handlers can. In a test without an operator, Track only reads the object with Client. Track is safe for concurrent use.
 func (r *Request[T]) Track(ctx context.Context, obj client.Object) error {
 	switch {
 	case r.call != nil && r.call.Track != nil:
@@ -128,12 +128,12 @@ func (r *Request[T]) Track(ctx context.Context, obj client.Object) error {
 	case r.Reason == ReasonReconcile || r.call == nil:
 		return r.Client.Get(ctx, client.ObjectKeyFromObject(obj), obj)
 	}
-	return Permanent(fmt.Errorf("the handler %q cannot track objects: use an OnReconcile handler, which changes of other objects trigger", r.Handler))
+	return Permanent(fmt.Errorf("the handler %q cannot track objects: use an OnReconcile handler, which changes of other objects trigger, or add the option RetryOnRelatedChange", r.Handler))
 }
 
 // checkRelated returns the errors of the related kinds, and sets their gvk.
 func (r *sharedResource[T]) checkRelated(scheme *runtime.Scheme) (errs []error) {
-	hasReconcileHandlers := slices.ContainsFunc(r.handlers, func(h *typedHandler[T]) bool { return h.handlerKind == reconcileHandler })
+	isTriggered := slices.ContainsFunc(r.handlers, func(h *typedHandler[T]) bool { return h.handlerKind == reconcileHandler || h.RetriesOnRelatedChange })
 	for i, c := range r.related {
 		switch gvk, err := gvkOf(c.obj, scheme); {
 		case isNil(c.obj):
@@ -141,16 +141,16 @@ func (r *sharedResource[T]) checkRelated(scheme *runtime.Scheme) (errs []error) 
 		case err != nil:
 			errs = append(errs, fmt.Errorf("%s(%T): the kind is not registered in the manager's scheme: "+
 				"call AddToScheme of its API package, or set apiVersion and kind of an unstructured object: %w", c.method, c.obj, err))
-		case !hasReconcileHandlers:
-			errs = append(errs, fmt.Errorf("%s has no effect without an OnReconcile handler: add one or remove %[1]s", c.method))
+		case !isTriggered:
+			errs = append(errs, fmt.Errorf("%s has no effect without an OnReconcile handler or a handler with RetryOnRelatedChange: add one or remove %[1]s", c.method))
 		case slices.Contains(c.predicates, nil):
 			errs = append(errs, fmt.Errorf("%s(%T) has a nil predicate: remove it", c.method, c.obj))
 		default:
 			r.related[i].gvk = gvk
 		}
 	}
-	if len(r.triggers) > 0 && !hasReconcileHandlers {
-		errs = append(errs, errors.New("TriggerFrom has no effect without an OnReconcile handler: add one or remove TriggerFrom"))
+	if len(r.triggers) > 0 && !isTriggered {
+		errs = append(errs, errors.New("TriggerFrom has no effect without an OnReconcile handler or a handler with RetryOnRelatedChange: add one or remove TriggerFrom"))
 	}
 	return errs
 }

@@ -58,14 +58,14 @@ type Request[T client.Object] struct {
 	// the operator can detect handlers that trigger themselves (see [WithLoopGuard]).
 	Client client.Client
 
-	call         *invoke.Request
-	current      T // the new side of Diff
-	result       any
-	resultErr    error
-	subHandlers  []invoke.SubHandler
-	awaitsSubs   bool
-	requeueAfter time.Duration
-	errs         []error
+	call        *invoke.Request
+	current     T // the new side of Diff
+	result      any
+	resultErr   error
+	subHandlers []invoke.SubHandler
+	awaitsSubs  bool
+	requeue     invoke.Requeue
+	errs        []error
 
 	conditions   *conditions.Set
 	conditionsOf client.Object // the object of conditions; differs from Object after the handler has replaced the pointer
@@ -137,6 +137,23 @@ func (r *Request[T]) Eventf(eventType, reason, action, note string, args ...any)
 func (r *Request[T]) EventAbout(obj client.Object, eventType, reason, action, note string, args ...any) {
 	if r.call != nil && r.call.Notify != nil {
 		r.call.Notify(obj, eventType, reason, action, note, args...)
+	}
+}
+
+// RequeueAfter makes the operator call an [Resource.OnReconcile] handler again after a delay, or earlier if something changes. The handler has not failed: there
+// is no error, log line, Event or metric of a failure, and handlers with [After] are called. The delay replaces the [Interval] of the handler once. If the handler
+// calls RequeueAfter several times, the shortest delay applies. A delay that is not positive has no effect. If the handler also returns an error, its backoff applies
+// instead, as in controller-runtime.
+//
+// In all other handlers, RequeueAfter makes the attempt fail permanently: a cause handler returns [Temporary] to be called again, and a timer has an interval.
+func (r *Request[T]) RequeueAfter(delay time.Duration) {
+	if r.call != nil && r.Reason != ReasonReconcile {
+		r.errs = append(r.errs, Permanent(fmt.Errorf("RequeueAfter is only for OnReconcile handlers, and the handler is called for %q: "+
+			"return Temporary in a cause handler, and use the interval of a timer", r.Reason)))
+		return
+	}
+	if delay > 0 && (r.requeue.After == 0 || delay < r.requeue.After) {
+		r.requeue.After = delay
 	}
 }
 

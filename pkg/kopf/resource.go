@@ -140,15 +140,20 @@ func (r *Resource[T]) OnEvent(id string, fn Handler[T], opts ...HandlerOption) *
 }
 
 // OnReconcile adds a reconcile handler, which makes the actual state match the desired state, as a reconciler of controller-runtime does. The
-// operator calls the handler for each object after the start of the operator, after changes of the object, and after the [Interval]. It also calls
-// the handler after changes of related objects (see [Resource.Owns], [Resource.Watches] and [Request.Track]), and for objects that are being
-// deleted. Changes that handlers make to Request.Object do not trigger the handler.
+// operator calls the handler for each object after the start of the operator, after changes of the object, and after the [Interval] and [Request.RequeueAfter]. It also calls
+// the handler after changes of related objects (see [Resource.Owns], [Resource.Watches] and [Request.Track]), and after a resync of the cache. Changes that
+// handlers make to Request.Object do not trigger the handler.
+//
+// A change calls the handler at once, even if it waits after an error: the delays of [Temporary] and [Backoff] are only for calls without a change. By default, the handler
+// is not called for objects that are being deleted: see [EvenIfDeleted].
 //
 // Reconcile handlers have no progress on the object. After an error, the operator calls the handler again with a backoff, by default
-// from 100 milliseconds to 2 minutes.
+// from 5 milliseconds to 1000 seconds, as controller-runtime does. For several steps, see [After].
 func (r *Resource[T]) OnReconcile(id string, fn Handler[T], opts ...HandlerOption) *Resource[T] {
 	h := r.newHandler("OnReconcile", id, fn)
 	h.handlerKind = reconcileHandler
+	h.CalledAfterDeletion = fn != nil && wrapsReconciler(fn)
+	h.SkipsDeletion = !h.CalledAfterDeletion
 	return r.addHandler(h, opts)
 }
 

@@ -305,6 +305,8 @@ func (g *kindGroup) newController(ctx context.Context, e *engine.Engine, r resou
 	}
 	if options.RateLimiter == nil {
 		options.RateLimiter = workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstBackoff, lastBackoff)
+	} else {
+		options.RateLimiter = e.QueueRateLimiter(options.RateLimiter)
 	}
 	if options.SkipNameValidation == nil {
 		// A process can run several operators with the same controller names one after the other, for example in tests.

@@ -27,9 +27,10 @@ func (r *Request[T]) attach(call *invoke.Request) { r.call, r.current = call, r.
 // fails permanently even if err is temporary.
 func (r *Request[T]) finish(err error) error {
 	r.applyConditions(err)
-	r.call.Object = r.Object // the handler may have replaced the pointer
+	r.call.Object = r.Object                     // the handler may have replaced the pointer
+	r.call.Requeue.Priority = r.requeue.Priority // as in controller-runtime, also after an error
 	if err == nil {
-		r.call.Result, r.call.SubHandlers, r.call.RequeueAfter = r.result, r.subHandlers, r.requeueAfter
+		r.call.Result, r.call.SubHandlers, r.call.Requeue = r.result, r.subHandlers, r.requeue
 		r.call.AwaitsSubs = r.awaitsSubs
 		err = r.resultErr
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 	"github.com/kopf-runtime/kopf-runtime/internal/fieldtype"
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
+	"github.com/kopf-runtime/kopf-runtime/internal/registry"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
 )
@@ -195,7 +196,7 @@ func (r *Resource[T]) register(kind *engine.Kind, scheme *runtime.Scheme, store 
 	}
 	kind.Fields, kind.Conditions = r.essenceFields(), r.watchedConditions()
 	kind.Watched, kind.OwnChanges, kind.LoopLimit = r.watchedFields(), r.ownChanges, r.loopLimit
-	kind.ConditionOptions = r.conditionOptions
+	kind.ConditionOptions, kind.RateLimiter = r.conditionOptions, r.controller.RateLimiter
 	kind.DeclaredConditions, kind.Root, kind.PanicCondition = r.conditionTypes, r.effectiveRoot(), r.panicCondition
 	if err := r.checkConditions(kind.New()); err != nil {
 		errs = append(errs, err)
@@ -229,9 +230,6 @@ func (h *typedHandler[T]) forEngine(c client.Client) invoke.Handler {
 	handler.Do, handler.Warnings = h.fn.forEngine(c), &invoke.Warnings{}
 	if h.events != nil {
 		handler.ClusterEvents = h.events.String()
-	}
-	if h.handlerKind == reconcileHandler && handler.Policy.Backoff == nil && handler.Policy.BackoffFunc == nil {
-		handler.Policy.BackoffFunc = reconcileBackoff
 	}
 	for _, predicate := range h.when {
 		handler.When = append(handler.When, adaptPredicate(predicate, c))
@@ -346,34 +344,48 @@ func (r *Resource[T]) watchedFields() (paths [][]string) {
 // checkAfter replaces the ids of After with full ids. It returns errors for unknown ids, for dependencies on handlers of other causes, and for
 // circular dependencies.
 func checkAfter(kind *engine.Kind) (errs []error) {
-	dependencies := map[string][]string{}
+	errs = checkAfterIn(&kind.Handlers, "a cause handler")
 	for _, id := range kind.Handlers.IDs() {
 		handler, _ := kind.Handlers.Get(id)
-		for i, dependency := range handler.After {
-			if _, ok := kind.Handlers.Get(dependency); ok {
-				continue
-			}
-			// After accepts the id of a handler with a field without the path of the field.
-			candidates := slices.DeleteFunc(slices.Clone(kind.Handlers.IDs()), func(other string) bool {
-				h, _ := kind.Handlers.Get(other)
-				return h.Field == nil || other != dependency+"/"+strings.Join(h.Field.Path, ".")
-			})
-			if len(candidates) != 1 {
-				errs = append(errs, fmt.Errorf("handler %q: After(%q) does not refer to a cause handler of the kind: use one of %q",
-					id, dependency, slices.DeleteFunc(slices.Clone(kind.Handlers.IDs()), func(other string) bool { return other == id })))
-				continue
-			}
-			handler.After[i] = candidates[0]
-		}
 		for _, dependency := range handler.After {
 			if other, ok := kind.Handlers.Get(dependency); ok && !shareCause(handler, other) {
 				errs = append(errs, fmt.Errorf("handler %q: After(%q) has no effect, because no cause matches both handlers (%s and %s): remove it",
 					id, dependency, strings.Join(handler.Reasons, ", "), strings.Join(other.Reasons, ", ")))
 			}
 		}
+	}
+	return append(errs, checkAfterIn(&kind.ReconcileHandlers, "an OnReconcile handler")...)
+}
+
+// checkAfterIn makes the checks of checkAfter among handlers of the same sort.
+func checkAfterIn(handlers *registry.Registry[invoke.Handler], sort string) (errs []error) {
+	dependencies := map[string][]string{}
+	for _, id := range handlers.IDs() {
+		handler, _ := handlers.Get(id)
+		for i, dependency := range handler.After {
+			if other, ok := handlers.Get(dependency); ok && other.ClusterEvents == "" {
+				continue
+			}
+			// After accepts the id of a handler with a field without the path of the field.
+			var all, candidates []string
+			for _, other := range handlers.IDs() {
+				h, _ := handlers.Get(other)
+				if other != id && h.ClusterEvents == "" {
+					all = append(all, other)
+				}
+				if h.Field != nil && other == dependency+"/"+strings.Join(h.Field.Path, ".") {
+					candidates = append(candidates, other)
+				}
+			}
+			if len(candidates) != 1 {
+				errs = append(errs, fmt.Errorf("handler %q: After(%q) does not refer to %s of the kind: use one of %q", id, dependency, sort, all))
+				continue
+			}
+			handler.After[i] = candidates[0]
+		}
 		dependencies[id] = handler.After
 	}
-	for _, id := range kind.Handlers.IDs() {
+	for _, id := range handlers.IDs() {
 		if cycle := findCycle(dependencies, id, nil); cycle != nil && cycle[0] == id && slices.Min(cycle) == id {
 			errs = append(errs, fmt.Errorf("circular dependency of After (%s): remove one After",
 				strings.Join(append(cycle, id), " → ")))

@@ -16,7 +16,6 @@ import (
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
-	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/filter"
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
@@ -412,7 +411,7 @@ var _ = Describe("Handlers with CancelOnDelete", func() {
 				<-ctx.Done()
 				seen.notef("%v", context.Cause(ctx))
 				return nil
-			}, kopf.CancelOnDelete(), kopf.Field("metadata.deletionTimestamp", filter.Absent))))
+			}, kopf.CancelOnDelete())))
 		Eventually(seen.all).Should(HaveLen(1))
 		remove(ctx, a)
 		Eventually(seen.all).Should(Equal([]string{"begins", daemons.ErrDeleted.Error()}))

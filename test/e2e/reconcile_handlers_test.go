@@ -143,27 +143,23 @@ var _ = Describe("Reconcile handlers (B-28)", func() {
 		Consistently(line.times, 2*interval).Should(HaveLen(n))
 	}, SpecTimeout(minute))
 
-	It("are retried after a backoff that no change shortens (B-11)", func(ctx context.Context) {
+	It("are retried after a backoff, and called at once for changes", func(ctx context.Context) {
 		ns, line := newNamespace(ctx), &timeline{}
 		var slow timeline
-		const slowly = 5 * time.Second // the backoff must be longer than the time for the edits
 		start(ns, options(kopf.For(&v1.Widget{}).
 			OnReconcile("default", timed(line, failsUntil[W](&calls{}, "default", 3, errOutOfOrder))).
-			OnReconcile("slow", timed(&slow, failsUntil[W](&calls{}, "slow", 1, errOutOfOrder)), kopf.Backoff(slowly))))
+			OnReconcile("slow", timed(&slow, fails[W](&calls{}, "slow", kopf.Temporary(errOutOfOrder, time.Hour))))))
 		obj := widget(ns, "one")
 		create(ctx, obj)
-		Eventually(slow.times).Should(HaveLen(1))
-		for i := range 20 {
+		Eventually(line.times).Should(HaveLen(4))
+		for i, pause := range []time.Duration{5 * time.Millisecond, 10 * time.Millisecond, 20 * time.Millisecond} {
+			Expect(line.gaps()[i]).To(atLeast(pause))
+		}
+		for i := range 3 {
 			edit(ctx, obj, func(w W) { w.Spec.Size = i + 2 })
+			Eventually(slow.times).Should(HaveLen(i + 2))
 		}
-		Eventually(slow.times).Should(HaveLen(2))
-		Expect(slow.gaps()).To(HaveExactElements(atLeast(slowly)))
-		gaps := line.gaps()
-		Expect(len(gaps)).To(BeNumerically(">=", 3))
-		for i, pause := range []time.Duration{100 * time.Millisecond, 200 * time.Millisecond, 400 * time.Millisecond} {
-			Expect(gaps[i]).To(atLeast(pause))
-		}
-		Consistently(slow.times, quietTime).Should(HaveLen(2))
+		Consistently(slow.times, quietTime).Should(HaveLen(4))
 	}, SpecTimeout(minute))
 
 	It("that have failed permanently are called again after a change", func(ctx context.Context) {
@@ -325,7 +321,7 @@ var _ = Describe("A reconciler as a handler (B-28)", func() {
 					return reconcile.Result{RequeueAfter: time.Hour}, errOutOfOrder
 				}
 				return results[min(n, len(results))-1], nil
-			}))))))
+			}))), kopf.EvenIfDeleted())))
 		obj := widget(ns, "one")
 		create(ctx, obj)
 		Eventually(line.times).Should(HaveLen(3))
@@ -337,8 +333,8 @@ var _ = Describe("A reconciler as a handler (B-28)", func() {
 		Eventually(func() int { return len(line.times()) }).Should(BeNumerically(">=", 6))
 		broken.Store(false)
 		gaps := line.gaps()
-		Expect(gaps[3]).To(atLeast(100*time.Millisecond), "the backoff of an error must override RequeueAfter")
-		Expect(gaps[4]).To(atLeast(200 * time.Millisecond))
+		Expect(gaps[3]).To(And(atLeast(5*time.Millisecond), BeNumerically("<", time.Hour)), "the backoff of an error must override RequeueAfter")
+		Expect(gaps[4]).To(atLeast(10 * time.Millisecond))
 		Expect(seen.all()).To(HaveEach("one"))
 	}, SpecTimeout(minute))
 
@@ -347,10 +343,10 @@ var _ = Describe("A reconciler as a handler (B-28)", func() {
 		start(ns, options(kopf.For(&v1.Widget{}).OnReconcile("main",
 			timed(line, kopf.FromReconciler[W](reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
 				return reconcile.Result{Requeue: len(line.times()) < 3}, nil //nolint:staticcheck // existing reconcilers use it
-			}))))))
+			}))), kopf.EvenIfDeleted())))
 		create(ctx, widget(ns, "one"))
 		Eventually(line.times).Should(HaveLen(3))
 		Consistently(line.times, quietTime).Should(HaveLen(3))
-		Expect(line.gaps()).To(HaveExactElements(atLeast(100*time.Millisecond), atLeast(200*time.Millisecond)))
+		Expect(line.gaps()).To(HaveExactElements(atLeast(5*time.Millisecond), atLeast(10*time.Millisecond)))
 	}, SpecTimeout(minute))
 })

@@ -78,9 +78,6 @@ type Buckets struct{ Provider *Provider }
 
 func (b *Buckets) Furnish(ctx context.Context, req *BucketRequest) error {
 	bucket := req.Object
-	if !bucket.DeletionTimestamp.IsZero() {
-		return nil // the engine also calls reconcile handlers for objects that are being deleted
-	}
 	access := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: children.Name(bucket, "access")}, // <name>-access
 		Data:       map[string]string{"store": bucket.Spec.Store},

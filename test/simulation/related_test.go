@@ -51,9 +51,6 @@ func newMap(name, value string) *corev1.ConfigMap {
 
 // copySource keeps Size children with the value of the source that the color names, and of the ConfigMap "common".
 func copySource(ctx context.Context, req *kopf.Request[widget]) error {
-	if req.Object.DeletionTimestamp != nil {
-		return nil
-	}
 	source, common := newMap(req.Object.Spec.Color, ""), newMap("common", "")
 	if err := req.Track(ctx, source); client.IgnoreNotFound(err) != nil {
 		return err

@@ -222,7 +222,7 @@ func runAttempt[T client.Object](
 	if isNotRegisteredError(inv.Outcome.Err) {
 		t.Logf("kopftest: the scheme of the request's client lacks a Go type that the handler uses: set a scheme with WithScheme")
 	}
-	inv.Result, inv.RequeueAfter, inv.subs = engineCall.Result, engineCall.RequeueAfter, engineCall.SubHandlers
+	inv.Result, inv.RequeueAfter, inv.subs = engineCall.Result, engineCall.Requeue.After, engineCall.SubHandlers
 	inv.Changes = diff.Of(toContent(t, obj), toContent(t, inv.Object))
 	for _, sub := range engineCall.SubHandlers {
 		inv.SubHandlers = append(inv.SubHandlers, strings.TrimPrefix(sub.ID, c.id+"/"))

@@ -154,9 +154,6 @@ func (w *world) newScenario(resource func() *kopf.Resource[widget], options []ko
 func (w *world) trackedSource(resource func() *kopf.Resource[widget]) kopftest.Scenario {
 	return w.newScenario(func() *kopf.Resource[widget] {
 		return resource().OnReconcile("copy", func(ctx context.Context, req *request) error {
-			if req.Object.DeletionTimestamp != nil {
-				return nil
-			}
 			source := newConfigMap("source")
 			if err := req.Track(ctx, source); client.IgnoreNotFound(err) != nil {
 				return err
@@ -306,9 +303,6 @@ var scenarios = []scenario{
 	{name: "children", newScenario: func(w *world) kopftest.Scenario {
 		sc := w.newScenario(func() *kopf.Resource[widget] {
 			return widgets().Owns(&corev1.ConfigMap{}).OnReconcile("children", func(ctx context.Context, req *request) error {
-				if req.Object.DeletionTimestamp != nil {
-					return nil
-				}
 				child := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: req.Object.Name}, Data: map[string]string{"size": fmt.Sprint(req.Object.Spec.Size)}}
 				_, err := children.Of(req.Object, req.Client, children.FieldOwner("test")).Apply(ctx, child)
 				return err
@@ -347,9 +341,6 @@ var scenarios = []scenario{
 	{name: "children-set", newScenario: func(w *world) kopftest.Scenario {
 		return w.newScenario(func() *kopf.Resource[widget] {
 			return widgets().Owns(&corev1.ConfigMap{}).OnReconcile("parts", func(ctx context.Context, req *request) error {
-				if req.Object.DeletionTimestamp != nil {
-					return nil
-				}
 				var parts []client.Object
 				for i := range req.Object.Spec.Size {
 					parts = append(parts, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("part-%d", i)}, Data: map[string]string{"of": fmt.Sprint(req.Object.Spec.Size)}})

@@ -1,0 +1,80 @@
+package engine
+
+import (
+	"errors"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+)
+
+// reconcileBackoff is the backoff of reconcile handlers without one. It is the default of controller-runtime.
+var reconcileBackoff = progress.Exponential(5*time.Millisecond, 1000*time.Second)
+
+// reconcilePolicy returns the policy for the next attempt of a reconcile handler. As in controller-runtime, the backoff grows with each failure since the last success,
+// also with those that do not use up the retries.
+func (e *Engine) reconcilePolicy(h invoke.Handler, key types.NamespacedName, st *reconcileHandlerState) progress.Policy {
+	policy := h.Policy
+	declared := policy.BackoffFunc
+	switch {
+	case policy.Backoff != nil, h.ClusterEvents != "":
+		return policy
+	case declared == nil && e.RateLimiter != nil:
+		policy.BackoffFunc = func(progress.Attempt, error) time.Duration {
+			return e.RateLimiter.When(reconcile.Request{NamespacedName: key})
+		}
+		return policy
+	case declared == nil:
+		declared = reconcileBackoff
+	}
+	policy.BackoffFunc = func(a progress.Attempt, err error) time.Duration {
+		a.Number = st.failures
+		return declared(a, err)
+	}
+	return policy
+}
+
+var errRequeued = errors.New("the handler has asked for another call")
+
+// nextBackoff returns the backoff of a policy for a handler that has not failed.
+func nextBackoff(policy progress.Policy) time.Duration {
+	return progress.Policy{Backoff: policy.Backoff, BackoffFunc: policy.BackoffFunc}.Outcome(progress.Record{}, now(), errRequeued).Delay
+}
+
+// noteBackoff records whether the reconcile handlers of an object have failed since their last successes, for [Engine.QueueRateLimiter].
+func (e *Engine) noteBackoff(r *reconciliation) {
+	if e.RateLimiter == nil {
+		return
+	}
+	key := client.ObjectKeyFromObject(r.Base())
+	for _, st := range r.details.ReconcileHandlers {
+		if st.failures > 0 {
+			e.backingOff.Set(key, true)
+			return
+		}
+	}
+	e.backingOff.Take(key)
+}
+
+// QueueRateLimiter returns the rate limiter for the queue of the controller. The queue forgets an object after each reconcile without an error of the API server, and
+// errors of handlers are not such errors. Therefore, the result forgets an object only if its reconcile handlers have succeeded.
+func (e *Engine) QueueRateLimiter(limiter workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimiter[reconcile.Request] {
+	return &queueRateLimiter{limiter, e}
+}
+
+type queueRateLimiter struct {
+	workqueue.TypedRateLimiter[reconcile.Request]
+	engine *Engine
+}
+
+// Forget implements [workqueue.TypedRateLimiter].
+func (l *queueRateLimiter) Forget(req reconcile.Request) {
+	if !l.engine.backingOff.Get(req.NamespacedName) {
+		l.TypedRateLimiter.Forget(req)
+	}
+}

@@ -1,0 +1,94 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
+	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
+	"github.com/kopf-runtime/kopf-runtime/internal/plan"
+)
+
+// lastCalls are the calls of reconcile handlers for an object that no longer exists. Only the worker of the key uses them.
+type lastCalls struct {
+	last     client.Object
+	memos    *objectstate.Memos
+	handlers map[string]*reconcileHandlerState
+}
+
+// planLastCalls plans the calls of the reconcile handlers that are called for a deleted object, unless predicates have rejected its deletion. If the object was
+// created again, they are called for the new object instead.
+func (e *Engine) planLastCalls(ctx context.Context, key types.NamespacedName, t *tombstone) {
+	if !e.callsAfterDeletion() || e.states.Observed(key) != nil || len(e.states.TakeForeignChanges(key, t.last.GetUID(), "")) == 0 {
+		return
+	}
+	calls := &lastCalls{last: t.last, memos: t.memos, handlers: map[string]*reconcileHandlerState{}}
+	view, input, err := e.observedView(t.last, reasonReconcile)
+	if err != nil {
+		return // the object could not be handled before, either
+	}
+	for _, id := range e.order {
+		handler, _ := e.ReconcileHandlers.Get(id)
+		if !handler.CalledAfterDeletion || !plan.MatchObject(log.FromContext(ctx), id, handler, view, input).Accepts() {
+			continue
+		}
+		calls.handlers[id] = &reconcileHandlerState{dirty: true}
+		if details := t.known.Worker.Details; details != nil && details.ReconcileHandlers[id] != nil {
+			calls.handlers[id].failures = details.ReconcileHandlers[id].failures
+		}
+	}
+	e.lastCalls.Set(key, calls)
+}
+
+// callAfterDeletion calls the due reconcile handlers for a deleted object. It returns the time until the next call; 0 if none is left.
+func (e *Engine) callAfterDeletion(ctx context.Context, key types.NamespacedName, calls *lastCalls) (wait time.Duration) {
+	if e.states.Observed(key) != nil {
+		e.lastCalls.Take(key)
+		return 0
+	}
+	ctx = objectstate.ContextWithMemos(ctx, calls.memos)
+	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithValues("uid", string(calls.last.GetUID())))
+	changed := len(e.states.TakeForeignChanges(key, calls.last.GetUID(), "")) > 0
+	failing := false
+	for _, id := range e.order {
+		st, matches := calls.handlers[id]
+		if !matches {
+			continue
+		}
+		handler, _ := e.ReconcileHandlers.Get(id)
+		if st.dirty = st.dirty || changed; st.isDue(now(), false) && !hasEnded(ctx) {
+			e.attemptAfterDeletion(ctx, key, calls.last, id, handler, st)
+		}
+		if failing = failing || st.failures > 0; !st.due.IsZero() {
+			wait = earlier(wait, max(time.Until(st.due), time.Millisecond))
+		}
+	}
+	if e.backingOff.Take(key); failing && e.RateLimiter != nil {
+		e.backingOff.Set(key, true)
+	}
+	if wait == 0 {
+		e.lastCalls.Take(key)
+		e.backingOff.Take(key)
+	}
+	return wait
+}
+
+// attemptAfterDeletion makes one attempt of a reconcile handler with the last known state of a deleted object. Nothing is written.
+func (e *Engine) attemptAfterDeletion(ctx context.Context, key types.NamespacedName, last client.Object, id string, h invoke.Handler, st *reconcileHandlerState) {
+	st.begin()
+	h.Policy = e.reconcilePolicy(h, key, st)
+	var next invoke.Requeue
+	outcome := invoke.HandlerAttempt{
+		Hooks: e.hooks,
+		Kind:  e.Name, ID: id, Handler: new(e.withDefaults(h)), View: e.newView(last, reasonReconcile), Record: st.record, QuietSuccess: true,
+		Accept: func(req *invoke.Request, _ error) error {
+			next = req.Requeue
+			return nil
+		},
+	}.Run(ctx)
+	st.recordOutcome(h, outcome, next)
+}
