@@ -14,14 +14,15 @@ import (
 // State is the state that the worker, the daemons and the timers of one object share. Its methods are safe for concurrent use.
 type State struct {
 	mu      sync.Mutex
-	essence string     // the digest of the newest known essence
-	version string     // the resource version of that essence
-	edits   []*Edit    // changes of the essence that the baseline lacks
-	writing int        // the number of edits that are being written; observed states are not compared in the meantime
-	missed  bool       // a state was observed while an edit was being written
-	turn    sync.Mutex // held while an edit is being written, so that edits are computed one after the other
-	begun   []string   // the timers that were started in this process
-	failed  []string   // the daemons and timers whose permanent failure was reported
+	essence string            // the digest of the newest known essence
+	version string            // the resource version of that essence
+	edits   []*Edit           // changes of the essence that the baseline lacks
+	writing int               // the number of edits that are being written; observed states are not compared in the meantime
+	missed  bool              // a state was observed while an edit was being written
+	turn    sync.Mutex        // held while an edit is being written, so that edits are computed one after the other
+	begun   []string          // the timers that were started in this process
+	failed  []string          // the daemons and timers whose permanent failure was reported
+	raised  patch.Generations // the generations that only daemons and timers have ended
 }
 
 // Edit is a change of the essence by a daemon or a timer.
@@ -57,6 +58,29 @@ func (a *State) NoteWorkerWrite(from, to, version string) {
 	defer a.mu.Unlock()
 	if a.essence == from {
 		a.essence, a.version = to, version
+	}
+}
+
+// noteRaised records that a write of a daemon or a timer alone has raised the generation.
+func (a *State) noteRaised(raised patch.Generations) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.raised = a.raised.Extend(raised)
+}
+
+// Raised returns the generations that only daemons and timers have ended. The worker then updates the status.
+func (a *State) Raised() patch.Generations {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.raised
+}
+
+// DropRaised is called when the status is up to date.
+func (a *State) DropRaised(ended patch.Generations) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.raised.To == ended.To {
+		a.raised = patch.Generations{}
 	}
 }
 

@@ -123,12 +123,20 @@ func (c *call) tryWrite(ctx context.Context, change *patch.Change, own *Edit) (c
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commit.WriteTimeout)
 	defer cancel()
 	change.Allow = c.Committer.Guard(&c.suspensions)
+	c.Committer.Observed.AddPlaces(doc.Observations(base))
+	if doc.ChangesSpec() && !c.Committer.Observed.IsEmpty() {
+		change.SeenGeneration = c.draft.Base().GetGeneration()
+	}
 	written, err := c.Committer.Writer.Write(ctx, change)
 	if commit.IsRejected(err) && change.FirstResponse() != nil {
 		return nil, errors.Join(err, c.revertPart(ctx, change))
 	}
 	if err != nil || written == nil {
 		return nil, err
+	}
+	if change.RaisedTo != 0 {
+		c.state.noteRaised(patch.Generations{From: change.SeenGeneration, To: change.RaisedTo})
+		defer c.Enqueue(c.obj.GetUID())
 	}
 	c.Committer.ReportDropped(ctx, change, c.id, doc)
 	written.GetObjectKind().SetGroupVersionKind(c.Committer.Writer.GVK)

@@ -67,14 +67,17 @@ func (d *Detector) MergeStored(c Cause, content map[string]any, sent patch.Merge
 	}
 	live := d.Essence.Build(content)
 	wanted := d.MergeOwn(content, live, sent)
-	if diff.Equal(wanted, live) {
+	if diff.Equal(wanted, live) && !sent.HasNull() {
 		return c, false
 	}
-	if wants := patch.Diff(live, wanted); patch.Diff(wanted, live).HasValues() { // otherwise the fields were dropped, which is logged elsewhere
+	observed, wants := patch.Diff(wanted, live), patch.Diff(live, wanted)
+	if len(observed) == 0 {
+		return c, false
+	}
+	if observed.HasValues() && wants.HasValues() { // otherwise the fields were dropped or restored, which is logged elsewhere
 		log.Info("The API server has stored other values than handlers have set: does a webhook or a default of the schema change them?",
 			"fields", wants.Paths()) // without the values, which may be confidential
 	}
-	observed := patch.Diff(wanted, live)
 	c.New = d.Essence.Build(observed.Apply(c.New))
 	if c.Old != nil {
 		c.Old = d.Essence.Build(observed.Apply(c.Old))

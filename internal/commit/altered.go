@@ -82,15 +82,32 @@ func (d *dropLog) isNew(handler, field string) bool {
 	return true
 }
 
-// ReportDropped logs and counts the fields of a handler that the API server did not store, usually because the schema of the kind lacks
-// them. It logs each field of a handler once, and at most maxDropped fields for the kind.
+// ReportDropped logs and counts the fields of a handler that the API server did not store as the handler has set them, usually because of the schema of the
+// kind: fields that it lacks, nulls that it does not allow, and defaults of fields that the handler has removed. It logs each field of a handler once, and at most maxDropped fields for the kind.
 func (c *Committer) ReportDropped(ctx context.Context, change *patch.Change, handler string, doc patch.MergePatch) {
 	if handler == "" || len(doc) == 0 {
 		return
 	}
-	for _, field := range change.DroppedFields(doc) {
+	isNew := func(field string) bool {
 		metrics.DroppedFields.WithLabelValues(c.Name).Inc()
-		if !c.loggedDrops.isNew(handler, field) {
+		return c.loggedDrops.isNew(handler, field)
+	}
+	for _, field := range change.RestoredFields(doc) {
+		if isNew(field) {
+			log.FromContext(ctx).Info("The API server has set a field that the handler has removed or set to null: the field has a default",
+				"handler", handler, "field", field, "remedy", "set the value that you want; to store null, set nullable: true for the field in the schema, "+
+					"and do not use omitempty in a Go type")
+		}
+	}
+	for _, field := range change.DroppedNulls(doc) {
+		if isNew(field) {
+			log.FromContext(ctx).Info("The API server has dropped a null that the handler has set: the schema lacks the field, or does not allow null there",
+				"handler", handler, "field", field, "resource", c.resourceName(), "remedy", "remove the field instead, or set nullable: true for it in the schema, "+
+					"or x-kubernetes-preserve-unknown-fields: true for the object around it")
+		}
+	}
+	for _, field := range change.DroppedFields(doc) {
+		if !isNew(field) {
 			continue
 		}
 		logger := log.FromContext(ctx).WithValues("handler", handler, "field", field)

@@ -95,6 +95,32 @@ func (b *Builder) Build(in Input) (Transaction, error) {
 	return Transaction{change, handled, r.newBaseline(in.Object), r.tooLarge}, nil
 }
 
+// BuildSpecFirst returns a transaction for the part of a change outside of the status. It stores no records: they must not be stored before the status.
+func (b *Builder) BuildSpecFirst(in Input, of *patch.Change) (Transaction, error) {
+	change := &patch.Change{Before: of.Before, Content: of.Content, HandlerPatch: of.HandlerPatch.WithoutField("status"), ReadUntyped: of.ReadUntyped, Expected: of.Expected}
+	target := change.HandlerPatch.Apply(in.Content)
+	r := b.newRecorder(in.Object, in.Cause, contentAnnotationsSize(target)-contentAnnotationsSize(in.Content))
+	handled := b.Detector.MergeOwn(in.Content, in.Cause.New, change.HandlerPatch)
+	var err error
+	if in.Cause.Reason.HasHandlers() || in.Cause.Reason == cause.Noop {
+		err = r.amendBaseline(in, change.HandlerPatch)
+	}
+	if in.Cause.Reason.HasHandlers() {
+		err = errors.Join(err, r.storePinAhead(handled))
+	}
+	if err != nil {
+		return Transaction{}, fmt.Errorf("recording progress: %w", err)
+	}
+	if change.FrameworkPatch, err = r.diff(in.Object, in.Content); err != nil {
+		return Transaction{}, fmt.Errorf("recording progress: %w", err)
+	}
+	if change.FrameworkPatch["status"] != nil { // the next write of the status stores it
+		change.FrameworkPatch = change.FrameworkPatch.WithoutField("status")
+		return Transaction{Change: change, Handled: handled}, nil
+	}
+	return Transaction{change, handled, r.newBaseline(in.Object), r.tooLarge}, nil
+}
+
 // BuildCorrection returns a transaction that stores the baseline and the pin of a cause again, after the API server has altered the changes of handlers.
 func (b *Builder) BuildCorrection(obj client.Object, content map[string]any, c *cause.Cause, finished bool) (Transaction, error) {
 	r := b.newRecorder(obj, c, 0)
@@ -170,7 +196,7 @@ func (r *recorder) diff(obj client.Object, content map[string]any) (patch.MergeP
 	if err != nil {
 		return nil, err
 	}
-	return r.stamp(removeFields(patch.Diff(content, recorded), content), obj), nil
+	return r.stamp(removeFields(patch.Diff(content, recorded).WithoutNulls(content), content), obj), nil
 }
 
 // removeFields replaces the removal of all annotations, or of the whole status, by the removal of each known field. Other clients may have added fields since
@@ -334,6 +360,16 @@ func (r *recorder) storeCyclePin(handled map[string]any) error {
 	if err != nil {
 		return err
 	}
+	return r.storePin(pin)
+}
+
+// storePinAhead stores the essence that is being handled, before any record.
+func (r *recorder) storePinAhead(handled map[string]any) error {
+	pin, err := r.cause.PinOf(handled)
+	if err != nil || pin == nil {
+		return err
+	}
+	pin.Ahead = pin.Digest != ""
 	return r.storePin(pin)
 }
 

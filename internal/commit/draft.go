@@ -53,7 +53,8 @@ type HandlerPatch struct {
 	// Fail records the outcome of a handler without a record on the object, after the API server has rejected Patch. It is optional.
 	Fail func()
 
-	singleRequest *patch.Change // the request with this patch alone; nil if there is none
+	singleRequest *patch.Change    // the request with this patch alone; nil if there is none
+	written       patch.MergePatch // the part that was written before Patch, or before its rejection
 }
 
 // RejectedOutcome returns the outcome of an attempt whose patch was rejected while its sub-handlers were being called.
@@ -146,6 +147,21 @@ func (d *Draft) ContinueFrom(written client.Object) error {
 	return nil
 }
 
+// advance bases the pending changes on a newer state of the object. Unlike after [Draft.ContinueFrom], the handlers that follow receive this state.
+func (d *Draft) advance(stored patch.Converted) error {
+	before := d.base.Content
+	if err := d.setStored(stored); err != nil {
+		return err
+	}
+	for _, p := range d.patches {
+		p.Patch = p.Patch.Rebase(before, d.base.Content)
+		if err := d.Apply(p.Patch); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Rebased converts changes of the current state, which handlers have received, to changes of the base with the pending changes.
 func (d *Draft) Rebased(doc patch.MergePatch) patch.MergePatch {
 	if !d.isBehind {
@@ -202,6 +218,10 @@ func (d *Draft) dropSuperseded(newer patch.MergePatch) {
 	for _, p := range d.patches {
 		p.Patch = p.Patch.WithoutOverwritten(newer, d.base.Content)
 	}
+	d.dropEmptyPatches()
+}
+
+func (d *Draft) dropEmptyPatches() {
 	d.patches = slices.DeleteFunc(d.patches, func(p *HandlerPatch) bool { return len(p.Patch) == 0 })
 }
 
@@ -237,7 +257,15 @@ func (c *Committer) ChangesOf(ctx context.Context, received patch.Converted, id 
 	if base == nil { // it is unknown which fields the handler has changed
 		return nil, received.Content, nil
 	}
-	return c.withoutFrameworkFields(patch.Diff(base, after).WithoutServerFields(), base), base, nil
+	doc := patch.Diff(base, after).WithoutServerFields()
+	if meta, ok := doc["metadata"].(map[string]any); ok { // the API server stores no null there
+		before, _ := base["metadata"].(map[string]any)
+		doc = doc.WithoutField("metadata")
+		if meta = patch.MergePatch(meta).WithoutNulls(before); len(meta) > 0 {
+			doc = patch.Merge(doc, patch.MergePatch{"metadata": meta})
+		}
+	}
+	return c.withoutFrameworkFields(doc, base), base, nil
 }
 
 // checkIdentity returns an error if a handler has changed the identity of its copy. A client may have read a re-created object of the same name into the

@@ -45,12 +45,13 @@ func (s *Session) Flush(ctx context.Context, id string, copied client.Object) er
 		return err
 	}
 	s.ReportDropped(ctx, change, id, doc)
+	s.noteObservations(doc, s.Content())
 	s.Cause, s.edited = s.Detector.MergeFlushed(s.Cause, s.Content(), doc), true
 	s.awaiter.SetAwaitedVersion(written.GetResourceVersion(), s.ConsistencyTimeout)
 	if err := s.ContinueAfterFlush(&s.Draft, own, written); err != nil {
 		return err
 	}
-	s.host.AfterFlush(change.Content, AcceptedWrite{Changes: doc, Patches: []*HandlerPatch{{ID: id, Patch: doc}}, Stored: s.Content(), Version: written.GetResourceVersion()})
+	s.host.AfterPart(change.Content, AcceptedWrite{Changes: doc, Patches: []*HandlerPatch{{ID: id, Patch: doc}}, Stored: s.Content(), Version: written.GetResourceVersion()})
 	return nil
 }
 

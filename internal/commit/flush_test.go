@@ -57,9 +57,9 @@ func TestFlush(t *testing.T) {
 				equal(t, "B-10 awaited versions", o.awaited[len(o.awaited)-1], o.object().GetResourceVersion())
 				equal(t, "own versions", o.ownVersions[len(o.ownVersions)-1], o.object().GetResourceVersion())
 				equal(t, "responses", o.received[len(o.received)-1], o.object().GetResourceVersion())
-				equal(t, "reported flushes", o.afterFlushes, []string{o.object().GetResourceVersion() + "[status.phase]"})
+				equal(t, "reported flushes", o.afterParts, []string{o.object().GetResourceVersion() + "[status.phase]"})
 			} else {
-				equal(t, "reported flushes", o.afterFlushes, []string{})
+				equal(t, "reported flushes", o.afterParts, []string{})
 			}
 			if err := s.Flush(o.ctx, "a", copied); err != nil {
 				t.Fatal(err)

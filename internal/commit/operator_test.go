@@ -29,18 +29,18 @@ type operator struct {
 	report    func(*commit.Session) // adds the conditions that report handlers
 	session   *commit.Session
 
-	pauses       int32
-	ended        bool
-	cached       *unstructured.Unstructured // the object in the cache; nil if it does not exist
-	awaited      []string                   // versions that the cache must show
-	ownVersions  []string
-	received     []string // versions of responses
-	baselines    []string
-	warnings     []string // reasons of Events
-	logs         []string
-	afterWrites  []string
-	afterFlushes []string
-	wasDeleted   int
+	pauses      int32
+	ended       bool
+	cached      *unstructured.Unstructured // the object in the cache; nil if it does not exist
+	awaited     []string                   // versions that the cache must show
+	ownVersions []string
+	received    []string // versions of responses
+	baselines   []string
+	warnings    []string // reasons of Events
+	logs        []string
+	afterWrites []string
+	afterParts  []string
+	wasDeleted  int
 }
 
 func newOperator(t *testing.T, b *commit.Builder, obj *unstructured.Unstructured) *operator {
@@ -91,6 +91,14 @@ func (o *operator) SetAwaitedVersion(version string, _ time.Duration) {
 
 // ReportConditions implements [commit.Host].
 func (o *operator) ReportConditions(context.Context) {
+	if raised := o.session.Raised(); !raised.IsEmpty() {
+		if doc := o.raisedStatus(raised); len(doc) > 0 {
+			if err := o.session.Apply(doc); err != nil {
+				o.t.Fatal(err)
+			}
+			o.session.Add(&commit.HandlerPatch{Report: true, Base: o.session.Content(), Patch: doc})
+		}
+	}
 	if o.report != nil {
 		o.report(o.session)
 	}
@@ -101,9 +109,18 @@ func (o *operator) AfterWrite(_ context.Context, written commit.AcceptedWrite) {
 	o.afterWrites = append(o.afterWrites, fmt.Sprint(written.Version, written.Changes.Paths()))
 }
 
-// AfterFlush implements [commit.Host].
-func (o *operator) AfterFlush(_ map[string]any, written commit.AcceptedWrite) {
-	o.afterFlushes = append(o.afterFlushes, fmt.Sprint(written.Version, written.Changes.Paths()))
+// Observes implements [commit.Host].
+func (o *operator) Observes(_ context.Context, any patch.Generations) bool {
+	return len(o.raisedStatus(any)) > 0
+}
+
+func (o *operator) raisedStatus(ended patch.Generations) patch.MergePatch {
+	return patch.RaiseObserved(o.session.Current().Content, o.session.ObservedPlaces(), ended)
+}
+
+// AfterPart implements [commit.Host].
+func (o *operator) AfterPart(_ map[string]any, written commit.AcceptedWrite) {
+	o.afterParts = append(o.afterParts, fmt.Sprint(written.Version, written.Changes.Paths()))
 }
 
 // Deleted implements [commit.Host].

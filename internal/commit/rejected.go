@@ -16,7 +16,7 @@ import (
 type isolation struct {
 	base   client.Object   // the object that the handlers have received
 	partly bool            // the status of the whole change was written
-	undone []*HandlerPatch // the rejected patches whose status was written
+	undone []*HandlerPatch // the rejected patches that were written in part
 }
 
 // IsRejected reports whether a repetition of the request cannot succeed.
@@ -57,6 +57,9 @@ func (s *Session) continueIsolation(ctx context.Context) error {
 		// The patch is based on the object that the handler has received, so that concurrent changes of lists are detected.
 		if p.singleRequest == nil {
 			p.singleRequest = &patch.Change{Before: s.isolated.base, Content: p.Base, HandlerPatch: p.Patch, ReadUntyped: p.Untyped}
+			if !s.Observed.IsEmpty() || len(p.Patch.Observations(p.Base)) > 0 {
+				p.singleRequest.SeenGeneration = s.Base().GetGeneration()
+			}
 		}
 		request := p.singleRequest
 		written, err := s.Send(ctx, request)
@@ -88,6 +91,8 @@ func (s *Session) acceptSingle(ctx context.Context, p *HandlerPatch, written cli
 	s.ReportDropped(ctx, p.singleRequest, p.ID, p.Patch)
 	s.Cause.New, s.Cause.Old = s.Detector.MergeOwn(p.Base, s.Cause.New, p.Patch), s.Detector.MergeOwn(p.Base, s.Cause.Old, p.Patch)
 	s.edited, s.Cause.OutdatedBaseline = true, true
+	s.noteObservations(p.Patch, p.Base)
+	s.noteRaiseBy(p.singleRequest)
 	if err := s.SetBase(written); err != nil {
 		return err
 	}
@@ -98,10 +103,13 @@ func (s *Session) acceptSingle(ctx context.Context, p *HandlerPatch, written cli
 	return nil
 }
 
-// reject discards a rejected patch, and records it for a revert if its status was written.
+// reject discards a rejected patch, and records it for a revert if a part of it was written. partly is true if its status was written.
 func (s *Session) reject(ctx context.Context, p *HandlerPatch, partly bool, rejection error) {
 	s.discard(ctx, p, rejection)
 	if partly {
+		p.written = patch.Merge(p.written, p.Patch.StatusPart())
+	}
+	if len(p.written) > 0 {
 		s.isolated.undone = append(s.isolated.undone, p)
 	}
 }
@@ -116,7 +124,7 @@ func (s *Session) resumeFrom(change *patch.Change) error {
 	return s.SetBase(obj)
 }
 
-// startRevert prepares the revert of the rejected patches whose status was written. It begins with the last patch, because each patch is based on the earlier
+// startRevert prepares the revert of the rejected patches that were written in part. It begins with the last patch, because each patch is based on the earlier
 // patches. It does not revert values that another client has changed since.
 func (s *Session) startRevert() error {
 	undone := s.isolated.undone
@@ -127,7 +135,7 @@ func (s *Session) startRevert() error {
 	content := s.Content()
 	s.revert = nil
 	for _, p := range slices.Backward(undone) {
-		back := p.Patch.StatusPart().Revert(p.Base, content)
+		back := p.written.Revert(p.Base, content)
 		s.revert, content = patch.Merge(s.revert, back), back.Apply(content)
 	}
 	return s.Apply(s.revert)

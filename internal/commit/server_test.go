@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
@@ -55,7 +56,8 @@ func newServer(t *testing.T, obj *unstructured.Unstructured) *server {
 // request is a patch that the server has received.
 type request struct {
 	subresource string
-	doc         patch.MergePatch // without preconditions
+	doc         patch.MergePatch // without preconditions; a JSON patch has the same form
+	isJSON      bool             // it is a JSON patch
 	version     string           // the resource version in the preconditions; empty if there is none
 }
 
@@ -81,6 +83,9 @@ func (r request) String() string {
 		annotations = append(annotations, sign+strings.TrimPrefix(name, prefix))
 	}
 	words = append(words, annotations...)
+	if r.isJSON {
+		words = slices.Insert(words, 0, "json:")
+	}
 	if r.subresource != "" {
 		words = slices.Insert(words, 0, "/"+r.subresource)
 	}
@@ -100,7 +105,11 @@ func (s *server) sent() (out []string) {
 func (s *server) edit(doc patch.MergePatch) {
 	s.version++
 	s.content = runtime.DeepCopyJSON(doc.Apply(s.content))
-	s.content["metadata"].(m)["resourceVersion"] = strconv.Itoa(s.version)
+	meta := s.content["metadata"].(m)
+	meta["resourceVersion"] = strconv.Itoa(s.version)
+	if generation, ok := meta["generation"].(int64); ok && doc.ChangesSpec() {
+		meta["generation"] = generation + 1
+	}
 }
 
 // object returns the object without preconditions and versions.
@@ -142,8 +151,11 @@ func (s subresource) Patch(_ context.Context, into client.Object, doc client.Pat
 
 func (s *server) patch(subresource string, into client.Object, from client.Patch) error {
 	data, err := from.Data(into)
-	if err != nil || from.Type() != types.MergePatchType {
+	if err != nil || from.Type() != types.MergePatchType && from.Type() != types.JSONPatchType {
 		s.t.Fatalf("the patch of type %q is not readable: %v", from.Type(), err)
+	}
+	if from.Type() == types.JSONPatchType {
+		return s.jsonPatch(subresource, into, data)
 	}
 	doc := &unstructured.Unstructured{}
 	if err := json.Unmarshal(slices.Concat([]byte(`{"kind": "Widget",`), data[1:]), doc); err != nil {
@@ -157,6 +169,59 @@ func (s *server) patch(subresource string, into client.Object, from client.Patch
 	if len(doc.Object["metadata"].(m)) == 0 {
 		delete(doc.Object, "metadata")
 	}
+	return s.handle(r, uid, into)
+}
+
+// jsonPatch handles a JSON patch whose operations refer to fields of maps. An operation fails if its parent does not exist, and the removal of a field also
+// if the field does not exist.
+func (s *server) jsonPatch(subresource string, into client.Object, data []byte) error {
+	var operations []struct {
+		Op    string `json:"op"`
+		Path  string `json:"path"`
+		Value any    `json:"value"`
+	}
+	if err := utiljson.Unmarshal(data, &operations); err != nil {
+		s.t.Fatal(err)
+	}
+	r, uid := request{subresource: subresource, doc: patch.MergePatch{}, isJSON: true}, types.UID("")
+	content := s.object().Object
+	var failed error
+	for _, o := range operations {
+		path := strings.Split(strings.TrimPrefix(o.Path, "/"), "/")
+		for i := range path {
+			path[i] = strings.NewReplacer("~1", "/", "~0", "~").Replace(path[i])
+		}
+		parent, isMap, _ := unstructured.NestedFieldNoCopy(content, path[:len(path)-1]...)
+		fields, _ := parent.(m)
+		_, had := fields[path[len(path)-1]]
+		switch {
+		case o.Path == "/metadata/uid":
+			uid = types.UID(o.Value.(string))
+			continue
+		case o.Path == "/metadata/resourceVersion":
+			r.version = o.Value.(string)
+			continue
+		case !isMap && len(path) > 1, o.Op == "remove" && !had:
+			failed = errInvalid
+		case o.Op == "remove":
+			delete(fields, path[len(path)-1])
+			r.doc = patch.Merge(r.doc, patch.At(path, nil))
+		case o.Op == "add":
+			fields[path[len(path)-1]] = o.Value
+			r.doc = patch.Merge(r.doc, patch.Set(path, o.Value))
+		default:
+			s.t.Fatalf("the operation %q is not supported", o.Op)
+		}
+	}
+	if version := s.object().GetResourceVersion(); failed != nil && r.version == version { // otherwise, there is a conflict
+		s.requests = append(s.requests, r)
+		return failed
+	}
+	return s.handle(r, uid, into)
+}
+
+// handle applies a patch if its preconditions hold.
+func (s *server) handle(r request, uid types.UID, into client.Object) error {
 	s.requests = append(s.requests, r)
 	if s.before != nil {
 		if err := s.before(r); err != nil {
@@ -166,7 +231,7 @@ func (s *server) patch(subresource string, into client.Object, from client.Patch
 	switch present := s.object(); {
 	case s.content == nil:
 		return apierrors.NewNotFound(widgets, into.GetName())
-	case subresource == "" && present.GetUID() != uid:
+	case r.subresource == "" && present.GetUID() != uid:
 		return apierrors.NewConflict(widgets, into.GetName(), errors.New("Precondition failed: UID in precondition: 1, UID in object meta: 2"))
 	case r.version != "" && present.GetResourceVersion() != r.version:
 		return apierrors.NewConflict(widgets, into.GetName(), errors.New("the object has been modified"))
@@ -203,6 +268,9 @@ func (s *server) store(r request) {
 	meta := applied["metadata"].(m)
 	if finalizers, _ := meta["finalizers"].([]any); len(finalizers) == 0 {
 		delete(meta, "finalizers")
+	}
+	if generation, ok := meta["generation"].(int64); ok && patch.Diff(s.content, applied).ChangesSpec() {
+		meta["generation"] = generation + 1
 	}
 	if len(patch.Diff(s.content, applied)) > 0 && (meta["deletionTimestamp"] == nil || meta["finalizers"] != nil) {
 		s.version++

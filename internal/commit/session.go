@@ -47,6 +47,9 @@ type Committer struct {
 	// Warn posts an Event about an object.
 	Warn func(obj client.Object, reason, note string)
 
+	// Observed are the places where the operator writes the observed generation.
+	Observed Observed
+
 	loggedDrops dropLog
 }
 
@@ -81,8 +84,11 @@ type Host interface {
 	ReportConditions(ctx context.Context)
 	// AfterWrite is called when the API server has accepted all changes of handlers. The draft still has its state from before the write.
 	AfterWrite(ctx context.Context, accepted AcceptedWrite)
-	// AfterFlush is called when the API server has accepted changes that a running handler has flushed. before is the JSON form of the object before the write.
-	AfterFlush(before map[string]any, accepted AcceptedWrite)
+	// AfterPart is called when the API server has accepted a part of the changes: changes that a running handler has flushed, or the changes outside of the
+	// status. before is the JSON form of the object before the write.
+	AfterPart(before map[string]any, accepted AcceptedWrite)
+	// Observes reports whether the status, with the pending changes, says that the operator has observed one of these generations.
+	Observes(ctx context.Context, any patch.Generations) bool
 	// Deleted is called when the object no longer exists.
 	Deleted()
 }
@@ -169,6 +175,10 @@ type Session struct {
 	handled  map[string]any   // the essence that is handled after the write
 	isolated *isolation       // the patches are being written one by one; nil if they are not
 	revert   patch.MergePatch // reverts the written parts of rejected patches
+	spec     *patch.Change    // the change, if it is only the part outside of the status
+
+	observations []patch.Observation // in the changes that this session has written
+	raised       patch.Generations   // the generations that only own writes have ended
 
 	retriesOverlay bool        // the overlay must be sent again, even if nothing is added to it
 	sendsOverlay   bool        // the overlay is part of the change that is being written
@@ -249,6 +259,8 @@ func (s *Session) tryWrite(ctx context.Context) (written client.Object, again bo
 	written, err = s.Send(ctx, s.change)
 	concurrent, isConcurrent := errors.AsType[*patch.ConcurrentChangeError](err)
 	switch {
+	case err == nil && s.change == s.spec:
+		return nil, true, s.acceptSpec(ctx, written)
 	case err == nil:
 		written, err = s.accept(ctx, written)
 		return written, false, err
@@ -289,17 +301,26 @@ func (s *Session) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	tx, isSpec, err := s.specFirst(ctx, s.input(), tx)
+	if err != nil {
+		return err
+	}
 	before := s.Base()
-	if err := s.pinAhead(ctx, tx.Change.HandlerPatch); err != nil {
-		if errors.Is(err, progress.ErrConflict) {
-			return fmt.Errorf("writing the object: %w", err)
+	if !isSpec {
+		if err := s.pinAhead(ctx, tx.Change.HandlerPatch); err != nil {
+			if errors.Is(err, progress.ErrConflict) {
+				return fmt.Errorf("writing the object: %w", err)
+			}
+			return s.failed(err)
 		}
-		return s.failed(err)
 	}
 	if s.Base() != before {
 		if tx, err = s.build(ctx); err != nil {
 			return err
 		}
+	}
+	if s.spec = nil; isSpec {
+		s.spec = tx.Change
 	}
 	if s.reduced != nil {
 		tx.Change.ResumeFrom(s.reduced)
@@ -317,10 +338,7 @@ func (s *Session) build(ctx context.Context) (Transaction, error) {
 		}
 	}
 	s.host.ReportConditions(ctx)
-	tx, err := s.Build(Input{
-		Object: s.Base(), Content: s.Content(), Cause: &s.Cause, Progress: s.Records, Finished: s.IsFinished(), Unmatched: s.Unmatched,
-		Leaving: s.Leaving, Edited: s.edited, Patches: s.Patches(), Revert: s.revert, Now: now(),
-	})
+	tx, err := s.Build(s.input())
 	if err != nil {
 		return tx, err
 	}
@@ -330,11 +348,19 @@ func (s *Session) build(ctx context.Context) (Transaction, error) {
 	return tx, err
 }
 
+func (s *Session) input() Input {
+	return Input{
+		Object: s.Base(), Content: s.Content(), Cause: &s.Cause, Progress: s.Records, Finished: s.IsFinished(), Unmatched: s.Unmatched,
+		Leaving: s.Leaving, Edited: s.edited, Patches: s.Patches(), Revert: s.revert, Now: now(),
+	}
+}
+
 // accept continues the session with the object that the API server has stored.
 func (s *Session) accept(ctx context.Context, written client.Object) (client.Object, error) {
 	change, handlerPatch := s.change, s.change.HandlerPatch
 	for _, p := range s.patches {
 		s.ReportDropped(ctx, change, p.ID, p.Patch)
+		s.noteObservations(p.Patch, s.Content())
 	}
 	accepted := AcceptedWrite{Changes: handlerPatch, Patches: s.patches, Version: s.Base().GetResourceVersion()}
 	if written != nil {

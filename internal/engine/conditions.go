@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -55,6 +56,64 @@ func (e *Engine) reportConditions(ctx context.Context, r *reconciliation) {
 	}
 }
 
+// raiseObserved adds the new generation to the status, after our own writes have ended the given generations. Where the operator has said that it has
+// observed one of them, it has also observed the new one.
+func (e *Engine) raiseObserved(ctx context.Context, r *reconciliation, ended patch.Generations) {
+	if r.ReportRejected || r.Gone || r.Leaving {
+		return
+	}
+	doc, err := e.raisedStatus(ctx, r, ended)
+	if err == nil && len(doc) == 0 && r.details.Background != nil {
+		r.details.Background.DropRaised(ended)
+	}
+	p := &commit.HandlerPatch{Report: true, Base: r.Current().Content, Patch: doc}
+	if err == nil {
+		err = r.Apply(doc)
+	}
+	if err != nil {
+		log.FromContext(ctx).Error(err, "Failed to report the observed generation")
+		return
+	}
+	r.Add(p)
+}
+
+// Observes implements [commit.Host].
+func (r *reconciliation) Observes(ctx context.Context, any patch.Generations) bool {
+	doc, err := r.engine.raisedStatus(ctx, r, any)
+	return err == nil && len(doc) > 0
+}
+
+// raisedStatus returns the change of the status after our own writes have ended the given generations.
+func (e *Engine) raisedStatus(ctx context.Context, r *reconciliation, ended patch.Generations) (patch.MergePatch, error) {
+	current := r.Current()
+	doc := patch.RaiseObserved(current.Content, r.ObservedPlaces(), ended)
+	types := e.committer.Observed.ConditionTypes()
+	if len(types) == 0 {
+		return doc, nil
+	}
+	content, obj := doc.Apply(current.Content), e.New()
+	if err := current.Decode(content, doc, obj); err != nil {
+		return nil, err
+	}
+	obj = obj.DeepCopyObject().(client.Object) // it shares fields with the current one
+	e.identify(obj)
+	set, err := conditions.For(obj, append(e.conditionPlaces, conditions.Since(r.Base()))...)
+	if err != nil {
+		return doc, nil // the kind has no conditions
+	}
+	for _, condition := range set.List() {
+		if slices.Contains(types, condition.Type) && ended.Contains(condition.ObservedGeneration) {
+			condition.ObservedGeneration = ended.To
+			set.Set(condition)
+		}
+	}
+	if err := set.Err(); err != nil || !set.Changed() {
+		return doc, err
+	}
+	changed, _, err := e.committer.ChangesOf(ctx, current, "", obj)
+	return r.Rebased(changed), err
+}
+
 // hasReports reports whether a selected cause handler has a condition, or a reconcile handler with a condition was called.
 func (e *Engine) hasReports(r *reconciliation) bool {
 	return slices.ContainsFunc(r.report.attempts, attempt.reportsReconcile) || slices.ContainsFunc(r.matching.selection.Selected, func(id string) bool {
@@ -76,7 +135,9 @@ func (e *Engine) setHandlerConditions(r *reconciliation, set *conditions.Set) {
 			}
 			record := r.Records.Record(id)
 			if slices.Contains(r.calls.called, id) || !record.Success && record.Retries == 0 { // it waits, or it was skipped
-				set.Set(conditionFromRecord(handler.ConditionType, record))
+				condition := conditionFromRecord(handler.ConditionType, record)
+				condition.ObservedGeneration = r.generationSeenBy(id)
+				set.Set(condition)
 			}
 		}
 	}
@@ -86,7 +147,9 @@ func (e *Engine) setHandlerConditions(r *reconciliation, set *conditions.Set) {
 			if o.Err != nil {
 				record.Message = o.Err.Error()
 			}
-			set.Set(conditionFromRecord(a.conditionType, record))
+			condition := conditionFromRecord(a.conditionType, record)
+			condition.ObservedGeneration = r.generationSeenBy(a.ID)
+			set.Set(condition)
 		}
 	}
 	e.setProgressNotStored(r, set)
@@ -96,6 +159,25 @@ func (e *Engine) setHandlerConditions(r *reconciliation, set *conditions.Set) {
 	if e.Root != nil && !r.Cause.Facts.Deleting {
 		set.Summarize(*e.Root)
 	}
+}
+
+// generationSeenBy returns the generation that the last attempt of a handler in this reconcile has received, or the one that our own writes have made of it.
+// It returns 0 if there was no attempt, or if conditions have no observed generation.
+func (r *reconciliation) generationSeenBy(id string) int64 {
+	if !r.engine.HasStatus {
+		return 0
+	}
+	for _, a := range slices.Backward(r.report.attempts) {
+		if a.ID != id || a.Base == nil {
+			continue
+		}
+		generation, _, _ := unstructured.NestedInt64(a.Base, "metadata", "generation")
+		if raised := r.Raised(); raised.Contains(generation) {
+			return raised.To
+		}
+		return generation
+	}
+	return 0
 }
 
 // setProgressNotStored sets or removes the condition that reports progress that the API server has rejected, for kinds that declare conditions.

@@ -15,13 +15,15 @@
 //	schedule  compute when the next handler is due (package plan)
 //
 // If handlers have worked for the checkpoint interval (100 milliseconds by default), the engine commits between two handlers. The status is written before the
-// other fields, unless it contains records and the cycle is not over. Fields of the status are part of the essence only if a handler reacts to them. The
-// statuses of conditions are part of it if a handler reacts to a condition. If a write changes such fields, the pin is written in a request before it. Other
-// changes of the status leave the essence, the baseline and the pin as they are.
+// other fields, unless it contains records and the cycle is not over. If the status names the generation that the handlers have received, and they change the
+// spec, the spec is written first, and the records last: the status then describes the new generation. Fields of the status are part of the essence only if a
+// handler reacts to them. The statuses of conditions are part of it if a handler reacts to a condition. If a write changes such fields, the pin is written in a
+// request before it. Other changes of the status leave the essence, the baseline and the pin as they are.
 //
 // Requests are JSON merge patches with the uid as a precondition. They also contain the resource version if they change lists or finalizers, so that they do
 // not overwrite changes of other clients, and after a request with an unknown outcome. Patches of the status subresource always contain the resource
-// version, because the API server does not check the uid there.
+// version, because the API server does not check the uid there. A change that sets a field to null is a JSON patch, for exactly the state of the object that the
+// writer has read before.
 //
 // The events of these writes enqueue the object again. That reconcile sends nothing until the next handler is due.
 //

@@ -177,6 +177,9 @@ func (e *Engine) commit(ctx context.Context, r *reconciliation) error {
 
 // ReportConditions implements [commit.Host].
 func (r *reconciliation) ReportConditions(ctx context.Context) {
+	if raised := r.Raised(); !raised.IsEmpty() {
+		r.engine.raiseObserved(ctx, r, raised)
+	}
 	if r.engine.reportsConditions {
 		r.engine.reportConditions(ctx, r)
 	}
@@ -184,29 +187,27 @@ func (r *reconciliation) ReportConditions(ctx context.Context) {
 
 // AfterWrite implements [commit.Host].
 func (r *reconciliation) AfterWrite(_ context.Context, written commit.AcceptedWrite) {
-	e := r.engine
+	r.AfterPart(r.Content(), written)
 	if a := r.details.Background; a != nil {
-		if len(written.Changes) > 0 {
-			after := e.detector.Essence.Build(written.Changes.Apply(r.Content()))
-			a.NoteWorkerWrite(essence.DigestOf(r.Cause.Live), essence.DigestOf(after), written.Version)
-		}
 		a.Drop(r.edits...)
 	}
 	r.edits = nil
 	if r.IsFinished() {
 		r.noteHandled()
 	}
-	if e.handlesOwnChanges && written.Stored != nil {
-		e.noteOwnChanges(r, r.Content(), written.Stored, written.Version, written.Patches...)
-	}
 	r.calls.workTime, r.calls.unsaved = 0, false
 	r.postEvents()
 }
 
-// AfterFlush implements [commit.Host].
-func (r *reconciliation) AfterFlush(before map[string]any, flushed commit.AcceptedWrite) {
-	if r.engine.handlesOwnChanges {
-		r.engine.noteOwnChanges(r, before, flushed.Stored, flushed.Version, flushed.Patches...)
+// AfterPart implements [commit.Host].
+func (r *reconciliation) AfterPart(before map[string]any, written commit.AcceptedWrite) {
+	e := r.engine
+	if a := r.details.Background; a != nil && len(written.Changes) > 0 {
+		after := e.detector.Essence.Build(written.Changes.Apply(before))
+		a.NoteWorkerWrite(essence.DigestOf(r.Cause.Live), essence.DigestOf(after), written.Version)
+	}
+	if e.handlesOwnChanges && written.Stored != nil {
+		e.noteOwnChanges(r, before, written.Stored, written.Version, written.Patches...)
 	}
 }
 

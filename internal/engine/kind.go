@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -212,13 +213,24 @@ type Scope interface {
 	Admits(key types.NamespacedName) bool
 }
 
-// mayReportConditions reports whether the kind has conditions that the engine sets.
-func (e *Kind) mayReportConditions() bool {
-	reports := func(handlers *registry.Registry[invoke.Handler]) bool {
-		return slices.ContainsFunc(handlers.IDs(), func(id string) bool {
-			h, _ := handlers.Get(id)
-			return h.ConditionType != ""
-		})
+// ownConditions returns the types of the conditions that the operator sets by declaration.
+func (e *Kind) ownConditions() []string {
+	types := slices.Clone(e.DeclaredConditions)
+	if e.Root != nil {
+		types = append(types, cmp.Or(e.Root.Type, "Ready"))
 	}
-	return len(e.DeclaredConditions) > 0 || e.Root != nil || e.PanicCondition != "" || reports(&e.Handlers) || reports(&e.ReconcileHandlers)
+	if e.PanicCondition != "" {
+		types = append(types, e.PanicCondition)
+	}
+	for _, handlers := range []*registry.Registry[invoke.Handler]{&e.Handlers, &e.ReconcileHandlers} {
+		for _, id := range handlers.IDs() {
+			if h, _ := handlers.Get(id); h.ConditionType != "" {
+				types = append(types, h.ConditionType)
+			}
+		}
+	}
+	return types
 }
+
+// mayReportConditions reports whether the kind has conditions that the engine sets.
+func (e *Kind) mayReportConditions() bool { return len(e.ownConditions()) > 0 }

@@ -60,6 +60,7 @@ func (e *Engine) computeCause(ctx context.Context, r *reconciliation, unreadable
 	var edits []cause.BackgroundEdit
 	if state := r.details.Background; state != nil { // the baseline may lack edits by daemons and timers
 		stored, edits = state.EditsIn(r.Base(), r.Content())
+		r.NoteRaise(state.Raised())
 	}
 	r.Records = state
 	r.Cause = e.detector.Detect(cause.Input{

@@ -26,6 +26,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 	"github.com/kopf-runtime/kopf-runtime/internal/promotion"
 	"github.com/kopf-runtime/kopf-runtime/internal/tracking"
+	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
 	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
@@ -81,7 +82,10 @@ func New(settings Settings, kind Kind) *Engine {
 	e.writesEventChanges, e.reportsConditions = kind.WritesEventChanges(), kind.mayReportConditions()
 	e.usesFinalizer = kind.usesFinalizer(e.SharesFinalizer)
 	e.handlesOwnChanges = e.OwnChanges || len(e.Watched)+len(e.Conditions) > 0
-	e.conditionPlaces = slices.Clip(kind.conditionOptions())
+	e.conditionPlaces = slices.Clip(append(kind.conditionOptions(), conditions.OnSet(e.committer.Observed.AddCondition)))
+	for _, conditionType := range kind.ownConditions() {
+		e.committer.Observed.AddCondition(conditionType)
+	}
 	metrics.LoopingObjects.WithLabelValues(e.Name).Set(0) // an earlier operator in this process may have set it
 	if e.Shard != nil {
 		metrics.DrainingObjects.WithLabelValues(e.Name).Set(0)

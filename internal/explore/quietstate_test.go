@@ -1,6 +1,7 @@
 package explore
 
 import (
+	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -54,4 +55,77 @@ func TestCompare_IgnoresTheAnnotationsOfOperators(t *testing.T) {
 	}
 	kind, _ := object(nil).Compare(object(map[string]any{"example.com/a": "b"}))
 	g.Expect(kind).NotTo(BeEmpty())
+}
+
+func widgetOf(generation int64, observed ...any) map[string]any {
+	var list []any
+	for i := 0; i < len(observed); i += 2 {
+		list = append(list, map[string]any{"type": observed[i], "observedGeneration": observed[i+1], "lastTransitionTime": "now"})
+	}
+	return map[string]any{
+		"apiVersion": "example.com/v1", "kind": "Widget", "status": map[string]any{"conditions": list},
+		"metadata": map[string]any{"namespace": "default", "name": "one", "uid": "1", "generation": generation},
+	}
+}
+
+// The numbers of generations can differ, but a status that describes the present generation without faults must describe it with them, too.
+func TestCompare_ObservedGenerations(t *testing.T) {
+	for name, test := range map[string]struct {
+		expected, found map[string]any
+		differs         string
+	}{
+		"both are of the present generation":       {widgetOf(2, "Ready", int64(2)), widgetOf(5, "Ready", int64(5)), ""},
+		"both are of an older generation":          {widgetOf(2, "Ready", int64(1)), widgetOf(5, "Ready", int64(3)), ""},
+		"only the expected one is outdated":        {widgetOf(2, "Ready", int64(1)), widgetOf(2, "Ready", int64(2)), ""},
+		"only the found one is outdated":           {widgetOf(2, "Ready", int64(2)), widgetOf(3, "Ready", int64(2)), "older"},
+		"the found one is newer than its object":   {widgetOf(2, "Ready", int64(2)), widgetOf(3, "Ready", int64(4)), "newer"},
+		"a condition without a generation appears": {widgetOf(2), widgetOf(2, "Ready", int64(2)), "Ready"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			state := func(content map[string]any) QuietState {
+				return QuietState{State: NormalizeState([]map[string]any{content}, nil)}
+			}
+			_, text := state(test.expected).Compare(state(test.found))
+			if (text == "") != (test.differs == "") || !strings.Contains(text, test.differs) {
+				t.Errorf("difference %q, want %q", text, test.differs)
+			}
+		})
+	}
+}
+
+func TestOutdatedStatuses(t *testing.T) {
+	own := func(content map[string]any) ObjectVersion {
+		return ObjectVersion{"widgets default/one", content, true, false}
+	}
+	users := func(content map[string]any) ObjectVersion {
+		return ObjectVersion{"widgets default/one", content, false, false}
+	}
+	for name, test := range map[string]struct {
+		versions []ObjectVersion
+		want     []string
+	}{
+		"the operator changes the object after the status": {
+			[]ObjectVersion{users(widgetOf(1)), own(widgetOf(1, "Ready", int64(1))), own(widgetOf(2, "Ready", int64(1)))},
+			[]string{"status.conditions[Ready].observedGeneration of widgets default/one is 1, but the operator itself has changed the object to generation 2"},
+		},
+		"and then updates the status": {
+			[]ObjectVersion{users(widgetOf(1)), own(widgetOf(1, "Ready", int64(1))), own(widgetOf(2, "Ready", int64(1))), own(widgetOf(2, "Ready", int64(2)))}, nil,
+		},
+		"a user changes the object": {
+			[]ObjectVersion{users(widgetOf(1)), own(widgetOf(1, "Ready", int64(1))), users(widgetOf(2, "Ready", int64(1)))}, nil,
+		},
+		"a user and then the operator change the object": {
+			[]ObjectVersion{users(widgetOf(1)), own(widgetOf(1, "Ready", int64(1))), users(widgetOf(2, "Ready", int64(1))), own(widgetOf(3, "Ready", int64(1)))}, nil,
+		},
+		"another client has written the condition": {
+			[]ObjectVersion{users(widgetOf(1)), users(widgetOf(1, "Ready", int64(1))), own(widgetOf(2, "Ready", int64(1)))}, nil,
+		},
+		"the object is deleted": {
+			[]ObjectVersion{users(widgetOf(1)), own(widgetOf(1, "Ready", int64(1))), own(widgetOf(2, "Ready", int64(1))), {"widgets default/one", widgetOf(2), true, true}}, nil,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			NewWithT(t).Expect(OutdatedStatuses(test.versions)).To(Equal(test.want))
+		})
+	}
 }

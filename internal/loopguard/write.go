@@ -3,8 +3,6 @@ package loopguard
 import (
 	"slices"
 
-	"k8s.io/apimachinery/pkg/runtime"
-
 	"github.com/kopf-runtime/kopf-runtime/internal/essence"
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 )
@@ -28,7 +26,7 @@ type Write struct {
 // NewWrite returns the write of a patch by an unknown handler. base and stored are the contents before and after the write, and version is the resource version after it.
 func NewWrite(builder essence.Builder, base, stored map[string]any, doc patch.MergePatch, version string) Write {
 	before, after := builder.Build(doc.CurrentValues(base).Apply(stored)), builder.Build(stored)
-	return Write{Fields: runtime.DeepCopyJSON(patch.Diff(before, after)), Paths: mergeSorted(nil, doc.Paths()), Versions: []string{version}}
+	return Write{Fields: patch.Diff(before, after).DeepCopy(), Paths: mergeSorted(nil, doc.Paths()), Versions: []string{version}}
 }
 
 // with returns the union of two writes of a handler.

@@ -82,7 +82,7 @@ var (
 		Help: "Watches that deliver no changes, by reason: forbidden, not_served (the API server does not serve the kind), silent.",
 	}, []string{"kind", "reason"})
 
-	// DroppedFields counts fields that the API server has dropped from the changes of handlers.
+	// DroppedFields counts fields in the changes of handlers that the API server has not stored: dropped fields and nulls, and defaults of removed fields.
 	DroppedFields = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: namespace, Name: "dropped_fields_total",
 		Help: "Fields that handlers have set and the API server did not store, counted for each write.",

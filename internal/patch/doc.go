@@ -1,9 +1,12 @@
-// Package patch writes changes of objects to the API server as JSON merge patches. The engine writes handled objects only
+// Package patch writes changes of objects to the API server as JSON merge patches, and as JSON patches where they set a field to [Null]. The engine writes handled objects only
 // with this package. The removal of the labels of sharding is the only exception.
 //
 // The engine describes a [Change], and [Writer.Write] sends it. If the kind has the status subresource, the status
 // is sent there in a separate request. Without conflicts, a change therefore takes at most two requests. A part without fields is
 // not sent.
+//
+// If [Change.SeenGeneration] is set, the change reports whether it alone has raised the generation of the object. An [Observation] is a place in the status that
+// names a generation.
 //
 // # Concurrent changes
 //

@@ -3,6 +3,7 @@ package patch
 import (
 	"slices"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -20,6 +21,49 @@ func (c *Change) DroppedFields(part MergePatch) []string {
 	for i := range c.responses {
 		if content, err := c.responseContent(i); err == nil {
 			fields = append(fields, droppedFields(part, c.responses[i].sent, content)...)
+		}
+	}
+	slices.Sort(fields)
+	return slices.Compact(fields)
+}
+
+// RestoredFields returns the sorted, dotted paths of the fields that part removes or sets to null, and that have a value after the write. The API server has
+// set their defaults.
+func (c *Change) RestoredFields(part MergePatch) []string {
+	return c.unremoved(part, func(value, current any, _ bool) bool { return isEmptyValue(value) && !isEmptyValue(current) })
+}
+
+// DroppedNulls returns the sorted, dotted paths of the fields that part sets to null and that do not exist after the write. It returns nothing for a Go type,
+// which does not distinguish the two.
+func (c *Change) DroppedNulls(part MergePatch) []string {
+	if _, untyped := c.Before.(*unstructured.Unstructured); !untyped {
+		return nil
+	}
+	return c.unremoved(part, func(value, _ any, exists bool) bool { return value == Null && !exists })
+}
+
+// unremoved returns the paths of the fields outside of the metadata that part removes or sets to null, and that a function selects by their values in the
+// patch and after the write.
+func (c *Change) unremoved(part MergePatch, selects func(value, current any, exists bool) bool) (fields []string) {
+	var walk func(part, sent, stored map[string]any, path string)
+	walk = func(part, sent, stored map[string]any, path string) {
+		for key, value := range part {
+			current, exists := stored[key]
+			inner, isMap := value.(map[string]any)
+			sentMap, _ := sent[key].(map[string]any)
+			storedMap, _ := current.(map[string]any)
+			switch {
+			case isMap:
+				walk(inner, sentMap, storedMap, path+key+".")
+			case (value == nil || value == Null) && sent[key] == value && selects(value, current, exists):
+				fields = append(fields, path+key)
+			}
+		}
+	}
+	part = part.WithoutField("metadata")
+	for i := range c.responses {
+		if content, err := c.responseContent(i); err == nil {
+			walk(part, c.responses[i].sent, content, "")
 		}
 	}
 	slices.Sort(fields)
@@ -95,7 +139,7 @@ func appendBelow(paths []string, prefix string, below []string) []string {
 // isEmptyValue reports whether a value is null, an empty list, or a map that contains only empty values.
 func isEmptyValue(value any) bool {
 	switch v := value.(type) {
-	case nil:
+	case nil, null:
 		return true
 	case map[string]any:
 		for _, inner := range v {

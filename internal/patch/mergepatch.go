@@ -8,7 +8,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
 )
 
-// MergePatch is a JSON merge patch (RFC 7386): null removes a field, maps are merged, and other values replace the existing value.
+// MergePatch is a JSON merge patch (RFC 7386): nil removes a field, maps are merged, and other values replace the existing value. In addition, [Null] sets a
+// field to null.
 type MergePatch map[string]any
 
 // Diff returns the patch that turns before into after. Both are JSON forms of an object.
@@ -39,9 +40,9 @@ func differences(before, after map[string]any) (doc MergePatch) {
 			if inner := differences(oldMap, newMap); inner != nil {
 				set(key, map[string]any(inner))
 			}
-		case had && diff.Equal(old, value), !had && value == nil:
+		case had && equalWithNulls(old, value):
 		default:
-			set(key, value)
+			set(key, withNulls(value))
 		}
 	}
 	for key := range before {
@@ -89,6 +90,8 @@ func (p MergePatch) Apply(content map[string]any) map[string]any {
 		switch v := value.(type) {
 		case nil:
 			delete(out, key)
+		case null:
+			out[key] = nil
 		case map[string]any:
 			inner, _ := out[key].(map[string]any)
 			out[key] = MergePatch(v).Apply(inner)
@@ -103,13 +106,17 @@ func (p MergePatch) Apply(content map[string]any) map[string]any {
 func (p MergePatch) CurrentValues(content map[string]any) MergePatch {
 	out := MergePatch{}
 	for key, value := range p {
-		current := content[key]
+		current, had := content[key]
 		currentMap, wasMap := current.(map[string]any)
-		if inner, isMap := value.(map[string]any); isMap && (wasMap || current == nil) {
+		inner, isMap := value.(map[string]any)
+		switch {
+		case isMap && (wasMap || current == nil):
 			out[key] = map[string]any(MergePatch(inner).CurrentValues(currentMap))
-			continue
+		case had:
+			out[key] = withNulls(current)
+		default:
+			out[key] = nil
 		}
-		out[key] = current
 	}
 	return out
 }
@@ -249,7 +256,7 @@ func (p MergePatch) changedConcurrently(before, content map[string]any) MergePat
 			if fields := MergePatch(inner).changedConcurrently(wasFields, isFields); len(fields) > 0 {
 				out[key] = map[string]any(fields)
 			}
-		case isList(value), isList(old), diff.Equal(old, current), diff.Equal(value, current):
+		case isList(value), isList(old), diff.Equal(old, current), diff.Equal(valueOf(value), current):
 		default:
 			out[key] = nil
 		}

@@ -20,7 +20,8 @@ func (p MergePatch) Revert(base, content map[string]any) MergePatch {
 func (p MergePatch) revert(base, content map[string]any, within bool) MergePatch {
 	out := MergePatch{}
 	for key, value := range p {
-		old, current := base[key], content[key]
+		current := content[key]
+		old, had := base[key]
 		inner, isMap := value.(map[string]any)
 		currentMap, currentIsMap := current.(map[string]any)
 		switch {
@@ -32,8 +33,10 @@ func (p MergePatch) revert(base, content map[string]any, within bool) MergePatch
 			} else {
 				out[key] = map[string]any(reverted)
 			}
-		case diff.Equal(value, current), old == nil && current == nil:
-			out[key] = old
+		case diff.Equal(valueOf(value), current), old == nil && current == nil:
+			if out[key] = old; had {
+				out[key] = withNulls(old)
+			}
 		case value != nil && current != nil && areConditionLists(key, old, value, current):
 			out[key] = revertConditions(asList(old), asList(value), asList(current))
 		}
@@ -62,20 +65,18 @@ func (p MergePatch) RemovalsOfAbsentFields(content map[string]any) MergePatch {
 
 func revertConditions(old, patched, current []any) any {
 	var out []any
-	inOld, inPatched, inCurrent := positions(old), positions(patched), positions(current)
 	for _, item := range current {
-		i, isPatched := inPatched[typeOf(item)]
-		before, existed := inOld[typeOf(item)]
+		conditionType := item.(map[string]any)["type"]
+		i, before := indexOf(patched, conditionType), indexOf(old, conditionType)
 		switch {
-		case !isPatched || !diff.Equal(patched[i], item):
+		case i < 0 || !diff.Equal(patched[i], item):
 			out = append(out, item)
-		case existed:
+		case before >= 0:
 			out = append(out, old[before])
 		}
 	}
 	for _, item := range old {
-		_, isPatched := inPatched[typeOf(item)]
-		if _, exists := inCurrent[typeOf(item)]; !isPatched && !exists {
+		if conditionType := item.(map[string]any)["type"]; indexOf(patched, conditionType) < 0 && indexOf(current, conditionType) < 0 {
 			out = append(out, item)
 		}
 	}

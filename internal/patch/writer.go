@@ -57,6 +57,10 @@ type Change struct {
 	// StatusLast writes the status after the other fields of the object.
 	StatusLast bool
 
+	// SeenGeneration is the generation that handlers have received; 0 if it does not matter. If it is set, the request for the object contains the resource
+	// version, and RaisedTo is set if this request alone has raised the generation. Then the next generation contains no change of another client.
+	SeenGeneration, RaisedTo int64
+
 	// first is the response to the first of two requests. If the second request fails, the next attempt to write the
 	// change continues from this response.
 	first client.Object
@@ -64,11 +68,14 @@ type Change struct {
 	unknownOutcomes []string
 	// responses are the responses to requests with changes of handlers.
 	responses []response
+	// wasEdited is true if another client has raised the generation before the request for the object.
+	wasEdited bool
 }
 
 // ResumeFrom copies the state of an earlier attempt to write the same change, so that Write does not repeat its first request.
 func (c *Change) ResumeFrom(earlier *Change) {
 	c.first, c.unknownOutcomes, c.responses, c.StatusLast = earlier.first, earlier.unknownOutcomes, earlier.responses, earlier.StatusLast
+	c.wasEdited = earlier.wasEdited
 }
 
 // FirstResponse returns the object after the first of two requests of a rejected change. It returns nil if the API server has not accepted any request.
@@ -161,8 +168,9 @@ func (w *Writer) sendObject(ctx context.Context, change *Change, doc MergePatch,
 	if err != nil {
 		return nil, err
 	}
+	change.wasEdited = change.wasEdited || from.GetGeneration() > change.SeenGeneration
 	r := request{
-		doc: rebased, original: doc, guarded: guarded, version: from.GetResourceVersion(),
+		doc: rebased, original: doc, guarded: guarded, alwaysGuarded: change.SeenGeneration != 0, version: from.GetResourceVersion(),
 		addFinalizer: change.AddFinalizer, removeFinalizer: change.RemoveFinalizer, finalizers: from.GetFinalizers(),
 	}
 	meta, _ := rebased["metadata"].(map[string]any)
@@ -210,11 +218,20 @@ type request struct {
 	addFinalizer, removeFinalizer string
 	finalizers                    []string // the finalizers of this version, or the finalizers that handlers have set
 	finalizersFromHandlers        bool
+	// exact is the content of this version as the API server has it. It is known only for patches that set fields to null: a Go type does not distinguish
+	// null from an absent field.
+	exact map[string]any
 }
 
 func (w *Writer) send(ctx context.Context, change *Change, r request) (client.Object, error) {
 	var conflict error
 	r.alwaysGuarded = r.alwaysGuarded || slices.Contains(change.unknownOutcomes, r.subresource)
+	if r.original.HasNull() {
+		r.alwaysGuarded = true
+		if done, err := w.rebase(ctx, change, &r); done != nil || err != nil {
+			return done, err
+		}
+	}
 	for range maxConflicts {
 		if change.Allow != nil {
 			if err := change.Allow(); err != nil {
@@ -224,11 +241,10 @@ func (w *Writer) send(ctx context.Context, change *Change, r request) (client.Ob
 		obj := w.newResponseObject(change)
 		obj.SetNamespace(change.Before.GetNamespace())
 		obj.SetName(change.Before.GetName())
-		data, err := jsonform.Encode(map[string]any(r.body(change.Before.GetUID())))
+		patch, err := r.encode(change.Before.GetUID())
 		if err != nil {
 			return nil, &RejectedError{fmt.Errorf("encoding the patch as JSON: %w", err)}
 		}
-		patch := client.RawPatch(types.MergePatchType, data)
 		if r.subresource == "" {
 			err = w.Client.Patch(ctx, obj, patch)
 		} else {
@@ -237,6 +253,7 @@ func (w *Writer) send(ctx context.Context, change *Change, r request) (client.Ob
 		switch {
 		case err == nil:
 			change.WrittenVersions = append(change.WrittenVersions, obj.GetResourceVersion())
+			change.noteGeneration(obj, r)
 			if len(change.HandlerPatch) > 0 {
 				change.responses = append(change.responses, response{sent: r.doc, object: obj})
 			}
@@ -247,6 +264,9 @@ func (w *Writer) send(ctx context.Context, change *Change, r request) (client.Ob
 			return nil, ErrGone
 		case apierrors.IsConflict(err):
 			conflict = err
+			if w.OnConflict != nil {
+				w.OnConflict()
+			}
 			done, err := w.rebase(ctx, change, &r)
 			if done != nil || err != nil {
 				return done, err
@@ -263,11 +283,25 @@ func (w *Writer) send(ctx context.Context, change *Change, r request) (client.Ob
 	return nil, conflict
 }
 
+// encode returns the body of the request.
+func (r request) encode(uid types.UID) (client.Patch, error) {
+	if r.exact == nil {
+		data, err := jsonform.Encode(map[string]any(r.body(uid)))
+		return client.RawPatch(types.MergePatchType, data), err
+	}
+	data, err := jsonform.Encode(r.body(uid).jsonPatch(r.exact))
+	return client.RawPatch(types.JSONPatchType, data), err
+}
+
 // newResponseObject returns an empty object for the response to a request.
 func (w *Writer) newResponseObject(change *Change) client.Object {
 	if !change.ReadUntyped {
 		return w.NewObject()
 	}
+	return w.newUntyped()
+}
+
+func (w *Writer) newUntyped() client.Object {
 	obj := &unstructured.Unstructured{}
 	obj.SetGroupVersionKind(w.GVK)
 	return obj
@@ -278,6 +312,11 @@ func (w *Writer) decodeResponse(change *Change, obj client.Object) (client.Objec
 	if !change.ReadUntyped {
 		return obj, nil
 	}
+	return w.decode(obj)
+}
+
+// decode converts an object to the Go type of the kind.
+func (w *Writer) decode(obj client.Object) (client.Object, error) {
 	content, err := Content(obj)
 	if err != nil {
 		return nil, err
@@ -299,19 +338,27 @@ func (w *Writer) explainNotFound(ctx context.Context, change *Change, notFound e
 	}
 }
 
-// rebase reads the object after a conflict and adapts the request to the current version. If only the response was lost and the object already
-// contains the change, rebase returns the object.
+// rebase reads the object and adapts the request to its current version, after a conflict or because the request sets a field to null. If the object already
+// contains the change, for example because only the response was lost, rebase returns the object.
 func (w *Writer) rebase(ctx context.Context, change *Change, r *request) (done client.Object, err error) {
-	if w.OnConflict != nil {
-		w.OnConflict()
-	}
 	live := w.NewObject()
+	if r.original.HasNull() {
+		live = w.newUntyped()
+	}
 	err = w.APIReader.Get(ctx, client.ObjectKeyFromObject(change.Before), live)
 	if IsNotFound(err) || err == nil && live.GetUID() != change.Before.GetUID() {
 		return nil, ErrGone
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading the object after a conflict: %w", rbac.Explain(err))
+		return nil, fmt.Errorf("reading the object before a patch: %w", rbac.Explain(err))
+	}
+	if r.original.HasNull() {
+		if r.exact, err = Content(live); err != nil {
+			return nil, err
+		}
+		if live, err = w.decode(live); err != nil {
+			return nil, err
+		}
 	}
 	content, err := Content(live)
 	if err != nil {
@@ -322,6 +369,9 @@ func (w *Writer) rebase(ctx context.Context, change *Change, r *request) (done c
 			return nil, err
 		} else if committed {
 			change.Recovered = (r.subresource == "status") == change.StatusLast
+			if len(w.partForSubresource(r.subresource, change.HandlerPatch).Unapplied(content)) == 0 {
+				change.noteGeneration(live, *r)
+			}
 			return live, change.recordLiveVersion(live, content, *r)
 		}
 	}
@@ -332,10 +382,22 @@ func (w *Writer) rebase(ctx context.Context, change *Change, r *request) (done c
 	if !r.finalizersFromHandlers {
 		r.finalizers = live.GetFinalizers()
 	}
-	if len(r.body(live.GetUID()).Unapplied(content)) == 0 {
+	stored := content
+	if r.exact != nil {
+		stored = r.exact
+	}
+	if len(r.body(live.GetUID()).Unapplied(stored)) == 0 {
 		return live, change.recordLiveVersion(live, content, *r)
 	}
+	change.wasEdited = change.wasEdited || live.GetGeneration() != change.SeenGeneration
 	return nil, nil
+}
+
+// noteGeneration sets RaisedTo if a request for the object has raised the generation that handlers have seen.
+func (c *Change) noteGeneration(written client.Object, r request) {
+	if generation := written.GetGeneration(); r.subresource == "" && c.SeenGeneration != 0 && !c.wasEdited && generation == c.SeenGeneration+1 {
+		c.RaisedTo = generation
+	}
 }
 
 // recordLiveVersion adds the version of a live read to the written versions. It does not add the version if another client has changed the object since
@@ -352,6 +414,7 @@ func (c *Change) recordLiveVersion(live client.Object, content map[string]any, r
 	foreign := Diff(r.body(live.GetUID()).Apply(before), content).WithoutServerFields()
 	if len(foreign) == 0 && live.GetDeletionTimestamp().Equal(from.GetDeletionTimestamp()) {
 		c.WrittenVersions = append(c.WrittenVersions, live.GetResourceVersion())
+		c.noteGeneration(live, r)
 	}
 	return nil
 }

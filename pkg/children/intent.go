@@ -10,7 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// intentOf returns the fields to apply: the fields of the child without nulls and without fields that the API server sets.
+// intentOf returns the fields to apply: the fields of the child without fields that the API server sets. Nulls of a Go type are omitted, because a nil pointer, map
+// or list means that the field is not set. An unstructured child sets null explicitly.
 func intentOf(c child) (*unstructured.Unstructured, error) {
 	var content map[string]any
 	if u, ok := c.Object.(*unstructured.Unstructured); ok {
@@ -20,8 +21,8 @@ func intentOf(c child) (*unstructured.Unstructured, error) {
 		if content, err = runtime.DefaultUnstructuredConverter.ToUnstructured(c.Object); err != nil {
 			return nil, fmt.Errorf("converting the child to JSON: %w", err)
 		}
+		dropNulls(content)
 	}
-	dropNulls(content)
 	delete(content, "status")
 	if meta, ok := content["metadata"].(map[string]any); ok {
 		for _, name := range []string{

@@ -16,6 +16,7 @@ type options struct {
 	reader             client.Reader
 	withoutSubresource bool
 	since              client.Object
+	onSet              func(conditionType string)
 }
 
 func optionsOf(opts []Option) options {
@@ -62,4 +63,10 @@ func WithoutSubresource() Option {
 // to its written status before the next write keeps its transition time.
 func Since(written client.Object) Option {
 	return func(o *options) { o.since = written }
+}
+
+// OnSet calls a function with the type of each condition that the Set sets, even if the condition is already stored like that. Use it
+// to learn which conditions a piece of code reports.
+func OnSet(fn func(conditionType string)) Option {
+	return func(o *options) { o.onSet = fn }
 }

@@ -63,7 +63,7 @@ func (s *Set) dependent(conditionType string, fresh bool) metav1.Condition {
 	switch {
 	case !exists:
 		return metav1.Condition{Type: conditionType, Reason: ReasonNotReported}
-	case fresh && c.ObservedGeneration > 0 && c.ObservedGeneration < s.generation:
+	case fresh && c.ObservedGeneration > 0 && c.ObservedGeneration < s.generation():
 		return metav1.Condition{Type: conditionType, Reason: ReasonOutdated, Message: c.Message}
 	}
 	return c

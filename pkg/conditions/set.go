@@ -14,11 +14,12 @@ import (
 // to write the object. It is not safe for concurrent use. Create a new Set after each read or write, or call
 // [Set.Rebase].
 type Set struct {
-	fields     Fields
-	generation int64
-	initial    []metav1.Condition // the conditions at the creation of the set
-	written    []metav1.Condition // the last known conditions on the server; transition times depend on them
-	errs       []error
+	fields   Fields
+	observes client.Object // the object whose generation the conditions observe; nil if they observe none
+	onSet    func(conditionType string)
+	initial  []metav1.Condition // the conditions at the creation of the set
+	written  []metav1.Condition // the last known conditions on the server; transition times depend on them
+	errs     []error
 }
 
 // For returns the conditions of an object. By default, it uses GetConditions and SetConditions if the Go type has
@@ -30,7 +31,7 @@ func For(obj client.Object, opts ...Option) (*Set, error) {
 	if err != nil {
 		return nil, fmt.Errorf("conditions: %w", err)
 	}
-	s := &Set{fields: fields}
+	s := &Set{fields: fields, onSet: o.onSet}
 	s.Rebase()
 	if o.since != nil {
 		if fields, err := o.fields(o.since); err == nil {
@@ -38,9 +39,18 @@ func For(obj client.Object, opts ...Option) (*Set, error) {
 		}
 	}
 	if !o.withoutSubresource && (o.path == nil || o.path[0] == "status") { // outside of the status, each write increases the generation
-		s.generation = obj.GetGeneration()
+		s.observes = obj
 	}
 	return s, nil
+}
+
+// generation returns the present generation of the object; 0 if conditions observe none. It reads the object each time, because the owner of the set may
+// have updated the object with a client.
+func (s *Set) generation() int64 {
+	if s.observes == nil {
+		return 0
+	}
+	return s.observes.GetGeneration()
 }
 
 // Rebase marks the current conditions as written. Call it to continue with the set after a write.
@@ -94,10 +104,13 @@ func (s *Set) Set(c metav1.Condition) {
 		s.errs = append(s.errs, err)
 		return
 	}
+	if s.onSet != nil {
+		s.onSet(c.Type)
+	}
 	c.Reason, c.Message = validReason(c.Reason), validMessage(c.Message)
 	old, exists := s.Get(c.Type)
 	if c.ObservedGeneration == 0 {
-		c.ObservedGeneration = s.generation
+		c.ObservedGeneration = s.generation()
 	}
 	c.ObservedGeneration = max(c.ObservedGeneration, old.ObservedGeneration)
 	if exists && equal(old, c) {

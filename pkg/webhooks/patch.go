@@ -14,8 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
 )
 
 // computePatch returns the operations that apply the changes of a handler to the raw object. before and after are the object
@@ -67,7 +65,7 @@ func isUnchanged(before runtime.Object, after client.Object) (unchanged bool) {
 
 // mergeChange applies the difference between before and after to raw.
 func mergeChange(raw, before, after any) any {
-	if diff.Equal(before, after) {
+	if identical(before, after) {
 		return raw
 	}
 	switch to := after.(type) {
@@ -98,7 +96,7 @@ func mergeMap(raw, before, after map[string]any) map[string]any {
 	}
 	for key, to := range after {
 		from, was := before[key]
-		if was && diff.Equal(from, to) {
+		if was && identical(from, to) {
 			continue // unchanged fields include empty fields that only the Go type adds
 		}
 		is, there := raw[key]
@@ -121,10 +119,10 @@ func mergeList(raw, before, after []any) []any {
 		origin[j] = -1
 	}
 	// Most lists change in one place, so skip the equal elements at both ends.
-	for j := 0; j < min(len(before), len(after)) && diff.Equal(before[j], after[j]); j++ {
+	for j := 0; j < min(len(before), len(after)) && identical(before[j], after[j]); j++ {
 		origin[j], used[j] = j, true
 	}
-	for i, j := len(before)-1, len(after)-1; i >= 0 && j >= 0 && !used[i] && origin[j] < 0 && diff.Equal(before[i], after[j]); i, j = i-1, j-1 {
+	for i, j := len(before)-1, len(after)-1; i >= 0 && j >= 0 && !used[i] && origin[j] < 0 && identical(before[i], after[j]); i, j = i-1, j-1 {
 		origin[j], used[i] = i, true
 	}
 	// Users control the length of lists, so an index by key avoids quadratic time.
@@ -254,7 +252,7 @@ func (ops *patchBuilder) compareLists(path string, is, wanted []any) {
 	}
 }
 
-// identical reports whether two JSON values are equal. Unlike diff.Equal, it distinguishes null from an absent field, and different
+// identical reports whether two JSON values are equal. It distinguishes null from an absent field, and different
 // notations of a number.
 func identical(a, b any) bool {
 	switch a := a.(type) {

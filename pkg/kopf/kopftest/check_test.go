@@ -369,21 +369,27 @@ func TestInjections_LongScenario(t *testing.T) {
 	g.Expect(spreadIndexes(1)).To(Equal([]int{0}))
 }
 
-func TestUntestedItemIndex(t *testing.T) {
+func TestItemIndex_OfUnguardedPatches(t *testing.T) {
 	for text, where := range map[string]string{
-		`[{"op":"replace","path":"/spec/items/0","value":1}]`:                                                           "/spec/items/0",
-		`[{"op":"remove","path":"/spec/items/10"}]`:                                                                     "/spec/items/10",
-		`[{"op":"add","path":"/spec/items/0/image","value":"x"}]`:                                                       "/spec/items/0/image",
-		`[{"op":"move","from":"/spec/items/1","path":"/spec/first"}]`:                                                   "/spec/items/1",
-		`[{"op":"add","path":"/spec/items/-","value":1}]`:                                                               "",
-		`[{"op":"test","path":"/spec/items/0","value":2},{"op":"replace","path":"/spec/items/0","value":1}]`:            "",
-		`[{"op":"add","path":"/data/0","value":"x"},{"op":"add","path":"/metadata/labels/1","value":"x"}]`:              "",
-		`[{"op":"replace","path":"/spec/size","value":1},{"op":"add","path":"/metadata/annotations/a~10","value":"x"}]`: "",
+		`[{"op":"replace","path":"/spec/items/0","value":1}]`:                                                             "/spec/items/0",
+		`[{"op":"remove","path":"/spec/items/10"}]`:                                                                       "/spec/items/10",
+		`[{"op":"add","path":"/spec/items/0/image","value":"x"}]`:                                                         "/spec/items/0/image",
+		`[{"op":"move","from":"/spec/items/1","path":"/spec/first"}]`:                                                     "/spec/items/1",
+		`[{"op":"add","path":"/spec/items/-","value":1}]`:                                                                 "",
+		`[{"op":"test","path":"/spec/items/0","value":2},{"op":"replace","path":"/spec/items/0","value":1}]`:              "",
+		`[{"op":"replace","path":"/spec/items/0","value":1},{"op":"add","path":"/metadata/resourceVersion","value":"5"}]`: "",
+		`[{"op":"replace","path":"/spec/items/0","value":1},{"op":"remove","path":"/metadata/resourceVersion"}]`:          "/spec/items/0",
+		`[{"op":"add","path":"/data/0","value":"x"},{"op":"add","path":"/metadata/labels/1","value":"x"}]`:                "",
+		`[{"op":"replace","path":"/spec/size","value":1},{"op":"add","path":"/metadata/annotations/a~10","value":"x"}]`:   "",
 	} {
 		var body any
 		g := NewWithT(t)
 		g.Expect(json.Unmarshal([]byte(text), &body)).To(Succeed())
-		g.Expect(untestedItemIndex(body)).To(Equal(where), text)
+		got := ""
+		if !isGuarded(body) {
+			got = itemIndex(body)
+		}
+		g.Expect(got).To(Equal(where), text)
 	}
 }
 

@@ -210,12 +210,15 @@ func TestDroppedFields_AreLoggedOnce(t *testing.T) {
 		}), []string{"create status.nodes[].zone", "create status.unknown"}},
 		"a typed result":            {typedOf(func(r *kopf.Resource[typed]) { r.OnCreate("create", typedResult) }), []string{"create status.create"}},
 		"a typed result of a timer": {typedOf(func(r *kopf.Resource[typed]) { r.Timer("timer", time.Hour, typedResult) }), []string{"timer status.timer"}},
+		"a null": {newUnstructured(func(r *kopf.Resource[raw]) {
+			r.OnCreate("create", set(map[string]any{"open": map[string]any{"stored": nil}, "phase": nil, "nothing": nil}, "status"))
+		}), []string{"create status.nothing", "create status.phase"}},
 		"stored fields": {newUnstructured(func(r *kopf.Resource[raw]) {
 			r.OnCreate("create", func(_ context.Context, req *kopf.Request[raw]) error {
 				req.Object.SetLabels(map[string]string{"tier": "gold"})
 				req.Object.Object["spec"] = map[string]any{"size": int64(3)}
 				req.Object.Object["status"] = map[string]any{
-					"phase": "Up", "open": map[string]any{"any": "thing"}, "nodes": []any{map[string]any{"name": "a"}}, "nothing": nil, "empty": map[string]any{},
+					"phase": "Up", "open": map[string]any{"any": "thing"}, "nodes": []any{map[string]any{"name": "a"}}, "empty": map[string]any{},
 				}
 				return nil
 			})

@@ -36,6 +36,7 @@ func WithMaxPlans(plans int) ExploreOption {
 //
 //   - all objects and the external state are the same as without faults whenever the operator has no pending work;
 //   - no handler was called again for a cause after the success of the handler was written;
+//   - no status says that the operator has observed an older generation if only the operator has changed the object since;
 //   - the operator finishes its work and writes nothing in the following hour, unless it also writes without faults.
 //
 // Explore covers the crashes, conflicts and lost responses of [Check] and takes longer. It does not report unsafe writes, inject server

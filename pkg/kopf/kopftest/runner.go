@@ -309,6 +309,29 @@ func (s *scenarioRunner) takeSnapshot() {
 		}
 	}
 	s.out.run.QuietStates = append(s.out.run.QuietStates, now)
+	for _, text := range explore.OutdatedStatuses(s.versions()) {
+		if !slices.Contains(s.out.run.Findings, text) {
+			s.out.run.Findings = append(s.out.run.Findings, text)
+		}
+	}
+}
+
+// versions returns the versions of all objects so far. A version is of the operator if one of its writes has created it, and nothing else.
+func (s *scenarioRunner) versions() (out []explore.ObjectVersion) {
+	for _, c := range s.cluster.server.Changes(0) {
+		if s.isRelevant(c) {
+			obj := newUnstructured(c.Object)
+			name := c.Resource + " " + obj.GetNamespace() + "/" + obj.GetName()
+			out = append(out, explore.ObjectVersion{Name: name, Content: c.Object, Deleted: c.Deleted})
+		}
+	}
+	given := len(out) - len(s.changes())
+	for _, w := range s.injector.Writes() {
+		if at := given + w.Before.Changes; w.After.Changes == w.Before.Changes+1 && strings.HasSuffix(out[at].Name, " "+w.Object) {
+			out[at].Own = true
+		}
+	}
+	return out
 }
 
 // withoutGarbage returns the objects that a garbage collector keeps: objects without owners and objects with an existing owner.

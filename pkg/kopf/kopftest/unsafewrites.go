@@ -28,12 +28,12 @@ func unsafeWrites(writes []Write) (findings []string) {
 				findings = append(findings, fmt.Sprintf("%q replaces the list %s without a resourceVersion, so it overwrites concurrent changes of the list: "+
 					"use client.MergeFromWithOptimisticLock, server-side apply, or req.Object", w, list))
 			}
-		case w.Verb == "patch" && w.PatchType == types.JSONPatchType:
-			if item := untestedItemIndex(w.Body); item != "" {
+		case w.Verb == "patch" && w.PatchType == types.JSONPatchType && !isGuarded(w.Body):
+			if item := itemIndex(w.Body); item != "" {
 				findings = append(findings, fmt.Sprintf("%q addresses %s by its index without a test, so it can change another item after a concurrent change: "+
 					"test the resourceVersion or the old item first, or use req.Object", w, item))
 			}
-			if list := untestedListWrite(w.Body); list != "" {
+			if list := writtenList(w.Body); list != "" {
 				findings = append(findings, fmt.Sprintf("%q replaces the list at %s without a test, so it overwrites concurrent changes of the list: "+
 					"test the resourceVersion or the old list first, append an item, or use req.Object", w, list))
 			}
@@ -42,32 +42,33 @@ func unsafeWrites(writes []Write) (findings []string) {
 	return findings
 }
 
-// untestedListWrite returns the first path at which a JSON patch without a test operation writes a list.
-func untestedListWrite(body any) (where string) {
+// isGuarded reports whether a JSON patch tests something, or sets the resourceVersion, which the API server compares.
+func isGuarded(body any) bool {
+	operations, _ := body.([]any)
+	return slices.ContainsFunc(operations, func(operation any) bool {
+		fields, _ := operation.(map[string]any)
+		return fields["op"] == "test" || fields["path"] == "/metadata/resourceVersion" && fields["op"] != "remove"
+	})
+}
+
+// writtenList returns the first path at which a JSON patch writes a list.
+func writtenList(body any) (where string) {
 	operations, _ := body.([]any)
 	for _, operation := range operations {
 		fields, _ := operation.(map[string]any)
 		path, _ := fields["path"].(string)
-		switch fields["op"] {
-		case "test":
-			return ""
-		case "add", "replace":
-			if findList(map[string]any{path: fields["value"]}, nil) != "" && where == "" {
-				where = path
-			}
+		if (fields["op"] == "add" || fields["op"] == "replace") && findList(map[string]any{path: fields["value"]}, nil) != "" {
+			return path
 		}
 	}
-	return where
+	return ""
 }
 
-// untestedItemIndex returns the first path with a list index in a JSON patch without a test operation. It ignores maps whose keys may be numbers.
-func untestedItemIndex(body any) (where string) {
+// itemIndex returns the first path with a list index in a JSON patch. It ignores maps whose keys may be numbers.
+func itemIndex(body any) (where string) {
 	operations, _ := body.([]any)
 	for _, operation := range operations {
 		fields, _ := operation.(map[string]any)
-		if fields["op"] == "test" {
-			return ""
-		}
 		for _, field := range []string{"path", "from"} {
 			if path, _ := fields[field].(string); where == "" && numbered.MatchString(path) && !mapped.MatchString(path) {
 				where = path

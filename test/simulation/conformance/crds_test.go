@@ -67,6 +67,7 @@ properties:
       port: {x-kubernetes-int-or-string: true}
       perhaps: {type: string, nullable: true}
       always: {type: string, default: here}
+      both: {type: boolean, default: true, nullable: true}
       free: {type: object, x-kubernetes-preserve-unknown-fields: true, properties: {known: {type: object, properties: {a: {type: string}}}}}
       texts: {type: object, additionalProperties: {type: string}}
       ratio: {type: number}

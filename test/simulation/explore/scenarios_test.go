@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/children"
+	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/filter"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
@@ -400,6 +401,26 @@ var scenarios = []scenario{
 					return nil
 				})
 		}, nil, resize(2))
+	}},
+	{name: "observed-generation", newScenario: func(w *world) kopftest.Scenario {
+		return w.newScenario(func() *kopf.Resource[widget] {
+			root := conditions.Root{Of: []string{"Made", "Painted", "Synced"}, Fresh: true}
+			return kopf.For(&v1.Widget{}, kopf.WithConditions("Painted", "Synced"), kopf.WithRootCondition(root)).
+				On("make", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate}, w.failingHandler("make", 1), kopf.ReportCondition("Made")).
+				On("paint", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate}, func(ctx context.Context, req *request) error {
+					req.Conditions().True("Painted", "Painted", "")
+					if err := req.Flush(ctx); err != nil {
+						return err
+					}
+					req.Object.Spec.Color = fmt.Sprintf("color %d", req.Object.Spec.Size)
+					return nil
+				}).
+				OnReconcile("sync", func(_ context.Context, req *request) error {
+					req.Conditions().True("Synced", "Synced", "")
+					req.Object.Spec.Tags = []string{fmt.Sprint(req.Object.Spec.Size)}
+					return nil
+				})
+		}, nil, resize(2), together(500*time.Millisecond, resize(3), resize(4)))
 	}},
 	{name: "unstructured", newScenario: func(w *world) kopftest.Scenario {
 		return w.unstructured(func() *kopf.Resource[thing] { return w.things() }, nil)
