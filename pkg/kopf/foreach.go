@@ -29,7 +29,8 @@ import (
 // retries and progress. The options apply to the sub-handlers. In other handlers, such as OnReconcile handlers, the options have no effect, and
 // the handler returns the joined errors of all calls. If one of the errors is not permanent, the operator repeats all calls.
 //
-// The handler skips owners that do not exist any more. A change of an owner does not trigger the handler. Use [Resource.Watches] for that purpose.
+// The handler skips owners that do not exist any more. If the object has more than 200 owners of the kind, the handler fails permanently. A change of an
+// owner does not trigger the handler. Use [Resource.Watches] for that purpose.
 func ForEachOwner[T, P client.Object](owner P, fn func(ctx context.Context, req *Request[T], owner P) error, opts ...HandlerOption) Handler[T] {
 	find := func(_ context.Context, req *Request[T], gvk schema.GroupVersionKind) (targets []target, err error) {
 		// The owner of a namespaced object has the same namespace or none.
@@ -39,18 +40,26 @@ func ForEachOwner[T, P client.Object](owner P, fn func(ctx context.Context, req 
 		} else if !namespaced {
 			namespace = ""
 		}
+		seen := map[types.UID]bool{}
 		for _, ref := range req.Object.GetOwnerReferences() {
-			if version, err := schema.ParseGroupVersion(ref.APIVersion); err == nil && version.Group == gvk.Group && ref.Kind == gvk.Kind {
-				targets = append(targets, target{string(ref.UID), client.ObjectKey{Namespace: namespace, Name: ref.Name}, ref.UID})
+			version, err := schema.ParseGroupVersion(ref.APIVersion)
+			if err != nil || version.Group != gvk.Group || ref.Kind != gvk.Kind || seen[ref.UID] {
+				continue
 			}
+			seen[ref.UID] = true
+			targets = append(targets, target{string(ref.UID), client.ObjectKey{Namespace: namespace, Name: ref.Name}, ref.UID})
+		}
+		if len(targets) > maxTargets {
+			return nil, Permanent(fmt.Errorf("ForEachOwner: the object has %d owners of the kind %s, but at most %d are allowed", len(targets), gvk.Kind, maxTargets))
 		}
 		return targets, nil
 	}
 	return forEach("ForEachOwner", owner, find, fn, opts)
 }
 
-// maxRelated is the maximum number of objects for one call of ForEachRelated. It limits the number of records on the changed object.
-const maxRelated = 200
+// maxTargets is the maximum number of objects for one call of ForEachOwner or ForEachRelated. It limits the number of records on the object, because users
+// may write any number of owner references and objects.
+const maxTargets = 200
 
 // ForEachRelated returns a handler that calls a function for each related object of another kind. mapFunc returns the related objects for the changed
 // object. For example, a handler of Secrets handles a change for each Database that uses the Secret, with the old and the new state of the Secret. mapFunc
@@ -75,18 +84,21 @@ func ForEachRelated[T, P client.Object](
 		if err != nil {
 			return nil, Permanent(fmt.Errorf("ForEachRelated: %w", err))
 		}
+		seen := map[types.NamespacedName]bool{}
 		for _, request := range requests {
+			if seen[request.NamespacedName] {
+				continue
+			}
+			seen[request.NamespacedName] = true
 			id := request.Name
 			if request.Namespace != "" {
 				id = request.Namespace + "." + id
 			}
-			if one := (target{subID(id), request.NamespacedName, ""}); !slices.Contains(targets, one) {
-				targets = append(targets, one)
-			}
+			targets = append(targets, target{subID(id), request.NamespacedName, ""})
 		}
-		if len(targets) > maxRelated {
+		if len(targets) > maxTargets {
 			return nil, Permanent(fmt.Errorf("ForEachRelated: the map function has returned %d objects, but at most %d are allowed: use OnReconcile with Watches or Track",
-				len(targets), maxRelated))
+				len(targets), maxTargets))
 		}
 		return targets, nil
 	}

@@ -136,6 +136,37 @@ func TestForEachRelated_CauseHandler(t *testing.T) {
 	})
 }
 
+// Users may write any owner references, also the same one twice.
+func TestForEachOwner_InventedOwners(t *testing.T) {
+	memory := kopftest.Memory(t, kopftest.Objects(newOwner("a", "uid-a")))
+	calls := 0
+	handler := kopf.ForEachOwner(&corev1.Secret{}, func(context.Context, *kopf.Request[*corev1.ConfigMap], *corev1.Secret) error {
+		calls++
+		return nil
+	})
+	call := func(owners ...metav1.OwnerReference) error {
+		calls = 0
+		child := newConfigMap("child")
+		child.Namespace, child.OwnerReferences = "default", owners
+		return handler(t.Context(), &kopf.Request[*corev1.ConfigMap]{Object: child, Client: memory.Client})
+	}
+	known := metav1.OwnerReference{APIVersion: "v1", Kind: "Secret", Name: "a", UID: "uid-a"}
+	if err := call(known, known); err != nil || calls != 1 {
+		t.Errorf("the same owner twice: error = %v, calls = %d, want one", err, calls)
+	}
+	var invented []metav1.OwnerReference
+	for i := range 200 {
+		invented = append(invented, metav1.OwnerReference{APIVersion: "v1", Kind: "Secret", Name: "a", UID: types.UID(fmt.Sprint("uid-", i))})
+	}
+	if err := call(invented...); err != nil {
+		t.Errorf("error = %v for 200 owners", err)
+	}
+	err := call(append(invented, known)...)
+	if want := "ForEachOwner: the object has 201 owners of the kind Secret, but at most 200 are allowed"; err == nil || !strings.Contains(err.Error(), want) || !progress.Expected(err) {
+		t.Errorf("error = %v, want the permanent error %q", err, want)
+	}
+}
+
 func TestForEachRelated_Errors(t *testing.T) {
 	memory := kopftest.Memory(t)
 	ignore := func(context.Context, *kopf.Request[*corev1.Secret], *corev1.ConfigMap) error { return nil }

@@ -16,13 +16,16 @@ import (
 //
 // kopf has no equivalent.
 func ByHandler(other Store, stores map[string]Store) Store {
-	all := []Store{other}
+	all, indexes := []Store{other}, map[string]int{}
 	for _, id := range slices.Sorted(maps.Keys(stores)) {
-		if !slices.ContainsFunc(all, func(store Store) bool { return same(store, stores[id]) }) {
+		i := slices.IndexFunc(all, func(store Store) bool { return same(store, stores[id]) })
+		if i < 0 {
+			i = len(all)
 			all = append(all, stores[id])
 		}
+		indexes[id] = i
 	}
-	return handlerStores{multiStore: multiStore(all), stores: maps.Clone(stores)}
+	return handlerStores{multiStore: multiStore(all), indexes: indexes}
 }
 
 // same reports whether two values are the same store. It returns false for stores of a type that cannot be compared.
@@ -34,38 +37,37 @@ func same(one, other Store) (equal bool) {
 // handlerStores overrides the methods of multiStore that have an id as a parameter: they use only the store of this id.
 type handlerStores struct {
 	multiStore
-	stores map[string]Store
+	indexes map[string]int // the positions of the stores of handlers, by id
+}
+
+// indexOf returns the position of the store of an id: the store of the handler, or of the closest ancestor of a sub-handler.
+func (s handlerStores) indexOf(id string) int {
+	if i, found := s.indexes[id]; found {
+		return i
+	}
+	closest := ""
+	for parent := range s.indexes { // do not shorten the id step by step: a record may name a sub-handler with thousands of slashes
+		if len(parent) > len(closest) && len(parent) < len(id) && id[len(parent)] == '/' && strings.HasPrefix(id, parent) {
+			closest = parent
+		}
+	}
+	return s.indexes[closest] // 0 if there is none
 }
 
 // of returns the store of an id.
-func (s handlerStores) of(id string) Store {
-	for parent := id; ; {
-		if store, found := s.stores[parent]; found {
-			return store
-		}
-		end := strings.LastIndex(parent, "/")
-		if end < 0 {
-			return s.multiStore[0]
-		}
-		parent = parent[:end]
-	}
-}
+func (s handlerStores) of(id string) Store { return s.multiStore[s.indexOf(id)] }
 
 func (s handlerStores) Check() error {
 	errs := []error{checkMembers("ByHandler", s.multiStore)}
-	for _, id := range slices.Sorted(maps.Keys(s.stores)) {
-		if id == "" {
-			errs = append(errs, errEmptyID)
-		}
+	if _, found := s.indexes[""]; found {
+		errs = append(errs, errEmptyID)
 	}
 	return errors.Join(errs...)
 }
 
 func (s handlerStores) Key(id string) (string, error) { return multiStore{s.of(id)}.Key(id) }
 
-func (s handlerStores) Fetch(obj client.Object, id string) (*Record, error) {
-	return s.of(id).Fetch(obj, id)
-}
+func (s handlerStores) Fetch(obj client.Object, id string) (*Record, error) { return fetch(s, obj, id) }
 
 func (s handlerStores) Store(obj client.Object, id string, record Record) error {
 	return s.of(id).Store(obj, id, record)
@@ -73,8 +75,32 @@ func (s handlerStores) Store(obj client.Object, id string, record Record) error 
 
 func (s handlerStores) Purge(obj client.Object, id string) error { return s.of(id).Purge(obj, id) }
 
-func (s handlerStores) isStored(obj client.Object, id string) bool {
-	return isStored(s.of(id), obj, id)
+// reader implements [bulkStore].
+func (s handlerStores) reader(obj client.Object) recordReader {
+	return handlerReader{s, s.multiStore.reader(obj).(multiReader)}
+}
+
+type handlerReader struct {
+	stores  handlerStores
+	readers multiReader
+}
+
+func (r handlerReader) read(id string) (*Record, bool, error) {
+	return r.readers[r.stores.indexOf(id)].read(id)
+}
+
+// change implements [bulkStore].
+func (s handlerStores) change(obj client.Object, changes []recordChange) error {
+	byStore := make([][]recordChange, len(s.multiStore))
+	for _, c := range changes {
+		i := s.indexOf(c.id)
+		byStore[i] = append(byStore[i], c)
+	}
+	var errs []error
+	for i, store := range s.multiStore {
+		errs = append(errs, applyChanges(store, obj, byStore[i]))
+	}
+	return errors.Join(errs...)
 }
 
 // Archive implements [Archiver].
@@ -85,9 +111,9 @@ func (s handlerStores) Archive(obj client.Object, id string, record Record) erro
 // Sweep implements [Sweeper]. A store keeps only records of its own handlers.
 func (s handlerStores) Sweep(obj client.Object, known []string) error {
 	var errs []error
-	for _, store := range s.multiStore {
+	for i, store := range s.multiStore {
 		if sweeper, ok := store.(Sweeper); ok {
-			errs = append(errs, sweeper.Sweep(obj, slices.DeleteFunc(slices.Clone(known), func(id string) bool { return !same(s.of(id), store) })))
+			errs = append(errs, sweeper.Sweep(obj, slices.DeleteFunc(slices.Clone(known), func(id string) bool { return s.indexOf(id) != i })))
 		}
 	}
 	return errors.Join(errs...)

@@ -33,20 +33,21 @@ func (f objectField) check() error {
 	return nil
 }
 
-// read returns the value of the field, or of a field below it; nil if there is none. The value is not a copy.
-func (f objectField) read(obj client.Object, below ...string) (any, error) {
+// read returns the value of the field; nil if there is none. The value is not a copy.
+func (f objectField) read(obj client.Object) (any, error) {
 	content, err := f.content(obj)
 	if err != nil {
 		return nil, err
 	}
+	return f.valueIn(content), nil
+}
+
+func (f objectField) valueIn(content map[string]any) any {
 	var value any = content
 	for key := range strings.SplitSeq(string(f), ".") {
 		value = childOf(value, key)
 	}
-	for _, key := range below {
-		value = childOf(value, key)
-	}
-	return value, nil
+	return value
 }
 
 // childOf returns nil if the value is not a JSON object or lacks the key.
@@ -55,8 +56,8 @@ func childOf(value any, key string) any {
 	return fields[key]
 }
 
-// write sets the value of the field, or of a field below it.
-func (f objectField) write(obj client.Object, value any, below ...string) error {
+// write sets the value of the field.
+func (f objectField) write(obj client.Object, value any) error {
 	if err := checkType(obj, string(f)); err != nil {
 		return err
 	}
@@ -64,25 +65,56 @@ func (f objectField) write(obj client.Object, value any, below ...string) error 
 	if err != nil {
 		return err
 	}
-	if content, err = setNested(content, f.path(below...), value); err != nil {
+	if content, err = setNested(content, f.path(), value); err != nil {
 		return err
 	}
 	return f.replace(obj, content)
 }
 
-// remove deletes the given keys below the field. It keeps the field itself.
-func (f objectField) remove(obj client.Object, keys ...string) error {
+// A fieldChange sets a key below a field. If the value is nil, it removes the key.
+type fieldChange struct {
+	key   string
+	value any
+}
+
+// changeBelow sets and removes keys below the field. It keeps the field itself, also if it becomes empty.
+func (f objectField) changeBelow(obj client.Object, changes []fieldChange) error {
+	sets := slices.ContainsFunc(changes, func(c fieldChange) bool { return c.value != nil })
+	if sets {
+		if err := checkType(obj, string(f)); err != nil {
+			return err
+		}
+	}
 	content, err := f.content(obj)
 	if err != nil {
 		return err
 	}
-	var removed bool
-	for _, key := range keys {
-		out, found := removeNested(content, f.path(key), false)
-		content, removed = out, removed || found
+	value := f.valueIn(content)
+	before, isMap := value.(map[string]any)
+	switch {
+	case !isMap && !sets:
+		return nil // there is nothing to remove
+	case !isMap && value != nil:
+		return fmt.Errorf("%s: expected an object, found another value", f)
 	}
-	if !removed {
+	after := maps.Clone(before)
+	if after == nil {
+		after = map[string]any{}
+	}
+	removed := false
+	for _, c := range changes {
+		if c.value != nil {
+			after[c.key] = c.value
+		} else if _, found := after[c.key]; found {
+			delete(after, c.key)
+			removed = true
+		}
+	}
+	if !sets && !removed {
 		return nil
+	}
+	if content, err = setNested(content, f.path(), after); err != nil {
+		return err
 	}
 	return f.replace(obj, content)
 }
@@ -92,7 +124,7 @@ func (f objectField) clear(essence map[string]any) { clearField(essence, f.path(
 
 func clearField(essence map[string]any, path []string) {
 	// Modify only the outermost map, because an essence shares its values with the object.
-	out, _ := removeNested(essence, path, true)
+	out, _ := removeNested(essence, path)
 	if value, ok := out[path[0]]; ok {
 		essence[path[0]] = value
 	} else {
@@ -172,9 +204,9 @@ func setNested(content map[string]any, path []string, value any) (map[string]any
 	return out, nil
 }
 
-// removeNested returns the content without a field, and whether anything was removed. It does not change the content: if it removes something, it returns a
-// copy, which shares all other values. With removeEmpty, it also removes the empty parents of the field.
-func removeNested(content map[string]any, path []string, removeEmpty bool) (out map[string]any, found bool) {
+// removeNested returns the content without a field and its empty parents, and whether anything was removed. It does not change the content: if it removes
+// something, it returns a copy, which shares all other values.
+func removeNested(content map[string]any, path []string) (out map[string]any, found bool) {
 	key := path[0]
 	value, ok := content[key]
 	inner, isMap := value.(map[string]any)
@@ -182,8 +214,8 @@ func removeNested(content map[string]any, path []string, removeEmpty bool) (out 
 		return content, false
 	}
 	if len(path) > 1 {
-		inner, found = removeNested(inner, path[1:], removeEmpty)
-		isEmpty := removeEmpty && len(inner) == 0
+		inner, found = removeNested(inner, path[1:])
+		isEmpty := len(inner) == 0
 		if !found && !isEmpty {
 			return content, false
 		}

@@ -50,7 +50,12 @@ func (k annotationKeys) withoutV1() annotationKeys { return annotationKeys{prefi
 // Unless v2 is set, the store therefore writes and purges both keys, and reads the first key with a value.
 // The result is shared and must not be modified.
 func (k annotationKeys) of(obj client.Object, id string) []string {
-	if isOwnedReplicaSet(obj) {
+	return k.named(id, isOwnedReplicaSet(obj))
+}
+
+// named is of for an object of which it is known whether it is an owned ReplicaSet. The object may have thousands of owners.
+func (k annotationKeys) named(id string, owned bool) []string {
+	if owned {
 		id += ownedSuffix
 	}
 	return computedKeys.of(keyQuery{k, id}, k.compute)
@@ -71,7 +76,7 @@ func (k annotationKeys) compute(id string) []string {
 // computedKeys caches the keys of ids, because each reconcile needs them many times.
 var computedKeys keyCache
 
-// A keyCache is a cache of annotation keys. Its size is limited, because the ids of sub-handlers may differ for each object.
+// A keyCache is a cache of annotation keys. Its size is limited, because the ids of sub-handlers may differ for each object, and users may invent ids.
 type keyCache struct {
 	mu   sync.RWMutex
 	keys map[keyQuery][]string
@@ -82,9 +87,15 @@ type keyQuery struct {
 	id string
 }
 
-const keyCacheLimit = 10_000
+const (
+	keyCacheLimit = 10_000
+	maxCachedID   = 256 // bytes
+)
 
 func (c *keyCache) of(query keyQuery, compute func(id string) []string) []string {
+	if len(query.id) > maxCachedID {
+		return compute(query.id)
+	}
 	c.mu.RLock()
 	keys, found := c.keys[query]
 	c.mu.RUnlock()

@@ -47,30 +47,45 @@ func (m multiStore) Key(id string) (string, error) {
 	return key, nil
 }
 
-func (m multiStore) Fetch(obj client.Object, id string) (*Record, error) {
-	var errs []error
-	for _, store := range m {
-		record, err := store.Fetch(obj, id)
-		errs = append(errs, err)
-		if record != nil {
-			return record, errors.Join(errs...)
-		}
-	}
-	return nil, errors.Join(errs...)
-}
+func (m multiStore) Fetch(obj client.Object, id string) (*Record, error) { return fetch(m, obj, id) }
 
 func (m multiStore) Store(obj client.Object, id string, record Record) error {
-	var errs []error
-	for _, store := range m {
-		errs = append(errs, store.Store(obj, id, record))
-	}
-	return errors.Join(errs...)
+	return m.change(obj, []recordChange{{id, &record}})
 }
 
 func (m multiStore) Purge(obj client.Object, id string) error {
+	return m.change(obj, []recordChange{{id: id}})
+}
+
+// reader implements [bulkStore].
+func (m multiStore) reader(obj client.Object) recordReader {
+	readers := make(multiReader, len(m))
+	for i, store := range m {
+		readers[i] = readerOf(store, obj)
+	}
+	return readers
+}
+
+type multiReader []recordReader
+
+func (m multiReader) read(id string) (*Record, bool, error) {
+	var errs []error
+	isStored := false
+	for _, reader := range m {
+		record, stored, err := reader.read(id)
+		errs, isStored = append(errs, err), isStored || stored
+		if record != nil {
+			return record, true, errors.Join(errs...)
+		}
+	}
+	return nil, isStored, errors.Join(errs...)
+}
+
+// change implements [bulkStore].
+func (m multiStore) change(obj client.Object, changes []recordChange) error {
 	var errs []error
 	for _, store := range m {
-		errs = append(errs, store.Purge(obj, id))
+		errs = append(errs, applyChanges(store, obj, changes))
 	}
 	return errors.Join(errs...)
 }
@@ -86,10 +101,6 @@ func (m multiStore) Archive(obj client.Object, id string, record Record) error {
 
 // UsesOnlyAnnotations implements [AnnotationUser].
 func (m multiStore) UsesOnlyAnnotations(obj client.Object) bool { return allUseOnlyAnnotations(m, obj) }
-
-func (m multiStore) isStored(obj client.Object, id string) bool {
-	return slices.ContainsFunc(m, func(store Store) bool { return isStored(store, obj, id) })
-}
 
 func (m multiStore) Clear(essence map[string]any) {
 	for _, store := range m {

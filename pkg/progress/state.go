@@ -14,6 +14,7 @@ import (
 type State struct {
 	cause    string
 	handlers []handler
+	index    map[string]int // the positions of the handlers by id; nil until it is needed
 }
 
 type handler struct {
@@ -30,31 +31,41 @@ type handler struct {
 // A Summary counts handlers by result.
 type Summary struct{ Succeeded, Failed, Left int }
 
-// Load reads the records of the given ids and of the sub-handlers that these records list. The error joins an [UnreadableError]
+// maxSubHandlers is the maximum number of sub-handlers that Load reads. An object has no room for the records of more, because all its annotations together
+// may have at most 256 KiB. Without a limit, a user who writes a long list of ids could keep a worker busy.
+const maxSubHandlers = 5000
+
+// Load reads the records of the given ids and of the sub-handlers that these records list, up to 5000. The error joins an [UnreadableError]
 // for each unreadable record. Even with an error, the returned state is usable. It treats unreadable records as absent.
 func Load(store Store, obj client.Object, ids []string) (*State, error) {
 	state := &State{handlers: make([]handler, 0, len(ids))}
+	reader := readerOf(store, obj)
 	var errs []error
 	for _, id := range ids {
-		errs = append(errs, state.load(store, obj, "", id))
+		errs = append(errs, state.load(reader, "", id))
 	}
-	for _, h := range state.handlers {
-		for _, id := range h.record.Subrefs {
+	left := maxSubHandlers
+	for i := range ids {
+		parent := &state.handlers[i]
+		parent.record.Subrefs = parent.record.Subrefs[:min(len(parent.record.Subrefs), left)]
+		left -= len(parent.record.Subrefs)
+		parentID, subs := parent.id, parent.record.Subrefs // load may move the parent
+		for _, id := range subs {
 			if state.find(id) == nil {
-				errs = append(errs, state.load(store, obj, h.id, id))
+				errs = append(errs, state.load(reader, parentID, id))
 			}
 		}
 	}
 	return state, errors.Join(errs...)
 }
 
-func (s *State) load(store Store, obj client.Object, parent, id string) error {
-	record, err := store.Fetch(obj, id)
-	h := handler{id: id, parent: parent, stored: record != nil || err != nil || isStored(store, obj, id)}
+func (s *State) load(reader recordReader, parent, id string) error {
+	record, stored, err := reader.read(id)
+	h := handler{id: id, parent: parent, stored: stored || err != nil}
 	if record != nil {
 		h.record = *record
 	}
-	s.handlers = append(s.handlers, h)
+	s.add(h)
 	return err
 }
 
@@ -65,46 +76,58 @@ func (s *State) Rename(store Store, obj client.Object, id, earlier string) error
 	if h := s.find(id); h == nil || h.stored {
 		return nil
 	}
-	record, err := store.Fetch(obj, earlier)
+	reader := readerOf(store, obj)
+	record, _, err := reader.read(earlier)
 	if record == nil {
 		return err
 	}
-	var subs []handler
-	for i, sub := range record.Subrefs {
+	errs := []error{err}
+	subrefs := slices.Clone(record.Subrefs[:min(len(record.Subrefs), maxSubHandlers)])
+	for i, sub := range subrefs {
 		renamed := handler{id: id + strings.TrimPrefix(sub, earlier), parent: id, earlier: sub}
-		stored, subErr := store.Fetch(obj, sub)
+		stored, _, err := reader.read(sub)
 		if stored != nil {
 			renamed.record, renamed.stored = *stored, true
 		}
-		err = errors.Join(err, subErr)
-		subs = append(subs, renamed)
-		record.Subrefs = slices.Clone(record.Subrefs)
-		record.Subrefs[i] = renamed.id
+		errs = append(errs, err)
+		s.add(renamed)
+		subrefs[i] = renamed.id
 	}
 	h := s.find(id)
 	h.record, h.stored, h.earlier = *record, true, earlier
-	s.handlers = append(s.handlers, subs...)
-	return err
+	h.record.Subrefs = subrefs
+	return errors.Join(errs...)
 }
 
-// A presenceChecker is a [Store] that may hold a null instead of a record. Fetch returns nil for a null, but the null
-// must be purged.
-type presenceChecker interface {
-	// isStored reports whether any value is stored for an id.
-	isStored(obj client.Object, id string) bool
+// add appends a handler.
+func (s *State) add(h handler) {
+	if s.index != nil {
+		s.index[h.id] = len(s.handlers)
+	}
+	s.handlers = append(s.handlers, h)
 }
 
-func isStored(store Store, obj client.Object, id string) bool {
-	checker, ok := store.(presenceChecker)
-	return ok && checker.isStored(obj, id)
-}
+// maxScanned is the number of handlers up to which a scan is faster than a map.
+const maxScanned = 16
 
 // find returns nil for an id that is not loaded.
 func (s *State) find(id string) *handler {
-	for i := range s.handlers {
-		if s.handlers[i].id == id {
-			return &s.handlers[i]
+	if len(s.handlers) <= maxScanned {
+		for i := range s.handlers {
+			if s.handlers[i].id == id {
+				return &s.handlers[i]
+			}
 		}
+		return nil
+	}
+	if s.index == nil {
+		s.index = make(map[string]int, len(s.handlers))
+		for i, h := range s.handlers {
+			s.index[h.id] = i
+		}
+	}
+	if i, found := s.index[id]; found {
+		return &s.handlers[i]
 	}
 	return nil
 }
@@ -123,11 +146,13 @@ func (s *State) Begin(reason string, ids []string, now time.Time) (superseded ma
 			}
 			superseded[other] = superseded[other].plus(h.record)
 		}
-		h.active = slices.Contains(ids, h.id)
-		if !h.active {
-			continue
+		h.active = false
+	}
+	for _, id := range ids {
+		if h := s.find(id); h != nil && !h.active {
+			h.active = true
+			h.begin(reason, now)
 		}
-		h.begin(reason, now)
 	}
 	return superseded
 }
@@ -150,22 +175,34 @@ func (h *handler) begin(cause string, now time.Time) {
 // sub-handlers are not declared again.
 func (s *State) Adopt(store Store, obj client.Object, parent string, ids []string, now time.Time) error {
 	var errs []error
+	reader := readerOf(store, obj)
+	subs, isAdopted := make([]handler, 0, len(ids)), make(map[string]bool, len(ids))
 	for _, id := range ids {
-		if known := s.find(id); known == nil {
-			errs = append(errs, s.load(store, obj, parent, id))
-		} else { // keep the order of declaration
-			h := *known
-			s.handlers = append(slices.DeleteFunc(s.handlers, func(h handler) bool { return h.id == id }), h)
+		if isAdopted[id] {
+			continue
 		}
-		sub := &s.handlers[len(s.handlers)-1]
+		isAdopted[id] = true
+		if s.find(id) == nil {
+			errs = append(errs, s.load(reader, parent, id))
+		}
+		sub := *s.find(id)
 		sub.parent, sub.active = parent, true
 		sub.begin(s.cause, now)
-		for ancestor := parent; ancestor != ""; {
-			h := s.find(ancestor)
-			if !slices.Contains(h.record.Subrefs, id) {
-				h.record.Subrefs = append(slices.Clone(h.record.Subrefs), id)
+		subs = append(subs, sub)
+	}
+	// The order of declaration counts.
+	s.handlers = append(slices.DeleteFunc(s.handlers, func(h handler) bool { return isAdopted[h.id] }), subs...)
+	s.index = nil
+	for h := s.find(parent); h != nil; h = s.find(h.parent) {
+		known := make(map[string]bool, len(h.record.Subrefs))
+		for _, id := range h.record.Subrefs {
+			known[id] = true
+		}
+		h.record.Subrefs = slices.Clip(h.record.Subrefs) // the list may be shared
+		for _, sub := range subs {
+			if !known[sub.id] {
+				h.record.Subrefs = append(h.record.Subrefs, sub.id)
 			}
-			ancestor = h.parent
 		}
 	}
 	return errors.Join(errs...)
@@ -174,8 +211,8 @@ func (s *State) Adopt(store Store, obj client.Object, parent string, ids []strin
 // Relabel assigns finished records of any cause to the given cause without resetting them. It is for handlers that
 // are selected together with a new cause and must not be called again for it.
 func (s *State) Relabel(cause string, ids []string) {
-	for i := range s.handlers {
-		if h := &s.handlers[i]; slices.Contains(ids, h.id) && h.record.Finished() && h.record.Purpose != "" {
+	for _, id := range ids {
+		if h := s.find(id); h != nil && h.record.Finished() && h.record.Purpose != "" {
 			h.record.Purpose = cause
 		}
 	}
@@ -197,29 +234,23 @@ func (s *State) DueBelow(parent string, now time.Time) []string {
 
 // Record returns the record of a handler, or the zero [Record] for an unknown id.
 func (s *State) Record(id string) Record {
-	for _, h := range s.handlers {
-		if h.id == id {
-			return h.record
-		}
+	if h := s.find(id); h != nil {
+		return h.record
 	}
 	return Record{}
 }
 
 // RecordOutcome adds the outcome of an attempt that ended at the given time to the record of the handler.
 func (s *State) RecordOutcome(id string, outcome Outcome, now time.Time) {
-	for i := range s.handlers {
-		if h := &s.handlers[i]; h.id == id {
-			h.record = h.record.WithOutcome(outcome, now).withStoredTimes()
-		}
+	if h := s.find(id); h != nil {
+		h.record = h.record.WithOutcome(outcome, now).withStoredTimes()
 	}
 }
 
 // SetRecord replaces the record of a handler.
 func (s *State) SetRecord(id string, record Record) {
-	for i := range s.handlers {
-		if s.handlers[i].id == id {
-			s.handlers[i].record = record
-		}
+	if h := s.find(id); h != nil {
+		h.record = record
 	}
 }
 
@@ -314,24 +345,24 @@ func (summary Summary) plus(r Record) Summary {
 // Save stores the records of the selected handlers on the object. It removes the records of other causes and the records that
 // [State.Restart] and [State.RestartAll] have discarded.
 func (s *State) Save(store Store, obj client.Object) error {
-	var errs []error
+	var changes []recordChange
 	for i := range s.handlers {
 		h := &s.handlers[i]
 		// A sub-handler may be declared again in a later attempt, so its record stays as long as the record of its parent.
 		switch other := h.record.Purpose != "" && h.record.Purpose != s.cause && h.parent == ""; {
 		case h.active, h.stored && h.earlier != "" && !other: // the sub-handlers of a renamed handler are not active yet
-			errs = append(errs, store.Store(obj, h.id, h.record))
+			changes = append(changes, recordChange{h.id, &h.record})
 			if h.earlier != "" {
-				errs = append(errs, store.Purge(obj, h.earlier))
+				changes = append(changes, recordChange{id: h.earlier})
 			}
 			h.stored = true
 		case h.stored && other:
-			errs = append(errs, purge(store, obj, *h))
+			changes = append(changes, h.purges()...)
 		case h.discarded:
-			errs = append(errs, store.Purge(obj, h.id))
+			changes = append(changes, recordChange{id: h.id})
 		}
 	}
-	return errors.Join(errs...)
+	return applyChanges(store, obj, changes)
 }
 
 // Purge removes all records from the object. Call Purge when [State.Done] returns true. If the store is an [Archiver], Purge first archives the records of
@@ -343,7 +374,7 @@ func (s *State) Purge(store Store, obj client.Object) error {
 			errs = append(errs, archive(store, obj, h.id, h.record))
 		}
 	}
-	return errors.Join(append(errs, s.purge(store, obj, func(handler) bool { return true }))...)
+	return errors.Join(append(errs, s.purge(store, obj, func(*handler) bool { return true }))...)
 }
 
 // Restart resets the finished handlers and sub-handlers of a cause, so that they are called again. Unfinished handlers keep
@@ -386,7 +417,7 @@ func (s *State) RestartAll() {
 // cause. It keeps records with a delay that has not passed yet. Therefore, an edit that is reverted and made again does not
 // shorten a delay.
 func (s *State) PurgeStale(store Store, obj client.Object, now time.Time) error {
-	return s.purge(store, obj, func(h handler) bool { return !s.delayed(h, now) })
+	return s.purge(store, obj, func(h *handler) bool { return !s.delayed(h, now) })
 }
 
 // StaleAfter returns the time from now until [State.PurgeStale] can remove all records. It returns false if no delay
@@ -414,37 +445,39 @@ func (s *State) HasAttempts(cause string) bool {
 
 // HasStale reports whether [State.PurgeStale] would remove a record.
 func (s *State) HasStale(now time.Time) bool {
-	return slices.ContainsFunc(s.handlers, func(h handler) bool { return h.stored && !s.delayed(h, now) })
+	return slices.ContainsFunc(s.handlers, func(h handler) bool { return h.stored && !s.delayed(&h, now) })
 }
 
 // delayed reports whether the delay of a handler or of one of its sub-handlers has not passed yet.
-func (s *State) delayed(h handler, now time.Time) bool {
-	return !h.record.Finished() && (h.record.delayed(now) || slices.ContainsFunc(s.handlers, func(sub handler) bool {
-		return slices.Contains(h.record.Subrefs, sub.id) && sub.record.delayed(now)
+func (s *State) delayed(h *handler, now time.Time) bool {
+	return !h.record.Finished() && (h.record.delayed(now) || slices.ContainsFunc(h.record.Subrefs, func(id string) bool {
+		sub := s.find(id)
+		return sub != nil && sub.record.delayed(now)
 	}))
 }
 
 func (r Record) delayed(now time.Time) bool { return !r.Finished() && r.Delayed.After(now) }
 
-func (s *State) purge(store Store, obj client.Object, match func(handler) bool) error {
-	var errs []error
-	for _, h := range s.handlers {
-		if h.stored && match(h) {
-			errs = append(errs, purge(store, obj, h))
+func (s *State) purge(store Store, obj client.Object, match func(*handler) bool) error {
+	var changes []recordChange
+	for i := range s.handlers {
+		if h := &s.handlers[i]; h.stored && match(h) {
+			changes = append(changes, h.purges()...)
 		}
 	}
-	return errors.Join(errs...)
+	return applyChanges(store, obj, changes)
 }
 
-func purge(store Store, obj client.Object, h handler) error {
-	errs := []error{store.Purge(obj, h.id)}
+// purges returns the changes that remove the records of a handler and its sub-handlers.
+func (h *handler) purges() []recordChange {
+	changes := []recordChange{{id: h.id}}
 	if h.earlier != "" {
-		errs = append(errs, store.Purge(obj, h.earlier))
+		changes = append(changes, recordChange{id: h.earlier})
 	}
 	for _, id := range h.record.Subrefs {
-		errs = append(errs, store.Purge(obj, id))
+		changes = append(changes, recordChange{id: id})
 	}
-	return errors.Join(errs...)
+	return changes
 }
 
 // maxMessage is the limit for stored error messages, in bytes, because the annotations of an object have a limit.

@@ -55,50 +55,85 @@ func (s statusStore) Key(id string) (string, error) {
 
 func (s statusStore) place(id string) string { return string(s.field) + "." + id }
 
-func (s statusStore) Fetch(obj client.Object, id string) (*Record, error) {
-	value, err := s.field.read(obj, id)
-	if err != nil || value == nil {
-		return nil, err
-	}
-	text, err := json.Marshal(value)
-	if err != nil {
-		return nil, &UnreadableError{Place: s.place(id), Err: err}
-	}
-	record, err := decodeRecord(text)
-	if err != nil {
-		return nil, &UnreadableError{Place: s.place(id), Err: err}
-	}
-	return record, nil
-}
+func (s statusStore) Fetch(obj client.Object, id string) (*Record, error) { return fetch(s, obj, id) }
 
 func (s statusStore) Store(obj client.Object, id string, record Record) error {
-	text, err := record.MarshalJSON()
-	if err != nil {
-		return err
-	}
-	var fields map[string]any
-	if err := utiljson.Unmarshal(text, &fields); err != nil {
-		return err
-	}
-	delete(fields, "attempted") // schemas contain only the fields of kopf
-	if err := s.field.write(obj, fields, id); err != nil {
-		return fmt.Errorf("storing the record of handler %q: %w", id, err)
-	}
-	return nil
+	return s.change(obj, []recordChange{{id, &record}})
 }
 
 func (s statusStore) Purge(obj client.Object, id string) error {
-	if err := s.field.remove(obj, id); err != nil {
-		return fmt.Errorf("purging the record of handler %q: %w", id, err)
+	return s.change(obj, []recordChange{{id: id}})
+}
+
+// reader implements [bulkStore].
+func (s statusStore) reader(obj client.Object) recordReader { return new(s.readerOf(obj)) }
+
+func (s statusStore) readerOf(obj client.Object) statusReader { return statusReader{store: s, obj: obj} }
+
+// A statusReader converts the object when it reads the first record.
+type statusReader struct {
+	store     statusStore
+	obj       client.Object
+	converted bool
+	records   map[string]any
+	err       error
+}
+
+func (r *statusReader) read(id string) (*Record, bool, error) {
+	if !r.converted {
+		value, err := r.store.field.read(r.obj)
+		r.records, _ = value.(map[string]any)
+		r.converted, r.err = true, err
+	}
+	value, stored := r.records[id]
+	if r.err != nil || value == nil {
+		return nil, stored, r.err
+	}
+	text, err := json.Marshal(value)
+	if err != nil {
+		return nil, stored, &UnreadableError{Place: r.store.place(id), Err: err}
+	}
+	record, err := decodeRecord(text)
+	if err != nil {
+		return nil, stored, &UnreadableError{Place: r.store.place(id), Err: err}
+	}
+	return record, stored, nil
+}
+
+// change implements [bulkStore].
+func (s statusStore) change(obj client.Object, changes []recordChange) error {
+	fields := make([]fieldChange, 0, len(changes))
+	for _, c := range changes {
+		if c.record == nil {
+			fields = append(fields, fieldChange{key: c.id})
+			continue
+		}
+		text, err := c.record.MarshalJSON()
+		if err != nil {
+			return err
+		}
+		var record map[string]any
+		if err := utiljson.Unmarshal(text, &record); err != nil {
+			return err
+		}
+		delete(record, "attempted") // schemas contain only the fields of kopf
+		fields = append(fields, fieldChange{c.id, record})
+	}
+	if err := s.field.changeBelow(obj, fields); err != nil {
+		return fmt.Errorf("%s: %w", describeChanges(changes), err)
 	}
 	return nil
 }
 
-func (s statusStore) isStored(obj client.Object, id string) bool {
-	value, err := s.field.read(obj)
-	records, _ := value.(map[string]any)
-	_, ok := records[id]
-	return ok && err == nil
+func describeChanges(changes []recordChange) string {
+	verb, first := "storing", changes[0]
+	if first.record == nil {
+		verb = "purging"
+	}
+	if len(changes) == 1 {
+		return fmt.Sprintf("%s the record of handler %q", verb, first.id)
+	}
+	return fmt.Sprintf("%s the records of handler %q and %d others", verb, first.id, len(changes)-1)
 }
 
 func (s statusStore) Clear(essence map[string]any) { s.field.clear(essence) }

@@ -67,35 +67,87 @@ type annotationStore struct{ keys annotationKeys }
 func (s annotationStore) Key(id string) (string, error) { return s.keys.check(id) }
 
 func (s annotationStore) Fetch(obj client.Object, id string) (*Record, error) {
-	var errs []error
-	for key, value := range s.keys.values(obj, id) {
-		record, err := decodeRecord([]byte(value))
-		if err == nil {
-			return record, errors.Join(errs...)
-		}
-		errs = append(errs, &UnreadableError{Place: "annotation " + key, Err: err})
-	}
-	return nil, errors.Join(errs...)
+	return fetch(s, obj, id)
 }
 
 func (s annotationStore) Store(obj client.Object, id string, record Record) error {
-	text, err := record.MarshalJSON()
-	if err != nil {
-		return err
-	}
-	s.keys.write(obj, id, string(text))
-	return nil
+	return s.change(obj, []recordChange{{id, &record}})
 }
 
 func (s annotationStore) Purge(obj client.Object, id string) error {
-	s.keys.remove(obj, id)
-	return nil
+	return s.change(obj, []recordChange{{id: id}})
+}
+
+// reader implements [bulkStore].
+func (s annotationStore) reader(obj client.Object) recordReader { return new(s.readerOf(obj)) }
+
+func (s annotationStore) readerOf(obj client.Object) annotationReader {
+	return annotationReader{s.keys, obj.GetAnnotations(), isOwnedReplicaSet(obj)}
+}
+
+type annotationReader struct {
+	keys        annotationKeys
+	annotations map[string]string
+	owned       bool // see isOwnedReplicaSet
+}
+
+func (r *annotationReader) read(id string) (record *Record, stored bool, err error) {
+	if len(r.annotations) == 0 {
+		return nil, false, nil
+	}
+	var errs []error
+	for _, key := range r.keys.named(id, r.owned) {
+		value, found := r.annotations[key]
+		if !found {
+			continue
+		}
+		stored = true
+		record, err := decodeRecord([]byte(value))
+		if record != nil {
+			return record, stored, errors.Join(errs...)
+		}
+		if err != nil {
+			errs = append(errs, &UnreadableError{Place: "annotation " + key, Err: err})
+		}
+	}
+	return nil, stored, errors.Join(errs...)
+}
+
+// change implements [bulkStore].
+func (s annotationStore) change(obj client.Object, changes []recordChange) error {
+	before := obj.GetAnnotations()
+	annotations, owned := cloneAnnotations(before), isOwnedReplicaSet(obj)
+	var errs []error
+	stores := false
+	for _, c := range changes {
+		if c.record == nil {
+			for _, key := range s.keys.named(c.id, owned) {
+				delete(annotations, key)
+			}
+			continue
+		}
+		text, err := c.record.MarshalJSON()
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		stores = true
+		for _, key := range s.keys.named(c.id, owned) {
+			annotations[key] = string(text)
+		}
+	}
+	if stores {
+		s.keys.mark(annotations)
+	}
+	if stores || len(before) > 0 {
+		s.keys.removeTouch(obj, annotations)
+		obj.SetAnnotations(annotations)
+	}
+	return errors.Join(errs...)
 }
 
 // UsesOnlyAnnotations implements [AnnotationUser].
 func (s annotationStore) UsesOnlyAnnotations(client.Object) bool { return true }
-
-func (s annotationStore) isStored(obj client.Object, id string) bool { return s.keys.has(obj, id) }
 
 func (s annotationStore) Clear(essence map[string]any) { s.keys.clear(essence) }
 
@@ -114,21 +166,44 @@ type smartStore struct {
 
 func (s smartStore) Key(id string) (string, error) { return s.annotations.Key(id) }
 
-func (s smartStore) Fetch(obj client.Object, id string) (*Record, error) {
-	record, err := s.annotations.Fetch(obj, id)
-	if record != nil {
-		return record, err
-	}
-	legacy, legacyErr := s.legacy.Fetch(obj, id)
-	return legacy, errors.Join(err, legacyErr)
-}
+func (s smartStore) Fetch(obj client.Object, id string) (*Record, error) { return fetch(s, obj, id) }
 
 func (s smartStore) Store(obj client.Object, id string, record Record) error {
 	return s.annotations.Store(obj, id, record)
 }
 
 func (s smartStore) Purge(obj client.Object, id string) error {
-	return errors.Join(s.annotations.Purge(obj, id), s.legacy.Purge(obj, id))
+	return s.change(obj, []recordChange{{id: id}})
+}
+
+// reader implements [bulkStore].
+func (s smartStore) reader(obj client.Object) recordReader {
+	return &smartReader{s.annotations.readerOf(obj), s.legacy.readerOf(obj)}
+}
+
+type smartReader struct {
+	annotations annotationReader
+	legacy      statusReader
+}
+
+func (r *smartReader) read(id string) (*Record, bool, error) {
+	record, stored, err := r.annotations.read(id)
+	if record != nil {
+		return record, stored, err
+	}
+	legacy, legacyStored, legacyErr := r.legacy.read(id)
+	return legacy, stored || legacyStored, errors.Join(err, legacyErr)
+}
+
+// change implements [bulkStore]. It stores no records in the status.
+func (s smartStore) change(obj client.Object, changes []recordChange) error {
+	var purges []recordChange
+	for _, c := range changes {
+		if c.record == nil {
+			purges = append(purges, c)
+		}
+	}
+	return errors.Join(s.annotations.change(obj, changes), applyChanges(s.legacy, obj, purges))
 }
 
 // UsesOnlyAnnotations implements [AnnotationUser]. It returns false if the status contains records, because Purge must then
@@ -136,10 +211,6 @@ func (s smartStore) Purge(obj client.Object, id string) error {
 func (s smartStore) UsesOnlyAnnotations(obj client.Object) bool {
 	value, err := s.legacy.field.read(obj)
 	return value == nil && err == nil && s.annotations.UsesOnlyAnnotations(obj)
-}
-
-func (s smartStore) isStored(obj client.Object, id string) bool {
-	return s.annotations.isStored(obj, id) || s.legacy.isStored(obj, id)
 }
 
 func (s smartStore) Clear(essence map[string]any) {

@@ -27,9 +27,10 @@ type Sweeper interface {
 // Sweep implements [Sweeper].
 func (s annotationStore) Sweep(obj client.Object, known []string) error {
 	keys := keysOf(s.keys.prefix) // use both generations of keys, also for AnnotationsV2
+	owned := isOwnedReplicaSet(obj)
 	var orphans []string
 	for key, value := range obj.GetAnnotations() {
-		if keys.isCandidate(obj, key) && isHandlerRecord([]byte(value)) && !keys.matchesKnown(obj, key, known) {
+		if keys.isCandidate(key, owned) && isHandlerRecord([]byte(value)) && !keys.matchesKnown(key, owned, known) {
 			orphans = append(orphans, key)
 		}
 	}
@@ -44,28 +45,28 @@ func (s annotationStore) Sweep(obj client.Object, known []string) error {
 	return nil
 }
 
-// isCandidate reports whether the annotation with this key may contain a record of this object.
-func (k annotationKeys) isCandidate(obj client.Object, key string) bool {
+// isCandidate reports whether the annotation with this key may contain a record of an object. owned is the result of isOwnedReplicaSet.
+func (k annotationKeys) isCandidate(key string, owned bool) bool {
 	name, ours := strings.CutPrefix(key, k.prefix+"/")
 	if !ours {
 		return false
 	}
 	for _, own := range []string{markerName, baselineName, touchName, pinName, digestName} {
-		if slices.Contains(k.of(obj, own), key) {
+		if slices.Contains(k.named(own, owned), key) {
 			return false
 		}
 	}
 	// Kubernetes copies annotations between a Deployment and its ReplicaSets, so the keys of ReplicaSets have a suffix.
-	return strings.HasSuffix(name, ownedSuffix) == isOwnedReplicaSet(obj)
+	return strings.HasSuffix(name, ownedSuffix) == owned
 }
 
 // matchesKnown reports whether a key may belong to a known id or to a sub-handler of a known id.
-func (k annotationKeys) matchesKnown(obj client.Object, key string, known []string) bool {
+func (k annotationKeys) matchesKnown(key string, owned bool, known []string) bool {
 	name := strings.TrimPrefix(key, k.prefix+"/")
 	begin, shortened := k.trimHash(name)
 	return slices.ContainsFunc(known, func(id string) bool {
 		parent := sanitizeName(id) + "."
-		return slices.Contains(k.of(obj, id), key) || strings.HasPrefix(name, parent) ||
+		return slices.Contains(k.named(id, owned), key) || strings.HasPrefix(name, parent) ||
 			// The hash may have replaced the end of the parent's name.
 			shortened && strings.HasPrefix(parent, begin)
 	})
@@ -90,13 +91,13 @@ func (s statusStore) Sweep(obj client.Object, known []string) error {
 		return err
 	}
 	records, _ := value.(map[string]any)
-	var orphans []string
+	var orphans []fieldChange
 	for id, record := range records {
 		if text, err := json.Marshal(record); err == nil && isHandlerRecord(text) && !isKnown(id, known) {
-			orphans = append(orphans, id)
+			orphans = append(orphans, fieldChange{key: id})
 		}
 	}
-	if err := s.field.remove(obj, orphans...); err != nil {
+	if err := s.field.changeBelow(obj, orphans); err != nil {
 		return fmt.Errorf("removing the records of unknown handlers: %w", err)
 	}
 	return nil
