@@ -1,7 +1,9 @@
 package patch
 
 import (
+	"hash/maphash"
 	"maps"
+	"math"
 	"slices"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
@@ -43,17 +45,62 @@ func rebaseList(old, wanted, current []any) []any {
 }
 
 // subtractItems returns the items of a list without the items of another list. Each item of the other list removes one equal item.
-func subtractItems(list, others []any) []any {
-	others = slices.Clone(others)
+func subtractItems(list, others []any) []any { return subtractEqual(list, others, diff.Equal) }
+
+func subtractEqual(list, others []any, equal func(a, b any) bool) []any {
+	at := make(map[uint64][]any, len(others)) // by hash, because users choose the length of lists
+	for _, other := range others {
+		hash := hashOf(other)
+		at[hash] = append(at[hash], other)
+	}
 	out := make([]any, 0, len(list))
 	for _, item := range list {
-		if i := slices.IndexFunc(others, func(other any) bool { return diff.Equal(item, other) }); i >= 0 {
-			others = slices.Delete(others, i, i+1)
+		hash := hashOf(item)
+		if i := slices.IndexFunc(at[hash], func(other any) bool { return equal(item, other) }); i >= 0 {
+			at[hash] = slices.Delete(at[hash], i, i+1)
 			continue
 		}
 		out = append(out, item)
 	}
 	return out
+}
+
+var hashSeed = maphash.MakeSeed() // random, so that users cannot choose values with equal hashes
+
+// hashOf returns a hash of a JSON value. Values that are equal according to [diff.Equal] have equal hashes.
+func hashOf(value any) uint64 {
+	const prime = 0x100000001b3
+	switch v := value.(type) {
+	case string:
+		return maphash.String(hashSeed, v)
+	case bool:
+		return maphash.Comparable(hashSeed, v)
+	case int64:
+		return maphash.Comparable(hashSeed, v)
+	case float64:
+		if v == math.Trunc(v) && -1<<63 <= v && v < 1<<63 {
+			return maphash.Comparable(hashSeed, int64(v)) // it may be equal to an integer
+		}
+		return maphash.Comparable(hashSeed, v)
+	case []any:
+		sum := uint64(len(v))
+		for _, item := range v {
+			sum = sum*prime + hashOf(item)
+		}
+		return sum
+	case map[string]any:
+		if v == nil {
+			return 0
+		}
+		sum := uint64(1)
+		for key, field := range v { // in any order
+			if hash := hashOf(field); hash != 0 { // fields with null do not count
+				sum += (maphash.String(hashSeed, key) ^ prime) * (hash*2 + 1)
+			}
+		}
+		return sum
+	}
+	return 0 // null, and types that JSON forms do not have
 }
 
 // areConditionLists reports whether all states of a field are lists of conditions. Each item must have a unique type.
@@ -80,40 +127,40 @@ func haveConditionStatuses(list any) bool {
 }
 
 // conditionTypes returns the types of all items. It returns nil if the value is not a list, an item has no type, or two items have the same type.
-func conditionTypes(list any) []string {
+func conditionTypes(list any) map[string]bool {
 	items, ok := list.([]any)
 	if !ok {
 		return nil
 	}
-	types := make([]string, 0, len(items))
+	types := make(map[string]bool, len(items))
 	for _, item := range items {
 		fields, _ := item.(map[string]any)
 		conditionType, ok := fields["type"].(string)
-		if !ok || slices.Contains(types, conditionType) {
+		if !ok || types[conditionType] {
 			return nil
 		}
-		types = append(types, conditionType)
+		types[conditionType] = true
 	}
 	return types
 }
 
 // mergeConditions applies the change from old to wanted to the current list of conditions.
 func mergeConditions(old, wanted, current []any) []any {
-	out := slices.Clone(current)
-	for _, item := range old {
-		conditionType := item.(map[string]any)["type"]
-		if indexOf(wanted, conditionType) < 0 {
-			out = slices.DeleteFunc(out, func(one any) bool { return one.(map[string]any)["type"] == conditionType })
-		}
-	}
-	changedByOthers := subtractItems(current, old)
+	had, wants := conditionTypes(old), conditionTypes(wanted)
+	out := slices.DeleteFunc(slices.Clone(current), func(one any) bool {
+		conditionType := typeOf(one)
+		return had[conditionType] && !wants[conditionType]
+	})
+	at, changedByOthers := positions(out), positions(subtractItems(current, old))
 	for _, item := range subtractItems(wanted, old) {
-		conditionType := item.(map[string]any)["type"]
-		i := indexOf(out, conditionType)
+		conditionType := typeOf(item)
+		i, exists := at[conditionType]
+		_, changed := changedByOthers[conditionType]
 		switch {
-		case i < 0:
+		case !exists:
+			at[conditionType] = len(out)
 			out = append(out, item)
-		case indexOf(changedByOthers, conditionType) < 0:
+		case !changed:
 			out[i] = item
 		case !isPlaceholder(item):
 			out[i] = mergeCondition(out[i].(map[string]any), item.(map[string]any))
@@ -122,9 +169,16 @@ func mergeConditions(old, wanted, current []any) []any {
 	return out
 }
 
-// indexOf returns the index of the condition with a type; -1 if there is none.
-func indexOf(list []any, conditionType any) int {
-	return slices.IndexFunc(list, func(item any) bool { return item.(map[string]any)["type"] == conditionType })
+// typeOf returns the type of a condition of which conditionTypes has found the type.
+func typeOf(item any) string { return item.(map[string]any)["type"].(string) }
+
+// positions returns the positions of conditions by type.
+func positions(list []any) map[string]int {
+	at := make(map[string]int, len(list))
+	for i, item := range list {
+		at[typeOf(item)] = i
+	}
+	return at
 }
 
 // mergeCondition returns the wanted form of a condition that another client has changed concurrently. It keeps the transition time of the other

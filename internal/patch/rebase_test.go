@@ -1,6 +1,11 @@
 package patch
 
-import "testing"
+import (
+	"math"
+	"testing"
+
+	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
+)
 
 // B-60: lists of conditions are recognized under any name.
 func TestAreConditionLists(t *testing.T) {
@@ -65,5 +70,49 @@ func TestMergeConditions_ConcurrentChange(t *testing.T) {
 				t.Errorf("got %v, want %v", got, test.want)
 			}
 		})
+	}
+}
+
+// Users choose the length of lists. To compare each item with each other one would block a worker for minutes.
+func TestSubtractItems_ComparesFewItems(t *testing.T) {
+	const n = 10_000
+	var list, others []any
+	for i := range n {
+		list = append(list, map[string]any{"port": int64(i), "name": "x"})
+		others = append(others, map[string]any{"port": float64(n - i), "name": "x", "absent": nil})
+	}
+	calls := 0
+	got := subtractEqual(list, others, func(a, b any) bool {
+		calls++
+		return diff.Equal(a, b)
+	})
+	if len(got) != 1 || !diff.Equal(got[0], list[0]) {
+		t.Errorf("%d items remain, want only the first one", len(got))
+	}
+	if calls > 2*n {
+		t.Errorf("%d pairs are compared, want about %d", calls, n)
+	}
+}
+
+func TestHashOf_EqualValuesHaveEqualHashes(t *testing.T) {
+	values := []any{
+		nil, map[string]any(nil), []any(nil), []any{}, map[string]any{}, map[string]any{"a": nil}, map[string]any{"a": map[string]any(nil)}, "", "a", true, false,
+		int64(0), 0.0, math.Copysign(0, -1), int64(1), 1.0, 1.5, int64(1 << 53), float64(1 << 53), int64(1<<53 + 1), int64(math.MaxInt64), float64(math.MaxInt64),
+		int64(math.MinInt64), float64(math.MinInt64), math.Inf(1), math.MaxFloat64, []any{int64(1)}, []any{1.0}, []any{nil}, map[string]any{"a": int64(1), "b": []any{"c"}},
+		map[string]any{"b": []any{"c"}, "a": 1.0, "d": nil},
+	}
+	different := 0
+	for _, one := range values {
+		for _, other := range values {
+			switch equal := hashOf(one) == hashOf(other); {
+			case diff.Equal(one, other) && !equal:
+				t.Errorf("the hashes of %#v and %#v differ", one, other)
+			case !equal:
+				different++
+			}
+		}
+	}
+	if different < len(values)*len(values)/2 {
+		t.Errorf("only %d hashes differ", different)
 	}
 }

@@ -65,18 +65,20 @@ func (p MergePatch) RemovalsOfAbsentFields(content map[string]any) MergePatch {
 
 func revertConditions(old, patched, current []any) any {
 	var out []any
+	inOld, inPatched, inCurrent := positions(old), positions(patched), positions(current)
 	for _, item := range current {
-		conditionType := item.(map[string]any)["type"]
-		i, before := indexOf(patched, conditionType), indexOf(old, conditionType)
+		i, isPatched := inPatched[typeOf(item)]
+		before, existed := inOld[typeOf(item)]
 		switch {
-		case i < 0 || !diff.Equal(patched[i], item):
+		case !isPatched || !diff.Equal(patched[i], item):
 			out = append(out, item)
-		case before >= 0:
+		case existed:
 			out = append(out, old[before])
 		}
 	}
 	for _, item := range old {
-		if conditionType := item.(map[string]any)["type"]; indexOf(patched, conditionType) < 0 && indexOf(current, conditionType) < 0 {
+		_, isPatched := inPatched[typeOf(item)]
+		if _, exists := inCurrent[typeOf(item)]; !isPatched && !exists {
 			out = append(out, item)
 		}
 	}

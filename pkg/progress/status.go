@@ -68,7 +68,9 @@ func (s statusStore) Purge(obj client.Object, id string) error {
 // reader implements [bulkStore].
 func (s statusStore) reader(obj client.Object) recordReader { return new(s.readerOf(obj)) }
 
-func (s statusStore) readerOf(obj client.Object) statusReader { return statusReader{store: s, obj: obj} }
+func (s statusStore) readerOf(obj client.Object) statusReader {
+	return statusReader{store: s, obj: obj}
+}
 
 // A statusReader converts the object when it reads the first record.
 type statusReader struct {
