@@ -125,9 +125,46 @@ func (e *Engine) callOptionalDelete(ctx context.Context, r *reconciliation) {
 	for _, id := range ids {
 		log.FromContext(ctx).V(1).Info("The deletion of the object does not wait for the operator; calling an optional delete handler", "handler", id)
 		handler, _ := e.Handlers.Get(id)
+		e.callOnce(ctx, r, id, handler, record)
+	}
+}
+
+// callOnce calls an optional delete handler and its sub-handlers. Their progress is not stored, so they are not retried. A handler that awaits its sub-handlers
+// is called again after them.
+func (e *Engine) callOnce(ctx context.Context, r *reconciliation, id string, declared invoke.Handler, record progress.Record) {
+	h := e.withDefaults(declared)
+	var called []string // the sub-handlers
+	for callAgain := true; callAgain; {
+		callAgain = false
+		var req *invoke.Request
 		invoke.HandlerAttempt{
 			Hooks: e.hooks, CycleStarted: record.Attempt().Started,
-			Kind: e.Name, ID: id, Handler: new(e.withDefaults(handler)), View: r.attemptView(), Record: record, Once: true,
+			Kind: e.Name, ID: id, Handler: &h, View: r.attemptView(), Record: record, Once: true,
+			Prepare: func(req *invoke.Request) {
+				req.SubFinished = func(sub invoke.SubHandler) bool {
+					return slices.Contains(called, sub.ID) || !e.subHandlerMatches(ctx, r, h, sub)
+				}
+			},
+			Accept: func(accepted *invoke.Request, _ error) error { req = accepted; return nil },
+			AdjustOutcome: func(attemptCtx context.Context, outcome progress.Outcome) progress.Outcome {
+				if !outcome.Success || outcome.Err != nil {
+					return outcome
+				}
+				subs, handlers, err := e.selectSubHandlers(ctx, r, id, h, req.SubHandlers)
+				if err != nil {
+					return progress.Outcome{Err: progress.Permanent(err), Final: true, Attempted: true}
+				}
+				for _, sub := range subs {
+					if !slices.Contains(called, sub) {
+						called = append(called, sub)
+						e.callOnce(attemptCtx, r, sub, handlers[sub], record)
+					}
+				}
+				if callAgain = req.AwaitsSubs; callAgain {
+					return progress.Outcome{Waiting: true}
+				}
+				return outcome
+			},
 		}.Run(ctx)
 	}
 }

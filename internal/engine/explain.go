@@ -281,6 +281,9 @@ func (x *explanation) ofSubHandlers(parent progress.Record) {
 		if one.State == explain.Waiting {
 			one.Due = new(record.Delayed)
 		}
+		if record.WaitsForSubs() {
+			one.Why = "it waits for its sub-handlers"
+		}
 		x.Handlers = append(x.Handlers, one)
 	}
 }

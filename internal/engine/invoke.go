@@ -27,7 +27,7 @@ func (e *Engine) callCauseHandlers(ctx context.Context, r *reconciliation) error
 		for _, id := range r.calls.plan.Next {
 			handler, _ := e.Handlers.Get(id)
 			r.calls.top = id
-			if !e.callCauseHandler(ctx, r, id, handler) {
+			if !e.callCauseHandler(ctx, r, id, handler, time.Time{}) {
 				return r.calls.err
 			}
 		}
@@ -91,11 +91,18 @@ func (s *Settings) PolicyOf(policy progress.Policy) progress.Policy {
 }
 
 // callCauseHandler calls a cause handler. It calls the handler again if the handler waits for its sub-handlers to finish, and they have finished. It returns
-// false if the reconcile may not call handlers any more. The next reconcile then repeats the call.
-func (e *Engine) callCauseHandler(ctx context.Context, r *reconciliation, id string, declared invoke.Handler) bool {
+// false if the reconcile may not call handlers any more. The next reconcile then repeats the call. No sub-handler is called after the deadline, unless it is
+// zero.
+func (e *Engine) callCauseHandler(ctx context.Context, r *reconciliation, id string, declared invoke.Handler, deadline time.Time) bool {
+	h := e.withDefaults(declared)
+	record := r.Records.Record(id)
+	isLate := h.Policy.Timeout != nil && record.Retries == 0 && !record.WaitsForSubs() && now().Sub(record.Started) >= *h.Policy.Timeout
 	for e.mayCall(ctx, r) {
-		if callAgain := e.attemptCauseHandler(ctx, r, r.attemptView(), id, declared); !callAgain {
+		if callAgain := e.attemptCauseHandler(ctx, r, r.attemptView(), id, h, deadline); !callAgain {
 			return true
+		}
+		if isLate {
+			h.Policy.Timeout = nil // the first attempt is made although it is late, and the handler has not returned from it yet
 		}
 	}
 	return false
@@ -104,12 +111,8 @@ func (e *Engine) callCauseHandler(ctx context.Context, r *reconciliation, id str
 // attemptCauseHandler makes one attempt of a cause handler, and records its outcome and its changes. The changes of a failed attempt are written, too, and the
 // handlers that follow see them. attemptCauseHandler also calls the sub-handlers that the handler has declared. It returns true if the handler must be
 // called again now.
-func (e *Engine) attemptCauseHandler(ctx context.Context, r *reconciliation, view *invoke.View, id string, declared invoke.Handler) bool {
-	h := e.withDefaults(declared)
+func (e *Engine) attemptCauseHandler(ctx context.Context, r *reconciliation, view *invoke.View, id string, h invoke.Handler, deadline time.Time) bool {
 	before := r.Records.Record(id)
-	if before.WaitsForSubs() {
-		h.Policy.Timeout = nil // the handler is only called to declare its sub-handlers again
-	}
 	p := &commit.HandlerPatch{ID: id, Policy: h.Policy, Before: before, Open: true}
 	_, isTop := e.Handlers.Get(id)
 	if isTop && !slices.Contains(r.calls.called, id) {
@@ -124,7 +127,7 @@ func (e *Engine) attemptCauseHandler(ctx context.Context, r *reconciliation, vie
 		Kind: e.Name, ID: id, Handler: &h, View: view, Record: before, Restrict: e.cancelOnDelete(r, h),
 		Hooks: e.hooks, CycleStarted: e.cycleStarted(r),
 		Prepare: func(req *invoke.Request) {
-			req.Flush, req.FinishedSubs = r.flush(req), r.calls.finishedSubs
+			req.Flush, req.SubFinished = r.flush(req), e.subFinished(ctx, r, h)
 			if h.RetriesOnRelatedChange {
 				req.Track = e.tracker.Begin(tracking.Reader{Object: client.ObjectKeyFromObject(r.Base()), Handler: r.calls.top}).Track
 			}
@@ -143,17 +146,20 @@ func (e *Engine) attemptCauseHandler(ctx context.Context, r *reconciliation, vie
 			return nil
 		},
 		AdjustOutcome: func(attemptCtx context.Context, outcome progress.Outcome) progress.Outcome {
-			if !outcome.Success || outcome.Err != nil || req == nil || len(req.SubHandlers) == 0 {
-				return outcome
+			var subs []invoke.SubHandler
+			if outcome.Success && outcome.Err == nil && req != nil {
+				subs = req.SubHandlers
 			}
-			outcome = e.callSubHandlers(attemptCtx, r, id, h, req.SubHandlers)
-			if p.Rejection != nil {
-				return p.RejectedOutcome(now())
+			if len(subs) > 0 {
+				outcome = e.callSubHandlers(attemptCtx, r, parent{id, h, before, deadlineOf(h, before, began, deadline)}, subs)
+				if p.Rejection != nil {
+					outcome = p.RejectedOutcome(now())
+				}
 			}
-			if callAgain = req.AwaitsSubs && outcome.Success; callAgain {
+			if callAgain = len(subs) > 0 && req.AwaitsSubs && outcome.Success; callAgain {
 				return progress.Outcome{Waiting: true}
 			}
-			return outcome
+			return e.abandonSubHandlers(attemptCtx, r, id, outcome, subs)
 		},
 	}.Run(ctx)
 	p.Open = false
@@ -164,7 +170,7 @@ func (e *Engine) attemptCauseHandler(ctx context.Context, r *reconciliation, vie
 	}
 	ended := now()
 	r.Records.RecordOutcome(id, p.Outcome, ended)
-	if p.Outcome.Final && r.Cause.Facts.Initial && declared.Resumes() && !slices.Contains(r.details.Resumed, id) {
+	if p.Outcome.Final && r.Cause.Facts.Initial && h.Resumes() && !slices.Contains(r.details.Resumed, id) {
 		r.details.Resumed = append(r.details.Resumed, id)
 	}
 	if p.Outcome.Final && isTop && h.RetriesOnRelatedChange {
@@ -175,11 +181,6 @@ func (e *Engine) attemptCauseHandler(ctx context.Context, r *reconciliation, vie
 	}
 	if r.calls.workTime == workTime { // otherwise its sub-handlers have added their time
 		r.calls.workTime += ended.Sub(began)
-	}
-	if callAgain {
-		for _, sub := range req.SubHandlers {
-			r.calls.finishedSubs = append(r.calls.finishedSubs, sub.ID)
-		}
 	}
 	return callAgain
 }

@@ -126,7 +126,6 @@ type calls struct {
 	plan          plan.Plan
 	called        []string
 	top           string        // the handler that is being called, or whose sub-handlers are being called
-	finishedSubs  []string      // the finished sub-handlers of handlers that wait for them
 	workTime      time.Duration // the time in handlers since the last write
 	unsaved       bool          // handlers were called since the last write
 	relatedChange bool          // a related object has changed since the last reconcile; only if this can call cause handlers

@@ -1,11 +1,13 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -16,26 +18,110 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
+// parent is a handler during the calls of its sub-handlers.
+type parent struct {
+	id       string
+	handler  invoke.Handler
+	before   progress.Record // the record before the attempt that has declared the sub-handlers
+	deadline time.Time       // no sub-handler is called after it; zero if there is none
+}
+
 // callSubHandlers calls the due sub-handlers that a handler has declared, and returns the outcome of the handler. The handler succeeds when all
-// sub-handlers have finished. Until then, the handler waits, and is called again to declare them. Waiting does not count as an attempt.
-func (e *Engine) callSubHandlers(ctx context.Context, r *reconciliation, parent string, h invoke.Handler, subs []invoke.SubHandler) progress.Outcome {
-	ids, handlers, err := e.selectSubHandlers(ctx, r, parent, h, subs)
+// sub-handlers have finished. Until then, the handler waits, and is called again to declare them. Waiting does not count as an attempt, but its timeout runs.
+func (e *Engine) callSubHandlers(ctx context.Context, r *reconciliation, p parent, subs []invoke.SubHandler) progress.Outcome {
+	ids, handlers, err := e.selectSubHandlers(ctx, r, p.id, p.handler, subs)
 	if err != nil {
 		return progress.Outcome{Err: progress.Permanent(err), Final: true, Attempted: true}
 	}
-	if err := r.Records.Adopt(e.Store, r.Base(), parent, ids, now()); err != nil {
+	if err := r.Records.Adopt(e.Store, r.Base(), p.id, ids, now()); err != nil {
 		log.FromContext(ctx).Info("Stored progress is unreadable and treated as absent", "error", err.Error())
 	}
-	for _, id := range plan.Choose(e.Lifecycle, r.Records.Record, r.Records.DueBelow(parent, now())) {
-		if !e.callCauseHandler(ctx, r, id, handlers[id]) {
+	due := r.Records.DueBelow(p.id, now())
+	chosen := plan.Choose(e.Lifecycle, r.Records.Record, due)
+	for _, id := range chosen {
+		if !p.deadline.IsZero() && !now().Before(p.deadline) {
+			break
+		}
+		if !e.callCauseHandler(ctx, r, id, handlers[id], p.deadline) {
 			return progress.Outcome{Waiting: true} // the next reconcile continues
 		}
 	}
-	delay, left := r.Records.DelayBelow(parent, now())
+	delay, left := r.Records.DelayBelow(p.id, now())
 	if !left {
 		return progress.Outcome{Final: true, Success: true, Attempted: true}
 	}
-	return progress.Outcome{Waiting: true, Delay: delay}
+	if len(chosen) == 0 && len(due) > 0 {
+		delay = plan.RefusalDelay
+	}
+	return p.handler.Policy.Wait(p.before, now(), delay)
+}
+
+// deadlineOf returns the time after which an attempt that began at the given time calls no sub-handlers: the end of the timeout, or an earlier deadline of the
+// handler itself. If the first attempt begins after the timeout, it calls each of its sub-handlers once.
+func deadlineOf(h invoke.Handler, before progress.Record, began, deadline time.Time) time.Time {
+	if h.Policy.Timeout == nil || before.Started.IsZero() {
+		return deadline
+	}
+	end := before.Started.Add(*h.Policy.Timeout)
+	if !end.After(began) || !deadline.IsZero() && deadline.Before(end) {
+		return deadline
+	}
+	return end
+}
+
+// subFinished returns the function that reports whether a sub-handler of a handler needs no call.
+func (e *Engine) subFinished(ctx context.Context, r *reconciliation, h invoke.Handler) func(invoke.SubHandler) bool {
+	return func(sub invoke.SubHandler) bool {
+		return r.Records.HasFinished(sub.ID) || !e.subHandlerMatches(ctx, r, h, sub)
+	}
+}
+
+// abandonSubHandlers gives up the unfinished sub-handlers of a handler that has finished without them: it has failed, or it has not declared them again. It
+// returns the outcome of the handler. If the handler has failed because of its timeout, the error names the sub-handlers.
+func (e *Engine) abandonSubHandlers(ctx context.Context, r *reconciliation, id string, outcome progress.Outcome, declared []invoke.SubHandler) progress.Outcome {
+	if !outcome.Final {
+		return outcome
+	}
+	unfinished, failed := r.Records.UnfinishedBelow(id), !outcome.Success || outcome.Err != nil
+	if !failed { // the filters of declared ones do not match any more
+		unfinished = slices.DeleteFunc(unfinished, func(one string) bool {
+			return slices.ContainsFunc(declared, func(sub invoke.SubHandler) bool { return isOneOf([]string{sub.ID}, one) })
+		})
+	}
+	if len(unfinished) == 0 {
+		return outcome
+	}
+	text, reason := r.describeSubHandlers(unfinished), fmt.Errorf("not called again, because %q has failed", id)
+	if failed {
+		log.FromContext(ctx).Info("Sub-handlers are not called any more, because their handler has failed", "handler", id, "subHandlers", text)
+	} else {
+		reason = fmt.Errorf("not declared again by %q before it had finished", id)
+		log.FromContext(ctx).Info("Sub-handlers were not declared again before they had finished; they are not called any more", "handler", id, "subHandlers", text)
+		e.events.Warn(r.Base(), "SubHandlersDropped", fmt.Sprintf("%s has not declared its unfinished sub-handlers again: %s", id, text))
+	}
+	r.Records.Abandon(unfinished, reason, now())
+	if limit, ok := errors.AsType[*progress.LimitError](outcome.Err); ok && limit.Err == nil {
+		outcome.Err = &progress.LimitError{Limit: limit.Limit, Err: progress.Temporary(errors.New("unfinished sub-handlers: "+text), 0)}
+	}
+	return outcome
+}
+
+// maxDescribed is the number of sub-handlers that a message names.
+const maxDescribed = 10
+
+// describeSubHandlers returns the ids of sub-handlers, with their last errors.
+func (r *reconciliation) describeSubHandlers(ids []string) string {
+	var texts []string
+	for _, id := range ids[:min(len(ids), maxDescribed)] {
+		if message := r.Records.Record(id).Message; message != "" {
+			id += " (" + message + ")"
+		}
+		texts = append(texts, id)
+	}
+	if more := len(ids) - len(texts); more > 0 {
+		texts = append(texts, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(texts, ", ")
 }
 
 // selectSubHandlers checks the declarations and applies the filters. Sub-handlers are called for all causes of their parent.
@@ -54,7 +140,7 @@ func (e *Engine) selectSubHandlers(ctx context.Context, r *reconciliation, paren
 			}
 		}
 		if taken, ok := keys[key]; ok || slices.Contains(e.Handlers.IDs(), sub.ID) {
-			mistakes = append(mistakes, fmt.Errorf("the sub-handler %q has the id of another one (%s): give each its own", sub.ID, orDefault(taken, sub.ID)))
+			mistakes = append(mistakes, fmt.Errorf("the sub-handler %q has the id of another one (%s): give each its own", sub.ID, cmp.Or(taken, sub.ID)))
 			continue
 		}
 		if f := sub.Field; f != nil && !e.detector.Essence.Keeps(f.Path) {
@@ -63,12 +149,12 @@ func (e *Engine) selectSubHandlers(ctx context.Context, r *reconciliation, paren
 				"check the field in the handler, or add a handler with this Field to the resource", sub.ID, path))
 			continue
 		}
-		sub.Warnings, sub.RetriesOnRelatedChange = h.Warnings, h.RetriesOnRelatedChange
-		sub.MetricLabel = strings.TrimSuffix(orDefault(h.MetricLabel, parent), "/*") + "/*"
-		keys[key], handlers[sub.ID] = sub.ID, sub.Handler
+		keys[key] = sub.ID
 		if e.subHandlerMatches(ctx, r, h, sub) {
 			ids = append(ids, sub.ID)
 		}
+		sub.Inherit(parent, h)
+		handlers[sub.ID] = sub.Handler
 	}
 	if err := errors.Join(mistakes...); err != nil {
 		return nil, nil, fmt.Errorf("the sub-handlers of %q: %w", parent, err)
@@ -76,19 +162,12 @@ func (e *Engine) selectSubHandlers(ctx context.Context, r *reconciliation, paren
 	return ids, handlers, nil
 }
 
-func orDefault(taken, id string) string {
-	if taken == "" {
-		return id
-	}
-	return taken
-}
-
 // subHandlerMatches applies the filters of a sub-handler. If its parent receives a diff, the field of the sub-handler must have changed.
 func (e *Engine) subHandlerMatches(ctx context.Context, r *reconciliation, parent invoke.Handler, sub invoke.SubHandler) bool {
 	if !plan.MatchObject(log.FromContext(ctx), sub.ID, sub.Handler, r.matching.view, r.subject()).Accepts() {
 		return false
 	}
-	if !parent.ReceivesDiff(string(r.Cause.Reason)) {
+	if sub.Field == nil || !parent.ReceivesDiff(string(r.Cause.Reason)) {
 		return true
 	}
 	h := sub.Handler

@@ -1,10 +1,12 @@
 package invoke
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -61,6 +63,17 @@ type Handler struct {
 type SubHandler struct {
 	ID string // starts with the id of the parent
 	Handler
+}
+
+// Inherit sets what a sub-handler shares with the handler that has declared it. It must be called after the filters of the sub-handler were applied, because
+// the sub-handler receives the field of its parent, but not its filter.
+func (s *SubHandler) Inherit(parentID string, parent Handler) {
+	s.Reasons, s.AnyReason, s.CancelOnDelete, s.Warnings = parent.Reasons, parent.AnyReason, parent.CancelOnDelete, parent.Warnings
+	s.RetriesOnRelatedChange = parent.RetriesOnRelatedChange
+	s.MetricLabel = strings.TrimSuffix(cmp.Or(parent.MetricLabel, parentID), "/*") + "/*"
+	if s.Field == nil {
+		s.Field = parent.Field
+	}
 }
 
 // BackgroundHandler is a daemon or a timer.
@@ -134,8 +147,8 @@ type Request struct {
 	Result any
 	// SubHandlers are set by the handler. The engine calls them after the handler has returned.
 	SubHandlers []SubHandler
-	// FinishedSubs are the ids of the sub-handlers that have finished before this call.
-	FinishedSubs []string
+	// SubFinished reports whether a declared sub-handler needs no call: it has finished, or its filters do not match.
+	SubFinished func(SubHandler) bool
 	// AwaitsSubs is set by a handler that must be called again when its sub-handlers have finished.
 	AwaitsSubs bool
 	// SkipsDeletion is true if the handler is not called for objects that are being deleted.

@@ -187,8 +187,8 @@ func Choose(lifecycle progress.Lifecycle, records Records, due []string) (chosen
 	return chosen
 }
 
-// refusalDelay is the delay after a lifecycle has chosen none of the due handlers.
-const refusalDelay = time.Second
+// RefusalDelay is the delay after a lifecycle has chosen none of the due handlers.
+const RefusalDelay = time.Second
 
 // Situation is the state of a cause at the end of a reconcile.
 type Situation struct {
@@ -214,7 +214,7 @@ func Schedule(s Situation, state *progress.State, now time.Time) (delay time.Dur
 	}
 	delay, left = state.Delay(now, s.Plan.Blocked...)
 	if left && delay == 0 && s.Plan.Refused {
-		delay = refusalDelay
+		delay = RefusalDelay
 	}
 	return delay, left
 }

@@ -30,9 +30,11 @@ func Retries(n int) HandlerOption {
 }
 
 // Timeout sets the maximum duration of all attempts together. The duration begins when the operator selects the handler for the cause, or with
-// the first call of a handler without a cause. If the next attempt would start after the timeout, the handler fails permanently. The operator makes at least one attempt, even if that attempt starts late.
-// Timeout does not interrupt a running attempt: see [AttemptTimeout]. For timers and OnReconcile handlers, the duration restarts after each success
-// or permanent failure. The timeout must be positive. Default: no limit.
+// the first call of a handler without a cause. If the next attempt would start after the timeout, the handler fails permanently. The operator makes at
+// least one attempt, even if that attempt starts late. Timeout does not interrupt a running attempt: see [AttemptTimeout]. For timers and OnReconcile
+// handlers, the duration restarts after each success or permanent failure. The timeout must be positive. Default: no limit.
+//
+// The timeout of a handler with sub-handlers includes them: after it, none of them is called, and the unfinished ones fail with the handler.
 //
 // Equivalent in kopf: timeout=.
 func Timeout(timeout time.Duration) HandlerOption {
@@ -232,7 +234,8 @@ func Interval(interval time.Duration) HandlerOption {
 
 // CancelOnDelete cancels the context of a running cause handler or OnReconcile handler when the deletion of its object is requested. The handler
 // should then return, so that the deletion does not wait for it. context.Cause returns [daemons.ErrDeleted]. A cancelled attempt does not count
-// for [Retries] if it ends with an error that is neither temporary nor permanent. The option is not for delete handlers.
+// for [Retries] if it ends with an error that is neither temporary nor permanent. The option also holds for the sub-handlers of the handler. It is not for
+// delete handlers.
 func CancelOnDelete() HandlerOption {
 	return func(d *declaration) {
 		d.requireKind("CancelOnDelete", causeHandler, reconcileHandler)

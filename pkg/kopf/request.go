@@ -2,7 +2,6 @@ package kopf
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/watch"
@@ -31,8 +30,8 @@ type Request[T client.Object] struct {
 	//
 	// Equivalent in kopf: old.
 	Old T
-	// Diff is the difference between Old and the essence that is being handled. For handlers with a [Field], its paths are relative to the field. Diff
-	// is empty for handlers without a cause.
+	// Diff is the difference between Old and the essence that is being handled. For handlers with a [Field], and for their sub-handlers, its paths are
+	// relative to the field. Diff is empty for handlers without a cause.
 	//
 	// Equivalent in kopf: diff.
 	Diff diff.Diff
@@ -101,8 +100,9 @@ func (r *Request[T]) Latest() T {
 	return r.Object
 }
 
-// Field returns the old and the new value of the handler's field (see [Field]) in their JSON form, or nil for an absent value. For daemons,
-// timers, OnReconcile, OnEventAbout, OnEvent and indexes, both are the value at the time of the call.
+// Field returns the old and the new value of the handler's field (see [Field]) in their JSON form, or nil for an absent value. A sub-handler without a
+// field of its own receives the values of its parent. For daemons, timers, OnReconcile, OnEventAbout, OnEvent and indexes, both are the value at the time
+// of the call.
 //
 // Equivalent in kopf: old, new of a handler with field=.
 func (r *Request[T]) Field() (old, new any) {
@@ -157,10 +157,14 @@ func (r *Request[T]) RequeueAfter(delay time.Duration) {
 	}
 }
 
-// SubsFinished reports whether all sub-handlers that the handler has declared so far in this call have succeeded or failed permanently. If SubsFinished
-// returns false, the handler should return nil. The operator then calls the sub-handlers, and calls the handler again when they have finished. In the
-// repeated call, the handler must declare the same sub-handlers again, and continues after SubsFinished. A handler can call SubsFinished repeatedly, for
-// several groups of sub-handlers. The repeated calls of the handler do not count as attempts. In a test without an operator, SubsFinished returns true.
+// SubsFinished reports whether all sub-handlers that the handler has declared so far in this call have succeeded or failed permanently, in this or an
+// earlier reconcile. Sub-handlers whose filters do not match count as finished. If SubsFinished returns false, the handler should return nil. The operator
+// then calls the sub-handlers, and calls the handler again when they have finished. In the repeated call, the handler must declare the same sub-handlers
+// again, and continues after SubsFinished. A handler can call SubsFinished repeatedly, for several groups of sub-handlers. The repeated calls do not count
+// as attempts, but [Timeout] limits them.
+//
+// In a test that calls the handler with a Request of its own, SubsFinished returns true. With kopftest.Invoke, it returns true if WithFinishedSubHandlers
+// names all declared sub-handlers.
 //
 // Equivalent in kopf: kopf.execute.
 func (r *Request[T]) SubsFinished() bool {
@@ -168,7 +172,7 @@ func (r *Request[T]) SubsFinished() bool {
 		return true // a test has created the request
 	}
 	for _, sub := range r.subHandlers {
-		if !slices.Contains(r.call.FinishedSubs, sub.ID) {
+		if r.call.SubFinished == nil || !r.call.SubFinished(sub) {
 			r.awaitsSubs = true
 			return false
 		}
@@ -178,8 +182,13 @@ func (r *Request[T]) SubsFinished() bool {
 
 // Sub declares a sub-handler with the id "<handler>/<id>". The operator calls the sub-handlers after this handler has returned nil. Each
 // sub-handler has its own retries, progress and result. The declaring handler finishes when all its sub-handlers have succeeded or failed
-// permanently. Until then, the operator calls the declaring handler again, and does not count these attempts for [Retries]. The handler must declare
-// the same sub-handlers each time. Sub-handlers can declare sub-handlers of their own. Only cause handlers can have sub-handlers.
+// permanently. Until then, the operator calls the declaring handler again, and does not count these attempts for [Retries]. The [Timeout] of the
+// declaring handler limits the whole: when it is over, or when the handler fails for another reason, its unfinished sub-handlers also fail.
+//
+// The handler must declare the same sub-handlers each time. If it finishes without an unfinished one, the operator does not call that sub-handler again, and
+// reports it in the log and in an Event. Sub-handlers can declare sub-handlers of their own. Only cause handlers can have sub-handlers.
+//
+// A sub-handler receives the same state and Diff as the declaring handler, and shares its [CancelOnDelete].
 //
 // Equivalent in kopf: @kopf.subhandler, kopf.register.
 func (r *Request[T]) Sub(id string, fn Handler[T], opts ...HandlerOption) {

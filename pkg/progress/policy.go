@@ -54,7 +54,8 @@ type Policy struct {
 	Retries *int
 	// Timeout is the maximum time from the selection of the handler to an attempt; nil means no limit. It is checked
 	// between attempts and does not interrupt a running attempt. If the next attempt would be too late, the handler fails without
-	// waiting. The first attempt is always made, unless the timeout is 0.
+	// waiting. The first attempt is always made, unless the timeout is 0. The time also runs while the handler waits for its
+	// sub-handlers.
 	// Equivalent in kopf: timeout=.
 	Timeout *time.Duration
 	// Backoff is the delay after an unclassified error; nil selects [DefaultBackoff]. If the error is from the API server and asks for
@@ -124,12 +125,29 @@ func callRecovering(ctx context.Context, fn func(context.Context) error) (err er
 	return err
 }
 
+// Wait returns the outcome of a handler that waits for its sub-handlers until the delay has passed. If the timeout forbids another
+// call at that time, the handler fails now. The parameter record is the record before the attempt.
+func (p Policy) Wait(record Record, now time.Time, delay time.Duration) Outcome {
+	if limit := p.timeoutReached(record, now.Add(delay)); limit != "" {
+		return Outcome{Err: &LimitError{Limit: limit}, Final: true, Attempted: true}
+	}
+	return Outcome{Waiting: true, Delay: delay}
+}
+
+// timeoutReached describes the timeout if an attempt at the given time would exceed it. Otherwise, it returns an empty string.
+func (p Policy) timeoutReached(record Record, at time.Time) string {
+	if p.Timeout == nil || record.Started.IsZero() || at.Sub(record.Started) < *p.Timeout {
+		return ""
+	}
+	return fmt.Sprintf("gave up because the next attempt would exceed the timeout of %s", *p.Timeout)
+}
+
 // limitReached describes the limit that forbids an attempt at the given time. It returns an empty string if an attempt is allowed.
 func (p Policy) limitReached(record Record, at time.Time) string {
 	// Another clock may have written Started, so the timeout alone must not prevent the first attempt.
-	counts := p.Timeout != nil && !record.Started.IsZero() && (record.Retries > 0 || *p.Timeout <= 0)
-	if counts && at.Sub(record.Started) >= *p.Timeout {
-		return fmt.Sprintf("gave up because the next attempt would exceed the timeout of %s", *p.Timeout)
+	isFirst := record.Retries == 0 && !record.WaitsForSubs()
+	if limit := p.timeoutReached(record, at); limit != "" && (!isFirst || *p.Timeout <= 0) {
+		return limit
 	}
 	if p.Retries != nil && record.Retries >= *p.Retries {
 		return fmt.Sprintf("gave up after %d attempts", record.Retries)

@@ -1,6 +1,7 @@
 package progress_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -145,4 +146,48 @@ func TestPolicy_ZeroValueRetriesWithoutLimit(t *testing.T) {
 		t.Errorf("ERR-01: outcome = %+v, want another attempt after %s", got, progress.DefaultBackoff)
 	}
 	equal(t, "ERR-01 kopf's default backoff", progress.DefaultBackoff, 60*time.Second)
+}
+
+// A handler that waits for its sub-handlers uses up its timeout, but no retries.
+func TestPolicyWait(t *testing.T) {
+	policy := progress.Policy{Timeout: new(time.Minute), Retries: new(1)}
+	for _, test := range []struct {
+		name   string
+		policy progress.Policy
+		record progress.Record
+		after  time.Duration // time since the start
+		delay  time.Duration
+		fails  bool
+	}{
+		{"the next call is before the timeout", policy, progress.Record{Started: t0}, 10 * time.Second, 49 * time.Second, false},
+		{"the next call is at the timeout", policy, progress.Record{Started: t0}, 10 * time.Second, 50 * time.Second, true},
+		{"the timeout is over", policy, progress.Record{Started: t0, Retries: 1}, time.Hour, 0, true},
+		{"no timeout", progress.Policy{Retries: new(1)}, progress.Record{Started: t0}, time.Hour, time.Hour, false},
+		{"the start is unknown", policy, progress.Record{}, time.Hour, time.Hour, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got := test.policy.Wait(test.record, t0.Add(test.after), test.delay)
+			if !test.fails {
+				equal(t, "outcome", got, progress.Outcome{Waiting: true, Delay: test.delay})
+				return
+			}
+			var limit *progress.LimitError
+			if !errors.As(got.Err, &limit) || !got.Final || got.Success || !got.Attempted {
+				t.Errorf("outcome = %+v, want a failure by the limit", got)
+			}
+		})
+	}
+}
+
+// The timeout forbids another call of a handler that waits for its sub-handlers, although waiting is not an attempt.
+func TestPolicyAttempt_TimeoutWhileWaiting(t *testing.T) {
+	policy := progress.Policy{Timeout: new(time.Minute)}
+	record := progress.Record{Started: t0, Attempted: t0, Delayed: t0.Add(time.Second), Subrefs: []string{"p/a"}}
+	for _, after := range []time.Duration{time.Minute - 1, time.Minute} {
+		called := false
+		got := policy.Attempt(t.Context(), record, t0.Add(after), func(context.Context) error { called = true; return nil })
+		if want := after < time.Minute; called != want || got.Success != want || !got.Final {
+			t.Errorf("after %s: called = %t, outcome = %+v, want a call: %t", after, called, got, want)
+		}
+	}
 }

@@ -2,6 +2,7 @@ package progress
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -245,6 +246,55 @@ func (s *State) RecordOutcome(id string, outcome Outcome, now time.Time) {
 	if h := s.find(id); h != nil {
 		h.record = h.record.WithOutcome(outcome, now).withStoredTimes()
 	}
+}
+
+// HasFinished reports whether a handler or a sub-handler has succeeded or failed permanently for the cause. Unlike Record, it ignores a
+// success or a failure for another cause.
+func (s *State) HasFinished(id string) bool {
+	h := s.find(id)
+	return h != nil && h.record.Finished() && (h.record.Purpose == "" || h.record.Purpose == s.cause)
+}
+
+// UnfinishedBelow returns the sub-handlers of a handler, at any depth, that have begun for the cause and have not finished, in the order
+// of their ids. They include sub-handlers that the handler has not declared again.
+func (s *State) UnfinishedBelow(parent string) (ids []string) {
+	subs := s.Record(parent).Subrefs
+	if len(subs) == 0 {
+		return nil
+	}
+	below := setOf(subs)
+	for _, h := range s.handlers {
+		if below[h.id] && !h.record.Started.IsZero() && !h.record.Finished() && h.record.Purpose == s.cause {
+			ids = append(ids, h.id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// Abandon records a permanent failure of sub-handlers that will not be called any more, because their parent has finished without them.
+// The messages of the records also contain the errors of the last attempts.
+func (s *State) Abandon(ids []string, reason error, now time.Time) {
+	abandoned := setOf(ids)
+	for i := range s.handlers {
+		h := &s.handlers[i]
+		if !abandoned[h.id] {
+			continue
+		}
+		err := reason
+		if h.record.Message != "" {
+			err = fmt.Errorf("%w; the last error: %s", reason, h.record.Message)
+		}
+		h.record, h.active = h.record.WithOutcome(Outcome{Err: err, Final: true}, now), true // Save stores only active handlers
+	}
+}
+
+func setOf(ids []string) map[string]bool {
+	set := make(map[string]bool, len(ids))
+	for _, id := range ids {
+		set[id] = true
+	}
+	return set
 }
 
 // SetRecord replaces the record of a handler.

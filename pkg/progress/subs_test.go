@@ -263,3 +263,45 @@ func TestPurgeStale_SubHandlers(t *testing.T) {
 		})
 	}
 }
+
+func TestHasFinished(t *testing.T) {
+	obj := objectWith(t, map[string]progress.Record{
+		"p":   {Started: t0, Purpose: "create", Subrefs: []string{"p/a", "p/b", "p/c", "p/d"}},
+		"p/a": {Started: t0, Purpose: "create", Retries: 1, Success: true},
+		"p/b": {Started: t0, Purpose: "update", Retries: 1, Success: true}, // for another cause
+		"p/c": {Started: t0, Purpose: "create", Retries: 1},
+		"p/d": {Started: t0, Retries: 1, Failure: true}, // from an old version of kopf
+	})
+	state := newState(t, obj, "create", "p")
+	for id, want := range map[string]bool{"p": false, "p/a": true, "p/b": false, "p/c": false, "p/d": true, "p/unknown": false} {
+		equal(t, "finished: "+id, state.HasFinished(id), want)
+	}
+}
+
+func TestAbandon(t *testing.T) {
+	obj := objectWith(t, map[string]progress.Record{
+		"p":       {Started: t0, Purpose: "create", Subrefs: []string{"p/a", "p/old", "p/old/x", "p/update", "p/purged"}},
+		"p/a":     {Started: t0, Stopped: t0, Purpose: "create", Retries: 1, Success: true},
+		"p/old":   {Started: t0, Purpose: "create", Subrefs: []string{"p/old/x"}, Delayed: t0.Add(time.Hour)},
+		"p/old/x": {Started: t0, Purpose: "create", Retries: 3, Message: "busy", Delayed: t0.Add(time.Hour)},
+		// It was not declared for this cause.
+		"p/update": {Started: t0, Purpose: "update", Retries: 3, Delayed: t0.Add(time.Hour)},
+	})
+	state := newState(t, obj, "create", "p")
+	equal(t, "unfinished sub-handlers", state.UnfinishedBelow("p"), []string{"p/old", "p/old/x"})
+	equal(t, "unfinished sub-handlers of a sub-handler", state.UnfinishedBelow("p/old"), []string{"p/old/x"})
+	equal(t, "unfinished sub-handlers of an unknown handler", len(state.UnfinishedBelow("unknown")), 0)
+	state.Abandon([]string{"p/old", "p/old/x", "unknown"}, errBoom, t0.Add(time.Minute))
+	equal(t, "unfinished sub-handlers afterwards", len(state.UnfinishedBelow("p")), 0)
+	if err := state.Save(store, obj); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "[wire] waiting sub-handler", *mustFetch(t, store, obj, "p/old"),
+		progress.Record{Started: t0, Stopped: t0.Add(time.Minute), Purpose: "create", Failure: true, Message: errBoom.Error(), Subrefs: []string{"p/old/x"}})
+	equal(t, "[wire] failing sub-handler", *mustFetch(t, store, obj, "p/old/x"),
+		progress.Record{Started: t0, Stopped: t0.Add(time.Minute), Purpose: "create", Retries: 3, Failure: true, Message: errBoom.Error() + "; the last error: busy"})
+	if err := state.Purge(store, obj); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "remaining records", len(namesOf(obj, kopfPrefix)), 0)
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/essence"
 	"github.com/kopf-runtime/kopf-runtime/internal/explore"
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
+	"github.com/kopf-runtime/kopf-runtime/internal/match"
 	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 	"github.com/kopf-runtime/kopf-runtime/internal/testhook"
@@ -78,7 +80,7 @@ type call struct {
 	client     client.Client
 	scheme     *runtime.Scheme
 	others     []client.Object
-	finished   []string // the finished sub-handlers
+	finished   []string // the full ids of the finished sub-handlers
 }
 
 // WithReason sets the reason of the request. Default: [kopf.ReasonUpdate] with [WithOldObject], otherwise [kopf.ReasonCreate].
@@ -104,10 +106,15 @@ func WithAttempt(attempt progress.Attempt) InvokeOption { return func(c *call) {
 // WithPolicy sets the error policy that determines the outcome. Default: the policy of a handler without options.
 func WithPolicy(policy progress.Policy) InvokeOption { return func(c *call) { c.policy = policy } }
 
-// WithFinishedSubHandlers sets the sub-handlers that have finished before the call, without the id of the handler. See [kopf.Request.SubsFinished].
-// Default: none.
+// WithFinishedSubHandlers sets the sub-handlers that have finished before the call. [kopf.Request.SubsFinished] returns true if they include all
+// sub-handlers that the handler has declared. The ids are those of [Invocation.SubHandlers], or "parent/child" for the sub-handlers of a sub-handler that
+// [Invocation.InvokeSubHandler] calls. Default: none.
 func WithFinishedSubHandlers(ids ...string) InvokeOption {
-	return func(c *call) { c.finished = append(c.finished, ids...) }
+	return func(c *call) {
+		for _, id := range ids {
+			c.finished = append(c.finished, c.id+"/"+id)
+		}
+	}
 }
 
 // WithContext sets the context of the call, for deadlines, cancellation and memos (see [Context]). Default: the context of the test.
@@ -159,8 +166,12 @@ func (inv *Invocation[T]) InvokeSubHandler(t testing.TB, id string) *Invocation[
 			continue
 		}
 		c := inv.call
+		parent := invoke.Handler{Criteria: match.Criteria{AnyReason: c.changes}}
+		if len(c.path) > 0 {
+			parent.Field = &match.FieldFilter{Path: c.path}
+		}
+		sub.Inherit(c.id, parent)
 		c.id, c.policy, c.attempt = sub.ID, sub.Policy, progress.Record{Started: time.Now()}.Attempt()
-		c.path, c.changes = nil, sub.ReceivesDiff(string(c.reason))
 		if sub.Field != nil {
 			c.path = sub.Field.Path
 		}
@@ -244,7 +255,7 @@ func (inv *Invocation[T]) newEngineCall(t testing.TB, req *kopf.Request[T]) *inv
 	c := inv.call
 	engineCall := &invoke.Request{
 		ID: c.id, Object: req.Object, OldKnown: true, Reason: string(c.reason), Event: string(c.event), Attempt: c.attempt,
-		ReceivesDiff: c.changes,
+		ReceivesDiff: c.changes, SubFinished: func(sub invoke.SubHandler) bool { return slices.Contains(c.finished, sub.ID) },
 		Notify: func(_ client.Object, eventType, reason, action, note string, args ...any) {
 			inv.Events = append(inv.Events, Event{eventType, reason, action, fmt.Sprintf(note, args...)})
 		},
@@ -252,9 +263,6 @@ func (inv *Invocation[T]) newEngineCall(t testing.TB, req *kopf.Request[T]) *inv
 			inv.Flushed = append(inv.Flushed, req.Object.DeepCopyObject().(T))
 			return nil
 		},
-	}
-	for _, id := range c.finished {
-		engineCall.FinishedSubs = append(engineCall.FinishedSubs, c.id+"/"+id)
 	}
 	if c.old != nil {
 		old, ok := c.old.DeepCopyObject().(T)

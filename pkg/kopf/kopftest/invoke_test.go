@@ -219,9 +219,37 @@ func TestInvokeSubHandler(t *testing.T) {
 	g.Expect(got.Outcome.Err).NotTo(HaveOccurred())
 	g.Expect(got.InvokeSubHandler(t, "color").Result).To(Equal([]any{"blue", "red"}))
 	plain := got.InvokeSubHandler(t, "plain")
-	g.Expect(plain.Result).To(Equal(int64(2)), "want the diff with all changes")
+	g.Expect(plain.Result).To(Equal(int64(1)), "want the diff of the parent's field")
 	g.Expect(plain.SubHandlers).To(Equal([]string{"deep"}))
-	g.Expect(plain.InvokeSubHandler(t, "deep").Result).To(Equal([]any{nil, nil}))
+	g.Expect(plain.InvokeSubHandler(t, "deep").Result).To(Equal([]any{"1", "2"}))
+}
+
+func TestWithFinishedSubHandlers(t *testing.T) {
+	g := NewWithT(t)
+	handler := func(_ context.Context, req *cmRequest) error {
+		req.Sub("a", func(_ context.Context, req *cmRequest) error {
+			req.Sub("deep", func(context.Context, *cmRequest) error { return nil })
+			req.SetResult(req.SubsFinished())
+			return nil
+		})
+		first := req.SubsFinished()
+		req.Sub("deep", func(context.Context, *cmRequest) error { return nil })
+		req.SetResult([]any{first, req.SubsFinished()})
+		return nil
+	}
+	for _, test := range []struct {
+		finished    []string
+		result, sub any
+	}{
+		{nil, []any{false, false}, false},
+		{[]string{"a"}, []any{true, false}, false},
+		{[]string{"a", "deep"}, []any{true, true}, false},
+		{[]string{"a/deep"}, []any{false, false}, true},
+	} {
+		got := kopftest.Invoke(t, handler, configMap(nil), kopftest.WithFinishedSubHandlers(test.finished...))
+		g.Expect(got.Result).To(Equal(test.result), "finished: %q", test.finished)
+		g.Expect(got.InvokeSubHandler(t, "a").Result).To(Equal(test.sub), "finished: %q", test.finished)
+	}
 }
 
 func TestInvoke_Reconciler(t *testing.T) {
