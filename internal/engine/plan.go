@@ -244,7 +244,11 @@ func (e *Engine) selectResuming(r *reconciliation) {
 		case r.Cause.Reason == cause.Resume && r.details.Creation == earlierCreation && !handler.Creates():
 			return true // it is not called for objects that were just created
 		case !isHere:
-			r.Records.Redo(id)
+			for _, one := range append([]string{id}, r.Records.Record(id).Subrefs...) {
+				if !slices.Contains(r.details.Resumed, one) {
+					r.Records.Redo(one)
+				}
+			}
 		case r.Cause.Reason == cause.Resume:
 			return !r.Records.Record(id).Finished() // it was called for the creation
 		}

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -72,6 +71,9 @@ func deadlineOf(h invoke.Handler, before progress.Record, began, deadline time.T
 // subFinished returns the function that reports whether a sub-handler of a handler needs no call.
 func (e *Engine) subFinished(ctx context.Context, r *reconciliation, h invoke.Handler) func(invoke.SubHandler) bool {
 	return func(sub invoke.SubHandler) bool {
+		if _, err := e.checkSubHandler(sub); err != nil {
+			return false // the handler fails when it has returned
+		}
 		return r.Records.HasFinished(sub.ID) || !e.subHandlerMatches(ctx, r, h, sub)
 	}
 }
@@ -129,24 +131,13 @@ func (e *Engine) selectSubHandlers(ctx context.Context, r *reconciliation, paren
 	var ids []string
 	var mistakes []error
 	keys, handlers := map[string]string{}, map[string]invoke.Handler{}
-	checker, _ := e.Store.(progress.KeyChecker)
 	for _, sub := range subs {
-		key := sub.ID
-		if checker != nil {
-			var err error
-			if key, err = checker.Key(sub.ID); err != nil {
-				mistakes = append(mistakes, err)
-				continue
-			}
+		key, err := e.checkSubHandler(sub)
+		if taken, ok := keys[key]; ok && err == nil {
+			err = errDuplicateSub(sub.ID, taken)
 		}
-		if taken, ok := keys[key]; ok || slices.Contains(e.Handlers.IDs(), sub.ID) {
-			mistakes = append(mistakes, fmt.Errorf("the sub-handler %q has the id of another one (%s): give each its own", sub.ID, cmp.Or(taken, sub.ID)))
-			continue
-		}
-		if f := sub.Field; f != nil && !e.detector.Essence.Keeps(f.Path) {
-			path := validation.JoinFieldPath(f.Path)
-			mistakes = append(mistakes, fmt.Errorf("the sub-handler %q: Field(%q) can never match, because the last-handled configuration does not contain the field: "+
-				"check the field in the handler, or add a handler with this Field to the resource", sub.ID, path))
+		if err != nil {
+			mistakes = append(mistakes, err)
 			continue
 		}
 		keys[key] = sub.ID
@@ -160,6 +151,29 @@ func (e *Engine) selectSubHandlers(ctx context.Context, r *reconciliation, paren
 		return nil, nil, fmt.Errorf("the sub-handlers of %q: %w", parent, err)
 	}
 	return ids, handlers, nil
+}
+
+// checkSubHandler checks the declaration of one sub-handler, and returns the key of its record.
+func (e *Engine) checkSubHandler(sub invoke.SubHandler) (key string, err error) {
+	key = sub.ID
+	if checker, ok := e.Store.(progress.KeyChecker); ok {
+		if key, err = checker.Key(sub.ID); err != nil {
+			return "", err
+		}
+	}
+	if slices.Contains(e.Handlers.IDs(), sub.ID) {
+		return "", errDuplicateSub(sub.ID, sub.ID)
+	}
+	if f := sub.Field; f != nil && !e.detector.Essence.Keeps(f.Path) {
+		path := validation.JoinFieldPath(f.Path)
+		return "", fmt.Errorf("the sub-handler %q: Field(%q) can never match, because the last-handled configuration does not contain the field: "+
+			"check the field in the handler, or add a handler with this Field to the resource", sub.ID, path)
+	}
+	return key, nil
+}
+
+func errDuplicateSub(id, taken string) error {
+	return fmt.Errorf("the sub-handler %q has the id of another one (%s): give each its own", id, taken)
 }
 
 // subHandlerMatches applies the filters of a sub-handler. If its parent receives a diff, the field of the sub-handler must have changed.

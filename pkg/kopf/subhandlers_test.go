@@ -716,3 +716,25 @@ func TestExplain_SubHandlers(t *testing.T) {
 		}
 	})
 }
+
+// Each process calls the sub-handlers of a resume handler, also if an earlier process has called some of them and their parent has not finished.
+func TestSubHandlers_OfResume(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster := kopftest.Memory(t, kopftest.Objects(newConfigMap("one")))
+		parent := func(_ context.Context, req *mapRequest) error {
+			req.Sub("connect", declares("deep", succeed))
+			req.Sub("busy", busy)
+			return nil
+		}
+		want := []string{"parent", "parent/connect", "parent/connect/deep", "parent/busy", "parent", "parent/busy"}
+		for _, want := range [][]string{nil, want, want, want} {
+			operator := cluster.Run(t, kopf.For(&corev1.ConfigMap{}).OnResume("parent", parent).OnUpdate("other", succeed))
+			<-time.After(61 * time.Second)
+			if got := operator.Handlers(newConfigMap("one")); !slices.Equal(got, want) {
+				t.Errorf("calls = %q, want %q", got, want)
+			}
+			<-time.After(59 * time.Second)
+			operator.Stop(t)
+		}
+	})
+}
