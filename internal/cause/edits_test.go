@@ -286,7 +286,11 @@ func TestMergeStored(t *testing.T) {
 		{
 			name: "B-13 a default has restored a removed field", cause: update, sent: patch.MergePatch{"spec": m{"own": nil}},
 			content: object(m{"spec": m{"size": int64(2), "own": "x"}}), old: m{"spec": m{"size": int64(1), "own": "x"}},
-			new: m{"spec": m{"size": int64(2), "own": "x"}}, warning: "other values than handlers have set",
+			new: m{"spec": m{"size": int64(2), "own": "x"}},
+		},
+		{
+			name: "B-13 the schema does not allow null", cause: update, sent: patch.MergePatch{"spec": m{"own": patch.Null}},
+			content: object(sized(2)), old: sized(1), new: sized(2),
 		},
 		{
 			name: "B-13 the schema does not have a field", cause: update, sent: setOwn, content: object(sized(2)), old: sized(1), new: sized(2),
