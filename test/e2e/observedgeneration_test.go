@@ -86,7 +86,7 @@ var _ = Describe("The observed generation of a status", func() {
 		obj := widget(ns, "one")
 		create(ctx, obj)
 		Eventually(fresh(ctx, obj)).Should(describes(1, "Synced", "Ready"))
-		for n, color := range []string{"red", "green"} {
+		for n, color := range []string{"blue", "green"} {
 			edit(ctx, obj, func(w W) { w.Labels = map[string]string{"color": color} })
 			Eventually(fresh(ctx, obj)).Should(And(HaveField("Spec.Color", color), describes(2+n, "Synced", "Ready")))
 		}
