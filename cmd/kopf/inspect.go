@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/cause"
@@ -103,8 +104,10 @@ func (i *inspector) cause(obj *unstructured.Unstructured, f *finding) string {
 		case err != nil:
 			f.Problems = append(f.Problems, "the last-handled configuration is unreadable and treated as absent: "+err.Error())
 		case then[essence.DigestDocumentKey] != nil && !f.Deleting:
-			f.Problems = append(f.Problems, "the object is too large to store its last-handled configuration, so only a digest is stored: "+
-				"kopf in Python would handle the object as changed")
+			if obj.GroupVersionKind().GroupKind() != (schema.GroupKind{Kind: "Secret"}) { // for which this is the default
+				f.Problems = append(f.Problems, "only a digest of the last-handled configuration is stored, because the object is too large, or because of WithDigestOnly: "+
+					"kopf in Python would handle the object as changed")
+			}
 			now, err := essence.Encode(shape.Build(obj.Object))
 			if err != nil || then[essence.DigestDocumentKey] != essence.Digest(now) {
 				return "unknown" // the operator may have compared a Go type

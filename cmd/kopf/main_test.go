@@ -51,6 +51,7 @@ func TestPeers_InvalidFlags(t *testing.T) {
 		"freeze -t soon":               "use seconds, such as 600, or a duration",
 		"freeze -t 0":                  "--lifetime must be at least 1s, got 0s",
 		"freeze -t -5":                 "--lifetime must be at least 1s, got -5s",
+		"freeze -t 169h":               "--lifetime must be at most 168h0m0s, got 169h0m0s",
 		"freeze -t 60 -p high":         "invalid argument",
 		"freeze -t 60 extra":           `unknown command "extra"`,
 		"list -o xml":                  "use table, json or yaml",

@@ -61,6 +61,7 @@ func (o *operatorEndpoint) serve(ctx context.Context, listener net.Listener) err
 	transport.TLSClientConfig = &tls.Config{InsecureSkipVerify: o.insecure} //nolint:gosec // only with the flag
 	defer transport.CloseIdleConnections()
 	proxy := &httputil.ReverseProxy{Transport: transport, Rewrite: func(r *httputil.ProxyRequest) {
+		r.Out.URL.RawPath = "" // the encoding of the path must not hide another path
 		r.SetURL(target)
 		if r.Out.Header.Del("Authorization"); o.token != "" {
 			r.Out.Header.Set("Authorization", "Bearer "+o.token)
@@ -71,7 +72,10 @@ func (o *operatorEndpoint) serve(ctx context.Context, listener net.Listener) err
 		switch {
 		case r.Host != own && !strings.HasPrefix(r.Host, "localhost:"): // a web site whose name resolves to this machine must not read the page
 			http.Error(w, "Use the address that the command has printed", http.StatusForbidden)
-		case !strings.HasPrefix(r.URL.Path, statuspage.Path):
+		case r.Method != http.MethodGet && r.Method != http.MethodHead:
+			w.Header().Set("Allow", "GET, HEAD")
+			http.Error(w, "The page only reads", http.StatusMethodNotAllowed)
+		case !statuspage.Serves(r.URL.Path): // the token must not be sent to other paths of the server, such as its metrics
 			http.Redirect(w, r, statuspage.Path, http.StatusFound)
 		default:
 			proxy.ServeHTTP(w, r)

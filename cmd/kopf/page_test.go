@@ -35,9 +35,9 @@ func TestPage_AddsTheToken(t *testing.T) {
 	ended := make(chan error, 1)
 	endpoint := operatorEndpoint{url: operator.URL, token: "secret", insecure: true}
 	go func() { ended <- endpoint.serve(ctx, listener) }()
-	get := func(path, host string) (status int, body string) {
+	send := func(method, path, host string) (status int, body string) {
 		t.Helper()
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+listener.Addr().String()+path, nil)
+		request, err := http.NewRequestWithContext(t.Context(), method, "http://"+listener.Addr().String()+path, nil)
 		must(t, err)
 		request.Header.Set("Authorization", "Bearer other")
 		if host != "" {
@@ -50,11 +50,22 @@ func TestPage_AddsTheToken(t *testing.T) {
 		must(t, err)
 		return response.StatusCode, string(text)
 	}
+	get := func(path, host string) (status int, body string) { return send(http.MethodGet, path, host) }
 	if status, body := get("/kopf/objects", ""); status != http.StatusOK || body != "/kopf/objects Bearer secret" {
 		t.Errorf("got %d %q, want the path with the token", status, body)
 	}
-	if status, _ := get("/metrics", ""); status != http.StatusFound {
-		t.Errorf("got status %d for another path, want a redirect to the page", status)
+	for _, path := range []string{"/metrics", "/kopf/../metrics", "/kopf/%2e%2e/metrics", "/kopf/..%2fmetrics", "/kopf/objects/../../metrics", "/kopf/other", "//kopf/objects"} {
+		if status, body := get(path, ""); status != http.StatusFound || strings.Contains(body, "secret") {
+			t.Errorf("got %d %q for the path %s, want a redirect to the page", status, body, path)
+		}
+	}
+	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions, http.MethodConnect} {
+		if status, body := send(method, "/kopf/objects", ""); status != http.StatusMethodNotAllowed || strings.Contains(body, "secret") {
+			t.Errorf("got %d %q for %s, want 405", status, body, method)
+		}
+	}
+	if status, _ := send(http.MethodHead, "/kopf/explain?kind=A&name=b", ""); status != http.StatusOK {
+		t.Errorf("got status %d for HEAD", status)
 	}
 	if status, body := get("/kopf/objects", "evil.example.com"); status != http.StatusForbidden || strings.Contains(body, "secret") {
 		t.Errorf("got %d %q for another host, want 403", status, body)

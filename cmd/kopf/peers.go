@@ -77,6 +77,9 @@ it.`,
 			if record.Lifetime < time.Second {
 				return fmt.Errorf("--lifetime must be at least 1s, got %s", record.Lifetime)
 			}
+			if record.Lifetime > peering.MaxLifetime {
+				return fmt.Errorf("--lifetime must be at most %s, got %s", peering.MaxLifetime, record.Lifetime)
+			}
 			return run(cmd, where, form, func(ctx context.Context, c *peering.Client, target peering.Target) ([]peering.Object, error) {
 				return c.Freeze(ctx, target, identityOr(identity), record)
 			})

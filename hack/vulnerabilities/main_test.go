@@ -5,6 +5,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -33,8 +34,30 @@ func TestVulnerabilities(t *testing.T) {
 		ContainSubstring("here: the code calls vulnerable functions"), ContainSubstring("GO-2026-0001 in there, by "+server.URL))))
 	g.Expect(run(tool(t, "1", ""), []string{"."})).To(MatchError(ContainSubstring("govulncheck failed")))
 
-	g.Expect(run(tool(t, "1", "echo govulncheck: fetching vulnerabilities: no such host"), []string{"."})).To(Succeed(), "the database is unreachable during the scan")
-
+	skipped := filepath.Join(t.TempDir(), "skipped")
+	t.Setenv("SKIPPED_CHECKS", skipped)
+	unreachable := tool(t, "1", "echo govulncheck: fetching vulnerabilities: no such host")
+	g.Expect(run(unreachable, []string{"here", "there"})).To(Succeed(), "the database is unreachable during the scan")
 	server.Close()
 	g.Expect(run(tool(t, "3", ""), []string{"."})).To(Succeed(), "the database is unreachable before the scan")
+	text, err := os.ReadFile(skipped)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(strings.Split(strings.TrimSpace(string(text)), "\n")).To(HaveExactElements(HavePrefix("known vulnerabilities in here: "),
+		HavePrefix("known vulnerabilities in there: "), HavePrefix("known vulnerabilities: the database is unreachable")))
+}
+
+// The CI requires the check, so that a skipped check does not count as a passed one.
+func TestVulnerabilities_Required(t *testing.T) {
+	g := NewWithT(t)
+	t.Setenv("REQUIRE_VULNERABILITIES", "1")
+	t.Setenv("GOVULNDB", t.TempDir()) // not a URL, so the command does not ask for it
+	g.Expect(run(tool(t, "0", ""), []string{"."})).To(Succeed())
+	g.Expect(run(tool(t, "1", "echo govulncheck: fetching vulnerabilities: no such host"), []string{"here"})).To(MatchError(ContainSubstring("cannot check known vulnerabilities in here")))
+	t.Setenv("GOVULNDB", "http://127.0.0.1:1")
+	g.Expect(run(tool(t, "0", ""), []string{"."})).To(MatchError(ContainSubstring("cannot check known vulnerabilities: the database is unreachable")))
+	for _, workflow := range []string{"ci", "nightly", "release"} {
+		text, err := os.ReadFile("../../.github/workflows/" + workflow + ".yml")
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(string(text)).To(ContainSubstring(`REQUIRE_VULNERABILITIES: "1"`), workflow)
+	}
 }

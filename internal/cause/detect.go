@@ -272,7 +272,7 @@ func (c *Cause) WasEdited() bool {
 	return c.PinnedDigest != "" || !same(c.New, c.Live) && !diff.Equal(c.New, c.Live)
 }
 
-// IsOldKnown is false for an object whose last-handled configuration was too large to be stored.
+// IsOldKnown is false if only a digest of the last-handled configuration is stored.
 func (c *Cause) IsOldKnown() bool { return c.Old != nil || !c.HasBaseline }
 
 // EncodeEssence encodes an essence of the cause. It keeps the last result, because an essence is compared first and stored later.

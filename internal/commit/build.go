@@ -29,6 +29,8 @@ type Builder struct {
 	HandlerIDs []string
 	Finalizer  string
 	HasStatus  bool
+	// DigestOnly is true if the objects must not contain essences, but only their digests.
+	DigestOnly bool
 }
 
 // Input is the state at the time of a write.
@@ -333,6 +335,9 @@ func (r *recorder) storeBaseline(of map[string]any, running bool) error {
 	if err != nil {
 		return fmt.Errorf("the essence has no JSON form: %w", err)
 	}
+	if r.DigestOnly {
+		return r.storeDigest(essence.Digest(text))
+	}
 	superseded, before := r.Baseline.FetchIgnoringDigest(r.target), AnnotationsSize(r.target)
 	isComplete := running && r.Baseline.HasFullEssence(r.target)
 	r.Baseline.Store(r.target, text)
@@ -340,15 +345,18 @@ func (r *recorder) storeBaseline(of map[string]any, running bool) error {
 		return nil
 	}
 	r.tooLarge = true
-	return r.storeDigestOnly(essence.Digest(text), superseded)
+	return r.supersede(essence.Digest(text), superseded)
 }
 
 // storeDigest stores the digest of the last-handled essence.
 func (r *recorder) storeDigest(digest string) error {
-	return r.storeDigestOnly(digest, r.Baseline.FetchIgnoringDigest(r.target))
+	if r.DigestOnly {
+		return r.supersede(digest, nil) // the earlier text is confidential, too
+	}
+	return r.supersede(digest, r.Baseline.FetchIgnoringDigest(r.target))
 }
 
-func (r *recorder) storeDigestOnly(digest string, superseded []byte) error {
+func (r *recorder) supersede(digest string, superseded []byte) error {
 	return r.Baseline.SupersedeByDigest(r.target, digest, superseded, func(obj client.Object) bool {
 		return AnnotationsSize(obj)+r.added <= annotationBudget
 	})
@@ -373,14 +381,18 @@ func (r *recorder) storePinAhead(handled map[string]any) error {
 	return r.storePin(pin)
 }
 
-// storePin stores a pin. If the object has no room for the essences of the pin, storePin stores the pin without them. If p is nil, it removes the stored pin.
+// storePin stores a pin. If the object has no room for the essences of the pin, or must not contain them, storePin stores the pin without them. If p is nil, it removes the stored pin.
 func (r *recorder) storePin(p *cause.Pin) error {
 	if p == nil {
 		r.removePin()
 		return nil
 	}
 	baseline := r.Baseline.Fetch(r.target)
-	for _, stored := range []cause.Pin{*p, p.WithoutEssences()} {
+	forms := []cause.Pin{*p, p.WithoutEssences()}
+	if r.DigestOnly {
+		forms = forms[1:]
+	}
+	for _, stored := range forms {
 		text, err := stored.Encode(baseline)
 		if err != nil {
 			return err

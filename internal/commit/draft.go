@@ -355,7 +355,7 @@ func (c *Committer) withoutFrameworkFields(doc patch.MergePatch, base map[string
 // clear removes the framework's part from a JSON form.
 func (b *Builder) clear(content map[string]any) {
 	for _, cleaner := range b.Detector.Essence.Cleaners {
-		cleaner.Clear(content)
+		progress.ClearStored(cleaner, content)
 	}
 }
 

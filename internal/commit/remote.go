@@ -48,6 +48,8 @@ func (s *Session) loadRemote(ctx context.Context) error {
 		if err := json.Unmarshal(snapshot.Data, &known.part); err != nil {
 			return fmt.Errorf("the stored progress cannot be decoded; repair or delete it: %w", err)
 		}
+		// Other users may be able to write the stored progress. They must not change other fields of the object that handlers receive.
+		known.part = s.frameworkPart(known.part)
 	}
 	s.Memory.Remote = known
 	return nil

@@ -55,7 +55,7 @@ func (b *Builder) disown(obj client.Object, content map[string]any) (patch.Merge
 	isOwn := own != ""
 	if isOwn && own != essence.NoBaseline {
 		r := b.newRecorder(obj, &cause.Cause{}, 0)
-		if err := r.storeDigestOnly(own, nil); err != nil {
+		if err := r.supersede(own, nil); err != nil {
 			return nil, err
 		}
 		return r.diff(obj, content)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/kopf-runtime/kopf-runtime/internal/cause"
 	"github.com/kopf-runtime/kopf-runtime/internal/commit"
+	"github.com/kopf-runtime/kopf-runtime/internal/errtext"
 	"github.com/kopf-runtime/kopf-runtime/internal/essence"
 	"github.com/kopf-runtime/kopf-runtime/internal/lazylog"
 	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
@@ -56,6 +57,7 @@ func (e *Engine) Reconcile(ctx context.Context, req reconcile.Request) (result r
 // requeueErrors returns a function that replaces expected errors by a delay, see requeueFor, and records the errors for explanations.
 func (e *Engine) requeueErrors(key types.NamespacedName) func(reconcile.Result, error) (reconcile.Result, error) {
 	return func(result reconcile.Result, err error) (reconcile.Result, error) {
+		err = errtext.Limit(err)
 		delay, unexpected := requeueFor(err)
 		if delay == 0 && unexpected == nil {
 			err = nil // the object is deleted

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -195,7 +194,7 @@ func (x *explanation) evaluate(ctx context.Context, obj client.Object) error {
 		x.waitf("the object was edited after its handlers began: the edit is handled when they have finished")
 	}
 	if detected == cause.Update && !r.Cause.IsOldKnown() {
-		x.unknown("which fields have changed: the last-handled configuration is too large to be stored")
+		x.unknown("which fields have changed: only a digest of the last-handled configuration is stored")
 	}
 	return nil
 }
@@ -243,7 +242,7 @@ func (x *explanation) ofRecord(one *explain.Handler, h invoke.Handler) {
 		one.State = explain.Failed
 	case slices.Contains(r.calls.plan.Blocked, one.ID):
 		one.State, one.Why = explain.Blocked, "it comes after "+strings.Join(x.unfinished(h.After), ", ")
-	case record.Delayed.After(x.Time):
+	case !record.Due(x.Time):
 		one.State, one.Due = explain.Waiting, new(record.Delayed)
 		if record.WaitsForSubs() {
 			one.Why = "it waits for its sub-handlers"
@@ -401,8 +400,7 @@ func (x *explanation) busy() (ids []string) {
 
 // textOf explains a refusal. It leaves out the values of Secrets and of annotations, which may be confidential.
 func (x *explanation) textOf(refusal match.Refusal) string {
-	isSecret := x.engine.GVK.GroupKind() == schema.GroupKind{Kind: "Secret"}
-	if refusal.Rule == match.Annotation || isSecret && refusal.Rule != match.Label || refusal.Name == "metadata" || strings.HasPrefix(refusal.Name, "metadata.annotations") {
+	if refusal.Rule == match.Annotation || x.engine.IsSecret() && refusal.Rule != match.Label || refusal.Name == "metadata" || strings.HasPrefix(refusal.Name, "metadata.annotations") {
 		return refusal.String()
 	}
 	return refusal.WithValues()

@@ -56,7 +56,7 @@ func stateOf(record progress.Record) explain.State {
 		return explain.Succeeded
 	case record.Failure:
 		return explain.Failed
-	case record.Delayed.After(now()):
+	case !record.Due(now()):
 		return explain.Waiting
 	default:
 		return explain.Due

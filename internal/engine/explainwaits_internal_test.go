@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -23,7 +24,9 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/explain"
 )
 
-const waitingRecord = `{"started":"2026-01-01T10:00:00.000000","delayed":"2126-01-01T10:00:05.000000","purpose":"create","retries":2,"success":false,"failure":false,"message":"full"}`
+// waitingRecord is the record of a handler that waits for an hour.
+var waitingRecord = fmt.Sprintf(`{"started":"2026-01-01T10:00:00.000000","delayed":%q,"purpose":"create","retries":2,"success":false,"failure":false,"message":"full"}`,
+	time.Now().Add(time.Hour).UTC().Format(time.RFC3339))
 
 func TestExplain_Queue(t *testing.T) {
 	obj := newObject(nil)

@@ -43,6 +43,8 @@ type Kind struct {
 	Watched [][]string
 	// OwnChanges is true if all changes by handlers of this operator also count as updates.
 	OwnChanges bool
+	// DigestOnly is true if the objects contain only digests of the last-handled configuration and of the pin.
+	DigestOnly bool
 	// Conditions are the types of conditions whose transitions are updates.
 	Conditions []string
 	// ConditionOptions locate the conditions. Default: status.conditions.
@@ -165,6 +167,9 @@ func (e *Kind) callsAfterDeletion() bool {
 		return handler.CalledAfterDeletion
 	})
 }
+
+// IsSecret reports whether the kind is that of Secrets.
+func (e *Kind) IsSecret() bool { return e.GVK.GroupKind() == schema.GroupKind{Kind: "Secret"} }
 
 // HandlerStores returns the stores of handlers that have their own, by id.
 func (e *Kind) HandlerStores() map[string]progress.Store {

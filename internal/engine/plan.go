@@ -184,6 +184,9 @@ func (e *Engine) matchHandlers(ctx context.Context, r *reconciliation) {
 	r.matching.handlers = plan.Matching(log.FromContext(ctx), &e.Handlers, r.matching.view, r.subject())
 	r.Unmatched = len(r.matching.handlers) == 0
 	if !r.Unmatched {
+		if e.DigestOnly && !e.detector.Stateless && e.committer.Baseline.HasText(r.Base()) {
+			r.Cause.OutdatedBaseline = true // another version of the operator has stored the text, which is confidential
+		}
 		return
 	}
 	if r.Cause.Reason.HasHandlers() && r.Cause.Reason != cause.Delete {

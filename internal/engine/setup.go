@@ -157,6 +157,7 @@ func (e *Engine) newCommitter(baseline essence.DigestBaseline) *commit.Committer
 	return &commit.Committer{
 		Builder: &commit.Builder{
 			Detector: e.detector, Store: e.Store, Baseline: baseline, Pin: e.Pin, Stamps: stamps, HandlerIDs: e.Handlers.IDs(), Finalizer: e.Finalizer, HasStatus: e.HasStatus,
+			DigestOnly: e.DigestOnly,
 		},
 		Writer: &patch.Writer{
 			Client: e.Client, APIReader: e.APIReader, NewObject: e.New, GVK: e.GVK, HasStatus: e.HasStatus,

@@ -311,7 +311,7 @@ func (r *reconciliation) backgroundState() *background.State {
 
 // subject is the input of the filters of cause handlers.
 func (r *reconciliation) subject() match.Input {
-	return match.Input{Object: r.Content(), HasCause: true, Old: r.Cause.Old, New: r.Cause.New}
+	return match.Input{Object: r.Content(), HasCause: true, Old: r.Cause.Old, New: r.Cause.New, OldUnknown: !r.Cause.IsOldKnown()}
 }
 
 // hasNothingToWrite reports whether no handler is selected and no data must be written. This is the most frequent case when the operator starts.

@@ -29,6 +29,9 @@ type DigestBaseline struct {
 	digests progress.Baseline
 }
 
+// emptyEssence is the text that a digest supersedes if there is no room for the earlier text.
+var emptyEssence = []byte("{}")
+
 // WithDigestFallback returns a baseline that can store the digest of an essence that is too large.
 func WithDigestFallback(b progress.Baseline, stores ...progress.Store) DigestBaseline {
 	return DigestBaseline{b, progress.Digest(b, stores...)}
@@ -65,6 +68,12 @@ func (b DigestBaseline) Fetch(obj client.Object) []byte {
 // FetchIgnoringDigest returns the stored text that other operators read, even if a digest supersedes it.
 func (b DigestBaseline) FetchIgnoringDigest(obj client.Object) []byte { return b.Baseline.Fetch(obj) }
 
+// HasText reports whether the text of an essence is stored, even if a digest supersedes it.
+func (b DigestBaseline) HasText(obj client.Object) bool {
+	text := b.Baseline.Fetch(obj)
+	return text != nil && !isDigestDocument(text) && !bytes.Equal(text, emptyEssence)
+}
+
 // HasFullEssence reports whether the whole last-handled essence is stored, not only its digest.
 func (b DigestBaseline) HasFullEssence(obj client.Object) bool {
 	text := b.Fetch(obj)
@@ -80,11 +89,10 @@ func (b DigestBaseline) Store(obj client.Object, text []byte) {
 // SupersedeByDigest stores a digest instead of an essence. For other operators, it stores the earlier text again if fits returns true for the object,
 // and otherwise an empty essence. Other operators detect an object with an empty essence as changed, not as new.
 func (b DigestBaseline) SupersedeByDigest(obj client.Object, digest string, stored []byte, fits func(client.Object) bool) error {
-	empty := []byte("{}")
 	if stored == nil || isDigestDocument(stored) {
-		stored = empty
+		stored = emptyEssence
 	}
-	for _, text := range [][]byte{stored, empty} {
+	for _, text := range [][]byte{stored, emptyEssence} {
 		b.Baseline.Store(obj, text)
 		document, err := json.Marshal(storedDigest{Digest: digest, Since: Digest(b.Baseline.Fetch(obj))})
 		if err != nil {
@@ -101,6 +109,12 @@ func (b DigestBaseline) SupersedeByDigest(obj client.Object, digest string, stor
 // UsesOnlyAnnotations implements [progress.AnnotationUser].
 func (b DigestBaseline) UsesOnlyAnnotations(obj client.Object) bool {
 	return progress.UsesOnlyAnnotations(b.Baseline, obj)
+}
+
+// ClearStored removes the stored values from the JSON form of an object.
+func (b DigestBaseline) ClearStored(content map[string]any) {
+	progress.ClearStored(b.Baseline, content)
+	b.digests.Clear(content)
 }
 
 // Clear implements [progress.Baseline].

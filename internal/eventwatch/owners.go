@@ -15,6 +15,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
+// maxOwners limits the objects that are read for one Event, and the owners that are found, because users may write any number of owner references.
+const maxOwners = 200
+
 const (
 	maxCached        = 10_000           // maximum number of dependents whose owners are cached
 	cachedFor        = 10 * time.Minute // time for which found owners are cached
@@ -83,7 +86,7 @@ func (o *Owners) ofDependent(
 	ctx context.Context, log logr.Logger, kind schema.GroupKind, key types.NamespacedName, uid types.UID, seen map[types.UID]bool,
 ) (found []Owner, err error) {
 	i := slices.IndexFunc(o.through, func(gvk schema.GroupVersionKind) bool { return gvk.GroupKind() == kind })
-	if i < 0 || seen[uid] {
+	if i < 0 || seen[uid] || len(seen) >= maxOwners {
 		return nil, nil // the declaration does not contain the kind, or the object was read already
 	}
 	seen[uid] = true
@@ -98,6 +101,10 @@ func (o *Owners) ofDependent(
 		return nil, err
 	}
 	for _, ref := range obj.OwnerReferences {
+		if len(found) >= maxOwners || len(seen) >= maxOwners {
+			log.V(1).Info("The object of an Event has too many owners; the others are ignored", "kind", kind.Kind, "namespace", key.Namespace, "name", key.Name)
+			break
+		}
 		owner := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).GroupKind()
 		if owner == o.kind {
 			found = append(found, o.owner(obj.Namespace, ref.Name, ref.UID))

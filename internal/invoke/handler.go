@@ -175,7 +175,7 @@ type View struct {
 	Event  string
 	// Old and Handled return copies for one attempt. They are optional.
 	Old, Handled func() client.Object
-	// OldUnknown is true if the last-handled configuration was too large to be stored.
+	// OldUnknown is true if only a digest of the last-handled configuration is stored.
 	OldUnknown bool
 	Diff       diff.Diff
 	// Before and After are the JSON forms from which the values of the handler's field are read.

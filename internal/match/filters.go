@@ -46,6 +46,8 @@ type Input struct {
 	// HasCause is true for cause handlers. Old and New are then the essences before and after the change.
 	HasCause bool
 	Old, New map[string]any
+	// OldUnknown is true if the object has changed, and only a digest of the state before is known. Old is then nil.
+	OldUnknown bool
 }
 
 // MatchObject applies all filters except the conditions on the change of a field, which MatchCause applies.
@@ -84,8 +86,11 @@ func (f *FieldFilter) refusal(rule Rule, before, after any) Refusal {
 }
 
 // matchesValue tests the value of the field. With a cause, the old or the new value must match. A handler is therefore also selected when a matching
-// value is removed.
+// value is removed. If the old value is unknown, the field may have been present.
 func (f *FieldFilter) matchesValue(o Input) bool {
+	if o.HasCause && o.OldUnknown && len(f.Tests) == 0 {
+		return true
+	}
 	values := []any{f.valueIn(o.Object)}
 	if o.HasCause {
 		values = []any{f.valueIn(o.New), f.valueIn(o.Old)}
@@ -98,14 +103,17 @@ func (f *FieldFilter) matchesValue(o Input) bool {
 	return false
 }
 
-// matchChange checks whether the field has changed as required. Without a field filter, any change matches.
+// matchChange checks whether the field has changed as required. Without a field filter, any change matches. If the old value is unknown, the field may have
+// changed.
 func (f Filters) matchChange(o Input) Refusal {
 	if f.Field == nil {
 		return Refusal{}
 	}
 	before, after := f.Field.valueIn(o.Old), f.Field.valueIn(o.New)
 	switch {
-	case diff.Equal(before, after):
+	case o.OldUnknown && len(f.Field.From) > 0:
+		return f.Field.refusal(FieldFrom, nil, after)
+	case !o.OldUnknown && diff.Equal(before, after):
 		return f.Field.refusal(FieldUnchanged, before, after)
 	case !passesAll(f.Field.From, before):
 		return f.Field.refusal(FieldFrom, before, after)

@@ -9,6 +9,7 @@ import (
 	"github.com/go-logr/logr"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/cause"
+	"github.com/kopf-runtime/kopf-runtime/internal/errtext"
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
 	"github.com/kopf-runtime/kopf-runtime/internal/registry"
@@ -99,7 +100,7 @@ func hasOnlyConditions(d diff.Diff) bool {
 func catchPanic(log logr.Logger, id string, filter func() match.Refusal) (refusal match.Refusal) {
 	defer func() {
 		if value := recover(); value != nil {
-			log.Error(fmt.Errorf("panic: %v", value), "A filter panicked: its handler is not called", "handler", id, "stack", string(debug.Stack()))
+			log.Error(errtext.Limit(fmt.Errorf("panic: %v", value)), "A filter panicked: its handler is not called", "handler", id, "stack", string(debug.Stack()))
 			refusal = match.Refusal{Rule: match.Panicked}
 		}
 	}()

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -19,6 +20,16 @@ const (
 	ObjectsPath = Path + "objects"
 	ExplainPath = Path + "explain"
 )
+
+const (
+	scriptPath = Path + "page.js"
+	stylePath  = Path + "page.css"
+)
+
+// Serves reports whether the status page has a file or data at a path.
+func Serves(path string) bool {
+	return slices.Contains([]string{Path, scriptPath, stylePath, ObjectsPath, ExplainPath}, path)
+}
 
 // Source is an operator. Its methods are safe for concurrent use.
 type Source interface {
@@ -82,9 +93,9 @@ func New(source Source) http.Handler {
 		mediaType string
 		content   []byte
 	}{
-		Path + "{$}":      {"text/html; charset=utf-8", page},
-		Path + "page.js":  {"text/javascript; charset=utf-8", script},
-		Path + "page.css": {"text/css; charset=utf-8", style},
+		Path + "{$}": {"text/html; charset=utf-8", page},
+		scriptPath:   {"text/javascript; charset=utf-8", script},
+		stylePath:    {"text/css; charset=utf-8", style},
 	} {
 		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", file.mediaType)

@@ -175,6 +175,7 @@ func (o *resourceOptions) checkUnusedOptions() (errs []error) {
 		{"WithControllerOptions", !reflect.ValueOf(o.controller).IsZero()},
 		{"WithPredicates", len(o.predicates) > 0},
 		{"WithResults", o.results != defaultResults},
+		{"WithDigestOnly", o.digestOnly != nil},
 	} {
 		if option.used {
 			errs = append(errs, fmt.Errorf("%s has no effect on a resource that has only admission handlers: "+

@@ -12,7 +12,8 @@ import (
 // OnChange adds a cause handler for changes to a computed value. It is the typed form of [Resource.OnField]. The function get returns the
 // value for an object, and must not change the object. For each cause, the operator computes the value for the last-handled configuration and
 // for the current state. It calls the handler if the values differ in their JSON form. Without a last-handled configuration, for example for a
-// new object, the old value is the zero value.
+// new object, the old value is the zero value. It is also the zero value if [Request.OldKnown] returns false. The operator then calls the handler for each
+// update.
 //
 // The last-handled configuration does not contain the status. To react to a field of the status, also pass the option [Field] with the path of the
 // field.
@@ -33,7 +34,7 @@ func OnChange[T client.Object, V any](r *Resource[T], id string, get func(T) V,
 	}
 	h.changed = func(req *Request[T]) bool {
 		old, new := oldAndNew(req, get)
-		return !equalJSON(old, new)
+		return !req.OldKnown() || !equalJSON(old, new)
 	}
 	return r.addHandler(h, opts)
 }

@@ -60,13 +60,16 @@ func handleClusterEvent[T client.Object](
 	}
 	event := req.call.ClusterEvent
 	key := handledEventsKey(req.Handler, events, event.Event)
-	handled := parseHandledEvents(req.Object.GetAnnotations()[key])
+	handled := parseHandledEvents(req.Object.GetAnnotations()[key], time.Now())
 	if event.Earlier && (time.Since(eventwatch.LastSeen(event.Event)) > events.Since || handled.contains(event.Event)) {
 		log.FromContext(ctx).V(1).Info("Ignored an Event from the time before the start, or from a pause", "event", event.Name)
 		return nil
 	}
 	if err := fn(ctx, req, event.Event); err != nil || events.Since == 0 || handled.contains(event.Event) {
 		return err
+	}
+	if isFarAhead(eventwatch.LastSeen(event.Event), time.Now()) {
+		return nil // a restart repeats the Event
 	}
 	waiting := slices.DeleteFunc(event.Waiting(), func(other *corev1.Event) bool { return handledEventsKey(req.Handler, events, other) != key })
 	annotations := req.Object.GetAnnotations()
@@ -104,14 +107,23 @@ type handledCount struct {
 	count int32
 }
 
+// maxEventAhead is the largest difference between the clocks of the senders of Events and of the operator. Many users may create Events with any time, and
+// some may write the annotation. If the operator trusted a time in the far future, it would ignore all Events until then.
+const maxEventAhead = time.Hour
+
+func isFarAhead(at, now time.Time) bool { return at.After(now.Add(maxEventAhead)) }
+
 // parseHandledEvents decodes an annotation. Without a valid annotation, it returns no Events. A uid without a count stands for all occurrences.
-func parseHandledEvents(text string) (h handledEvents) {
+func parseHandledEvents(text string, now time.Time) (h handledEvents) {
 	at, counts, _ := strings.Cut(text, " ")
 	var err error
-	if h.at, err = time.Parse(time.RFC3339Nano, at); err != nil {
+	if h.at, err = time.Parse(time.RFC3339Nano, at); err != nil || isFarAhead(h.at, now) {
 		return handledEvents{}
 	}
 	for one := range strings.FieldsSeq(counts) {
+		if len(h.counts) == maxHandledCounts {
+			break
+		}
 		uid, text, _ := strings.Cut(one, "/")
 		count, err := strconv.ParseInt(text, 10, 32)
 		if err != nil {

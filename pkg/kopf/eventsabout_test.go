@@ -534,6 +534,40 @@ func stateOf(uid types.UID, seconds int64, count int32) *corev1.Event {
 	return &corev1.Event{ObjectMeta: metav1.ObjectMeta{UID: uid}, Count: count, LastTimestamp: metav1.NewTime(time.Unix(seconds, 0))}
 }
 
+// Many users may create Events with any time, and some may write the annotation. This must not make the operator ignore Events.
+func TestOnEventAbout_SinceIgnoresTimesInTheFarFuture(t *testing.T) {
+	now := time.Unix(100, 0)
+	for at, want := range map[string]bool{"1970-01-01T01:01:40Z": true, "1970-01-01T01:01:41Z": false, "2999-01-01T00:00:00Z": false} {
+		if got := kopf.IsHandledAt(at, stateOf("old", 50, 1), now); got != want {
+			t.Errorf("with the time %s, an Event counts as handled: %t, want %t", at, got, want)
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		cluster, seen := kopftest.Memory(t, kopftest.Objects(newConfigMap("one"))), &steps{}
+		one := newConfigMap("one")
+		cluster.Get(t, one)
+		start := func() *kopftest.Operator {
+			operator := cluster.Run(t, kopf.For(&corev1.ConfigMap{}).OnEventAbout("seen", clusterevents.Selector{Since: time.Hour}, noteEvents(seen)))
+			operator.RunUntilQuiet(t)
+			return operator
+		}
+		operator := start()
+		forged := newEvent(t, "forged", one)
+		forged.LastTimestamp = metav1.NewTime(time.Now().AddDate(999, 0, 0))
+		cluster.Create(t, forged)
+		<-time.After(5 * time.Second)
+		operator.Stop(t)
+		cluster.Create(t, newEvent(t, "during-the-downtime", one))
+		operator = start()
+		<-time.After(5 * time.Second)
+		operator.Stop(t)
+		calls := seen.take()
+		if !slices.ContainsFunc(calls, func(call string) bool { return strings.Contains(call, "during-the-downtime") }) {
+			t.Errorf("calls = %q, want one for the Event from the downtime", calls)
+		}
+	})
+}
+
 func TestHandledEvents_Contains(t *testing.T) {
 	const annotation = "1970-01-01T00:00:20Z new/2 any 100/3 waiting/0"
 	for name, test := range map[string]struct {

@@ -114,8 +114,8 @@ func ExampleWithProgress() {
 func ExampleWithRemote() {
 	databases := kopf.For(&Database{}).OnCreate("provision", provision)
 
-	// The progress of each Database is in a ConfigMap in its namespace. The Database has only the finalizer.
-	side := &progress.SideObjects{Client: mgr.GetClient(), Reader: mgr.GetAPIReader()}
+	// The progress of each Database is in a Secret in its namespace. The Database has only the finalizer.
+	side := &progress.SideObjects{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Secrets: true}
 	_ = mgr.Add(kopf.New(mgr, databases, kopf.WithRemote(side)))
 }
 

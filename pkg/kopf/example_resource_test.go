@@ -37,6 +37,11 @@ func ExampleWithResults() {
 		})
 }
 
+func ExampleWithDigestOnly() {
+	// The spec of a Database contains a password, so the annotations must not contain a copy of the spec.
+	kopf.For(&Database{}, kopf.WithDigestOnly(true)).OnUpdate("apply", provision) // req.Old and req.Diff are empty
+}
+
 func ExampleWithLoopGuard() {
 	// Each step of a migration sets status.step, which triggers the next step. A migration has up to 100 short steps.
 	kopf.For(&Database{}, kopf.WithLoopGuard(100)).OnField("migrate", "status.step", provision)

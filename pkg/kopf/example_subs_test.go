@@ -41,7 +41,7 @@ func ExampleForEachRelated() {
 	// When the key of a Secret has changed, apply the new key to each Database that uses the Secret.
 	kopf.For(&corev1.Secret{}).
 		OnUpdate("rotate", kopf.ForEachRelated(&Database{}, databasesOf, func(ctx context.Context, req *kopf.Request[*corev1.Secret], database *Database) error {
-			return cloud.Configure(ctx, database.Name, map[string]string{"old": string(req.Old.Data["key"]), "new": string(req.Object.Data["key"])})
+			return cloud.Configure(ctx, database.Name, map[string]string{"key": string(req.Object.Data["key"])})
 		}, kopf.Retries(5)), kopf.Field("data.key"))
 }
 

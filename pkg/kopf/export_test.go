@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -47,12 +48,20 @@ func ErrNotServed(gvk schema.GroupVersionKind, served map[string][]string) error
 
 // IsHandled exports handledEvents.contains for an annotation.
 func IsHandled(annotation string, event *corev1.Event) bool {
-	return parseHandledEvents(annotation).contains(event)
+	return IsHandledAt(annotation, event, handledAt)
+}
+
+// handledAt is after the times of all tests.
+var handledAt = time.Date(3000, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// IsHandledAt is IsHandled at a time.
+func IsHandledAt(annotation string, event *corev1.Event, now time.Time) bool {
+	return parseHandledEvents(annotation, now).contains(event)
 }
 
 // WithHandled exports handledEvents.with for an annotation.
 func WithHandled(annotation string, event *corev1.Event, waiting ...*corev1.Event) string {
-	return parseHandledEvents(annotation).with(event, waiting).String()
+	return parseHandledEvents(annotation, handledAt).with(event, waiting).String()
 }
 
 // PollVersion exports pollVersion.

@@ -106,7 +106,7 @@ func TestForEachRelated_CauseHandler(t *testing.T) {
 		var calls []string
 		fails := 1
 		start := func() *kopftest.Operator {
-			return cluster.Run(t, kopf.For(&corev1.Secret{}).On("rotate", []kopf.Reason{kopf.ReasonUpdate, kopf.ReasonDelete}, kopf.ForEachRelated(
+			return cluster.Run(t, kopf.For(&corev1.Secret{}, kopf.WithDigestOnly(false)).On("rotate", []kopf.Reason{kopf.ReasonUpdate, kopf.ReasonDelete}, kopf.ForEachRelated(
 				&corev1.ConfigMap{}, usersOf, func(_ context.Context, req *kopf.Request[*corev1.Secret], user *corev1.ConfigMap) error {
 					calls = append(calls, fmt.Sprintf("%s of %s from %q to %q", req.Handler, user.Name, req.Old.Data["key"], req.Object.Data["key"]))
 					if user.Name == "b" && fails > 0 {

@@ -2,8 +2,10 @@ package kopf_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -418,4 +420,91 @@ func TestWithRemote_KeepsDocumentsOfObjectsThatAreOutOfScope(t *testing.T) {
 			t.Errorf("documents = %v, want none after the deletion", remote)
 		}
 	})
+}
+
+// A user who may write only the side objects must not change what handlers see of the objects.
+func TestWithRemote_UsesOnlyTheProgressOfSideObjects(t *testing.T) {
+	testRemote(t, func(t *remoteTest) {
+		operator := t.start(true)
+		operator.RunUntilQuiet(t)
+		operator.Stop(t)
+		secrets := t.secrets()
+		if len(secrets) != 1 {
+			t.Fatalf("there are %d side objects, want one", len(secrets))
+		}
+		var part map[string]any
+		if err := json.Unmarshal(secrets[0].Data["progress.json"], &part); err != nil {
+			t.Fatal(err)
+		}
+		part["data"] = map[string]any{"key": "forged", "other": "forged"}
+		part["binaryData"] = nil
+		meta := part["metadata"].(map[string]any)
+		meta["labels"] = map[string]any{"forged": "true"}
+		meta["deletionTimestamp"], meta["uid"], meta["name"] = "2000-01-01T00:00:00Z", "forged", "forged"
+		meta["annotations"].(map[string]any)["forged"] = "true"
+		forged, err := json.Marshal(part)
+		if err != nil {
+			t.Fatal(err)
+		}
+		secrets[0].Data["progress.json"] = forged
+		if err := t.cluster.Client.Update(t.Context(), &secrets[0]); err != nil {
+			t.Fatal(err)
+		}
+		t.change = func(req *kopf.Request[configMap]) {
+			obj := req.Object
+			if obj.Data["key"] != "changed" || len(obj.Data) != 1 || len(obj.Labels) > 0 || obj.Annotations["forged"] != "" || obj.Name != "one" || obj.DeletionTimestamp != nil {
+				t.Errorf("the handler receives forged fields: %v %v", obj.ObjectMeta, obj.Data)
+			}
+		}
+		t.edit("changed")
+		operator = t.start(true)
+		operator.RunUntilQuiet(t)
+		t.expectCalls("update a 0", "update b 0")
+		if obj := t.object(); obj.Data["key"] != "changed" || len(obj.Data) != 1 || len(obj.Labels) > 0 {
+			t.Errorf("the operator has written forged fields: %v %v", obj.ObjectMeta, obj.Data)
+		}
+	})
+}
+
+// Ignored fields are not a part of the baseline, but they belong to the object.
+func TestIgnoringFields_StayOnTheObject(t *testing.T) {
+	for name, withRemote := range map[string]bool{"annotations": false, "side objects": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				one := newConfigMap("one")
+				one.Data = map[string]string{"ignored": "1", "key": "1"}
+				cluster := kopftest.Memory(t, kopftest.Objects(one))
+				var seen []string
+				operator := cluster.RunManager(t, func(mgr manager.Manager) error {
+					options := []kopf.Option{
+						kopf.WithBaseline(progress.IgnoringFields(progress.AnnotationBaseline(""), "data.ignored")),
+						kopf.For(&corev1.ConfigMap{}).On("all", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate}, func(_ context.Context, req *kopf.Request[configMap]) error {
+							seen = append(seen, req.Object.Data["ignored"])
+							req.Object.Data["own"] = "x"
+							if req.Reason == kopf.ReasonUpdate {
+								req.Object.Data["ignored"] = "3"
+							}
+							return nil
+						}),
+					}
+					if withRemote {
+						options = append(options, kopf.WithRemote(&progress.SideObjects{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Secrets: true}))
+					}
+					return kopf.SetupWithManager(mgr, options...)
+				})
+				operator.RunUntilQuiet(t)
+				kopftest.Edit(t, cluster, newConfigMap("one"), func(c configMap) { c.Data["ignored"] = "2" })
+				operator.RunUntilQuiet(t)
+				kopftest.Edit(t, cluster, newConfigMap("one"), func(c configMap) { c.Data["key"] = "2" })
+				operator.RunUntilQuiet(t)
+				if want := []string{"1", "2"}; !slices.Equal(seen, want) {
+					t.Errorf("handlers have seen the values %q, want %q", seen, want)
+				}
+				cluster.Get(t, one)
+				if want := map[string]string{"ignored": "3", "key": "2", "own": "x"}; !maps.Equal(one.Data, want) {
+					t.Errorf("data = %v, want %v", one.Data, want)
+				}
+			})
+		})
+	}
 }

@@ -28,6 +28,9 @@ type Request[T client.Object] struct {
 	// the configuration is unknown (see [Request.OldKnown]). It is also nil for handlers without a cause: OnReconcile, OnEvent, OnEventAbout,
 	// daemons, timers and indexes.
 	//
+	// The configuration is stored in an annotation, so everyone who can edit the annotations of the object can choose Old, and no schema and no admission
+	// handler has checked it. A handler must not use it to decide what a user may do, or to find what to delete or to overwrite outside of the object.
+	//
 	// Equivalent in kopf: old.
 	Old T
 	// Diff is the difference between Old and the essence that is being handled. For handlers with a [Field], and for their sub-handlers, its paths are
@@ -112,8 +115,8 @@ func (r *Request[T]) Field() (old, new any) {
 	return r.call.Field[0], r.call.Field[1]
 }
 
-// OldKnown reports whether the last-handled configuration is known. It returns false if the object is so large that only a digest of its
-// last-handled configuration is stored. The object has then changed, but Old and Diff are empty.
+// OldKnown reports whether the last-handled configuration is known. It returns false if only a digest of it is stored, because the object is a Secret
+// (see [WithDigestOnly]) or too large. The object has then changed, but Old and Diff are empty.
 func (r *Request[T]) OldKnown() bool { return r.call == nil || r.call.OldKnown }
 
 // Eventf posts a Kubernetes Event about the object. The type is "Normal" or "Warning". The reason and the action are single words, such as

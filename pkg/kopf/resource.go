@@ -51,6 +51,7 @@ type resourceOptions struct {
 	predicates       []predicate.Predicate
 	results          string
 	ownChanges       bool
+	digestOnly       *bool // nil for the default
 	loopLimit        int
 	whenServed       bool
 	conditionTypes   []string

@@ -103,6 +103,20 @@ func WithLoopGuard(limit int) ResourceOption {
 	}
 }
 
+// WithDigestOnly sets whether the operator stores only a digest of the last-handled configuration of the objects instead of its text, which has all
+// fields of the essence. With a digest, the operator still detects that an object has changed, but not how: [Request.OldKnown] returns false for updates,
+// and Old and Diff are empty. Handlers for a field or a computed value ([Resource.OnField], [OnChange]) are then called for each update, and handlers with
+// [From] are not called. Default: true for Secrets, because their text would be in an annotation that "kubectl describe" shows; false for other kinds and
+// for [Metadata].
+//
+// Use WithDigestOnly(true) for other kinds with confidential fields, and WithDigestOnly(false) for Secrets only if the handlers need the old data. A digest
+// does not hide short or guessable values from users who can read the annotations.
+//
+// kopf has no equivalent. An operator in Python that takes over handles all objects with a digest as changed.
+func WithDigestOnly(digestOnly bool) ResourceOption {
+	return func(o *resourceOptions) { o.digestOnly = &digestOnly }
+}
+
 const defaultResults = "status"
 
 // WithResults sets the field in which the results of handlers are stored, as a dotted path. Default: "status", so that results are stored in

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -115,12 +116,18 @@ func (o *Operator) engineKinds() ([]engine.Kind, error) {
 	return kinds, nil
 }
 
-// checkStorage returns an error if the Go type of a kind lacks the fields for the progress store or the baseline.
+// checkStorage returns an error if the Go type of a kind lacks the fields for the progress store or the baseline, or if the remote must not contain the
+// progress of the kind.
 func (o *Operator) checkStorage(kind engine.Kind) error {
 	var errs []error
 	for _, storage := range []any{o.settings.Store, o.settings.Baseline} {
 		if err := progress.CheckType(kind.New(), storage); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", kind.GVK.Kind, err))
+		}
+	}
+	if checker, ok := o.settings.Remote.(progress.ConfidentialityChecker); ok && (kind.IsSecret() || kind.DigestOnly) && len(kind.Handlers.IDs()) > 0 {
+		if err := checker.CheckConfidential(); err != nil {
+			errs = append(errs, fmt.Errorf("%s: WithRemote: %w", kind.GVK.Kind, err))
 		}
 	}
 	return errors.Join(errs...)
@@ -197,6 +204,10 @@ func (r *Resource[T]) register(kind *engine.Kind, scheme *runtime.Scheme, store 
 	kind.Fields, kind.Conditions = r.essenceFields(), r.watchedConditions()
 	kind.Watched, kind.OwnChanges, kind.LoopLimit = r.watchedFields(), r.ownChanges, r.loopLimit
 	kind.ConditionOptions, kind.RateLimiter = r.conditionOptions, r.controller.RateLimiter
+	kind.DigestOnly = kind.IsSecret() && !isMetadata(r.obj)
+	if r.digestOnly != nil {
+		kind.DigestOnly = *r.digestOnly
+	}
 	kind.DeclaredConditions, kind.Root, kind.PanicCondition = r.conditionTypes, r.effectiveRoot(), r.panicCondition
 	if err := r.checkConditions(kind.New()); err != nil {
 		errs = append(errs, err)
@@ -418,6 +429,12 @@ func findCycle(dependencies map[string][]string, id string, path []string) []str
 		}
 	}
 	return nil
+}
+
+// isMetadata reports whether the resource was declared with [Metadata].
+func isMetadata(obj client.Object) bool {
+	_, is := obj.(*metav1.PartialObjectMetadata)
+	return is
 }
 
 // isNil reports whether the object is nil or a nil pointer.

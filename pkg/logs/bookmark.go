@@ -3,6 +3,8 @@ package logs
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -29,29 +31,52 @@ type state struct {
 // loadState returns the state in memory, or a new state. It replaces positions by newer positions of the bookmark, because another process can have
 // written the bookmark during a pause.
 func loadState(ctx context.Context, o *options, req *kopf.Request[*corev1.Pod]) *state {
-	value := req.Object.Annotations[annotationKey(req.Handler)]
+	key := annotationKey(req.Handler)
+	value := req.Object.Annotations[key]
+	stored, err := parseBookmark(value, time.Now())
+	if err != nil {
+		log.FromContext(ctx).Info("Ignored an invalid bookmark", "annotation", key, "error", err.Error())
+	}
 	s, ok := o.memo.Load(ctx)
 	if !ok {
 		s = &state{positions: map[string]*position{}, saved: value, savedAt: time.Now()}
-		if o.since != nil && value == "" {
+		if o.since != nil && len(stored) == 0 {
 			s.floor = s.savedAt.Add(-*o.since).UTC()
 		}
 		o.memo.Store(ctx, s)
 	}
-	if value == "" {
-		return s
-	}
-	var stored map[string]*position
-	if err := json.Unmarshal([]byte(value), &stored); err != nil {
-		log.FromContext(ctx).Info("Ignored an invalid bookmark", "annotation", annotationKey(req.Handler), "error", err.Error())
-		return s
-	}
 	for name, p := range stored {
-		if known := s.positions[name]; p != nil && (known == nil || p.newest().After(known.newest())) {
+		if known := s.positions[name]; known == nil || p.newest().After(known.newest()) {
 			s.positions[name] = p
 		}
 	}
 	return s
+}
+
+// maxAhead is the largest difference between the clocks of a node and of the operator. A later position is not of this operator, and all lines until its
+// time would be ignored. Pods whose service account may change pods can write any position.
+const maxAhead = time.Hour
+
+// parseBookmark decodes a bookmark. If a position is invalid, it ignores the bookmark.
+func parseBookmark(value string, now time.Time) (map[string]*position, error) {
+	if value == "" {
+		return nil, nil
+	}
+	var stored map[string]*position
+	if err := json.Unmarshal([]byte(value), &stored); err != nil {
+		return nil, err
+	}
+	for name, p := range stored {
+		switch {
+		case p == nil:
+			delete(stored, name)
+		case len(p.Recent) > maxRecent || !slices.IsSortedFunc(p.Recent, func(a, b timestamp) int { return a.Time.Compare(b.Time) }):
+			return nil, fmt.Errorf("the container %.63q has %d timestamps in a wrong order, or more than %d", name, len(p.Recent), maxRecent)
+		case p.newest().After(now.Add(maxAhead)) || p.Floor.After(now.Add(maxAhead)):
+			return nil, fmt.Errorf("the position of the container %.63q is more than %s in the future", name, maxAhead)
+		}
+	}
+	return stored, nil
 }
 
 // position returns the position in the log of a container.

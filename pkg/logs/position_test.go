@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -68,6 +69,34 @@ func TestPosition_FollowsAClockThatWasSetBack(t *testing.T) {
 	p.add(earlier)
 	if s := (&skipper{position: p.clone()}); !s.skip(earlier) || s.skip(earlier.Add(time.Nanosecond)) || p.since().After(earlier) {
 		t.Errorf("position %+v, want one at %s", p, earlier)
+	}
+}
+
+// A pod can write any bookmark if its service account may change pods.
+func TestParseBookmark_ForgedPositions(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	at := func(ahead time.Duration) string { return now.Add(ahead).Format(time.RFC3339Nano) }
+	recent := func(times ...string) string {
+		return `{"app":{"recent":[{"lines":1,"time":"` + strings.Join(times, `"},{"lines":1,"time":"`) + `"}]}}`
+	}
+	for name, test := range map[string]struct{ bookmark, err string }{
+		"none":                     {"", ""},
+		"a position":               {recent(at(-time.Minute), at(0)), ""},
+		"a clock that is ahead":    {recent(at(time.Hour)), ""},
+		"no position":              {`{"app":null}`, ""},
+		"a time in the future":     {recent(at(0), at(time.Hour+1)), "more than 1h0m0s in the future"},
+		"a floor in the future":    {`{"app":{"floor":"2999-01-01T00:00:00Z"}}`, "more than 1h0m0s in the future"},
+		"a later floor":            {`{"app":{"floor":"2999-01-01T00:00:00Z","recent":[{"lines":1,"time":"` + at(0) + `"}]}}`, "more than 1h0m0s in the future"},
+		"unsorted":                 {recent(at(0), at(-1)), "wrong order"},
+		"more times than expected": {recent(slices.Repeat([]string{at(0)}, maxRecent+1)...), "more than 8"},
+		"no JSON":                  {"{", "unexpected end"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			stored, err := parseBookmark(test.bookmark, now)
+			if (err == nil) != (test.err == "") || err != nil && (!strings.Contains(err.Error(), test.err) || stored != nil) {
+				t.Errorf("got %v, %v, want the error %q", stored, err, test.err)
+			}
+		})
 	}
 }
 

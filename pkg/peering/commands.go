@@ -45,7 +45,7 @@ func (c *Client) List(ctx context.Context, target Target) ([]Object, error) {
 	return objects, nil
 }
 
-// Freeze writes a record once and does not renew it. The Lifetime of the record must be at least one second. Operators with the
+// Freeze writes a record once and does not renew it. The Lifetime of the record must be at least one second, and at most [MaxLifetime]. Operators with the
 // same or a lower priority pause until the lifetime of the record ends or [Client.Resume] removes the record. If LastSeen is
 // zero, Freeze sets it to the current time. Freeze returns the changed objects, even if other writes failed.
 //
@@ -53,6 +53,9 @@ func (c *Client) List(ctx context.Context, target Target) ([]Object, error) {
 func (c *Client) Freeze(ctx context.Context, target Target, identity string, record Record) ([]Object, error) {
 	if record.Lifetime < time.Second {
 		return nil, fmt.Errorf("peering: the lifetime of the record must be at least one second, got %s", record.Lifetime)
+	}
+	if record.Lifetime > MaxLifetime {
+		return nil, fmt.Errorf("peering: the lifetime of the record must be at most %s, got %s: operators treat a longer one as this one", MaxLifetime, record.Lifetime)
 	}
 	if record.LastSeen.IsZero() {
 		record.LastSeen = time.Now()

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/errtext"
 )
 
 // Tie is the rule for operators with equal priorities.
@@ -127,9 +129,10 @@ func formatPeers(peers []Peer) string {
 			names = append(names, fmt.Sprintf("%d more", len(peers)-most))
 			break
 		}
-		name := fmt.Sprintf("%q (priority %d)", p.Identity, p.Priority)
+		const most = 200 // bytes, because users choose the texts
+		name := fmt.Sprintf("%q (priority %d)", errtext.Shorten(p.Identity, most), p.Priority)
 		if p.Message != "" {
-			name = fmt.Sprintf("%q (priority %d: %s)", p.Identity, p.Priority, p.Message)
+			name = fmt.Sprintf("%q (priority %d: %s)", errtext.Shorten(p.Identity, most), p.Priority, errtext.Shorten(p.Message, most))
 		}
 		names = append(names, name)
 	}

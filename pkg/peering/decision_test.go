@@ -130,6 +130,26 @@ func TestPeer_OldRecordIsDead(t *testing.T) {
 	}
 }
 
+// A record with a lifetime of centuries does not pause other operators forever.
+func TestPeer_LongLifetimesAreLimited(t *testing.T) {
+	now := time.Now()
+	for name, written := range map[string]map[string]any{
+		"with lastseen":      record(1, 0, now),
+		"lastseen is ahead":  record(1, 0, now.AddDate(293, 0, 0)),
+		"without lastseen":   {"priority": int64(1)},
+		"a maximal lifetime": {"priority": int64(1), "lifetime": int64(math.MaxInt64)},
+	} {
+		if written["lifetime"] == nil || written["lifetime"] == int64(0) {
+			written["lifetime"] = int64(293 * 365 * 24 * 60 * 60)
+		}
+		var observations peering.Observations
+		peers, _ := observations.Observe(map[string]any{"a": written}, now)
+		if peers[0].Dead(now.Add(peering.MaxLifetime-1)) || !peers[0].Dead(now.Add(peering.MaxLifetime)) {
+			t.Errorf("%s: the peer is dead after %s, want %s", name, peers[0].Deadline().Sub(now), peering.MaxLifetime)
+		}
+	}
+}
+
 // A record without lastseen expires one lifetime after its first observation.
 func TestPeer_RecordWithoutLastSeen(t *testing.T) {
 	now := time.Now()

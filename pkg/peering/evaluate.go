@@ -3,6 +3,7 @@ package peering
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -56,6 +57,7 @@ func (m *member) evaluate(ctx context.Context, object *unstructured.Unstructured
 	now := time.Now()
 	peers, unreadable := m.observations.Observe(object.Object["status"], now)
 	m.decision = m.self.Decide(peers, now)
+	m.forgetWarnings(peers, unreadable)
 	m.warnAboutRecords(peers, unreadable, now)
 	m.checkOwnRecord(peers, now)
 	m.reportStatus()
@@ -127,6 +129,18 @@ func (m *member) warnAboutRecords(peers []Peer, unreadable []Unreadable, now tim
 				"identity", p.Identity, "by", ahead.Round(time.Second).String())
 		}
 	}
+}
+
+// forgetWarnings forgets the warnings about records that do not exist any more, because other clients may write any number of records one after the other.
+func (m *member) forgetWarnings(peers []Peer, unreadable []Unreadable) {
+	exists := map[string]bool{}
+	for _, p := range peers {
+		exists[p.Identity] = true
+	}
+	for _, u := range unreadable {
+		exists[u.Identity] = true
+	}
+	maps.DeleteFunc(m.warned, func(identity, _ string) bool { return !exists[identity] })
 }
 
 func (m *member) warnOnce(identity, message string, keysAndValues ...any) {

@@ -18,14 +18,14 @@ type Peer struct {
 }
 
 // Deadline returns the time at which the peer is dead if its record does not change. The deadline is one lifetime after Since, but at
-// most one lifetime plus [MaxSkew] after LastSeen. So old records of killed processes do not pause new operators.
+// most one lifetime plus [MaxSkew] after LastSeen. So old records of killed processes do not pause new operators. A lifetime counts as at most [MaxLifetime].
 func (p Peer) Deadline() time.Time {
-	unchanged := p.Since.Add(p.Lifetime)
+	lifetime := min(p.Lifetime, MaxLifetime)
+	unchanged := p.Since.Add(lifetime)
 	if p.LastSeen.IsZero() {
 		return unchanged
 	}
-	// Add in two steps, because the sum of the durations could overflow.
-	if old := p.Expires().Add(MaxSkew); old.Before(unchanged) {
+	if old := p.LastSeen.Add(lifetime).Add(MaxSkew); old.Before(unchanged) {
 		return old
 	}
 	return unchanged

@@ -26,7 +26,7 @@ type Options struct {
 	//
 	// Equivalent in kopf: settings.peering.priority, --priority; --dev is [DevPriority].
 	Priority int
-	// Lifetime is the time for which peers consider the operator alive after it has written its record, in whole seconds. The
+	// Lifetime is the time for which peers consider the operator alive after it has written its record, in whole seconds, at most [MaxLifetime]. The
 	// operator renews the record 5 to 10 seconds earlier, but at least one second after it was written. Default: 60 seconds.
 	//
 	// Equivalent in kopf: settings.peering.lifetime.
@@ -93,6 +93,8 @@ func (o Options) Check() error {
 		addErrorf("Lifetime is %w", validation.DurationUnit(o.Lifetime))
 	case o.Lifetime%time.Second != 0:
 		addErrorf("Lifetime must be in whole seconds, got %s", o.Lifetime)
+	case o.Lifetime > MaxLifetime:
+		addErrorf("Lifetime must be at most %s, got %s", MaxLifetime, o.Lifetime)
 	}
 	if o.Tie < PauseAll || o.Tie > Elect {
 		addErrorf("Tie must be PauseAll or Elect, got %d", o.Tie)

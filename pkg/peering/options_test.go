@@ -122,6 +122,7 @@ func TestOptions_Check(t *testing.T) {
 		"at least one second, got -1s": {Lifetime: -time.Second},
 		"whole seconds, got":           {Lifetime: 1500 * time.Millisecond},
 		"PauseAll or Elect, got":       {Tie: 7},
+		"at most 168h0m0s, got 169h":   {Lifetime: 169 * time.Hour},
 	} {
 		if err := options.Check(); err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("%+v: error = %v, want an error with %s", options, err, part)
@@ -131,7 +132,7 @@ func TestOptions_Check(t *testing.T) {
 	if n := strings.Count(all.Error(), "peering: "); n != 3 {
 		t.Errorf("error = %v, want three errors", all)
 	}
-	for _, fine := range []peering.Options{{}, {Priority: -1 << 63, Lifetime: time.Second, Tie: peering.Elect, Namespaces: []string{"a", "b"}}} {
+	for _, fine := range []peering.Options{{}, {Priority: -1 << 63, Lifetime: time.Second, Tie: peering.Elect, Namespaces: []string{"a", "b"}}, {Lifetime: peering.MaxLifetime}} {
 		if err := fine.Check(); err != nil {
 			t.Error(err)
 		}

@@ -402,3 +402,13 @@ func TestSubscribe_Order(t *testing.T) {
 		}
 	})
 }
+
+// Users choose the texts of records.
+func TestMessage_LongTextsAreCut(t *testing.T) {
+	long := strings.Repeat("x", 1<<20)
+	peer := Peer{Identity: long, Record: Record{Priority: 9, Lifetime: time.Minute, Message: long}, Since: time.Now()}
+	decision := Self{Identity: "me"}.Decide([]Peer{peer}, time.Now())
+	if text := decision.message(Self{}); !decision.Paused || len(text) > 1000 || !strings.Contains(text, "xxx") {
+		t.Errorf("paused = %t, and the message has %d bytes", decision.Paused, len(text))
+	}
+}

@@ -19,7 +19,7 @@ import (
 type Record struct {
 	// Priority is compared with the priorities of the peers. The operator with the highest priority works. Default: 0.
 	Priority int
-	// Lifetime is the time for which the record is valid after it was written, in whole seconds. Default: 60 seconds.
+	// Lifetime is the time for which the record is valid after it was written, in whole seconds, at most [MaxLifetime]. Default: 60 seconds.
 	Lifetime time.Duration
 	// LastSeen is the time of the write by the clock of the writer. It is zero if unknown.
 	LastSeen time.Time
@@ -35,6 +35,10 @@ const (
 	defaultPriority = 0
 	defaultLifetime = 60 * time.Second
 )
+
+// MaxLifetime is the longest time for which a record without a change pauses other operators. Operators treat a longer lifetime as this one, so that a
+// mistake in a record, or a forged one, does not pause them for years.
+const MaxLifetime = 7 * 24 * time.Hour
 
 // MaxSkew is the maximum tolerated difference between the clocks of operators.
 const MaxSkew = 10 * time.Minute

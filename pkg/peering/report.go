@@ -3,11 +3,11 @@ package peering
 import (
 	"maps"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/errtext"
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
 )
 
@@ -141,9 +141,5 @@ func (p *Peering) recordEvent(object *unstructured.Unstructured, after state, an
 // eventNote returns the message of an Event, whose length the API limits.
 func (p *Peering) eventNote(s state) string {
 	const most = 1000
-	note := p.Identity() + ": " + s.message
-	if len(note) > most {
-		note = strings.ToValidUTF8(note[:most], "") + "..."
-	}
-	return note
+	return errtext.Shorten(p.Identity()+": "+s.message, most)
 }

@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// Temporary returns an error that makes the handler due again after the delay. With a delay of zero or less, the handler is
+// Temporary returns an error that makes the handler due again after the delay, which is at most [MaxDelay]. With a delay of zero or less, the handler is
 // due immediately. If err is nil, Temporary returns an error that reports the missing cause.
 //
 // Equivalent in kopf: raise TemporaryError(..., delay=...).

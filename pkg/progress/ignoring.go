@@ -67,6 +67,24 @@ func (b ignoringBaseline) UsesOnlyAnnotations(obj client.Object) bool {
 	return UsesOnlyAnnotations(b.Baseline, obj)
 }
 
+// ClearStored removes the values that a [Store] or a [Baseline] writes from the JSON form of an object. Its method Clear may remove more: [IgnoringFields] also
+// removes fields of the object that change detection ignores.
+func ClearStored(from interface{ Clear(essence map[string]any) }, content map[string]any) {
+	if clearer, ok := from.(storedClearer); ok {
+		clearer.ClearStored(content)
+		return
+	}
+	from.Clear(content)
+}
+
+// A storedClearer is a [Baseline] whose method Clear also removes values that it does not write.
+type storedClearer interface {
+	// ClearStored is Clear for the written values only.
+	ClearStored(content map[string]any)
+}
+
+func (b ignoringBaseline) ClearStored(content map[string]any) { ClearStored(b.Baseline, content) }
+
 func (b ignoringBaseline) Clear(essence map[string]any) {
 	b.Baseline.Clear(essence)
 	for _, path := range b.paths {

@@ -150,6 +150,12 @@ func (m multiBaseline) UsesOnlyAnnotations(obj client.Object) bool {
 	return allUseOnlyAnnotations(m, obj)
 }
 
+func (m multiBaseline) ClearStored(content map[string]any) {
+	for _, baseline := range m {
+		ClearStored(baseline, content)
+	}
+}
+
 func (m multiBaseline) Clear(essence map[string]any) {
 	for _, baseline := range m {
 		baseline.Clear(essence)

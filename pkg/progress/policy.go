@@ -9,6 +9,8 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/errtext"
 )
 
 // DefaultBackoff is the delay after an unclassified error.
@@ -72,7 +74,8 @@ type Policy struct {
 
 // An Outcome describes how an attempt ended and what follows.
 type Outcome struct {
-	// Err is the error of the attempt, or nil. With [ErrorsIgnored], a successful outcome may have an error.
+	// Err is the error of the attempt, or nil. If its text is longer than 16 KiB, Err wraps it and has only the beginning and the end of the text. With
+	// [ErrorsIgnored], a successful outcome may have an error.
 	Err error
 	// Final reports that there will be no further attempt. Otherwise the next attempt follows after Delay.
 	Final bool
@@ -175,7 +178,9 @@ func (p Policy) recoverOutcome(record Record, now time.Time, compute func() Outc
 			out = p.retry(record, now, &PanicError{Value: value, Stack: debug.Stack()}, DefaultBackoff)
 		}
 	}()
-	return compute()
+	out = compute()
+	out.Err = errtext.Limit(out.Err) // also calls the method Error, which may panic
+	return out
 }
 
 func (p Policy) compute(record Record, now time.Time, err error) Outcome {
@@ -219,6 +224,7 @@ func serverDelay(err error) time.Duration {
 // retry returns the outcome of an attempt that will be repeated. If a limit forbids the next attempt, the handler
 // fails now instead of after the delay.
 func (p Policy) retry(record Record, now time.Time, err error, delay time.Duration) Outcome {
+	delay = min(delay, MaxDelay)
 	next := record
 	next.Retries++
 	if limit := p.limitReached(next, now.Add(delay)); limit != "" {

@@ -19,7 +19,7 @@ type Record struct {
 	Started time.Time
 	// Stopped is the time when the handler succeeded or failed permanently; zero before that.
 	Stopped time.Time
-	// Delayed is the earliest time of the next attempt; zero if there is no delay.
+	// Delayed is the earliest time of the next attempt; zero if there is no delay. A time more than [MaxDelay] in the future counts as no delay.
 	Delayed time.Time
 	// Attempted is the time when the last attempt ended, by the clock that computed Delayed. The delay is Delayed minus
 	// Attempted. Attempted is zero if Delayed is zero, and in records of kopf, of [Status] and of earlier versions.
@@ -40,8 +40,20 @@ type Record struct {
 // Finished reports whether the handler has succeeded or failed permanently.
 func (r Record) Finished() bool { return r.Success || r.Failure }
 
+// MaxDelay is the longest delay between two attempts. Longer delays of handlers are reduced to it. A stored delay that ends later is ignored, so that a
+// mistake in a record, or a forged one, does not block an object for years.
+const MaxDelay = 30 * 24 * time.Hour
+
 // Due reports whether the handler may be called at the given time.
-func (r Record) Due(now time.Time) bool { return !r.Finished() && !r.Delayed.After(now) }
+func (r Record) Due(now time.Time) bool { return !r.Finished() && r.wait(now) == 0 }
+
+// wait returns the time from now until the next attempt; 0 if there is no delay, or if the delay is longer than any operator stores it.
+func (r Record) wait(now time.Time) time.Duration {
+	if left := r.Delayed.Sub(now); left <= MaxDelay {
+		return max(0, left)
+	}
+	return 0
+}
 
 // WaitsForSubs reports whether the handler itself has finished and waits for its sub-handlers.
 func (r Record) WaitsForSubs() bool {
@@ -151,6 +163,10 @@ func (r *Record) UnmarshalJSON(text []byte) error {
 	if err != nil {
 		return err
 	}
+	if len(out.Purpose) > maxPurpose {
+		return fmt.Errorf("purpose has %d bytes, want at most %d", len(out.Purpose), maxPurpose)
+	}
+	out.Message = truncate(out.Message, maxMessage)
 	if retries < 0 || retries > maxCount || retries != math.Trunc(retries) {
 		return fmt.Errorf("retries must be a non-negative integer, got %v", retries)
 	}
@@ -158,6 +174,9 @@ func (r *Record) UnmarshalJSON(text []byte) error {
 	*r = out
 	return nil
 }
+
+// maxPurpose is the maximum length of a purpose in bytes. The purpose of a record appears in logs and explanations.
+const maxPurpose = 1024
 
 // maxCount is the largest integer that every JSON decoder reads exactly.
 const maxCount = 1 << 53
@@ -223,7 +242,7 @@ func parseTime(text string) (time.Time, error) {
 			return t, nil
 		}
 	}
-	return time.Time{}, fmt.Errorf("%q is not an ISO 8601 time", text)
+	return time.Time{}, fmt.Errorf("%.40q is not an ISO 8601 time", text)
 }
 
 func optionalString(s string) *string {

@@ -21,6 +21,13 @@ type Remote interface {
 	Save(ctx context.Context, obj client.Object, snapshot Snapshot) (version string, err error)
 }
 
+// A ConfidentialityChecker is a [Remote] that may be readable for more users than the objects.
+type ConfidentialityChecker interface {
+	// CheckConfidential returns an error that describes what to do if the remote must not contain the progress of confidential objects, such as Secrets. Even a
+	// digest of the last-handled configuration lets users guess weak passwords.
+	CheckConfidential() error
+}
+
 // A Snapshot is the progress of one object in a [Remote].
 type Snapshot struct {
 	// Data is a JSON document. Do not depend on its content.

@@ -20,7 +20,8 @@ const DefaultSideObjectPrefix = "kopf-progress"
 
 // SideObjects is a [Remote] that stores the progress of each object in a ConfigMap or a Secret with the name "<prefix>-<uid of the object>". This side
 // object has an owner reference to the object, so the garbage collector deletes it after the object. The operator needs the permissions to get, create, update and delete these
-// ConfigMaps or Secrets. It does not watch them.
+// ConfigMaps or Secrets. It does not watch them. If the operator handles objects of the same kind, use a filter that the side objects do not pass, such as a
+// label, because they have no labels.
 type SideObjects struct {
 	// Client writes the side objects. Required.
 	Client client.Client
@@ -31,8 +32,9 @@ type SideObjects struct {
 	// Namespace is the namespace of the side objects of cluster-scoped objects. Required for cluster-scoped objects. The side object of a namespaced
 	// object is in the namespace of the object.
 	Namespace string
-	// Secrets selects Secrets instead of ConfigMaps. Use it if the essence of the objects or the error messages of the handlers are confidential, because
-	// the progress contains both.
+	// Secrets selects Secrets instead of ConfigMaps. Use it if some users of the namespace may read or write ConfigMaps, but not the objects. Readers see the
+	// essence of the objects and the error messages of handlers. Writers can forge Old in a request, and can cause or prevent calls of handlers. An operator
+	// that handles Secrets, or objects with only a digest, must not use ConfigMaps.
 	Secrets bool
 }
 
@@ -55,6 +57,15 @@ func (s *SideObjects) Check() error {
 		return fmt.Errorf("the prefix %q of SideObjects is not valid: %s", s.Prefix, errs[0])
 	}
 	return nil
+}
+
+// CheckConfidential implements [ConfidentialityChecker].
+func (s *SideObjects) CheckConfidential() error {
+	if s.Secrets {
+		return nil
+	}
+	return errors.New("SideObjects stores the progress in ConfigMaps, which more users can read, and even a digest of a Secret lets them guess weak passwords: " +
+		"set Secrets in SideObjects, or handle the kind in an operator without WithRemote, which stores only a digest on the objects")
 }
 
 // Load implements [Remote].

@@ -334,7 +334,7 @@ func (r Record) WithOutcome(outcome Outcome, now time.Time) Record {
 	case outcome.Final:
 		r.Stopped, r.Success, r.Failure = now, outcome.Success, !outcome.Success
 	default:
-		r.Delayed, r.Attempted = now.Add(outcome.Delay), now
+		r.Delayed, r.Attempted = now.Add(min(outcome.Delay, MaxDelay)), now
 	}
 	return r
 }
@@ -362,7 +362,7 @@ func (s *State) delayBelow(parent string, now time.Time, except []string) (delay
 		if !h.active || h.parent != parent || h.record.Finished() || slices.Contains(except, h.id) {
 			continue
 		}
-		remaining := max(0, h.record.Delayed.Sub(now))
+		remaining := h.record.wait(now)
 		if !ok || remaining < delay {
 			delay, ok = remaining, true
 		}
@@ -475,7 +475,7 @@ func (s *State) PurgeStale(store Store, obj client.Object, now time.Time) error 
 func (s *State) StaleAfter(now time.Time) (delay time.Duration, ok bool) {
 	for _, h := range s.handlers {
 		if h.stored && h.record.delayed(now) {
-			delay, ok = max(delay, h.record.Delayed.Sub(now)), true
+			delay, ok = max(delay, h.record.wait(now)), true
 		}
 	}
 	return delay, ok
@@ -506,7 +506,7 @@ func (s *State) delayed(h *handler, now time.Time) bool {
 	}))
 }
 
-func (r Record) delayed(now time.Time) bool { return !r.Finished() && r.Delayed.After(now) }
+func (r Record) delayed(now time.Time) bool { return !r.Finished() && r.wait(now) > 0 }
 
 func (s *State) purge(store Store, obj client.Object, match func(*handler) bool) error {
 	var changes []recordChange

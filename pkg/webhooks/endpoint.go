@@ -20,6 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 	admissionmetrics "sigs.k8s.io/controller-runtime/pkg/webhook/admission/metrics"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/errtext"
 )
 
 // endpoint answers the reviews of one hook.
@@ -78,7 +80,7 @@ func (e *endpoint) Handle(ctx context.Context, review admission.Request) admissi
 		return err
 	})
 	if err != nil {
-		return denied(e.statusFor(ctx, err, req)).WithWarnings(call.warnings...)
+		return denied(e.statusFor(ctx, errtext.Limit(err), req)).WithWarnings(call.warnings...)
 	}
 	response := allowed()
 	response.Warnings, response.Patches = call.warnings, patches
@@ -123,7 +125,7 @@ func (e *endpoint) decode(req *admissionv1.AdmissionRequest) (object, old client
 	into := func(raw runtime.RawExtension) (client.Object, error) {
 		obj := e.newObject()
 		if err := e.decoder.DecodeRaw(raw, obj); err != nil {
-			return nil, fmt.Errorf("the object is not a valid %s: %w", e.gvk.Kind, err)
+			return nil, errtext.Limit(fmt.Errorf("the object is not a valid %s: %w", e.gvk.Kind, err))
 		}
 		return obj, nil
 	}

@@ -122,6 +122,9 @@ var levels = map[string]int{
 	// This package tells the annotations of users from those of operators.
 	"internal/annotations": 0,
 
+	// This package limits the texts of errors.
+	"internal/errtext": 0,
+
 	// This package has a map that is safe for concurrent use.
 	"internal/keyed": 0,
 

@@ -67,7 +67,7 @@ func TestRemote_SideObjectsOnAPIServer(t *testing.T) {
 
 	// An operator with side objects.
 	remote := func(mgr manager.Manager) kopf.Option {
-		return kopf.WithRemote(&progress.SideObjects{Client: mgr.GetClient(), Reader: mgr.GetAPIReader()})
+		return kopf.WithRemote(&progress.SideObjects{Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Secrets: true})
 	}
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: "one", Labels: map[string]string{"handled": "yes"}}}
 	cluster.Create(t, secret)

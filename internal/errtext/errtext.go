@@ -1,0 +1,61 @@
+package errtext
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// MaxBytes is the limit for the text of an error.
+const MaxBytes = 16 << 10
+
+// Limit returns the error, with at most [MaxBytes] of its text. The result wraps the error. Limit returns nil for nil.
+func Limit(err error) error {
+	if err == nil {
+		return nil
+	}
+	text := err.Error()
+	if len(text) <= MaxBytes {
+		return err
+	}
+	return &limited{err, Shorten(text, MaxBytes)}
+}
+
+type limited struct {
+	err  error
+	text string
+}
+
+func (e *limited) Error() string { return e.text }
+func (e *limited) Unwrap() error { return e.err }
+
+// maxListed is the number of elements of a list in a log line.
+const maxListed = 50
+
+// Some returns the first elements of a list, and says how many follow.
+func Some(list []string) []string {
+	if len(list) <= maxListed {
+		return list
+	}
+	return append(slices.Clone(list[:maxListed]), fmt.Sprintf("and %d more", len(list)-maxListed))
+}
+
+// Shorten removes the middle of a text that is longer than limit bytes, because the beginning and the end of an error are the most important parts. It does
+// not split characters. It first replaces invalid UTF-8, because the JSON encoding would replace it with a longer text.
+func Shorten(text string, limit int) string {
+	const gap = "..."
+	text = strings.ToValidUTF8(text, string(utf8.RuneError))
+	if len(text) <= limit {
+		return text
+	}
+	head := (limit - len(gap)) / 2
+	tail := len(text) - (limit - len(gap) - head)
+	for head > 0 && !utf8.RuneStart(text[head]) {
+		head--
+	}
+	for tail < len(text) && !utf8.RuneStart(text[tail]) {
+		tail++
+	}
+	return text[:head] + gap + text[tail:]
+}
