@@ -96,6 +96,9 @@ type Settings struct {
 	Recorder events.EventRecorder
 	// AggregatesEvents is true if the recorder counts repeated Events instead of writing each of them.
 	AggregatesEvents bool
+	// EventBurst and EventInterval are the quota of Events of each object. With 0, the defaults of package eventrecorder apply.
+	EventBurst    int
+	EventInterval time.Duration
 	// Events selects the automatic Events.
 	Events eventrecorder.Level
 

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/eventrecorder"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
@@ -37,12 +38,12 @@ func TestEvents_NothingIsRememberedForever(t *testing.T) {
 		for n := range objects {
 			obj := &corev1.ConfigMap{}
 			obj.Name, obj.UID = fmt.Sprint("one-", n), types.UID(fmt.Sprint(n))
-			e.events.Post(obj, false, "Normal", "Made", "Make", "it was made")
+			e.events.Post(obj, eventrecorder.Detail, "Normal", "Made", "Make", "it was made")
 		}
 		if n := e.events.Limiter.Len(); r.posted != objects || n != objects {
 			t.Errorf("%d Events are posted, and %d objects remembered, want %d", r.posted, n, objects)
 		}
-		<-time.After(8 * time.Minute)
+		<-time.After(14 * time.Minute)
 		synctest.Wait()
 		if n := e.events.Limiter.Len(); n != 0 {
 			t.Errorf("%d objects are remembered", n)

@@ -33,7 +33,7 @@ func panicChangeOf(id string, o progress.Outcome) (panicChange, bool) {
 	if panicked, ok := errors.AsType[*progress.PanicError](o.Err); ok {
 		text, _, _ := strings.Cut(strings.TrimSpace(fmt.Sprint(panicked.Value)), "\n")
 		if runes := []rune(text); len(runes) > maxPanicText {
-			text = string(runes[:maxPanicText])
+			text = string(runes[:maxPanicText-1]) + "…"
 		}
 		return panicChange{id, text}, true
 	}

@@ -22,7 +22,7 @@ func TestPanicChangeOf(t *testing.T) {
 		"a panic with an error": {progress.Outcome{Err: panicked(errors.New("boom"))}, "boom", true},
 		"a permanent panic":     {progress.Outcome{Err: progress.Permanent(panicked("boom")), Final: true}, "boom", true},
 		"several lines":         {progress.Outcome{Err: panicked("\nboom\nmore")}, "boom", true},
-		"a long text":           {progress.Outcome{Err: panicked(strings.Repeat("ä", 300))}, strings.Repeat("ä", 200), true},
+		"a long text":           {progress.Outcome{Err: panicked(strings.Repeat("ä", 300))}, strings.Repeat("ä", 199) + "…", true},
 		"a success":             {progress.Outcome{Success: true, Final: true}, "", true},
 		"an ignored error":      {progress.Outcome{Success: true, Final: true, Err: errors.New("no")}, "", false},
 		"an ignored panic":      {progress.Outcome{Success: true, Final: true, Err: panicked("boom")}, "boom", true},

@@ -56,7 +56,8 @@ func New(settings Settings, kind Kind) *Engine {
 	})
 	e.events = &eventrecorder.Poster{
 		Name: e.Name, GVK: e.GVK, Client: e.Client, Recorder: e.Recorder, Level: e.Events,
-		Limiter: eventrecorder.Limiter{AggregatesSeries: settings.AggregatesEvents}, LoggerFor: e.logOf,
+		Limiter:   eventrecorder.Limiter{Burst: settings.EventBurst, Interval: settings.EventInterval, AggregatesSeries: settings.AggregatesEvents},
+		LoggerFor: e.logOf,
 	}
 	e.supervisor = daemons.New(daemons.Options{
 		OnEnd:       func(key daemons.Key) { e.enqueue(key.UID) },

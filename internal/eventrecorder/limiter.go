@@ -1,32 +1,57 @@
 package eventrecorder
 
 import (
+	"cmp"
+	"hash/maphash"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Each object has a token bucket, which permits a burst and one more Event in each interval. The bucket allows 28 Events in any
-// hour. Two Events cause at most three writes, because the recorder also writes the counts and the ends of series.
-// With two refreshes of series per hour, there are fewer than 60 writes per hour.
+// Each object has a token bucket, which permits a burst and one more Event in each interval. With the defaults, the bucket allows 32 Events in any
+// hour.
 const (
-	maxBurst       = 16
-	refillInterval = 5 * time.Minute
-	// urgentReserve is the part of the burst that only urgent Events may use.
-	urgentReserve = 4
-	// seriesWindow is the time after an Event in which the recorder adds an equal Event to its series.
+	// DefaultBurst is the default of [Limiter.Burst].
+	DefaultBurst = 20
+	// DefaultInterval is the default of [Limiter.Interval].
+	DefaultInterval = 5 * time.Minute
+	// reserves is the number of times that a reserve fits into the burst.
+	reserves = 5
+	// seriesWindow is the time after an Event in which the recorder surely adds an equal Event to its series.
 	seriesWindow = 6 * time.Minute
-	// minSeriesInterval is the shortest time between two Events of a series. All objects share the queue of the recorder.
+	// recorderMemory is the time after an Event in which the recorder may still add an equal Event to its series: it looks for ended series once in
+	// each window.
+	recorderMemory = 2 * seriesWindow
+	// minSeriesInterval is the shortest time between two Events that the recorder only counts. All objects share the queue of the recorder.
 	minSeriesInterval = time.Second
 )
 
 // sweepInterval is the shortest time between two sweeps.
 const sweepInterval = time.Minute
 
-// Limiter limits the Events about each object separately. The zero value is ready for use. A Limiter is safe for concurrent use.
+// Priority decides which part of the budget of an object an Event may use.
+type Priority int
+
+// The priorities.
+const (
+	// Detail is for Normal Events of handlers, and for automatic Events about single attempts. They leave two reserves.
+	Detail Priority = iota
+	// Problem is for Warnings of handlers. They leave one reserve.
+	Problem
+	// Transition is for automatic Events about failures, recoveries, and problems of the engine. They may use the whole budget.
+	Transition
+)
+
+// Limiter limits the Events about each object separately. Its fields must not change after the first use. A Limiter is safe for concurrent use.
 type Limiter struct {
+	// Burst is the number of Events about an object that may be posted at once. A fifth of it is reserved for each of the higher priorities. Default:
+	// DefaultBurst.
+	Burst int
+	// Interval is the time after which one more Event may be posted. Default: DefaultInterval.
+	Interval time.Duration
 	// AggregatesSeries is true if the recorder counts repeated Events as a series instead of writing each of them.
 	AggregatesSeries bool
 
@@ -38,42 +63,71 @@ type Limiter struct {
 // SeriesKey contains the fields of an Event that are equal in all Events of a series.
 type SeriesKey struct {
 	Type, Reason, Action string
-	ResourceVersion      string // the version of the object
+	ResourceVersion      string    // the version of the object
+	Related              types.UID // the handled object if the Event is about another object
+}
+
+// A Permit is the permission to post an Event.
+type Permit struct {
+	// Dropped is the number of Events about the object that were dropped since the last new Event. It is 0 for a repeated Event, whose note is not written.
+	Dropped int
+	// Variant is 1 for the first Event with its key, 2 for the first one with another note, and so on. It is always 1 for a recorder without series.
+	Variant int
 }
 
 // budget is the token bucket of one object.
 type budget struct {
 	remaining  float64 // Events that may be posted, as of updatedAt
 	updatedAt  time.Time
-	lastEvent  SeriesKey // the last posted Event
-	repeats    int       // number of posts of lastEvent
+	series     []series // the Events that the recorder remembers
 	lastPosted time.Time
-	dropped    int // Events that were not posted since lastPosted
+	dropped    int  // Events that were not posted since the last new Event
+	reported   bool // whether a drop was reported
 }
 
-// Allow reports whether an Event about an object may be posted. dropped is the number of Events that were dropped since the last posted Event. A part
-// of the budget is reserved for urgent Events.
-func (l *Limiter) Allow(uid types.UID, event SeriesKey, urgent bool) (dropped int, ok bool) {
+// A series is an Event that the recorder remembers.
+type series struct {
+	key, note  uint64 // hashes of the key and of the note
+	variant    int
+	repeats    int // number of posts
+	lastPosted time.Time
+}
+
+// seed is the seed of the hashes of keys and notes.
+var seed = maphash.MakeSeed()
+
+// Allow returns a permit if an Event about an object may be posted. Otherwise, first is true for the first dropped Event of the object since its budget
+// was full. The other dropped Events include repeated ones that come too fast to be counted.
+func (l *Limiter) Allow(uid types.UID, event SeriesKey, note string, priority Priority) (permit Permit, ok, first bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
 	b := l.budget(uid, now)
-	if l.isAggregated(b, event, now) {
+	s := b.find(event, note, now)
+	// The recorder writes the first two Events of a series, and counts the others.
+	isCounted := l.AggregatesSeries && s.repeats >= 2 && now.Sub(s.lastPosted) < seriesWindow
+	if isCounted {
 		ok = now.Sub(b.lastPosted) >= minSeriesInterval
 	} else {
-		ok = b.spend(now, urgent)
+		ok = l.spend(b, now, priority)
 	}
 	if !ok {
 		b.dropped++
-		return b.dropped, false
+		if !isCounted && !b.reported {
+			b.reported, first = true, true
+		}
+		return Permit{}, false, first
 	}
-	if b.lastEvent != event {
-		b.lastEvent, b.repeats = event, 0
+	permit = Permit{Variant: s.variant}
+	if s.repeats == 0 {
+		permit.Dropped, b.dropped = b.dropped, 0
 	}
-	b.repeats++
-	b.lastPosted = now
-	dropped, b.dropped = b.dropped, 0
-	return dropped, true
+	s.repeats++
+	s.lastPosted, b.lastPosted = now, now
+	if l.AggregatesSeries {
+		b.remember(s)
+	}
+	return permit, true, false
 }
 
 // Forget removes the budget of a deleted object.
@@ -90,26 +144,48 @@ func (l *Limiter) Len() int {
 	return len(l.objects)
 }
 
-// isAggregated reports whether the recorder adds the Event to a series without a write. It writes the first two Events of a series.
-func (l *Limiter) isAggregated(b *budget, event SeriesKey, now time.Time) bool {
-	return l.AggregatesSeries && b.lastEvent == event && b.repeats >= 2 && now.Sub(b.lastPosted) < seriesWindow
+// find returns the series of an Event. For an Event that the recorder does not remember, it returns a new series, with the next variant of the key. It forgets
+// the series that the recorder does not remember any more.
+func (b *budget) find(event SeriesKey, note string, now time.Time) series {
+	b.series = slices.DeleteFunc(b.series, func(s series) bool { return now.Sub(s.lastPosted) >= recorderMemory })
+	found := series{key: maphash.Comparable(seed, event), note: maphash.String(seed, note), variant: 1}
+	for _, s := range b.series {
+		switch {
+		case s.key != found.key:
+		case s.note == found.note:
+			return s
+		default:
+			found.variant = max(found.variant, s.variant+1)
+		}
+	}
+	return found
 }
 
-func (b *budget) spend(now time.Time, urgent bool) bool {
-	b.remaining, b.updatedAt = b.available(now), now
-	need := 1.0
-	if !urgent {
-		need += urgentReserve
+// remember adds or replaces a series.
+func (b *budget) remember(s series) {
+	i := slices.IndexFunc(b.series, func(other series) bool { return other.key == s.key && other.note == s.note })
+	if i < 0 {
+		b.series = append(b.series, s)
+	} else {
+		b.series[i] = s
 	}
-	if b.remaining < need {
+}
+
+func (l *Limiter) burst() int              { return cmp.Or(l.Burst, DefaultBurst) }
+func (l *Limiter) interval() time.Duration { return cmp.Or(l.Interval, DefaultInterval) }
+
+func (l *Limiter) spend(b *budget, now time.Time, priority Priority) bool {
+	b.remaining, b.updatedAt = l.available(b, now), now
+	reserved := l.burst() / reserves * int(Transition-priority)
+	if b.remaining < float64(1+reserved) {
 		return false
 	}
 	b.remaining--
 	return true
 }
 
-func (b *budget) available(now time.Time) float64 {
-	return min(maxBurst, b.remaining+float64(now.Sub(b.updatedAt))/float64(refillInterval))
+func (l *Limiter) available(b *budget, now time.Time) float64 {
+	return min(float64(l.burst()), b.remaining+float64(now.Sub(b.updatedAt))/float64(l.interval()))
 }
 
 // budget returns the budget of an object, and creates it on first use.
@@ -121,13 +197,13 @@ func (l *Limiter) budget(uid types.UID, now time.Time) *budget {
 	if l.objects == nil {
 		l.objects = map[types.UID]*budget{}
 	}
-	b := &budget{remaining: maxBurst, updatedAt: now}
+	b := &budget{remaining: float64(l.burst()), updatedAt: now}
 	l.objects[uid] = b
 	return b
 }
 
-// Sweep removes full budgets of objects without an active series. Call it regularly, because an object may exist for a long time without another
-// Event. More than one call per minute has no effect.
+// Sweep removes the full budgets of objects whose Events the recorder does not remember. Call it regularly, because an object may exist for a long time
+// without another Event. More than one call per minute has no effect.
 func (l *Limiter) Sweep() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -141,7 +217,7 @@ func (l *Limiter) sweep(now time.Time) {
 	l.swept = now
 	before := len(l.objects)
 	for uid, b := range l.objects {
-		if b.available(now) >= maxBurst && now.Sub(b.lastPosted) >= seriesWindow {
+		if l.available(b, now) >= float64(l.burst()) && (!l.AggregatesSeries || now.Sub(b.lastPosted) >= recorderMemory) {
 			delete(l.objects, uid)
 		}
 	}

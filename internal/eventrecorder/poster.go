@@ -72,31 +72,32 @@ func (p *Poster) postOutcome(obj client.Object, id string, before progress.Recor
 	if p.Level == Off || outcome.Interrupted || outcome.Waiting || !outcome.Final && !steps {
 		return
 	}
-	// The action is the id of the handler, because Events that differ only in their notes are aggregated.
-	notify := func(urgent bool, eventType, reason, note string, args ...any) {
-		p.Post(obj, urgent, eventType, reason, id, fmt.Sprintf(note, args...))
+	notify := func(priority Priority, eventType, reason, note string, args ...any) {
+		p.Post(obj, priority, eventType, reason, id, fmt.Sprintf(note, args...))
 	}
 	switch {
 	case !outcome.Final:
-		notify(false, "Warning", "HandlerRetries", "%s: %v", id, outcome.Err)
-	case !outcome.Success && (fails || steps):
-		notify(fails, "Warning", "HandlerFailed", "%s: %v", id, outcome.Err)
+		notify(Detail, "Warning", "HandlerRetries", "%s: %v", id, outcome.Err)
+	case !outcome.Success && fails:
+		notify(Transition, "Warning", "HandlerFailed", "%s: %v", id, outcome.Err)
+	case !outcome.Success && steps:
+		notify(Detail, "Warning", "HandlerFailed", "%s: %v", id, outcome.Err)
 	case !outcome.Success:
 	case outcome.Err != nil && steps:
-		notify(false, "Warning", "HandlerIgnored", "%s: %v", id, outcome.Err)
+		notify(Detail, "Warning", "HandlerIgnored", "%s: %v", id, outcome.Err)
 	case recovers && before.Retries > 0:
-		notify(true, "Normal", "HandlerRecovered", "%s has succeeded; failed attempts before that: %d", id, before.Retries)
+		notify(Transition, "Normal", "HandlerRecovered", "%s has succeeded; failed attempts before that: %d", id, before.Retries)
 	case recovers:
-		notify(true, "Normal", "HandlerRecovered", "%s has succeeded; before that, it had failed permanently", id)
+		notify(Transition, "Normal", "HandlerRecovered", "%s has succeeded; before that, it had failed permanently", id)
 	case steps:
-		notify(false, "Normal", "HandlerSucceeded", "%s", id)
+		notify(Detail, "Normal", "HandlerSucceeded", "%s", id)
 	}
 }
 
 // NotifierFor returns the function with which handlers of an object post Events about the object, or about another object.
 func (p *Poster) NotifierFor(obj client.Object) func(about client.Object, eventType, reason, action, note string, args ...any) {
 	return func(about client.Object, eventType, reason, action, note string, args ...any) {
-		gvk, related, err := p.GVK, runtime.Object(nil), checkEvent(eventType, reason, action)
+		gvk, related, err := p.GVK, (*metav1.PartialObjectMetadata)(nil), checkEvent(eventType, reason, action)
 		if about != nil && err == nil {
 			gvk, err = apiutil.GVKForObject(about, p.Client.Scheme())
 			related = referenceTo(obj, p.GVK)
@@ -108,7 +109,11 @@ func (p *Poster) NotifierFor(obj client.Object) func(about client.Object, eventT
 			p.LoggerFor(obj).Info("Failed to post an Event", "error", err.Error(), "type", eventType, "reason", reason, "action", action)
 			return
 		}
-		p.postAbout(obj, referenceTo(cmp.Or(about, obj), gvk), related, false, eventType, reason, action, fmt.Sprintf(note, args...))
+		priority := Detail
+		if eventType == corev1.EventTypeWarning {
+			priority = Problem
+		}
+		p.postAbout(obj, referenceTo(cmp.Or(about, obj), gvk), related, priority, eventType, reason, action, fmt.Sprintf(note, args...))
 	}
 }
 
@@ -137,30 +142,37 @@ func checkEvent(eventType, reason, action string) error {
 // Warn posts a Warning about the work of the engine, unless automatic Events are disabled.
 func (p *Poster) Warn(obj client.Object, reason, note string) {
 	if p.Level != Off {
-		p.Post(obj, true, corev1.EventTypeWarning, reason, "Handle", note)
+		p.Post(obj, Transition, corev1.EventTypeWarning, reason, "Handle", note)
 	}
 }
 
 // Post posts an Event about an object of the kind.
-func (p *Poster) Post(obj client.Object, urgent bool, eventType, reason, action, note string) {
-	p.postAbout(obj, referenceTo(obj, p.GVK), nil, urgent, eventType, reason, action, note)
+func (p *Poster) Post(obj client.Object, priority Priority, eventType, reason, action, note string) {
+	p.postAbout(obj, referenceTo(obj, p.GVK), nil, priority, eventType, reason, action, note)
 }
 
-// postAbout posts an Event, unless there are too many about an object. Urgent Events have a larger limit. It posts no Events about Events, because
-// each Event would cause another Event. related is the handled object if the Event is about another object.
-func (p *Poster) postAbout(obj client.Object, regarding *metav1.PartialObjectMetadata, related runtime.Object, urgent bool, eventType, reason, action, note string) {
+// postAbout posts an Event, unless there are too many about an object. It posts no Events about Events, because each Event would cause another Event.
+// related is the handled object if the Event is about another object.
+func (p *Poster) postAbout(obj client.Object, regarding, related *metav1.PartialObjectMetadata, priority Priority, eventType, reason, action, note string) {
 	gvk := regarding.GroupVersionKind()
 	if p.Recorder == nil || gvk.Kind == "Event" && (gvk.Group == corev1.GroupName || gvk.Group == eventsv1.GroupName) {
 		return
 	}
 	reason, action = TruncateReason(reason), TruncateReason(action)
-	dropped, ok := p.Limiter.Allow(regarding.GetUID(), SeriesKey{
-		Type: eventType, Reason: reason, Action: action, ResourceVersion: regarding.GetResourceVersion(),
-	}, urgent)
+	key := SeriesKey{Type: eventType, Reason: reason, Action: action, ResourceVersion: regarding.GetResourceVersion()}
+	var relatedObject runtime.Object // a nil pointer in the interface would not be nil
+	if related != nil {
+		key.Related, relatedObject = related.GetUID(), related
+	}
+	permit, ok, first := p.Limiter.Allow(regarding.GetUID(), key, note, priority)
 	if !ok {
 		metrics.UnpostedEvents.WithLabelValues(p.Name).Inc()
-		p.LoggerFor(obj).V(1).Info("Dropped an Event; there are too many about the object", "type", eventType, "reason", reason, "action", action, "note", note)
+		logger := p.LoggerFor(obj)
+		if !first { // the first one shows that Events are lost
+			logger = logger.V(1)
+		}
+		logger.Info("Dropped an Event; there are too many about the object", "type", eventType, "reason", reason, "action", action, "note", note)
 		return
 	}
-	p.Recorder.Eventf(regarding, related, eventType, reason, action, "%s", NoteWithDropped(note, dropped))
+	p.Recorder.Eventf(regarding, relatedObject, eventType, reason, variantOf(action, permit.Variant), "%s", NoteWithDropped(note, permit.Dropped))
 }

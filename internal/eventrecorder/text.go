@@ -24,3 +24,13 @@ func NoteWithDropped(text string, dropped int) string {
 
 // TruncateReason truncates the reason or the action of an Event to the maximum length.
 func TruncateReason(text string) string { return errtext.Shorten(text, maxReasonBytes) }
+
+// variantOf returns the action of a variant of an Event. The recorder merges Events that differ only in their notes into one Event with the first note, so
+// the actions of the later variants end with a number.
+func variantOf(action string, variant int) string {
+	if variant == 1 {
+		return action
+	}
+	suffix := fmt.Sprintf(" (%d)", variant)
+	return errtext.Shorten(action, maxReasonBytes-len(suffix)) + suffix
+}

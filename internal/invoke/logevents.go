@@ -24,8 +24,9 @@ func WithLogEvents(do func(context.Context, *Request) error) func(context.Contex
 		if deeper, ok := sink.(logr.CallDepthLogSink); ok {
 			sink = deeper.WithCallDepth(1) // the frame of eventSink
 		}
-		// The action is the line, because Events that differ only in their notes are aggregated.
-		post := func(eventType, line string) { req.Notify(nil, eventType, reasonLogging, line, "%s: %s", req.ID, line) }
+		post := func(eventType, line string) {
+			req.Notify(nil, eventType, reasonLogging, req.ID, "%s: %s", req.ID, line)
+		}
 		return do(log.IntoContext(ctx, logger.WithSink(eventSink{sink, post})), req)
 	}
 }

@@ -26,14 +26,10 @@ func callWithLogEvents(t *testing.T, logSomething func(logr.Logger)) (events, li
 	})
 	logger := funcr.New(func(prefix, args string) { lines = append(lines, strings.TrimSpace(prefix+" "+args)) }, funcr.Options{Verbosity: 1, LogCaller: funcr.All})
 	req := &invoke.Request{ID: "create", Notify: func(about client.Object, eventType, reason, action, note string, args ...any) {
-		if about != nil || reason != "Logging" {
-			t.Errorf("an Event about %v has the reason %q, want %q and the handled object", about, reason, "Logging")
+		if about != nil || reason != "Logging" || action != "create" {
+			t.Errorf("an Event about %v has the reason %q and the action %q, want %q, the id and the handled object", about, reason, action, "Logging")
 		}
-		note = fmt.Sprintf(note, args...)
-		if note != "create: "+action {
-			t.Errorf("the action of the Event %q is %q, want the line", note, action)
-		}
-		events = append(events, eventType+" "+note)
+		events = append(events, eventType+" "+fmt.Sprintf(note, args...))
 	}}
 	if err := do(log.IntoContext(t.Context(), logger.WithValues("uid", 1)), req); !errors.Is(err, errBoom) {
 		t.Errorf("the error is %v, want the error of the handler", err)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"time"
 
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
@@ -40,8 +41,29 @@ func WithEvents(level EventLevel) Option {
 	})
 }
 
-// WithLogEvents also posts the log lines of handlers as Events about the object. The reason is "Logging", and the note contains the id of the handler, the
-// message and its values. Info lines at V(0) become Normal Events, and errors become Warnings. The operator posts only lines of the logger in the context
+// WithEventQuota sets how many Events the operator posts about an object: burst Events at once, and one more in each interval. A fifth of burst is only for
+// Warnings and automatic Events, and another fifth only for automatic Events about failures, recoveries and problems of the operator. So Normal Events
+// of a handler cannot displace Warnings, and no Events of handlers can displace HandlerFailed.
+//
+// The operator drops the Events beyond the quota. It logs the first one of each object at level 0, and counts all of them in the metric
+// kopf_unposted_events_total. The next new Event contains their number. Default: 20 Events, and one more every five minutes.
+func WithEventQuota(burst int, interval time.Duration) Option {
+	return optionFunc(func(o *Operator) {
+		if burst < 1 {
+			o.addError(fmt.Errorf("WithEventQuota must allow at least one Event, got %d: use WithEvents(EventsOff) to disable automatic Events", burst))
+		}
+		if interval <= 0 {
+			o.addError(fmt.Errorf("WithEventQuota needs a positive interval, got %s", interval))
+		}
+		if err := validation.DurationUnit(interval); err != nil {
+			o.addError(fmt.Errorf("WithEventQuota: the interval is %w", err))
+		}
+		o.settings.EventBurst, o.settings.EventInterval = burst, interval
+	})
+}
+
+// WithLogEvents also posts the log lines of handlers as Events about the object. The reason is "Logging", the action is the id of the handler, and the note
+// contains the id, the message and its values. Info lines at V(0) become Normal Events, and errors become Warnings. The operator posts only lines of the logger in the context
 // of the handler, not its own lines. With this option, handlers must not log confidential values. The quota of [Request.Eventf] applies. Default: no Events
 // for log lines.
 //

@@ -201,6 +201,14 @@ func ExampleWithEvents() {
 	_ = kopf.SetupWithManager(mgr, databases, kopf.WithEvents(kopf.EventsOff)) // req.Eventf still posts Events
 }
 
+func ExampleWithEventQuota() {
+	databases := kopf.For(&Database{}).
+		OnCreate("provision", provision)
+
+	// Handlers report each of many backups.
+	_ = kopf.SetupWithManager(mgr, databases, kopf.WithEventQuota(100, time.Minute))
+}
+
 func ExampleWithLogEvents() {
 	databases := kopf.For(&Database{}).
 		OnCreate("provision", func(ctx context.Context, req *DatabaseRequest) error {

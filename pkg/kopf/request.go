@@ -123,8 +123,11 @@ func (r *Request[T]) OldKnown() bool { return r.call == nil || r.call.OldKnown }
 // "Resized" and "Resize". The note is a format string for a text that users read. Eventf does not wait for the API server. The operator logs
 // an invalid Event instead of posting it.
 //
-// Each object has a quota of 16 Events, and one more every five minutes. Four of the 16 are reserved for automatic Events (see [WithEvents]). The
-// operator drops Events beyond the quota. The next posted Event reports the number of dropped Events.
+// Each object has a quota of 20 Events, and one more every five minutes. 12 of the 20 are for all Events, 4 only for Warnings and automatic Events, and 4
+// only for automatic Events (see [WithEvents]). The operator drops Events beyond the quota: see [WithEventQuota].
+//
+// Equal Events about one version of the object become one Event with a count. If only their notes differ, they stay separate: the operator adds a number to
+// the action of the second one, as in "Resize (2)".
 //
 // Equivalent in kopf: kopf.event, kopf.info, kopf.warn.
 func (r *Request[T]) Eventf(eventType, reason, action, note string, args ...any) {

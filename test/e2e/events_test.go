@@ -147,8 +147,8 @@ var _ = Describe("Automatic Events", func() {
 				req.Eventf("Normal", "Said", "Say", "hello")
 				return nil
 			}
-			for n := range noise {
-				req.Eventf("Warning", "Noise", "Shout", "%d", n)
+			for range noise {
+				req.Eventf("Warning", "Noise", "Shout", "no")
 			}
 			return nil
 		})), wire.setup())
@@ -163,6 +163,31 @@ var _ = Describe("Automatic Events", func() {
 		}
 		// Each object has one Event with a count, or two if the count was written before the last call.
 		Expect(posts).To(BeNumerically("<", 10), "%v", wire.all())
+	}, SpecTimeout(minute))
+
+	It("with different notes stay separate, and Normal Events do not displace Warnings (POST-08)", func(ctx context.Context) {
+		ns := newNamespace(ctx)
+		a := widget(ns, "a")
+		create(ctx, a)
+		r := start(ns, options(kopf.For(&v1.Widget{}).OnCreate("says", func(_ context.Context, req *kopf.Request[W]) error {
+			for n := range 20 {
+				req.Eventf("Normal", "SuccessfulCreate", "Create", "created pod %d", n)
+			}
+			for n := range 2 {
+				req.Eventf("Warning", "BackupFailed", "Backup", "disk %d is full", n)
+			}
+			return kopf.Permanent(errors.New("no disk has room"))
+		})))
+		want := []string{
+			"Normal SuccessfulCreate Create: created pod 0", "Warning BackupFailed Backup: disk 0 is full (before this, 8 other Events about this object were dropped: there were too many)",
+			"Warning BackupFailed Backup (2): disk 1 is full", "Warning HandlerFailed says: says: no disk has room",
+		}
+		for n := 1; n < 12; n++ {
+			want = append(want, fmt.Sprintf("Normal SuccessfulCreate Create (%d): created pod %d", n+1, n))
+		}
+		Eventually(eventsOf(ctx, a)).Should(ConsistOf(want))
+		Expect(r.log.find("Dropped an Event", `"level"=0`)).To(HaveLen(1))
+		Expect(r.log.find("Dropped an Event", `"level"=1`)).To(HaveLen(7))
 	}, SpecTimeout(minute))
 
 	It("are posted for transitions of timers and daemons: once when they start to fail, and once when they recover", func(ctx context.Context) {
