@@ -83,8 +83,12 @@ func (r *reconciliation) Observes(ctx context.Context, any patch.Generations) bo
 	return err == nil && len(doc) > 0
 }
 
-// raisedStatus returns the change of the status after our own writes have ended the given generations.
+// raisedStatus returns the change of the status after our own writes have ended the given generations. It returns none if that change would itself raise the
+// generation: without the status subresource, and for conditions outside of the status.
 func (e *Engine) raisedStatus(ctx context.Context, r *reconciliation, ended patch.Generations) (patch.MergePatch, error) {
+	if !e.HasStatus {
+		return nil, nil
+	}
 	current := r.Current()
 	doc := patch.RaiseObserved(current.Content, r.ObservedPlaces(), ended)
 	types := e.committer.Observed.ConditionTypes()
@@ -111,7 +115,10 @@ func (e *Engine) raisedStatus(ctx context.Context, r *reconciliation, ended patc
 		return doc, err
 	}
 	changed, _, err := e.committer.ChangesOf(ctx, current, "", obj)
-	return r.Rebased(changed), err
+	if rest := changed.WithoutField("status"); err != nil || len(rest) > 0 {
+		return doc, err
+	}
+	return r.Rebased(changed), nil
 }
 
 // hasReports reports whether a selected cause handler has a condition, or a reconcile handler with a condition was called.
