@@ -39,7 +39,7 @@ func (l *timeline) start() {
 func (l *timeline) add(id string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.calls = append(l.calls, fmt.Sprintf("%s@%s", id, time.Since(l.began)))
+	l.calls = append(l.calls, fmt.Sprintf("%s@%s", id, time.Since(l.began).Round(time.Millisecond)))
 }
 
 // expect compares the calls since the last call of expect.

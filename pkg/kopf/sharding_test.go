@@ -320,7 +320,7 @@ func TestWithSharding_MovesObjects(t *testing.T) {
 		expectTexts(t, log, "daemon of a begins, resume default/a, update default/a")
 
 		label(t, c, a, shardLabel, nil) // by hand
-		expectTexts(t, log, "daemon of a ends: false")
+		expectTexts(t, log, "daemon of a ends: true")
 		if c.Get(t, a); len(a.Finalizers) == 0 {
 			t.Error("an object without the label has lost its finalizer")
 		}
