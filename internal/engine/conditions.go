@@ -103,7 +103,7 @@ func (e *Engine) raisedStatus(ctx context.Context, r *reconciliation, ended patc
 	e.identify(obj)
 	set, err := conditions.For(obj, append(e.conditionPlaces, conditions.Since(r.Base()))...)
 	if err != nil {
-		return doc, nil // the kind has no conditions
+		return doc, nil //nolint:nilerr // the kind has no conditions
 	}
 	for _, condition := range set.List() {
 		if slices.Contains(types, condition.Type) && ended.Contains(condition.ObservedGeneration) {

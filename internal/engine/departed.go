@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -116,7 +117,7 @@ func (e *Engine) askAndCancel(ctx context.Context, obj client.Object, done func(
 	if exists || err != nil {
 		cause = daemons.ErrOutOfScope
 	}
-	if cause == daemons.ErrDeleted || e.states.Newest(uid) == nil { // otherwise, the cache has the object again
+	if errors.Is(cause, daemons.ErrDeleted) || e.states.Newest(uid) == nil { // otherwise, the cache has the object again
 		e.cancelWork(uid, cause)
 	}
 	e.enqueue(uid) // starts daemons and timers again if the cache has the object again
@@ -126,7 +127,7 @@ func (e *Engine) askAndCancel(ctx context.Context, obj client.Object, done func(
 func (e *Engine) cancelWork(uid types.UID, cause error) {
 	e.supervisor.StopAll(uid, cause)
 	e.supervisor.Forget(uid)
-	if cause == daemons.ErrDeleted {
+	if errors.Is(cause, daemons.ErrDeleted) {
 		e.states.NotifyDeletion(uid)
 	}
 }

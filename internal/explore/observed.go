@@ -2,6 +2,7 @@ package explore
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -69,9 +70,7 @@ func OutdatedStatuses(versions []ObjectVersion) (found []string) {
 func observedIn(value any, place string) map[string]int64 {
 	out := map[string]int64{}
 	add := func(inner any, at string) {
-		for key, number := range observedIn(inner, at) {
-			out[key] = number
-		}
+		maps.Copy(out, observedIn(inner, at))
 	}
 	switch v := value.(type) {
 	case []any:

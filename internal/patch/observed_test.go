@@ -2,6 +2,7 @@ package patch
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -11,9 +12,7 @@ import (
 
 func observed(fields m, number int) m {
 	out := m{"observedGeneration": int64(number)}
-	for key, value := range fields {
-		out[key] = value
-	}
+	maps.Copy(out, fields)
 	return out
 }
 

@@ -190,7 +190,7 @@ func TestNull_IsStored(t *testing.T) {
 				first := one.DeepCopy()
 				cluster.Get(t, first)
 				var got any = first.Object
-				for _, key := range strings.Split(test.path, ".") {
+				for key := range strings.SplitSeq(test.path, ".") {
 					fields, _ := got.(map[string]any)
 					var ok bool
 					if got, ok = fields[key]; !ok {

@@ -114,8 +114,9 @@ const finalizerForm = `use the form "domain/name", such as "example.com/finalize
 
 // checkFinalizer returns an error if the API server rejects the finalizer for a built-in kind. It accepts more names for custom resources.
 func (o *Operator) checkFinalizer(kind engine.Kind) error {
-	if strings.Contains(o.settings.Finalizer, "/") || validation.QualifiedName(o.settings.Finalizer) != nil || strings.Contains(kind.GVK.Group, ".") {
-		return nil
+	isCustom := strings.Contains(kind.GVK.Group, ".")
+	if isInvalid := validation.QualifiedName(o.settings.Finalizer) != nil; isInvalid || isCustom || strings.Contains(o.settings.Finalizer, "/") {
+		return nil // an invalid name is reported by the option
 	}
 	return fmt.Errorf("%s: WithFinalizer(%q): the API server rejects a finalizer without a domain for built-in kinds: %s", kind.GVK.Kind, o.settings.Finalizer, finalizerForm)
 }

@@ -20,9 +20,7 @@ import (
 // If the Go type lacks the field, decoding has already dropped its value. Then the methods have no value to read or to remove.
 type objectField string
 
-func (f objectField) path(below ...string) []string {
-	return append(strings.Split(string(f), "."), below...)
-}
+func (f objectField) path() []string { return strings.Split(string(f), ".") }
 
 // check validates that records can be stored in the field.
 func (f objectField) check() error {

@@ -42,7 +42,7 @@ type Report struct {
 	Writes []Write
 	// Events are the created Events, including Events of the operator itself, such as HandlerFailed.
 	Events []Event
-	// RequeueAfter is the delay of the requeue that is due next, from the end of its reconcile. It is rounded to microseconds, and 0 if no object is requeued.
+	// RequeueAfter is the delay of the requeue that is due next, from the end of its reconcile. It is rounded to milliseconds, and 0 if no object is requeued.
 	RequeueAfter time.Duration
 	// Errors are the errors that reconciles have returned, for example after failed requests. The errors of handlers are in Calls.
 	Errors []error
@@ -89,7 +89,7 @@ func (r *Report) run(t *testing.T, given Given, setup func(manager.Manager) erro
 	}
 	<-time.After(length)
 	synctest.Wait()
-	r.RequeueAfter = o.tracker.requeue().Round(time.Microsecond) // the precision of stored times
+	r.RequeueAfter = o.tracker.requeue().Round(time.Millisecond) // stored times lose nanoseconds
 	o.Stop(t)
 	r.scheme, r.objects = cluster.Scheme, cluster.server.All()
 	r.Calls, r.Writes, r.Events = o.Calls(), o.Writes(), o.Events()
