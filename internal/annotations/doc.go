@@ -1,4 +1,4 @@
-// Package annotations tells the annotations of users from those of operators with kopf or this library:
+// Package annotations separates the annotations of users from those of operators with kopf or this library:
 //
 //	annotations.IsManaged("kopf.zalando.org/create", obj.GetAnnotations())        // true
 //	annotations.IsManaged("product.example.com/create", obj.GetAnnotations())     // true if the object has product.example.com/kopf-managed

@@ -15,7 +15,7 @@ import (
 const maxObserved = 1000
 
 // Observed are the places where the operator writes the observed generation of objects of a kind: fields, items of lists, and conditions. When a write of
-// ours raises the generation, the status in these places still describes the object, because nobody else has changed it.
+// ours raises the generation, the status in these places still describes the object, because no other client has changed it.
 //
 // It is safe for concurrent use. The zero value is ready.
 type Observed struct {

@@ -87,7 +87,7 @@ func (c *deletionChecker) ask(ctx context.Context, exists func(context.Context) 
 }
 
 // endWork ends the work for an object that has left the cache. The object may be deleted. It may also exist: if the cache does not select it any more, or
-// if a list of the API server was incomplete. Daemons and timers are told the difference, and CancelOnDelete cancels handlers only for a deletion, so
+// if a list of the API server was incomplete. Daemons and timers see the difference in their cause, and CancelOnDelete cancels handlers only for a deletion, so
 // endWork first asks the API server, unless isDeleted is true. It does not wait for the answer.
 func (e *Engine) endWork(obj client.Object, isDeleted bool) {
 	uid := obj.GetUID()

@@ -18,7 +18,7 @@ type requirement struct {
 	field   []string // the path of a field
 	any     bool     // there may be a value or none
 	absent  bool     // there must be no value
-	values  []any    // the value must be one of these; if there are none, any value passes
+	values  []any    // the value must be one of these; without values, any value passes
 }
 
 func (h *Hook) require(r requirement) {

@@ -32,6 +32,7 @@ func TestPersistence_StoredState(t *testing.T) {
 	for i, length := range []time.Duration{time.Minute, time.Hour} {
 		created := newDatabase("orders", nil)
 		created.SetFinalizers(nil)
+		created.SetUID("6f3c1a52-8c0e-4c5e-9d3b-0f1f0a2b3c4d")
 		created.Object["spec"] = map[string]any{"size": int64(1)}
 		report := kopftest.Cycle(t, kopftest.Given{Duration: length, Objects: []client.Object{created}, CRDs: []string{"testdata/databases.yaml"}},
 			kopf.For(kopf.Unstructured(databaseKind)).

@@ -119,7 +119,7 @@ var levels = map[string]int{
 	"internal/rbac":       0,
 	"internal/validation": 0,
 
-	// This package tells the annotations of users from those of operators.
+	// This package separates the annotations of users from those of operators.
 	"internal/annotations": 0,
 
 	// This package limits the texts of errors.

@@ -171,7 +171,12 @@ func (w *walk) run(t *testing.T, setup func() Scenario) string {
 		if creation.Problem != "" || len(creation.QuietStates) < 2 {
 			return fmt.Sprintf("after the creation: %s%s", creation.Problem, describe(objects[i:], 0))
 		}
-		if _, differs := creation.QuietStates[1].Compare(walkRun.QuietStates[i+1]); differs != "" {
+		walked, created := walkRun.QuietStates[i+1], creation.QuietStates[1]
+		_, differs := created.Compare(walked)
+		if _, outdated := walked.Compare(created); outdated == "" { // a condition of an earlier step keeps its observed generation
+			continue
+		}
+		if differs != "" {
 			return fmt.Sprintf("in step %d of the walk, the state differs from the state after creating an object with the same spec: %s%s", i+1, differs, describe(objects, i))
 		}
 	}
