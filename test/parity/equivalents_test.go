@@ -87,7 +87,7 @@ func TestCheckDenials_DetectsProblems(t *testing.T) {
 	expect(t, checkEquivalents(text, found), []string{"adopt is said to be n/a in Go"})
 }
 
-var equivalent = regexp.MustCompile(`(?s)Equivalent in kopf:(.*)`)
+var equivalent = regexp.MustCompile(`(?s)Equivalent in kopf:(.*?)(?:\.\s|$)`)
 
 // equivalents returns the exported names whose documentation names their equivalents in kopf, by these.
 func equivalents(t *testing.T) map[string][]string {
