@@ -116,7 +116,7 @@ const finalizerForm = `use the form "domain/name", such as "example.com/finalize
 func (o *Operator) checkFinalizer(kind engine.Kind) error {
 	isCustom := strings.Contains(kind.GVK.Group, ".")
 	if isInvalid := validation.QualifiedName(o.settings.Finalizer) != nil; isInvalid || isCustom || strings.Contains(o.settings.Finalizer, "/") {
-		return nil // an invalid name is reported by the option
+		return nil //nolint:nilerr // the option reports an invalid name
 	}
 	return fmt.Errorf("%s: WithFinalizer(%q): the API server rejects a finalizer without a domain for built-in kinds: %s", kind.GVK.Kind, o.settings.Finalizer, finalizerForm)
 }

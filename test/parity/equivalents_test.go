@@ -50,7 +50,7 @@ func TestPage_DeniesOnlyWhatIsMissing(t *testing.T) {
 }
 
 var (
-	denial      = regexp.MustCompile("(?i)^(?:there (?:is|are) no|this library has no|none|they have none|they are never|it is never|they are fixed|are not watched)\\b|\\bthere (?:is|are) no such\\b")
+	denial      = regexp.MustCompile(`(?i)^(?:there (?:is|are) no|this library has no|none|they have none|they are never|it is never|they are fixed|are not watched)\b|\bthere (?:is|are) no such\b`)
 	deniedNames = regexp.MustCompile("\\bno ((?:, | and |`[A-Za-z]+(?:\\.[A-Za-z]+)+`)+)")
 )
 

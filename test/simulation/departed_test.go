@@ -168,8 +168,8 @@ func TestDepartedObject_DaemonReceivesTheConfirmedCause(t *testing.T) {
 		"loses its label, and gets it again":   {func(d *departure) { d.setTeam("null"); wait(time.Second); d.setTeam(`"a"`) }, time.Minute, []string{outOfScope, "starts"}},
 		"vanishes":                             {(*departure).vanish, time.Second, []string{deleted}},
 		"is created again":                     {func(d *departure) { d.vanish(); wait(time.Second); d.recreate() }, time.Minute, []string{deleted, "starts"}},
-		"vanishes, and some reads fail":        {func(d *departure) { d.link.answerReads(d.link.failures(3)); d.vanish() }, 10 * time.Second, []string{deleted}},
-		"vanishes, and all reads fail":         {func(d *departure) { d.link.answerReads(d.link.failures(1000)); d.vanish() }, 31 * time.Second, []string{outOfScope}},
+		"vanishes, and some reads fail":        {func(d *departure) { d.link.answerReads(d.link.failures(3)); d.vanish() }, 10 * time.Second, []string{deleted}},       //nolint:bodyclose // it answers with errors, without a body
+		"vanishes, and all reads fail":         {func(d *departure) { d.link.answerReads(d.link.failures(1000)); d.vanish() }, 31 * time.Second, []string{outOfScope}}, //nolint:bodyclose // it answers with errors, without a body
 		"vanishes, and all reads hang":         {func(d *departure) { d.link.answerReads(hang); d.vanish() }, 31 * time.Second, []string{outOfScope}},
 		"vanishes, and its kind is not served": {func(d *departure) { d.link.answerReads(notServed); d.vanish() }, 31 * time.Second, []string{outOfScope}},
 		"is missing in a list":                 {func(d *departure) { d.link.loseList() }, 12 * time.Minute, []string{outOfScope}},
@@ -178,7 +178,7 @@ func TestDepartedObject_DaemonReceivesTheConfirmedCause(t *testing.T) {
 		},
 		"loses its label while all reads fail, and gets it again": {
 			func(d *departure) {
-				d.link.answerReads(d.link.failures(1000))
+				d.link.answerReads(d.link.failures(1000)) //nolint:bodyclose // it answers with errors, without a body
 				d.setTeam("null")
 				wait(time.Second)
 				d.setTeam(`"a"`)
@@ -207,7 +207,7 @@ func TestDepartedObject_CancelOnDelete(t *testing.T) {
 	}{
 		"loses its label":              {func(d *departure) { d.setTeam("null") }, []string{"starts", "succeeds"}},
 		"vanishes":                     {(*departure).vanish, []string{"starts", "object deleted"}},
-		"vanishes, and all reads fail": {func(d *departure) { d.link.answerReads(d.link.failures(1000)); d.vanish() }, []string{"starts", "succeeds"}},
+		"vanishes, and all reads fail": {func(d *departure) { d.link.answerReads(d.link.failures(1000)); d.vanish() }, []string{"starts", "succeeds"}}, //nolint:bodyclose // it answers with errors, without a body
 		"is missing in a list":         {func(d *departure) { d.link.loseList() }, []string{"starts", "succeeds"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -323,7 +323,7 @@ func TestDepartedObject_DataInMemory(t *testing.T) {
 		"is missing in a list while some reads fail, and is changed": {
 			func(d *departure) {
 				d.link.loseList()
-				d.link.answerReads(d.link.failures(5))
+				d.link.answerReads(d.link.failures(5)) //nolint:bodyclose // it answers with errors, without a body
 				wait(12 * time.Minute)
 				d.patch(d.T, `{"spec":{"size":2}}`)
 			}, []string{"create 1, memo 0", "update 2, memo 1"},
