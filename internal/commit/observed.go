@@ -15,7 +15,7 @@ import (
 const maxObserved = 1000
 
 // Observed are the places where the operator writes the observed generation of objects of a kind: fields, items of lists, and conditions. When a write of
-// ours raises the generation, the status in these places still describes the object, because no other client has changed it.
+// ours alone raises the generation, the status in these places still describes the object.
 //
 // It is safe for concurrent use. The zero value is ready.
 type Observed struct {
@@ -122,26 +122,29 @@ func (s *Session) noteRaiseBy(change *patch.Change) {
 	}
 }
 
-// specFirst replaces a transaction by one that only writes the fields outside of the status, if these fields raise the generation, and the status says which
-// generation the operator has observed. The next transaction then writes the status with the new generation, and the records after it. Otherwise,
-// specFirst returns false.
+// specFirst returns the transaction that must be written first. This is the given one, unless handlers change the spec, and the status says which generation the
+// operator has observed. Then it is only the part outside of the status, and specFirst sets s.spec. The next transaction writes the status with the new
+// generation, and the records after it.
 //
-// The transaction also amends the baseline, and pins the object. After a crash, the handlers are called again, and their changes are not an update.
-func (s *Session) specFirst(ctx context.Context, in Input, tx Transaction) (Transaction, bool, error) {
+// The part outside of the status also amends the baseline, and pins the object. After a crash, the handlers are called again, and their changes are not an
+// update.
+func (s *Session) specFirst(ctx context.Context, tx Transaction) (Transaction, error) {
+	s.spec = nil
 	seen := s.Base().GetGeneration()
 	if !s.HasStatus || s.Gone || seen == 0 || s.Cause.OldDigest != "" || tx.Change.RemoveFinalizer != "" || !tx.Change.HandlerPatch.ChangesSpec() ||
 		!s.host.Observes(ctx, patch.Generations{From: seen, To: seen + 1}) {
-		return tx, false, nil
+		return tx, nil
 	}
-	first, err := s.BuildSpecFirst(in, tx.Change)
+	first, err := s.BuildSpecFirst(s.input(), tx.Change)
 	if err != nil {
-		return tx, false, err
+		return tx, err
 	}
-	first.Change.SeenGeneration = seen
-	if s.sendsOverlay = false; s.Memory.Overlay != nil {
+	if s.Memory.Overlay != nil { // the API server may reject this part again
 		first.Change.FrameworkPatch, first.NewBaseline = nil, nil
 	}
-	return first, true, nil
+	first.Change.SeenGeneration = seen
+	s.spec = first.Change
+	return first, nil
 }
 
 // acceptSpec continues the session after the first part of its changes was written. The status is still pending.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/kopf-runtime/kopf-runtime/internal/cause"
 	"github.com/kopf-runtime/kopf-runtime/internal/commit"
+	"github.com/kopf-runtime/kopf-runtime/internal/essence"
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
@@ -311,4 +312,29 @@ func TestWrite_RaisesObservedGeneration_InOtherStores(t *testing.T) {
 		o, _ := newRemoteOperator(t, generation(handled(1, sized(2)), 3))
 		check(t, o)
 	})
+}
+
+// The first request for a copy of another object also removes the state of that object.
+func TestWrite_RaisesObservedGeneration_OfCopiedObject(t *testing.T) {
+	b := defaults()
+	b.Stamps = progress.StampsOf(progress.AnnotationBaseline(""), progress.Smart())
+	obj := generation(object(sized(2), pinKey, "{}", b.Stamps.Key("another-uid"), essence.NoBaseline), 3)
+	store(t, b, obj, map[string]progress.Record{"a": {Started: now, Stopped: now, Purpose: "create", Success: true}})
+	o := newOperator(t, b, obj)
+	s := o.begin()
+	equal(t, "reason", s.Cause.Reason, cause.Create)
+	o.call(s, "a", succeeds, patch.Merge(own("x"), withConditions(condition("Ready", "True", 3))))
+	o.before = once(containing("status.conditions", errLost)) // the process ends after the first request
+	if _, err := s.Write(o.ctx); err == nil {
+		t.Fatal("Write returned no error")
+	}
+	o.memory = commit.Memory{}
+	next := o.begin()
+	equal(t, "reason after a crash", next.Cause.Reason, cause.Create)
+	equal(t, "handlers are called again", next.Records.Due(now), []string{"a", "b"})
+	o.call(next, "a", succeeds, withConditions(condition("Ready", "True", 4)))
+	o.finish(next, "b")
+	o.write(next)
+	equal(t, "observed generations", o.observed(), "Ready:4")
+	equal(t, "next reason", o.begin().Cause.Reason, cause.Noop)
 }

@@ -301,26 +301,26 @@ func (s *Session) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	tx, isSpec, err := s.specFirst(ctx, s.input(), tx)
-	if err != nil {
+	if tx, err = s.specFirst(ctx, tx); err != nil {
 		return err
 	}
-	before := s.Base()
-	if !isSpec {
+	if before := s.Base(); s.spec == nil {
 		if err := s.pinAhead(ctx, tx.Change.HandlerPatch); err != nil {
 			if errors.Is(err, progress.ErrConflict) {
 				return fmt.Errorf("writing the object: %w", err)
 			}
 			return s.failed(err)
 		}
-	}
-	if s.Base() != before {
-		if tx, err = s.build(ctx); err != nil {
-			return err
+		if s.Base() != before {
+			if tx, err = s.build(ctx); err != nil {
+				return err
+			}
 		}
 	}
-	if s.spec = nil; isSpec {
-		s.spec = tx.Change
+	if s.sendsOverlay = false; s.spec == nil || s.Memory.Overlay == nil { // the overlay is written with the records
+		if tx.Change.FrameworkPatch, err = s.complete(ctx, tx.Change.FrameworkPatch); err != nil {
+			return err
+		}
 	}
 	if s.reduced != nil {
 		tx.Change.ResumeFrom(s.reduced)
@@ -344,8 +344,7 @@ func (s *Session) build(ctx context.Context) (Transaction, error) {
 	}
 	tx.Change.Expected = s.Current()
 	s.warnBaselineTooLarge(ctx, tx)
-	tx.Change.FrameworkPatch, err = s.complete(ctx, tx.Change.FrameworkPatch)
-	return tx, err
+	return tx, nil
 }
 
 func (s *Session) input() Input {
