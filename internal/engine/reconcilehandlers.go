@@ -170,7 +170,7 @@ func (e *Engine) callReconcileHandler(
 	tracked.End(p.Outcome.Success)
 	r.Add(p)
 	r.noteAttempt(attempt{HandlerPatch: p, conditionType: h.ConditionType, reconciles: st}, recorder)
-	h.Warnings.WarnMissingUnit(log.FromContext(ctx), progress.Outcome{Delay: next.After})
+	h.Warnings.WarnMissingUnit(log.FromContext(ctx).WithValues("handler", id), progress.Outcome{Delay: next.After})
 	st.priority = next.Priority
 	st.recordOutcome(h, p.Outcome, next)
 }

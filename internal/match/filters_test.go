@@ -272,6 +272,43 @@ func TestMatchCause_Fields(t *testing.T) {
 	}
 }
 
+// If only a digest of the old state is known, the field may have been present, and may have changed. A handler is not called for an old value that nobody knows.
+func TestMatch_UnknownOldState(t *testing.T) {
+	path := []string{"spec", "size"}
+	one := int64(1)
+	filter := func(f match.FieldFilter) match.Criteria {
+		f.Path = path
+		return match.Criteria{AnyReason: true, Filters: match.Filters{Field: &f}}
+	}
+	for name, test := range map[string]struct {
+		criteria match.Criteria
+		new      m
+		want     bool
+	}{
+		"the field is present":    {filter(match.FieldFilter{}), spec("size", one), true},
+		"the field is absent":     {filter(match.FieldFilter{}), m{}, true},
+		"the value matches":       {filter(match.FieldFilter{Tests: []match.Test{is(one)}}), spec("size", one), true},
+		"the value does not":      {filter(match.FieldFilter{Tests: []match.Test{is(int64(2))}}), spec("size", one), false},
+		"to the value":            {filter(match.FieldFilter{To: []match.Test{is(one)}}), spec("size", one), true},
+		"to another value":        {filter(match.FieldFilter{To: []match.Test{is(int64(2))}}), spec("size", one), false},
+		"from a value":            {filter(match.FieldFilter{From: []match.Test{is(one)}}), spec("size", int64(2)), false},
+		"from absent":             {filter(match.FieldFilter{From: []match.Test{absent}}), spec("size", one), false},
+		"without a field":         {match.Criteria{AnyReason: true}, m{}, true},
+		"of a daemon or an event": {filter(match.FieldFilter{}), m{}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			input := match.Input{Object: test.new, HasCause: true, New: test.new, OldUnknown: true}
+			if strings.HasPrefix(name, "of a daemon") {
+				input = match.Input{Object: test.new}
+			}
+			got := test.criteria.MatchObject(input).Accepts() && test.criteria.MatchCause(match.Cause{Reason: "update"}, input).Accepts()
+			if got != test.want {
+				t.Errorf("matches = %t, want %t", got, test.want)
+			}
+		})
+	}
+}
+
 // The explanations name the field.
 func TestMatchCause_ExplainsFieldMismatch(t *testing.T) {
 	criteria := match.Criteria{Reasons: []string{"update"}, Filters: match.Filters{Field: &match.FieldFilter{
