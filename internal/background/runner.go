@@ -2,7 +2,6 @@ package background
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 
 	"github.com/kopf-runtime/kopf-runtime/internal/commit"
 	"github.com/kopf-runtime/kopf-runtime/internal/essence"
+	"github.com/kopf-runtime/kopf-runtime/internal/guard"
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
 	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
@@ -103,19 +103,14 @@ func (r *Runner) Start(ctx context.Context, obj client.Object, ids []string, sta
 			err = r.Supervisor.Ensure(key, task)
 		}
 		if err != nil {
-			log.FromContext(ctx).Error(err, "Failed to start a daemon or timer; retrying when the object changes", "handler", id)
+			guard.WithStack(log.FromContext(ctx), err).Error(err, "Failed to start a daemon or timer; retrying when the object changes", "handler", id)
 		}
 	}
 }
 
 // taskFor returns the task of a daemon or a timer for one object.
-func (r *Runner) taskFor(obj client.Object, id string, b *invoke.BackgroundHandler, state *State, isNew bool) (task daemons.Task, err error) {
-	defer func() {
-		if value := recover(); value != nil {
-			err = fmt.Errorf("InitialDelayFunc panicked: %v", value)
-		}
-	}()
-	task = b.Task
+func (r *Runner) taskFor(obj client.Object, id string, b *invoke.BackgroundHandler, state *State, isNew bool) (daemons.Task, error) {
+	task := b.Task
 	task.Policy, task.Kind, task.Object = r.WithDefaults(b.Handler).Policy, r.Name, client.ObjectKeyFromObject(obj)
 	uid := obj.GetUID()
 	endAttempt := func(progress.Outcome) {}
@@ -131,7 +126,13 @@ func (r *Runner) taskFor(obj client.Object, id string, b *invoke.BackgroundHandl
 		})
 	}
 	if b.InitialDelay != nil {
-		task.InitialDelay = max(0, b.InitialDelay(obj.DeepCopyObject().(client.Object)))
+		err := guard.Catch("InitialDelayFunc", func() error {
+			task.InitialDelay = max(0, b.InitialDelay(obj.DeepCopyObject().(client.Object)))
+			return nil
+		})
+		if err != nil {
+			return task, err
+		}
 	}
 	if t := b.Task.Timer; t != nil && t.Sharp {
 		anchored := *t

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/commit"
+	"github.com/kopf-runtime/kopf-runtime/internal/guard"
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
@@ -35,13 +36,16 @@ func (e *Engine) reportConditions(ctx context.Context, r *reconciliation) {
 		return // no handler matches the object
 	}
 	obj := r.Current().Object.DeepCopyObject().(client.Object)
-	set, err := conditions.For(obj, append(e.conditionPlaces, conditions.Since(r.Base()))...)
-	if err == nil {
-		e.setHandlerConditions(r, set)
-		err = set.Err()
-	}
+	var set *conditions.Set
+	err := e.guard(func() (err error) {
+		if set, err = conditions.For(obj, append(e.conditionPlaces, conditions.Since(r.Base()))...); err == nil {
+			e.setHandlerConditions(r, set)
+			err = set.Err()
+		}
+		return err
+	})
 	if err != nil {
-		log.FromContext(ctx).Error(err, "Failed to report the conditions")
+		guard.WithStack(log.FromContext(ctx), err).Error(err, "Failed to report the conditions")
 		return
 	}
 	if !set.Changed() {

@@ -12,7 +12,9 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/commit"
 	"github.com/kopf-runtime/kopf-runtime/internal/errtext"
 	"github.com/kopf-runtime/kopf-runtime/internal/essence"
+	"github.com/kopf-runtime/kopf-runtime/internal/guard"
 	"github.com/kopf-runtime/kopf-runtime/internal/lazylog"
+	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
 	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 )
 
@@ -21,6 +23,28 @@ import (
 func (e *Engine) Reconcile(ctx context.Context, req reconcile.Request) (result reconcile.Result, err error) {
 	key := req.NamespacedName
 	defer e.trackReconcile(key)()
+	fault := error(nil)
+	if e.CallsUserCode {
+		result, err, fault = e.handleApart(ctx, key)
+	} else {
+		fault = guard.Catch("", func() error { result, err = e.handle(ctx, key); return nil })
+	}
+	if fault != nil {
+		metrics.HandlerPanics.WithLabelValues(e.Name, "reconcile").Inc()
+		log.FromContext(ctx).Error(fault, "A reconcile panicked; retrying with a backoff", "stack", guard.Trace(fault))
+		return e.requeueErrors(key)(reconcile.Result{}, fault)
+	}
+	return result, err
+}
+
+// handleApart is handle in a goroutine of its own. It is a function of its own, because its variables are on the heap.
+func (e *Engine) handleApart(ctx context.Context, key types.NamespacedName) (result reconcile.Result, err, fault error) {
+	fault = guard.Call("", func() error { result, err = e.handle(ctx, key); return nil })
+	return result, err, fault
+}
+
+// handle handles the observed events of a key, and the object of the key or its deletion.
+func (e *Engine) handle(ctx context.Context, key types.NamespacedName) (result reconcile.Result, err error) {
 	if e.Scope != nil || e.Shard != nil {
 		switch {
 		case !e.inScope(key):

@@ -206,16 +206,15 @@ func TestReconcile_AfterPanicInConversion(t *testing.T) {
 	e, _ := explainable(t, obj, onReasons(cause.Create))
 	panics := true
 	e.states.Observe(&fragile{ConfigMap: *obj, panics: &panics}, true)
-	attempt := func() (value any) {
-		defer func() { value = recover() }()
-		_, _ = e.Reconcile(context.Background(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(obj)})
-		return nil
+	attempt := func() error {
+		_, err := e.Reconcile(context.Background(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(obj)})
+		return err
 	}
-	if value := attempt(); value == nil {
-		t.Fatal("the conversion does not panic")
+	if err := attempt(); err == nil || err.Error() != "panic: no JSON form" {
+		t.Fatalf("got the error %v, want the panic", err)
 	}
 	again := make(chan struct{})
-	go func() { defer close(again); attempt() }()
+	go func() { defer close(again); _ = attempt() }()
 	select {
 	case <-again:
 	case <-time.After(3 * time.Second):

@@ -62,6 +62,9 @@ type Kind struct {
 	LoopLimit int
 	// RateLimiter is the rate limiter of the controller, for the backoff of reconcile handlers. It is optional.
 	RateLimiter workqueue.TypedRateLimiter[reconcile.Request]
+	// CallsUserCode is true if the engine calls methods of users outside of handlers and filters: those of stores, baselines, remotes, or conditions. Each
+	// reconcile and each event of the informer then has a goroutine of its own, because these methods could call runtime.Goexit.
+	CallsUserCode bool
 	// Namespaced is true if the objects have namespaces.
 	Namespaced bool
 	// HasStatus is true if the kind has the status subresource.

@@ -8,10 +8,13 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/background"
@@ -20,6 +23,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/epoch"
 	"github.com/kopf-runtime/kopf-runtime/internal/essence"
 	"github.com/kopf-runtime/kopf-runtime/internal/eventrecorder"
+	"github.com/kopf-runtime/kopf-runtime/internal/guard"
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
 	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
@@ -127,7 +131,47 @@ func (e *Engine) EventHandler(predicates ...predicate.Predicate) handler.EventHa
 	if e.Shard != nil {
 		all = e.filterByShard(all)
 	}
-	return all
+	return &guardedEvents{e, all}
+}
+
+// guard calls a function of the engine that calls methods of users: of their Go types, and with CallsUserCode of their stores and conditions.
+func (e *Engine) guard(fn func() error) error {
+	if e.CallsUserCode {
+		return guard.Call("", fn)
+	}
+	return guard.Catch("", fn)
+}
+
+// guardedEvents is an event handler that survives panics. The worker then finds the object without the effects of the event, so it may panic, too, but it
+// retries.
+type guardedEvents struct {
+	engine *Engine
+	inner  handler.EventHandler
+}
+
+func (g *guardedEvents) call(obj client.Object, fn func()) {
+	e := g.engine
+	if err := e.guard(func() error { fn(); return nil }); err != nil {
+		metrics.HandlerPanics.WithLabelValues(e.Name, "event").Inc()
+		e.logOf(obj).Error(err, "Handling a watch event panicked; the object is reconciled nevertheless", "stack", guard.Trace(err))
+		e.states.Enqueue(0, client.ObjectKeyFromObject(obj))
+	}
+}
+
+func (g *guardedEvents) Create(ctx context.Context, ev event.CreateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+	g.call(ev.Object, func() { g.inner.Create(ctx, ev, q) })
+}
+
+func (g *guardedEvents) Update(ctx context.Context, ev event.UpdateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+	g.call(ev.ObjectNew, func() { g.inner.Update(ctx, ev, q) })
+}
+
+func (g *guardedEvents) Delete(ctx context.Context, ev event.DeleteEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+	g.call(ev.Object, func() { g.inner.Delete(ctx, ev, q) })
+}
+
+func (g *guardedEvents) Generic(ctx context.Context, ev event.GenericEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+	g.call(ev.Object, func() { g.inner.Generic(ctx, ev, q) })
 }
 
 // Promoter returns the source that a controller with the given number of workers must watch.

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/guard"
 	"github.com/kopf-runtime/kopf-runtime/internal/tracking"
 )
 
@@ -39,13 +40,13 @@ func (s *triggerSource) String() string { return fmt.Sprint(s.Source) }
 
 // Start implements [source.Source].
 func (s *triggerSource) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-	return s.Source.Start(ctx, &triggerQueue{queue, s.engine})
+	return guard.Call("the source of TriggerFrom", func() error { return s.Source.Start(ctx, &triggerQueue{queue, s.engine}) })
 }
 
 // WaitForSync implements [source.SyncingSource].
 func (s *triggerSource) WaitForSync(ctx context.Context) error {
 	if syncing, ok := s.Source.(source.SyncingSource); ok {
-		return syncing.WaitForSync(ctx)
+		return guard.Call("the source of TriggerFrom", func() error { return syncing.WaitForSync(ctx) })
 	}
 	return nil
 }

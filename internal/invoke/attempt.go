@@ -10,6 +10,7 @@ import (
 	"github.com/go-logr/logr"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/guard"
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
 	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
@@ -134,7 +135,7 @@ func logOutcome(logger logr.Logger, outcome progress.Outcome, took time.Duration
 	logFailure := func(message string) {
 		switch panicked, ok := errors.AsType[*progress.PanicError](outcome.Err); {
 		case ok:
-			logger.Error(outcome.Err, message, "took", duration, "stack", trimStack(panicked.Stack))
+			logger.Error(outcome.Err, message, "took", duration, "stack", guard.TrimStack(panicked.Stack))
 		case progress.Expected(outcome.Err) || outcome.Success:
 			logger.Info(message, "took", duration, "error", outcome.Err.Error())
 		default:

@@ -2,14 +2,13 @@ package plan
 
 import (
 	"fmt"
-	"runtime/debug"
 	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/cause"
-	"github.com/kopf-runtime/kopf-runtime/internal/errtext"
+	"github.com/kopf-runtime/kopf-runtime/internal/guard"
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
 	"github.com/kopf-runtime/kopf-runtime/internal/registry"
@@ -98,13 +97,12 @@ func hasOnlyConditions(d diff.Diff) bool {
 }
 
 func catchPanic(log logr.Logger, id string, filter func() match.Refusal) (refusal match.Refusal) {
-	defer func() {
-		if value := recover(); value != nil {
-			log.Error(errtext.Limit(fmt.Errorf("panic: %v", value)), "A filter panicked: its handler is not called", "handler", id, "stack", string(debug.Stack()))
-			refusal = match.Refusal{Rule: match.Panicked}
-		}
-	}()
-	return filter()
+	err := guard.Catch("", func() error { refusal = filter(); return nil })
+	if err != nil {
+		log.Error(err, "A filter panicked: its handler is not called", "handler", id, "stack", guard.Trace(err))
+		return match.Refusal{Rule: match.Panicked}
+	}
+	return refusal
 }
 
 // Records returns the stored progress of a handler. It returns the zero record for a handler that was not called.

@@ -70,13 +70,13 @@ func TestDaemon_Outcomes(t *testing.T) {
 		{"a panic of the backoff function is an error", daemons.Task{Policy: progress.Policy{
 			BackoffFunc: func(progress.Attempt, error) time.Duration { panic("boom") }}},
 			returns(errBoom, nil), []call{{0, 0}, {progress.DefaultBackoff, 1}}, true},
-		{"Goexit is an error", daemons.Task{},
+		{"Goexit is an error", daemons.Task{Policy: progress.Policy{Backoff: new(time.Second)}},
 			func(_ context.Context, n int) error {
 				if n == 0 {
 					runtime.Goexit()
 				}
 				return nil
-			}, []call{{0, 0}, {progress.DefaultBackoff, 1}}, true},
+			}, []call{{0, 0}, {time.Second, 1}}, true},
 		{"a daemon runs until it is stopped", daemons.Task{}, waitForStop, []call{{0, 0}}, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {

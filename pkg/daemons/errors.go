@@ -18,6 +18,3 @@ var (
 	// ErrShutdown means that the operator is shutting down or is no longer the leader.
 	ErrShutdown = errors.New("operator shutting down")
 )
-
-// errExited is the error of a function that ended its goroutine without returning, as FailNow of package testing does.
-var errExited = errors.New("function ended its goroutine without returning: call return instead of runtime.Goexit")

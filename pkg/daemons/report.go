@@ -2,11 +2,11 @@ package daemons
 
 import (
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/guard"
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
@@ -53,7 +53,7 @@ func (s *Supervisor) report(j *job, record progress.Record, outcome progress.Out
 	case outcome.Err == nil:
 		logger.Info(message)
 	case hasPanicked:
-		logger.Error(outcome.Err, message, "stack", strings.TrimSpace(string(panicked.Stack)))
+		logger.Error(outcome.Err, message, "stack", guard.TrimStack(panicked.Stack))
 	case outcome.Interrupted || outcome.Success || progress.Expected(outcome.Err):
 		logger.Info(message, "error", outcome.Err.Error())
 	default:
@@ -119,7 +119,7 @@ func (s *Supervisor) logScheduleError(j *job, err error) {
 	if !s.isFirst(j, "unusable") {
 		return
 	}
-	logger := s.logger(j)
+	logger := guard.WithStack(s.logger(j), err)
 	s.deferred = append(s.deferred, func() {
 		logger.Error(err, "Timer schedule returned an invalid time; the timer is not invoked", "retryAfter", schedulePause.String())
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/guard"
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
@@ -50,18 +51,31 @@ func (s *Supervisor) startRun(j *job, now time.Time) {
 // invoke is the goroutine of a run. The task does not change during the run.
 func (s *Supervisor) invoke(ctx context.Context, j *job, record progress.Record) {
 	started := time.Now()
-	// The deferred function uses this outcome if the goroutine ends without returning.
-	outcome := progress.Outcome{Err: errExited, Delay: progress.DefaultBackoff, Attempted: true}
+	var outcome progress.Outcome
+	returned := false
+	// Each step is deferred, because it must follow also if the function of the task or OnAttempt calls runtime.Goexit.
+	defer func() { s.finishRun(j, outcome) }()
+	defer func() { s.callOnAttempt(j, record, outcome) }()
 	defer func() {
-		s.report(j, record, outcome, time.Since(started))
-		if j.task.OnAttempt != nil {
-			j.task.OnAttempt(record, outcome)
+		if !returned {
+			fault := guard.Exited("")
+			outcome = j.task.Policy.Outcome(record, time.Now(), &progress.PanicError{Value: fault.Value, Stack: fault.Stack})
 		}
-		s.finishRun(j, outcome)
+		s.report(j, record, outcome, time.Since(started))
 	}()
 	outcome = j.task.Policy.Attempt(ctx, record, started, func(ctx context.Context) error {
 		return j.task.Run(ctx, record.Attempt())
 	})
+	returned = true
+}
+
+func (s *Supervisor) callOnAttempt(j *job, record progress.Record, outcome progress.Outcome) {
+	if j.task.OnAttempt == nil {
+		return
+	}
+	if err := guard.Catch("OnAttempt", func() error { j.task.OnAttempt(record, outcome); return nil }); err != nil {
+		s.logger(j).Error(err, "The function that observes attempts panicked", "stack", guard.Trace(err))
+	}
 }
 
 // finishRun handles the end of a run.

@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/guard"
 )
 
 // Options configure a [Supervisor].
@@ -190,6 +192,11 @@ func (s *Supervisor) unlock() {
 // notify defers a call of OnEnd.
 func (s *Supervisor) notify(j *job) {
 	if key := j.key; s.options.OnEnd != nil && !s.shuttingDown {
-		s.deferred = append(s.deferred, func() { s.options.OnEnd(key) })
+		logger := s.logger(j)
+		s.deferred = append(s.deferred, func() {
+			if err := guard.Catch("OnEnd", func() error { s.options.OnEnd(key); return nil }); err != nil {
+				logger.Error(err, "The function that observes the ends of runs panicked", "stack", guard.Trace(err))
+			}
+		})
 	}
 }

@@ -3,11 +3,10 @@ package daemons
 import (
 	"fmt"
 	"math/rand/v2"
-	"runtime/debug"
 	"time"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/guard"
 	"github.com/kopf-runtime/kopf-runtime/internal/validation"
-	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
 // DefaultMaxParallel is the default of MaxParallel in a [Timer].
@@ -107,13 +106,10 @@ func (t *Timer) offsetAt(at time.Time) time.Duration { return at.Round(0).Sub(at
 
 // callSchedule calls the schedule, recovers from a panic and validates the result.
 func (t *Timer) callSchedule(from time.Time) (point time.Time, err error) {
-	defer func() {
-		if value := recover(); value != nil {
-			err = &progress.PanicError{Value: value, Stack: debug.Stack()}
-		}
-	}()
 	from = from.Round(0)
-	point = t.Schedule.Next(from).Round(0)
+	if err := guard.Catch("Schedule", func() error { point = t.Schedule.Next(from).Round(0); return nil }); err != nil {
+		return time.Time{}, err
+	}
 	if !point.IsZero() && !point.After(from) {
 		return time.Time{}, fmt.Errorf("schedule returned %s as the next time after %s: return a later time from Next, or the zero time to end the timer",
 			point.Format(time.RFC3339Nano), from.Format(time.RFC3339Nano))

@@ -194,7 +194,7 @@ func TestTimer_RetriesInvalidSchedule(t *testing.T) {
 	}{
 		"a time in the past": {wrong, nil, "schedule returned 1999-12-31T22:59:59.999999999Z as the next time after 1999-12-31T23:59:59.999999999Z: return a later time"},
 		"the same time":      {func(time.Time) time.Time { return epoch.Add(-time.Second) }, nil, "schedule returned 1999-12-31T23:59:59Z"},
-		"a panic":            {func(time.Time) time.Time { panic("boom") }, nil, "panic: boom"},
+		"a panic":            {func(time.Time) time.Time { panic("boom") }, nil, "Schedule panicked: boom"},
 		"a valid time after an invalid time": {func(after time.Time) time.Time {
 			if after.Before(epoch.Add(10*time.Minute + 30*time.Second)) {
 				return wrong(after)

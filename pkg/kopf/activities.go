@@ -9,6 +9,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/guard"
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
@@ -48,9 +49,11 @@ func activityOption(a *activity, opts []HandlerOption, list func(*Operator) *[]*
 		if a.id == "" {
 			a.addErrorf("the id is empty: set one")
 		}
-		if a.fn == nil {
+		fn := a.fn
+		if fn == nil {
 			a.addErrorf("the function is nil: pass a function")
 		}
+		a.fn = func(ctx context.Context) error { return guard.Call("", func() error { return fn(ctx) }) }
 		all := list(o)
 		if slices.ContainsFunc(*all, func(other *activity) bool { return other.id == a.id }) {
 			a.addErrorf("the id is used twice: rename one of the functions")

@@ -7,6 +7,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/guard"
 	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 )
 
@@ -82,8 +83,11 @@ func InitialDelayFunc(fn func(obj client.Object) time.Duration) HandlerOption {
 		d.requireKind("InitialDelayFunc", daemonHandler, timerHandler)
 		if fn == nil {
 			d.addErrorf("InitialDelayFunc is nil: pass a function or use InitialDelay")
+			return
 		}
-		d.initialDelayFunc = fn
+		d.initialDelayFunc = func(obj client.Object) time.Duration {
+			return guard.Value("InitialDelayFunc", func() time.Duration { return fn(obj) })
+		}
 	}
 }
 
@@ -168,9 +172,18 @@ func Schedule(s interface{ Next(time.Time) time.Time }) HandlerOption {
 	return timerOption("Schedule", func(d *declaration, t *daemons.Timer) {
 		if v := reflect.ValueOf(s); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 			d.addErrorf("Schedule is nil: pass a schedule or remove the option")
+			return
 		}
-		t.Schedule = s
+		t.Schedule = guardedSchedule{s}
 	})
+}
+
+type guardedSchedule struct {
+	schedule interface{ Next(time.Time) time.Time }
+}
+
+func (s guardedSchedule) Next(from time.Time) time.Time {
+	return guard.Value("Schedule", func() time.Time { return s.schedule.Next(from) })
 }
 
 // timerOption returns an option that applies only to timers. For other handlers, the option adds an error.

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
+	"github.com/kopf-runtime/kopf-runtime/internal/guard"
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
 	"github.com/kopf-runtime/kopf-runtime/internal/testhook"
 	"github.com/kopf-runtime/kopf-runtime/internal/watching"
@@ -267,9 +268,17 @@ func (d *dynamicKinds) desired(served []watching.Resource) (desired map[schema.G
 		}
 	}
 	for _, s := range d.operator.selections {
-		kinds, ambiguous := s.selector.choose(served)
-		for _, a := range ambiguous {
-			report("A pattern is ambiguous; it selects no kind", "error", a.Error())
+		kinds, problems := s.selector.choose(served)
+		for _, err := range problems {
+			key := err.Error()
+			if messages[key] = true; d.reported[key] {
+				continue
+			}
+			if trace := guard.Trace(err); trace != "" {
+				d.log().Error(err, "The function of KindsFunc panicked; the kind is not selected", "stack", trace)
+			} else {
+				d.log().Info("A pattern is ambiguous; it selects no kind", "error", key)
+			}
 		}
 		if len(kinds) == 0 {
 			waiting++
@@ -302,7 +311,7 @@ func (d *dynamicKinds) declare(s *kindSelection, r watching.Resource) *declaredK
 	o := d.operator
 	one, err := s.resourceOf(o, r)
 	if err != nil {
-		d.log().Error(err, "The declaration of a kind is invalid; its objects are not handled", "kind", r.Kind, "apiVersion", r.GroupVersion().String())
+		guard.WithStack(d.log(), err).Error(err, "The declaration of a kind is invalid; its objects are not handled", "kind", r.Kind, "apiVersion", r.GroupVersion().String())
 		return nil
 	}
 	d.selected[key] = one

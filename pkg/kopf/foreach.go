@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/guard"
 	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
@@ -121,12 +122,8 @@ func subID(name string) string {
 }
 
 func callMapFunc(ctx context.Context, mapFunc handler.MapFunc, obj client.Object) (requests []reconcile.Request, err error) {
-	defer func() {
-		if value := recover(); value != nil {
-			err = fmt.Errorf("the map function panicked: %v", value)
-		}
-	}()
-	return mapFunc(ctx, obj.DeepCopyObject().(client.Object)), nil
+	err = guard.Catch("the map function", func() error { requests = mapFunc(ctx, obj.DeepCopyObject().(client.Object)); return nil })
+	return requests, err
 }
 
 // A target is an object for which ForEachOwner or ForEachRelated calls its function.

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/guard"
 	"github.com/kopf-runtime/kopf-runtime/internal/watching"
 )
 
@@ -108,17 +109,25 @@ func (s KindSelector) String() string {
 	return strings.Join(texts, ", ")
 }
 
-// choose returns the selected kinds. It also returns the ambiguous patterns, which are for one kind but match several.
-func (s KindSelector) choose(served []watching.Resource) ([]watching.Resource, []watching.Ambiguity) {
+// choose returns the selected kinds. problems are ambiguous patterns, which are for one kind but match several, and faults of the function.
+func (s KindSelector) choose(served []watching.Resource) (kinds []watching.Resource, problems []error) {
 	if s.match == nil {
-		return watching.Select(s.patterns, served)
+		kinds, ambiguous := watching.Select(s.patterns, served)
+		for _, a := range ambiguous {
+			problems = append(problems, a)
+		}
+		return kinds, problems
 	}
-	return slices.DeleteFunc(watching.Everything(served), func(r watching.Resource) bool { return !s.safeMatch(r) }), nil
-}
-
-func (s KindSelector) safeMatch(r watching.Resource) (matches bool) {
-	defer func() { _ = recover() }() // after a panic, the kind is not selected
-	return s.match(apiResource(r))
+	for _, r := range watching.Everything(served) {
+		matches := false
+		err := guard.Call("KindsFunc", func() error { matches = s.match(apiResource(r)); return nil })
+		if err != nil {
+			problems = append(problems, fmt.Errorf("%s, %s: %w", r.Kind, r.GroupVersion(), err))
+		} else if matches {
+			kinds = append(kinds, r)
+		}
+	}
+	return kinds, problems
 }
 
 func apiResource(r watching.Resource) metav1.APIResource {
@@ -135,13 +144,12 @@ type kindSelection struct {
 }
 
 // declarationOf calls the function of the user for a kind.
-func (s *kindSelection) declarationOf(kind metav1.APIResource) (declared resource, err error) {
-	defer func() {
-		if value := recover(); value != nil {
-			err = fmt.Errorf("the function of ForKinds panicked: %v", value)
-		}
-	}()
-	declared, ok := s.declare(kind).(resource)
+func (s *kindSelection) declarationOf(kind metav1.APIResource) (resource, error) {
+	var option Option
+	if err := guard.Call("the function of ForKinds", func() error { option = s.declare(kind); return nil }); err != nil {
+		return nil, err
+	}
+	declared, ok := option.(resource)
 	if !ok || reflect.ValueOf(declared).IsNil() {
 		return nil, errors.New("the function of ForKinds must return a resource that For has created")
 	}

@@ -2,12 +2,12 @@ package kopf
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/guard"
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/internal/testhook"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
@@ -15,7 +15,7 @@ import (
 
 // A Handler is a function that the operator calls for an object. A cause handler that returns nil has succeeded: the operator does not call
 // it again for this cause, not even after a restart. By default, the operator retries the handler after an error. Return a [Temporary] error
-// to set the delay, and a [Permanent] error to stop the retries. The operator treats a panic as an error.
+// to set the delay, and a [Permanent] error to stop the retries. The operator treats a panic as an error, and a call of [runtime.Goexit] as a panic.
 //
 // log.FromContext(ctx) of controller-runtime returns a logger with the kind, namespace, name and uid of the object, the handler, the reason
 // and the attempt.
@@ -24,9 +24,10 @@ type Handler[T client.Object] func(ctx context.Context, req *Request[T]) error
 // A Middleware wraps a handler. See [Resource.Use].
 type Middleware[T client.Object] func(next Handler[T]) Handler[T]
 
-// forEngine returns the handler in the form that the engine calls.
-func (h Handler[T]) forEngine(c client.Client) func(ctx context.Context, call *invoke.Request) error {
-	return func(ctx context.Context, call *invoke.Request) (err error) {
+// forEngine returns the handler in the form that the engine calls. hasGoroutine is true for daemons and timers, because package daemons handles their calls of
+// runtime.Goexit.
+func (h Handler[T]) forEngine(c client.Client, hasGoroutine bool) func(ctx context.Context, call *invoke.Request) error {
+	return func(ctx context.Context, call *invoke.Request) error {
 		req, err := newRequest[T](call)
 		if err != nil {
 			return err
@@ -35,31 +36,20 @@ func (h Handler[T]) forEngine(c client.Client) func(ctx context.Context, call *i
 		if call.WrapClient != nil {
 			req.Client = call.WrapClient(c)
 		}
-		if ended := testhook.HandlerStarting(ctx, call); ended != nil {
-			defer reportOutcome(ended, &err)()
+		ended := testhook.HandlerStarting(ctx, call)
+		if ended == nil && hasGoroutine {
+			return req.finish(h(ctx, req))
 		}
-		err = errExited
-		err = req.finish(h(ctx, req))
+		err = guard.Call("", func() error { return req.finish(h(ctx, req)) })
+		if fault, ok := err.(*guard.Error); ok { //nolint:errorlint // a handler may wrap the fault of another function
+			err = &progress.PanicError{Value: fault.Value, Stack: fault.Stack}
+		}
+		if ended != nil {
+			ended(err)
+		}
 		return err
 	}
 }
-
-// reportOutcome returns a function that passes the error of a handler to ended. The caller must defer this function. If the handler panics, the
-// function passes the panic as an error and panics again.
-func reportOutcome(ended func(error), err *error) func() {
-	return func() {
-		value := recover()
-		if value == nil {
-			ended(*err)
-			return
-		}
-		ended(&progress.PanicError{Value: value})
-		panic(value)
-	}
-}
-
-// errExited is the error of a handler that has called runtime.Goexit instead of returning.
-var errExited = errors.New("handler ended its goroutine without returning")
 
 // newRequest returns the request for a handler or a predicate.
 func newRequest[T client.Object](call *invoke.Request) (*Request[T], error) {

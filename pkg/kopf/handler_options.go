@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/guard"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
@@ -80,8 +81,11 @@ func BackoffFunc(fn func(a progress.Attempt, err error) time.Duration) HandlerOp
 		d.requireKind("BackoffFunc", causeHandler, eventHandler, reconcileHandler, daemonHandler, timerHandler, subHandler, indexHandler, activityHandler)
 		if fn == nil {
 			d.addErrorf("BackoffFunc is nil: pass a function or use Backoff")
+			return
 		}
-		d.Policy.BackoffFunc = fn
+		d.Policy.BackoffFunc = func(a progress.Attempt, err error) time.Duration {
+			return guard.Value("BackoffFunc", func() time.Duration { return fn(a, err) })
+		}
 	}
 }
 

@@ -38,7 +38,7 @@ func (o *Operator) newKindGroup(
 	g.sources, g.stopSources = o.handlersEndWith(objects)
 	settings.Cache = objects
 	for i, kind := range kinds {
-		kind.Namespaced = scopes[i]
+		kind.Namespaced, kind.CallsUserCode = scopes[i], o.callsUserCode(&kind)
 		settings.Selective, settings.Selects, settings.Shard = o.selectorOf(&kind) != nil, o.selects(&kind), o.shardOf(&kind)
 		e := engine.New(settings, kind)
 		g.setEpoch(ctx, e)

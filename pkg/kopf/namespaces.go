@@ -17,6 +17,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/guard"
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
 	"github.com/kopf-runtime/kopf-runtime/internal/watching"
 )
@@ -298,17 +299,19 @@ func (n *namespaceSet) exists(namespace string) bool {
 	return !ok || !isTerminated(ns)
 }
 
-func (n *namespaceSet) selects(patterns []watching.NamespacePattern, ns *corev1.Namespace) (selected bool) {
+func (n *namespaceSet) selects(patterns []watching.NamespacePattern, ns *corev1.Namespace) bool {
 	if len(patterns) > 0 && !slices.ContainsFunc(patterns, func(p watching.NamespacePattern) bool { return p.Match(ns.Name) }) {
 		return false
 	}
-	defer func() {
-		if value := recover(); value != nil {
-			n.log.Error(fmt.Errorf("panic: %v", value), "The function of WithNamespaceFunc panicked; the namespace is not handled", "namespace", ns.Name)
-			selected = false
-		}
-	}()
-	return n.match == nil || n.match(ns.DeepCopy())
+	if n.match == nil {
+		return true
+	}
+	selected := false
+	err := guard.Call("WithNamespaceFunc", func() error { selected = n.match(ns.DeepCopy()); return nil })
+	if err != nil {
+		n.log.Error(err, "The function of WithNamespaceFunc panicked; the namespace is not handled", "namespace", ns.Name, "stack", guard.Trace(err))
+	}
+	return selected && err == nil
 }
 
 // isTerminated reports whether a namespace is being deleted and contains no objects. Until then, the operator may have to remove finalizers in it.

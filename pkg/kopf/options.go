@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
+	"github.com/kopf-runtime/kopf-runtime/internal/guard"
 	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
@@ -128,8 +129,11 @@ func WithLifecycle(lifecycle progress.Lifecycle) Option {
 	return optionFunc(func(o *Operator) {
 		if lifecycle == nil {
 			o.addError(errors.New("WithLifecycle(nil): pass a lifecycle, or leave it out for the default"))
+			return
 		}
-		o.settings.Lifecycle = lifecycle
+		o.settings.Lifecycle = func(due []string, record func(id string) progress.Record) []string {
+			return guard.Value("WithLifecycle", func() []string { return lifecycle(due, record) })
+		}
 	})
 }
 

@@ -9,6 +9,9 @@ import (
 	"sync"
 	"time"
 
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/guard"
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
 	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 )
@@ -54,7 +57,8 @@ type probes struct {
 // /kopf/probes.
 func (o *Operator) ServeProbes() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		values, err := o.probes.evaluate(objectstate.ContextWithMemos(req.Context(), &o.memos))
+		ctx := log.IntoContext(objectstate.ContextWithMemos(req.Context(), &o.memos), o.mgr.GetLogger())
+		values, err := o.probes.evaluate(ctx)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
@@ -93,13 +97,15 @@ func (p *probes) evaluate(ctx context.Context) (map[string]any, error) {
 
 // evaluate calls the function of the probe and returns the JSON form of its value. It returns a panic as an error.
 func (p probe) evaluate(ctx context.Context) (value any, err error) {
-	defer func() {
-		if panicked := recover(); panicked != nil {
-			err = fmt.Errorf("panic: %v", panicked)
+	err = guard.Call("", func() error {
+		if value, err = p.fn(ctx); err != nil {
+			return err
 		}
-	}()
-	if value, err = p.fn(ctx); err != nil {
-		return nil, err
+		value, err = match.ToJSONValue(value)
+		return err
+	})
+	if trace := guard.Trace(err); trace != "" {
+		log.FromContext(ctx).Error(err, "A probe panicked", "probe", p.id, "stack", trace)
 	}
-	return match.ToJSONValue(value)
+	return value, err
 }

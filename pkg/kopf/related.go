@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"slices"
 	"strings"
 
@@ -17,12 +16,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
+	"github.com/kopf-runtime/kopf-runtime/internal/guard"
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
 )
 
@@ -36,14 +35,15 @@ type relatedKind struct {
 }
 
 // Owns makes creations, changes and deletions of objects of another kind trigger the [Resource.OnReconcile] handlers of their owners. It uses all
-// owner references, including references that do not have controller: true. With predicates, an event must pass all of them.
+// owner references, including references that do not have controller: true. With predicates, an event must pass all of them. A predicate that panics rejects
+// the event.
 func (r *Resource[T]) Owns(obj client.Object, predicates ...predicate.Predicate) *Resource[T] {
 	r.related = append(r.related, relatedKind{method: "Owns", obj: obj, predicates: predicates})
 	return r
 }
 
 // Watches makes creations, changes and deletions of objects of another kind trigger the [Resource.OnReconcile] handlers of the objects that
-// mapFunc returns. With predicates, an event must pass all of them.
+// mapFunc returns. With predicates, an event must pass all of them. A predicate that panics rejects the event.
 //
 // For an update, the operator calls mapFunc for the old and for the new object. mapFunc must return quickly and must not change the object,
 // because the object is shared with the cache. If mapFunc panics, the operator logs the panic and triggers no handlers. The operator ignores
@@ -178,26 +178,25 @@ func (c *relatedKind) watched() client.Object {
 
 // source returns a source that triggers the OnReconcile handlers of an engine when an object of the related kind has changed.
 func (c *relatedKind) source(objects cache.Cache, e *engine.Engine, namespaced bool) source.Source {
-	mapFunc := c.safeMapFunc(e.Name)
+	mapFunc := c.guardedMapFunc(e)
 	if c.mapFunc == nil {
 		mapFunc = ownerRequests(&e.Kind, namespaced)
 	}
-	predicates := append([]predicate.Predicate{changes{}}, c.predicates...)
+	predicates := append([]predicate.Predicate{changes{}}, guardedPredicates(e, c.method, c.predicates)...)
 	return e.Triggered(source.Kind(objects, c.watched(), handler.EnqueueRequestsFromMapFunc(mapFunc), predicates...))
 }
 
-// safeMapFunc returns the map function of the user with a recovery from panics. Without the recovery, a panic would end the process.
-func (c *relatedKind) safeMapFunc(controller string) handler.MapFunc {
+// guardedMapFunc returns the map function of the user. After a fault, it returns no requests.
+func (c *relatedKind) guardedMapFunc(e *engine.Engine) handler.MapFunc {
 	return func(ctx context.Context, obj client.Object) (requests []reconcile.Request) {
-		defer func() {
-			if value := recover(); value != nil {
-				metrics.HandlerPanics.WithLabelValues(controller, c.method).Inc()
-				log.FromContext(ctx).Error(fmt.Errorf("panic: %v", value), "The map function of a related kind panicked; no handler is triggered", "controller", controller,
-					"kind", c.gvk.Kind, "object", client.ObjectKeyFromObject(obj), "stack", string(debug.Stack()))
-				requests = nil
-			}
-		}()
-		return c.mapFunc(ctx, obj)
+		err := guard.Call(c.method, func() error { requests = c.mapFunc(ctx, obj); return nil })
+		if err != nil {
+			metrics.HandlerPanics.WithLabelValues(e.Name, c.method).Inc()
+			e.Log.Error(err, "The map function of a related kind panicked; no handler is triggered", "controller", e.Name,
+				"kind", c.gvk.Kind, "object", client.ObjectKeyFromObject(obj), "stack", guard.Trace(err))
+			return nil
+		}
+		return requests
 	}
 }
 

@@ -219,6 +219,6 @@ func (r *Request[T]) Sub(id string, fn Handler[T], opts ...HandlerOption) {
 		r.errs = append(r.errs, Permanent(fmt.Errorf("%s: %w", h.displayName(), err)))
 	}
 	handler := h.Handler
-	handler.Do = fn.forEngine(r.Client)
+	handler.Do = fn.forEngine(r.Client, false)
 	r.subHandlers = append(r.subHandlers, invoke.SubHandler{ID: r.call.ID + "/" + id, Handler: handler})
 }

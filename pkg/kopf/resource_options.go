@@ -62,7 +62,8 @@ func WithControllerOptions(opts controller.Options) ResourceOption {
 }
 
 // WithPredicates adds predicates that an event must pass to trigger a reconcile. Deletions, and updates that begin a deletion, trigger a reconcile
-// regardless of the predicates. For a kind with OnEvent handlers, all events trigger a reconcile. Default: no predicates.
+// regardless of the predicates. For a kind with OnEvent handlers, all events trigger a reconcile. If a predicate panics, the operator logs the panic, and the
+// predicate rejects the event. Default: no predicates.
 func WithPredicates(predicates ...predicate.Predicate) ResourceOption {
 	return func(o *resourceOptions) {
 		if slices.Contains(predicates, nil) {

@@ -286,10 +286,8 @@ func (s *kindSelection) declarations(kinds []metav1.APIResource) (declared []res
 		}
 		return nil, patterns, nil
 	}
-	selected, ambiguous := s.selector.choose(watching.Resources(kinds))
-	for _, a := range ambiguous {
-		err = errors.Join(err, a)
-	}
+	selected, problems := s.selector.choose(watching.Resources(kinds))
+	err = errors.Join(problems...)
 	if len(selected) == 0 {
 		err = errors.Join(err, fmt.Errorf("ForKinds(%s) selects none of the Kinds of RightsOptions: set all kinds that the operator handles", s.selector))
 	}

@@ -220,6 +220,7 @@ func (o *Operator) ownCacheOptions(ctx context.Context) cache.Options {
 	if options.NewInformer == nil {
 		options.NewInformer = watching.NewDrainedInformer
 	}
+	guardTransforms(&options, o.mgr.GetLogger())
 	if options.DefaultTransform == nil {
 		options.DefaultTransform = cache.TransformStripManagedFields()
 	}
@@ -296,6 +297,9 @@ func (g *kindGroup) newController(ctx context.Context, e *engine.Engine, r resou
 	for _, wrap := range o.wrappers {
 		options.Reconciler = wrap(options.Reconciler)
 	}
+	if len(o.wrappers) > 0 {
+		options.Reconciler = guardedReconciler(options.Reconciler)
+	}
 	if opts.concurrency > 0 {
 		options.MaxConcurrentReconciles = opts.concurrency
 	}
@@ -320,7 +324,7 @@ func (g *kindGroup) newController(ctx context.Context, e *engine.Engine, r resou
 		return nil, err
 	}
 	observed := sync.OnceFunc(func() { close(g.observed[e]) })
-	watched := g.indexes.notify(e.Name, source.Kind(g.sources, e.New(), e.EventHandler(opts.predicates...)), func(ctx context.Context) {
+	watched := g.indexes.notify(e.Name, source.Kind(g.sources, e.New(), e.EventHandler(guardedPredicates(e, "WithPredicates", opts.predicates)...)), func(ctx context.Context) {
 		observed()
 		g.warm[e].observed(ctx, e.HandlesEachObjectAtStart())
 		if len(e.Indexes.IDs()) > 0 {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 	"github.com/kopf-runtime/kopf-runtime/internal/fieldtype"
+	"github.com/kopf-runtime/kopf-runtime/internal/guard"
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/internal/registry"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
@@ -238,28 +239,28 @@ func addCauseHandler[T client.Object](kind *engine.Kind, store progress.Store, h
 // forEngine converts the handler to an invoke.Handler.
 func (h *typedHandler[T]) forEngine(c client.Client) invoke.Handler {
 	handler := h.Handler
-	handler.Do, handler.Warnings = h.fn.forEngine(c), &invoke.Warnings{}
+	handler.Do, handler.Warnings = h.fn.forEngine(c, h.handlerKind == daemonHandler || h.handlerKind == timerHandler), &invoke.Warnings{}
 	if h.events != nil {
 		handler.ClusterEvents = h.events.String()
 	}
 	for _, predicate := range h.when {
-		handler.When = append(handler.When, adaptPredicate(predicate, c))
+		handler.When = append(handler.When, adaptPredicate("When", predicate, c))
 	}
 	if h.changed != nil {
-		handler.Changed = adaptPredicate(h.changed, c)
+		handler.Changed = adaptPredicate("OnChange", h.changed, c)
 	}
 	return handler
 }
 
 // adaptPredicate converts a predicate of the user to a predicate of the engine. If the object has another type, the predicate returns false.
-func adaptPredicate[T client.Object](predicate func(*Request[T]) bool, c client.Client) func(*invoke.Request) bool {
+func adaptPredicate[T client.Object](function string, predicate func(*Request[T]) bool, c client.Client) func(*invoke.Request) bool {
 	return func(call *invoke.Request) bool {
 		req, err := newRequest[T](call)
 		if err != nil {
 			return false
 		}
 		req.Client = c
-		return predicate(req)
+		return guard.Value(function, func() bool { return predicate(req) })
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/errtext"
+	"github.com/kopf-runtime/kopf-runtime/internal/guard"
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
 )
 
@@ -43,7 +44,13 @@ func (p *Peering) report(at location, change func(*status)) {
 
 	notify := func() {
 		for _, subscriber := range subscribers {
-			subscriber(Transition{Namespace: at.namespace, Paused: after.isPaused(), Why: after.message})
+			err := guard.Call("Subscribe", func() error {
+				subscriber(Transition{Namespace: at.namespace, Paused: after.isPaused(), Why: after.message})
+				return nil
+			})
+			if err != nil {
+				p.log.Error(err, "A subscriber of the peering panicked; it may have missed a pause or its end", "namespace", at.namespace, "stack", guard.Trace(err))
+			}
 		}
 	}
 	// At the start of a pause, call the subscribers before the pause is logged and posted, because they stop their work. At the end

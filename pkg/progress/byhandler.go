@@ -3,6 +3,7 @@ package progress
 import (
 	"errors"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -29,10 +30,7 @@ func ByHandler(other Store, stores map[string]Store) Store {
 }
 
 // same reports whether two values are the same store. It returns false for stores of a type that cannot be compared.
-func same(one, other Store) (equal bool) {
-	defer func() { _ = recover() }() // the types cannot be compared
-	return one == other
-}
+func same(one, other Store) (equal bool) { return reflect.ValueOf(one).Comparable() && one == other }
 
 // handlerStores overrides the methods of multiStore that have an id as a parameter: they use only the store of this id.
 type handlerStores struct {

@@ -7,6 +7,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/guard"
 )
 
 // Temporary returns an error that makes the handler due again after the delay, which is at most [MaxDelay]. With a delay of zero or less, the handler is
@@ -74,13 +76,18 @@ func (e *LimitError) Error() string {
 
 func (e *LimitError) Unwrap() error { return e.Err }
 
-// A PanicError is a recovered panic of a handler. It is treated like any other unclassified error.
+// A PanicError is a recovered panic of a handler, or its call of [runtime.Goexit]. It is treated like any other unclassified error.
 type PanicError struct {
+	// Value is the value of the panic. After a call of runtime.Goexit, it is an error that says so.
 	Value any
 	Stack []byte
+
+	function string // that has panicked, such as BackoffFunc; empty for the handler itself
 }
 
-func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
+func (e *PanicError) Error() string {
+	return (&guard.Error{Function: e.function, Value: e.Value}).Error()
+}
 
 // A class defines how an error affects further attempts.
 type class int

@@ -4,13 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
-	"runtime/debug"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/errtext"
+	"github.com/kopf-runtime/kopf-runtime/internal/guard"
 )
 
 // DefaultBackoff is the delay after an unclassified error.
@@ -92,7 +91,7 @@ type Outcome struct {
 }
 
 // Attempt checks the limits, calls the function, recovers from a panic, and returns the outcome. The parameter now is
-// the time when the attempt starts.
+// the time when the attempt starts. Attempt does not return if the function calls [runtime.Goexit], for example with FailNow of package testing.
 func (p Policy) Attempt(ctx context.Context, record Record, now time.Time, fn func(context.Context) error) Outcome {
 	if limit := p.limitReached(record, now); limit != "" {
 		return Outcome{Err: &LimitError{Limit: limit, Err: storedError(record)}, Final: true}
@@ -114,16 +113,14 @@ func (p Policy) Attempt(ctx context.Context, record Record, now time.Time, fn fu
 	})
 }
 
-func callRecovering(ctx context.Context, fn func(context.Context) error) (err error) {
-	defer func() {
-		if value := recover(); value != nil {
-			err = &PanicError{Value: value, Stack: debug.Stack()}
-		}
-	}()
-	err = fn(ctx)
-	if v := reflect.ValueOf(err); v.IsValid() && v.Kind() == reflect.Pointer && v.IsNil() {
-		// A nil pointer in an error is not equal to nil, and calling its methods would panic. Report it as an error.
-		return fmt.Errorf("handler returned a nil %T as its error: declare the variable as error, or return nil for success", err)
+func callRecovering(ctx context.Context, fn func(context.Context) error) error {
+	return orPanicError(guard.Catch("", func() error { return fn(ctx) }))
+}
+
+// orPanicError returns a [PanicError] for the fault of a function, and other errors unchanged.
+func orPanicError(err error) error {
+	if fault, ok := err.(*guard.Error); ok { //nolint:errorlint // a handler may wrap the fault of another function
+		return &PanicError{Value: fault.Value, Stack: fault.Stack, function: fault.Function}
 	}
 	return err
 }
@@ -173,13 +170,10 @@ func (p Policy) Outcome(record Record, now time.Time, err error) Outcome {
 }
 
 func (p Policy) recoverOutcome(record Record, now time.Time, compute func() Outcome) (out Outcome) {
-	defer func() {
-		if value := recover(); value != nil {
-			out = p.retry(record, now, &PanicError{Value: value, Stack: debug.Stack()}, DefaultBackoff)
-		}
-	}()
-	out = compute()
-	out.Err = errtext.Limit(out.Err) // also calls the method Error, which may panic
+	// Limit also calls the method Error, which may panic.
+	if err := guard.Catch("", func() error { out = compute(); out.Err = errtext.Limit(out.Err); return nil }); err != nil {
+		return p.retry(record, now, orPanicError(err), DefaultBackoff)
+	}
 	return out
 }
 

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
-	"runtime/debug"
 	"time"
 
 	"gomodules.xyz/jsonpatch/v2"
@@ -22,6 +21,7 @@ import (
 	admissionmetrics "sigs.k8s.io/controller-runtime/pkg/webhook/admission/metrics"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/errtext"
+	"github.com/kopf-runtime/kopf-runtime/internal/guard"
 )
 
 // endpoint answers the reviews of one hook.
@@ -69,7 +69,8 @@ func (e *endpoint) Handle(ctx context.Context, review admission.Request) admissi
 	call := newCall(req, e.client, reviewCtx.request)
 	before := object.DeepCopyObject()
 	var patches []jsonpatch.Operation
-	err = recoverPanics(func() error {
+	// The filters and the patch call functions of users as well: predicates, and methods of the Go type.
+	err = guard.Call("", func() error {
 		if !e.matchesFilters(object, old, call) {
 			return nil
 		}
@@ -79,6 +80,9 @@ func (e *endpoint) Handle(ctx context.Context, review admission.Request) admissi
 		}
 		return err
 	})
+	if _, faulted := errors.AsType[*guard.Error](err); faulted {
+		admissionmetrics.WebhookPanics.WithLabelValues().Inc()
+	}
 	if err != nil {
 		return denied(e.statusFor(ctx, errtext.Limit(err), req)).WithWarnings(call.warnings...)
 	}
@@ -144,25 +148,6 @@ func (e *endpoint) decode(req *admissionv1.AdmissionRequest) (object, old client
 	return object, old, err
 }
 
-// recoverPanics calls fn and returns a panic as an error. fn includes the filters and the computation of the patch, because
-// predicates and methods of the object's type can panic as well.
-func recoverPanics(fn func() error) (err error) {
-	defer func() {
-		if value := recover(); value != nil {
-			admissionmetrics.WebhookPanics.WithLabelValues().Inc()
-			err = &panicError{value: value, stack: debug.Stack()}
-		}
-	}()
-	return fn()
-}
-
-type panicError struct {
-	value any
-	stack []byte
-}
-
-func (p *panicError) Error() string { return fmt.Sprintf("panic: %v", p.value) }
-
 // statusFor logs the error of a handler and returns the status for the client.
 func (e *endpoint) statusFor(ctx context.Context, err error, req *admissionv1.AdmissionRequest) metav1.Status {
 	logger := log.FromContext(ctx)
@@ -170,8 +155,8 @@ func (e *endpoint) statusFor(ctx context.Context, err error, req *admissionv1.Ad
 		logger.Info("Request denied", "code", status.Code, "error", err.Error())
 		return status
 	}
-	if p, ok := errors.AsType[*panicError](err); ok {
-		logger.Error(err, "Request denied because the handler panicked", "stack", string(p.stack))
+	if trace := guard.Trace(err); trace != "" {
+		logger.Error(err, "Request denied because the handler panicked", "stack", trace)
 	} else {
 		logger.Error(err, "Request denied because the handler failed")
 	}

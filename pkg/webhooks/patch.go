@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/guard"
 )
 
 // computePatch returns the operations that apply the changes of a handler to the raw object. before and after are the object
@@ -47,7 +49,7 @@ func decodeJSON(text []byte) (value any, err error) {
 // isUnchanged reports whether a handler left its object unchanged. The strict comparison runs first, because it is much faster
 // and most validating handlers do not change the object. The semantic comparison also treats different notations of a quantity
 // or a time as equal. It panics on changed values with unexported fields. isUnchanged then returns false.
-func isUnchanged(before runtime.Object, after client.Object) (unchanged bool) {
+func isUnchanged(before runtime.Object, after client.Object) bool {
 	was, untyped := before.(*unstructured.Unstructured)
 	if is, ok := after.(*unstructured.Unstructured); ok && untyped {
 		return identical(was.Object, is.Object)
@@ -55,12 +57,9 @@ func isUnchanged(before runtime.Object, after client.Object) (unchanged bool) {
 	if reflect.DeepEqual(before, after) {
 		return true
 	}
-	defer func() {
-		if recover() != nil {
-			unchanged = false
-		}
-	}()
-	return equality.Semantic.DeepEqual(before, after)
+	equal := false
+	err := guard.Catch("", func() error { equal = equality.Semantic.DeepEqual(before, after); return nil })
+	return equal && err == nil
 }
 
 // mergeChange applies the difference between before and after to raw.

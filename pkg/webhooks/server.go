@@ -14,6 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/guard"
 )
 
 // Server serves hooks of any kinds on the manager's webhook server, and maintains configurations and certificates according to
@@ -120,15 +122,9 @@ func (s *Server) Readyz(r *http.Request) error {
 	return s.serverStarted(r)
 }
 
-func (s *Server) register(all []namedHook) (err error) {
+func (s *Server) register(all []namedHook) error {
 	server := s.mgr.GetWebhookServer()
 	s.serverStarted = server.StartedChecker()
-	defer func() {
-		// The manager's webhook server panics if a path is already registered.
-		if value := recover(); value != nil {
-			err = fmt.Errorf("webhooks: %v: rename the handler or add all hooks to one server", value)
-		}
-	}()
 	logger := s.mgr.GetLogger().WithName("admission")
 	decoder := admission.NewDecoder(s.mgr.GetScheme())
 	for _, n := range all {
@@ -136,7 +132,14 @@ func (s *Server) register(all []namedHook) (err error) {
 		if err != nil {
 			return err
 		}
-		server.Register(s.options.pathPrefix()+"/"+n.path, newHTTPHandler(e, logger, reviewReadTimeout, s.draining.Load))
+		// The manager's webhook server panics if a path is already registered.
+		err = guard.Catch("", func() error {
+			server.Register(s.options.pathPrefix()+"/"+n.path, newHTTPHandler(e, logger, reviewReadTimeout, s.draining.Load))
+			return nil
+		})
+		if fault, ok := errors.AsType[*guard.Error](err); ok {
+			return fmt.Errorf("webhooks: %v: rename the handler or add all hooks to one server", fault.Value)
+		}
 	}
 	return nil
 }

@@ -108,7 +108,7 @@ var _ = Describe("Filters", func() {
 		Eventually(fresh(ctx, obj)).Should(HaveField("Annotations", HaveKeyWithValue(baselineKey, ContainSubstring(`"size":2`))))
 		Expect(seen.all()).To(Equal([]string{"good:create"}))
 		for _, id := range []string{"by-label", "by-negation", "by-when", "by-getter", "to/spec.size"} {
-			Expect(op.log.find("A filter panicked", `"error"="panic: `, fmt.Sprintf(`"handler"=%q`, id), `"stack"=`)).NotTo(BeEmpty(), id)
+			Expect(op.log.find("A filter panicked", " panicked: ", fmt.Sprintf(`"handler"=%q`, id), `"stack"=`)).NotTo(BeEmpty(), id)
 		}
 		Expect(op.log.find("A filter panicked", `"handler"="good"`)).To(BeEmpty())
 	}, SpecTimeout(minute))

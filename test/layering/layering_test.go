@@ -122,8 +122,11 @@ var levels = map[string]int{
 	// This package separates the annotations of users from those of operators.
 	"internal/annotations": 0,
 
-	// This package limits the texts of errors.
-	"internal/errtext": 0,
+	// This package limits the texts of errors, also of the errors of level 0.
+	"internal/errtext": -1,
+
+	// This package calls functions of users.
+	"internal/guard": 0,
 
 	// This package has a map that is safe for concurrent use.
 	"internal/keyed": 0,
@@ -278,6 +281,32 @@ func TestLayers_HaveNoViolations(t *testing.T) {
 	}
 	for _, violation := range check(graph) {
 		t.Error(violation)
+	}
+}
+
+// Only package guard recovers from panics, so that each of them becomes an error with its stack.
+func TestRecover_OnlyInGuard(t *testing.T) {
+	watch(t)
+	found := false
+	for _, folder := range []string{"pkg", "internal"} {
+		err := filepath.WalkDir(filepath.Join(root, folder), func(path string, _ fs.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			source, err := os.ReadFile(path)
+			if calls := strings.Contains(string(source), "recover()"); calls && strings.HasPrefix(path, filepath.Join(root, "internal/guard")) {
+				found = true
+			} else if calls {
+				t.Errorf("%s calls recover: use package guard", path)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !found {
+		t.Error("package guard does not call recover: nothing was checked")
 	}
 }
 

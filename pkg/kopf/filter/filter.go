@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/guard"
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
 	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
 )
@@ -54,7 +55,7 @@ func Equal(value any) Matcher {
 //
 // Equivalent in kopf: a callback.
 func Match(fn func(value any) bool) Matcher {
-	m := matcher{Description: "Match", Test: fn, Opaque: true}
+	m := matcher{Description: "Match", Test: func(value any) bool { return guard.Value("Match", func() bool { return fn(value) }) }, Opaque: true}
 	if fn == nil {
 		m.Err = errors.New("Match(nil): pass a function")
 	}

@@ -2,8 +2,10 @@ package kopftest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
+	goruntime "runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -16,6 +18,7 @@ import (
 
 	"github.com/kopf-runtime/kopf-runtime/internal/essence"
 	"github.com/kopf-runtime/kopf-runtime/internal/explore"
+	"github.com/kopf-runtime/kopf-runtime/internal/guard"
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
 	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
@@ -226,6 +229,9 @@ func runAttempt[T client.Object](
 	record := progress.Record{Started: c.attempt.Started, Retries: c.attempt.Number, Message: c.attempt.Last}
 	written := len(c.connection.writes())
 	inv.Outcome = c.policy.Attempt(c.ctx, record, time.Now(), func(ctx context.Context) error { return do(ctx, req, engineCall) })
+	if fault, ok := errors.AsType[*progress.PanicError](inv.Outcome.Err); ok && fault.Value == any(guard.ErrExited) {
+		goruntime.Goexit() // a sub-handler has called FailNow in a goroutine of its own
+	}
 	if left, ok := engineCall.Object.(T); ok && isSameObject(left, obj) {
 		inv.Object = left
 	}

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
+	"github.com/kopf-runtime/kopf-runtime/internal/guard"
 )
 
 // RunUntilQuiet waits until the operator has no pending work:
@@ -298,12 +299,6 @@ func (w *tracker) hasReconciled(e *engine.Engine, key types.NamespacedName) bool
 }
 
 // inBubble reports whether the caller runs in a bubble of testing/synctest. Only one goroutine of a bubble may call it at a time.
-func inBubble() (is bool) {
-	defer func() {
-		if recover() != nil {
-			is = false
-		}
-	}()
-	synctest.Wait() // panics outside of a bubble
-	return true
+func inBubble() bool {
+	return guard.Catch("", func() error { synctest.Wait(); return nil }) == nil // Wait panics outside of a bubble
 }
