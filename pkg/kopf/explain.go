@@ -2,12 +2,15 @@ package kopf
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 	"github.com/kopf-runtime/kopf-runtime/internal/statuspage"
@@ -29,14 +32,25 @@ func (o *Operator) Explain(ctx context.Context, obj client.Object) (*explain.Exp
 // explains why the operator calls or does not call each handler. The command "kopf why" reads the page.
 //
 // The page shows the names of all objects, the values that filters test, and the errors of handlers, but no values of Secrets or of annotations. The metrics
-// server must authenticate its users: set FilterProvider in its options, as projects of kubebuilder do. Users need a role with the verb get for the
-// nonResourceURLs /kopf/*.
+// server must therefore authenticate its users: set FilterProvider in its options, as projects of kubebuilder do. Otherwise, the operator does not start, except
+// with [AllowUnauthenticated]. Users need a role with the verb get for the nonResourceURLs /kopf/*.
 //
 // The operator keeps the last 20 attempts of each object in memory, for at most 10 000 objects, and adds them to explanations. Recording an attempt takes about a
 // microsecond. Without requests, the page has no other costs. A manager can have only one operator with the page.
-func WithStatusPage() Option {
+func WithStatusPage(opts ...StatusPageOption) Option {
+	var p statusPageOptions
+	for _, opt := range opts {
+		if opt != nil {
+			opt(&p)
+		}
+	}
 	return optionFunc(func(o *Operator) {
 		if o.mgr == nil { // WriteRights needs no page; the start of an operator without a manager fails
+			return
+		}
+		if err := checkMetricsFilter(o.mgr); err != nil && !p.allowUnauthenticated {
+			o.addError(fmt.Errorf("WithStatusPage: %w: set FilterProvider: filters.WithAuthenticationAndAuthorization in Metrics of the manager's options, "+
+				"or pass AllowUnauthenticated() to WithStatusPage", err))
 			return
 		}
 		if err := o.mgr.AddMetricsServerExtraHandler(statuspage.Path, statuspage.New(explainer{o})); err != nil {
@@ -46,6 +60,55 @@ func WithStatusPage() Option {
 		o.attempts = &statuspage.Attempts{}
 		o.settings.AttemptHooks = append(o.settings.AttemptHooks, o.attempts.Begin)
 	})
+}
+
+// A StatusPageOption configures [WithStatusPage].
+type StatusPageOption func(*statusPageOptions)
+
+type statusPageOptions struct{ allowUnauthenticated bool }
+
+// AllowUnauthenticated serves the page even if the metrics server has no FilterProvider, so that everyone who reaches its port can read the page. Use it if only
+// trusted users reach the port, for example on your own machine. The option is also necessary for managers of other types than the one of
+// controller-runtime, because the operator cannot see whether their metrics servers have a FilterProvider.
+func AllowUnauthenticated() StatusPageOption {
+	return func(p *statusPageOptions) { p.allowUnauthenticated = true }
+}
+
+// checkMetricsFilter returns an error unless the metrics server of a manager has a filter or is disabled. The manager has no method for this, so
+// checkMetricsFilter reads unexported fields of the manager of controller-runtime.
+func checkMetricsFilter(mgr manager.Manager) error {
+	if _, ok := mgr.(clusterManager); ok {
+		return nil // it has no metrics server, and returns an error for the page
+	}
+	for v := reflect.ValueOf(mgr); ; {
+		for v.Kind() == reflect.Pointer || v.Kind() == reflect.Interface {
+			v = v.Elem()
+		}
+		if v.Kind() != reflect.Struct {
+			break
+		}
+		if server := v.FieldByName("metricsServer"); server.IsValid() && server.Kind() == reflect.Interface {
+			if server.IsNil() {
+				return nil
+			}
+			for server.Kind() == reflect.Pointer || server.Kind() == reflect.Interface {
+				server = server.Elem()
+			}
+			if server.Kind() != reflect.Struct {
+				break
+			}
+			filter := server.FieldByName("metricsFilter")
+			if !filter.IsValid() || filter.Kind() != reflect.Func {
+				break
+			}
+			if filter.IsNil() {
+				return errors.New("the metrics server does not authenticate its users, so everyone who reaches its port could read the names of all objects")
+			}
+			return nil
+		}
+		v = v.FieldByName("Manager") // embedded by a wrapper
+	}
+	return fmt.Errorf("the operator cannot see whether the metrics server of a %T authenticates its users", mgr)
 }
 
 // explainer is the source of the status page.
