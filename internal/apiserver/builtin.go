@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/crdschema"
 )
 
 // builtins returns a scheme with the built-in kinds. This package does not use the scheme of client-go, because programs can add their own kinds to that
@@ -68,8 +70,24 @@ func (s *Server) applySchema(r Resource, obj object) (object, error) {
 		return obj, err
 	}
 	obj = runtime.DeepCopyJSON(obj)
-	shape.pruneAndDefault(obj)
+	shape.PruneAndDefault(obj)
 	return obj, nil
+}
+
+// schemaOf returns the schema of a kind, or nil if the kind has none.
+func (s *Server) schemaOf(r Resource) (*crdschema.Schema, error) {
+	if r.schema == nil {
+		return nil, nil
+	}
+	if known := s.schemas[r.gvk()]; known != nil {
+		return known, nil
+	}
+	out, err := crdschema.New(r.schema)
+	if err != nil {
+		return nil, fmt.Errorf("apiserver: the schema of %s: %w", r.Kind, err)
+	}
+	s.schemas[r.gvk()] = out
+	return out, nil
 }
 
 // roundTripStorage encodes and decodes a built-in object as protobuf, as the storage of a real server does. This drops empty lists and maps.

@@ -66,7 +66,7 @@ func (s *Server) validate(q *request, obj, before object) error {
 		return err
 	}
 	if shape != nil {
-		errs = append(errs, shape.validate(obj, q.subresource)...)
+		errs = append(errs, shape.Validate(obj, q.subresource)...)
 	}
 	if len(errs) > 0 {
 		return apierrors.NewInvalid(r.gk(), meta.Name, errs)

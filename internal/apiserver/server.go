@@ -8,6 +8,8 @@ import (
 	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/crdschema"
 )
 
 // A Server is an [http.RoundTripper] that answers requests to a Kubernetes API and stores the objects in memory. It is safe for concurrent use.
@@ -20,8 +22,8 @@ type Server struct {
 	events   []event
 	changed  chan struct{} // closed by notifyWatches; nil if nothing has called nextChange since then
 	managers map[managerKey]*manager
-	schemas  map[schema.GroupVersionKind]*customSchema // converted schemas of custom kinds
-	rand     *rand.Rand                                // random source for generated names
+	schemas  map[schema.GroupVersionKind]*crdschema.Schema // converted schemas of custom kinds
+	rand     *rand.Rand                                    // random source for generated names
 }
 
 // An object is a Kubernetes object in its JSON form. Stored objects are never modified.
@@ -44,7 +46,7 @@ type event struct {
 func New(resources ...Resource) *Server {
 	return &Server{
 		resources: mergeResources(resources), version: 1, objects: map[key]object{}, managers: map[managerKey]*manager{},
-		schemas: map[schema.GroupVersionKind]*customSchema{},
+		schemas: map[schema.GroupVersionKind]*crdschema.Schema{},
 		rand:    rand.New(rand.NewPCG(1, 2)), //nolint:gosec // names are the same in each run
 	}
 }

@@ -1,4 +1,4 @@
-package apiserver
+package crdschema
 
 import (
 	"encoding/json"
@@ -16,33 +16,26 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/validate"
 )
 
-// A customSchema is the schema of a CRD for a custom kind.
-type customSchema struct {
+// A Schema is the schema of a custom kind.
+type Schema struct {
 	schema        *structural.Structural
 	whole, status *validate.SchemaValidator
 }
 
-// schemaOf returns the schema of a kind, or nil if the kind has none.
-func (s *Server) schemaOf(r Resource) (*customSchema, error) {
-	if r.schema == nil {
-		return nil, nil
-	}
-	if known := s.schemas[r.gvk()]; known != nil {
-		return known, nil
-	}
+// New converts the schema of a version of a CustomResourceDefinition.
+func New(props *apiextensionsv1.JSONSchemaProps) (*Schema, error) {
 	internal := &apiextensions.JSONSchemaProps{}
-	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(r.schema, internal, nil); err != nil {
-		return nil, fmt.Errorf("apiserver: convert the schema of %s: %w", r.Kind, err)
+	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(props, internal, nil); err != nil {
+		return nil, fmt.Errorf("converting the schema: %w", err)
 	}
 	schema, err := structural.NewStructural(internal)
 	if err != nil {
-		return nil, fmt.Errorf("apiserver: make the schema of %s structural: %w", r.Kind, err)
+		return nil, fmt.Errorf("making the schema structural: %w", err)
 	}
-	out := &customSchema{schema: schema, whole: newValidator(schema)}
+	out := &Schema{schema: schema, whole: newValidator(schema)}
 	if status, ok := schema.Properties["status"]; ok {
 		out.status = newValidator(&status)
 	}
-	s.schemas[r.gvk()] = out
 	return out, nil
 }
 
@@ -72,15 +65,15 @@ func setIntOrStringTypes(model *spec.Schema) {
 	}
 }
 
-// pruneAndDefault removes unknown fields and forbidden null values, and sets defaults. It modifies the object.
-func (s *customSchema) pruneAndDefault(obj object) {
+// PruneAndDefault removes unknown fields and forbidden null values, and sets defaults. It modifies the object.
+func (s *Schema) PruneAndDefault(obj map[string]any) {
 	pruning.Prune(obj, s.schema, true)
 	dropNulls(obj, s.schema)
 	setDefaults(obj, s.schema)
 }
 
-// validate validates an object. For the status subresource, it validates only the status, and duplicates in lists of type set and map.
-func (s *customSchema) validate(obj object, subresource string) field.ErrorList {
+// Validate validates an object. For the status subresource, it validates only the status, and duplicates in lists of type set and map.
+func (s *Schema) Validate(obj map[string]any, subresource string) field.ErrorList {
 	status, has := obj["status"]
 	switch {
 	case subresource == "":
@@ -116,7 +109,7 @@ func itemSchema(schema *structural.Structural) *structural.Structural {
 // dropNulls removes null values of fields that are not nullable, unless they have a default.
 func dropNulls(value any, schema *structural.Structural) {
 	switch v := value.(type) {
-	case object:
+	case map[string]any:
 		for name, inner := range v {
 			of := fieldSchema(schema, name)
 			if inner == nil && of != nil && !of.Nullable && of.Default.Object == nil {
@@ -138,7 +131,7 @@ func setDefaults(value any, schema *structural.Structural) {
 		return
 	}
 	switch v := value.(type) {
-	case object:
+	case map[string]any:
 		for name, property := range schema.Properties {
 			inner, found := v[name]
 			if property.Default.Object != nil && (!found || inner == nil && !property.Nullable) {
