@@ -12,11 +12,11 @@ import (
 func newObjects() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "objects",
-		Short: "Inspect and remove the state that an operator stores on objects",
+		Short: "Inspect objects, and remove the state that an operator stores on them",
 		Long: `Operators store a finalizer and annotations on objects: the progress of handlers and the last-handled configuration.
-These commands show and remove them.`,
+These commands show and remove them, and find objects that do not fit their schema.`,
 	}
-	cmd.AddCommand(newObjectsList(), newObjectsRelease())
+	cmd.AddCommand(newObjectsList(), newObjectsCheck(), newObjectsRelease())
 	return cmd
 }
 

@@ -98,6 +98,7 @@ func TestObjects_ListAndRelease(t *testing.T) {
 		fails(t, "have no namespace: remove --namespace", "objects", "list", "namespaces", "-n", "x")
 		fails(t, `"none" not found`, "objects", "release", kind, "none")
 	})
+	t.Run("check", func(t *testing.T) { testCheck(t, k8s) })
 	t.Run("list", func(t *testing.T) { testList(t, k8s, cp.Config) })
 	t.Run("release", func(t *testing.T) { testRelease(t, k8s) })
 	t.Run("release during concurrent changes", func(t *testing.T) { testConcurrentChanges(t, cp.Config) })
