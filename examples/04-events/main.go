@@ -46,7 +46,7 @@ func run(level string) error {
 	if !known {
 		return fmt.Errorf("-events=%s is not a level: use transitions, steps or off", level)
 	}
-	mgr, err := ctrl.NewManager(ctrl.GetConfigOrDie(), ctrl.Options{Metrics: server.Options{BindAddress: "0"}})
+	mgr, err := ctrl.NewManager(ctrl.GetConfigOrDie(), ctrl.Options{NewCache: kopf.NewCache, Metrics: server.Options{BindAddress: "0"}})
 	if err != nil {
 		return err
 	}

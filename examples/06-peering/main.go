@@ -29,7 +29,7 @@ func main() {
 }
 
 func run(peers peering.Options, metrics string) error {
-	mgr, err := ctrl.NewManager(ctrl.GetConfigOrDie(), ctrl.Options{Metrics: server.Options{BindAddress: metrics}})
+	mgr, err := ctrl.NewManager(ctrl.GetConfigOrDie(), ctrl.Options{NewCache: kopf.NewCache, Metrics: server.Options{BindAddress: metrics}})
 	if err != nil {
 		return err
 	}

@@ -36,7 +36,8 @@ func main() {
 
 func run() error {
 	mgr, err := ctrl.NewManager(ctrl.GetConfigOrDie(), ctrl.Options{
-		Metrics: server.Options{BindAddress: "0"},
+		NewCache: kopf.NewCache,
+		Metrics:  server.Options{BindAddress: "0"},
 		// The API server sends only objects with the labels.
 		Cache: cache.Options{ByObject: kopf.ByObject(namespaceHandlers())},
 	})

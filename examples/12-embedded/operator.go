@@ -33,9 +33,10 @@ type operator struct {
 // startOperator starts an operator for the databases of a team, and returns when it is ready.
 func startOperator(ctx context.Context, config *rest.Config, team string, inventory *inventory) (*operator, error) {
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
-		Logger:  ctrl.Log.WithValues("team", team),
-		Metrics: server.Options{BindAddress: "0"}, // the program may serve the metrics, because all operators share one registry
-		Cache:   cache.Options{DefaultNamespaces: map[string]cache.Config{team: {}}},
+		NewCache: kopf.NewCache,
+		Logger:   ctrl.Log.WithValues("team", team),
+		Metrics:  server.Options{BindAddress: "0"}, // the program may serve the metrics, because all operators share one registry
+		Cache:    cache.Options{DefaultNamespaces: map[string]cache.Config{team: {}}},
 	})
 	if err != nil {
 		return nil, err

@@ -35,6 +35,7 @@ func main() {
 
 func run(metrics, health string) error {
 	mgr, err := ctrl.NewManager(ctrl.GetConfigOrDie(), ctrl.Options{
+		NewCache:               kopf.NewCache,
 		Metrics:                server.Options{BindAddress: metrics},
 		HealthProbeBindAddress: health,
 	})

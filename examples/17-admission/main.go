@@ -37,6 +37,7 @@ func run(host string, port int) error {
 		return err
 	}
 	mgr, err := ctrl.NewManager(ctrl.GetConfigOrDie(), ctrl.Options{
+		NewCache:      kopf.NewCache,
 		Scheme:        scheme,
 		Metrics:       server.Options{BindAddress: "0"},
 		WebhookServer: webhook.NewServer(webhook.Options{Port: port}),

@@ -29,8 +29,9 @@ func run() error {
 		return err
 	}
 	mgr, err := ctrl.NewManager(ctrl.GetConfigOrDie(), ctrl.Options{
-		Scheme:  scheme,
-		Metrics: server.Options{BindAddress: "0"},
+		NewCache: kopf.NewCache,
+		Scheme:   scheme,
+		Metrics:  server.Options{BindAddress: "0"},
 	})
 	if err != nil {
 		return err

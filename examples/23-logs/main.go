@@ -37,8 +37,9 @@ func run() error {
 		return err
 	}
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
-		Metrics: server.Options{BindAddress: "0"},
-		Cache:   cache.Options{ByObject: kopf.ByObject(pods(clientset))}, // the API server sends only pods with the label
+		NewCache: kopf.NewCache,
+		Metrics:  server.Options{BindAddress: "0"},
+		Cache:    cache.Options{ByObject: kopf.ByObject(pods(clientset))}, // the API server sends only pods with the label
 	})
 	if err != nil {
 		return err

@@ -58,6 +58,7 @@ func run(at addresses, peers peering.Options) error {
 		return err
 	}
 	mgr, err := ctrl.NewManager(ctrl.GetConfigOrDie(), ctrl.Options{
+		NewCache:               kopf.NewCache,
 		Metrics:                server.Options{BindAddress: at.metrics},
 		HealthProbeBindAddress: at.health,
 		WebhookServer:          webhook.NewServer(webhook.Options{Port: at.port}),

@@ -55,9 +55,16 @@ func (e *Engine) handleDeleted(ctx context.Context, key types.NamespacedName) (w
 	return wait
 }
 
-// isMissing reports whether the cache lacks an object that exists and that it selects. The data about the object is then kept.
+// isMissing reports whether the cache lacks an object that exists and that it selects. The data about the object is then kept. An object that no longer decodes
+// is not missing: it is out of scope until somebody repairs it.
 func (e *Engine) isMissing(ctx context.Context, obj client.Object) (bool, error) {
-	live, err := e.readLive(ctx, client.ObjectKeyFromObject(obj))
+	key := client.ObjectKeyFromObject(obj)
+	live, err := e.readLive(ctx, key)
+	if err != nil {
+		if _, fault := e.findFault(ctx, key); fault != nil {
+			return false, nil
+		}
+	}
 	return live != nil && live.GetUID() == obj.GetUID() && e.IsWatched(live), err
 }
 

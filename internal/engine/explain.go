@@ -65,6 +65,17 @@ func (e *Engine) Explain(ctx context.Context, key types.NamespacedName) (*explai
 	return x.Explanation, nil
 }
 
+// ofUndecodable explains an object that does not decode into its Go type. It returns failure if this is not so.
+func (x *explanation) ofUndecodable(ctx context.Context, key types.NamespacedName, failure error) error {
+	raw, fault := x.engine.findFault(ctx, key)
+	if fault == nil {
+		return failure
+	}
+	x.ofObject(raw)
+	x.waitf("the operator does not handle the object, because it does not decode into %T: correct the field %v", x.engine.New(), fault)
+	return nil
+}
+
 // copyState returns a copy of the state of an object; an empty one if the object is unknown. It returns nil if a worker reconciles the object.
 func (e *Engine) copyState(ctx context.Context, uid types.UID) *objectState {
 	known := e.states.Get(uid)
@@ -106,9 +117,10 @@ func (x *explanation) unknown(text string) { x.Unknown = append(x.Unknown, text)
 // ofUnobserved explains an object that the informer has not delivered.
 func (x *explanation) ofUnobserved(ctx context.Context, key types.NamespacedName) error {
 	obj, err := x.engine.readObject(ctx, x.engine.APIReader, key)
+	if err != nil {
+		return x.ofUndecodable(ctx, key, err)
+	}
 	switch {
-	case err != nil:
-		return err
 	case obj == nil:
 		x.Cause = string(cause.Gone)
 		x.ofVanished(key)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
@@ -246,4 +247,9 @@ func (e *Engine) AwaitEpoch(ctx context.Context, namespaces ...string) error {
 // VerifyCache calls [epoch.Epoch.Verify].
 func (e *Engine) VerifyCache(ctx context.Context, delivered <-chan struct{}, namespaces ...string) error {
 	return e.epoch.Verify(ctx, delivered, namespaces...)
+}
+
+// WarnAbout posts a Warning about an object that the engine cannot handle, unless automatic Events are disabled. The object may be of another kind.
+func (e *Engine) WarnAbout(obj *metav1.PartialObjectMetadata, reason, note string) {
+	e.events.WarnAbout(obj, reason, note)
 }

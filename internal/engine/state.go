@@ -11,6 +11,8 @@ import (
 
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -19,6 +21,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/background"
 	"github.com/kopf-runtime/kopf-runtime/internal/cause"
 	"github.com/kopf-runtime/kopf-runtime/internal/commit"
+	"github.com/kopf-runtime/kopf-runtime/internal/decoding"
 	"github.com/kopf-runtime/kopf-runtime/internal/epoch"
 	"github.com/kopf-runtime/kopf-runtime/internal/eventrecorder"
 	"github.com/kopf-runtime/kopf-runtime/internal/fencing"
@@ -350,8 +353,8 @@ func (e *Engine) readLive(ctx context.Context, key types.NamespacedName) (client
 func (e *Engine) readObject(ctx context.Context, from client.Reader, key types.NamespacedName, opts ...client.GetOption) (client.Object, error) {
 	obj := e.New()
 	if err := from.Get(ctx, key, obj, opts...); err != nil {
-		if patch.IsNotFound(err) {
-			return nil, nil
+		if _, isLeftOut := errors.AsType[decoding.Object](err); isLeftOut || patch.IsNotFound(err) {
+			return nil, nil // a cache leaves out an object that does not decode
 		}
 		return nil, fmt.Errorf("reading %s %s: %w", e.GVK.Kind, key, rbac.Explain(err))
 	}
@@ -359,10 +362,33 @@ func (e *Engine) readObject(ctx context.Context, from client.Reader, key types.N
 	return obj, nil
 }
 
-// exists asks the API server whether an object exists.
+// findFault reads an object without its Go type. It returns the object, and the reason why it does not decode. The fault is nil if the object decodes, or if it
+// cannot be read.
+func (e *Engine) findFault(ctx context.Context, key types.NamespacedName) (*unstructured.Unstructured, *decoding.Fault) {
+	newObject, raw := decoding.Constructor(e.New()), &unstructured.Unstructured{}
+	raw.SetGroupVersionKind(e.GVK)
+	if newObject == nil || e.APIReader.Get(ctx, key, raw) != nil {
+		return nil, nil
+	}
+	data, err := raw.MarshalJSON()
+	if err != nil {
+		return nil, nil
+	}
+	return raw, decoding.Check(data, newObject)
+}
+
+// exists asks the API server whether an object exists. It reads only the metadata, because the object may have left the cache as it no longer decodes into its
+// Go type.
 func (e *Engine) exists(ctx context.Context, obj client.Object) (bool, error) {
-	live, err := e.readLive(ctx, client.ObjectKeyFromObject(obj))
-	return live != nil && live.GetUID() == obj.GetUID(), err
+	live, key := &metav1.PartialObjectMetadata{}, client.ObjectKeyFromObject(obj)
+	live.SetGroupVersionKind(e.GVK)
+	switch err := e.APIReader.Get(ctx, key, live); {
+	case patch.IsNotFound(err):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("reading %s %s: %w", e.GVK.Kind, key, rbac.Explain(err))
+	}
+	return live.GetUID() == obj.GetUID(), nil
 }
 
 // hasFinalizer reports whether an object has the finalizer of the operator. Operators of one kind often share kopf's name. Who never adds it leaves it to the

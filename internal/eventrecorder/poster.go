@@ -146,6 +146,13 @@ func (p *Poster) Warn(obj client.Object, reason, note string) {
 	}
 }
 
+// WarnAbout is like Warn for an object that may be of another kind. obj must have its kind.
+func (p *Poster) WarnAbout(obj *metav1.PartialObjectMetadata, reason, note string) {
+	if p.Level != Off {
+		p.postAbout(obj, obj, nil, Transition, corev1.EventTypeWarning, reason, "Handle", note)
+	}
+}
+
 // Post posts an Event about an object of the kind.
 func (p *Poster) Post(obj client.Object, priority Priority, eventType, reason, action, note string) {
 	p.postAbout(obj, referenceTo(obj, p.GVK), nil, priority, eventType, reason, action, note)

@@ -70,6 +70,12 @@ var (
 		Help: "Kubernetes Events that were not posted because there were too many about the same object.",
 	}, []string{"kind"})
 
+	// UndecodableObjects is the number of objects that the operator does not handle because they do not decode into their Go type.
+	UndecodableObjects = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Namespace: namespace, Name: "undecodable_objects",
+		Help: "Stored objects that the operator does not handle because they do not decode into their Go type.",
+	}, []string{"kind"})
+
 	// RejectedProgress counts the writes of progress that the API server has rejected.
 	RejectedProgress = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: namespace, Name: "rejected_progress_total",
@@ -98,5 +104,5 @@ var (
 func init() {
 	metrics.Registry.MustRegister(
 		HandlerAttempts, HandlerDuration, HandlerPanics, WriteConflicts, OldestUnhandled, Objects, OwnWriteWaits, StoredBytes, StaleCacheReads, UnpostedEvents, RejectedProgress, UnreadableState, WatchProblems,
-		DroppedFields)
+		DroppedFields, UndecodableObjects)
 }

@@ -27,6 +27,8 @@ const (
 	Forbidden Reason = "forbidden"  // an RBAC rule is missing, or the API server has rejected the credentials
 	NotServed Reason = "not_served" // the API server does not serve the kind in this version
 	Silent    Reason = "silent"     // the connection is open and delivers nothing
+	// Undecodable means that the informer cannot decode an object, so that it delivers nothing.
+	Undecodable Reason = "undecodable"
 )
 
 // maxParallelProbes limits the parallel requests of one checker, for caches of many namespaces.
@@ -41,8 +43,11 @@ type Options struct {
 	Client client.WithWatch
 	// Informer returns the informer of the kind without waiting until it is synced.
 	Informer func(context.Context) (cache.Informer, error)
-	Interval time.Duration
-	Log      logr.Logger
+	// CheckDecoding is called after each probe, with the namespace of the watch, and whether the watch seems to miss changes. If it does, CheckDecoding can return
+	// an error that names the objects that the informer cannot decode. CheckDecoding is optional.
+	CheckDecoding func(ctx context.Context, namespace string, missesChanges bool) error
+	Interval      time.Duration
+	Log           logr.Logger
 }
 
 // Checker checks the watches of one kind. The cache has one watch for each of its namespaces, or one watch for the cluster.
@@ -63,7 +68,7 @@ type Problem struct {
 	Namespace string // namespace of the watch; empty for all namespaces
 	Reason    Reason
 	Age       time.Duration
-	Err       error // the error of the API server; nil for silent watches
+	Err       error // the error of the API server, or of [Options.CheckDecoding]; nil for silent watches
 }
 
 // ProblemOf returns the problem of a watch whose requests have failed since a time. It returns false if the error does not show that the watch is forbidden
@@ -86,6 +91,8 @@ func (p Problem) Error() string {
 	case NotServed:
 		return fmt.Sprintf("%s: the API server has not served %s for %s: install the CustomResourceDefinition with this version, "+
 			"or deploy an operator for a version that is served: %v", p.GVK.Kind, p.GVK.GroupVersion(), age, p.Err)
+	case Undecodable:
+		return p.Err.Error()
 	default:
 		return fmt.Sprintf("%s: the watch %s has delivered nothing for %s, although its connection is open: "+
 			"look for a proxy or a firewall between the operator and the API server, or restart the operator", p.GVK.Kind, where, age)
@@ -106,8 +113,8 @@ func (c *Checker) Problems() (problems []Problem) {
 
 func (c *Checker) problem(namespace string) (p Problem, found bool) {
 	s := c.states[namespace]
-	reason, since := s.diagnose(silentIntervals * c.Interval)
-	return Problem{GVK: c.GVK, Namespace: namespace, Reason: reason, Age: time.Since(since), Err: s.err}, reason != ""
+	reason, since, err := s.diagnose(silentIntervals * c.Interval)
+	return Problem{GVK: c.GVK, Namespace: namespace, Reason: reason, Age: time.Since(since), Err: err}, reason != ""
 }
 
 // Run checks until the context ends.
@@ -170,17 +177,34 @@ func (c *Checker) probeAll(ctx context.Context, kind probeType, watches map[stri
 				kind = listProbe
 			}
 			result := c.probe(ctx, kind, namespace, version)
-			if ctx.Err() == nil {
-				c.recordResult(namespace, version, result)
+			if ctx.Err() != nil {
+				return nil
 			}
+			var undecodable error
+			if c.CheckDecoding != nil {
+				undecodable = c.CheckDecoding(ctx, namespace, c.isSuspicious(namespace, version, result))
+			}
+			c.recordResult(namespace, version, result, undecodable)
 			return nil
 		})
 	}
 	_ = group.Wait() // the functions of the group never return an error
 }
 
+// isSuspicious reports whether a watch is suspicious after the result of a probe.
+func (c *Checker) isSuspicious(namespace, version string, result probeResult) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	next := watchState{}
+	if s := c.states[namespace]; s != nil {
+		next = *s
+	}
+	next.update(time.Now(), version, result)
+	return !next.suspectSince.IsZero()
+}
+
 // recordResult records the result of a probe, and logs the beginning and the end of a problem.
-func (c *Checker) recordResult(namespace, version string, result probeResult) {
+func (c *Checker) recordResult(namespace, version string, result probeResult, undecodable error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.states[namespace] == nil {
@@ -188,6 +212,7 @@ func (c *Checker) recordResult(namespace, version string, result probeResult) {
 	}
 	s := c.states[namespace]
 	s.update(time.Now(), version, result)
+	s.undecodable = undecodable
 	p, _ := c.problem(namespace)
 	if p.Reason == s.logged {
 		return
@@ -202,7 +227,7 @@ func (c *Checker) recordResult(namespace, version string, result probeResult) {
 
 // countProblems returns the number of problems for each reason.
 func (c *Checker) countProblems() map[string]int {
-	count := map[string]int{string(Forbidden): 0, string(NotServed): 0, string(Silent): 0}
+	count := map[string]int{string(Forbidden): 0, string(NotServed): 0, string(Silent): 0, string(Undecodable): 0}
 	for _, p := range c.Problems() {
 		count[string(p.Reason)]++
 	}

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -105,6 +106,20 @@ type fixture struct {
 	*faultTransport
 	stream *fakeInformer
 	users  client.Client
+
+	undecodable atomic.Bool // whether an object does not decode
+	searches    atomic.Int64
+}
+
+// checkDecoding implements the option of the checker.
+func (s *fixture) checkDecoding(_ context.Context, namespace string, missesChanges bool) error {
+	if !missesChanges {
+		return nil
+	}
+	if s.searches.Add(1); s.undecodable.Load() {
+		return fmt.Errorf("ConfigMap: an object of namespace %q does not decode", namespace)
+	}
+	return nil
 }
 
 func runChecker(t *testing.T, act func(t *testing.T, s *fixture)) {
@@ -121,7 +136,7 @@ func runChecker(t *testing.T, act func(t *testing.T, s *fixture)) {
 		}
 		s.users = direct
 		s.Checker = watchcheck.New(watchcheck.Options{
-			Kind: "configmap", GVK: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Client: direct, Interval: time.Minute, Log: logr.Discard(),
+			Kind: "configmap", GVK: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Client: direct, Interval: time.Minute, Log: logr.Discard(), CheckDecoding: s.checkDecoding,
 			Informer: func(context.Context) (cache.Informer, error) { return s.stream, nil },
 		})
 		ctx, stop := context.WithCancel(t.Context())
@@ -224,6 +239,29 @@ func TestWatch_SilentWhileObjectsChange(t *testing.T) {
 		s.stream.receive(version)
 		minutes(1)
 		s.expect(t, "when the informer has received the change")
+	})
+}
+
+// An informer that cannot decode an object delivers nothing. The checker reports this at the first doubt, and searches for objects only then.
+func TestWatch_Undecodable(t *testing.T) {
+	runChecker(t, func(t *testing.T, s *fixture) {
+		minutes(10)
+		if n := s.searches.Load(); n != 0 {
+			t.Errorf("a healthy watch has caused %d searches", n)
+		}
+		s.undecodable.Store(true)
+		version := s.create(t)
+		minutes(2)
+		s.expect(t, "after a probe with missed changes", watchcheck.Undecodable)
+		if text := s.Problems()[0].Error(); text != `ConfigMap: an object of namespace "" does not decode` {
+			t.Errorf("the problem is %q", text)
+		}
+		minutes(20)
+		s.expect(t, "later", watchcheck.Undecodable)
+		s.undecodable.Store(false)
+		s.stream.receive(version)
+		minutes(1)
+		s.expect(t, "after the repair")
 	})
 }
 

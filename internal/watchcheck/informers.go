@@ -63,6 +63,9 @@ func informersByNamespace(i cache.Informer) map[string]informer {
 // CacheNamespaces returns the namespaces to which a cache of controller-runtime is restricted for a kind. It returns none if the cache is not restricted, or
 // if they are unknown. They are in unexported fields, and controller-runtime provides no other access to them. It creates no informer.
 func CacheNamespaces(c cache.Cache, gvk schema.GroupVersionKind) (namespaces []string) {
+	if wrapper, ok := c.(interface{ Unwrap() cache.Cache }); ok {
+		c = wrapper.Unwrap()
+	}
 	one := structOf(reflect.ValueOf(c))
 	if one.Kind() != reflect.Struct {
 		return nil

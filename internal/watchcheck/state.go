@@ -36,6 +36,9 @@ type watchState struct {
 	suspectSince, confirmedAt time.Time
 	version                   string
 
+	// undecodable names the objects that the informer cannot decode. It is nil if the watch is not suspicious.
+	undecodable error
+
 	logged Reason // the reason of the last log line
 }
 
@@ -66,13 +69,17 @@ func (s *watchState) update(now time.Time, version string, result probeResult) {
 	s.version, s.confirmedAt = version, now
 }
 
-// diagnose returns the reason why the watch delivers nothing, and the beginning of the problem. The reason is empty if the watch is healthy.
-func (s *watchState) diagnose(silentAfter time.Duration) (Reason, time.Time) {
-	if s.reason != "" {
-		return s.reason, s.since
+// diagnose returns the reason why the watch delivers nothing, the beginning of the problem, and its error. The reason is empty if the watch is healthy.
+func (s *watchState) diagnose(silentAfter time.Duration) (Reason, time.Time, error) {
+	switch {
+	case s.reason != "":
+		return s.reason, s.since, s.err
+	case s.suspectSince.IsZero():
+		return "", time.Time{}, nil
+	case s.undecodable != nil:
+		return Undecodable, s.suspectSince, s.undecodable
+	case s.confirmedAt.Sub(s.suspectSince) >= silentAfter:
+		return Silent, s.suspectSince, nil
 	}
-	if !s.suspectSince.IsZero() && s.confirmedAt.Sub(s.suspectSince) >= silentAfter {
-		return Silent, s.suspectSince
-	}
-	return "", time.Time{}
+	return "", time.Time{}, nil
 }

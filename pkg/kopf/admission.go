@@ -77,7 +77,7 @@ func (o *Operator) setupWebhooks() error {
 	for _, r := range o.resources {
 		hooks = append(hooks, r.buildHooks(o)...)
 	}
-	if len(hooks) == 0 && o.webhookOptions == nil {
+	if o.servesAdmission = len(hooks) > 0; !o.servesAdmission && o.webhookOptions == nil {
 		return nil
 	}
 	if m, ok := o.mgr.(clusterManager); ok {

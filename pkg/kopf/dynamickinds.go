@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/decoding"
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 	"github.com/kopf-runtime/kopf-runtime/internal/guard"
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
@@ -432,11 +433,19 @@ func (o *Operator) newKindCache(ctx context.Context, one declaredKind) (objects 
 
 // newCache returns a cache that belongs to the operator. The caller must call release after the cache has stopped.
 func (o *Operator) newCache(ctx context.Context, options cache.Options) (objects cache.Cache, release func(), err error) {
-	if o.namespaces != nil {
-		return o.namespaces.newCache(ctx, options)
+	if options, err = decoding.Tolerate(o.mgr.GetConfig(), options, o.undecodable.own); err != nil {
+		return nil, nil, err
 	}
-	objects, err = cache.New(o.mgr.GetConfig(), options)
-	return objects, func() {}, err
+	release = func() {}
+	if o.namespaces != nil {
+		objects, release, err = o.namespaces.newCache(ctx, options)
+	} else {
+		objects, err = cache.New(o.mgr.GetConfig(), options)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return decoding.Wrap(objects, options.Scheme, o.undecodable.own), release, nil
 }
 
 // These errors are the reasons why a kind is not ready.

@@ -50,6 +50,24 @@ func ExampleOperator_ServePeering() {
 	_ = mgr.AddMetricsServerExtraHandler("/databases/peering", operator.ServePeering())
 }
 
+func ExampleNewCache() {
+	// One stored object that does not fit the Go type does not block the others.
+	mgr, err := ctrl.NewManager(ctrl.GetConfigOrDie(), ctrl.Options{NewCache: kopf.NewCache})
+	if err != nil {
+		panic(err)
+	}
+	_ = kopf.SetupWithManager(mgr, kopf.For(&Database{}).OnCreate("provision", provision))
+}
+
+func ExampleOperator_CheckObjects() {
+	operator := kopf.New(mgr, kopf.For(&Database{}).OnCreate("provision", provision))
+
+	// In a command of the new binary, before it is deployed.
+	if err := operator.CheckObjects(context.Background()); err != nil {
+		fmt.Println(err) // Database shop/orders: spec.size: json: cannot unmarshal number 1.5 into ...
+	}
+}
+
 func ExampleOperator_CheckDeclaration() {
 	mgr, err := ctrl.NewManager(&rest.Config{}, ctrl.Options{})
 	if err != nil {

@@ -1,11 +1,13 @@
 package kopf
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -14,6 +16,7 @@ import (
 
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 	"github.com/kopf-runtime/kopf-runtime/internal/statuspage"
+	"github.com/kopf-runtime/kopf-runtime/internal/watchcheck"
 	"github.com/kopf-runtime/kopf-runtime/pkg/explain"
 )
 
@@ -125,6 +128,13 @@ func (s explainer) Explain(ctx context.Context, kind schema.GroupKind, key types
 		return nil, fmt.Errorf("%w %s", statuspage.ErrUnknownKind, kind)
 	}
 	explanation, err := engines[i].Explain(ctx, key)
+	if explanation != nil {
+		for _, problem := range s.operator.watchProblems() {
+			if problem.GVK == engines[i].GVK && problem.Reason == watchcheck.Undecodable {
+				explanation.Waits = append(explanation.Waits, problem.Error())
+			}
+		}
+	}
 	if explanation != nil && s.operator.attempts != nil {
 		explanation.Attempts = s.operator.attempts.Of(kind, key)
 	}
@@ -146,8 +156,18 @@ func (s explainer) engines() ([]*engine.Engine, error) {
 // Kinds implements [statuspage.Source].
 func (s explainer) Kinds() (kinds []statuspage.Kind, err error) {
 	engines, err := s.engines()
+	leftOut, _, _ := s.operator.undecodable.leftOut()
 	for _, e := range engines {
-		kinds = append(kinds, e.Status())
+		kind := e.Status()
+		for _, obj := range leftOut {
+			if obj.GVK == e.GVK {
+				kind.Objects = append(kind.Objects, statuspage.Object{Namespace: obj.Key.Namespace, Name: obj.Key.Name, Error: "the object does not decode: " + obj.Fault.Error()})
+			}
+		}
+		slices.SortFunc(kind.Objects, func(a, b statuspage.Object) int {
+			return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+		})
+		kinds = append(kinds, kind)
 	}
 	return kinds, err
 }

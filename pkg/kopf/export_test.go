@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/statuspage"
 	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 )
 
@@ -83,3 +84,6 @@ func UnfinishedEngines(o *Operator) int {
 	defer o.mu.Unlock()
 	return len(o.unfinished)
 }
+
+// StatusKinds returns the kinds of the status page.
+func (o *Operator) StatusKinds() ([]statuspage.Kind, error) { return explainer{o}.Kinds() }

@@ -58,7 +58,9 @@ func (o *Operator) Healthz(*http.Request) error {
 
 // Readyz returns an error while the operator starts, until its caches are synced, its indexes are complete, its peers are known, and the Events for
 // OnEventAbout handlers are listed. It also returns an error while the peering fails, while the operator cannot handle a served kind or a namespace (see
-// [WithNamespaces]), while a watch has a problem (see [WithWatchCheck]), and while a permission is lost (see [WithRightsCheck]). A paused operator is ready.
+// [WithNamespaces]), while a watch has a problem (see [WithWatchCheck]), while a permission is lost (see [WithRightsCheck]), and while objects do not decode (see [NewCache]). An
+// operator with admission handlers is ready in the last case, so that the API server can reach the handlers when a user repairs the objects. A paused operator
+// is ready.
 // An operator that waits to become the leader is ready. With EnableWarmup, it is ready when its caches have synced (see [Operator.Warmup]). Use Readyz as a
 // healthz.Checker for readiness probes:
 //
@@ -86,6 +88,7 @@ func (o *Operator) Readyz(*http.Request) error {
 		errs = append(errs, o.namespaces.notReady()...)
 	}
 	errs = append(errs, checker.notReady()...)
+	errs = append(errs, o.notReadyForObjects())
 	for _, p := range o.watchProblems() {
 		errs = append(errs, p)
 	}

@@ -25,6 +25,7 @@ type kindGroup struct {
 	controllers  []controller.Controller
 	checkWatches func(context.Context)
 	eventWatches []*eventWatches
+	decoded      []decodedKind
 	observed     map[*engine.Engine]chan struct{} // closed when the engine has observed the listed objects
 	synced       func()                           // called for each synced source
 	warm         map[*engine.Engine]*verification // for kinds whose caches Warmup has filled; nil without Warmup
@@ -49,6 +50,7 @@ func (o *Operator) newKindGroup(
 		}
 		g.engines, g.controllers = append(g.engines, e), append(g.controllers, c)
 	}
+	g.decoded = g.decodedKinds(resources)
 	var err error
 	if g.checkWatches, err = g.watchCheckers(resources); err != nil {
 		return nil, err
@@ -61,9 +63,11 @@ func (o *Operator) newKindGroup(
 func (g *kindGroup) run(ctx context.Context) error {
 	defer g.stopSources()
 	defer g.operator.addEventWatches(g.eventWatches)()
+	defer g.operator.undecodable.addKinds(g)()
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { g.checkWatches(ctx); return nil })
 	group.Go(func() error { g.runEventWatches(ctx); return nil })
+	group.Go(func() error { g.explainUnsynced(ctx); return nil })
 	group.Go(func() error {
 		<-ctx.Done() // a group without controllers runs until this wait ends
 		return nil
@@ -89,7 +93,7 @@ func (g *kindGroup) run(ctx context.Context) error {
 		group.Go(func() error { return g.engines[i].Background(ctx) })
 		group.Go(func() error {
 			if err := c.Start(ctx); err != nil {
-				return fmt.Errorf("%s: %w", g.kinds[i].GVK.Kind, err)
+				return g.explainStartError(fmt.Errorf("%s: %w", g.kinds[i].GVK.Kind, err))
 			}
 			return nil
 		})

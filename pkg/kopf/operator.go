@@ -64,6 +64,8 @@ type Operator struct {
 	needs            []declaredNeed                   // declarations of Needs
 	neededRules      []rbacv1.PolicyRule
 	rightsCheck      RightsCheck
+	undecodable      *undecodable
+	servesAdmission  bool // the operator has admission handlers
 
 	mu           sync.Mutex
 	started      bool
@@ -97,7 +99,7 @@ var _ interface {
 //
 //	err := mgr.Add(kopf.New(mgr, kopf.For(&v1.Database{}).OnCreate("provision", provision)))
 func New(mgr manager.Manager, opts ...Option) *Operator {
-	o := &Operator{mgr: mgr, stuckAfter: defaultStuckAfter, watchCheck: defaultWatchCheck, lease: defaultLease, kindCount: metrics.NewKindCount(), settings: engine.Settings{
+	o := &Operator{mgr: mgr, stuckAfter: defaultStuckAfter, watchCheck: defaultWatchCheck, lease: defaultLease, kindCount: metrics.NewKindCount(), undecodable: newUndecodable(), settings: engine.Settings{
 		Store:      progress.Smart(),
 		Baseline:   progress.AnnotationBaseline(""),
 		Finalizer:  DefaultFinalizer,

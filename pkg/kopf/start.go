@@ -173,6 +173,8 @@ func (o *Operator) runControllers(ctx context.Context, all []engine.Kind) error 
 	if len(o.versions) > 0 {
 		group.Go(func() error { return o.watchVersion(ctx, settings.Log) })
 	}
+	o.undecodable.useCache(o.mgr.GetCache())
+	group.Go(func() error { o.reportUndecodable(ctx); return nil })
 	runGroup(fixed.run)
 	if dynamic != nil {
 		runGroup(dynamic.run)

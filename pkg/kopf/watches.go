@@ -22,8 +22,8 @@ const defaultWatchCheck = time.Minute
 // the check. Each check sends one small request for each watch. There is one watch for each kind, or one for each kind and namespace if the
 // cache is restricted to namespaces (see [WithNamespaces]). Default: one minute.
 //
-// [Operator.Readyz] fails if a watch is forbidden, if the API server does not serve the kind in the declared version, or if the watch is
-// silent. A silent watch has an open connection, but for two intervals the checks show that it misses changes or delivers nothing.
+// [Operator.Readyz] fails if a watch is forbidden, if the API server does not serve the kind in the declared version, if an object does not decode and the
+// cache of the manager is not [NewCache], or if the watch is silent. A silent watch has an open connection, but for two intervals the checks show that it misses changes or delivers nothing.
 // [Operator.Healthz] fails if a watch is silent for longer than [WithStuckAfter]. The metric kopf_watch_problems counts the watches with
 // problems.
 //
@@ -59,7 +59,7 @@ func (g *kindGroup) watchCheckers(resources []resource) (run func(context.Contex
 	add := func(name string, gvk schema.GroupVersionKind, obj client.Object, informers cache.Cache) {
 		checked[gvk] = true
 		checkers = append(checkers, watchcheck.New(watchcheck.Options{
-			Kind: name, GVK: gvk, Client: direct, Interval: o.watchCheck, Log: o.mgr.GetLogger(),
+			Kind: name, GVK: gvk, Client: direct, Interval: o.watchCheck, Log: o.mgr.GetLogger(), CheckDecoding: g.decodingCheck(gvk),
 			Informer: func(ctx context.Context) (cache.Informer, error) {
 				return informers.GetInformer(ctx, obj, cache.BlockUntilSynced(false))
 			},

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 	admissionmetrics "sigs.k8s.io/controller-runtime/pkg/webhook/admission/metrics"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/decoding"
 	"github.com/kopf-runtime/kopf-runtime/internal/errtext"
 	"github.com/kopf-runtime/kopf-runtime/internal/guard"
 )
@@ -70,7 +71,7 @@ func (e *endpoint) Handle(ctx context.Context, review admission.Request) admissi
 	before := object.DeepCopyObject()
 	var patches []jsonpatch.Operation
 	// The filters and the patch call functions of users as well: predicates, and methods of the Go type.
-	err = guard.Call("", func() error {
+	err = callGuarded(func() error {
 		if !e.matchesFilters(object, old, call) {
 			return nil
 		}
@@ -80,15 +81,21 @@ func (e *endpoint) Handle(ctx context.Context, review admission.Request) admissi
 		}
 		return err
 	})
-	if _, faulted := errors.AsType[*guard.Error](err); faulted {
-		admissionmetrics.WebhookPanics.WithLabelValues().Inc()
-	}
 	if err != nil {
 		return denied(e.statusFor(ctx, errtext.Limit(err), req)).WithWarnings(call.warnings...)
 	}
 	response := allowed()
 	response.Warnings, response.Patches = call.warnings, patches
 	return response
+}
+
+// callGuarded calls a function that calls code of users, and counts its panic.
+func callGuarded(fn func() error) error {
+	err := guard.Call("", fn)
+	if _, faulted := errors.AsType[*guard.Error](err); faulted {
+		admissionmetrics.WebhookPanics.WithLabelValues().Inc()
+	}
+	return err
 }
 
 // findReviewProblem returns an error status if the review is incomplete or for another kind, and nil otherwise.
@@ -128,24 +135,41 @@ func (e *endpoint) matchesReview(req *admissionv1.AdmissionRequest) bool {
 func (e *endpoint) decode(req *admissionv1.AdmissionRequest) (object, old client.Object, err error) {
 	into := func(raw runtime.RawExtension) (client.Object, error) {
 		obj := e.newObject()
-		if err := e.decoder.DecodeRaw(raw, obj); err != nil {
-			return nil, errtext.Limit(fmt.Errorf("the object is not a valid %s: %w", e.gvk.Kind, err))
+		if err := callGuarded(func() error { return e.decoder.DecodeRaw(raw, obj) }); err != nil {
+			return nil, faultOf(raw.Raw, obj, err)
 		}
 		return obj, nil
 	}
 	if len(req.OldObject.Raw) > 0 {
-		if old, err = into(req.OldObject); err != nil && len(req.Object.Raw) == 0 {
-			return nil, nil, err
-		} else if err != nil {
-			return nil, nil, fmt.Errorf("oldObject: %w", err)
+		if old, err = into(req.OldObject); err != nil {
+			return nil, nil, fmt.Errorf("the stored object is not a valid %s: %w: to repair or delete it, remove the entry of the handler %q from the webhook configuration "+
+				"for this time", e.gvk.Kind, err, e.id)
 		}
 	}
 	if len(req.Object.Raw) == 0 {
 		object = old.DeepCopyObject().(client.Object)
 		return object, old, nil
 	}
-	object, err = into(req.Object)
-	return object, old, err
+	if object, err = into(req.Object); err != nil {
+		return nil, nil, fmt.Errorf("the object is not a valid %s: %w", e.gvk.Kind, err)
+	}
+	return object, old, nil
+}
+
+// faultOf returns the reason why an object does not decode, with the path of the field if it is known. The text of a panic is not for clients.
+func faultOf(raw []byte, obj client.Object, err error) error {
+	newObject := decoding.Constructor(obj)
+	if newObject == nil {
+		return errtext.Limit(err)
+	}
+	fault := decoding.Check(raw, newObject)
+	if fault == nil {
+		return errtext.Limit(err)
+	}
+	if _, panicked := errors.AsType[*guard.Error](err); panicked {
+		fault.Err = errors.New("the Go type of the operator panics for this value")
+	}
+	return fault
 }
 
 // statusFor logs the error of a handler and returns the status for the client.

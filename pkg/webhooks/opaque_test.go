@@ -89,3 +89,29 @@ func TestMutating_PanicInObjectMethod(t *testing.T) {
 	g.Expect(result.Message).To(And(ContainSubstring(`"h" failed`), Not(ContainSubstring("secret"))))
 	g.Expect(log.String()).To(ContainSubstring("secret of broken"))
 }
+
+func (f *fragile) UnmarshalJSON(data []byte) error {
+	if string(data) == `"torn"` {
+		panic("secret of " + string(data))
+	}
+	return json.Unmarshal(data, (*string)(f))
+}
+
+// A Go type that panics for an object denies it with the field, without the text of the panic.
+func TestReview_PanicOfTheGoType(t *testing.T) {
+	own, log := runtime.NewScheme(), &logBuffer{}
+	own.AddKnownTypeWithName(opaqueGVK, &opaque{})
+	handler, err := webhooks.Serve(own, webhooks.Options{}, log.logger(),
+		webhooks.Validating(&opaque{}, "h", func(context.Context, *webhooks.Request[*opaque]) error { return nil }))
+	must(err)
+	b := &bench{t: t, handler: handler, log: log}
+	code, got := b.post("/h", review(
+		with("kind", map[string]any{"group": opaqueGVK.Group, "version": opaqueGVK.Version, "kind": opaqueGVK.Kind}),
+		with("object", json.RawMessage(`{"apiVersion":"e2e.example.com/v1","kind":"Opaque","metadata":{"name":"a"},"text":"torn"}`)),
+	))
+	g := NewWithT(t)
+	g.Expect(code).To(Equal(http.StatusOK))
+	g.Expect(got.Response.Allowed).To(BeFalse())
+	g.Expect(got.Response.Result.Code).To(BeEquivalentTo(http.StatusBadRequest))
+	g.Expect(got.Response.Result.Message).To(Equal("the object is not a valid Opaque: text: the Go type of the operator panics for this value"))
+}

@@ -232,18 +232,26 @@ func TestReview_SlowClient(t *testing.T) {
 func TestReview_UndecodableObject(t *testing.T) {
 	b := serve(t, validate(accept))
 	text := strings.Replace(red, `"size":1`, `"size":"big"`, 1)
-	for name, edit := range map[string][]func(map[string]any){
-		"an undecodable object":         {with("object", json.RawMessage(text))},
-		"an undecodable old object":     {update(text)},
-		"an undecodable deleted object": {with("object", json.RawMessage(text)), deletion},
-		"an object that is not a map":   {with("object", json.RawMessage(`[1]`))},
+	const (
+		invalid = "the object is not a valid Widget: "
+		stored  = "the stored object is not a valid Widget: spec.size: json: cannot unmarshal string into Go struct field WidgetSpec.spec.size of type int: " +
+			`to repair or delete it, remove the entry of the handler "v" from the webhook configuration for this time`
+	)
+	for name, test := range map[string]struct {
+		edit []func(map[string]any)
+		want string
+	}{
+		"an undecodable object":         {[]func(map[string]any){with("object", json.RawMessage(text))}, invalid + "spec.size: json: cannot unmarshal string into"},
+		"an undecodable old object":     {[]func(map[string]any){update(text)}, stored},
+		"an undecodable deleted object": {[]func(map[string]any){with("object", json.RawMessage(text)), deletion}, stored},
+		"an object that is not a map":   {[]func(map[string]any){with("object", json.RawMessage(`[1]`))}, invalid},
 	} {
-		code, got := b.post("/v", review(edit...))
+		code, got := b.post("/v", review(test.edit...))
 		g := NewWithT(t)
 		g.Expect(code).To(Equal(http.StatusOK), name)
 		g.Expect(got.Response.Allowed).To(BeFalse(), name)
 		g.Expect(got.Response.Result.Code).To(BeEquivalentTo(400), name)
-		g.Expect(got.Response.Result.Message).To(ContainSubstring("the object is not a valid Widget"), name)
+		g.Expect(got.Response.Result.Message).To(ContainSubstring(test.want), name)
 	}
 	code, got := b.post("/v", review(with("object", json.RawMessage(`{}`))))
 	NewWithT(t).Expect(code).To(Equal(http.StatusOK))

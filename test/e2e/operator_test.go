@@ -38,10 +38,11 @@ func newManager(namespace string, logs *logRecorder, setups ...setup) manager.Ma
 		s(config)
 	}
 	mgr, err := manager.New(config, manager.Options{
-		Scheme:  scheme,
-		Logger:  logs.Logger(),
-		Metrics: server.Options{BindAddress: "0"},
-		Cache:   cache.Options{DefaultNamespaces: map[string]cache.Config{namespace: {}}, NewInformer: watching.NewDrainedInformer},
+		Scheme:   scheme,
+		Logger:   logs.Logger(),
+		Metrics:  server.Options{BindAddress: "0"},
+		NewCache: kopf.NewCache,
+		Cache:    cache.Options{DefaultNamespaces: map[string]cache.Config{namespace: {}}, NewInformer: watching.NewDrainedInformer},
 	})
 	Expect(err).NotTo(HaveOccurred())
 	return mgr

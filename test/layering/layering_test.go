@@ -103,6 +103,7 @@ var levels = map[string]int{
 
 	// These packages import only packages of level 0 and below.
 	"internal/apiserver":  1,
+	"internal/decoding":   1,
 	"internal/fencing":    1,
 	"internal/metrics":    1,
 	"pkg/children":        1,
@@ -133,6 +134,9 @@ var levels = map[string]int{
 
 	// This package selects the objects of a shard.
 	"internal/shards": 0,
+
+	// This package applies the schemas of custom kinds.
+	"internal/crdschema": 0,
 
 	// This package encodes JSON forms.
 	"internal/jsonform": 0,

@@ -56,6 +56,7 @@ func main() {
 
 func run(s settings) error {
 	mgr, err := ctrl.NewManager(ctrl.GetConfigOrDie(), ctrl.Options{
+		NewCache:               kopf.NewCache,
 		Scheme:                 scheme,
 		Metrics:                server.Options{BindAddress: s.metrics, SecureServing: s.secureMetrics, CertDir: s.metricsCerts, TLSOpts: s.tls()},
 		HealthProbeBindAddress: s.probes,

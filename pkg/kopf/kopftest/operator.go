@@ -51,7 +51,7 @@ func (c *Cluster) Run(t testing.TB, opts ...kopf.Option) *Operator {
 }
 
 // RunManager is [Cluster.Run] for an operator with its own setup function, such as the setup function of main.go. The functions
-// in change modify the options of the manager, for example Cache.ByObject. If a function sets WebhookServer, the options of
+// in change modify the options of the manager, for example Cache.ByObject. By default, NewCache is [kopf.NewCache]. If a function sets WebhookServer, the options of
 // [kopf.WithWebhooks] apply to the admission handlers. Set WebhookServer if setup also uses webhooks of package webhooks or of
 // controller-runtime.
 func (c *Cluster) RunManager(t testing.TB, setup func(manager.Manager) error, change ...func(*manager.Options)) *Operator {
@@ -87,6 +87,9 @@ func (o *Operator) start(t testing.TB, setup func(manager.Manager) error, logger
 	}
 	if o.virtual && options.Cache.NewInformer == nil {
 		options.Cache.NewInformer = watching.NewDrainedInformer
+	}
+	if options.NewCache == nil {
+		options.NewCache = kopf.NewCache
 	}
 	o.tracker.cacheOptions, o.tracker.inMemory = &options.Cache, o.cluster.server != nil
 	withAdmission, release := o.prepareAdmission(t, &options)

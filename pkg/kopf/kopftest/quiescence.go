@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/decoding"
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 	"github.com/kopf-runtime/kopf-runtime/internal/guard"
 )
@@ -200,10 +201,19 @@ func (o *Operator) list(ctx context.Context, e *engine.Engine, from client.Reade
 			return nil, nil // the cache of the operator returns an error for other namespaces
 		}
 	}
-	if err := from.List(ctx, list, options...); err != nil {
-		return nil, fmt.Errorf("list objects of kind %s: %w", e.GVK.Kind, err)
-	}
 	out := map[types.UID]client.Object{}
+	if err := from.List(ctx, list, options...); err != nil {
+		newObject := decoding.Constructor(e.New())
+		if newObject == nil {
+			return nil, fmt.Errorf("list objects of kind %s: %w", e.GVK.Kind, err)
+		}
+		// The operator leaves out objects that do not decode.
+		return out, decoding.Each(ctx, from, e.GVK, newObject, func() bool { return true }, func(decoded any, _ *decoding.Object) {
+			if obj, ok := decoded.(client.Object); ok {
+				out[obj.GetUID()] = obj
+			}
+		}, options...)
+	}
 	err = meta.EachListItem(list, func(item runtime.Object) error {
 		obj := item.(client.Object)
 		out[obj.GetUID()] = obj
