@@ -41,6 +41,7 @@ func ExampleResource_When() {
 // The cache drops the managed fields of databases to save memory.
 func ExampleSetupWithManager_managedFields() {
 	mgr, err := ctrl.NewManager(ctrl.GetConfigOrDie(), ctrl.Options{
+		NewCache: kopf.NewCache,
 		Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{
 			&Database{}: {Transform: cache.TransformStripManagedFields()},
 		}},

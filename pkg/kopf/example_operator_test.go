@@ -60,10 +60,10 @@ func ExampleNewCache() {
 }
 
 func ExampleOperator_CheckObjects() {
-	operator := kopf.New(mgr, kopf.For(&Database{}).OnCreate("provision", provision))
-
 	// In a command of the new binary, before it is deployed.
-	if err := operator.CheckObjects(context.Background()); err != nil {
+	operator := kopf.New(mgr, kopf.For(&Database{}).OnCreate("provision", provision))
+	err := operator.CheckObjects(context.Background()) // reads from the API server; the manager need not run
+	if err != nil {
 		fmt.Println(err) // Database shop/orders: spec.size: json: cannot unmarshal number 1.5 into ...
 	}
 }

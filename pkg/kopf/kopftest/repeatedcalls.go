@@ -1,12 +1,14 @@
 package kopftest
 
 import (
+	"encoding/json"
 	"fmt"
 	"sort"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/apiserver"
+	"github.com/kopf-runtime/kopf-runtime/internal/cause"
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 	"github.com/kopf-runtime/kopf-runtime/internal/explore"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
@@ -98,11 +100,19 @@ func (h *history) written(c Call) (int64, bool) {
 		case err != nil:
 		case record != nil && record.Finished():
 			return change.Version, true
+		case record == nil && isAhead(e, obj):
+			baseline = baselineOf(e, obj) // the request has stored changes of the handlers; another stores the records
 		case record == nil && baselineOf(e, obj) != baseline:
 			return change.Version, true
 		}
 	}
 	return 0, false
+}
+
+// isAhead reports whether the last request to the object has preceded the request that stores the records.
+func isAhead(e *engine.Engine, obj client.Object) bool {
+	var pin cause.Pin
+	return json.Unmarshal(e.Pin.Fetch(obj), &pin) == nil && pin.Ahead
 }
 
 func baselineOf(e *engine.Engine, obj client.Object) string {
