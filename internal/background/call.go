@@ -93,7 +93,7 @@ func (c *call) writeChanges(ctx context.Context, req *invoke.Request, succeeded 
 	}
 	doc, hasResult := c.draft.Rebased(changed), succeeded && req.Result != nil
 	if hasResult {
-		doc = patch.Merge(doc, patch.Set(c.Results, map[string]any{c.id: req.Result}).Unapplied(c.draft.Content()))
+		doc = patch.Merge(doc, patch.At(c.Results, map[string]any{c.id: req.Result}).Unapplied(c.draft.Content()))
 	}
 	if doc = doc.Unapplied(c.draft.Content()); len(doc) == 0 {
 		return nil

@@ -208,7 +208,7 @@ func (s *server) jsonPatch(subresource string, into client.Object, data []byte) 
 			r.doc = patch.Merge(r.doc, patch.At(path, nil))
 		case o.Op == "add":
 			fields[path[len(path)-1]] = o.Value
-			r.doc = patch.Merge(r.doc, patch.Set(path, o.Value))
+			r.doc = patch.Merge(r.doc, patch.Diff(map[string]any{}, patch.At(path, o.Value)))
 		default:
 			s.t.Fatalf("the operation %q is not supported", o.Op)
 		}

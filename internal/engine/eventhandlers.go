@@ -142,7 +142,7 @@ func (e *Engine) eventChange(ctx context.Context, view *invoke.View, req *invoke
 	}
 	change := &eventChange{uid: view.Object.GetUID(), id: req.ID, doc: doc, base: base}
 	if success && req.Result != nil {
-		change.doc, change.untyped = patch.Merge(doc, patch.Set(e.Results, map[string]any{req.ID: req.Result}).Unapplied(base)), true
+		change.doc, change.untyped = patch.Merge(doc, patch.At(e.Results, map[string]any{req.ID: req.Result}).Unapplied(base)), true
 	}
 	if len(change.doc) == 0 {
 		return nil, nil

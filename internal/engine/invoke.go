@@ -166,7 +166,7 @@ func (e *Engine) attemptCauseHandler(ctx context.Context, r *reconciliation, vie
 	r.noteAttempt(attempt{HandlerPatch: p, conditionType: h.ConditionType}, recorder)
 	if p.Outcome.Success && p.Outcome.Err == nil && req != nil && req.Result != nil {
 		p.Untyped = true
-		r.AddTo(p, patch.Set(e.Results, map[string]any{id: req.Result}).Unapplied(r.Content()))
+		r.AddTo(p, patch.At(e.Results, map[string]any{id: req.Result}).Unapplied(r.Content()))
 	}
 	ended := now()
 	r.Records.RecordOutcome(id, p.Outcome, ended)

@@ -162,7 +162,7 @@ func (e *Engine) callReconcileHandler(
 				return err
 			}
 			if p.Patch = doc; failed == nil && req.Result != nil {
-				p.Patch, p.Untyped = patch.Merge(doc, patch.Set(e.Results, map[string]any{id: req.Result}).Unapplied(r.Content())), true
+				p.Patch, p.Untyped = patch.Merge(doc, patch.At(e.Results, map[string]any{id: req.Result}).Unapplied(r.Content())), true
 			}
 			return nil
 		},

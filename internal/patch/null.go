@@ -18,9 +18,6 @@ type null struct{}
 // MarshalJSON implements [json.Marshaler].
 func (null) MarshalJSON() ([]byte, error) { return []byte("null"), nil }
 
-// Set returns a patch that sets the field at a path to a JSON value. Unlike with [At], nulls in the value are stored.
-func Set(path []string, value any) MergePatch { return At(path, withNulls(value)) }
-
 // withNulls returns a JSON value as a value of a patch. It does not change lists, because a patch replaces them as they are.
 func withNulls(value any) any {
 	switch v := value.(type) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -113,10 +114,11 @@ func WithFinalizer(name string) Option {
 
 const finalizerForm = `use the form "domain/name", such as "example.com/finalizer"`
 
-// checkFinalizer returns an error if the API server rejects the finalizer for a built-in kind. It accepts more names for custom resources.
+// checkFinalizer returns an error if the API server rejects the finalizer for a built-in kind. It accepts more names for custom resources and for the kinds of
+// the group policy.
 func (o *Operator) checkFinalizer(kind engine.Kind) error {
-	isCustom := strings.Contains(kind.GVK.Group, ".")
-	if isInvalid := validation.QualifiedName(o.settings.Finalizer) != nil; isInvalid || isCustom || strings.Contains(o.settings.Finalizer, "/") {
+	acceptsAny := strings.Contains(kind.GVK.Group, ".") || kind.GVK.Group == policyv1.GroupName // PodDisruptionBudgets
+	if isInvalid := validation.QualifiedName(o.settings.Finalizer) != nil; isInvalid || acceptsAny || strings.Contains(o.settings.Finalizer, "/") {
 		return nil //nolint:nilerr // the option reports an invalid name
 	}
 	return fmt.Errorf("%s: WithFinalizer(%q): the API server rejects a finalizer without a domain for built-in kinds: %s", kind.GVK.Kind, o.settings.Finalizer, finalizerForm)

@@ -110,7 +110,7 @@ var _ = Describe("Reconcile handlers (B-28)", func() {
 	}, SpecTimeout(minute))
 
 	It("are called for owned objects whose deletion the watch has missed (B-04)", func(ctx context.Context) {
-		ns, seen, line := newNamespace(ctx), &calls{}, &watchBreaker{}
+		ns, seen, line := newNamespace(ctx), &calls{}, &watchBreaker{only: "/configmaps"}
 		obj := widget(ns, "one")
 		create(ctx, obj)
 		child := ownedMap(ns, "child", obj)

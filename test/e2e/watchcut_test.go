@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strings"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,6 +15,8 @@ import (
 // A watchBreaker is a transport that can cut watches. After restoreWithLoss, watches return Expired, so that clients
 // must list again.
 type watchBreaker struct {
+	only string // the resource whose watches are cut; empty for all
+
 	mu      sync.Mutex
 	next    http.RoundTripper
 	severed bool
@@ -52,7 +55,7 @@ func (c *watchBreaker) restore() {
 
 func (c *watchBreaker) RoundTrip(r *http.Request) (*http.Response, error) {
 	query := r.URL.Query()
-	if query.Get("watch") == "" {
+	if query.Get("watch") == "" || !strings.HasSuffix(r.URL.Path, c.only) {
 		return c.next.RoundTrip(r)
 	}
 	fromList := query.Get("sendInitialEvents") == "true"
