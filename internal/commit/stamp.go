@@ -27,10 +27,24 @@ func (r *recorder) stamp(doc patch.MergePatch, obj client.Object) patch.MergePat
 	key, value := r.Stamps.Key(obj.GetUID()), essence.BaselineDigest(baseline)
 	before, isStamped := obj.GetAnnotations()[key]
 	isTooLarge := !isStamped && AnnotationsSize(r.target)+r.added+len(key)+len(value) > annotationLimit // the baseline is more important
-	if baseline == nil && !isRunning || before == value || isTooLarge {
+	switch {
+	case baseline == nil && !isRunning:
+		if !isStamped || r.hasRecords() {
+			return doc
+		}
+		return patch.Merge(doc, patch.At([]string{"metadata", "annotations", key}, nil)) // the object carries no state any more
+	case before == value, isTooLarge:
 		return doc
 	}
 	return patch.Merge(doc, patch.At([]string{"metadata", "annotations", key}, value))
+}
+
+// hasRecords reports whether the target has the record of a handler.
+func (r *recorder) hasRecords() bool {
+	return slices.ContainsFunc(r.HandlerIDs, func(id string) bool {
+		record, err := r.Store.Fetch(r.target, id)
+		return record != nil || err != nil
+	})
 }
 
 // isCopied reports whether the baseline of an object, or the absence of one, belongs to another object. own is the digest of the baseline that the object has

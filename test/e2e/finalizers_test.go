@@ -54,7 +54,7 @@ var _ = Describe("A finalizer", func() {
 		Entry("Jobs", SpecTimeout(minute), &batchv1.Job{Spec: batchv1.JobSpec{Template: podTemplate("Never")}}, declareDelete(&batchv1.Job{})),
 		Entry("PodDisruptionBudgets", SpecTimeout(minute), &policyv1.PodDisruptionBudget{}, declareDelete(&policyv1.PodDisruptionBudget{})),
 		Entry("HorizontalPodAutoscalers", SpecTimeout(minute), &autoscalingv2.HorizontalPodAutoscaler{Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
-			ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{Kind: "Deployment", Name: "a"}, MaxReplicas: 1,
+			ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "a"}, MaxReplicas: 1,
 		}}, declareDelete(&autoscalingv2.HorizontalPodAutoscaler{})),
 	)
 })
