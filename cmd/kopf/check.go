@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -160,10 +161,12 @@ func clusterDefinitions(ctx context.Context, c client.Client, gvk schema.GroupVe
 	}
 	raw := &unstructured.Unstructured{}
 	raw.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
-	if err := c.Get(ctx, client.ObjectKey{Name: mapping.Resource.GroupResource().String()}, raw); client.IgnoreNotFound(err) != nil {
+	err = c.Get(ctx, client.ObjectKey{Name: mapping.Resource.GroupResource().String()}, raw)
+	switch {
+	case apierrors.IsNotFound(err): // the kind is built in
+		return nil, nil
+	case err != nil:
 		return nil, fmt.Errorf("read the CustomResourceDefinition, or pass a file with --crd: %w", err)
-	} else if err != nil {
-		return nil, nil // the kind is built in
 	}
 	var crd apiextensionsv1.CustomResourceDefinition
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(raw.Object, &crd); err != nil {

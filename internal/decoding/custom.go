@@ -24,7 +24,7 @@ func containsDecoder(t reflect.Type, seen map[reflect.Type]bool) bool {
 	if pointer := reflect.PointerTo(t); pointer.Implements(jsonUnmarshaler) || pointer.Implements(textUnmarshaler) {
 		return true
 	}
-	switch t.Kind() {
+	switch t.Kind() { //nolint:exhaustive // the others contain no types
 	case reflect.Struct:
 		for field := range t.Fields() {
 			if containsDecoder(field.Type, seen) {

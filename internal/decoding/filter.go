@@ -82,7 +82,7 @@ func filterItems(response *http.Response, keep func([]byte) bool) error {
 	var list map[string]json.RawMessage
 	var items []json.RawMessage
 	if json.Unmarshal(data, &list) != nil || json.Unmarshal(list["items"], &items) != nil {
-		return nil // not a list
+		return nil //nolint:nilerr // not a list: the caller reports what it receives instead
 	}
 	kept := []json.RawMessage{}
 	for _, item := range items {

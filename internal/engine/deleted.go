@@ -62,7 +62,7 @@ func (e *Engine) isMissing(ctx context.Context, obj client.Object) (bool, error)
 	live, err := e.readLive(ctx, key)
 	if err != nil {
 		if _, fault := e.findFault(ctx, key); fault != nil {
-			return false, nil
+			return false, nil //nolint:nilerr // the fault is the error
 		}
 	}
 	return live != nil && live.GetUID() == obj.GetUID() && e.IsWatched(live), err

@@ -120,14 +120,13 @@ func (x *explanation) ofUnobserved(ctx context.Context, key types.NamespacedName
 	if err != nil {
 		return x.ofUndecodable(ctx, key, err)
 	}
-	switch {
-	case obj == nil:
+	if obj == nil {
 		x.Cause = string(cause.Gone)
 		x.ofVanished(key)
-	default:
-		x.ofObject(obj)
-		x.waitf("the operator does not see the object: its cache is restricted to other namespaces, labels, fields or shards, or it has not received the object yet")
+		return nil
 	}
+	x.ofObject(obj)
+	x.waitf("the operator does not see the object: its cache is restricted to other namespaces, labels, fields or shards, or it has not received the object yet")
 	return nil
 }
 

@@ -364,17 +364,17 @@ func (e *Engine) readObject(ctx context.Context, from client.Reader, key types.N
 
 // findFault reads an object without its Go type. It returns the object, and the reason why it does not decode. The fault is nil if the object decodes, or if it
 // cannot be read.
-func (e *Engine) findFault(ctx context.Context, key types.NamespacedName) (*unstructured.Unstructured, *decoding.Fault) {
-	newObject, raw := decoding.Constructor(e.New()), &unstructured.Unstructured{}
+func (e *Engine) findFault(ctx context.Context, key types.NamespacedName) (raw *unstructured.Unstructured, fault *decoding.Fault) {
+	newObject := decoding.Constructor(e.New())
+	raw = &unstructured.Unstructured{}
 	raw.SetGroupVersionKind(e.GVK)
 	if newObject == nil || e.APIReader.Get(ctx, key, raw) != nil {
-		return nil, nil
+		return nil, nil //nolint:nilerr // the caller has an error of its own
 	}
-	data, err := raw.MarshalJSON()
-	if err != nil {
-		return nil, nil
+	if data, err := raw.MarshalJSON(); err == nil {
+		fault = decoding.Check(data, newObject)
 	}
-	return raw, decoding.Check(data, newObject)
+	return raw, fault
 }
 
 // exists asks the API server whether an object exists. It reads only the metadata, because the object may have left the cache as it no longer decodes into its

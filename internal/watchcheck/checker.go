@@ -178,7 +178,7 @@ func (c *Checker) probeAll(ctx context.Context, kind probeType, watches map[stri
 			}
 			result := c.probe(ctx, kind, namespace, version)
 			if ctx.Err() != nil {
-				return nil
+				return nil //nolint:nilerr // the result no longer counts
 			}
 			var undecodable error
 			if c.CheckDecoding != nil {
