@@ -13,9 +13,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/errtext"
 	"github.com/kopf-runtime/kopf-runtime/internal/essence"
 	"github.com/kopf-runtime/kopf-runtime/internal/guard"
-	"github.com/kopf-runtime/kopf-runtime/internal/lazylog"
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
-	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 )
 
 // Reconcile handles the object of a key. The key is the only input: the cause follows from the state of the object, and the due handlers follow from its
@@ -44,31 +42,8 @@ func (e *Engine) handleApart(ctx context.Context, key types.NamespacedName) (res
 }
 
 // handle handles the observed events of a key, and the object of the key or its deletion.
-func (e *Engine) handle(ctx context.Context, key types.NamespacedName) (result reconcile.Result, err error) {
-	if e.Scope != nil || e.Shard != nil {
-		switch {
-		case !e.inScope(key):
-			return e.requeueErrors(key)(e.release(ctx, key))
-		case e.deferUntilAdmitted(ctx, key):
-			return reconcile.Result{}, nil
-		}
-	}
-	var again, vanished time.Duration
-	if len(e.EventHandlers.IDs()) > 0 {
-		again = e.callEventHandlers(ctx, key)
-	}
-	if e.Pause != nil && e.deferIfPaused(ctx, key) {
-		return requeueBefore(reconcile.Result{}, again), nil
-	}
-	if e.states.HasDeleted(key) || len(e.tombstones.Get(key)) > 0 {
-		vanished = e.handleDeleted(ctx, key)
-	}
-	if last := e.lastCalls.Get(key); last != nil {
-		again = earlier(again, e.callAfterDeletion(ctx, key, last))
-	}
-	if result, err = e.requeueErrors(key)(e.reconcile(ctx, key)); err == nil {
-		result = requeueBefore(requeueBefore(result, vanished), again)
-	}
+func (e *Engine) handle(ctx context.Context, key types.NamespacedName) (reconcile.Result, error) {
+	result, err := e.layered(ctx, key)
 	if result.RequeueAfter > 0 {
 		if result.Priority == nil && e.promoter.IsPromoted(key) {
 			result.Priority = new(0) // the queue would keep the priority of the promotion
@@ -96,71 +71,6 @@ func (e *Engine) requeueErrors(key types.NamespacedName) func(reconcile.Result, 
 		}
 		return result, nil
 	}
-}
-
-// reconcile takes the object through the phases: observe, cause, plan, invoke, commit, schedule.
-func (e *Engine) reconcile(ctx context.Context, key types.NamespacedName) (none reconcile.Result, err error) {
-	r, err := e.observe(ctx, key)
-	e.noteObject(key, r)
-	if r == nil || err != nil {
-		return none, err
-	}
-	defer r.unlock()
-	if e.Shard != nil && e.Shard.Leaves(r.Base()) {
-		return none, nil // the informer will deliver this state, and the engine then releases the object
-	}
-	ctx = log.IntoContext(ctx, lazylog.New(log.FromContext(ctx)).WithValues("uid", string(r.Base().GetUID())))
-	ctx = objectstate.ContextWithMemos(ctx, e.states.Memos(r.Base().GetUID()))
-	if wait, err := e.awaitFreshCache(ctx, r); wait > 0 || err != nil { // after our own writes
-		return requeue(wait), err
-	}
-	if err := e.evaluate(ctx, r); err != nil {
-		return none, err
-	}
-	if _, annotated := r.Base().GetAnnotations()[PausedAnnotation]; annotated {
-		if paused, err := e.holdIfPaused(ctx, r); paused {
-			return none, err
-		}
-	}
-	if !r.known.Worker.SeenSinceStart { // shortly after the start of the process
-		var wait time.Duration
-		if r, wait, err = e.verifyAgainstEpoch(ctx, r); wait > 0 || err != nil {
-			return requeue(wait), err
-		}
-	}
-	if e.Shard != nil && e.Shard.Leaves(r.Base()) {
-		return none, nil // the object was read from the API server; the informer will deliver this state
-	}
-	if wait, err := e.ensureFinalizer(ctx, r); wait > 0 || err != nil { // for delete handlers, daemons and timers
-		return requeue(wait), err
-	}
-	if len(r.matching.background) > 0 {
-		e.background.Start(ctx, r.Base(), r.matching.background, r.backgroundState(), !r.known.ExistedAtStart)
-	}
-	guarded := ""
-	if r.details.Loops != nil { // handlers have made changes that may cause their own calls
-		guarded = e.guardLoops(ctx, r)
-	}
-	e.selectHandlers(ctx, r)
-	if e.retriesOnChange {
-		r.noteRelatedChange()
-	}
-	e.makePlan(ctx, r)
-	if e.writesEventChanges {
-		e.takeEventChanges(ctx, r)
-	}
-	if err := e.callHandlers(ctx, r); err != nil {
-		return none, err
-	}
-	if err := e.commit(ctx, r); err != nil {
-		return none, err
-	}
-	result := e.schedule(r)
-	if r.details.Loops != nil {
-		result = requeueBefore(result, e.releaseLoops(ctx, r, guarded))
-	}
-	e.expectOwnEvent(r, result)
-	return result, nil
 }
 
 // callHandlers calls the due handlers: cause handlers, then reconcile handlers, and optional delete handlers of an object without our finalizer.

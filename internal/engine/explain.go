@@ -31,12 +31,8 @@ func (e *Engine) Explain(ctx context.Context, key types.NamespacedName) (*explai
 		APIVersion: e.GVK.GroupVersion().String(), Kind: e.GVK.Kind, Namespace: key.Namespace, Name: key.Name,
 		Source: explain.FromOperator, Time: now(), Cause: "unknown",
 	}, engine: e}
-	if e.isLeaving(key) {
-		x.waitf("the object is being released: the sharder moves it to another shard")
-		return x.Explanation, nil
-	}
 	if !e.inScope(key) {
-		x.waitf("the operator does not handle the namespace %q: see WithNamespaces", key.Namespace)
+		x.Waits = append(x.Waits, scopeLayer{e}.hold(key).Message)
 		return x.Explanation, nil
 	}
 	obj, err := e.observedObject(ctx, key)
@@ -54,7 +50,7 @@ func (e *Engine) Explain(ctx context.Context, key types.NamespacedName) (*explai
 	x.r = e.newReconciliation(known)
 	x.r.Pauses = e.pauses.Load()
 	x.ofObject(obj)
-	x.ofWaits(key)
+	x.ofHolds(subject{key, obj, known})
 	if err := x.evaluate(ctx, obj); err != nil {
 		x.waitf("%s", err)
 		return x.Explanation, nil
@@ -78,16 +74,8 @@ func (x *explanation) ofUndecodable(ctx context.Context, key types.NamespacedNam
 
 // copyState returns a copy of the state of an object; an empty one if the object is unknown. It returns nil if a worker reconciles the object.
 func (e *Engine) copyState(ctx context.Context, uid types.UID) *objectState {
-	known := e.states.Get(uid)
-	if known == nil {
-		return &objectState{}
-	}
 	for range copyAttempts { // another explanation may be copying the state at the same time
-		if known.TryLock() {
-			defer known.Unlock()
-			copied := &objectState{Worker: known.Worker, ExistedAtStart: known.ExistedAtStart}
-			copied.SetAwaitedVersion(known.AwaitedVersion(), 0)
-			copied.Worker.Details = known.Worker.Details.copy()
+		if copied := e.tryCopyState(uid); copied != nil {
 			return copied
 		}
 		select {
@@ -100,6 +88,22 @@ func (e *Engine) copyState(ctx context.Context, uid types.UID) *objectState {
 }
 
 const copyAttempts = 5
+
+// tryCopyState is copyState without waiting.
+func (e *Engine) tryCopyState(uid types.UID) *objectState {
+	known := e.states.Get(uid)
+	switch {
+	case known == nil:
+		return &objectState{}
+	case !known.TryLock():
+		return nil
+	}
+	defer known.Unlock()
+	copied := &objectState{Worker: known.Worker, ExistedAtStart: known.ExistedAtStart}
+	copied.SetAwaitedVersion(known.AwaitedVersion(), 0)
+	copied.Worker.Details = known.Worker.Details.copy()
+	return copied
+}
 
 // explanation is an explanation under construction.
 type explanation struct {
@@ -126,45 +130,28 @@ func (x *explanation) ofUnobserved(ctx context.Context, key types.NamespacedName
 		return nil
 	}
 	x.ofObject(obj)
+	x.ofHolds(subject{key, obj, &objectState{}})
 	x.waitf("the operator does not see the object: its cache is restricted to other namespaces, labels, fields or shards, or it has not received the object yet")
 	return nil
 }
 
 func (x *explanation) ofObject(obj client.Object) {
-	if IsObjectPaused(obj) {
-		x.waitf("the annotation %s pauses the object", PausedAnnotation)
-	}
 	x.Deleting, x.Finalizer = obj.GetDeletionTimestamp() != nil, x.engine.hasFinalizer(obj)
 	x.OtherFinalizers = slices.DeleteFunc(slices.Clone(obj.GetFinalizers()), func(name string) bool {
 		return x.engine.usesFinalizer && name == x.engine.Finalizer
 	})
 }
 
-// ofWaits explains why no handler is called for the object at the moment.
-func (x *explanation) ofWaits(key types.NamespacedName) {
-	e := x.engine
-	if e.Pause != nil {
-		if paused, why := e.Pause.Paused(key.Namespace); paused {
-			x.waitf("the operator is paused: %s", why)
-		}
+// ofHolds explains why no handler, or not all handlers, are called for the object at the moment.
+func (x *explanation) ofHolds(s subject) {
+	for _, hold := range x.engine.holdsOf(s) {
+		x.Waits = append(x.Waits, hold.Message)
 	}
-	if e.Scope != nil && !e.Scope.Admits(key) {
-		x.waitf("the caches of the namespace have not synced yet")
-	}
-	if err := e.failures.Get(key).err; err != nil {
+	if err := x.engine.failures.Get(s.key).err; err != nil {
 		x.waitf("the last reconcile has failed and is repeated: %v", err)
 	}
-	if x.r.Memory.Pending != nil {
-		x.waitf("the outcomes of the last reconcile are not written yet")
-	}
-	if loops := x.r.details.Loops; loops.IsLooping() {
-		text := "the handlers of the object cause their own calls: " + strings.Join(loops.Changes(), ", ")
-		if held := loops.Held(); held.After(x.Time) {
-			text += "; the next ones in " + held.Sub(x.Time).Round(time.Second).String()
-		}
-		x.waitf("%s", text)
-	}
-	if overlay := x.r.Memory.Overlay; overlay != nil {
+	if details := s.known.Worker.Details; details != nil && details.Memory.Overlay != nil {
+		overlay := details.Memory.Overlay
 		x.unknown("whether the progress survives a restart: the API server has rejected it (" + overlay.Message + "), and it is kept in memory")
 	}
 }
@@ -175,9 +162,6 @@ func (x *explanation) evaluate(ctx context.Context, obj client.Object) error {
 	ctx = objectstate.ContextWithMemos(ctx, e.states.Memos(obj.GetUID()))
 	if err := r.SetBase(obj); err != nil {
 		return err
-	}
-	if e.isStale(r) {
-		x.waitf("the cache does not show the last write of the operator yet")
 	}
 	if err := r.UseOverlay(ctx); err != nil {
 		return err
@@ -327,9 +311,6 @@ func (x *explanation) ofOthers(ctx context.Context) {
 		b, _ := e.BackgroundHandlers.Get(id)
 		add(id, b.Reason(), b.Handler, r.matching.view, x.ofBackground)
 	}
-	if busy := x.busy(); x.Deleting && len(busy) > 0 {
-		x.waitf("daemons or timers have not stopped: %s", strings.Join(busy, ", "))
-	}
 	for _, id := range e.Indexes.IDs() {
 		index, _ := e.Indexes.Get(id)
 		add(id, "index", index.Handler, r.matching.view, func(one *explain.Handler) {
@@ -395,18 +376,6 @@ func (x *explanation) ofBackground(one *explain.Handler) {
 	case daemons.StateEnded:
 		one.State = explain.Ended
 	}
-}
-
-// busy returns the ids of the daemons and timers that are running.
-func (x *explanation) busy() (ids []string) {
-	for _, id := range x.engine.BackgroundHandlers.IDs() {
-		switch x.engine.supervisor.Status(daemons.Key{UID: x.r.Base().GetUID(), ID: id}).State {
-		case daemons.StateRunning, daemons.StateStopping:
-			ids = append(ids, id)
-		default:
-		}
-	}
-	return ids
 }
 
 // textOf explains a refusal. It leaves out the values of Secrets and of annotations, which may be confidential.

@@ -132,8 +132,8 @@ func loopMessage(loops *loopguard.Loops) string {
 	return "The handlers of the object cause their own calls, which are delayed: " + strings.Join(loops.Changes(), ", ")
 }
 
-// IsLooping reports whether the handlers of the object of a key cause their own calls.
-func (e *Engine) IsLooping(key types.NamespacedName) bool {
+// isLooping reports whether the handlers of the object of a key cause their own calls.
+func (e *Engine) isLooping(key types.NamespacedName) bool {
 	return !e.loopingObjects.Since(key).IsZero()
 }
 

@@ -87,7 +87,7 @@ func (e *Engine) awaitFreshCache(ctx context.Context, r *reconciliation) (time.D
 }
 
 func (e *Engine) checkCacheIsCurrent(ctx context.Context, r *reconciliation) (time.Duration, error) {
-	if !e.isStale(r) {
+	if !e.isStale(r.Base(), r.known) {
 		e.stopAwaiting(r.known, client.ObjectKeyFromObject(r.Base()))
 		return 0, nil
 	}
@@ -113,12 +113,12 @@ func (e *Engine) checkCacheIsCurrent(ctx context.Context, r *reconciliation) (ti
 }
 
 // isStale reports whether the object lacks our last write.
-func (e *Engine) isStale(r *reconciliation) bool {
-	if r.Memory.FinalizerRemoved && e.hasFinalizer(r.Base()) {
+func (e *Engine) isStale(obj client.Object, known *objectState) bool {
+	if details := known.Worker.Details; details != nil && details.Memory.FinalizerRemoved && e.hasFinalizer(obj) {
 		return true // the resource version does not change with the removal of the last finalizer
 	}
-	awaited := r.known.AwaitedVersion()
-	return awaited != "" && objectstate.IsOlderVersion(r.Base().GetResourceVersion(), awaited)
+	awaited := known.AwaitedVersion()
+	return awaited != "" && objectstate.IsOlderVersion(obj.GetResourceVersion(), awaited)
 }
 
 func isOrdered(version string) bool {

@@ -16,28 +16,20 @@ import (
 
 // deferIfPaused records a key if the operator is paused in its namespace, and reports whether the key must wait.
 func (e *Engine) deferIfPaused(ctx context.Context, key types.NamespacedName) bool {
-	return e.Pause != nil && e.deferKey(ctx, key, e.Pause.Paused)
+	return e.Pause != nil && e.deferKey(ctx, key, pauseLayer{e}.hold)
 }
 
-// deferUntilAdmitted records a key if the scope does not admit it yet, and reports whether the key must wait.
-func (e *Engine) deferUntilAdmitted(ctx context.Context, key types.NamespacedName) bool {
-	return e.Scope != nil && e.deferKey(ctx, key, func(string) (bool, string) {
-		return e.inScope(key) && !e.Scope.Admits(key), "the caches of the namespace have not synced yet"
-	})
-}
-
-// deferKey records a key if it must wait, and reports whether it must wait. It checks and records under one lock. The end of a wait therefore finds every
-// deferred key.
-func (e *Engine) deferKey(ctx context.Context, key types.NamespacedName, waits func(namespace string) (bool, string)) (mustWait bool) {
-	var why string
+// deferKey records a key if it is held, and reports whether it is. It checks and records under one lock. The end of a hold therefore finds every deferred key.
+func (e *Engine) deferKey(ctx context.Context, key types.NamespacedName, held func(types.NamespacedName) Hold) bool {
+	var hold Hold
 	e.deferred.Update(key, func(_ struct{}, found bool) (struct{}, bool) {
-		mustWait, why = waits(key.Namespace)
-		return struct{}{}, mustWait || found
+		hold = held(key)
+		return struct{}{}, hold.isActive() || found
 	})
-	if mustWait {
-		log.FromContext(ctx).V(1).Info("The object is handled later", "why", why)
+	if hold.isActive() {
+		log.FromContext(ctx).V(1).Info("The object is handled later", "why", hold.Message)
 	}
-	return mustWait
+	return hold.isActive()
 }
 
 // PauseChanged must be called when a pause has begun or ended in a namespace; "" means all namespaces. It stops and restarts daemons and timers. At the
@@ -130,23 +122,17 @@ func warnAboutAnnotation(ctx context.Context, obj client.Object) {
 	}
 }
 
-// holdIfPaused handles an object with the annotation: it warns about an invalid value, and reports whether the annotation pauses the object. For a paused object, it
-// stops the daemons and timers, and reports the pause in the conditions. The cause and the records stay as they are.
-func (e *Engine) holdIfPaused(ctx context.Context, r *reconciliation) (paused bool, err error) {
-	if !IsObjectPaused(r.Base()) {
-		warnAboutAnnotation(ctx, r.Base())
-		return false, nil
-	}
-	log.FromContext(ctx).V(1).Info("The object is paused by its annotation", "annotation", PausedAnnotation)
-	e.supervisor.StopAll(r.Base().GetUID(), daemons.ErrPaused)
+// reportObjectPause reports in the conditions that the annotation pauses the object.
+func (e *Engine) reportObjectPause(ctx context.Context, r *reconciliation) error {
 	if r.Cause.Deleting || len(e.DeclaredConditions) == 0 {
-		return true, nil
+		return nil
 	}
 	e.selectHandlers(ctx, r) // without a plan, the write would drop the records of the cause
 	e.makePlan(ctx, r)
 	e.reportConditions(ctx, r)
-	if len(r.Patches()) > 0 {
-		_, err = r.Write(ctx)
+	if len(r.Patches()) == 0 {
+		return nil
 	}
-	return true, err
+	_, err := r.Write(ctx)
+	return err
 }

@@ -100,6 +100,8 @@ func New(settings Settings, kind Kind) *Engine {
 		index, _ := e.Indexes.Get(id)
 		index.Clear() // an earlier operator in this process may have filled it
 	}
+	e.layers = e.newLayers()
+	e.layered = wrapAll(e.layers, e.reconcile)
 	return e
 }
 

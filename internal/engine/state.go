@@ -48,6 +48,8 @@ import (
 type Engine struct {
 	Settings
 	Kind
+	layers    []layer
+	layered   reconciler // the steps within the layers
 	states    *objectStore
 	committer *commit.Committer
 	hooks     *invoke.Hooks // nil without hooks

@@ -17,13 +17,12 @@ import (
 func (e *Engine) Status() statuspage.Kind {
 	kind := statuspage.Kind{Group: e.GVK.Group, Version: e.GVK.Version, Kind: e.GVK.Kind, Handlers: e.handlerIDs(), Objects: []statuspage.Object{}}
 	for _, obj := range e.states.List() {
+		holds := e.Holds(obj)
 		one := statuspage.Object{
-			Namespace: obj.GetNamespace(), Name: obj.GetName(), Deleting: obj.GetDeletionTimestamp() != nil, Paused: e.paused(obj.GetNamespace()) || IsObjectPaused(obj),
-			Unfinished: e.unfinished(e.withOverlay(obj)),
+			Namespace: obj.GetNamespace(), Name: obj.GetName(), Deleting: obj.GetDeletionTimestamp() != nil, Unfinished: e.unfinished(e.withOverlay(obj)),
+			Paused: IsHeldBy(holds, HeldByPause, HeldByAnnotation), Looping: IsHeldBy(holds, HeldByLoop),
 		}
-		key := client.ObjectKeyFromObject(obj)
-		one.Looping = e.IsLooping(key)
-		if err := e.failures.Get(key).err; err != nil {
+		if err := e.failures.Get(client.ObjectKeyFromObject(obj)).err; err != nil {
 			one.Error = err.Error()
 		}
 		kind.Objects = append(kind.Objects, one)

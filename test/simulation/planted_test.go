@@ -35,7 +35,7 @@ var bugs = []plantedBug{
 	{
 		name:  "B-10 no guard for our own writes",
 		shows: scenario.NeverStale,
-		edits: []edit{{"internal/engine/observe.go", "if !e.isStale(r) {", "if true || !e.isStale(r) {"}},
+		edits: []edit{{"internal/engine/observe.go", "if !e.isStale(r.Base(), r.known) {", "if true || !e.isStale(r.Base(), r.known) {"}},
 	},
 	{
 		name:  "B-11 a delay that stands in the queue only",

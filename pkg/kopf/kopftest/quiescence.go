@@ -170,10 +170,10 @@ func (o *Operator) pendingObjects(ctx context.Context, e *engine.Engine) (string
 		switch seen, ok := cached[uid]; {
 		case !ok || seen.GetResourceVersion() != obj.GetResourceVersion():
 			return fmt.Sprintf("the cached %s is outdated", name), nil
-		case engine.IsObjectPaused(obj): // its handlers continue when the annotation is removed
+		case engine.IsHeldBy(e.Holds(obj), engine.HeldByAnnotation): // its handlers continue when the annotation is removed
 		case len(e.InProgress(obj)) > 0:
-			return fmt.Sprintf("%s has unfinished handlers: %s%s", name, strings.Join(e.InProgress(obj), ", "), o.tracker.lastError(uid)), nil
-		case e.IsLooping(client.ObjectKeyFromObject(obj)):
+			return fmt.Sprintf("%s has unfinished handlers: %s%s%s", name, strings.Join(e.InProgress(obj), ", "), o.tracker.lastError(uid), whyHeld(e.Holds(obj))), nil
+		case engine.IsHeldBy(e.Holds(obj), engine.HeldByLoop):
 			return fmt.Sprintf("the handlers of %s cause their own calls again and again; the log has their names and the changed fields", name), nil
 		case obj.GetDeletionTimestamp() != nil && hasFinalizer(obj, e.Finalizer):
 			return fmt.Sprintf("%s is under deletion and still has the operator's finalizer", name), nil
@@ -182,6 +182,14 @@ func (o *Operator) pendingObjects(ctx context.Context, e *engine.Engine) (string
 		}
 	}
 	return "", nil
+}
+
+// whyHeld describes the holds of an object.
+func whyHeld(holds []engine.Hold) (text string) {
+	for _, h := range holds {
+		text += "; " + h.Message
+	}
+	return text
 }
 
 // list reads all objects of a kind that the operator handles.
