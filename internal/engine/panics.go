@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/cause"
+	"github.com/kopf-runtime/kopf-runtime/internal/guard"
 	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
@@ -74,18 +75,26 @@ func (e *Engine) beginBackgroundCall(uid types.UID, id string) (end func()) {
 	}
 }
 
-// reportsPanicOf reports whether the condition of the newest known state of an object names a handler.
+// reportsPanicOf reports whether the condition of the newest known state of an object names a handler. It is also called in goroutines that nothing else
+// guards.
 func (e *Engine) reportsPanicOf(uid types.UID, id string) bool {
 	newest := e.states.Newest(uid)
 	if newest == nil {
 		return false
 	}
-	set, err := conditions.For(newest.DeepCopyObject().(client.Object), e.conditionPlaces...)
+	found := false
+	err := e.guard(func() error {
+		set, err := conditions.For(newest.DeepCopyObject().(client.Object), e.conditionPlaces...)
+		if err != nil {
+			return err
+		}
+		condition, _ := set.Get(e.PanicCondition)
+		_, found = parsePanics(condition)[id]
+		return nil
+	})
 	if err != nil {
-		return false
+		guard.WithStack(e.logOf(newest), err).Error(err, "Failed to report the conditions", "handler", id)
 	}
-	condition, _ := set.Get(e.PanicCondition)
-	_, found := parsePanics(condition)[id]
 	return found
 }
 

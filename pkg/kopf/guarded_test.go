@@ -250,6 +250,11 @@ func TestGuard(t *testing.T) {
 			adapter := func(obj client.Object) (conditions.Fields, error) { f.forBad(obj); return noConditions{}, nil }
 			return options{f.resource(kopf.WithConditionsIn(conditions.Using(adapter)), kopf.WithConditions("Ready"))}
 		}, logged: []string{"Failed to report the conditions", `"name"="bad"`}, all: true},
+		{name: "WithConditionsIn of a running daemon", declare: func(f *faultyFunction) options {
+			adapter := func(obj client.Object) (conditions.Fields, error) { f.forBad(obj); return noConditions{}, nil }
+			r := f.resource(kopf.WithConditionsIn(conditions.Using(adapter)), kopf.WithPanicCondition("Degraded"))
+			return options{r.Daemon("fn", func(ctx context.Context, _ *kopf.Request[configMap]) error { <-ctx.Done(); return nil })}
+		}, logged: []string{"Failed to report the conditions", `"handler"="fn"`, `"name"="bad"`}, all: true},
 		{name: "WithReconcilerWrapper", declare: func(f *faultyFunction) options {
 			return options{f.resource(), kopf.WithReconcilerWrapper(func(next reconcile.Reconciler) reconcile.Reconciler {
 				return reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {

@@ -106,7 +106,7 @@ var _ = Describe("Nulls in the changes of handlers", Ordered, func() {
 			OnUpdate("update", ok[U](seen, "update"))))
 		obj := untyped(lampGVK, ns, "one")
 		create(ctx, obj)
-		Eventually(stored(ctx, obj)).Should(MatchJSON(`{"spec":{"auto":null,"fixed":true,"free":{"a":null,"b":[null,{"c":null}]}},"status":{"nothing":{"d":null},"create":{"e":null}}}`))
+		Eventually(stored(ctx, obj)).Should(MatchJSON(`{"spec":{"auto":null,"fixed":true,"free":{"a":null,"b":[null,{"c":null}]}},"status":{"nothing":{"d":null},"create":{}}}`))
 		Consistently(seen.all).Should(BeEmpty())
 		Expect(fresh(ctx, obj)()).To(HaveField("GetGeneration()", BeEquivalentTo(2)))
 	}, SpecTimeout(minute))
