@@ -56,7 +56,7 @@ func (e *Engine) handleDeleted(ctx context.Context, key types.NamespacedName) (w
 }
 
 // isMissing reports whether the cache lacks an object that exists and that it selects. The data about the object is then kept. An object that no longer decodes
-// is not missing: it is out of scope until somebody repairs it.
+// is not missing: it is out of scope until a client repairs it.
 func (e *Engine) isMissing(ctx context.Context, obj client.Object) (bool, error) {
 	key := client.ObjectKeyFromObject(obj)
 	live, err := e.readLive(ctx, key)

@@ -272,7 +272,7 @@ func TestMatchCause_Fields(t *testing.T) {
 	}
 }
 
-// If only a digest of the old state is known, the field may have been present, and may have changed. A handler is not called for an old value that nobody knows.
+// If only a digest of the old state is known, the field may have been present, and may have changed. A handler is not called for an old value that is unknown.
 func TestMatch_UnknownOldState(t *testing.T) {
 	path := []string{"spec", "size"}
 	one := int64(1)

@@ -297,7 +297,7 @@ func (o *Operator) reportOne(obj decoding.Object, kind decodedKind) {
 }
 
 // notReadyForObjects returns an error if there are objects that the operator cannot handle. An operator with admission handlers is ready nevertheless:
-// otherwise, the API server could not reach the handlers, and nobody could repair the objects.
+// otherwise, the API server could not reach the handlers, and no client could repair the objects.
 func (o *Operator) notReadyForObjects() error {
 	if errs := o.undecodable.blocked(); len(errs) > 0 {
 		return errors.Join(errs...)

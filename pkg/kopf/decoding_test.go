@@ -260,7 +260,7 @@ func TestNewCache_RelatedObject(t *testing.T) {
 	})
 }
 
-// An operator with admission handlers stays ready, because the API server calls these when somebody repairs the object.
+// An operator with admission handlers stays ready, because the API server calls these when a user repairs the object.
 func TestNewCache_AdmissionStaysReady(t *testing.T) {
 	widgets := kopf.For(&v1.Widget{}).OnCreate("provision", ignoreWidget).
 		Validate("check", func(context.Context, *webhooks.Request[widget]) error { return nil })
