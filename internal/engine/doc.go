@@ -4,8 +4,12 @@
 // has ended. A cycle is all work for one change. Its records contain the progress of the handlers, and its pin the essence with which it has begun.
 // The baseline, the records and the pin are stored on the object.
 //
-// Package kopf declares a [Kind] and its [Settings]; the controller calls [Engine.Reconcile] with keys. A reconcile takes an object through these
-// phases; see [Engine.Reconcile] in engine.go:
+// Package kopf declares a [Kind] and its [Settings]; the controller calls [Engine.Reconcile] with keys. Layers (layers.go) handle the key: they release objects
+// that are out of scope, call the handlers of watch events, wait for the end of a pause, and handle deleted objects. Within them, the object goes through the steps
+// of steps.go, whose list is the order of a reconcile. A layer or a step that keeps back work returns a [Hold] (hold.go). Explanations, the status page and the test
+// kit read the same holds with [Engine.Holds], which has no effects.
+//
+// The steps belong to these phases:
 //
 //	observe   take the object as the informer has delivered it (package objectstate); wait if it is older than our own last write
 //	cause     compare the last-handled configuration with the present essence (package cause)
@@ -32,7 +36,7 @@
 // earlier. After the timeout, the reconcile reads the object from the API server. The epoch is the resource version at the start of the process: until the
 // cache has reached it, objects with due work are also read from the API server.
 //
-// Event handlers and the handlers of deleted objects are called before these phases. Index handlers are called in the goroutine of the informer, before
+// Index handlers are called in the goroutine of the informer, before
 // the object is reconciled. During a pause of the operator, only event handlers and index handlers are called.
 //
 // Daemons and timers run in goroutines of their own and write their own changes. Their changes of the essence are registered in the state of the
@@ -68,48 +72,8 @@
 //
 // # Reading the code
 //
-// A file of the package calls only files below it in this order: setup.go and engine.go, then the phases, then state.go and kind.go. The exceptions
-// are sub-handlers, which a handler calls after it has declared them, and the last write for a deleted object (deleted.go).
-//
-// These files handle the example, in this order:
-//
-//	engine.go                  the phases, and the last write of the reconcile
-//	state.go                   what the engine knows of an object, and what the phases of a reconcile share
-//	observe.go                 own writes and the cache
-//	plan.go                    the cause, the matching handlers, the due ones, and the next reconcile
-//	cause/detect.go            the comparison with the last-handled configuration
-//	cause/pin.go               the state with which a cycle has begun
-//	plan/plan.go               filters, the order of handlers, and delays
-//	invoke.go                  the calls of handlers, and the recording of their outcomes
-//	invoke/attempt.go          one attempt of a handler
-//	commit/draft.go            the object with the pending changes
-//	commit/build.go            the transaction: records, pin, baseline, changes of handlers
-//	commit/session.go          the requests of the transaction, and the handling of the responses
-//
-// The example does not need the insides of these packages:
-//
-//	patch      JSON forms of objects, merge patches, and the requests of a write. After a conflict, a request is repeated for the live object
-//	essence    an essence is the JSON form without the status, the server's metadata and the framework's annotations
-//	progress   State contains the records of an object. Policy converts the error of a handler to an outcome: it is final after a success, a permanent error,
-//	           the timeout or the last retry. Otherwise, it has the delay until the next attempt: the delay of a temporary error, or the backoff
-//	match      filters and reasons: On handlers are called for their reasons, and handlers of a field only if the field has changed
-//
-// These files are used if a write fails:
-//
-//	patch/writer.go          conflicts, requests with an unknown outcome, and requests that were accepted before the failed one
-//	commit/rejected.go       rejected changes of handlers: each handler whose changes are rejected fails
-//	commit/overlay.go        rejected records: they are kept in memory
-//	commit/altered.go        changes that the API server has altered or dropped
-//	observe.go               other errors: the next reconcile repeats the write before it decides anything (retryPendingWrite)
-//
-// The other files contain features that the example does not use: the construction of the engine (setup.go), reconcile handlers and their triggers, event
-// handlers, handlers for Kubernetes Events (clusterevents.go), index handlers (observed.go), sub-handlers, conditions, deleted objects, pauses, caches
-// that are older than the process (package epoch), handlers that cause their own calls (loops.go and package loopguard), panics as a condition
-// (panics.go), objects that leave the scope or the shard (scope.go, shard.go, package shards), the liveness check (health.go), and explanations
-// (explain.go, explainrecords.go, status.go). Package keyed has the map for data that few objects have. Package cause contains edits by handlers, daemons
-// and timers that count as handled (edits.go), and old baselines that another client has restored (history.go). Package commit contains Flush, remote
-// records, and dropped fields. Daemons and timers are in package background, Track is in package tracking, Events are in package eventrecorder, and log
-// lines as Events are in invoke/logevents.go. Package promotion raises the priority of objects that have waited too long.
+// Begin with layers.go and steps.go. A file of the package calls only files below it: setup.go, engine.go, layers.go and steps.go are at the top, state.go and
+// kind.go at the bottom. The exceptions are sub-handlers, which a handler calls after it has declared them, and the last write for a deleted object (deleted.go).
 //
 // # Guarantees
 //

@@ -22,6 +22,9 @@ func (e *Engine) Status() statuspage.Kind {
 			Namespace: obj.GetNamespace(), Name: obj.GetName(), Deleting: obj.GetDeletionTimestamp() != nil, Unfinished: e.unfinished(e.withOverlay(obj)),
 			Paused: IsHeldBy(holds, HeldByPause, HeldByAnnotation), Looping: IsHeldBy(holds, HeldByLoop),
 		}
+		for _, hold := range holds {
+			one.Waits = append(one.Waits, hold.Message)
+		}
 		if err := e.failures.Get(client.ObjectKeyFromObject(obj)).err; err != nil {
 			one.Error = err.Error()
 		}

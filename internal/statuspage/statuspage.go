@@ -65,6 +65,8 @@ type Object struct {
 	Paused bool `json:"paused,omitempty"`
 	// Looping is true while the handlers of the object cause their own calls.
 	Looping bool `json:"looping,omitempty"`
+	// Waits says what keeps back work for the object.
+	Waits []string `json:"waits,omitempty"`
 	// Error is the error of the last reconcile.
 	Error string `json:"error,omitempty"`
 }

@@ -18,7 +18,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/filter"
 	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
@@ -77,6 +79,7 @@ type holdWorld struct {
 	users    client.Client
 	meeting  *unstructured.Unstructured
 	operator *kopf.Operator
+	engine   *engine.Engine
 	obj      widget
 
 	mu                        sync.Mutex
@@ -130,6 +133,10 @@ func (w *holdWorld) options() []kopf.Option {
 	}
 	return []kopf.Option{
 		kopf.WithNamespaces(namespace), kopf.WithWatchCheck(0),
+		kopf.WithReconcilerWrapper(func(next reconcile.Reconciler) reconcile.Reconciler {
+			w.engine = next.(*engine.Engine)
+			return next
+		}),
 		kopf.WithPeering(peering.Options{Namespaces: []string{namespace}, Identity: "operator", Mandatory: true}),
 		kopf.For(&v1.Widget{}).
 			OnEvent("event", noted("event")).
@@ -222,7 +229,8 @@ func startHeld(t *testing.T, set []string) (w *holdWorld, stop func()) {
 	}
 }
 
-// expectExplained compares the explanation of the object with the active holds. For an object out of scope, Explain says nothing else.
+// expectExplained compares the explanation of the object with the active holds. For an object out of scope, Explain says nothing else. The status page says the
+// same, without the reasons that only an evaluation of the handlers finds.
 func (w *holdWorld) expectExplained(t *testing.T, set []string) {
 	t.Helper()
 	x, err := w.operator.Explain(t.Context(), w.obj)
@@ -236,6 +244,15 @@ func (w *holdWorld) expectExplained(t *testing.T, set []string) {
 	}
 	if len(set) == 0 && len(x.Waits) > 0 {
 		t.Errorf("without holds, Explain says %q", x.Waits)
+	}
+	for _, one := range w.engine.Status().Objects {
+		if len(one.Waits) > len(x.Waits) || !slices.Equal(one.Waits, x.Waits[:len(one.Waits)]) {
+			t.Errorf("the status page says %q, and Explain says %q", one.Waits, x.Waits)
+		}
+		isPaused := strings.Contains(waits, holds["pause by a peer"].why) || strings.Contains(waits, holds["pause by the annotation"].why)
+		if looping := strings.Contains(waits, holds["loop of a handler"].why); one.Paused != isPaused || one.Looping != looping {
+			t.Errorf("the status page says paused: %t, and looping: %t, want %t and %t", one.Paused, one.Looping, isPaused, looping)
+		}
 	}
 }
 
