@@ -86,7 +86,7 @@ func TestWatch(t *testing.T) {
 	t.Setenv("KUBECONFIG", file)
 	k8s, err := client.New(cp.Config, client.Options{})
 	must(t, err)
-	const stamp = "2126-05-01T12:00:00Z"
+	stamp := time.Now().Add(24 * time.Hour).UTC().Format(time.RFC3339) // a record with a delay of more than 30 days is due at once
 	record := func(retries int, rest string) string {
 		return fmt.Sprintf(`{"started":"2026-05-01T12:00:00Z","purpose":"create","retries":%d,%s}`, retries, rest)
 	}

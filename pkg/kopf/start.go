@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 	"github.com/kopf-runtime/kopf-runtime/internal/lazylog"
+	"github.com/kopf-runtime/kopf-runtime/internal/operator"
 	"github.com/kopf-runtime/kopf-runtime/internal/testhook"
 	"github.com/kopf-runtime/kopf-runtime/internal/watching"
 	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
@@ -71,116 +71,12 @@ func (o *Operator) watchedKinds(all []engine.Kind) (kinds []engine.Kind, resourc
 	return kinds, resources, whenServed
 }
 
-// runControllers runs a controller for each kind until the context is cancelled.
+// runControllers runs the parts of the operator until the context is cancelled.
 func (o *Operator) runControllers(ctx context.Context, all []engine.Kind) error {
-	kinds, resources, whenServed := o.watchedKinds(all)
-	scopes, err := o.discover(ctx, kinds, resources)
-	if err != nil {
-		return err
-	}
-	for i := range kinds {
-		kinds[i].Namespaced = scopes[i]
-	}
-	checker, err := o.newRightsChecker(ctx, kinds, resources, o.mgr.GetLogger())
-	if err != nil {
-		return err
-	}
-	if checker != nil {
-		defer checker.update(nil, nil) // resets the metric of missing permissions
-	}
-	release, err := o.reserveKinds(kinds)
-	if err != nil {
-		return err
-	}
-	defer release()
-	settings := o.settings
-	settings.SharesFinalizer = settings.Finalizer == DefaultFinalizer
-	objects, stopCache, err := o.startCache(ctx, kinds)
-	if err != nil {
-		return err
-	}
-	defer stopCache()
-	settings.Client, settings.APIReader, settings.Tracked = o.client(), o.mgr.GetAPIReader(), objects
-	recorder, err := o.newRecorder(&settings)
-	if err != nil {
-		return err
-	}
-	peers, releasePeering, err := o.startPeering()
-	if err != nil {
-		return err
-	}
-	defer releasePeering()
-	if peers != nil {
-		settings.Pause = peers
-	}
-	settings.Log = o.mgr.GetLogger().WithValues("operator", operatorIdentity(peers))
-	if settings.Fence = o.newFence(ctx, peers, settings.Log); settings.Fence != nil {
-		settings.Pause = settings.Fence
-	}
-
-	var first *gate // the gate for which the workers of fixed kinds wait, in addition to the gate of the indexes
-	if o.namespaces != nil {
-		settings.Scope, first = o.namespaces, o.namespaces.entered
-	}
-	dynamic, err := o.newDynamicKinds(settings, kinds, whenServed)
-	if err != nil {
-		return err
-	}
-	discoveries := 0 // the first discovery of kinds counts as a kind
-	if dynamic != nil {
-		discoveries = 1
-	}
-	testhook.OperatorStarting(ctx, len(kinds)+discoveries)
-	fixed, err := o.newKindGroup(ctx, settings, objects, first, kinds, resources, scopes, o.markSynced)
-	if err != nil {
-		return err
-	}
-	if o.warmsUp() {
-		fixed.expectWarmCaches()
-	}
-	if dynamic != nil {
-		dynamic.indexes = fixed.indexes
-	}
-	o.setEngines(fixed.engines)
-	defer o.setEngines(nil) // the health checks ignore the functions of OnCleanup
-	defer o.startFence(ctx, settings.Fence)()
-	group, ctx := errgroup.WithContext(ctx)
-	var controllers sync.WaitGroup
-	runGroup := func(run func(context.Context) error) {
-		controllers.Add(1)
-		group.Go(func() error {
-			defer controllers.Done()
-			return run(ctx)
-		})
-	}
-	// Peers must not handle objects before the running handlers have finished and their outcomes are written.
-	joined, leave := context.WithCancel(context.WithoutCancel(ctx))
-	if peers != nil {
-		defer o.forwardPauses(peers)()
-		group.Go(func() error { return peers.Start(joined) })
-	}
-	if recorder != nil {
-		defer runRecorder(ctx, recorder)()
-	}
-	if checker != nil {
-		o.setRights(checker)
-		defer o.setRights(nil)
-		group.Go(func() error { checker.run(ctx, o.watchCheck); return nil })
-	}
-	if o.namespaces != nil {
-		group.Go(func() error { return o.namespaces.run(ctx, settings.Log) })
-	}
-	if len(o.versions) > 0 {
-		group.Go(func() error { return o.watchVersion(ctx, settings.Log) })
-	}
-	o.undecodable.useCache(o.mgr.GetCache())
-	group.Go(func() error { o.reportUndecodable(ctx); return nil })
-	runGroup(fixed.run)
-	if dynamic != nil {
-		runGroup(dynamic.run)
-	}
-	go func() { controllers.Wait(); leave() }()
-	return group.Wait()
+	s := &starting{Operator: o, settings: o.settings}
+	s.settings.SharesFinalizer = s.settings.Finalizer == DefaultFinalizer
+	s.kinds, s.resources, s.whenServed = o.watchedKinds(all)
+	return operator.Run(ctx, o.mgr.GetLogger(), s.parts())
 }
 
 // startCache returns the cache of the fixed kinds: the cache of the manager, or a cache of the operator, which runs until stop is called.

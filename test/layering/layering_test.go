@@ -106,6 +106,7 @@ var levels = map[string]int{
 	"internal/decoding":   1,
 	"internal/fencing":    1,
 	"internal/metrics":    1,
+	"internal/operator":   1,
 	"pkg/children":        1,
 	"pkg/clusterevents":   1,
 	"pkg/conditions":      1,

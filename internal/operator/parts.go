@@ -1,0 +1,87 @@
+package operator
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/guard"
+)
+
+// A Part is something that an operator needs while it runs.
+type Part struct {
+	// Name names the part in errors and in the log.
+	Name string
+	// Open prepares the part. When it returns, later parts can use it. If it returns an error, it must have released everything.
+	Open func(ctx context.Context) (Running, error)
+}
+
+// Running is an open part. The zero value is a part that neither runs nor needs to be closed.
+type Running struct {
+	// Run runs the part until the context is cancelled, or until it fails. It is optional.
+	Run func(ctx context.Context) error
+	// Last keeps the part running until all parts without Last have returned.
+	Last bool
+	// Close releases the part. It is called when the Run methods of all parts have returned. It is optional.
+	Close func()
+}
+
+// slowOpen is the time after which the log names a part that has not opened yet.
+const slowOpen = 15 * time.Second
+
+// Run opens, runs and closes parts. It returns when the context is cancelled or a part has failed, and all parts have ended. If a part cannot be opened, Run closes the
+// earlier ones and returns its error.
+func Run(ctx context.Context, log logr.Logger, parts []Part) error {
+	var opened []Running
+	defer func() {
+		for i := len(opened) - 1; i >= 0; i-- {
+			if stop := opened[i].Close; stop != nil {
+				stop()
+			}
+		}
+	}()
+	names := make([]string, 0, len(parts))
+	for _, p := range parts {
+		one, err := open(ctx, log, p)
+		if err != nil {
+			return err
+		}
+		opened, names = append(opened, one), append(names, p.Name)
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	last, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	var others sync.WaitGroup
+	for i, one := range opened {
+		switch {
+		case one.Run == nil:
+		case one.Last:
+			group.Go(func() error { return guard.Catch(names[i], func() error { return one.Run(last) }) })
+		default:
+			others.Add(1)
+			group.Go(func() error {
+				defer others.Done()
+				return guard.Catch(names[i], func() error { return one.Run(ctx) })
+			})
+		}
+	}
+	go func() { others.Wait(); end() }()
+	return group.Wait()
+}
+
+// open opens a part. If this takes long, it says so in the log, because the part may wait for something outside of the operator.
+func open(ctx context.Context, log logr.Logger, p Part) (one Running, err error) {
+	slow := time.AfterFunc(slowOpen, func() {
+		log.Info("The operator waits for one of its parts to start", "part", p.Name)
+	})
+	defer slow.Stop()
+	err = guard.Catch(fmt.Sprintf("the start of %s", p.Name), func() (err error) {
+		one, err = p.Open(ctx)
+		return err
+	})
+	return one, err
+}

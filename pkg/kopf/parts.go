@@ -1,0 +1,169 @@
+package kopf
+
+import (
+	"context"
+
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/engine"
+	"github.com/kopf-runtime/kopf-runtime/internal/operator"
+	"github.com/kopf-runtime/kopf-runtime/internal/testhook"
+	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
+)
+
+// starting is what the parts of an operator share. Each part sets fields for later parts.
+type starting struct {
+	*Operator
+	kinds      []engine.Kind // the kinds that the operator watches from the start, with their resources, and whether they are namespaced
+	resources  []resource
+	scopes     []bool
+	whenServed []declaredKind
+	settings   engine.Settings
+	objects    cache.Cache // of the fixed kinds
+	peers      *peering.Peering
+	first      *gate // for which the workers of fixed kinds wait, in addition to the gate of the indexes
+	dynamic    *dynamicKinds
+	fixed      *kindGroup
+}
+
+// parts returns the parts of the operator in the order in which they open. Parts that the declaration does not need are open without effect.
+func (s *starting) parts() []operator.Part {
+	return []operator.Part{
+		{Name: "the discovery of the kinds", Open: s.openKinds},
+		{Name: "the check of the permissions", Open: s.openRights},
+		{Name: "the reservation of the kinds", Open: s.openReservation},
+		{Name: "the cache", Open: s.openCache},
+		{Name: "the recorder of Events", Open: s.openRecorder},
+		{Name: "the peering", Open: s.openPeering},
+		{Name: "the controllers", Open: s.openControllers},
+		{Name: "the controllers of other kinds", Open: s.openDynamicKinds},
+		{Name: "the check for suspensions", Open: s.openFence},
+		{Name: "pauses", Open: s.openPauses},
+		{Name: "the namespaces", Open: s.openNamespaces},
+		{Name: "OnVersion", Open: s.openVersions},
+		{Name: "the report of objects that do not decode", Open: s.openDecoding},
+	}
+}
+
+func (s *starting) openKinds(ctx context.Context) (operator.Running, error) {
+	scopes, err := s.discover(ctx, s.kinds, s.resources)
+	if err != nil {
+		return operator.Running{}, err
+	}
+	for i := range s.kinds {
+		s.kinds[i].Namespaced = scopes[i]
+	}
+	s.scopes = scopes
+	return operator.Running{}, nil
+}
+
+func (s *starting) openRights(ctx context.Context) (operator.Running, error) {
+	checker, err := s.newRightsChecker(ctx, s.kinds, s.resources, s.mgr.GetLogger())
+	if checker == nil || err != nil {
+		return operator.Running{}, err
+	}
+	s.setRights(checker)
+	return operator.Running{
+		Run: func(ctx context.Context) error { checker.run(ctx, s.watchCheck); return nil },
+		Close: func() {
+			s.setRights(nil)
+			checker.update(nil, nil) // resets the metric of missing permissions
+		},
+	}, nil
+}
+
+func (s *starting) openReservation(context.Context) (operator.Running, error) {
+	release, err := s.reserveKinds(s.kinds)
+	return operator.Running{Close: release}, err
+}
+
+func (s *starting) openCache(ctx context.Context) (one operator.Running, err error) {
+	s.objects, one.Close, err = s.startCache(ctx, s.kinds)
+	s.settings.Client, s.settings.APIReader, s.settings.Tracked = s.client(), s.mgr.GetAPIReader(), s.objects
+	return one, err
+}
+
+func (s *starting) openRecorder(ctx context.Context) (operator.Running, error) {
+	recorder, err := s.newRecorder(&s.settings)
+	if recorder == nil || err != nil {
+		return operator.Running{}, err
+	}
+	return operator.Running{Close: runRecorder(ctx, recorder)}, nil
+}
+
+// openPeering opens the peering and the fence. Peers must not handle objects before the running handlers have finished and their outcomes are written, so the peering
+// runs longer than the controllers.
+func (s *starting) openPeering(ctx context.Context) (one operator.Running, err error) {
+	if s.peers, one.Close, err = s.startPeering(); err != nil {
+		return one, err
+	}
+	if s.peers != nil {
+		s.settings.Pause, one.Run, one.Last = s.peers, s.peers.Start, true
+	}
+	s.settings.Log = s.mgr.GetLogger().WithValues("operator", operatorIdentity(s.peers))
+	if s.settings.Fence = s.newFence(ctx, s.peers, s.settings.Log); s.settings.Fence != nil {
+		s.settings.Pause = s.settings.Fence
+	}
+	return one, nil
+}
+
+func (s *starting) openControllers(ctx context.Context) (operator.Running, error) {
+	if s.namespaces != nil {
+		s.settings.Scope, s.first = s.namespaces, s.namespaces.entered
+	}
+	var err error
+	if s.dynamic, err = s.newDynamicKinds(s.settings, s.kinds, s.whenServed); err != nil {
+		return operator.Running{}, err
+	}
+	discoveries := 0 // the first discovery of kinds counts as a kind
+	if s.dynamic != nil {
+		discoveries = 1
+	}
+	testhook.OperatorStarting(ctx, len(s.kinds)+discoveries)
+	if s.fixed, err = s.newKindGroup(ctx, s.settings, s.objects, s.first, s.kinds, s.resources, s.scopes, s.markSynced); err != nil {
+		return operator.Running{}, err
+	}
+	if s.warmsUp() {
+		s.fixed.expectWarmCaches()
+	}
+	s.setEngines(s.fixed.engines)
+	return operator.Running{Run: s.fixed.run, Close: func() { s.setEngines(nil) }}, nil // the health checks ignore the functions of OnCleanup
+}
+
+func (s *starting) openDynamicKinds(context.Context) (operator.Running, error) {
+	if s.dynamic == nil {
+		return operator.Running{}, nil
+	}
+	s.dynamic.indexes = s.fixed.indexes
+	return operator.Running{Run: s.dynamic.run}, nil
+}
+
+func (s *starting) openFence(ctx context.Context) (operator.Running, error) {
+	return operator.Running{Close: s.startFence(ctx, s.settings.Fence)}, nil
+}
+
+func (s *starting) openPauses(context.Context) (operator.Running, error) {
+	if s.peers == nil {
+		return operator.Running{}, nil
+	}
+	return operator.Running{Close: s.forwardPauses(s.peers)}, nil
+}
+
+func (s *starting) openNamespaces(context.Context) (operator.Running, error) {
+	if s.namespaces == nil {
+		return operator.Running{}, nil
+	}
+	return operator.Running{Run: func(ctx context.Context) error { return s.namespaces.run(ctx, s.settings.Log) }}, nil
+}
+
+func (s *starting) openVersions(context.Context) (operator.Running, error) {
+	if len(s.versions) == 0 {
+		return operator.Running{}, nil
+	}
+	return operator.Running{Run: func(ctx context.Context) error { return s.watchVersion(ctx, s.settings.Log) }}, nil
+}
+
+func (s *starting) openDecoding(context.Context) (operator.Running, error) {
+	s.undecodable.useCache(s.mgr.GetCache())
+	return operator.Running{Run: func(ctx context.Context) error { s.reportUndecodable(ctx); return nil }}, nil
+}
