@@ -7,10 +7,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/go-logr/logr/funcr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
@@ -239,4 +241,30 @@ func TestChangesOf_GoType(t *testing.T) {
 		t.Errorf("error %v, base %v", err, base)
 	}
 	equal(t, "PATCH-12 changes", got, patch.MergePatch{"data": m{"a": "y", "b": nil}})
+}
+
+// An annotation with the prefix of the framework is not written. The log says so once, if the handler has set the annotation: it may belong to the user.
+func TestChangesOf_LogsAnnotationsOfTheFramework(t *testing.T) {
+	obj := object(sized(1))
+	obj.SetAnnotations(map[string]string{progress.DefaultPrefix + "/a": "{}", "example.com/own": "x"})
+	o := newOperator(t, defaults(), obj)
+	var logged []string
+	ctx := log.IntoContext(t.Context(), funcr.New(func(_, args string) { logged = append(logged, args) }, funcr.Options{}))
+	for range 2 {
+		for _, annotations := range []map[string]string{
+			{progress.DefaultPrefix + "/mark": "true", progress.DefaultPrefix + "/a": "{}", "example.com/own": "y"},
+			{"example.com/own": "y"}, // without the annotations of the framework
+		} {
+			copied := obj.DeepCopy()
+			copied.SetAnnotations(annotations)
+			got, _, err := o.committer.ChangesOf(ctx, converted(obj), "paint", copied)
+			if err != nil {
+				t.Fatal(err)
+			}
+			equal(t, "changes", got, patch.At([]string{"metadata", "annotations", "example.com/own"}, "y"))
+		}
+	}
+	if len(logged) != 1 || !strings.Contains(logged[0], `"annotation"="kopf.zalando.org/mark"`) || !strings.Contains(logged[0], `"handler"="paint"`) {
+		t.Errorf("the log says %q", logged)
+	}
 }

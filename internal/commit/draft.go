@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
+	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
@@ -265,7 +266,7 @@ func (c *Committer) ChangesOf(ctx context.Context, received patch.Converted, id 
 			doc = patch.Merge(doc, patch.MergePatch{"metadata": meta})
 		}
 	}
-	return c.withoutFrameworkFields(doc, base), base, nil
+	return c.withoutFrameworkFields(ctx, id, doc, base), base, nil
 }
 
 // checkIdentity returns an error if a handler has changed the identity of its copy. A client may have read a re-created object of the same name into the
@@ -323,8 +324,8 @@ func (c *Committer) baseOf(ctx context.Context, received patch.Converted, copied
 }
 
 // withoutFrameworkFields removes the fields of the framework from the changes of a handler. If a handler replaces all annotations or finalizers, the
-// annotations and the finalizer of the framework remain.
-func (c *Committer) withoutFrameworkFields(doc patch.MergePatch, base map[string]any) patch.MergePatch {
+// annotations and the finalizer of the framework remain. An annotation that the handler has set, and that looks like one of the framework, is logged.
+func (c *Committer) withoutFrameworkFields(ctx context.Context, handler string, doc patch.MergePatch, base map[string]any) patch.MergePatch {
 	meta, ok := doc["metadata"].(map[string]any)
 	if !ok {
 		c.clear(doc)
@@ -348,7 +349,17 @@ func (c *Committer) withoutFrameworkFields(doc patch.MergePatch, base map[string
 	if finalizers, changed := meta["finalizers"]; changed {
 		meta["finalizers"] = c.keepFinalizer(finalizers, baseMeta["finalizers"])
 	}
+	wanted, _ := meta["annotations"].(map[string]any)
+	wanted = maps.Clone(wanted)
 	c.clear(doc)
+	written, _ := diff.Lookup(map[string]any(doc), "metadata", "annotations")
+	left, _ := written.(map[string]any)
+	for key, value := range wanted {
+		if _, isWritten := left[key]; !isWritten && value != nil && c.loggedDrops.isNew(handler, key) {
+			log.FromContext(ctx).Info("The handler has set an annotation with the prefix of the operator's own annotations; it is not written",
+				"handler", handler, "annotation", key, "remedy", "use another prefix, or write the annotation with req.Client")
+		}
+	}
 	return doc
 }
 

@@ -14,8 +14,9 @@ import (
 // Each object has a token bucket, which permits a burst and one more Event in each interval. With the defaults, the bucket allows 32 Events in any
 // hour.
 const (
-	// DefaultBurst is the default of [Limiter.Burst].
-	DefaultBurst = 20
+	// DefaultBurst is the default of [Limiter.Burst]. Normal Events get three fifths of it, which is a little more than the 25 of the recorder of client-go: operators
+	// that post an Event for each of many children need them.
+	DefaultBurst = 50
 	// DefaultInterval is the default of [Limiter.Interval].
 	DefaultInterval = 5 * time.Minute
 	// reserves is the number of times that a reserve fits into the burst.

@@ -46,7 +46,7 @@ func WithEvents(level EventLevel) Option {
 // of a handler cannot displace Warnings, and no Events of handlers can displace HandlerFailed.
 //
 // The operator drops the Events beyond the quota. It logs the first one of each object at level 0, and counts all of them in the metric
-// kopf_unposted_events_total. The next new Event contains their number. Default: 20 Events, and one more every five minutes.
+// kopf_unposted_events_total. The next new Event contains their number. Default: 50 Events, and one more every five minutes.
 func WithEventQuota(burst int, interval time.Duration) Option {
 	return optionFunc(func(o *Operator) {
 		if burst < 1 {

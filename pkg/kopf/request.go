@@ -123,7 +123,7 @@ func (r *Request[T]) OldKnown() bool { return r.call == nil || r.call.OldKnown }
 // "Resized" and "Resize". The note is a format string for a text that users read. Eventf does not wait for the API server. The operator logs
 // an invalid Event instead of posting it.
 //
-// Each object has a quota of 20 Events, and one more every five minutes. 12 of the 20 are for all Events, 4 only for Warnings and automatic Events, and 4
+// Each object has a quota of 50 Events, and one more every five minutes. 30 of the 50 are for all Events, 10 only for Warnings and automatic Events, and 10
 // only for automatic Events (see [WithEvents]). The operator drops Events beyond the quota: see [WithEventQuota].
 //
 // Equal Events about one version of the object become one Event with a count. If only their notes differ, they stay separate: the operator adds a number to
