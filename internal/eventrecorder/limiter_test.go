@@ -43,7 +43,7 @@ func expect(t *testing.T, what string, got, want int) {
 
 func TestLimiter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var q eventrecorder.Limiter
+		q := eventrecorder.Limiter{Burst: 20}
 		ok, _ := allowed(&q, "noisy", 100, eventrecorder.Detail)
 		expect(t, "POST-08 a burst", ok, 12)
 		ok, _ = allowed(&q, "quiet", 1, eventrecorder.Detail)
@@ -80,7 +80,7 @@ func TestLimiter(t *testing.T) {
 // In any pattern, at most 32 Events about an object are posted in any hour.
 func TestLimiter_AnyHour(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var q eventrecorder.Limiter
+		q := eventrecorder.Limiter{Burst: 20}
 		var times []time.Time
 		<-time.After(time.Hour)
 		for n := range 8 * 3600 {
@@ -113,7 +113,7 @@ func TestLimiter_AnyHour(t *testing.T) {
 // Events that the recorder only counts do not use the budget. A timer may therefore post the same Event every minute.
 func TestLimiter_SeriesDoesNotUseBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		counting, writing := eventrecorder.Limiter{AggregatesSeries: true}, eventrecorder.Limiter{}
+		counting, writing := eventrecorder.Limiter{AggregatesSeries: true, Burst: 20}, eventrecorder.Limiter{Burst: 20}
 		counted, written := 0, 0
 		for range 600 {
 			if allow(&counting, "a", event(1), eventrecorder.Detail) {
@@ -144,7 +144,7 @@ func first(a, _ int) int { return a }
 
 func TestLimiter_Sweep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var q eventrecorder.Limiter
+		q := eventrecorder.Limiter{Burst: 20}
 		for n := range 10_000 {
 			allow(&q, types.UID(fmt.Sprint(n)), event(0), eventrecorder.Detail)
 			<-time.After(time.Second)
@@ -164,7 +164,7 @@ func TestLimiter_Sweep(t *testing.T) {
 // The recorder merges Events that differ only in their notes into one with the first note, so each note has its own variant of the action.
 func TestLimiter_VariantsOfNotes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := eventrecorder.Limiter{AggregatesSeries: true}
+		q := eventrecorder.Limiter{AggregatesSeries: true, Burst: 20}
 		variant := func(of eventrecorder.SeriesKey, note string) int {
 			t.Helper()
 			permit, ok, _ := q.Allow("a", of, note, eventrecorder.Detail)
@@ -187,7 +187,7 @@ func TestLimiter_VariantsOfNotes(t *testing.T) {
 		<-time.After(12 * time.Minute)
 		expect(t, "a note after the recorder has forgotten all", variant(event(1), "disk f"), 1)
 
-		written := eventrecorder.Limiter{} // for a recorder that writes each Event
+		written := eventrecorder.Limiter{Burst: 20} // for a recorder that writes each Event
 		for _, note := range []string{"disk a", "disk b"} {
 			permit, _, _ := written.Allow("a", event(1), note, eventrecorder.Detail)
 			expect(t, "without series", permit.Variant, 1)
@@ -198,7 +198,7 @@ func TestLimiter_VariantsOfNotes(t *testing.T) {
 // Several series at the same time do not use the budget, for example of timers with different Events.
 func TestLimiter_SeveralSeries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := eventrecorder.Limiter{AggregatesSeries: true}
+		q := eventrecorder.Limiter{AggregatesSeries: true, Burst: 20}
 		counted := 0
 		for range 100 {
 			for n := range 4 {
@@ -215,7 +215,7 @@ func TestLimiter_SeveralSeries(t *testing.T) {
 // The number of dropped Events is only in the note of a new Event: the recorder does not write the note of a repeated one.
 func TestLimiter_ReportsDropsInNewNotes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := eventrecorder.Limiter{AggregatesSeries: true}
+		q := eventrecorder.Limiter{AggregatesSeries: true, Burst: 20}
 		for range 3 {
 			allow(&q, "a", event(1), eventrecorder.Detail)
 			<-time.After(time.Second)
@@ -253,7 +253,7 @@ func TestLimiter_Size(t *testing.T) {
 // The first drop of an object is reported once, until its budget is full again.
 func TestLimiter_FirstDrop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := eventrecorder.Limiter{AggregatesSeries: true}
+		q := eventrecorder.Limiter{AggregatesSeries: true, Burst: 20}
 		drops := func(uid types.UID) (n int) {
 			for i := range 100 {
 				if _, _, first := q.Allow(uid, event(i), "a note", eventrecorder.Detail); first {
@@ -279,7 +279,7 @@ func TestLimiter_FirstDrop(t *testing.T) {
 // Sweep removes the budgets of 50 000 existing objects with one Event each, without another Event.
 func TestLimiter_SweepExistingObjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := eventrecorder.Limiter{AggregatesSeries: true}
+		q := eventrecorder.Limiter{AggregatesSeries: true, Burst: 20}
 		const objects = 50_000
 		for n := range objects {
 			allow(&q, types.UID(fmt.Sprint(n)), event(0), eventrecorder.Detail)
@@ -298,7 +298,7 @@ func TestLimiter_SweepExistingObjects(t *testing.T) {
 // Sweep keeps the budget of an object with an active series. Otherwise the next Event would cause another write.
 func TestLimiter_KeepsActiveSeries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := eventrecorder.Limiter{AggregatesSeries: true}
+		q := eventrecorder.Limiter{AggregatesSeries: true, Burst: 20}
 		for range 2 {
 			allow(&q, "a", event(1), eventrecorder.Detail)
 		}
@@ -322,7 +322,7 @@ func TestLimiter_KeepsActiveSeries(t *testing.T) {
 
 func TestLimiter_SweepSpentBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var q eventrecorder.Limiter
+		q := eventrecorder.Limiter{Burst: 20}
 		allowed(&q, "noisy", 100, eventrecorder.Transition)
 		<-time.After(99 * time.Minute)
 		q.Sweep()

@@ -31,7 +31,7 @@ func newPoster() (*eventrecorder.Poster, *posted) {
 	logger := funcr.New(func(_, line string) { p.lines = append(p.lines, line) }, funcr.Options{Verbosity: 1})
 	return &eventrecorder.Poster{
 		Name: "configmap", GVK: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Recorder: p,
-		Limiter: eventrecorder.Limiter{AggregatesSeries: true}, LoggerFor: func(client.Object) logr.Logger { return logger },
+		Limiter: eventrecorder.Limiter{AggregatesSeries: true, Burst: 20}, LoggerFor: func(client.Object) logr.Logger { return logger },
 	}, p
 }
 

@@ -170,7 +170,7 @@ var _ = Describe("Automatic Events", func() {
 		a := widget(ns, "a")
 		create(ctx, a)
 		r := start(ns, options(kopf.For(&v1.Widget{}).OnCreate("says", func(_ context.Context, req *kopf.Request[W]) error {
-			for n := range 20 {
+			for n := range 38 {
 				req.Eventf("Normal", "SuccessfulCreate", "Create", "created pod %d", n)
 			}
 			for n := range 2 {
@@ -182,7 +182,7 @@ var _ = Describe("Automatic Events", func() {
 			"Normal SuccessfulCreate Create: created pod 0", "Warning BackupFailed Backup: disk 0 is full (before this, 8 other Events about this object were dropped: there were too many)",
 			"Warning BackupFailed Backup (2): disk 1 is full", "Warning HandlerFailed says: says: no disk has room",
 		}
-		for n := 1; n < 12; n++ {
+		for n := 1; n < 30; n++ {
 			want = append(want, fmt.Sprintf("Normal SuccessfulCreate Create (%d): created pod %d", n+1, n))
 		}
 		Eventually(eventsOf(ctx, a)).Should(ConsistOf(want))
