@@ -35,45 +35,58 @@ import (
 type Operator struct {
 	// mgr is not embedded: with the methods of the manager, the operator would implement other runnable interfaces of
 	// controller-runtime.
-	mgr       manager.Manager
+	mgr manager.Manager
+	declared
+	state
+}
+
+// declared is what the options declare. It does not change after [New], except for results that are computed once.
+type declared struct {
 	settings  engine.Settings
 	resources []resource
 	wrappers  []func(reconcile.Reconciler) reconcile.Reconciler
-	errs      []error
+	errs      []error // mistakes in the options
 
 	startup, cleanup []*activity
 	versions         []*activity // functions of OnVersion
 	probes           probes
-	memos            objectstate.Memos    // memos of activities and probes
-	attempts         *statuspage.Attempts // attempts for the page of WithStatusPage; nil without this option
-	stuckAfter       time.Duration
-	watchCheck       time.Duration // interval of the check; 0 disables it
-	lease            leaseDurations
-	peers            *peering.Options
-	eventNames       *eventrecorder.ReporterIdentity // names of WithKopfEvents; nil without this option
-	webhookOptions   *webhooks.Options
-	selections       []*kindSelection                 // declarations of ForKinds
-	kindCaches       cache.Options                    // options of the operator's own caches
-	watchSelector    labels.Selector                  // selector of WithWatchSelector; nil for all objects
-	namespaces       *namespaceSet                    // nil without WithNamespaces and WithNamespaceFunc
-	ring             *sharding.Ring                   // ring of WithSharding; nil without this option
-	shard            *shards.Shard                    // shard of a ControllerRing; nil before the start
-	warnAboutServer  func()                           // logs once that the API server ignores shard selectors
-	shardLease       atomic.Pointer[shardlease.Lease] // the Lease of the shard; nil without sharding
-	unfinished       []*engine.Engine                 // the ended engines with daemons or timers that have not returned; guarded by mu
-	needs            []declaredNeed                   // declarations of Needs
-	neededRules      []rbacv1.PolicyRule
-	rightsCheck      RightsCheck
-	undecodable      *undecodable
-	servesAdmission  bool // the operator has admission handlers
+	memos            objectstate.Memos // memos of activities and probes
+
+	resolved        func() ([]engine.Kind, error) // the result of engineKinds that Warmup and Start share
+	selections      []*kindSelection              // declarations of ForKinds
+	namespaces      *namespaceSet                 // nil without WithNamespaces and WithNamespaceFunc
+	kindCaches      cache.Options                 // options of the operator's own caches
+	watchSelector   labels.Selector               // selector of WithWatchSelector; nil for all objects
+	peers           *peering.Options
+	ring            *sharding.Ring // ring of WithSharding; nil without this option
+	lease           leaseDurations
+	webhookOptions  *webhooks.Options
+	servesAdmission bool                            // the operator has admission handlers
+	eventNames      *eventrecorder.ReporterIdentity // names of WithKopfEvents; nil without this option
+	attempts        *statuspage.Attempts            // attempts for the page of WithStatusPage; nil without this option
+
+	stuckAfter  time.Duration
+	watchCheck  time.Duration // interval of the check; 0 disables it
+	rightsCheck RightsCheck
+	needs       []declaredNeed // declarations of Needs
+	neededRules []rbacv1.PolicyRule
+}
+
+// state is what changes while the operator runs. mu guards all fields except those that are safe for concurrent use themselves.
+type state struct {
+	undecodable     *undecodable
+	kindCount       *metrics.StateCount
+	shard           *shards.Shard                    // shard of a ControllerRing; nil before the start
+	shardLease      atomic.Pointer[shardlease.Lease] // the Lease of the shard; nil without sharding
+	warnAboutServer func()                           // logs once that the API server ignores shard selectors
 
 	mu           sync.Mutex
 	started      bool
-	unsynced     int                           // number of sources of fixed kinds that have not synced yet
-	warmedUp     bool                          // Warmup has filled the caches, or Start was called
-	warmupErr    error                         // the last error of Warmup
-	warmKinds    func() ([]engine.Kind, error) // the result of engineKinds that Warmup and Start share
+	unsynced     int   // number of sources of fixed kinds that have not synced yet
+	warmedUp     bool  // Warmup has filled the caches, or Start was called
+	warmupErr    error // the last error of Warmup
 	engines      []*engine.Engine
+	unfinished   []*engine.Engine      // the ended engines with daemons or timers that have not returned
 	watches      []*watchcheck.Checker // running checkers
 	eventWatches []*eventWatches
 	peering      *peering.Peering // nil without a running peering
@@ -83,9 +96,8 @@ type Operator struct {
 	startingKinds map[schema.GroupVersionKind]error // the reasons why kinds of WhenServed and ForKinds are not ready
 	waitingKinds  int                               // number of declarations that wait for a kind
 	runningKinds  int                               // number of kinds of WhenServed and ForKinds whose controllers run or stop
-	kindCount     *metrics.StateCount
-	routedClient  *watching.Client         // created by the method client; nil if the operator has no caches of its own
-	kindClients   map[any]*watching.Client // clients of resources with WhenServed, by identity of the resource
+	routedClient  *watching.Client                  // created by the method client; nil if the operator has no caches of its own
+	kindClients   map[any]*watching.Client          // clients of resources with WhenServed, by identity of the resource
 }
 
 var _ interface {
@@ -99,14 +111,18 @@ var _ interface {
 //
 //	err := mgr.Add(kopf.New(mgr, kopf.For(&v1.Database{}).OnCreate("provision", provision)))
 func New(mgr manager.Manager, opts ...Option) *Operator {
-	o := &Operator{mgr: mgr, stuckAfter: defaultStuckAfter, watchCheck: defaultWatchCheck, lease: defaultLease, kindCount: metrics.NewKindCount(), undecodable: newUndecodable(), settings: engine.Settings{
-		Store:      progress.Smart(),
-		Baseline:   progress.AnnotationBaseline(""),
-		Finalizer:  DefaultFinalizer,
-		Lifecycle:  progress.AllAtOnce,
-		Checkpoint: defaultCheckpoint,
-	}}
-	o.warmKinds = sync.OnceValues(o.engineKinds)
+	o := &Operator{
+		mgr: mgr,
+		declared: declared{stuckAfter: defaultStuckAfter, watchCheck: defaultWatchCheck, lease: defaultLease, settings: engine.Settings{
+			Store:      progress.Smart(),
+			Baseline:   progress.AnnotationBaseline(""),
+			Finalizer:  DefaultFinalizer,
+			Lifecycle:  progress.AllAtOnce,
+			Checkpoint: defaultCheckpoint,
+		}},
+		state: state{kindCount: metrics.NewKindCount(), undecodable: newUndecodable()},
+	}
+	o.resolved = sync.OnceValues(o.engineKinds)
 	for _, opt := range opts {
 		if opt == nil {
 			o.addError(errors.New("an option is nil: remove it"))

@@ -34,7 +34,7 @@ const recorderName = "kopf-runtime"
 func (o *Operator) Start(ctx context.Context) error {
 	engineKinds := o.engineKinds
 	if o.warmsUp() {
-		engineKinds = o.warmKinds
+		engineKinds = o.resolved
 	}
 	kinds, err := engineKinds()
 	if err != nil {

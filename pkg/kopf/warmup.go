@@ -27,7 +27,7 @@ func (o *Operator) Warmup(ctx context.Context) error {
 	if !o.warmsUp() {
 		return nil
 	}
-	all, err := o.warmKinds()
+	all, err := o.resolved()
 	if err != nil {
 		return err
 	}
