@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -387,7 +388,10 @@ func TestCopy_OfAKindWithStatus(t *testing.T) {
 		cluster.Create(t, &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "copy", Annotations: original.Annotations}})
 		operator.RunUntilQuiet(t)
 		called.expect(t, "calls", "a copy", "a one")
-		if writes := operator.Writes(); len(writes) != 4 {
+		writes := slices.DeleteFunc(operator.Writes(), func(w kopftest.Write) bool {
+			return w.Code == http.StatusConflict // with the request for the status that follows the creation of the copy
+		})
+		if len(writes) != 4 {
 			t.Errorf("writes = %v, want two for each object", writes)
 		}
 	})
