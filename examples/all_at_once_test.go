@@ -35,7 +35,7 @@ func allAtOnce(e *example) {
 		"users":   map[string]any{"alice": true, "bob": true},
 		"results": map[string]any{"provision": map[string]any{"attempts": int64(2)}},
 	}))
-	e.Eventually(orders.field("metadata", "annotations")).Should(And(HaveLen(3), HaveKey(lastApplied),
+	e.Eventually(orders.field("metadata", "annotations")).Should(And(HaveLen(4), HaveKey(HavePrefix("all.example.com/state-of-")), HaveKey(lastApplied),
 		HaveKey("all.example.com/last-handled-configuration"), HaveKeyWithValue("all.example.com/kopf-managed", "yes")))
 	e.Eventually(orders.field("metadata", "annotations", "all.example.com/last-handled-configuration")).Should(MatchJSON(
 		`{"kopf-runtime.dev/conditions":{"Ready":"True"},"metadata":{"labels":{"tier":"gold"}},"spec":{"nodes":2,"users":["alice","bob"],"version":"16"}}`))

@@ -19,6 +19,7 @@ import (
 
 const (
 	lastHandled = "kopf.zalando.org/last-handled-configuration"
+	stamp       = "kopf.zalando.org/state-of-" // the beginning of the key
 	lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 )
 

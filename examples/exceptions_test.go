@@ -18,7 +18,7 @@ func exceptions(e *example) {
 	e.waitForLog(`"handler": "index"`, `will be retried`, `panic: assignment to entry in nil map`, `main.go`)
 	e.waitForLog(`Handled`, `"reason": "create"`, `"succeeded": 3, "failed": 4`)
 	e.Expect(nightly.get("status", "snapshot")).To(Equal("orders-snapshot"))
-	e.Expect(nightly.get("metadata", "annotations")).To(And(HaveLen(2), HaveKey(lastHandled), HaveKey(lastApplied)), "the engine must remove the records")
+	e.Expect(nightly.get("metadata", "annotations")).To(And(HaveLen(3), HaveKey(lastHandled), HaveKey(HavePrefix(stamp)), HaveKey(lastApplied)), "the engine must remove the records")
 
 	e.run(`kubectl patch backup nightly --type=merge -p '{"spec":{"target":"s3://archive/orders"}}'`)
 	e.waitForLog(`Handled`, `"reason": "update"`, `"succeeded": 1, "failed": 0`)

@@ -14,7 +14,7 @@ func indexing(e *example) {
 	e.run(`kubectl patch configmap colors --type=merge -p '{"data":{"background":"black"}}'`)
 	e.waitForLog(`Restarting the app`, `"name": "shop"`)
 	e.waitForLog(`Restarting the app`, `"name": "blog"`)
-	e.Expect(wiki.get("metadata", "annotations")).To(And(HaveLen(2), HaveKey(lastHandled), HaveKey(lastApplied)))
+	e.Expect(wiki.get("metadata", "annotations")).To(And(HaveLen(3), HaveKey(lastHandled), HaveKey(HavePrefix(stamp)), HaveKey(lastApplied)))
 
 	e.run(`kubectl patch app wiki --type=merge -p '{"spec":{"config":"colors"}}'`)
 	e.Eventually(wiki.field("metadata", "annotations", lastHandled)).Should(ContainSubstring(`"config":"colors"`))

@@ -18,7 +18,7 @@ func subhandlers(e *example) {
 	e.waitForLog(`Handled`, `"reason": "create"`)
 	deployed := map[string]any{"amsterdam": "web:1.0", "mumbai": "web:1.0", "tokyo": "web:1.0"}
 	e.Expect(web.get("status", "regions")).To(Equal(deployed))
-	e.Expect(web.get("metadata", "annotations")).To(And(HaveLen(2), HaveKey(lastHandled), HaveKey(lastApplied)), "the engine must remove the records")
+	e.Expect(web.get("metadata", "annotations")).To(And(HaveLen(3), HaveKey(lastHandled), HaveKey(HavePrefix(stamp)), HaveKey(lastApplied)), "the engine must remove the records")
 
 	e.run(`kubectl patch rollout web --type=merge -p '{"spec":{"image":"web:1.1","regions":["amsterdam"]}}'`)
 	e.waitForLog(`Handled`, `"reason": "update"`)
