@@ -194,7 +194,9 @@ func (r *Request[T]) SubsFinished() bool {
 // The handler must declare the same sub-handlers each time. If it finishes without an unfinished one, the operator does not call that sub-handler again, and
 // reports it in the log and in an Event. Sub-handlers can declare sub-handlers of their own. Only cause handlers can have sub-handlers.
 //
-// A sub-handler receives the same state and Diff as the declaring handler, and shares its [CancelOnDelete].
+// A sub-handler receives the same state and Diff as the declaring handler, and shares its [CancelOnDelete], [RetryOnRelatedChange], [RenamedFrom] and
+// [StoreIn]. Its own options can be filters, [Retries], [Timeout], [AttemptTimeout], [Backoff], [BackoffFunc] and [ErrorMode]. With any other option, the
+// declaring handler fails permanently.
 //
 // Equivalent in kopf: @kopf.subhandler, kopf.register.
 func (r *Request[T]) Sub(id string, fn Handler[T], opts ...HandlerOption) {
