@@ -29,7 +29,7 @@ var (
 const replays = 25
 
 // former contains the seeds of scenarios that have failed before.
-var former = []uint64{5, 14, 20, 90, 101, 117, 172, 210, 391, 478, 494, 646, 912, 1213, 1214, 2690, 20782011741, 20782014691}
+var former = []uint64{5, 14, 20, 90, 101, 117, 172, 210, 391, 478, 494, 646, 912, 1213, 1214, 2690, 20782011741, 20782014691, 20784007092}
 
 func TestMain(m *testing.M) {
 	flag.Parse()

@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -43,7 +44,8 @@ func (w *world) launch(ctx context.Context) error {
 		Scheme:  w.scheme,
 		Logger:  w.logger(o.process),
 		Metrics: server.Options{BindAddress: "0"},
-		Cache:   cache.Options{DefaultNamespaces: map[string]cache.Config{w.Namespace: {}}},
+		// With DefaultNamespaces, the cache would wrap each informer, and the goroutine of a wrapper never ends if the operator stops before the informer has synced.
+		Cache: cache.Options{DefaultFieldSelector: fields.OneTermEqualSelector("metadata.namespace", w.Namespace)},
 	})
 	if err != nil {
 		return fmt.Errorf("creating a manager: %w", err)
