@@ -172,8 +172,8 @@ func TestSet_Apply(t *testing.T) {
 			s.expect()
 		},
 		"deletes in the reverse order": func(s setCase) {
-			s.apply(s.set("one").ApplyInOrder, configs("db", "queue", "app"), "", "db Ready", "queue Ready", "app Ready")
-			s.apply(s.set("one").ApplyInOrder, configs("queue"), "", "queue Ready", "app Deleted", "db Deleted")
+			s.apply(s.set("one").ApplyInOrder, configs("store", "queue", "app"), "", "store Ready", "queue Ready", "app Ready")
+			s.apply(s.set("one").ApplyInOrder, configs("queue"), "", "queue Ready", "app Deleted", "store Deleted")
 			s.apply(s.set("one").ApplyInOrder, append(configs("queue"), &corev1.Secret{ObjectMeta: object("key")}, configs("app")[0]), "", "queue Ready", "key Ready", "app Ready")
 			equal(s.T, "writes", countWrites(func() {
 				s.apply(s.set("one").ApplyInOrder, append(configs("queue"), &corev1.Secret{ObjectMeta: object("key")}, configs("app")[0]), "", "queue Ready", "key Ready", "app Ready")
