@@ -63,7 +63,8 @@ func (o *Operator) essenceOf(kind engine.Kind) essence.Builder {
 	if o.settings.Baseline == nil { // New reports it
 		return b
 	}
-	b.Cleaners = append(b.Cleaners, essence.WithDigestFallback(o.settings.Baseline, o.settings.Store), progress.Pin(o.settings.Baseline, o.settings.Store))
+	baseline, store := o.settings.Baseline, o.settings.Store
+	b.Cleaners = append(b.Cleaners, essence.WithDigestFallback(baseline, store), progress.Pin(baseline, store), progress.StampsOf(baseline, store))
 	return b
 }
 

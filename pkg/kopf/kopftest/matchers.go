@@ -25,7 +25,8 @@ import (
 // a record. A status field counts only if the last-handled configuration contains the field, because a handler watches it.
 //
 // HaveHandled reads the annotations of all operators with kopf or this library that have handled the object, with any prefix, and status.kopf. If there are
-// several last-handled configurations, all must equal the essence. It does not support other stores and baselines, such as [progress.Status] with another
+// several last-handled configurations, all must equal the essence. An operator that does not need the configuration, for example with only reconcile and delete
+// handlers, stores none, so its objects never match. HaveHandled does not support other stores and baselines, such as [progress.Status] with another
 // field, [progress.IgnoringFields] and a [progress.Remote].
 func HaveHandled() types.GomegaMatcher {
 	return &objectMatcher{what: "to be handled in its present state", test: handled}

@@ -84,13 +84,14 @@ func (h *history) written(c Call) (int64, bool) {
 	default:
 		return 0, false
 	}
+	changes := h.changes[string(c.UID)]
+	later := sort.Search(len(changes), func(i int) bool { return changes[i].Version > c.ended })
 	baseline := ""
-	for _, change := range h.changes[string(c.UID)] {
+	if later > 0 {
+		baseline = baselineOf(e, newUnstructured(changes[later-1].Object))
+	}
+	for _, change := range changes[later:] {
 		obj := newUnstructured(change.Object)
-		if change.Version <= c.ended {
-			baseline = baselineOf(e, obj)
-			continue
-		}
 		if change.Deleted {
 			handler, ok := e.Handlers.Get(c.Handler)
 			return change.Version, !ok || !handler.IsOptionalDelete()

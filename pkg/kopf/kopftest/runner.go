@@ -64,6 +64,8 @@ type scenarioRunner struct {
 	baseVersion int64 // version of the server before the first operator started
 
 	mu        sync.Mutex
+	counted   int64 // version of the server up to which position has counted the changes
+	changed   int   // number of these changes
 	out       *scenarioRun
 	instances []*Operator
 	started   chan struct{} // channel that is closed when the next operator has started, or when no further operator starts
@@ -75,6 +77,7 @@ func newScenarioRunner(t *testing.T, scenario Scenario, options runOptions, out 
 	t.Helper()
 	s := &scenarioRunner{runOptions: options, scenario: scenario, cluster: scenario.Given.cluster(t), out: out, started: make(chan struct{}), lifecycle: make(chan struct{}, 1)}
 	s.baseVersion = s.cluster.server.CurrentVersion()
+	s.counted = s.baseVersion
 	s.injector = explore.NewInjector(options.plan, s.position)
 	return s
 }
@@ -83,8 +86,13 @@ func newScenarioRunner(t *testing.T, scenario Scenario, options runOptions, out 
 func (s *scenarioRunner) position() explore.Moment {
 	s.mu.Lock()
 	lives := slices.Clone(s.instances)
+	for _, c := range s.cluster.server.Changes(s.counted) { // only the new ones, because position is called at each write and each event
+		if s.counted = c.Version; s.isRelevant(c) {
+			s.changed++
+		}
+	}
+	out := explore.Moment{Changes: s.changed}
 	s.mu.Unlock()
-	out := explore.Moment{Changes: len(s.changes())}
 	for _, o := range lives {
 		out.Calls += o.tracker.callTransitions()
 	}
