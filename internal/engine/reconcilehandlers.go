@@ -90,6 +90,9 @@ func (e *Engine) matchReconcileHandlers(ctx context.Context, r *reconciliation) 
 			r.addReconcileHandler(id, len(changes) > 0 || !e.hasPredicates.Load())
 			continue
 		}
+		if handler.ClusterEvents != "" { // changes do not call it
+			continue
+		}
 		// A handler that fails and writes the object in each attempt must not call itself without a delay.
 		changed := slices.ContainsFunc(changes, func(version string) bool { return !st.isRetrying() || !r.details.Loops.HasWritten(id, version) })
 		st.dirty = st.dirty || changed

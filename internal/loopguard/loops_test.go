@@ -9,6 +9,7 @@ import (
 
 	"github.com/kopf-runtime/kopf-runtime/internal/essence"
 	"github.com/kopf-runtime/kopf-runtime/internal/loopguard"
+	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
 )
@@ -127,6 +128,45 @@ func TestLoops_StartReconcile(t *testing.T) {
 				t.Errorf("held until %v, want a wait of %v", held, wait)
 			}
 		})
+	}
+}
+
+// A failing handler may write the object with a client of its own. Related objects are no such writes.
+func TestLoops_StartReconcile_OfFailingHandlers(t *testing.T) {
+	for _, test := range []struct {
+		name              string
+		versions, failing []string
+		wait              time.Duration
+		changes           string
+	}{
+		{"the object changes after each failure", []string{"9"}, []string{"a"}, time.Second, `"a" fails, and the object changes after each attempt`},
+		{"a related object changes", []string{objectstate.RelatedChange}, []string{"a"}, 0, ""},
+		{"both change", []string{"9", objectstate.RelatedChange}, []string{"a"}, 0, ""},
+		{"no handler fails", []string{"9"}, nil, 0, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			loops, wait := &loopguard.Loops{}, time.Duration(0)
+			for range 3 {
+				wait = loops.StartReconcile(start, test.versions, test.failing, 2)
+			}
+			if got := strings.Join(loops.Changes(), ", "); wait != test.wait || got != test.changes {
+				t.Errorf("wait %v, changes %s, want %v, %s", wait, got, test.wait, test.changes)
+			}
+		})
+	}
+}
+
+func TestLoops_HasWritten(t *testing.T) {
+	loops := (*loopguard.Loops)(nil).Add(writeOf("a", 1, "1", "2")).Add(writeOf("b", 1, "3"))
+	for id, versions := range map[string]string{"a": "12", "b": "3", "c": ""} {
+		for _, version := range []string{"1", "2", "3"} {
+			if got, want := loops.HasWritten(id, version), strings.Contains(versions, version); got != want {
+				t.Errorf("HasWritten(%q, %q) = %t, want %t", id, version, got, want)
+			}
+		}
+	}
+	if (*loopguard.Loops)(nil).HasWritten("a", "1") {
+		t.Error("without writes, HasWritten = true")
 	}
 }
 

@@ -199,3 +199,30 @@ func TestIsSkipped(t *testing.T) {
 	s.updated(t, second, second)
 	equal(t, "a resync", s.IsSkipped(second), false)
 }
+
+// Only events that the predicates accept call reconcile handlers. As in controller-runtime, these include resyncs.
+func TestEventHandler_MarksAcceptedEvents(t *testing.T) {
+	accepts := predicate.NewPredicateFuncs(func(obj client.Object) bool { return obj.GetResourceVersion() != "3" })
+	store := objectstate.New[bool](objectstate.Options{TrackDirty: true, MarkDeletions: true})
+	s := &fixture{store, store.EventHandler(nil, accepts), &recorder{}}
+	for _, step := range []struct {
+		name string
+		do   func()
+		want int
+	}{
+		{"a creation", func() { s.created(t, object("a", "1", "1"), false) }, 1},
+		{"an accepted update", func() { s.updated(t, object("a", "1", "1"), object("a", "1", "2")) }, 1},
+		{"a rejected update", func() { s.updated(t, object("a", "1", "2"), object("a", "1", "3")) }, 0},
+		{"a rejected resync", func() { s.updated(t, object("a", "1", "3"), object("a", "1", "3")) }, 0},
+		{"another update", func() { s.updated(t, object("a", "1", "3"), object("a", "1", "4")) }, 1},
+		{"a resync", func() { s.updated(t, object("a", "1", "4"), object("a", "1", "4")) }, 1},
+		{"a deletion", func() { s.deleted(t, object("a", "1", "4"), false) }, 1},
+		{"a rejected creation", func() { s.created(t, object("a", "2", "3"), false) }, 0},
+		{"a rejected deletion", func() { s.deleted(t, object("a", "2", "3"), false) }, 0},
+	} {
+		step.do()
+		if got := len(s.TakeForeignChanges(nameOf("a"), "1", "")); got != step.want {
+			t.Errorf("%s: %d changes, want %d", step.name, got, step.want)
+		}
+	}
+}

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/explain"
@@ -88,7 +89,7 @@ func changeChild(t *testing.T, cluster *kopftest.Cluster, value string) {
 	synctest.Wait()
 }
 
-// inBubble runs an operator, creates the object, and calls the test.
+// withObject runs an operator, creates the object, and calls the test.
 func withObject(t *testing.T, line *timeline, r *kopf.Resource[deployment], test func(t *testing.T, cluster *kopftest.Cluster, operator *kopf.Operator)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -492,6 +493,22 @@ func TestRelatedChange_DoesNotShortenTheDelayOfACauseHandler(t *testing.T) {
 		changeChild(t, cluster, "ready")
 		<-time.After(time.Hour)
 		line.expect(t, "0@0s", "apply@0s", "apply@1m0s", "1@1h0m0s")
+	})
+}
+
+// An event that the predicates reject calls no handler, also if the engine reconciles the object for another reason.
+func TestOnReconcile_RejectedEventsAreNoChanges(t *testing.T) {
+	var line timeline
+	r := kopf.For(&appsv1.Deployment{}, kopf.WithPredicates(predicate.GenerationChangedPredicate{})).
+		OnReconcile("first", line.handler("first", kopf.Temporary(errNotReady, time.Minute), nil)).
+		OnReconcile("second", line.handler("second"))
+	withObject(t, &line, r, func(t *testing.T, cluster *kopftest.Cluster, _ *kopf.Operator) {
+		<-time.After(time.Second)
+		relabel(t, cluster, "rejected")
+		<-time.After(time.Hour)
+		line.expect(t, "first@0s", "second@0s", "first@1m0s")
+		kopftest.Edit(t, cluster, loopingDeployment("a"), func(d deployment) { d.Spec.MinReadySeconds++ })
+		line.expect(t, "first@1h0m1s", "second@1h0m1s")
 	})
 }
 

@@ -29,8 +29,8 @@ var requeueBackoff = progress.Exponential(100*time.Millisecond, 2*time.Minute)
 // controller-runtime: also for objects that are being deleted, and once more when an object no longer exists. Changes call it at once. The operator passes on its
 // RequeueAfter, Requeue and Priority, and treats its errors as controller-runtime does. After reconcile.TerminalError, only changes call it again.
 //
-// If you wrap the result in a function of your own before you pass it to OnReconcile, add [EvenIfDeleted]. In a cause handler, RequeueAfter and Requeue count as
-// temporary errors.
+// If you wrap the result in a function of your own before you pass it to OnReconcile, add [EvenIfDeleted]; the reconciler is then not called for objects that no
+// longer exist. [Resource.Use] has no such effects. In a cause handler, RequeueAfter and Requeue count as temporary errors.
 //
 //go:noinline
 func FromReconciler[T client.Object](r reconcile.Reconciler) Handler[T] {
