@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -142,23 +143,22 @@ func conditionsOf(then map[string]any) (types []string) {
 func (i *inspector) records(obj *unstructured.Unstructured, f *finding) {
 	store := i.store()
 	rest := obj.DeepCopy()
+	state, err := progress.Load(store, obj, i.handlers)
+	if err != nil {
+		f.Problems = append(f.Problems, strings.Split(err.Error(), "\n")...)
+	}
+	add := func(id string) (record progress.Record) {
+		if record = state.Record(id); !reflect.ValueOf(record).IsZero() {
+			f.Handlers = append(f.Handlers, i.state(id, record))
+		}
+		return record
+	}
 	for _, id := range i.handlers {
-		record, err := store.Fetch(obj, id)
-		if err != nil {
-			f.Problems = append(f.Problems, err.Error())
-		}
-		if record == nil {
-			continue
-		}
-		f.Handlers = append(f.Handlers, i.state(id, *record))
-		_ = store.Purge(rest, id) // Purge cannot fail, because rest is a copy in memory
-		for _, sub := range record.Subrefs {
-			if record, err := store.Fetch(obj, sub); err == nil && record != nil {
-				f.Handlers = append(f.Handlers, i.state(sub, *record))
-			}
-			_ = store.Purge(rest, sub)
+		for _, sub := range add(id).Subrefs {
+			add(sub)
 		}
 	}
+	_ = state.Purge(store, rest) // Purge cannot fail, because rest is a copy in memory
 	for _, key := range i.annotations(rest) {
 		value := rest.GetAnnotations()[key]
 		if !isRecord(value) {

@@ -381,7 +381,8 @@ func (r *recorder) storePinAhead(handled map[string]any) error {
 	return r.storePin(pin)
 }
 
-// storePin stores a pin. If the object has no room for the essences of the pin, or must not contain them, storePin stores the pin without them. If p is nil, it removes the stored pin.
+// storePin stores a pin. If the object has no room for the essences of the pin, or must not contain them, storePin stores the pin without
+// them. If p is nil, it removes the stored pin.
 func (r *recorder) storePin(p *cause.Pin) error {
 	if p == nil {
 		r.removePin()

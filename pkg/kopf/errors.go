@@ -6,9 +6,9 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// Temporary returns an error that makes the operator call the handler again after the delay, which is at most 30 days ([progress.MaxDelay]). With a
-// delay of 0 or less, the next attempt starts immediately. The limits [Retries] and [Timeout] still apply, and [ErrorMode] has no effect on the error. If err is nil, Temporary
-// returns a temporary error that reports the missing cause.
+// Temporary returns an error that makes the operator call the handler again after the delay, which is at most 30 days
+// ([progress.MaxDelay]). With a delay of 0 or less, the next attempt starts immediately. The limits [Retries] and [Timeout] still apply,
+// and [ErrorMode] has no effect on the error. If err is nil, Temporary returns a temporary error that reports the missing cause.
 //
 // Equivalent in kopf: raise TemporaryError(..., delay=...).
 func Temporary(err error, delay time.Duration) error { return progress.Temporary(err, delay) }

@@ -62,10 +62,11 @@ func ForEachOwner[T, P client.Object](owner P, fn func(ctx context.Context, req 
 // may write any number of owner references and objects.
 const maxTargets = 200
 
-// ForEachRelated returns a handler that calls a function for each related object of another kind. mapFunc returns the related objects for the changed
-// object. For example, a handler of Secrets handles a change for each Database that uses the Secret. With [WithDigestOnly], it can have the old state of the
-// Secret, too. mapFunc can be the function that you pass to [Resource.Watches]. The argument related selects the kind and its Go type, and can be empty, such as &Database{}. The
-// function receives a copy of the related object from the cache, and must use a client to change the related object.
+// ForEachRelated returns a handler that calls a function for each related object of another kind. mapFunc returns the related objects for
+// the changed object. For example, a handler of Secrets handles a change for each Database that uses the Secret. With [WithDigestOnly], it
+// can have the old state of the Secret, too. mapFunc can be the function that you pass to [Resource.Watches]. The argument related selects
+// the kind and its Go type, and can be empty, such as &Database{}. The function receives a copy of the related object from the cache, and
+// must use a client to change the related object.
 //
 // In a cause handler, each call is a sub-handler with the id "<handler>/<namespace>.<name>", or "<handler>/<name>" for kinds without namespaces, so that
 // each related object has its own retries and progress. The operator stores the progress and the old state on the changed object. If it stored a copy of a

@@ -71,9 +71,10 @@ func WithBaseline(baseline progress.Baseline) Option {
 	})
 }
 
-// WithRemote stores the progress and the last-handled configuration outside of the objects, for example in Secrets ([progress.SideObjects]). The
-// operator then adds only the finalizer to the objects, and no annotations. Users who can change the stored progress can cause or prevent calls of handlers. The formats and limits of [WithProgress] and [WithBaseline] still apply. If the
-// remote has no data for an object, the operator reads the annotations of the object. An existing operator can therefore change to a remote.
+// WithRemote stores the progress and the last-handled configuration outside of the objects, for example in Secrets
+// ([progress.SideObjects]). The operator then adds only the finalizer to the objects, and no annotations. Users who can change the stored
+// progress can cause or prevent calls of handlers. The formats and limits of [WithProgress] and [WithBaseline] still apply. If the remote
+// has no data for an object, the operator reads the annotations of the object. An existing operator can therefore change to a remote.
 //
 // Each write of progress needs one more request. The operator writes the changes of handlers first, and then saves their progress. If the process ends in
 // between, the next process calls the handlers again. After a start, the operator loads the progress of each object with one request. Default: the operator
