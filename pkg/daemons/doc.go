@@ -48,7 +48,9 @@
 //
 // # Requirements
 //
-// Call Forget when an object no longer exists. Until then, the supervisor stores which tasks have ended. Functions must return
+// Call Forget when an object no longer exists. Until then, the supervisor stores which tasks have ended. A delete event of a cache does not prove that the
+// object is deleted: it may only have lost the labels of a selector. If functions depend on the difference, call [Supervisor.StopWaiting],
+// ask the API server, and stop the runs with [ErrDeleted] or [ErrOutOfScope] before you call Forget. Functions must return
 // soon after their context is cancelled. All timers of a group must have the same MaxParallel. Otherwise, the
 // supervisor uses the value of the timer that was added last.
 //

@@ -7,13 +7,13 @@ import "errors"
 //
 // Equivalent in kopf: stopped.reason.
 var (
-	// ErrDeleted means that the object is being deleted or no longer exists.
+	// ErrDeleted means that the object is being deleted or no longer exists. Package kopf uses it only if the API server confirms this.
 	ErrDeleted = errors.New("object deleted")
 	// ErrFilteredOut means that the object no longer matches the filters of the handler.
 	ErrFilteredOut = errors.New("object no longer matches the filters")
 	// ErrPaused means that the operator or the object is paused.
 	ErrPaused = errors.New("operator paused")
-	// ErrOutOfScope means that the object no longer belongs to the namespaces that the operator handles.
+	// ErrOutOfScope means that the operator does not handle the object any more, although it exists or may exist.
 	ErrOutOfScope = errors.New("object out of scope")
 	// ErrShutdown means that the operator is shutting down or is no longer the leader.
 	ErrShutdown = errors.New("operator shutting down")

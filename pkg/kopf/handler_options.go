@@ -238,8 +238,8 @@ func Interval(interval time.Duration) HandlerOption {
 
 // CancelOnDelete cancels the context of a running cause handler or OnReconcile handler when the deletion of its object is requested. The handler
 // should then return, so that the deletion does not wait for it. context.Cause returns [daemons.ErrDeleted]. A cancelled attempt does not count
-// for [Retries] if it ends with an error that is neither temporary nor permanent. The option also holds for the sub-handlers of the handler. It is not for
-// delete handlers.
+// for [Retries] if it ends with an error that is neither temporary nor permanent. If the object leaves the cache although it exists, for example because it
+// loses the labels of [WithWatchSelector], the handler continues. The option also holds for the sub-handlers of the handler. It is not for delete handlers.
 func CancelOnDelete() HandlerOption {
 	return func(d *declaration) {
 		d.requireKind("CancelOnDelete", causeHandler, reconcileHandler)

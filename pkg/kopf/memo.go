@@ -8,7 +8,7 @@ import (
 
 // A Memo stores one value for each object in the memory of the process, for example a connection. All handlers of the object share the value.
 // Admission handlers share the value if this process handles the object (see [Resource.Validate]). The operator drops the value when the object
-// is deleted. The functions of [OnStartup], [OnCleanup], [OnVersion] and [OnProbe] share one value for the operator. Create a Memo once with
+// is deleted, and when the operator does not handle the object any more, for example because another shard does. The functions of [OnStartup], [OnCleanup], [OnVersion] and [OnProbe] share one value for the operator. Create a Memo once with
 // [NewMemo], for example as a package variable. The methods are safe for concurrent use.
 //
 // Equivalent in kopf: memo.

@@ -178,7 +178,8 @@ func (s *memoryStore) Forget(uid types.UID) {
 	delete(s.records, uid)
 }
 
-// A Forgetter is a [Store] with data in memory. Package kopf calls Forget when the watch reports the deletion of an object.
+// A Forgetter is a [Store] with data in memory. Package kopf calls Forget when an object is deleted, or when the operator does not handle
+// the object any more.
 type Forgetter interface{ Forget(uid types.UID) }
 
 // Forget implements [Forgetter] for the stores that support it.
