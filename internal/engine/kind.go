@@ -177,6 +177,22 @@ func (e *Kind) callsAfterDeletion() bool {
 // IsSecret reports whether the kind is that of Secrets.
 func (e *Kind) IsSecret() bool { return e.GVK.GroupKind() == schema.GroupKind{Kind: "Secret"} }
 
+// ClearIndexes removes all objects from the indexes: an earlier operator in this process may have filled them.
+func (e *Kind) ClearIndexes() {
+	for _, id := range e.Indexes.IDs() {
+		index, _ := e.Indexes.Get(id)
+		index.Clear()
+	}
+}
+
+// SetIndexesSynced records whether the indexes have seen the whole first list.
+func (e *Kind) SetIndexesSynced(synced bool) {
+	for _, id := range e.Indexes.IDs() {
+		index, _ := e.Indexes.Get(id)
+		index.SetSynced(synced)
+	}
+}
+
 // HandlerStores returns the stores of handlers that have their own, by id.
 func (e *Kind) HandlerStores() map[string]progress.Store {
 	stores := map[string]progress.Store{}

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 
+	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -64,6 +65,33 @@ func (e *Engine) removeFromIndexes(obj client.Object) {
 		handler, _ := e.Indexes.Get(id)
 		handler.Remove(obj.GetUID())
 		e.indexFailures.Take(handlerKey{obj.GetUID(), id})
+	}
+}
+
+// PruneIndexes removes the objects that the engine does not know from the indexes. It must be called when the engine has observed the first list.
+func (e *Engine) PruneIndexes() {
+	for _, id := range e.Indexes.IDs() {
+		handler, _ := e.Indexes.Get(id)
+		handler.Prune(e.states.IsKnown)
+	}
+}
+
+// IndexEvents returns an event handler for an informer that only updates the indexes. It is for processes that do not handle the objects yet.
+func (e *Engine) IndexEvents(ctx context.Context) toolscache.ResourceEventHandler {
+	return toolscache.ResourceEventHandlerFuncs{
+		AddFunc: func(obj any) { e.updateIndexes(ctx, obj.(client.Object)) },
+		UpdateFunc: func(before, obj any) {
+			if replaced := before.(client.Object); replaced.GetUID() != obj.(client.Object).GetUID() {
+				e.removeFromIndexes(replaced)
+			}
+			e.updateIndexes(ctx, obj.(client.Object))
+		},
+		DeleteFunc: func(obj any) {
+			if unknown, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
+				obj = unknown.Obj
+			}
+			e.removeFromIndexes(obj.(client.Object))
+		},
 	}
 }
 

@@ -22,7 +22,7 @@ func TestReadmit_WithIndex(t *testing.T) {
 	back.Labels = map[string]string{"shard": "one"}
 	indexed := 0
 	kind := Kind{Name: t.Name(), GVK: corev1.SchemeGroupVersion.WithKind("ConfigMap"), New: func() client.Object { return &corev1.ConfigMap{} }}
-	index := invoke.IndexHandler{Remove: func(types.UID) {}, Clear: func() {}}
+	index := invoke.IndexHandler{Remove: func(types.UID) {}}
 	index.Do = func(context.Context, *invoke.Request) error {
 		indexed++
 		return nil

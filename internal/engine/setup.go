@@ -96,10 +96,6 @@ func New(settings Settings, kind Kind) *Engine {
 	if e.Shard != nil {
 		metrics.DrainingObjects.WithLabelValues(e.Name).Set(0)
 	}
-	for _, id := range e.Indexes.IDs() {
-		index, _ := e.Indexes.Get(id)
-		index.Clear() // an earlier operator in this process may have filled it
-	}
 	e.layers = e.newLayers()
 	e.layered = wrapAll(e.layers, e.reconcile)
 	return e

@@ -52,6 +52,21 @@ func (x *Index[K, V, ID]) Clear() {
 	clear(x.keys)
 }
 
+// Prune removes the values of the objects for which keep returns false. keep must not use the index.
+func (x *Index[K, V, ID]) Prune(keep func(ID) bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for id, keys := range x.keys {
+		if keep(id) {
+			continue
+		}
+		for _, key := range keys {
+			x.drop(id, key)
+		}
+		delete(x.keys, id)
+	}
+}
+
 func (x *Index[K, V, ID]) drop(id ID, key K) {
 	delete(x.values[key], id)
 	if len(x.values[key]) == 0 {

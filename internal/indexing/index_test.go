@@ -99,6 +99,17 @@ func TestClear(t *testing.T) {
 	equal(t, "IDX-05 values after Clear", content(x), map[string][]int{"b": {3}})
 }
 
+func TestPrune(t *testing.T) {
+	x := newIndex()
+	for _, id := range []string{"1", "2", "3"} {
+		x.Set(id, map[string]int{"all": 1, "of " + id: 1})
+	}
+	x.Prune(func(id string) bool { return id != "2" })
+	equal(t, "content", content(x), map[string][]int{"all": {1, 1}, "of 1": {1}, "of 3": {1}})
+	x.Set("2", map[string]int{"all": 2})
+	equal(t, "content after another update", content(x), map[string][]int{"all": {1, 1, 2}, "of 1": {1}, "of 3": {1}})
+}
+
 func TestAll_BreakAndConcurrentUpdate(t *testing.T) {
 	x := newIndex()
 	for n := range 5 {

@@ -107,8 +107,12 @@ type IndexHandler struct {
 	Handler
 	// Remove removes an object from the index.
 	Remove func(types.UID)
-	// Clear removes all objects.
+	// Prune removes the objects for which keep returns false.
+	Prune func(keep func(types.UID) bool)
+	// Clear removes all objects. The index has then not synced.
 	Clear func()
+	// SetSynced records whether the index has seen the whole first list.
+	SetSynced func(bool)
 }
 
 // Request is the input and the output of one attempt. Package kopf converts it to a typed request.

@@ -3,8 +3,10 @@ package kopf_test
 import (
 	"context"
 	"fmt"
+	"net/http"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	ctrl "sigs.k8s.io/controller-runtime"
 
@@ -31,6 +33,26 @@ func defaultSize(_ context.Context, req *DatabaseReview) error {
 		req.Object.Spec.Size = 10
 	}
 	return nil
+}
+
+func ExampleIndex_HasSynced() {
+	databases := kopf.For(&Database{})
+	byName := kopf.IndexBy(databases, "by-name", func(_ context.Context, req *DatabaseRequest) (map[string]string, error) {
+		return map[string]string{req.Object.Name: req.Object.Namespace}, nil
+	})
+	databases.Validate("unique", func(_ context.Context, req *DatabaseReview) error {
+		if !byName.HasSynced() {
+			return webhooks.Deny(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, "the databases are not known yet: try again in a few seconds")
+		}
+		for _, namespace := range byName.Get(req.Object.Name) {
+			if namespace != req.Object.Namespace {
+				return field.Duplicate(field.NewPath("metadata", "name"), req.Object.Name)
+			}
+		}
+		return nil
+	}, webhooks.Operations(admissionregistrationv1.Create))
+
+	_ = mgr.Add(kopf.New(mgr, databases))
 }
 
 func ExampleResource_Validate() {

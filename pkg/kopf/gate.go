@@ -75,9 +75,22 @@ func (n *syncNotifier) WaitForSync(ctx context.Context) error {
 	return nil
 }
 
-// A gateSource is a source without events. It has synced when the gate is open, and then calls synced.
+// A startNotifier calls a function when its source starts.
+type startNotifier struct {
+	source.SyncingSource
+	starting func()
+}
+
+func (n *startNotifier) String() string { return fmt.Sprint(n.SyncingSource) }
+
+func (n *startNotifier) Start(ctx context.Context, q queue) error {
+	n.starting()
+	return n.SyncingSource.Start(ctx, q)
+}
+
+// A gateSource is a source without events. It has synced when the gates are open, and then calls synced.
 type gateSource struct {
-	gate   *gate
+	gates  []*gate
 	synced func()
 }
 
@@ -85,14 +98,16 @@ func (*gateSource) Start(context.Context, queue) error { return nil }
 func (*gateSource) String() string                     { return "indexes" }
 
 func (s *gateSource) WaitForSync(ctx context.Context) error {
-	select {
-	case <-s.gate.open:
-		s.synced()
-		return nil
-	case <-ctx.Done():
-		if errors.Is(ctx.Err(), context.Canceled) {
-			return nil // the operator is stopping
+	for _, gate := range s.gates {
+		select {
+		case <-gate.open:
+		case <-ctx.Done():
+			if errors.Is(ctx.Err(), context.Canceled) {
+				return nil // the operator is stopping
+			}
+			return errors.New(gate.hint)
 		}
-		return errors.New(s.gate.hint)
 	}
+	s.synced()
+	return nil
 }

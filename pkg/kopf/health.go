@@ -61,7 +61,7 @@ func (o *Operator) Healthz(*http.Request) error {
 // [WithNamespaces]), while a watch has a problem (see [WithWatchCheck]), while a permission is lost (see [WithRightsCheck]), and while objects do not decode (see [NewCache]). An
 // operator with admission handlers is ready in the last case, so that the API server can reach the handlers when a user repairs the objects. A paused operator
 // is ready.
-// An operator that waits to become the leader is ready. With EnableWarmup, it is ready when its caches have synced (see [Operator.Warmup]). Use Readyz as a
+// An operator that waits to become the leader is ready. With EnableWarmup, it is ready when its caches and indexes have synced (see [Operator.Warmup]). Use Readyz as a
 // healthz.Checker for readiness probes:
 //
 //	mgr.AddReadyzCheck("kopf", op.Readyz)

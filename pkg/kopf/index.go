@@ -3,6 +3,7 @@ package kopf
 import (
 	"context"
 	"iter"
+	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -20,7 +21,19 @@ import (
 // Equivalent in kopf: @kopf.index.
 type Index[K comparable, V any] struct {
 	values *indexing.Index[K, V, types.UID]
+	synced atomic.Bool
 }
+
+// HasSynced reports whether the index contains all objects of the first list. The operator calls handlers of objects only afterwards. But an admission
+// handler can be called earlier: while the operator starts, or on a replica that waits for leadership. There, the index stays empty, unless EnableWarmup of
+// the manager's controller options fills it (see [Operator.Warmup]). An admission handler that needs the whole index should therefore reject requests while
+// HasSynced returns false.
+//
+// HasSynced returns false again when the operator has ended, or when the kind is no longer served (see [WhenServed]). With [WithNamespaces], it does not wait
+// for namespaces that come into scope later.
+//
+// kopf has no equivalent.
+func (x *Index[K, V]) HasSynced() bool { return x.synced.Load() }
 
 // Get returns the values of a key in no particular order, or nil for an unknown key.
 func (x *Index[K, V]) Get(key K) []V { return x.values.Get(key) }
@@ -44,7 +57,7 @@ func (x *Index[K, V]) All() iter.Seq2[K, []V] { return x.values.All() }
 func IndexBy[T client.Object, K comparable, V any](r *Resource[T], id string,
 	fn func(ctx context.Context, req *Request[T]) (map[K]V, error), opts ...HandlerOption,
 ) *Index[K, V] {
-	x := &Index[K, V]{indexing.New[K, V, types.UID]()}
+	x := &Index[K, V]{values: indexing.New[K, V, types.UID]()}
 	var set Handler[T]
 	if fn != nil {
 		set = func(ctx context.Context, req *Request[T]) error {
@@ -61,17 +74,23 @@ func IndexBy[T client.Object, K comparable, V any](r *Resource[T], id string,
 	}
 	h.Policy.Errors = progress.ErrorsIgnored
 	h.apply(opts)
-	r.indexes = append(r.indexes, typedIndex[T]{h, x.values.Remove, x.values.Clear})
+	r.indexes = append(r.indexes, typedIndex[T]{h, invoke.IndexHandler{
+		Remove: x.values.Remove, Prune: x.values.Prune, SetSynced: x.synced.Store,
+		Clear: func() {
+			x.synced.Store(false)
+			x.values.Clear()
+		},
+	}})
 	return x
 }
 
 // A typedIndex is the declaration of an index function, with the operations of the index that the engine calls.
 type typedIndex[T client.Object] struct {
 	*typedHandler[T]
-	remove func(types.UID)
-	clear  func()
+	index invoke.IndexHandler
 }
 
 func (x typedIndex[T]) register(kind *engine.Kind, handler invoke.Handler) error {
-	return kind.Indexes.Add(x.id, x.id, invoke.IndexHandler{Handler: handler, Remove: x.remove, Clear: x.clear})
+	x.index.Handler = handler
+	return kind.Indexes.Add(x.id, x.id, x.index)
 }

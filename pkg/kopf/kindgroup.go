@@ -41,6 +41,9 @@ func (o *Operator) newKindGroup(
 	for i, kind := range kinds {
 		kind.Namespaced, kind.CallsUserCode = scopes[i], o.callsUserCode(&kind)
 		settings.Selective, settings.Selects, settings.Shard = o.selectorOf(&kind) != nil, o.selects(&kind), o.shardOf(&kind)
+		if o.warmerOf(kind.Name) == nil {
+			kind.ClearIndexes()
+		}
 		e := engine.New(settings, kind)
 		g.setEpoch(ctx, e)
 		g.observed[e] = make(chan struct{})
@@ -62,6 +65,7 @@ func (o *Operator) newKindGroup(
 // run runs the controllers until the context is cancelled, or until one of them fails.
 func (g *kindGroup) run(ctx context.Context) error {
 	defer g.stopSources()
+	defer g.setIndexesSynced(false)
 	defer g.operator.addEventWatches(g.eventWatches)()
 	defer g.operator.undecodable.addKinds(g)()
 	group, ctx := errgroup.WithContext(ctx)
@@ -104,10 +108,14 @@ func (g *kindGroup) run(ctx context.Context) error {
 // clearIndexes removes all objects from the indexes of the group.
 func (g *kindGroup) clearIndexes() {
 	for _, kind := range g.kinds {
-		for _, id := range kind.Indexes.IDs() {
-			index, _ := kind.Indexes.Get(id)
-			index.Clear()
-		}
+		kind.ClearIndexes()
+	}
+}
+
+// setIndexesSynced records whether all indexes of the group have seen the whole first list.
+func (g *kindGroup) setIndexesSynced(synced bool) {
+	for _, kind := range g.kinds {
+		kind.SetIndexesSynced(synced)
 	}
 }
 

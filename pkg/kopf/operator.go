@@ -82,9 +82,10 @@ type state struct {
 
 	mu           sync.Mutex
 	started      bool
-	unsynced     int   // number of sources of fixed kinds that have not synced yet
-	warmedUp     bool  // Warmup has filled the caches, or Start was called
-	warmupErr    error // the last error of Warmup
+	unsynced     int                     // number of sources of fixed kinds that have not synced yet
+	warmedUp     bool                    // Warmup has filled the caches, or Start was called
+	warmupErr    error                   // the last error of Warmup
+	warmers      map[string]*indexWarmer // by the name of the kind; nil without Warmup
 	engines      []*engine.Engine
 	unfinished   []*engine.Engine      // the ended engines with daemons or timers that have not returned
 	watches      []*watchcheck.Checker // running checkers

@@ -222,17 +222,26 @@ func (g *kindGroup) newController(ctx context.Context, e *engine.Engine, r resou
 		return nil, err
 	}
 	observed := sync.OnceFunc(func() { close(g.observed[e]) })
-	watched := g.indexes.notify(e.Name, source.Kind(g.sources, e.New(), e.EventHandler(guardedPredicates(e, "WithPredicates", opts.predicates)...)), func(ctx context.Context) {
+	warmer := o.warmerOf(e.Name)
+	objects := &startNotifier{source.Kind(g.sources, e.New(), e.EventHandler(guardedPredicates(e, "WithPredicates", opts.predicates)...)), warmer.end}
+	watched := g.indexes.notify(e.Name, objects, func(ctx context.Context) {
 		observed()
 		g.warm[e].observed(ctx, e.HandlesEachObjectAtStart())
 		if len(e.Indexes.IDs()) > 0 {
 			g.awaitEpoch(ctx, e)
 		}
+		if warmer != nil {
+			e.PruneIndexes() // objects may have been deleted between the end of the warmer and the start of the source
+		}
 		g.synced()
 	})
-	sources := []source.Source{watched, &gateSource{g.indexes, g.synced}, e.Promoter(options.MaxConcurrentReconciles), e.BackgroundSource()}
+	gates := []*gate{g.indexes}
 	if g.after != nil {
-		sources = append(sources, &gateSource{g.after, func() {}})
+		gates = append(gates, g.after)
+	}
+	sources := []source.Source{
+		watched, &gateSource{gates[:1], g.synced}, &gateSource{gates, func() { g.setIndexesSynced(true) }}, // the workers start afterwards
+		e.Promoter(options.MaxConcurrentReconciles), e.BackgroundSource(),
 	}
 	for _, c := range r.relatedKinds() {
 		sources = append(sources, c.source(g.sources, e, namespaced))

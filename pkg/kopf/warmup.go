@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -14,11 +15,12 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/watchcheck"
 )
 
-// Warmup fills the caches of a replica that waits for leadership, if EnableWarmup of the manager's controller options is true. The manager calls Warmup.
-// Without EnableWarmup, or without leader election for controllers, it does nothing.
+// Warmup fills the caches and the indexes of a replica that waits for leadership, if EnableWarmup of the manager's controller options is true. The manager
+// calls Warmup. Without EnableWarmup, or without leader election for controllers, it does nothing.
 //
-// Warmup calls no handlers and writes nothing. It only starts the watches of the kinds and their related kinds. The replica then needs as much memory for
-// its caches as the leader. [Operator.Readyz] fails until the caches have synced. Kinds of [WhenServed] and [ForKinds] have caches of their own, which only
+// Warmup writes nothing. It starts the watches of the kinds and their related kinds, and calls the functions of [IndexBy], even before the functions of
+// [OnStartup]. It calls no other handlers. The replica then needs as much memory for its caches as the leader. [Operator.Readyz] fails until the caches and the
+// indexes have synced. Kinds of [WhenServed] and [ForKinds] have caches of their own, which only
 // the leader fills. With [WithNamespaces], [WithNamespaceFunc], [WithWatchSelector] or [WithSharding], Warmup does nothing.
 //
 // A replica that becomes the leader compares its caches with the API server. For this, it lists the metadata of the objects once for each kind, or once for
@@ -36,9 +38,14 @@ func (o *Operator) Warmup(ctx context.Context) error {
 	defer cancel()
 	var group sync.WaitGroup
 	for i, kind := range kinds {
-		group.Go(func() { o.fillCache(ctx, kind.GVK.Kind, kind.New()) })
+		warmer := o.newIndexWarmer(context.WithoutCancel(ctx), &kind)
+		group.Go(func() {
+			if o.fillCache(ctx, kind.GVK.Kind, kind.New(), warmer) {
+				kind.SetIndexesSynced(true)
+			}
+		})
 		for _, c := range resources[i].relatedKinds() {
-			group.Go(func() { o.fillCache(ctx, c.gvk.Kind, c.watched()) })
+			group.Go(func() { o.fillCache(ctx, c.gvk.Kind, c.watched(), nil) })
 		}
 	}
 	go func() { // when the replica becomes the leader, Start fills the caches
@@ -71,14 +78,17 @@ func (o *Operator) warmsUp() bool {
 	return enabled != nil && *enabled
 }
 
-// fillCache starts the watch of a kind, and waits until the cache of the kind has synced or the context ends.
-func (o *Operator) fillCache(ctx context.Context, kind string, obj client.Object) {
+// fillCache starts the watch of a kind, and waits until the cache and the indexes of the kind have synced. It returns false if the context ends first.
+func (o *Operator) fillCache(ctx context.Context, kind string, obj client.Object, warmer *indexWarmer) bool {
 	for {
 		informer, err := o.mgr.GetCache().GetInformer(ctx, obj, cache.BlockUntilSynced(false))
+		if err == nil {
+			err = warmer.follow(informer)
+		}
 		wait := warmupRetryInterval
 		switch {
-		case err == nil && informer.HasSynced():
-			return
+		case err == nil && informer.HasSynced() && warmer.hasSynced():
+			return true
 		case err == nil:
 			wait = warmupPoll
 		case ctx.Err() == nil:
@@ -88,10 +98,104 @@ func (o *Operator) fillCache(ctx context.Context, kind string, obj client.Object
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():
-			return
+			return false
 		}
 	}
 }
+
+// An indexWarmer updates the indexes of a kind until the operator starts. A nil indexWarmer does nothing.
+type indexWarmer struct {
+	events toolscache.ResourceEventHandler
+
+	mu           sync.Mutex // held for each event, so that no event is handled after the end
+	informer     cache.Informer
+	registration toolscache.ResourceEventHandlerRegistration
+	ended        bool
+}
+
+// newIndexWarmer returns a warmer for the indexes of a kind; nil if the kind has none. The index functions run as in the leader, but their Events are not posted.
+func (o *Operator) newIndexWarmer(ctx context.Context, kind *engine.Kind) *indexWarmer {
+	if len(kind.Indexes.IDs()) == 0 {
+		return nil
+	}
+	kind.ClearIndexes()
+	settings := o.settings
+	settings.Client, settings.APIReader = o.client(), o.mgr.GetAPIReader()
+	settings.Recorder, settings.LogEvents = nil, false
+	settings.Log = o.mgr.GetLogger().WithValues("operator", operatorIdentity(nil))
+	indexer := engine.New(settings, engine.Kind{
+		Name: kind.Name, GVK: kind.GVK, New: kind.New, Indexes: kind.Indexes, ConditionOptions: kind.ConditionOptions, HasStatus: kind.HasStatus,
+	})
+	w := &indexWarmer{events: indexer.IndexEvents(ctx)}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.warmers == nil {
+		o.warmers = map[string]*indexWarmer{}
+	}
+	o.warmers[kind.Name] = w
+	return w
+}
+
+// warmerOf returns the warmer for the indexes of a kind; nil if there is none.
+func (o *Operator) warmerOf(kind string) *indexWarmer {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.warmers[kind]
+}
+
+// follow registers the warmer with the informer of the kind, unless it is registered or has ended.
+func (w *indexWarmer) follow(informer cache.Informer) (err error) {
+	if w == nil {
+		return nil
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.registration == nil && !w.ended {
+		w.informer = informer
+		w.registration, err = informer.AddEventHandler(w)
+	}
+	return err
+}
+
+// hasSynced reports whether the indexes contain the objects of the first list.
+func (w *indexWarmer) hasSynced() bool {
+	if w == nil {
+		return true
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.registration != nil && w.registration.HasSynced()
+}
+
+// end must be called before the engine of the kind starts to update the indexes.
+func (w *indexWarmer) end() {
+	if w == nil {
+		return
+	}
+	w.mu.Lock()
+	w.ended = true
+	w.mu.Unlock()
+	if w.registration != nil { // it does not change any more
+		_ = w.informer.RemoveEventHandler(w.registration) // it fails only if the informer has stopped
+	}
+}
+
+func (w *indexWarmer) handle(event func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.ended {
+		event()
+	}
+}
+
+// OnAdd implements [toolscache.ResourceEventHandler].
+func (w *indexWarmer) OnAdd(obj any, initial bool) { w.handle(func() { w.events.OnAdd(obj, initial) }) }
+
+// OnUpdate implements [toolscache.ResourceEventHandler].
+func (w *indexWarmer) OnUpdate(before, obj any) { w.handle(func() { w.events.OnUpdate(before, obj) }) }
+
+// OnDelete implements [toolscache.ResourceEventHandler].
+func (w *indexWarmer) OnDelete(obj any) { w.handle(func() { w.events.OnDelete(obj) }) }
 
 func (o *Operator) setWarmupErr(err error) {
 	o.mu.Lock()
