@@ -213,7 +213,7 @@ func TestNew_ExplanationIsJSONWithSummary(t *testing.T) {
 func TestKind_Fields(t *testing.T) {
 	for value, want := range map[any]string{
 		reflect.TypeFor[statuspage.Kind]():       "Group Version Kind Handlers Objects",
-		reflect.TypeFor[statuspage.Object]():     "Namespace Name Unfinished Deleting Paused Looping Error",
+		reflect.TypeFor[statuspage.Object]():     "Namespace Name Unfinished Deleting Paused Looping Waits Error",
 		reflect.TypeFor[statuspage.Unfinished](): "Handler State Attempts Error",
 	} {
 		var names []string

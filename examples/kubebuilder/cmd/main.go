@@ -16,6 +16,7 @@ import (
 
 	shopv1 "github.com/kopf-runtime/kopf-runtime/examples/kubebuilder/api/v1"
 	"github.com/kopf-runtime/kopf-runtime/examples/kubebuilder/internal/controller"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	// +kubebuilder:scaffold:imports
 )
 
