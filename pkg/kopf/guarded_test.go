@@ -365,7 +365,9 @@ func startGuarded(t *testing.T, c *kopftest.Cluster, options ...kopf.Option) (st
 		if err := <-ended; err != nil {
 			t.Errorf("the operator has ended with an error: %v", err)
 		}
-		return lines.all
+		lines.mu.Lock()
+		defer lines.mu.Unlock()
+		return slices.Clone(lines.all)
 	}
 }
 

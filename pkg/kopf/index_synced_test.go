@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -41,9 +42,12 @@ func TestIndex_HasSynced(t *testing.T) {
 				cluster := kopftest.Memory(t, kopftest.Objects(newNamespace("default"), newConfigMap("one", "team", "a"), newConfigMap("two", "team", "a")))
 				indexed := kopf.For(&corev1.ConfigMap{}, test.resource...)
 				index := indexByTeam(indexed)
+				var mu sync.Mutex // the two objects are handled at the same time
 				var seen []bool
 				if name != "a kind without a handler" {
 					indexed.OnCreate("create", func(context.Context, *kopf.Request[configMap]) error {
+						mu.Lock()
+						defer mu.Unlock()
 						seen = append(seen, index.HasSynced() && len(index.Get("a")) == 2)
 						return nil
 					}, kopf.Label("team"))

@@ -52,6 +52,7 @@ type declared struct {
 	probes           probes
 	memos            objectstate.Memos // memos of activities and probes
 
+	checking        sync.Mutex                    // is held while the declaration is checked
 	resolved        func() ([]engine.Kind, error) // the result of engineKinds that Warmup and Start share
 	selections      []*kindSelection              // declarations of ForKinds
 	namespaces      *namespaceSet                 // nil without WithNamespaces and WithNamespaceFunc

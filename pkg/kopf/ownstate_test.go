@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -138,21 +139,21 @@ func TestCopy_AppliedAgainAndAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster := kopftest.Memory(t, kopftest.Objects(newConfigMap("one")))
 		var called callList
-		waits := true
+		var waits atomic.Bool
 		kind := func() *kopf.Resource[configMap] {
 			return kopf.For(&corev1.ConfigMap{}).OnCreate("a", called.handler()).OnUpdate("b", called.handler()).
 				OnCreate("slow", func(context.Context, *kopf.Request[configMap]) error {
-					if waits {
+					if waits.Load() {
 						return kopf.Temporary(errors.New("not yet"), 10*time.Minute)
 					}
 					return nil
 				})
 		}
-		waits = false
 		operator := cluster.Run(t, kind())
 		operator.RunUntilQuiet(t)
 		exported := copyOf(t, cluster, "one", "copy").Annotations
-		called, waits = nil, true
+		called = nil
+		waits.Store(true)
 		cluster.Create(t, copyOf(t, cluster, "one", "copy"))
 		apply := func() {
 			kopftest.Edit(t, cluster, newConfigMap("copy"), func(obj configMap) { maps.Copy(obj.Annotations, exported) })
@@ -163,7 +164,7 @@ func TestCopy_AppliedAgainAndAgain(t *testing.T) {
 			apply() // while the creation is running
 		}
 		called.expect(t, "calls during the creation", "a create copy")
-		waits = false
+		waits.Store(false)
 		<-time.After(10 * time.Minute)
 		for range 3 {
 			apply()

@@ -78,6 +78,8 @@ func (o *Operator) CheckDeclaration() error {
 
 // engineKinds returns the kinds of all resources for the engine, or all errors of the declaration, joined.
 func (o *Operator) engineKinds() ([]engine.Kind, error) {
+	o.checking.Lock() // a user may call CheckObjects or CheckDeclaration while the operator starts
+	defer o.checking.Unlock()
 	errs := slices.Clone(o.errs)
 	if o.mgr == nil {
 		return nil, errors.Join(append(errs, errors.New("the manager is nil: pass a manager to New"))...)
