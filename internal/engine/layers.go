@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -37,8 +38,8 @@ func (e *Engine) newLayers() (layers []layer) {
 
 // wrapAll returns the reconciler within all layers.
 func wrapAll(layers []layer, next reconciler) reconciler {
-	for i := len(layers) - 1; i >= 0; i-- {
-		next = layers[i].wrap(next)
+	for _, l := range slices.Backward(layers) {
+		next = l.wrap(next)
 	}
 	return next
 }

@@ -3,6 +3,7 @@ package operator
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -38,9 +39,9 @@ const slowOpen = 15 * time.Second
 func Run(ctx context.Context, log logr.Logger, parts []Part) error {
 	var opened []Running
 	defer func() {
-		for i := len(opened) - 1; i >= 0; i-- {
-			if stop := opened[i].Close; stop != nil {
-				stop()
+		for _, one := range slices.Backward(opened) {
+			if one.Close != nil {
+				one.Close()
 			}
 		}
 	}()
