@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -26,8 +27,13 @@ import (
 // A callList records the calls of handlers: "<handler> <reason> <name of the object>".
 type callList []string
 
+// callLists guards all lists: objects are handled at the same time.
+var callLists sync.Mutex
+
 func (c *callList) handler(results ...error) kopf.Handler[configMap] {
 	return func(_ context.Context, req *kopf.Request[configMap]) error {
+		callLists.Lock()
+		defer callLists.Unlock()
 		*c = append(*c, fmt.Sprintf("%s %s %s", req.Handler, req.Reason, req.Object.Name))
 		return errors.Join(results...)
 	}
@@ -35,6 +41,8 @@ func (c *callList) handler(results ...error) kopf.Handler[configMap] {
 
 func (c *callList) expect(t *testing.T, what string, want ...string) {
 	t.Helper()
+	callLists.Lock()
+	defer callLists.Unlock()
 	got := slices.Sorted(slices.Values(*c))
 	if slices.Sort(want); !slices.Equal(got, want) {
 		t.Errorf("%s = %q, want %q", what, got, want)
