@@ -13,7 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -292,4 +294,32 @@ type status struct {
 
 func (s status) Patch(ctx context.Context, into client.Object, patch client.Patch, _ ...client.SubResourcePatchOption) error {
 	return s.server.Patch(ctx, into, patch)
+}
+
+// BenchmarkStatus_PausedObjects measures the list of the status page for 100 000 objects that were never reconciled, because the annotation pauses them. Nothing is
+// kept for their holds: they are computed for each list.
+func BenchmarkStatus_PausedObjects(b *testing.B) {
+	const count = 100_000
+	e := newEngine(b, newServer(b, func() client.Object { return &v1.Widget{} }), []func(client.Object){func(client.Object) {}})
+	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	defer queue.ShutDown()
+	informer := e.EventHandler()
+	for n := range count {
+		obj := &v1.Widget{}
+		obj.Namespace, obj.Name, obj.UID, obj.ResourceVersion = "ns", strconv.Itoa(n), types.UID(strconv.Itoa(n)), strconv.Itoa(n+1)
+		obj.Annotations = map[string]string{engine.PausedAnnotation: "true"}
+		informer.Create(b.Context(), event.CreateEvent{Object: obj}, queue)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		paused := 0
+		for _, one := range e.Status().Objects {
+			if one.Paused && len(one.Waits) == 1 {
+				paused++
+			}
+		}
+		if paused != count {
+			b.Fatalf("%d objects are paused, want %d", paused, count)
+		}
+	}
 }
