@@ -34,15 +34,11 @@ func (s Stamps) Read(obj client.Object) (own string, isOwn bool, others []string
 	if s.prefix == "" {
 		return "", false, nil
 	}
-	ownKey := ""
 	for key, value := range obj.GetAnnotations() {
 		if !strings.HasPrefix(key, s.prefix) {
 			continue
 		}
-		if ownKey == "" {
-			ownKey = s.Key(obj.GetUID())
-		}
-		if key == ownKey {
+		if key[len(s.prefix):] == string(obj.GetUID()) || key == s.Key(obj.GetUID()) { // the keys of long uids are shortened
 			own, isOwn = value, true
 		} else {
 			others = append(others, value)
