@@ -23,7 +23,8 @@ func settled(obj client.Object) bool {
 		return false
 	}
 	for key := range obj.GetAnnotations() {
-		if strings.HasPrefix(key, "kopf.zalando.org/") && !strings.HasSuffix(key, "/last-handled-configuration") {
+		name, isOurs := strings.CutPrefix(key, "kopf.zalando.org/")
+		if isOurs && name != "last-handled-configuration" && !strings.HasPrefix(name, "state-of-") {
 			return false // the annotation is the record of a handler
 		}
 	}

@@ -77,9 +77,10 @@ func TestTakingOver(t *testing.T) {
 	runWithRights(t, func(ctrl.Manager) []kopf.Option {
 		return []kopf.Option{migrated(handler("provision"), handler("resize"), handler("drop"))}
 	})
-	// The operator does not repeat successful handlers, and it keeps the attempts and delays of waiting handlers.
-	// Handled objects are resumed. In "old", the first create handler is already finished.
+	// The operator does not repeat successful handlers, and it keeps the attempts and delays of waiting handlers. All objects are resumed in the new process. In
+	// "old", the first create handler is already finished.
 	g.Eventually(called).Should(Equal([]string{
+		"provision of old for resume, attempt 0",
 		"provision of orders for resume, attempt 0",
 		"provision of photos for update, attempt 0",
 		"resize of old for create, attempt 0",
