@@ -8,6 +8,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/crdschema"
 )
 
 // apply handles a server-side apply. It creates a missing object, and merges the applied configuration into an existing object.
@@ -37,7 +39,12 @@ func (s *Server) apply(q *request) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	if wanted, err = s.normalize(q.Resource, wanted); err != nil {
+	if isBuiltin(q.Resource) {
+		wanted, err = s.normalize(q.Resource, wanted)
+	} else {
+		wanted, err = s.applySchema(q.Resource, wanted, (*crdschema.Schema).PruneAndDefaultApplied)
+	}
+	if err != nil {
 		return reply{}, err
 	}
 	if known {

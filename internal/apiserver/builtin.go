@@ -32,7 +32,7 @@ func isBuiltin(r Resource) bool { return builtins().Recognizes(r.gvk()) }
 // metadata has a Go type. If the kind has a schema, normalize also prunes and defaults the other fields.
 func (s *Server) normalize(r Resource, obj object) (object, error) {
 	if !isBuiltin(r) {
-		return s.applySchema(r, obj)
+		return s.applySchema(r, obj, (*crdschema.Schema).PruneAndDefault)
 	}
 	typed, err := builtins().New(r.gvk())
 	if err != nil {
@@ -55,7 +55,8 @@ func (s *Server) normalize(r Resource, obj object) (object, error) {
 	return out, nil
 }
 
-func (s *Server) applySchema(r Resource, obj object) (object, error) {
+// applySchema converts the metadata of a custom object to their Go type and back, and lets the schema of the kind change the other fields.
+func (s *Server) applySchema(r Resource, obj object, change func(*crdschema.Schema, map[string]any)) (object, error) {
 	meta, err := metaAs(obj)
 	if err != nil {
 		return nil, err
@@ -70,7 +71,7 @@ func (s *Server) applySchema(r Resource, obj object) (object, error) {
 		return obj, err
 	}
 	obj = runtime.DeepCopyJSON(obj)
-	shape.PruneAndDefault(obj)
+	change(shape, obj)
 	return obj, nil
 }
 

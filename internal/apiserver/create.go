@@ -13,16 +13,16 @@ func (s *Server) create(q *request) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	obj, err = s.createObject(q, withField(obj, "metadata", withField(metaOf(obj), "managedFields", nil)))
+	obj, err = s.normalize(q.Resource, withField(obj, "metadata", withField(metaOf(obj), "managedFields", nil)))
+	if err != nil {
+		return reply{}, apierrors.NewBadRequest(err.Error())
+	}
+	obj, err = s.createObject(q, obj)
 	return reply{code: http.StatusCreated, value: q.view.of(obj)}, err
 }
 
-// createObject validates and stores a new object, and returns it. A dry run stores nothing.
+// createObject validates and stores a new object after [Server.normalize], and returns it. A dry run stores nothing.
 func (s *Server) createObject(q *request, obj object) (object, error) {
-	obj, err := s.normalize(q.Resource, obj)
-	if err != nil {
-		return nil, apierrors.NewBadRequest(err.Error())
-	}
 	obj, meta := ownMeta(obj)
 	versioned := q.Method == http.MethodPost && text(meta, "resourceVersion") != ""
 	for _, field := range []string{

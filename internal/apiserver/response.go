@@ -10,7 +10,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // A reply is a JSON value or a stream.
@@ -49,8 +48,8 @@ func failure(code int, reason metav1.StatusReason, message string) error {
 	return &apierrors.StatusError{ErrStatus: FailureStatus(code, reason, message)}
 }
 
-// errNoPath is the error that client-go makes of the response of a real server, which is not a Status.
-var errNoPath = apierrors.NewGenericServerResponse(http.StatusNotFound, "", schema.GroupResource{}, "", "404 page not found", 0, true)
+// errNoPath has no details. For a group that it does not know, a real server responds with a text instead of a Status.
+var errNoPath = failure(http.StatusNotFound, metav1.StatusReasonNotFound, "the server could not find the requested resource")
 
 // errorResponse returns the reply for an error: the Status of an API error, or a Status with the code 500 for any other error.
 func errorResponse(err error) reply {

@@ -72,6 +72,12 @@ func (s *Schema) PruneAndDefault(obj map[string]any) {
 	setDefaults(obj, s.schema)
 }
 
+// PruneAndDefaultApplied is PruneAndDefault for the result of a server-side apply, which keeps forbidden null values: the validation rejects them.
+func (s *Schema) PruneAndDefaultApplied(obj map[string]any) {
+	pruning.Prune(obj, s.schema, true)
+	setDefaults(obj, s.schema)
+}
+
 // Validate validates an object. For the status subresource, it validates only the status, and duplicates in lists of type set and map.
 func (s *Schema) Validate(obj map[string]any, subresource string) field.ErrorList {
 	status, has := obj["status"]

@@ -100,9 +100,14 @@ type Writer struct {
 var ErrGone = errors.New("the object no longer exists")
 
 // IsNotFound reports whether an error says that an object does not exist. The API server also answers with the status 404 if it does not serve the version of
-// the kind, for example because the version was disabled in the CRD. The objects then still exist.
+// the kind, for example because the version was disabled in the CRD. The objects then still exist. Such an answer names no object.
 func IsNotFound(err error) bool {
-	return apierrors.IsNotFound(err) && !apierrors.IsUnexpectedServerError(err)
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || !apierrors.IsNotFound(err) || apierrors.IsUnexpectedServerError(err) {
+		return false
+	}
+	details := status.Status().Details
+	return details != nil && details.Name != ""
 }
 
 // ListConflictError means that a handler and another client have changed the same list. If the change takes two requests, the API server may have
