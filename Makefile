@@ -118,6 +118,10 @@ test-shards: controlplane $(GINKGO) ## Run the tests of shards with many objects
 test-shards-memory: controlplane $(GINKGO) ## Compare the memory of shards with one process; OBJECTS=10000 PAYLOAD=16384 set the number and the size of objects
 	KOPF_E2E_SHARDED_OBJECTS=$(OBJECTS) KOPF_E2E_SHARDED_PAYLOAD=$(PAYLOAD) $(GINKGO) run -v --focus='need memory only for their own objects' --timeout=90m ./test/e2e
 
+.PHONY: test-planted
+test-planted: ## Build the simulations with each planted bug; they must find it
+	go test -count=1 -timeout 60m ./test/simulation -run 'FindPlantedBugs$$' -planted -v
+
 .PHONY: test-rights
 test-rights: controlplane ## Remove each permission of each example in turn; the operator must name exactly it
 	go test -timeout 60m ./examples -run '^TestExamples_RemovedPermissions$$' -remove-permissions -v

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"flag"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -55,10 +56,17 @@ var bugs = []plantedBug{
 	},
 }
 
-func TestSimulations_FindPlantedBugs(t *testing.T) {
-	if testing.Short() || raceEnabled {
-		t.Skip("the test builds a binary for each bug and runs only without the race detector")
+var planted = flag.Bool("planted", false, "build the simulations with each planted bug, which takes some minutes")
+
+func skipPlanted(t *testing.T) {
+	t.Helper()
+	if !*planted || raceEnabled {
+		t.Skip("the test builds a binary for each bug; it needs the flag -planted, and runs only without the race detector")
 	}
+}
+
+func TestSimulations_FindPlantedBugs(t *testing.T) {
+	skipPlanted(t)
 	for _, bug := range bugs {
 		t.Run(bug.name, func(t *testing.T) {
 			findBug(t, bug.edits, string(bug.shows)+": ", "-test.run=^TestSimulations$", "-simulations=60")

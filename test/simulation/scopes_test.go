@@ -323,9 +323,7 @@ func firstFault(calls []string, repeats bool) string {
 
 // TestScopes_FindPlantedBugs checks that the simulations find bugs of the engine in the release of objects.
 func TestScopes_FindPlantedBugs(t *testing.T) {
-	if testing.Short() || raceEnabled {
-		t.Skip("the test builds a binary for each bug and runs only without the race detector")
-	}
+	skipPlanted(t)
 	const file = "internal/engine/scope.go"
 	for _, bug := range []struct {
 		name, shows string

@@ -350,9 +350,7 @@ func TestShards_KeepTheLeaseOfUnfinishedDaemons(t *testing.T) {
 
 // TestShards_FindPlantedBugs checks that the simulations find bugs of the protocol.
 func TestShards_FindPlantedBugs(t *testing.T) {
-	if testing.Short() || raceEnabled {
-		t.Skip("the test builds a binary for each bug and runs only without the race detector")
-	}
+	skipPlanted(t)
 	for _, bug := range []struct {
 		name, shows string
 		edit        edit
