@@ -38,7 +38,7 @@ const (
 	HeldByDaemons    HoldReason = "Daemons"    // daemons or timers of a deleted object have not returned
 )
 
-// A HoldScope is the work that a hold keeps back.
+// A HoldScope is the work that a hold keeps back. A hold that ends a reconcile keeps back the object; the others are for readers of [Engine.Holds].
 type HoldScope int
 
 const (

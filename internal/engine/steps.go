@@ -17,10 +17,9 @@ import (
 
 // A step is a part of a reconcile.
 type step struct {
-	name string
 	// check returns why the step would hold an object now. It has no effects. It is nil for a step that never waits for others.
 	check func(*Engine, subject) Hold
-	// run takes the object through the step. A hold of the object ends the reconcile; another hold has kept back its work in the step itself.
+	// run takes the object through the step. A hold ends the reconcile.
 	run func(context.Context, *Engine, *pass) (Hold, error)
 }
 
@@ -34,19 +33,19 @@ type pass struct {
 // steps is the order of a reconcile. Nothing is decided on a state that may be outdated, so the cause follows the freshness. The annotation, the epoch, the finalizer
 // and the loops depend on the cause and on the matching handlers.
 var steps = []step{
-	{"leave", nil, leave},
-	{"freshness", checkFreshness, awaitFreshness},
-	{"detect", nil, detectCause},
-	{"annotation", checkAnnotation, obeyAnnotation},
-	{"epoch", nil, verifyEpoch},
-	{"leave", nil, leave}, // the epoch may have replaced the object by the one of the API server
-	{"finalizer", nil, keepFinalizer},
-	{"background", checkBackground, startBackground},
-	{"loops", checkLoops, guardAgainstLoops},
-	{"plan", nil, planCalls},
-	{"call", nil, callDueHandlers},
-	{"commit", nil, commitOutcomes},
-	{"schedule", nil, scheduleNext},
+	{nil, leave},
+	{checkFreshness, awaitFreshness},
+	{nil, detectCause},
+	{checkAnnotation, obeyAnnotation},
+	{nil, verifyEpoch},
+	{nil, leave}, // the epoch may have replaced the object by the one of the API server
+	{nil, keepFinalizer},
+	{checkBackground, startBackground},
+	{checkLoops, guardAgainstLoops},
+	{nil, planCalls},
+	{nil, callDueHandlers},
+	{nil, commitOutcomes},
+	{nil, scheduleNext},
 }
 
 // reconcile takes the object of a key through the steps.
@@ -62,7 +61,7 @@ func (e *Engine) reconcile(ctx context.Context, key types.NamespacedName) (none 
 	p := &pass{r: r}
 	for _, s := range steps {
 		hold, err := s.run(ctx, e, p)
-		if err != nil || hold.isActive() && hold.Scope == HoldsObject {
+		if err != nil || hold.isActive() {
 			return hold.result(), err
 		}
 	}
@@ -156,7 +155,7 @@ func checkBackground(e *Engine, s subject) Hold {
 	return Hold{Reason: HeldByDaemons, Message: "daemons or timers have not stopped: " + strings.Join(busy, ", "), Scope: HoldsRelease}
 }
 
-// guardAgainstLoops holds the next update of an object whose handlers cause their own updates. All other work continues.
+// guardAgainstLoops delays the next update of an object whose handlers cause their own updates. All other work continues, so it returns no hold.
 func guardAgainstLoops(ctx context.Context, e *Engine, p *pass) (Hold, error) {
 	if p.r.details.Loops != nil { // handlers have made changes that may cause their own calls
 		p.handledLoops = e.guardLoops(ctx, p.r)

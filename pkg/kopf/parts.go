@@ -13,7 +13,7 @@ import (
 
 // starting is what the parts of an operator share. Each part sets fields for later parts.
 type starting struct {
-	*Operator
+	operator   *Operator
 	kinds      []engine.Kind // the kinds that the operator watches from the start, with their resources, and whether they are namespaced
 	resources  []resource
 	scopes     []bool
@@ -46,7 +46,7 @@ func (s *starting) parts() []operator.Part {
 }
 
 func (s *starting) openKinds(ctx context.Context) (operator.Running, error) {
-	scopes, err := s.discover(ctx, s.kinds, s.resources)
+	scopes, err := s.operator.discover(ctx, s.kinds, s.resources)
 	if err != nil {
 		return operator.Running{}, err
 	}
@@ -58,33 +58,33 @@ func (s *starting) openKinds(ctx context.Context) (operator.Running, error) {
 }
 
 func (s *starting) openRights(ctx context.Context) (operator.Running, error) {
-	checker, err := s.newRightsChecker(ctx, s.kinds, s.resources, s.mgr.GetLogger())
+	checker, err := s.operator.newRightsChecker(ctx, s.kinds, s.resources, s.operator.mgr.GetLogger())
 	if checker == nil || err != nil {
 		return operator.Running{}, err
 	}
-	s.setRights(checker)
+	s.operator.setRights(checker)
 	return operator.Running{
-		Run: func(ctx context.Context) error { checker.run(ctx, s.watchCheck); return nil },
+		Run: func(ctx context.Context) error { checker.run(ctx, s.operator.watchCheck); return nil },
 		Close: func() {
-			s.setRights(nil)
+			s.operator.setRights(nil)
 			checker.update(nil, nil) // resets the metric of missing permissions
 		},
 	}, nil
 }
 
 func (s *starting) openReservation(context.Context) (operator.Running, error) {
-	release, err := s.reserveKinds(s.kinds)
+	release, err := s.operator.reserveKinds(s.kinds)
 	return operator.Running{Close: release}, err
 }
 
 func (s *starting) openCache(ctx context.Context) (one operator.Running, err error) {
-	s.objects, one.Close, err = s.startCache(ctx, s.kinds)
-	s.settings.Client, s.settings.APIReader, s.settings.Tracked = s.client(), s.mgr.GetAPIReader(), s.objects
+	s.objects, one.Close, err = s.operator.startCache(ctx, s.kinds)
+	s.settings.Client, s.settings.APIReader, s.settings.Tracked = s.operator.client(), s.operator.mgr.GetAPIReader(), s.objects
 	return one, err
 }
 
 func (s *starting) openRecorder(ctx context.Context) (operator.Running, error) {
-	recorder, err := s.newRecorder(&s.settings)
+	recorder, err := s.operator.newRecorder(&s.settings)
 	if recorder == nil || err != nil {
 		return operator.Running{}, err
 	}
@@ -94,25 +94,25 @@ func (s *starting) openRecorder(ctx context.Context) (operator.Running, error) {
 // openPeering opens the peering and the fence. Peers must not handle objects before the running handlers have finished and their outcomes are written, so the peering
 // runs longer than the controllers.
 func (s *starting) openPeering(ctx context.Context) (one operator.Running, err error) {
-	if s.peers, one.Close, err = s.startPeering(); err != nil {
+	if s.peers, one.Close, err = s.operator.startPeering(); err != nil {
 		return one, err
 	}
 	if s.peers != nil {
 		s.settings.Pause, one.Run, one.Last = s.peers, s.peers.Start, true
 	}
-	s.settings.Log = s.mgr.GetLogger().WithValues("operator", operatorIdentity(s.peers))
-	if s.settings.Fence = s.newFence(ctx, s.peers, s.settings.Log); s.settings.Fence != nil {
+	s.settings.Log = s.operator.mgr.GetLogger().WithValues("operator", operatorIdentity(s.peers))
+	if s.settings.Fence = s.operator.newFence(ctx, s.peers, s.settings.Log); s.settings.Fence != nil {
 		s.settings.Pause = s.settings.Fence
 	}
 	return one, nil
 }
 
 func (s *starting) openControllers(ctx context.Context) (operator.Running, error) {
-	if s.namespaces != nil {
-		s.settings.Scope, s.first = s.namespaces, s.namespaces.entered
+	if s.operator.namespaces != nil {
+		s.settings.Scope, s.first = s.operator.namespaces, s.operator.namespaces.entered
 	}
 	var err error
-	if s.dynamic, err = s.newDynamicKinds(s.settings, s.kinds, s.whenServed); err != nil {
+	if s.dynamic, err = s.operator.newDynamicKinds(s.settings, s.kinds, s.whenServed); err != nil {
 		return operator.Running{}, err
 	}
 	discoveries := 0 // the first discovery of kinds counts as a kind
@@ -120,14 +120,14 @@ func (s *starting) openControllers(ctx context.Context) (operator.Running, error
 		discoveries = 1
 	}
 	testhook.OperatorStarting(ctx, len(s.kinds)+discoveries)
-	if s.fixed, err = s.newKindGroup(ctx, s.settings, s.objects, s.first, s.kinds, s.resources, s.scopes, s.markSynced); err != nil {
+	if s.fixed, err = s.operator.newKindGroup(ctx, s.settings, s.objects, s.first, s.kinds, s.resources, s.scopes, s.operator.markSynced); err != nil {
 		return operator.Running{}, err
 	}
-	if s.warmsUp() {
+	if s.operator.warmsUp() {
 		s.fixed.expectWarmCaches()
 	}
-	s.setEngines(s.fixed.engines)
-	return operator.Running{Run: s.fixed.run, Close: func() { s.setEngines(nil) }}, nil // the health checks ignore the functions of OnCleanup
+	s.operator.setEngines(s.fixed.engines)
+	return operator.Running{Run: s.fixed.run, Close: func() { s.operator.setEngines(nil) }}, nil // the health checks ignore the functions of OnCleanup
 }
 
 func (s *starting) openDynamicKinds(context.Context) (operator.Running, error) {
@@ -139,31 +139,31 @@ func (s *starting) openDynamicKinds(context.Context) (operator.Running, error) {
 }
 
 func (s *starting) openFence(ctx context.Context) (operator.Running, error) {
-	return operator.Running{Close: s.startFence(ctx, s.settings.Fence)}, nil
+	return operator.Running{Close: s.operator.startFence(ctx, s.settings.Fence)}, nil
 }
 
 func (s *starting) openPauses(context.Context) (operator.Running, error) {
 	if s.peers == nil {
 		return operator.Running{}, nil
 	}
-	return operator.Running{Close: s.forwardPauses(s.peers)}, nil
+	return operator.Running{Close: s.operator.forwardPauses(s.peers)}, nil
 }
 
 func (s *starting) openNamespaces(context.Context) (operator.Running, error) {
-	if s.namespaces == nil {
+	if s.operator.namespaces == nil {
 		return operator.Running{}, nil
 	}
-	return operator.Running{Run: func(ctx context.Context) error { return s.namespaces.run(ctx, s.settings.Log) }}, nil
+	return operator.Running{Run: func(ctx context.Context) error { return s.operator.namespaces.run(ctx, s.settings.Log) }}, nil
 }
 
 func (s *starting) openVersions(context.Context) (operator.Running, error) {
-	if len(s.versions) == 0 {
+	if len(s.operator.versions) == 0 {
 		return operator.Running{}, nil
 	}
-	return operator.Running{Run: func(ctx context.Context) error { return s.watchVersion(ctx, s.settings.Log) }}, nil
+	return operator.Running{Run: func(ctx context.Context) error { return s.operator.watchVersion(ctx, s.settings.Log) }}, nil
 }
 
 func (s *starting) openDecoding(context.Context) (operator.Running, error) {
-	s.undecodable.useCache(s.mgr.GetCache())
-	return operator.Running{Run: func(ctx context.Context) error { s.reportUndecodable(ctx); return nil }}, nil
+	s.operator.undecodable.useCache(s.operator.mgr.GetCache())
+	return operator.Running{Run: func(ctx context.Context) error { s.operator.reportUndecodable(ctx); return nil }}, nil
 }

@@ -73,7 +73,7 @@ func (o *Operator) watchedKinds(all []engine.Kind) (kinds []engine.Kind, resourc
 
 // runControllers runs the parts of the operator until the context is cancelled.
 func (o *Operator) runControllers(ctx context.Context, all []engine.Kind) error {
-	s := &starting{Operator: o, settings: o.settings}
+	s := &starting{operator: o, settings: o.settings}
 	s.settings.SharesFinalizer = s.settings.Finalizer == DefaultFinalizer
 	s.kinds, s.resources, s.whenServed = o.watchedKinds(all)
 	return operator.Run(ctx, o.mgr.GetLogger(), s.parts())

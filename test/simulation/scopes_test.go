@@ -323,7 +323,6 @@ func firstFault(calls []string, repeats bool) string {
 
 // TestScopes_FindPlantedBugs checks that the simulations find bugs of the engine in the release of objects.
 func TestScopes_FindPlantedBugs(t *testing.T) {
-	skipPlanted(t)
 	const file = "internal/engine/scope.go"
 	for _, bug := range []struct {
 		name, shows string

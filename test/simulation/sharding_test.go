@@ -350,7 +350,6 @@ func TestShards_KeepTheLeaseOfUnfinishedDaemons(t *testing.T) {
 
 // TestShards_FindPlantedBugs checks that the simulations find bugs of the protocol.
 func TestShards_FindPlantedBugs(t *testing.T) {
-	skipPlanted(t)
 	for _, bug := range []struct {
 		name, shows string
 		edit        edit
