@@ -226,6 +226,16 @@ var alertCases = []alertCase{
 		series: []string{`kopf_watch_problems{kind="database",reason="silent"} 0x9 1x4 0x50`},
 	},
 	{
+		name: "objects do not decode", alert: "KopfObjectsUndecodable",
+		series: []string{`kopf_undecodable_objects{kind="database"} 0x9 2x20 0x20`},
+		want:   firing{byKind: through(15, 30)},
+		text:   "2 objects of database do not decode into their Go type, so the operator does not handle them." + suffix,
+	},
+	{
+		name: "an object does not decode for a short time", alert: "KopfObjectsUndecodable",
+		series: []string{`kopf_undecodable_objects{kind="database"} 0x9 1x4 0x50`},
+	},
+	{
 		name: "a permission is missing", alert: "KopfPermissionMissing",
 		series: []string{`kopf_missing_permissions{group="example.com",resource="databases",verb="patch",namespace="shop"} _x10 1x20`},
 		want: firing{

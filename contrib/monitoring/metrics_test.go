@@ -71,7 +71,7 @@ func recordOurs() {
 	for _, outcome := range []string{"succeeded", "ignored", "retried", "failed", "interrupted", "waiting"} {
 		metrics.HandlerAttempts.WithLabelValues(kind, "provision", outcome).Inc()
 	}
-	for _, reason := range []string{"forbidden", "not_served", "silent"} {
+	for _, reason := range []string{"forbidden", "not_served", "undecodable", "silent"} {
 		metrics.WatchProblems.WithLabelValues(kind, reason).Set(1)
 	}
 	for _, v := range []*prometheus.CounterVec{metrics.HandlerPanics, metrics.BackgroundAbandoned} {
@@ -89,6 +89,7 @@ func recordOurs() {
 	metrics.HandlerDuration.WithLabelValues(kind, "provision").Observe(0.5)
 	metrics.TimerDrift.WithLabelValues(kind, "provision").Observe(0.5)
 	metrics.StoredBytes.WithLabelValues(kind).Observe(2000)
+	metrics.UndecodableObjects.WithLabelValues(kind).Set(1)
 	metrics.OldestUnhandled.WithLabelValues(kind).Set(1)
 	metrics.Objects.WithLabelValues(kind).Set(1)
 	metrics.DrainingObjects.WithLabelValues(kind).Set(1)

@@ -106,8 +106,9 @@ func TestSetup_ClusterComesAndGoesUnderLoad(t *testing.T) {
 	var goroutines int
 	var heap uint64
 	for round := range rounds {
-		before := handled.Load()
 		f.add("west", west.Config)
+		f.Eventually(starts.Load).Should(BeEquivalentTo(round+1), "the operator of the round before has ended")
+		before := handled.Load()
 		f.Eventually(handled.Load).Should(BeNumerically(">", before+3))
 		f.remove("west") // the next round does not wait for the end
 		if round != first-1 && round != rounds-1 {

@@ -40,7 +40,7 @@ func (s *Session) Flush(ctx context.Context, id string, copied client.Object) er
 	}
 	change := &patch.Change{Before: s.Base(), Content: s.Content(), HandlerPatch: doc, Allow: s.Guard(&s.Suspensions)}
 	written, err := s.Writer.Write(ctx, change)
-	s.noteVersions(change)
+	s.noteVersions(change, written)
 	if err != nil || written == nil {
 		return err
 	}

@@ -34,6 +34,7 @@ type operator struct {
 	cached      *unstructured.Unstructured // the object in the cache; nil if it does not exist
 	awaited     []string                   // versions that the cache must show
 	ownVersions []string
+	edited      []string // own versions that contain changes of other clients
 	received    []string // versions of responses
 	baselines   []string
 	warnings    []string // reasons of Events
@@ -72,7 +73,14 @@ func newOperator(t *testing.T, b *commit.Builder, obj *unstructured.Unstructured
 		},
 		Pauses: func() int32 { return o.pauses }, HasEnded: func() bool { return o.ended },
 		OnWritten:  func(obj client.Object) { o.received = append(o.received, obj.GetResourceVersion()) },
-		OnVersions: func(_ types.UID, versions ...string) { o.ownVersions = append(o.ownVersions, versions...) },
+		OnVersions: func(_ types.UID, versions []commit.WrittenVersion) {
+			for _, v := range versions {
+				o.ownVersions = append(o.ownVersions, v.Version)
+				if v.EditedAfter != "" {
+					o.edited = append(o.edited, v.Version+" after "+v.EditedAfter)
+				}
+			}
+		},
 		OnBaseline: func(_ types.UID, stored []byte) { o.baselines = append(o.baselines, string(stored)) },
 		Warn:       func(_ client.Object, reason, _ string) { o.warnings = append(o.warnings, reason) },
 	}

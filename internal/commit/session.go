@@ -40,8 +40,8 @@ type Committer struct {
 	HasEnded func() bool
 	// OnWritten receives the responses to all writes.
 	OnWritten func(client.Object)
-	// OnVersions receives the resource versions that writes to an object have created.
-	OnVersions func(uid types.UID, versions ...string)
+	// OnVersions receives the resource versions that writes to an object have created. If it is nil, nobody needs them.
+	OnVersions func(uid types.UID, versions []WrittenVersion)
 	// OnBaseline receives the baselines that are stored on objects.
 	OnBaseline func(uid types.UID, stored []byte)
 	// Warn posts an Event about an object.
@@ -466,7 +466,7 @@ func (s *Session) Send(ctx context.Context, change *patch.Change) (client.Object
 func (s *Session) sendChange(ctx context.Context, change *patch.Change) (client.Object, error) {
 	change.Allow = s.Guard(&s.Suspensions)
 	written, err := s.Writer.Write(ctx, change)
-	s.noteVersions(change)
+	s.noteVersions(change, written)
 	if err != nil || written == nil {
 		return nil, err
 	}
@@ -476,9 +476,42 @@ func (s *Session) sendChange(ctx context.Context, change *patch.Change) (client.
 	return written, nil
 }
 
-func (s *Session) noteVersions(change *patch.Change) {
-	s.OnVersions(s.Base().GetUID(), change.WrittenVersions...)
+// WrittenVersion is a resource version that a write has created.
+type WrittenVersion struct {
+	Version string
+	// EditedAfter is the version of the object before the request, if another client has changed the object since then. Otherwise, it is empty.
+	EditedAfter string
+}
+
+// noteVersions reports the resource versions of a change. written is nil if the change was not written completely.
+func (s *Session) noteVersions(change *patch.Change, written client.Object) {
+	versions := change.WrittenVersions
 	change.WrittenVersions = nil
+	if s.OnVersions == nil || len(versions) == 0 {
+		return
+	}
+	edited := written != nil && s.editedByOthers(change, written)
+	own, before := make([]WrittenVersion, len(versions)), change.Before.GetResourceVersion()
+	for i, version := range versions {
+		if own[i].Version = version; edited { // it is not known before which of the requests
+			own[i].EditedAfter = before
+		}
+		before = version
+	}
+	s.OnVersions(s.Base().GetUID(), own)
+}
+
+// editedByOthers reports whether the object after a write contains changes of other clients.
+func (s *Session) editedByOthers(change *patch.Change, written client.Object) bool {
+	after, err := s.Stored().ContentOf(written)
+	if err != nil {
+		return false
+	}
+	before := change.Content
+	if change.Before == s.Base() { // which may contain progress that is not stored on the object
+		before = s.Stored().Content
+	}
+	return change.EditedByOthers(before, after)
 }
 
 // noteWritten records the object of a response.

@@ -409,3 +409,35 @@ func TestWrite_PinsBeforeWatchedStatus(t *testing.T) {
 		equal(t, "handled state", o.begin().Cause.New, sized(2))
 	})
 }
+
+// A write without the resource version can also store a change that another client has made before it.
+func TestWrite_NotesEditsOfOthers(t *testing.T) {
+	labels := patch.MergePatch{"metadata": m{"labels": m{"a": "x"}}}
+	for _, test := range []struct {
+		name   string
+		change patch.MergePatch // of the handler
+		edit   patch.MergePatch // of another client; nil for none
+		want   []string
+	}{
+		{"no edit", patch.Merge(own("x"), phase("Up")), nil, nil},
+		{"no change and no edit", nil, nil, nil},
+		{"B-28 of another field of the spec", own("x"), patch.MergePatch{"spec": m{"foreign": "x"}}, []string{"9 after 7"}},
+		{"B-28 of a label", own("x"), labels, []string{"9 after 7"}},
+		{"B-28 of another label", patch.MergePatch{"metadata": m{"labels": m{"b": "x"}}}, labels, []string{"9 after 7"}},
+		{"B-28 of the status", own("x"), phase("Up"), []string{"9 after 7"}},
+		{"B-28 before the first of two requests", patch.Merge(own("x"), phase("Up")), labels, []string{"9 after 7", "10 after 9"}},
+		{"B-28 a deletion", own("x"), patch.MergePatch{"metadata": m{"deletionTimestamp": "2026-01-01T00:00:00Z"}}, []string{"8 after 7"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			o := newOperator(t, defaults(), handled(1, sized(2)))
+			s := o.begin()
+			o.call(s, "a", succeeds, test.change)
+			o.finish(s, "b")
+			if test.edit != nil {
+				o.edit(test.edit)
+			}
+			o.write(s)
+			equal(t, "own versions with changes of others", o.edited, test.want)
+		})
+	}
+}

@@ -52,7 +52,7 @@ func New(settings Settings, kind Kind) *Engine {
 	e := &Engine{Settings: settings, Kind: kind, created: time.Now(), deletions: newDeletionChecker()}
 	e.states = objectstate.New[objectMemory](objectstate.Options{
 		RecordEvents: len(kind.EventHandlers.IDs()) > 0,
-		TrackDirty:   len(kind.ReconcileHandlers.IDs()) > 0 || kind.retriesOnRelatedChange(),
+		TrackDirty:   kind.tracksChanges(),
 
 		MarkDeletions: kind.callsAfterDeletion(),
 
@@ -198,7 +198,7 @@ func (e *Engine) newCommitter(baseline essence.DigestBaseline) *commit.Committer
 	if e.Remote == nil {
 		stamps = e.Stamps
 	}
-	return &commit.Committer{
+	committer := &commit.Committer{
 		Builder: &commit.Builder{
 			Detector: e.detector, Store: e.Store, Baseline: baseline, Pin: e.Pin, Stamps: stamps, HandlerIDs: e.Handlers.IDs(), Finalizer: e.Finalizer, HasStatus: e.HasStatus,
 			DigestOnly: e.DigestOnly,
@@ -209,9 +209,22 @@ func (e *Engine) newCommitter(baseline essence.DigestBaseline) *commit.Committer
 		},
 		Name: e.Name, Remote: e.Remote, Fence: e.Fence, ConsistencyTimeout: e.ConsistencyTimeout,
 		ReadCached: e.readCached, ReadLive: e.readLive, Pauses: e.pauses.Load, HasEnded: e.ended.Load,
-		OnWritten: e.states.UpdateUnlessOlder, OnVersions: e.states.AddOwnVersions, OnBaseline: e.states.NoteStoredBaseline,
+		OnWritten: e.states.UpdateUnlessOlder, OnBaseline: e.states.NoteStoredBaseline,
 		Warn: e.events.Warn,
 	}
+	if e.tracksChanges() {
+		committer.OnVersions = func(uid types.UID, versions []commit.WrittenVersion) {
+			for _, v := range versions {
+				e.states.AddOwnVersion(uid, objectstate.OwnVersion(v))
+			}
+		}
+	}
+	return committer
+}
+
+// tracksChanges reports whether handlers are called for changes by others.
+func (k *Kind) tracksChanges() bool {
+	return len(k.ReconcileHandlers.IDs()) > 0 || k.retriesOnRelatedChange()
 }
 
 // newDetector returns the detector of causes for the kind of the engine.

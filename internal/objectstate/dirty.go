@@ -18,28 +18,42 @@ const maxVersions = 32
 func (s *Store[W]) MarkRelatedChange(key types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.markDirty(key, RelatedChange)
+	s.markDirty(key, dirtyMark{version: RelatedChange})
 }
 
-func (s *Store[W]) markDirty(key types.NamespacedName, version string) {
+// dirtyMark is a change of the object or of a related object.
+type dirtyMark struct {
+	version  string // of the object after the change; RelatedChange for a related object
+	previous string // the version that the watch has shown before
+}
+
+func (s *Store[W]) markDirty(key types.NamespacedName, mark dirtyMark) {
 	if !s.options.TrackDirty {
 		return
 	}
 	if len(s.dirty[key]) >= maxVersions {
-		s.dirty[key] = []string{RelatedChange}
+		s.dirty[key] = []dirtyMark{{version: RelatedChange}}
 	}
-	s.dirty[key] = append(s.dirty[key], version)
+	s.dirty[key] = append(s.dirty[key], mark)
 }
 
-// AddOwnVersions records the resource versions of writes of this process to an object, until the watch delivers them. It ignores unknown objects.
-func (s *Store[W]) AddOwnVersions(uid types.UID, versions ...string) {
-	if !s.options.TrackDirty || len(versions) == 0 {
+// OwnVersion is a resource version that a write of this process has created.
+type OwnVersion struct {
+	Version string
+	// EditedAfter is set if the version also contains a change by another client, which was made after this version of the object. The version is then a
+	// foreign change if the watch shows it together with this change, as after a list.
+	EditedAfter string
+}
+
+// AddOwnVersion records the resource version of a write of this process to an object, until the watch delivers it. It ignores unknown objects.
+func (s *Store[W]) AddOwnVersion(uid types.UID, version OwnVersion) {
+	if !s.options.TrackDirty {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.states[uid] != nil {
-		s.ownVersions[uid] = append(s.ownVersions[uid], versions...)
+		s.ownVersions[uid] = append(s.ownVersions[uid], version)
 	}
 }
 
@@ -49,9 +63,9 @@ func (s *Store[W]) AddOwnVersions(uid types.UID, versions ...string) {
 func (s *Store[W]) TakeForeignChanges(key types.NamespacedName, uid types.UID, version string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var taken, newer []string
+	var taken, newer []dirtyMark
 	for _, marked := range s.dirty[key] {
-		if order, err := resourceversion.CompareResourceVersion(marked, version); err == nil && order > 0 {
+		if isNewer(marked.version, version) {
 			newer = append(newer, marked)
 		} else {
 			taken = append(taken, marked)
@@ -61,10 +75,29 @@ func (s *Store[W]) TakeForeignChanges(key types.NamespacedName, uid types.UID, v
 		delete(s.dirty, key)
 	}
 	own := s.ownVersions[uid]
-	undelivered := slices.DeleteFunc(slices.Clone(own), func(version string) bool { return slices.Contains(taken, version) })
+	undelivered := slices.DeleteFunc(slices.Clone(own), func(v OwnVersion) bool {
+		return slices.ContainsFunc(taken, func(m dirtyMark) bool { return m.version == v.Version })
+	})
 	undelivered = undelivered[max(0, len(undelivered)-maxVersions):] // the watch may skip a version, which would then remain here
 	if s.ownVersions[uid] = undelivered; len(undelivered) == 0 {
 		delete(s.ownVersions, uid)
 	}
-	return slices.DeleteFunc(taken, func(version string) bool { return slices.Contains(own, version) })
+	var foreign []string
+	for _, m := range taken {
+		if !slices.ContainsFunc(own, m.isOwn) {
+			foreign = append(foreign, m.version)
+		}
+	}
+	return foreign
+}
+
+// isOwn reports whether the change consists only of a write of this process.
+func (m dirtyMark) isOwn(write OwnVersion) bool {
+	return m.version == write.Version && (write.EditedAfter == "" || isNewer(m.previous, write.EditedAfter))
+}
+
+// isNewer reports whether a resource version is newer than another one. Versions that cannot be compared are not newer.
+func isNewer(version, than string) bool {
+	order, err := resourceversion.CompareResourceVersion(version, than)
+	return err == nil && order > 0
 }

@@ -14,6 +14,43 @@ func isDirty(s *objectstate.Store[bool], key types.NamespacedName, version strin
 	return len(s.TakeForeignChanges(key, "1", version)) > 0
 }
 
+// addOwn records writes of this process that contain no change of another client.
+func addOwn(s *objectstate.Store[bool], versions ...string) {
+	for _, version := range versions {
+		s.AddOwnVersion("1", objectstate.OwnVersion{Version: version})
+	}
+}
+
+// A write can also contain a change of another client that the watch never shows alone, for example because it ended and listed the objects.
+func TestTakeForeignChanges_EditWithinOurWrite(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		seen []string // observed versions of the object, in order
+		own  []objectstate.OwnVersion
+		want []string
+	}{
+		{"no edit", []string{"1", "3"}, []objectstate.OwnVersion{{Version: "3"}}, []string{"1"}},
+		{"B-28 an edit that the watch has skipped", []string{"1", "3"}, []objectstate.OwnVersion{{Version: "3", EditedAfter: "1"}}, []string{"1", "3"}},
+		{"B-28 an edit that the watch has shown", []string{"1", "2", "3"}, []objectstate.OwnVersion{{Version: "3", EditedAfter: "1"}}, []string{"1", "2"}},
+		{
+			"B-28 two requests, and the watch shows only the last version",
+			[]string{"1", "4"}, []objectstate.OwnVersion{{Version: "3", EditedAfter: "1"}, {Version: "4", EditedAfter: "3"}}, []string{"1", "4"},
+		},
+		{"B-28 the first observed version", []string{"3"}, []objectstate.OwnVersion{{Version: "3", EditedAfter: "1"}}, []string{"3"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := objectstate.New[bool](objectstate.Options{TrackDirty: true})
+			for _, version := range test.seen {
+				s.Observe(object("a", "1", version), false)
+			}
+			for _, v := range test.own {
+				s.AddOwnVersion("1", v)
+			}
+			equal(t, "foreign changes", s.TakeForeignChanges(nameOf("a"), "1", ""), test.want)
+		})
+	}
+}
+
 func TestTakeForeignChanges(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -40,7 +77,7 @@ func TestTakeForeignChanges(t *testing.T) {
 				s.MarkRelatedChange(nameOf("a"))
 			}
 			s.GetOrCreate("1")
-			s.AddOwnVersions("1", test.own...)
+			addOwn(s, test.own...)
 			equal(t, "dirty", isDirty(s, nameOf("a"), ""), test.want)
 			equal(t, "dirty, second call", isDirty(s, nameOf("a"), ""), false)
 			equal(t, "dirty, other key", isDirty(s, nameOf("b"), ""), false)
@@ -52,16 +89,16 @@ func TestTakeForeignChanges(t *testing.T) {
 func TestTakeForeignChanges_LateAndSkippedVersions(t *testing.T) {
 	s := objectstate.New[bool](objectstate.Options{TrackDirty: true})
 	s.GetOrCreate("1")
-	s.AddOwnVersions("1", "2", "3")
+	addOwn(s, "2", "3")
 	equal(t, "B-28 not observed yet", isDirty(s, nameOf("a"), ""), false)
 	s.Observe(object("a", "1", "2"), false)
 	equal(t, "B-28 the first write is observed", isDirty(s, nameOf("a"), ""), false)
-	s.AddOwnVersions("1", "4")
+	addOwn(s, "4")
 	s.Observe(object("a", "1", "3"), false)
 	s.Observe(object("a", "1", "4"), false)
 	equal(t, "B-28 the other writes are observed", isDirty(s, nameOf("a"), ""), false)
 	for version := range 1000 {
-		s.AddOwnVersions("1", fmt.Sprint(version))
+		addOwn(s, fmt.Sprint(version))
 		isDirty(s, nameOf("a"), "")
 	}
 	s.Observe(object("a", "1", "999"), false)
@@ -77,19 +114,19 @@ func TestTakeForeignChanges_LimitsVersions(t *testing.T) {
 		s.Observe(object("a", "1", "foreign"), false)
 		for version := range n {
 			s.Observe(object("a", "1", fmt.Sprint(version)), false)
-			s.AddOwnVersions("1", fmt.Sprint(version))
+			addOwn(s, fmt.Sprint(version))
 		}
 		equal(t, fmt.Sprintf("B-28 a write of another client before %d of ours", n), isDirty(s, nameOf("a"), ""), true)
 	}
 }
 
 // A worker may write an object whose state was removed. A later object does not inherit the version.
-func TestAddOwnVersions_UnknownObject(t *testing.T) {
+func TestAddOwnVersion_UnknownObject(t *testing.T) {
 	s := objectstate.New[bool](objectstate.Options{TrackDirty: true})
-	s.AddOwnVersions("1", "2")
+	addOwn(s, "2")
 	s.Observe(object("a", "1", "2"), false)
 	equal(t, "the version was recorded for an unknown object: dirty", isDirty(s, nameOf("a"), ""), true)
-	s.AddOwnVersions("1", "3")
+	addOwn(s, "3")
 	s.Forget("1")
 	s.Observe(object("a", "1", "3"), false)
 	equal(t, "the version was recorded before Forget: dirty", isDirty(s, nameOf("a"), ""), true)
@@ -118,7 +155,7 @@ func TestTakeForeignChanges_KeepsNewerVersions(t *testing.T) {
 	equal(t, "B-28 many versions", isDirty(s, nameOf("a"), "108"), true)
 	equal(t, "B-28 the last of many versions", isDirty(s, nameOf("a"), "109"), true)
 
-	s.AddOwnVersions("1", "120")
+	addOwn(s, "120")
 	s.Observe(object("a", "1", "120"), false)
 	equal(t, "B-28 our own write is newer than the object", isDirty(s, nameOf("a"), "110"), false)
 	equal(t, "B-28 our own write", isDirty(s, nameOf("a"), "120"), false)

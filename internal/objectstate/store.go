@@ -17,11 +17,11 @@ type Store[W any] struct {
 	deleted map[types.NamespacedName][]Tombstone // of objects that have left the cache
 	queued  map[types.NamespacedName]time.Time   // when the key was queued
 	skipped map[types.NamespacedName]string      // the resource versions of events that predicates have rejected, until the next reconcile
-	dirty   map[types.NamespacedName][]string    // the resource versions that made the key dirty; RelatedChange for related objects
+	dirty   map[types.NamespacedName][]dirtyMark // the changes that made the key dirty
 	events  map[types.NamespacedName][]Event     // events that TakeEvents has not returned yet
 
 	newer             map[types.UID]client.Object // the newest known states of objects, if they are not the observed states
-	ownVersions       map[types.UID][]string      // the resource versions of writes of this process, until the watch delivers them
+	ownVersions       map[types.UID][]OwnVersion  // of writes of this process, until the watch delivers them
 	replacedBaselines map[types.UID][]byte        // the baselines before another client replaced them
 	onDeletion        map[types.UID]func()        // called once when the object is being deleted or is known to be deleted
 
@@ -54,11 +54,11 @@ func New[W any](options Options) *Store[W] {
 		deleted: map[types.NamespacedName][]Tombstone{},
 		queued:  map[types.NamespacedName]time.Time{},
 		skipped: map[types.NamespacedName]string{},
-		dirty:   map[types.NamespacedName][]string{},
+		dirty:   map[types.NamespacedName][]dirtyMark{},
 		events:  map[types.NamespacedName][]Event{},
 
 		newer:             map[types.UID]client.Object{},
-		ownVersions:       map[types.UID][]string{},
+		ownVersions:       map[types.UID][]OwnVersion{},
 		replacedBaselines: map[types.UID][]byte{},
 		onDeletion:        map[types.UID]func(){},
 	}
@@ -76,13 +76,17 @@ func (s *Store[W]) observe(obj client.Object, listedAtStart, isChange bool) {
 	if !known {
 		state = &State[W]{ExistedAtStart: listedAtStart || s.options.ExistedAtStart != nil && s.options.ExistedAtStart(obj)}
 	}
+	mark := dirtyMark{version: obj.GetResourceVersion()}
+	if state.observed != nil {
+		mark.previous = state.observed.GetResourceVersion()
+	}
 	s.setObserved(state, obj)
 	s.unmarkLeft(obj)
 	if obj.GetDeletionTimestamp() != nil {
 		s.notifyDeletion(obj.GetUID())
 	}
 	if isChange {
-		s.markDirty(client.ObjectKeyFromObject(obj), obj.GetResourceVersion())
+		s.markDirty(client.ObjectKeyFromObject(obj), mark)
 	}
 }
 

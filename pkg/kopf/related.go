@@ -145,7 +145,7 @@ func (r *sharedResource[T]) checkRelated(scheme *runtime.Scheme) (errs []error) 
 			errs = append(errs, fmt.Errorf("%s has no effect without an OnReconcile handler or a handler with RetryOnRelatedChange: add one or remove %[1]s", c.method))
 		case slices.Contains(c.predicates, nil):
 			errs = append(errs, fmt.Errorf("%s(%T) has a nil predicate: remove it", c.method, c.obj))
-		default:
+		case c.gvk != gvk: // only the first check writes, because a later one may run while the operator reads the kinds
 			r.related[i].gvk = gvk
 		}
 	}

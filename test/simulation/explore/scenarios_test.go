@@ -407,7 +407,6 @@ var scenarios = []scenario{
 	}},
 	{name: "observed-generation", limits: map[string]string{
 		"lost@1": flushFails, "unavailable@1": flushFails, "lost@7": flushFails, "unavailable@7": flushFails, "lost@22": flushFails, "unavailable@22": flushFails,
-		"unseen@20": "a fault: the watch shows the edit only together with a write of the operator, and the reconcile handler is not called for it",
 	}, newScenario: func(w *world) kopftest.Scenario {
 		return w.newScenario(func() *kopf.Resource[widget] {
 			root := conditions.Root{Of: []string{"Made", "Painted", "Synced"}, Fresh: true}

@@ -1,0 +1,39 @@
+package patch
+
+// EditedByOthers reports whether two JSON forms of the object, before and after the change was written, differ in fields that the change does not write.
+// These can also be defaults that the API server has set.
+func (c *Change) EditedByOthers(before, after map[string]any) bool {
+	other := Diff(before, after).WithoutServerFields()
+	if c.AddFinalizer != "" || c.RemoveFinalizer != "" {
+		other = other.WithoutField("metadata", "finalizers")
+	}
+	if other = other.outside(c.FrameworkPatch); len(other) > 0 {
+		other = other.outside(c.HandlerPatch)
+	}
+	return len(other) > 0 || deletion(before) != deletion(after)
+}
+
+// outside returns the part of a patch that another patch does not write.
+func (p MergePatch) outside(other MergePatch) MergePatch {
+	out := MergePatch{}
+	for key, value := range p {
+		written, isWritten := other[key]
+		fields, isMap := value.(map[string]any)
+		writtenFields, isWrittenMap := written.(map[string]any)
+		switch {
+		case !isWritten:
+			out[key] = value
+		case isMap && isWrittenMap:
+			if rest := MergePatch(fields).outside(writtenFields); len(rest) > 0 {
+				out[key] = map[string]any(rest)
+			}
+		}
+	}
+	return out
+}
+
+// deletion returns the deletion timestamp in a JSON form.
+func deletion(content map[string]any) any {
+	meta, _ := content["metadata"].(map[string]any)
+	return meta["deletionTimestamp"]
+}
