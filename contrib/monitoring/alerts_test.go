@@ -115,7 +115,7 @@ func TestAlerts_AreValidRules(t *testing.T) {
 	g.Expect(errs).To(BeEmpty())
 
 	rules := readRules(t)
-	g.Expect(rules).To(HaveLen(12))
+	g.Expect(rules).To(HaveLen(13))
 	for name, r := range rules {
 		g.Expect(name).To(MatchRegexp(`^Kopf[A-Z]\w+$`))
 		g.Expect(checkExpression(all, r.Expr.String())).To(Succeed(), name)
