@@ -72,7 +72,7 @@ func newOperator(t *testing.T, b *commit.Builder, obj *unstructured.Unstructured
 			return obj, nil
 		},
 		Pauses: func() int32 { return o.pauses }, HasEnded: func() bool { return o.ended },
-		OnWritten:  func(obj client.Object) { o.received = append(o.received, obj.GetResourceVersion()) },
+		OnWritten: func(obj client.Object) { o.received = append(o.received, obj.GetResourceVersion()) },
 		OnVersions: func(_ types.UID, versions []commit.WrittenVersion) {
 			for _, v := range versions {
 				o.ownVersions = append(o.ownVersions, v.Version)

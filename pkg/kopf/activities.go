@@ -23,7 +23,7 @@ import (
 // Equivalent in kopf: @kopf.on.startup.
 func OnStartup(id string, fn func(ctx context.Context) error, opts ...HandlerOption) Option {
 	return activityOption(&activity{declaration: declaration{id: id, method: "OnStartup", handlerKind: activityHandler}, fn: fn}, opts,
-		func(o *Operator) *[]*activity { return &o.startup })
+		func(o *Operator) *[]*activity { return &o.functions.startup })
 }
 
 // OnCleanup adds a function that the operator calls when it stops, after the handlers have returned. The operator does not call the function
@@ -33,7 +33,7 @@ func OnStartup(id string, fn func(ctx context.Context) error, opts ...HandlerOpt
 // Equivalent in kopf: @kopf.on.cleanup.
 func OnCleanup(id string, fn func(ctx context.Context) error, opts ...HandlerOption) Option {
 	return activityOption(&activity{declaration: declaration{id: id, method: "OnCleanup", handlerKind: activityHandler}, fn: fn}, opts,
-		func(o *Operator) *[]*activity { return &o.cleanup })
+		func(o *Operator) *[]*activity { return &o.functions.cleanup })
 }
 
 // An activity is a function of [OnStartup], [OnCleanup] or [OnVersion].
@@ -68,7 +68,7 @@ func activityOption(a *activity, opts []HandlerOption, list func(*Operator) *[]*
 // runActivities calls the activities in order and retries each until it has succeeded or failed permanently. It returns the joined errors
 // of the activities that failed permanently, or the error of the context if the context is cancelled first.
 func (o *Operator) runActivities(ctx context.Context, reason string, activities []*activity) error {
-	ctx = objectstate.ContextWithMemos(ctx, &o.memos)
+	ctx = objectstate.ContextWithMemos(ctx, &o.functions.memos)
 	records := make([]progress.Record, len(activities))
 	failed := make([]error, len(activities))
 	for {

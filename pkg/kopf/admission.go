@@ -147,9 +147,7 @@ func withMemos[T client.Object](fn webhooks.Handler[T], lookUp memoLookup) webho
 
 // memosFor returns the memos of an object that this process handles. For other objects, it returns empty memos and does not store them.
 func (o *Operator) memosFor(gvk schema.GroupVersionKind, uid types.UID) *objectstate.Memos {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for _, e := range o.engines {
+	for _, e := range o.engines.All() {
 		if e.GVK == gvk {
 			return e.Memos(uid)
 		}

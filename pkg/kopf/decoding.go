@@ -238,10 +238,10 @@ func (o *Operator) reportUndecodable(ctx context.Context) {
 		}
 	}()
 	for ctx.Err() == nil {
-		leftOut, ownChanged, sharedChanged := o.undecodable.leftOut()
-		o.reportEach(append(leftOut, o.undecodable.blocking()...), counted)
+		leftOut, ownChanged, sharedChanged := o.watches.undecodable.leftOut()
+		o.reportEach(append(leftOut, o.watches.undecodable.blocking()...), counted)
 		select {
-		case <-o.undecodable.changed:
+		case <-o.watches.undecodable.changed:
 		case <-ownChanged:
 		case <-sharedChanged:
 		case <-ctx.Done():
@@ -251,7 +251,7 @@ func (o *Operator) reportUndecodable(ctx context.Context) {
 
 // reportEach logs and posts objects that were not reported yet, logs those that are gone, and counts them in the metric.
 func (o *Operator) reportEach(objects []decoding.Object, counted map[string]bool) {
-	u := o.undecodable
+	u := o.watches.undecodable
 	numbers, present, unresolved := map[string]int{}, map[undecodableKey]decoding.Object{}, map[types.UID]bool{}
 	for _, obj := range objects {
 		u.mu.Lock()
@@ -285,7 +285,7 @@ func (o *Operator) reportEach(objects []decoding.Object, counted map[string]bool
 func (o *Operator) reportOne(obj decoding.Object, kind decodedKind) {
 	o.mgr.GetLogger().Error(obj.Fault, "An object does not decode into its Go type; it is not handled",
 		"kind", obj.GVK.Kind, "namespace", obj.Key.Namespace, "name", obj.Key.Name, "goType", fmt.Sprintf("%T", kind.obj))
-	engines := o.runningEngines()
+	engines := o.engines.All()
 	if len(engines) == 0 {
 		return
 	}
@@ -299,13 +299,13 @@ func (o *Operator) reportOne(obj decoding.Object, kind decodedKind) {
 // notReadyForObjects returns an error if there are objects that the operator cannot handle. An operator with admission handlers is ready nevertheless:
 // otherwise, the API server could not reach the handlers, and no client could repair the objects.
 func (o *Operator) notReadyForObjects() error {
-	if errs := o.undecodable.blocked(); len(errs) > 0 {
+	if errs := o.watches.undecodable.blocked(); len(errs) > 0 {
 		return errors.Join(errs...)
 	}
 	if o.servesAdmission {
 		return nil
 	}
-	leftOut, _, _ := o.undecodable.leftOut()
+	leftOut, _, _ := o.watches.undecodable.leftOut()
 	kinds := map[string][]decoding.Object{}
 	var errs []error
 	for _, obj := range leftOut {
@@ -347,12 +347,12 @@ func (g *kindGroup) findBlocking(ctx context.Context) (synced bool) {
 	for _, kind := range g.decoded {
 		informer, err := g.cache.GetInformer(ctx, kind.obj, cache.BlockUntilSynced(false))
 		if err != nil || informer.HasSynced() {
-			g.operator.undecodable.setStuck(stuckKey{gvk: kind.gvk}, nil)
+			g.operator.watches.undecodable.setStuck(stuckKey{gvk: kind.gvk}, nil)
 			continue
 		}
 		synced = false
 		found := g.operator.findUndecodable(ctx, kind, watchcheck.Namespaces(informer), func() bool { return !informer.HasSynced() })
-		g.operator.undecodable.setStuck(stuckKey{gvk: kind.gvk}, found)
+		g.operator.watches.undecodable.setStuck(stuckKey{gvk: kind.gvk}, found)
 	}
 	return synced
 }
@@ -368,7 +368,7 @@ func (g *kindGroup) decodingCheck(gvk schema.GroupVersionKind) func(ctx context.
 		if missesChanges {
 			found = g.operator.findUndecodable(ctx, g.decoded[i], []string{namespace}, func() bool { return true })
 		}
-		if g.operator.undecodable.setStuck(key, found); len(found) == 0 {
+		if g.operator.watches.undecodable.setStuck(key, found); len(found) == 0 {
 			return nil
 		}
 		return blockedError(found)
@@ -395,7 +395,7 @@ func (g *kindGroup) explainStartError(err error) error {
 	if err == nil || g.isTolerant() {
 		return err
 	}
-	u := g.operator.undecodable
+	u := g.operator.watches.undecodable
 	if len(u.blocked()) == 0 { // the start has failed before explainUnsynced
 		ctx, cancel := context.WithTimeout(context.Background(), unsyncedAfter)
 		defer cancel()

@@ -1,6 +1,7 @@
 package kopf
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,6 +23,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 	"github.com/kopf-runtime/kopf-runtime/internal/guard"
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
+	"github.com/kopf-runtime/kopf-runtime/internal/operator"
 	"github.com/kopf-runtime/kopf-runtime/internal/testhook"
 	"github.com/kopf-runtime/kopf-runtime/internal/watching"
 )
@@ -44,7 +46,7 @@ type dynamicKinds struct {
 	settings  engine.Settings
 	discovery discovery.ServerResourcesInterfaceWithContext
 	fixed     map[schema.GroupKind]bool                // kinds that the API server must serve at the start
-	indexes   *gate                                    // gate of the fixed kinds
+	indexes   *operator.Gate                           // gate of the fixed kinds
 	declared  []declaredKind                           // kinds of WhenServed
 	selected  map[selectedKind]*declaredKind           // kinds of ForKinds; the value is nil for an invalid declaration
 	running   map[schema.GroupVersionKind]*runningKind // includes kinds that are stopping
@@ -90,7 +92,7 @@ func (o *Operator) newDynamicKinds(settings engine.Settings, fixed []engine.Kind
 	for _, kind := range fixed {
 		d.fixed[kind.GVK.GroupKind()] = true
 	}
-	o.setDiscovering(true)
+	o.dynamic.setDiscovering(true)
 	return d, nil
 }
 
@@ -118,7 +120,7 @@ func (d *dynamicKinds) run(ctx context.Context) error {
 			if d.update(ctx) {
 				if wait = d.interval(); !discovered {
 					discovered = true
-					d.operator.setDiscovering(false)
+					d.operator.dynamic.setDiscovering(false)
 					testhook.KindsChanged(ctx, -1) // see OperatorStarting
 				}
 			}
@@ -131,7 +133,7 @@ func (d *dynamicKinds) run(ctx context.Context) error {
 	for len(d.running) > 0 {
 		d.noteEnded(<-d.ended)
 	}
-	d.operator.setKindCount(0, 0)
+	d.operator.dynamic.setNumbers(0, 0)
 	d.group.Wait()
 	return nil
 }
@@ -197,17 +199,17 @@ func (d *dynamicKinds) update(ctx context.Context) bool {
 			d.log().Info("The API server no longer serves the kind; its handlers stop", "kind", gvk.Kind, "apiVersion", gvk.GroupVersion().String())
 			running.stop()
 			running.stop = nil
-			d.operator.forgetKindRights(gvk)
+			d.operator.rights.remove(gvk)
 		}
 	}
 	maps.DeleteFunc(d.retryAt, func(gvk schema.GroupVersionKind, _ time.Time) bool {
 		_, unknown := failed[gvk.GroupVersion()]
 		return desired[gvk] == nil && !unknown
 	})
-	defer func() { d.operator.setKindCount(waiting, len(d.running)) }()
-	d.operator.keepStartingKinds(func(gvk schema.GroupVersionKind) bool { return desired[gvk] != nil || d.running[gvk] != nil })
+	defer func() { d.operator.dynamic.setNumbers(waiting, len(d.running)) }()
+	d.operator.dynamic.keep(func(gvk schema.GroupVersionKind) bool { return desired[gvk] != nil || d.running[gvk] != nil })
 	for _, gvk := range unwatchable {
-		d.operator.setStartingKind(gvk, errNotWatchable)
+		d.operator.dynamic.set(gvk, errNotWatchable)
 	}
 	for gvk, declared := range desired {
 		if !d.isRunning(gvk.GroupKind()) && !hasFailed(failed, gvk.Group) && !time.Now().Before(d.retryAt[gvk]) {
@@ -326,7 +328,7 @@ func (d *dynamicKinds) start(ctx context.Context, one declaredKind) {
 	running := &runningKind{stop: stop}
 	d.running[gvk] = running
 	testhook.KindsChanged(ctx, 1)
-	d.operator.setStartingKind(gvk, errNotSynced)
+	d.operator.dynamic.set(gvk, errNotSynced)
 	delete(d.retryAt, gvk)
 	d.group.Go(func() {
 		defer stop()
@@ -343,9 +345,9 @@ func (d *dynamicKinds) noteEnded(gvk schema.GroupVersionKind) {
 	running := d.running[gvk]
 	delete(d.running, gvk)
 	if running.err == nil {
-		d.operator.setStartingKind(gvk, nil)
+		d.operator.dynamic.set(gvk, nil)
 	} else {
-		d.operator.setStartingKind(gvk, running.err)
+		d.operator.dynamic.set(gvk, running.err)
 		d.retryAt[gvk] = time.Now().Add(restartInterval)
 		d.log().Error(running.err, "The controller of a kind has failed; it will be started again", "kind", gvk.Kind, "apiVersion", gvk.GroupVersion().String(),
 			"retryAfter", restartInterval.String())
@@ -360,7 +362,7 @@ func (d *dynamicKinds) runKind(ctx context.Context, one declaredKind) error {
 	if err != nil {
 		return err
 	}
-	o.checkKindRights(kinds[0], one.resource)
+	o.rights.add(kinds[0], one.resource)
 	release, err := o.reserveKinds(kinds)
 	if err != nil {
 		return err
@@ -387,7 +389,7 @@ func (d *dynamicKinds) runKind(ctx context.Context, one declaredKind) error {
 			d.log().Error(err, "The cache of a kind has failed", "kind", one.kind.GVK.Kind)
 		}
 	})
-	defer o.routedClient.UseCache(kinds[0].New(), objects)()
+	defer o.clients.shared(o.mgr).UseCache(kinds[0].New(), objects)()
 	defer one.client.UseCache(kinds[0].New(), objects)()
 	for _, c := range one.resource.relatedKinds() {
 		defer one.client.UseCache(c.watched(), objects)()
@@ -398,17 +400,17 @@ func (d *dynamicKinds) runKind(ctx context.Context, one declaredKind) error {
 	unsynced.Store(2) // the objects and the indexes
 	group, err = o.newKindGroup(ctx, settings, objects, d.indexes, kinds, resources, scopes, func() {
 		if unsynced.Add(-1) == 0 {
-			o.setStartingKind(one.kind.GVK, nil)
+			o.dynamic.set(one.kind.GVK, nil)
 		}
 	})
 	if err != nil {
 		return err
 	}
 	d.log().Info("Watching the kind", "kind", one.kind.GVK.Kind, "apiVersion", one.kind.GVK.GroupVersion().String())
-	o.addEngines(group.engines)
+	remove := o.engines.Add(group.engines...)
 	defer testhook.EnginesEnded(ctx, group.engines)
-	defer o.removeEngines(group.engines)
-	for _, namespace := range o.pausedScopes() {
+	defer remove()
+	for _, namespace := range o.peers.Scopes() {
 		group.engines[0].PauseChanged(namespace) // a pause may have begun
 	}
 	return group.run(ctx)
@@ -433,19 +435,19 @@ func (o *Operator) newKindCache(ctx context.Context, one declaredKind) (objects 
 
 // newCache returns a cache that belongs to the operator. The caller must call release after the cache has stopped.
 func (o *Operator) newCache(ctx context.Context, options cache.Options) (objects cache.Cache, release func(), err error) {
-	if options, err = decoding.Tolerate(o.mgr.GetConfig(), options, o.undecodable.own); err != nil {
+	if options, err = decoding.Tolerate(o.mgr.GetConfig(), options, o.watches.undecodable.own); err != nil {
 		return nil, nil, err
 	}
 	release = func() {}
 	if o.namespaces != nil {
-		objects, release, err = o.namespaces.newCache(ctx, options)
+		objects, release, err = o.namespaces.NewCache(ctx, options)
 	} else {
 		objects, err = cache.New(o.mgr.GetConfig(), options)
 	}
 	if err != nil {
 		return nil, nil, err
 	}
-	return decoding.Wrap(objects, options.Scheme, o.undecodable.own), release, nil
+	return decoding.Wrap(objects, options.Scheme, o.watches.undecodable.own), release, nil
 }
 
 // These errors are the reasons why a kind is not ready.
@@ -454,54 +456,79 @@ var (
 	errNotWatchable = errors.New("the API server cannot list or watch the kind: remove its declaration")
 )
 
-// setStartingKind sets the reason why a kind is not ready. The reason is nil if the kind is ready or no longer handled.
-func (o *Operator) setStartingKind(gvk schema.GroupVersionKind, reason error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	defer o.updateKindMetric()
+// dynamicStates are the states of the kinds of [WhenServed] and [ForKinds].
+type dynamicStates struct {
+	mu          sync.Mutex
+	discovering bool                              // the first discovery of kinds has not succeeded yet
+	reasons     map[schema.GroupVersionKind]error // the reasons why kinds are not ready
+	waiting     int                               // number of declarations that wait for a kind
+	running     int                               // number of kinds whose controllers run or stop
+	count       *metrics.StateCount
+}
+
+// set sets the reason why a kind is not ready. The reason is nil if the kind is ready or no longer handled.
+func (s *dynamicStates) set(gvk schema.GroupVersionKind, reason error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	defer s.updateMetric()
 	if reason == nil {
-		delete(o.startingKinds, gvk)
+		delete(s.reasons, gvk)
 		return
 	}
-	if o.startingKinds == nil {
-		o.startingKinds = map[schema.GroupVersionKind]error{}
+	if s.reasons == nil {
+		s.reasons = map[schema.GroupVersionKind]error{}
 	}
-	o.startingKinds[gvk] = reason
+	s.reasons[gvk] = reason
 }
 
-// keepStartingKinds removes the reasons of kinds that are no longer handled.
-func (o *Operator) keepStartingKinds(keep func(schema.GroupVersionKind) bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	maps.DeleteFunc(o.startingKinds, func(gvk schema.GroupVersionKind, _ error) bool { return !keep(gvk) })
+// keep removes the reasons of kinds that are no longer handled.
+func (s *dynamicStates) keep(keep func(schema.GroupVersionKind) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.DeleteFunc(s.reasons, func(gvk schema.GroupVersionKind, _ error) bool { return !keep(gvk) })
 }
 
-// setKindCount sets the number of declarations that wait for a kind, and the number of kinds whose controllers run or stop.
-func (o *Operator) setKindCount(waiting, running int) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.waitingKinds, o.runningKinds = waiting, running
-	o.updateKindMetric()
+// setNumbers sets the number of declarations that wait for a kind, and the number of kinds whose controllers run or stop.
+func (s *dynamicStates) setNumbers(waiting, running int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.waiting, s.running = waiting, running
+	s.updateMetric()
 }
 
-// updateKindMetric updates the metric of kinds by their state. The caller must hold o.mu.
-func (o *Operator) updateKindMetric() {
+// updateMetric updates the metric of kinds by their state. The caller must hold the lock.
+func (s *dynamicStates) updateMetric() {
 	starting, failed := 0, 0
-	for _, reason := range o.startingKinds {
+	for _, reason := range s.reasons {
 		if errors.Is(reason, errNotSynced) {
 			starting++
 		} else {
 			failed++
 		}
 	}
-	o.kindCount.Set(map[string]int{
-		metrics.Waiting: o.waitingKinds, metrics.Starting: starting, metrics.Failed: failed, metrics.Served: max(0, o.runningKinds-starting),
+	s.count.Set(map[string]int{
+		metrics.Waiting: s.waiting, metrics.Starting: starting, metrics.Failed: failed, metrics.Served: max(0, s.running-starting),
 	})
 }
 
-// setDiscovering sets whether the first discovery of kinds has not succeeded yet.
-func (o *Operator) setDiscovering(discovering bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.discovering = discovering
+func (s *dynamicStates) setDiscovering(discovering bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.discovering = discovering
+}
+
+func (s *dynamicStates) isDiscovering() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.discovering
+}
+
+// notReady returns the reasons why kinds are not ready, sorted by kind.
+func (s *dynamicStates) notReady() (errs []error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, gvk := range slices.SortedFunc(maps.Keys(s.reasons), func(a, b schema.GroupVersionKind) int { return cmp.Compare(a.String(), b.String()) }) {
+		errs = append(errs, fmt.Errorf("%s: %w", gvk.Kind, s.reasons[gvk]))
+	}
+	return errs
 }

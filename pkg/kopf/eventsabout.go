@@ -241,7 +241,7 @@ func (s *eventSelection) read() []schema.GroupVersionKind {
 }
 
 // ofEventSelection returns the permissions of an OnEventAbout handler.
-func (r *rights) ofEventSelection(kind *engine.Kind, s *eventSelection, watch rbac.Level) (needs []rbac.Need) {
+func (r *neededRights) ofEventSelection(kind *engine.Kind, s *eventSelection, watch rbac.Level) (needs []rbac.Need) {
 	reason := "OnEventAbout of " + kind.GVK.Kind
 	namespaces := r.namespaces(kind.GVK)
 	if _, namespaced := r.lookUp(kind.GVK); !namespaced {

@@ -133,10 +133,7 @@ func (w *eventWatches) namespaces() []string {
 	if w.selection.Since == 0 || set == nil || !w.engine.Namespaced {
 		return namespaces
 	}
-	return slices.DeleteFunc(namespaces, func(namespace string) bool {
-		phase, known := set.phase(namespace)
-		return !known || phase != served
-	})
+	return slices.DeleteFunc(namespaces, func(namespace string) bool { return !set.Handles(namespace) })
 }
 
 // status returns the state of a watch.
@@ -210,38 +207,6 @@ func (g *kindGroup) runEventWatches(ctx context.Context) {
 	}
 }
 
-// addEventWatches adds watches to the readiness check until remove is called.
-func (o *Operator) addEventWatches(watches []*eventWatches) (remove func()) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.eventWatches = append(slices.Clone(o.eventWatches), watches...)
-	return func() {
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		o.eventWatches = slices.DeleteFunc(slices.Clone(o.eventWatches), func(w *eventWatches) bool { return slices.Contains(watches, w) })
-	}
-}
-
-// eventWatchErrors returns the reasons why the operator does not receive Events. Handlers have their own watches, so it returns one error for each namespace
-// with missing permissions.
-func (o *Operator) eventWatchErrors() (errs []error) {
-	o.mu.Lock()
-	all := o.eventWatches
-	o.mu.Unlock()
-	reported := map[string]bool{}
-	for _, w := range all {
-		problems, unlisted := w.problems()
-		for _, p := range problems {
-			if !reported[p.Namespace] {
-				errs = append(errs, p)
-			}
-			reported[p.Namespace] = true
-		}
-		errs = append(errs, unlisted...)
-	}
-	return errs
-}
-
 // eventNamespaces returns the namespaces whose Events are watched. "" means all namespaces.
 func (g *kindGroup) eventNamespaces(e *engine.Engine) (namespaces []string) {
 	o, gvk := g.operator, e.GVK
@@ -249,7 +214,7 @@ func (g *kindGroup) eventNamespaces(e *engine.Engine) (namespaces []string) {
 		gvk = schema.GroupVersionKind{}
 	}
 	if o.namespaces != nil {
-		namespaces = o.namespaces.names()
+		namespaces = o.namespaces.Names()
 	} else if namespaces = o.cachedNamespaces(gvk, g.after != nil); len(namespaces) == 0 {
 		return []string{""}
 	}

@@ -129,7 +129,7 @@ func (s explainer) Explain(ctx context.Context, kind schema.GroupKind, key types
 	}
 	explanation, err := engines[i].Explain(ctx, key)
 	if explanation != nil {
-		for _, problem := range s.operator.watchProblems() {
+		for _, problem := range s.operator.watches.problems() {
 			if problem.GVK == engines[i].GVK && problem.Reason == watchcheck.Undecodable {
 				explanation.Waits = append(explanation.Waits, problem.Error())
 			}
@@ -145,7 +145,7 @@ func (s explainer) Explain(ctx context.Context, kind schema.GroupKind, key types
 func (s explainer) engines() ([]*engine.Engine, error) {
 	select {
 	case <-s.operator.mgr.Elected():
-		if engines := s.operator.runningEngines(); len(engines) > 0 {
+		if engines := s.operator.engines.All(); len(engines) > 0 {
 			return engines, nil
 		}
 	default:
@@ -156,7 +156,7 @@ func (s explainer) engines() ([]*engine.Engine, error) {
 // Kinds implements [statuspage.Source].
 func (s explainer) Kinds() (kinds []statuspage.Kind, err error) {
 	engines, err := s.engines()
-	leftOut, _, _ := s.operator.undecodable.leftOut()
+	leftOut, _, _ := s.operator.watches.undecodable.leftOut()
 	for _, e := range engines {
 		kind := e.Status()
 		for _, obj := range leftOut {

@@ -80,9 +80,10 @@ func WarningsOfFields(r Option, props *apiextensionsv1.JSONSchemaProps) (warning
 
 // UnfinishedEngines returns the number of ended engines that an operator has stored because of their daemons and timers.
 func UnfinishedEngines(o *Operator) int {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return len(o.unfinished)
+	if o.ring == nil {
+		return 0
+	}
+	return o.ring.Unfinished()
 }
 
 // StatusKinds returns the kinds of the status page.

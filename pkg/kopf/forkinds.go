@@ -4,12 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/guard"
 	"github.com/kopf-runtime/kopf-runtime/internal/watching"
@@ -168,67 +166,20 @@ func (s *kindSelection) resourceOf(o *Operator, r watching.Resource) (one *decla
 	if len(declared.triggerSources()) > 0 {
 		return nil, errTriggerSources
 	}
-	reader := o.newKindClient()
+	reader := o.clients.newForKind(o.mgr)
 	kind, err := declared.kind(o.mgr.GetScheme(), o.settings.Store, reader)
 	if err != nil {
 		return nil, err
 	}
 	kind.Name = o.controllerNameOf(kind.Name)
-	if err := errors.Join(o.checkStorage(kind), o.checkFilters(kind, declared), o.checkShardedKind(&kind), o.checkFinalizer(kind)); err != nil {
+	if err := errors.Join(o.checkStorage(kind), o.checkFilters(kind, declared), o.ring.CheckKind(&kind), o.checkFinalizer(kind)); err != nil {
 		return nil, err
 	}
 	if kind.GVK != r.GroupVersionKind {
 		return nil, fmt.Errorf("the function of ForKinds must declare %s, but has declared %s", r.GroupVersionKind, kind.GVK)
 	}
-	o.routedClient.Declare(kind.New())
+	o.clients.shared(o.mgr).Declare(kind.New())
 	return &declaredKind{kind, declared, reader}, nil
-}
-
-func (o *Operator) hasDynamicKinds() bool {
-	return len(o.selections) > 0 || slices.ContainsFunc(o.resources, func(r resource) bool { return r.options().whenServed })
-}
-
-// hasOwnCache reports whether the operator does not use the cache of the manager, whose namespaces and selectors are fixed.
-func (o *Operator) hasOwnCache() bool {
-	return o.namespaces != nil || o.watchSelector != nil || o.ring != nil
-}
-
-// client returns the client for handlers. If the operator has caches of its own, the client reads the kinds of these caches from them.
-func (o *Operator) client() client.Client {
-	if !o.hasDynamicKinds() && !o.hasOwnCache() {
-		return o.mgr.GetClient()
-	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.routedClient == nil {
-		o.routedClient = watching.NewClient(o.mgr.GetClient(), o.mgr.GetAPIReader(), o.mgr.GetScheme())
-	}
-	return o.routedClient
-}
-
-// clientOf returns the client for the handlers of a resource. A resource with its own cache has a client of its own, which also reads the related
-// kinds of the resource from that cache.
-func (o *Operator) clientOf(r resource) client.Client {
-	if !r.options().whenServed {
-		return o.client()
-	}
-	return o.kindClientOf(r)
-}
-
-func (o *Operator) kindClientOf(r resource) *watching.Client {
-	if c, ok := o.kindClients[r.identity()]; ok {
-		return c
-	}
-	if o.kindClients == nil {
-		o.kindClients = map[any]*watching.Client{}
-	}
-	c := o.newKindClient()
-	o.kindClients[r.identity()] = c
-	return c
-}
-
-func (o *Operator) newKindClient() *watching.Client {
-	return watching.NewClient(o.client(), o.mgr.GetAPIReader(), o.mgr.GetScheme())
 }
 
 // errTriggerSources is the error of a declaration with TriggerFrom for a kind that can stop and start again.

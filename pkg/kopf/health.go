@@ -1,17 +1,11 @@
 package kopf
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
-	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
-	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 	"github.com/kopf-runtime/kopf-runtime/internal/watchcheck"
 )
@@ -41,14 +35,14 @@ func WithStuckAfter(duration time.Duration) Option {
 // [SetupWithManager] adds it.
 func (o *Operator) Healthz(*http.Request) error {
 	var errs []error
-	for _, e := range o.runningEngines() {
+	for _, e := range o.engines.All() {
 		p := e.QueueStats()
 		if p.Waiting > 0 && p.Longest >= o.stuckAfter && p.Unfinished >= o.stuckAfter {
 			errs = append(errs, fmt.Errorf("%s: %d objects wait, the first for %s, and none of the %d running reconciles has finished for %s",
 				e.Name, p.Waiting, p.Longest.Round(time.Second), p.Running, p.Unfinished.Round(time.Second)))
 		}
 	}
-	for _, p := range o.watchProblems() {
+	for _, p := range o.watches.problems() {
 		if p.Reason == watchcheck.Silent && p.Age >= o.stuckAfter {
 			errs = append(errs, p)
 		}
@@ -68,35 +62,18 @@ func (o *Operator) Healthz(*http.Request) error {
 //
 // [SetupWithManager] adds it.
 func (o *Operator) Readyz(*http.Request) error {
-	o.mu.Lock()
-	peers, starting, startingKinds := o.peering, o.started && o.unsynced > 0 || o.discovering, maps.Clone(o.startingKinds)
-	checker, warmedUp, warmupErr := o.rights, o.warmedUp, o.warmupErr
-	o.mu.Unlock()
 	var errs []error
-	if !warmedUp && o.warmsUp() {
-		errs = append(errs, cmp.Or(warmupErr, errNotWarm))
+	if o.warmsUp() {
+		errs = append(errs, o.fixed.warm.notReady())
 	}
-	if starting {
+	if o.fixed.isStarting() || o.dynamic.isDiscovering() {
 		errs = append(errs, errors.New("the operator is starting: its caches have not synced yet"))
-	} else if peers != nil {
-		errs = append(errs, peers.Readyz(nil))
+	} else {
+		errs = append(errs, o.peers.NotReady()...)
 	}
-	for _, gvk := range slices.SortedFunc(maps.Keys(startingKinds), func(a, b schema.GroupVersionKind) int { return cmp.Compare(a.String(), b.String()) }) {
-		errs = append(errs, fmt.Errorf("%s: %w", gvk.Kind, startingKinds[gvk]))
-	}
-	if o.namespaces != nil {
-		errs = append(errs, o.namespaces.notReady()...)
-	}
-	errs = append(errs, checker.notReady()...)
+	errs = append(errs, o.dynamic.notReady()...)
+	errs = append(errs, o.namespaces.NotReady()...)
+	errs = append(errs, o.rights.current().NotReady()...)
 	errs = append(errs, o.notReadyForObjects())
-	for _, p := range o.watchProblems() {
-		errs = append(errs, p)
-	}
-	return errors.Join(append(errs, o.eventWatchErrors()...)...)
-}
-
-func (o *Operator) runningEngines() []*engine.Engine {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.engines
+	return errors.Join(append(errs, o.watches.notReady()...)...)
 }

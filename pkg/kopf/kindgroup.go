@@ -3,13 +3,13 @@ package kopf
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"golang.org/x/sync/errgroup"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
+	"github.com/kopf-runtime/kopf-runtime/internal/operator"
 )
 
 // A kindGroup contains kinds whose controllers start and stop together.
@@ -18,8 +18,9 @@ type kindGroup struct {
 	cache        cache.Cache // the cache of the kinds and their related kinds
 	sources      cache.Cache // the cache for the sources of the controllers: see handlersEndWith
 	stopSources  func()
-	after        *gate // another gate for which the workers wait; nil if there is none
-	indexes      *gate // opens when the indexes of the group are complete
+	epoch        operator.Epoch
+	after        *operator.Gate // another gate for which the workers wait; nil if there is none
+	indexes      *operator.Gate // opens when the indexes of the group are complete
 	kinds        []engine.Kind
 	engines      []*engine.Engine
 	controllers  []controller.Controller
@@ -33,19 +34,20 @@ type kindGroup struct {
 
 // newKindGroup returns a group with an engine and a controller for each kind. It starts nothing.
 func (o *Operator) newKindGroup(
-	ctx context.Context, settings engine.Settings, objects cache.Cache, after *gate, kinds []engine.Kind, resources []resource, scopes []bool, synced func(),
+	ctx context.Context, settings engine.Settings, objects cache.Cache, after *operator.Gate, kinds []engine.Kind, resources []resource, scopes []bool, synced func(),
 ) (*kindGroup, error) {
-	g := &kindGroup{operator: o, cache: objects, after: after, indexes: newGate(kinds), kinds: kinds, synced: synced, observed: map[*engine.Engine]chan struct{}{}}
+	g := &kindGroup{operator: o, cache: objects, after: after, indexes: operator.NewIndexGate(kinds), kinds: kinds, synced: synced, observed: map[*engine.Engine]chan struct{}{}}
 	g.sources, g.stopSources = o.handlersEndWith(objects)
+	g.epoch = operator.Epoch{Reader: o.mgr.GetAPIReader(), Log: o.mgr.GetLogger(), Cache: objects, EachNamespace: o.namespaces != nil}
 	settings.Cache = objects
 	for i, kind := range kinds {
 		kind.Namespaced, kind.CallsUserCode = scopes[i], o.callsUserCode(&kind)
-		settings.Selective, settings.Selects, settings.Shard = o.selectorOf(&kind) != nil, o.selects(&kind), o.shardOf(&kind)
-		if o.warmerOf(kind.Name) == nil {
+		settings.Selective, settings.Selects, settings.Shard = o.selectorOf(&kind) != nil, o.selects(&kind), o.ring.ShardOf(&kind)
+		if o.fixed.warm.of(kind.Name) == nil {
 			kind.ClearIndexes()
 		}
 		e := engine.New(settings, kind)
-		g.setEpoch(ctx, e)
+		g.epoch.Set(ctx, e)
 		g.observed[e] = make(chan struct{})
 		c, err := g.newController(ctx, e, resources[i], scopes[i])
 		if err != nil {
@@ -66,8 +68,8 @@ func (o *Operator) newKindGroup(
 func (g *kindGroup) run(ctx context.Context) error {
 	defer g.stopSources()
 	defer g.setIndexesSynced(false)
-	defer g.operator.addEventWatches(g.eventWatches)()
-	defer g.operator.undecodable.addKinds(g)()
+	defer g.operator.watches.events.Add(g.eventWatches...)()
+	defer g.operator.watches.undecodable.addKinds(g)()
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { g.checkWatches(ctx); return nil })
 	group.Go(func() error { g.runEventWatches(ctx); return nil })
@@ -92,7 +94,7 @@ func (g *kindGroup) run(ctx context.Context) error {
 	for i, c := range g.controllers {
 		defer func() {
 			g.engines[i].Close()
-			g.operator.addEnded(g.engines[i])
+			g.operator.ring.AddEnded(g.engines[i])
 		}()
 		group.Go(func() error { return g.engines[i].Background(ctx) })
 		group.Go(func() error {
@@ -117,38 +119,4 @@ func (g *kindGroup) setIndexesSynced(synced bool) {
 	for _, kind := range g.kinds {
 		kind.SetIndexesSynced(synced)
 	}
-}
-
-// addEnded adds an ended engine of a shard if daemons or timers of the engine have not returned.
-func (o *Operator) addEnded(e *engine.Engine) {
-	if o.ring == nil {
-		return
-	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.unfinished = slices.DeleteFunc(append(o.unfinished, e), hasReturned)
-}
-
-// hasUnfinished reports whether daemons or timers of ended engines of a shard have not returned.
-func (o *Operator) hasUnfinished() bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.unfinished = slices.DeleteFunc(o.unfinished, hasReturned)
-	return len(o.unfinished) > 0
-}
-
-// hasReturned reports whether all daemons and timers of an ended engine have returned.
-func hasReturned(e *engine.Engine) bool { return !e.HasRuns() }
-
-// addEngines adds running engines. Health checks use them, and pauses are forwarded to them.
-func (o *Operator) addEngines(engines []*engine.Engine) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.engines = append(slices.Clone(o.engines), engines...)
-}
-
-func (o *Operator) removeEngines(engines []*engine.Engine) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.engines = slices.DeleteFunc(slices.Clone(o.engines), func(e *engine.Engine) bool { return slices.Contains(engines, e) })
 }

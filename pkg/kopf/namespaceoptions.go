@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/parts/namespaces"
 	"github.com/kopf-runtime/kopf-runtime/internal/watching"
 )
 
@@ -34,7 +35,7 @@ func WithNamespaces(patterns ...string) Option {
 		if err != nil {
 			o.addError(fmt.Errorf("WithNamespaces: %w", err))
 		}
-		o.scopedNamespaces().patterns = parsed
+		o.scoped().SetPatterns(parsed)
 	})
 }
 
@@ -53,7 +54,7 @@ func WithNamespaceFunc(match func(namespace *corev1.Namespace) bool) Option {
 		if match == nil {
 			o.addError(errors.New("WithNamespaceFunc(nil): pass a function"))
 		}
-		o.scopedNamespaces().match = match
+		o.scoped().SetFunc(match)
 	})
 }
 
@@ -68,12 +69,16 @@ func (o *Operator) SetNamespaces(patterns ...string) error {
 	if err != nil {
 		return fmt.Errorf("SetNamespaces: %w", err)
 	}
-	n := o.namespaces
-	n.mu.Lock()
-	n.patterns = parsed
-	n.mu.Unlock()
-	n.notifyChanged()
+	o.namespaces.SetPatterns(parsed)
 	return nil
+}
+
+// scoped returns the namespaces of the operator. Without the options, it adds an empty set.
+func (o *Operator) scoped() *namespaces.Part {
+	if o.namespaces == nil {
+		o.namespaces = namespaces.New(o.mgr, &o.engines)
+	}
+	return o.namespaces
 }
 
 func parseNamespaces(texts []string) (patterns []watching.NamespacePattern, err error) {

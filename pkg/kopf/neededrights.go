@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -11,14 +12,12 @@ import (
 
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 	"github.com/kopf-runtime/kopf-runtime/internal/rbac"
-	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
-	peeringv1 "github.com/kopf-runtime/kopf-runtime/pkg/peering/v1"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
 )
 
-// rights computes the permissions of an operator.
-type rights struct {
+// neededRights computes the permissions of an operator.
+type neededRights struct {
 	operator *Operator
 	scheme   *runtime.Scheme
 	// namespaces returns the namespaces to which the cache of a kind is restricted, or nil if the cache is cluster-wide. For the zero GroupVersionKind, it
@@ -39,11 +38,11 @@ func in(namespaces []string, n rbac.Need) (needs []rbac.Need) {
 }
 
 // inDefault returns the permission for each default namespace of the cache.
-func (r *rights) inDefault(n rbac.Need) []rbac.Need {
+func (r *neededRights) inDefault(n rbac.Need) []rbac.Need {
 	return in(r.namespaces(schema.GroupVersionKind{}), n)
 }
 
-func (r *rights) of(gvk schema.GroupVersionKind, level rbac.Level, reason string, verbs ...string) []rbac.Need {
+func (r *neededRights) of(gvk schema.GroupVersionKind, level rbac.Level, reason string, verbs ...string) []rbac.Need {
 	gr, namespaced := r.lookUp(gvk)
 	n := rbac.Need{Group: gr.Group, Resource: gr.Resource, Verbs: verbs, Level: level, Reason: reason}
 	if !namespaced {
@@ -53,7 +52,7 @@ func (r *rights) of(gvk schema.GroupVersionKind, level rbac.Level, reason string
 }
 
 // ofKind returns the permissions for a kind, its related kinds and its Events. The caller must set HasStatus of the kind.
-func (r *rights) ofKind(kind *engine.Kind, declared resource) (needs []rbac.Need) {
+func (r *neededRights) ofKind(kind *engine.Kind, declared resource) (needs []rbac.Need) {
 	if declared.hasOnlyAdmission() {
 		return nil
 	}
@@ -73,7 +72,7 @@ func (r *rights) ofKind(kind *engine.Kind, declared resource) (needs []rbac.Need
 		}
 		needs = append(needs, r.ofSideObjects(kind.GVK)...)
 	}
-	if r.operator.isSharded(kind) && r.operator.ring.Total() == 0 {
+	if r.operator.ring.MovesObjects(kind) {
 		needs = append(needs, r.of(kind.GVK, rbac.Required, "sharding: the labels of released objects", "get", "patch")...)
 	}
 	if _, namespaced := r.lookUp(kind.GVK); !namespaced && len(r.namespaces(schema.GroupVersionKind{})) > 0 {
@@ -90,7 +89,7 @@ func (r *rights) ofKind(kind *engine.Kind, declared resource) (needs []rbac.Need
 	return needs
 }
 
-func (r *rights) ofSideObjects(gvk schema.GroupVersionKind) []rbac.Need {
+func (r *neededRights) ofSideObjects(gvk schema.GroupVersionKind) []rbac.Need {
 	side, ok := r.operator.settings.Remote.(*progress.SideObjects)
 	if !ok || side == nil {
 		return nil
@@ -107,7 +106,7 @@ func (r *rights) ofSideObjects(gvk schema.GroupVersionKind) []rbac.Need {
 }
 
 // ofOperator returns the permissions that depend neither on kinds nor on their namespaces. The argument is the namespace of the operator.
-func (r *rights) ofOperator(namespace string) (needs []rbac.Need) {
+func (r *neededRights) ofOperator(namespace string) (needs []rbac.Need) {
 	o := r.operator
 	if o.hasDynamicKinds() {
 		needs = append(needs, rbac.Need{
@@ -115,15 +114,7 @@ func (r *rights) ofOperator(namespace string) (needs []rbac.Need) {
 			Reason: "optional: without it, new kinds are noticed within 10 seconds",
 		})
 	}
-	if o.namespaces.observes() {
-		needs = append(needs, rbac.Need{Resource: "namespaces", Verbs: []string{"list", "watch"}, Level: rbac.Needed, Reason: "the namespaces that the operator selects"})
-	}
-	if o.peers != nil && !o.peers.Standalone {
-		needs = append(needs, ofPeering(*o.peers)...)
-	}
-	if o.ring != nil {
-		needs = append(needs, o.ofRing(namespace)...)
-	}
+	needs = slices.Concat(needs, o.namespaces.Rights(), o.peers.Rights(), o.ring.Rights(namespace))
 	if o.webhookOptions != nil {
 		needs = append(needs, ofWebhooks(*o.webhookOptions, namespace)...)
 	}
@@ -131,7 +122,7 @@ func (r *rights) ofOperator(namespace string) (needs []rbac.Need) {
 }
 
 // ofHandlers returns the permissions for Events and for the requests of handlers.
-func (r *rights) ofHandlers() (needs []rbac.Need, err error) {
+func (r *neededRights) ofHandlers() (needs []rbac.Need, err error) {
 	o := r.operator
 	needs = append(needs, r.inDefault(o.eventRights())...)
 	for _, declared := range o.needs {
@@ -164,42 +155,6 @@ func (o *Operator) eventRights() rbac.Need {
 }
 
 const declaredNeeds = "the handlers' own requests"
-
-// observes reports whether the operator watches the Namespaces.
-func (n *namespaceSet) observes() bool {
-	if n == nil {
-		return false
-	}
-	n.mu.RLock()
-	defer n.mu.RUnlock()
-	return n.needsObjects()
-}
-
-// peeringGroups are the API groups of peering objects. Old operators in Python use the second group.
-var peeringGroups = []string{peeringv1.GroupVersion.Group, "zalando.org"}
-
-func ofPeering(options peering.Options) (needs []rbac.Need) {
-	plural, namespaces := "kopfpeerings", options.Namespaces
-	if len(namespaces) == 0 {
-		plural, namespaces = "clusterkopfpeerings", []string{""}
-	}
-	for i, group := range peeringGroups {
-		level, reason := rbac.Needed, "peering"
-		if i > 0 {
-			level, reason = rbac.Optional, "optional: peering with old operators in Python"
-		}
-		for _, namespace := range namespaces {
-			n := rbac.Need{Group: group, Resource: plural, Namespace: namespace, Verbs: []string{"list", "watch", "patch"}, Level: level, Reason: reason}
-			status := n
-			status.Resource, status.Verbs = plural+"/status", []string{"patch"}
-			needs = append(needs, n, status)
-		}
-	}
-	for _, namespace := range namespaces {
-		needs = append(needs, rbac.Need{Group: "events.k8s.io", Resource: "events", Namespace: namespace, Verbs: []string{"create", "patch"}, Reason: "Events about pauses"})
-	}
-	return needs
-}
 
 // checkWebhooks returns an error if the permissions for the options of webhooks cannot be computed. The argument namespace is the namespace of the operator.
 func checkWebhooks(scheme *runtime.Scheme, options webhooks.Options, namespace string) error {

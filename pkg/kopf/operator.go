@@ -5,12 +5,10 @@ import (
 	"errors"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -19,14 +17,12 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/eventrecorder"
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
 	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
-	"github.com/kopf-runtime/kopf-runtime/internal/shardlease"
-	"github.com/kopf-runtime/kopf-runtime/internal/shards"
+	"github.com/kopf-runtime/kopf-runtime/internal/operator"
+	"github.com/kopf-runtime/kopf-runtime/internal/parts/namespaces"
+	"github.com/kopf-runtime/kopf-runtime/internal/parts/peers"
+	"github.com/kopf-runtime/kopf-runtime/internal/parts/ring"
 	"github.com/kopf-runtime/kopf-runtime/internal/statuspage"
-	"github.com/kopf-runtime/kopf-runtime/internal/watchcheck"
-	"github.com/kopf-runtime/kopf-runtime/internal/watching"
-	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
-	"github.com/kopf-runtime/kopf-runtime/pkg/sharding"
 	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
 )
 
@@ -37,69 +33,52 @@ type Operator struct {
 	// controller-runtime.
 	mgr manager.Manager
 	declared
-	state
+	functions functions
+	clients   clients
+
+	engines operator.Set[*engine.Engine] // the running engines
+	fixed   fixedKinds
+	dynamic dynamicStates
+	watches watches
+
+	// These are nil without the options that add them.
+	namespaces *namespaces.Part
+	peers      *peers.Part
+	ring       *ring.Part
+	rights     rightsPart
 }
 
 // declared is what the options declare. It does not change after [New], except for results that are computed once.
 type declared struct {
-	settings  engine.Settings
-	resources []resource
-	wrappers  []func(reconcile.Reconciler) reconcile.Reconciler
-	errs      []error // mistakes in the options
+	settings   engine.Settings
+	resources  []resource
+	selections []*kindSelection // declarations of ForKinds
+	wrappers   []func(reconcile.Reconciler) reconcile.Reconciler
+	errs       []error // mistakes in the options
 
-	startup, cleanup []*activity
-	versions         []*activity // functions of OnVersion
-	probes           probes
-	memos            objectstate.Memos // memos of activities and probes
+	checking sync.Mutex                    // is held while the declaration is checked
+	resolved func() ([]engine.Kind, error) // the result of engineKinds that Warmup and Start share
 
-	checking        sync.Mutex                    // is held while the declaration is checked
-	resolved        func() ([]engine.Kind, error) // the result of engineKinds that Warmup and Start share
-	selections      []*kindSelection              // declarations of ForKinds
-	namespaces      *namespaceSet                 // nil without WithNamespaces and WithNamespaceFunc
-	kindCaches      cache.Options                 // options of the operator's own caches
-	watchSelector   labels.Selector               // selector of WithWatchSelector; nil for all objects
-	peers           *peering.Options
-	ring            *sharding.Ring // ring of WithSharding; nil without this option
-	lease           leaseDurations
+	kindCaches      cache.Options   // options of the operator's own caches
+	watchSelector   labels.Selector // selector of WithWatchSelector; nil for all objects
+	lease           operator.LeaseDurations
 	webhookOptions  *webhooks.Options
 	servesAdmission bool                            // the operator has admission handlers
 	eventNames      *eventrecorder.ReporterIdentity // names of WithKopfEvents; nil without this option
 	attempts        *statuspage.Attempts            // attempts for the page of WithStatusPage; nil without this option
 
 	stuckAfter  time.Duration
-	watchCheck  time.Duration // interval of the check; 0 disables it
-	rightsCheck RightsCheck
+	watchCheck  time.Duration  // interval of the check; 0 disables it
 	needs       []declaredNeed // declarations of Needs
 	neededRules []rbacv1.PolicyRule
 }
 
-// state is what changes while the operator runs. mu guards all fields except those that are safe for concurrent use themselves.
-type state struct {
-	undecodable     *undecodable
-	kindCount       *metrics.StateCount
-	shard           *shards.Shard                    // shard of a ControllerRing; nil before the start
-	shardLease      atomic.Pointer[shardlease.Lease] // the Lease of the shard; nil without sharding
-	warnAboutServer func()                           // logs once that the API server ignores shard selectors
-
-	mu           sync.Mutex
-	started      bool
-	unsynced     int                     // number of sources of fixed kinds that have not synced yet
-	warmedUp     bool                    // Warmup has filled the caches, or Start was called
-	warmupErr    error                   // the last error of Warmup
-	warmers      map[string]*indexWarmer // by the name of the kind; nil without Warmup
-	engines      []*engine.Engine
-	unfinished   []*engine.Engine      // the ended engines with daemons or timers that have not returned
-	watches      []*watchcheck.Checker // running checkers
-	eventWatches []*eventWatches
-	peering      *peering.Peering // nil without a running peering
-	rights       *rightsChecker   // nil if the permissions are not checked
-
-	discovering   bool                              // the first discovery of kinds has not succeeded yet
-	startingKinds map[schema.GroupVersionKind]error // the reasons why kinds of WhenServed and ForKinds are not ready
-	waitingKinds  int                               // number of declarations that wait for a kind
-	runningKinds  int                               // number of kinds of WhenServed and ForKinds whose controllers run or stop
-	routedClient  *watching.Client                  // created by the method client; nil if the operator has no caches of its own
-	kindClients   map[any]*watching.Client          // clients of resources with WhenServed, by identity of the resource
+// functions are the functions that belong to the operator, and not to a kind.
+type functions struct {
+	startup, cleanup []*activity
+	versions         []*activity // functions of OnVersion
+	probes           probes
+	memos            objectstate.Memos
 }
 
 var _ interface {
@@ -115,14 +94,15 @@ var _ interface {
 func New(mgr manager.Manager, opts ...Option) *Operator {
 	o := &Operator{
 		mgr: mgr,
-		declared: declared{stuckAfter: defaultStuckAfter, watchCheck: defaultWatchCheck, lease: defaultLease, settings: engine.Settings{
+		declared: declared{stuckAfter: defaultStuckAfter, watchCheck: defaultWatchCheck, lease: operator.DefaultLease, settings: engine.Settings{
 			Store:      progress.Smart(),
 			Baseline:   progress.AnnotationBaseline(""),
 			Finalizer:  DefaultFinalizer,
 			Lifecycle:  progress.AllAtOnce,
 			Checkpoint: defaultCheckpoint,
 		}},
-		state: state{kindCount: metrics.NewKindCount(), undecodable: newUndecodable()},
+		dynamic: dynamicStates{count: metrics.NewKindCount()},
+		watches: watches{undecodable: newUndecodable()},
 	}
 	o.resolved = sync.OnceValues(o.engineKinds)
 	for _, opt := range opts {
@@ -154,7 +134,7 @@ func SetupWithManager(mgr manager.Manager, opts ...Option) error {
 	if err := mgr.Add(o); err != nil {
 		return err
 	}
-	if len(o.probes.list) > 0 {
+	if len(o.functions.probes.list) > 0 {
 		if err := mgr.AddMetricsServerExtraHandler("/kopf/probes", o.ServeProbes()); err != nil {
 			return err
 		}

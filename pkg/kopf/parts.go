@@ -7,6 +7,7 @@ import (
 
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 	"github.com/kopf-runtime/kopf-runtime/internal/operator"
+	"github.com/kopf-runtime/kopf-runtime/internal/parts/fence"
 	"github.com/kopf-runtime/kopf-runtime/internal/testhook"
 	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
 )
@@ -21,7 +22,7 @@ type starting struct {
 	settings   engine.Settings
 	objects    cache.Cache // of the fixed kinds
 	peers      *peering.Peering
-	first      *gate // for which the workers of fixed kinds wait, in addition to the gate of the indexes
+	first      *operator.Gate // for which the workers of fixed kinds wait, in addition to the gate of the indexes
 	dynamic    *dynamicKinds
 	fixed      *kindGroup
 }
@@ -58,16 +59,15 @@ func (s *starting) openKinds(ctx context.Context) (operator.Running, error) {
 }
 
 func (s *starting) openRights(ctx context.Context) (operator.Running, error) {
-	checker, err := s.operator.newRightsChecker(ctx, s.kinds, s.resources, s.operator.mgr.GetLogger())
+	checker, err := s.operator.rights.start(ctx, s.operator, s.kinds, s.resources)
 	if checker == nil || err != nil {
 		return operator.Running{}, err
 	}
-	s.operator.setRights(checker)
 	return operator.Running{
-		Run: func(ctx context.Context) error { checker.run(ctx, s.operator.watchCheck); return nil },
+		Run: func(ctx context.Context) error { checker.Run(ctx, s.operator.watchCheck); return nil },
 		Close: func() {
-			s.operator.setRights(nil)
-			checker.update(nil, nil) // resets the metric of missing permissions
+			s.operator.rights.set(nil, nil)
+			checker.Close()
 		},
 	}, nil
 }
@@ -94,14 +94,17 @@ func (s *starting) openRecorder(ctx context.Context) (operator.Running, error) {
 // openPeering opens the peering and the fence. Peers must not handle objects before the running handlers have finished and their outcomes are written, so the peering
 // runs longer than the controllers.
 func (s *starting) openPeering(ctx context.Context) (one operator.Running, err error) {
-	if s.peers, one.Close, err = s.operator.startPeering(); err != nil {
+	if s.peers, one.Close, err = s.operator.peers.Open(); err != nil {
 		return one, err
 	}
 	if s.peers != nil {
 		s.settings.Pause, one.Run, one.Last = s.peers, s.peers.Start, true
 	}
 	s.settings.Log = s.operator.mgr.GetLogger().WithValues("operator", operatorIdentity(s.peers))
-	if s.settings.Fence = s.operator.newFence(ctx, s.peers, s.settings.Log); s.settings.Fence != nil {
+	if s.operator.NeedLeaderElection() || s.operator.ring != nil {
+		s.settings.Fence = fence.New(ctx, s.operator.lease, s.peers, s.operator.ring.IsOverdue(), s.settings.Log)
+	}
+	if s.settings.Fence != nil {
 		s.settings.Pause = s.settings.Fence
 	}
 	return one, nil
@@ -109,7 +112,7 @@ func (s *starting) openPeering(ctx context.Context) (one operator.Running, err e
 
 func (s *starting) openControllers(ctx context.Context) (operator.Running, error) {
 	if s.operator.namespaces != nil {
-		s.settings.Scope, s.first = s.operator.namespaces, s.operator.namespaces.entered
+		s.settings.Scope, s.first = s.operator.namespaces, s.operator.namespaces.Entered()
 	}
 	var err error
 	if s.dynamic, err = s.operator.newDynamicKinds(s.settings, s.kinds, s.whenServed); err != nil {
@@ -120,14 +123,16 @@ func (s *starting) openControllers(ctx context.Context) (operator.Running, error
 		discoveries = 1
 	}
 	testhook.OperatorStarting(ctx, len(s.kinds)+discoveries)
-	if s.fixed, err = s.operator.newKindGroup(ctx, s.settings, s.objects, s.first, s.kinds, s.resources, s.scopes, s.operator.markSynced); err != nil {
+	unsynced := &s.operator.fixed.unsynced
+	if s.fixed, err = s.operator.newKindGroup(ctx, s.settings, s.objects, s.first, s.kinds, s.resources, s.scopes, func() { unsynced.Add(-1) }); err != nil {
 		return operator.Running{}, err
 	}
 	if s.operator.warmsUp() {
 		s.fixed.expectWarmCaches()
 	}
-	s.operator.setEngines(s.fixed.engines)
-	return operator.Running{Run: s.fixed.run, Close: func() { s.operator.setEngines(nil) }}, nil // the health checks ignore the functions of OnCleanup
+	unsynced.Store(2 * int64(len(s.fixed.engines)))
+	remove := s.operator.engines.Add(s.fixed.engines...)
+	return operator.Running{Run: s.fixed.run, Close: func() { remove(); unsynced.Store(0) }}, nil // the health checks ignore the functions of OnCleanup
 }
 
 func (s *starting) openDynamicKinds(context.Context) (operator.Running, error) {
@@ -139,31 +144,33 @@ func (s *starting) openDynamicKinds(context.Context) (operator.Running, error) {
 }
 
 func (s *starting) openFence(ctx context.Context) (operator.Running, error) {
-	return operator.Running{Close: s.operator.startFence(ctx, s.settings.Fence)}, nil
+	return operator.Running{Close: fence.Start(ctx, s.settings.Fence, &s.operator.engines, s.operator.peers.Scopes()[0])}, nil
 }
 
 func (s *starting) openPauses(context.Context) (operator.Running, error) {
 	if s.peers == nil {
 		return operator.Running{}, nil
 	}
-	return operator.Running{Close: s.operator.forwardPauses(s.peers)}, nil
+	return operator.Running{Close: s.operator.peers.Forward()}, nil
 }
 
 func (s *starting) openNamespaces(context.Context) (operator.Running, error) {
 	if s.operator.namespaces == nil {
 		return operator.Running{}, nil
 	}
-	return operator.Running{Run: func(ctx context.Context) error { return s.operator.namespaces.run(ctx, s.settings.Log) }}, nil
+	return operator.Running{Run: func(ctx context.Context) error {
+		return s.operator.namespaces.Run(ctx, s.settings.Log, func() { s.operator.rights.current().Recheck() }, s.operator.ownCacheOptions)
+	}}, nil
 }
 
 func (s *starting) openVersions(context.Context) (operator.Running, error) {
-	if len(s.operator.versions) == 0 {
+	if len(s.operator.functions.versions) == 0 {
 		return operator.Running{}, nil
 	}
 	return operator.Running{Run: func(ctx context.Context) error { return s.operator.watchVersion(ctx, s.settings.Log) }}, nil
 }
 
 func (s *starting) openDecoding(context.Context) (operator.Running, error) {
-	s.operator.undecodable.useCache(s.operator.mgr.GetCache())
+	s.operator.watches.undecodable.useCache(s.operator.mgr.GetCache())
 	return operator.Running{Run: func(ctx context.Context) error { s.operator.reportUndecodable(ctx); return nil }}, nil
 }

@@ -31,10 +31,10 @@ func OnProbe(id string, fn func(ctx context.Context) (value any, err error)) Opt
 			o.addError(fmt.Errorf("OnProbe: the id is empty: set one"))
 		case fn == nil:
 			o.addError(fmt.Errorf("OnProbe(%q): the function is nil: pass a function", id))
-		case slices.ContainsFunc(o.probes.list, func(p probe) bool { return p.id == id }):
+		case slices.ContainsFunc(o.functions.probes.list, func(p probe) bool { return p.id == id }):
 			o.addError(fmt.Errorf("OnProbe(%q): the id is used twice: rename one of the functions", id))
 		}
-		o.probes.list = append(o.probes.list, probe{id, fn})
+		o.functions.probes.list = append(o.functions.probes.list, probe{id, fn})
 	})
 }
 
@@ -57,8 +57,8 @@ type probes struct {
 // /kopf/probes.
 func (o *Operator) ServeProbes() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		ctx := log.IntoContext(objectstate.ContextWithMemos(req.Context(), &o.memos), o.mgr.GetLogger())
-		values, err := o.probes.evaluate(ctx)
+		ctx := log.IntoContext(objectstate.ContextWithMemos(req.Context(), &o.functions.memos), o.mgr.GetLogger())
+		values, err := o.functions.probes.evaluate(ctx)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return

@@ -91,9 +91,7 @@ func (o *Operator) Enqueue(obj client.Object) error {
 	if err != nil {
 		return fmt.Errorf("enqueueing an object: %w", err)
 	}
-	o.mu.Lock()
-	engines := o.engines
-	o.mu.Unlock()
+	engines := o.engines.All()
 	if len(engines) == 0 {
 		return fmt.Errorf("enqueueing a %s: the operator is not running", gvk.Kind)
 	}

@@ -110,7 +110,7 @@ func (o *Operator) declaredRights(scheme *runtime.Scheme, options RightsOptions)
 	if scheme == nil {
 		errs = append(errs, errors.New("the scheme is nil: pass the scheme of the manager"))
 	}
-	if o.ring != nil && options.Namespace == "" && o.ring.ExplicitNamespace() == "" {
+	if options.Namespace == "" && o.ring.NeedsNamespace() {
 		errs = append(errs, errors.New("RightsOptions has no Namespace: set it to the namespace of the operator, which contains the Leases of the shards"))
 	}
 	if scheme != nil && o.webhookOptions != nil {
@@ -121,9 +121,9 @@ func (o *Operator) declaredRights(scheme *runtime.Scheme, options RightsOptions)
 	}
 	namespaces := options.Namespaces
 	if len(namespaces) == 0 {
-		namespaces = o.namespaces.exact()
+		namespaces = o.namespaces.Exact()
 	}
-	r := rights{
+	r := neededRights{
 		operator: o, scheme: scheme, namespaces: func(schema.GroupVersionKind) []string { return namespaces },
 		lookUp: func(gvk schema.GroupVersionKind) (schema.GroupResource, bool) { return lookUpIn(options.Kinds, gvk) },
 	}
@@ -216,7 +216,7 @@ var clusterScoped = map[schema.GroupKind]bool{
 }
 
 // isNamespaced returns false for the built-in cluster-scoped resources and their subresources, and true for all others.
-func (r *rights) isNamespaced(group, resource string) bool {
+func (r *neededRights) isNamespaced(group, resource string) bool {
 	resource, _, _ = strings.Cut(resource, "/")
 	for kind := range clusterScoped {
 		if kind.Group == group && guessPlural(kind.WithVersion("")) == resource {
@@ -252,23 +252,6 @@ func hasStatus(kinds []metav1.APIResource, obj client.Object, gvk schema.GroupVe
 		}
 	}
 	return false
-}
-
-// exact returns the namespaces of the patterns if all patterns are names, and otherwise nil.
-func (n *namespaceSet) exact() (names []string) {
-	if n == nil {
-		return nil
-	}
-	n.mu.RLock()
-	defer n.mu.RUnlock()
-	if n.needsObjects() {
-		return nil
-	}
-	for _, p := range n.patterns {
-		name, _ := p.Exact()
-		names = append(names, name)
-	}
-	return names
 }
 
 // declarations returns the declarations for the kinds that the selection selects. Without kinds, it returns the resources of the patterns instead.

@@ -8,18 +8,15 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
-	"github.com/go-logr/logr"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
-	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
+	"github.com/kopf-runtime/kopf-runtime/internal/parts/peers"
+	"github.com/kopf-runtime/kopf-runtime/internal/parts/rights"
 	"github.com/kopf-runtime/kopf-runtime/internal/rbac"
 	"github.com/kopf-runtime/kopf-runtime/internal/testhook"
 	"github.com/kopf-runtime/kopf-runtime/internal/watchcheck"
@@ -55,23 +52,17 @@ func WithRightsCheck(mode RightsCheck) Option {
 		if mode < RequireWatchRights || mode > SkipRightsCheck {
 			o.addError(fmt.Errorf("WithRightsCheck(%d): use RequireWatchRights, RequireAllRights, WarnAboutRights or SkipRightsCheck", mode))
 		}
-		o.rightsCheck = mode
+		o.rights.mode = mode
 	})
 }
 
-// A rightsChecker compares the permissions of the operator with the permissions that it needs.
-type rightsChecker struct {
-	operator *Operator
-	client   authorizationclient.AuthorizationV1Interface
-	log      logr.Logger
-	changed  chan struct{} // kinds or namespaces have changed
+// rightsPart checks the permissions of the operator for its present kinds and namespaces.
+type rightsPart struct {
+	mode RightsCheck
 
-	mu    sync.Mutex
-	kinds map[schema.GroupVersionKind]checkedKind // by kind
-	// Each element of these three slices has exactly one verb.
-	reviewed []rbac.Need // the permissions of the last review
-	missing  []rbac.Need // the permissions that were missing in the last review
-	initial  []rbac.Need // the elements of missing that were also missing in their first review
+	mu      sync.Mutex
+	kinds   map[schema.GroupVersionKind]checkedKind
+	checker *rights.Checker // nil if the permissions are not checked
 }
 
 // A checkedKind is a kind whose permissions are checked.
@@ -81,49 +72,70 @@ type checkedKind struct {
 	atRunTime bool // the kind is from WhenServed or ForKinds, and has a cache of its own
 }
 
-// newRightsChecker reviews the permissions of the operator. It returns an error if the operator must not start without the missing permissions. It
-// returns nil if the permissions are not checked.
-func (o *Operator) newRightsChecker(ctx context.Context, kinds []engine.Kind, resources []resource, log logr.Logger) (*rightsChecker, error) {
-	if o.rightsCheck == SkipRightsCheck || !testhook.ChecksRights(ctx) {
+// start reviews the permissions of the operator. It returns an error if the operator must not start without the missing ones.
+func (p *rightsPart) start(ctx context.Context, o *Operator, kinds []engine.Kind, resources []resource) (*rights.Checker, error) {
+	if p.mode == SkipRightsCheck || !testhook.ChecksRights(ctx) {
 		return nil, nil
 	}
-	client, err := authorizationclient.NewForConfigAndClient(o.mgr.GetConfig(), o.mgr.GetHTTPClient())
-	if err != nil {
-		return nil, fmt.Errorf("checking the permissions: %w", err)
-	}
-	c := &rightsChecker{operator: o, client: client, log: log, changed: make(chan struct{}, 1), kinds: map[schema.GroupVersionKind]checkedKind{}}
+	p.set(nil, map[schema.GroupVersionKind]checkedKind{})
 	for i, kind := range kinds {
-		c.kinds[kind.GVK] = checkedKind{kind, resources[i], false}
+		p.kinds[kind.GVK] = checkedKind{kind, resources[i], false}
 	}
-	needs, err := c.needs(o.namespaces.exact())
+	needs, err := o.presentRights(p.checked(), o.namespaces.Exact())
 	if err != nil {
 		return nil, err
 	}
-	reviewCtx, cancel := context.WithTimeout(ctx, reviewTimeout)
-	defer cancel()
-	missing, err := rbac.Review(reviewCtx, client, needs)
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil, nil // the API server does not support reviews of the own permissions
-	case err != nil:
-		log.V(1).Info("Failed to check the permissions of the operator", "error", err.Error())
-		return c, nil // run repeats the check at the interval
+	checker, err := rights.Start(ctx, o.mgr, p.mode.isFatal, needs, func() ([]rbac.Need, error) {
+		return o.presentRights(p.checked(), o.namespaces.Names())
+	})
+	if err != nil {
+		return nil, err
 	}
-	if slices.ContainsFunc(missing, func(n rbac.Need) bool { return o.rightsCheck.isFatal(n.Level) }) {
-		return nil, fmt.Errorf("the operator cannot start: permissions are missing:\n%s\nadd the rules below to its roles, or choose another mode with WithRightsCheck, such as WarnAboutRights\n%s",
-			lines(missing), rbac.Advice(missing))
-	}
-	c.update(needs, missing)
-	return c, nil
+	p.set(checker, p.kinds)
+	return checker, nil
 }
 
-// needs returns the permissions of the operator and of its kinds. The argument namespaces is used only if the operator has WithNamespaces.
-func (c *rightsChecker) needs(namespaces []string) ([]rbac.Need, error) {
-	o := c.operator
-	c.mu.Lock()
-	kinds := maps.Clone(c.kinds)
-	c.mu.Unlock()
-	r := rights{operator: o, scheme: o.mgr.GetScheme(), namespaces: func(gvk schema.GroupVersionKind) []string {
+func (p *rightsPart) set(checker *rights.Checker, kinds map[schema.GroupVersionKind]checkedKind) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.checker, p.kinds = checker, kinds
+}
+
+// checked returns the kinds whose permissions are checked.
+func (p *rightsPart) checked() map[schema.GroupVersionKind]checkedKind {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return maps.Clone(p.kinds)
+}
+
+// current returns the running checker; nil if there is none.
+func (p *rightsPart) current() *rights.Checker {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.checker
+}
+
+// add adds a kind of WhenServed or ForKinds to the check.
+func (p *rightsPart) add(kind engine.Kind, declared resource) {
+	p.mu.Lock()
+	if p.kinds != nil {
+		p.kinds[kind.GVK] = checkedKind{kind, declared, true}
+	}
+	p.mu.Unlock()
+	p.current().Recheck()
+}
+
+// remove removes a kind that is no longer served from the check.
+func (p *rightsPart) remove(gvk schema.GroupVersionKind) {
+	p.mu.Lock()
+	delete(p.kinds, gvk)
+	p.mu.Unlock()
+	p.current().Recheck()
+}
+
+// presentRights returns the permissions of the operator and of some kinds. The argument namespaces is used only if the operator has WithNamespaces.
+func (o *Operator) presentRights(kinds map[schema.GroupVersionKind]checkedKind, namespaces []string) ([]rbac.Need, error) {
+	r := neededRights{operator: o, scheme: o.mgr.GetScheme(), namespaces: func(gvk schema.GroupVersionKind) []string {
 		if o.namespaces != nil {
 			return namespaces
 		}
@@ -135,7 +147,7 @@ func (c *rightsChecker) needs(namespaces []string) ([]rbac.Need, error) {
 		}
 		return mapping.Resource.GroupResource(), mapping.Scope.Name() == meta.RESTScopeNameNamespace
 	}}
-	needs := slices.DeleteFunc(r.ofOperator(podNamespace()), func(n rbac.Need) bool { return !c.isServedPeering(n) })
+	needs := slices.DeleteFunc(r.ofOperator(podNamespace()), func(n rbac.Need) bool { return !o.isServedPeering(n) })
 	if o.namespaces != nil && len(namespaces) == 0 {
 		return needs, nil // the namespaces are not known yet
 	}
@@ -147,12 +159,12 @@ func (c *rightsChecker) needs(namespaces []string) ([]rbac.Need, error) {
 }
 
 // isServedPeering returns false for peering objects that the API server does not serve. Without them, the operator has no peers.
-func (c *rightsChecker) isServedPeering(n rbac.Need) bool {
-	if !slices.Contains(peeringGroups, n.Group) {
+func (o *Operator) isServedPeering(n rbac.Need) bool {
+	kind, isPeering := peers.KindOf(n)
+	if !isPeering {
 		return true
 	}
-	kind := map[bool]string{true: "ClusterKopfPeering", false: "KopfPeering"}[strings.HasPrefix(n.Resource, "cluster")]
-	_, err := c.operator.mgr.GetRESTMapper().RESTMapping(schema.GroupKind{Group: n.Group, Kind: kind}, "v1")
+	_, err := o.mgr.GetRESTMapper().RESTMapping(kind, "v1")
 	return err == nil
 }
 
@@ -174,9 +186,6 @@ func (o *Operator) cachedNamespaces(gvk schema.GroupVersionKind, atRunTime bool)
 	return slices.Sorted(maps.Keys(configs))
 }
 
-// reviewTimeout limits the check of the permissions at the start, and the read of the ControllerRing.
-const reviewTimeout = 10 * time.Second
-
 // podNamespace returns the namespace of the pod in which the operator runs, or an empty string outside of a pod.
 func podNamespace() string {
 	text, err := os.ReadFile("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
@@ -186,148 +195,6 @@ func podNamespace() string {
 	return strings.TrimSpace(string(text))
 }
 
-// rightsChanged applies change to the checked kinds, and requests a review from run.
-func (o *Operator) rightsChanged(change func(kinds map[schema.GroupVersionKind]checkedKind)) {
-	o.mu.Lock()
-	c := o.rights
-	o.mu.Unlock()
-	if c == nil {
-		return
-	}
-	c.mu.Lock()
-	change(c.kinds)
-	c.mu.Unlock()
-	select {
-	case c.changed <- struct{}{}:
-	default: // run has not received the previous change yet
-	}
-}
-
-// checkKindRights adds a kind of WhenServed or ForKinds to the check.
-func (o *Operator) checkKindRights(kind engine.Kind, declared resource) {
-	o.rightsChanged(func(kinds map[schema.GroupVersionKind]checkedKind) {
-		kinds[kind.GVK] = checkedKind{kind, declared, true}
-	})
-}
-
-// forgetKindRights removes a kind that is no longer served from the check.
-func (o *Operator) forgetKindRights(gvk schema.GroupVersionKind) {
-	o.rightsChanged(func(kinds map[schema.GroupVersionKind]checkedKind) { delete(kinds, gvk) })
-}
-
 func (m RightsCheck) isFatal(level rbac.Level) bool {
 	return m == RequireWatchRights && level == rbac.Required || m == RequireAllRights && level > rbac.Optional
-}
-
-// singleVerbs splits permissions into permissions with one verb each.
-func singleVerbs(needs []rbac.Need) (single []rbac.Need) {
-	for _, n := range needs {
-		for _, verb := range n.Verbs {
-			n.Verbs = []string{verb}
-			single = append(single, n)
-		}
-	}
-	return single
-}
-
-// setOf returns the set of the strings of permissions.
-func setOf(needs []rbac.Need) map[string]bool {
-	set := make(map[string]bool, len(needs))
-	for _, n := range needs {
-		set[n.String()] = true
-	}
-	return set
-}
-
-func lines(needs []rbac.Need) (text string) {
-	for _, n := range needs {
-		reason := n.Reason
-		if n.Level == rbac.Optional && !strings.HasPrefix(reason, "optional") {
-			reason = "optional: " + reason
-		}
-		text += "  " + n.String() + " (" + reason + ")\n"
-	}
-	return text[:max(0, len(text)-1)]
-}
-
-// run repeats the review until the context is cancelled: at the interval, if the interval is not 0, and when the served kinds or the namespaces change.
-func (c *rightsChecker) run(ctx context.Context, interval time.Duration) {
-	var tick <-chan time.Time
-	if interval > 0 {
-		ticker := time.NewTicker(interval)
-		defer ticker.Stop()
-		tick = ticker.C
-	}
-	for {
-		select {
-		case <-tick:
-		case <-c.changed:
-		case <-ctx.Done():
-			return
-		}
-		needs, err := c.needs(c.operator.namespaces.names())
-		var missing []rbac.Need
-		if err == nil {
-			missing, err = rbac.Review(ctx, c.client, needs)
-		}
-		switch {
-		case ctx.Err() != nil:
-			return
-		case err != nil:
-			c.log.V(1).Info("Failed to check the permissions of the operator", "error", err.Error())
-		default:
-			c.update(needs, missing)
-		}
-	}
-}
-
-// update sets the result of a review, and logs the differences from the last review.
-func (c *rightsChecker) update(needs, missing []rbac.Need) {
-	needs, missing = singleVerbs(needs), singleVerbs(missing)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	isNeeded, isMissing, wasReviewed, wasMissing, wasInitial := setOf(needs), setOf(missing), setOf(c.reviewed), setOf(c.missing), setOf(c.initial)
-	labels := func(n rbac.Need) []string { return []string{n.Group, n.Resource, n.Verbs[0], n.Namespace} }
-	for _, n := range c.missing {
-		if isMissing[n.String()] {
-			continue
-		}
-		metrics.AddMissingPermission(-1, labels(n)...)
-		if isNeeded[n.String()] {
-			c.log.Info("The operator has received a permission", "permission", n.String())
-		}
-	}
-	var initial []rbac.Need
-	for _, n := range missing {
-		if !wasMissing[n.String()] {
-			metrics.AddMissingPermission(1, labels(n)...)
-		}
-		if !wasReviewed[n.String()] || wasInitial[n.String()] {
-			initial = append(initial, n)
-		}
-		switch {
-		case wasMissing[n.String()]:
-		case n.Level == rbac.Optional:
-			c.log.Info("An optional permission is missing", "permission", n.String(), "reason", n.Reason)
-		default:
-			c.log.Info("The operator does not have a permission that it needs", "permission", n.String(), "reason", n.Reason, "rule", rbac.Advice([]rbac.Need{n}))
-		}
-	}
-	c.reviewed, c.missing, c.initial = needs, missing, initial
-}
-
-// notReady returns an error for each permission that the operator had in an earlier review and now lacks.
-func (c *rightsChecker) notReady() (errs []error) {
-	if c == nil {
-		return nil
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	wasInitial := setOf(c.initial)
-	for _, n := range c.missing {
-		if n.Level > rbac.Optional && !wasInitial[n.String()] {
-			errs = append(errs, fmt.Errorf("the permission is missing: %s", n))
-		}
-	}
-	return errs
 }

@@ -40,19 +40,20 @@ func (o *Operator) Start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := o.checkRing(ctx, kinds); err != nil {
+	if err := o.ring.CheckServed(ctx, kinds); err != nil {
 		return err
 	}
-	o.setStarting()
-	defer o.setEngines(nil)
-	if err := o.runActivities(ctx, "startup", o.startup); err != nil {
+	o.fixed.unsynced.Store(1)
+	o.fixed.warm.done()
+	defer o.fixed.unsynced.Store(0)
+	if err := o.runActivities(ctx, "startup", o.functions.startup); err != nil {
 		if ctx.Err() != nil {
 			return nil // the operator was stopped during its startup
 		}
 		return fmt.Errorf("the operator cannot start:\n%w", err)
 	}
-	err = o.runInRing(ctx, func(ctx context.Context) error { return o.runControllers(ctx, kinds) })
-	cleanupErr := o.runActivities(context.WithoutCancel(ctx), "cleanup", o.cleanup)
+	err = o.ring.Run(ctx, func(ctx context.Context) error { return o.runControllers(ctx, kinds) })
+	cleanupErr := o.runActivities(context.WithoutCancel(ctx), "cleanup", o.functions.cleanup)
 	return errors.Join(err, cleanupErr)
 }
 
@@ -63,7 +64,7 @@ func (o *Operator) watchedKinds(all []engine.Kind) (kinds []engine.Kind, resourc
 		switch {
 		case r.hasOnlyAdmission():
 		case r.options().whenServed:
-			whenServed = append(whenServed, declaredKind{all[i], r, o.kindClientOf(r)})
+			whenServed = append(whenServed, declaredKind{all[i], r, o.clients.of(o.mgr, r)})
 		default:
 			kinds, resources = append(kinds, all[i]), append(resources, r)
 		}
@@ -97,8 +98,7 @@ func (o *Operator) startCache(ctx context.Context, kinds []engine.Kind) (objects
 			o.mgr.GetLogger().Error(err, "The cache of the operator has failed")
 		}
 	})
-	o.client() // sets routedClient, also for an operator without fixed kinds
-	stopReading := o.routedClient.UseDefault(objects)
+	stopReading := o.clients.shared(o.mgr).UseDefault(objects)
 	return objects, func() { stopReading(); cancel(); ended.Wait(); release() }, nil
 }
 
@@ -123,34 +123,6 @@ func (o *Operator) ownCacheOptions(ctx context.Context) cache.Options {
 		options.DefaultTransform = cache.TransformStripManagedFields()
 	}
 	return options
-}
-
-// setStarting marks the operator as starting until setEngines is called.
-func (o *Operator) setStarting() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.started, o.unsynced, o.warmedUp = true, 1, true
-}
-
-// setRights sets the permissions that the readiness check reports.
-func (o *Operator) setRights(c *rightsChecker) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.rights = c
-}
-
-// setEngines sets the running engines for the health checks. Nil means that the operator has stopped.
-func (o *Operator) setEngines(engines []*engine.Engine) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.engines, o.started, o.unsynced = engines, len(engines) > 0, 2*len(engines)
-}
-
-// markSynced records that a source has synced.
-func (o *Operator) markSynced() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.unsynced--
 }
 
 // discover looks up the kinds in the API server, sets HasStatus of each kind, and returns whether each kind is namespaced. It returns an error
@@ -222,25 +194,25 @@ func (g *kindGroup) newController(ctx context.Context, e *engine.Engine, r resou
 		return nil, err
 	}
 	observed := sync.OnceFunc(func() { close(g.observed[e]) })
-	warmer := o.warmerOf(e.Name)
-	objects := &startNotifier{source.Kind(g.sources, e.New(), e.EventHandler(guardedPredicates(e, "WithPredicates", opts.predicates)...)), warmer.end}
-	watched := g.indexes.notify(e.Name, objects, func(ctx context.Context) {
+	warmer := o.fixed.warm.of(e.Name)
+	objects := operator.BeforeStart(source.Kind(g.sources, e.New(), e.EventHandler(guardedPredicates(e, "WithPredicates", opts.predicates)...)), warmer.end)
+	watched := g.indexes.AfterSync(e.Name, objects, func(ctx context.Context) {
 		observed()
 		g.warm[e].observed(ctx, e.HandlesEachObjectAtStart())
 		if len(e.Indexes.IDs()) > 0 {
-			g.awaitEpoch(ctx, e)
+			g.epoch.Await(ctx, e)
 		}
 		if warmer != nil {
 			e.PruneIndexes() // objects may have been deleted between the end of the warmer and the start of the source
 		}
 		g.synced()
 	})
-	gates := []*gate{g.indexes}
+	gates := []*operator.Gate{g.indexes}
 	if g.after != nil {
 		gates = append(gates, g.after)
 	}
 	sources := []source.Source{
-		watched, &gateSource{gates[:1], g.synced}, &gateSource{gates, func() { g.setIndexesSynced(true) }}, // the workers start afterwards
+		watched, operator.AfterGates(g.synced, g.indexes), operator.AfterGates(func() { g.setIndexesSynced(true) }, gates...), // the workers start afterwards
 		e.Promoter(options.MaxConcurrentReconciles), e.BackgroundSource(),
 	}
 	for _, c := range r.relatedKinds() {

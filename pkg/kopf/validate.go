@@ -103,9 +103,9 @@ func (o *Operator) engineKinds() ([]engine.Kind, error) {
 		if kind.New == nil {
 			continue
 		}
-		errs = append(errs, o.checkStorage(kind), o.checkFilters(kind, r), o.checkShardedKind(&kind), o.checkFinalizer(kind))
+		errs = append(errs, o.checkStorage(kind), o.checkFilters(kind, r), o.ring.CheckKind(&kind), o.checkFinalizer(kind))
 		if r.options().whenServed {
-			o.routedClient.Declare(kind.New())
+			o.clients.shared(o.mgr).Declare(kind.New())
 			if len(r.triggerSources()) > 0 {
 				errs = append(errs, fmt.Errorf("%s: %w", kind.GVK.Kind, errTriggerSources))
 			}

@@ -35,7 +35,7 @@ func OnVersion(id string, fn func(ctx context.Context, old, current version.Info
 			return fn(ctx, change.old, change.current)
 		}
 	}
-	return activityOption(a, opts, func(o *Operator) *[]*activity { return &o.versions })
+	return activityOption(a, opts, func(o *Operator) *[]*activity { return &o.functions.versions })
 }
 
 // A versionChange contains the arguments for the functions of [OnVersion]. watchVersion passes it to them in their context.
@@ -59,7 +59,7 @@ func (o *Operator) watchVersion(ctx context.Context, log logr.Logger) error {
 		return current, json.Unmarshal(body, &current)
 	}, func(ctx context.Context, old, current version.Info) {
 		ctx = context.WithValue(ctx, versionChangeKey{}, versionChange{old, current})
-		_ = o.runActivities(ctx, "version", o.versions) // each attempt has logged its error
+		_ = o.runActivities(ctx, "version", o.functions.versions) // each attempt has logged its error
 	})
 	return nil
 }

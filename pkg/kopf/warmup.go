@@ -1,10 +1,12 @@
 package kopf
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	toolscache "k8s.io/client-go/tools/cache"
@@ -56,9 +58,7 @@ func (o *Operator) Warmup(ctx context.Context) error {
 		}
 	}()
 	group.Wait()
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.warmedUp = true
+	o.fixed.warm.done()
 	return nil
 }
 
@@ -93,7 +93,7 @@ func (o *Operator) fillCache(ctx context.Context, kind string, obj client.Object
 			wait = warmupPoll
 		case ctx.Err() == nil:
 			o.mgr.GetLogger().Info("Failed to fill a cache while the replica waits for leadership; retrying", "kind", kind, "error", err.Error())
-			o.setWarmupErr(fmt.Errorf("%w: %s: %w", errNotWarm, kind, err))
+			o.fixed.warm.setErr(fmt.Errorf("%w: %s: %w", errNotWarm, kind, err))
 		}
 		select {
 		case <-time.After(wait):
@@ -127,20 +127,8 @@ func (o *Operator) newIndexWarmer(ctx context.Context, kind *engine.Kind) *index
 		Name: kind.Name, GVK: kind.GVK, New: kind.New, Indexes: kind.Indexes, ConditionOptions: kind.ConditionOptions, HasStatus: kind.HasStatus,
 	})
 	w := &indexWarmer{events: indexer.IndexEvents(ctx)}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.warmers == nil {
-		o.warmers = map[string]*indexWarmer{}
-	}
-	o.warmers[kind.Name] = w
+	o.fixed.warm.add(kind.Name, w)
 	return w
-}
-
-// warmerOf returns the warmer for the indexes of a kind; nil if there is none.
-func (o *Operator) warmerOf(kind string) *indexWarmer {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.warmers[kind]
 }
 
 // follow registers the warmer with the informer of the kind, unless it is registered or has ended.
@@ -197,10 +185,58 @@ func (w *indexWarmer) OnUpdate(before, obj any) { w.handle(func() { w.events.OnU
 // OnDelete implements [toolscache.ResourceEventHandler].
 func (w *indexWarmer) OnDelete(obj any) { w.handle(func() { w.events.OnDelete(obj) }) }
 
-func (o *Operator) setWarmupErr(err error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.warmupErr = err
+// fixedKinds is the state of the kinds that the operator watches from the start.
+type fixedKinds struct {
+	unsynced atomic.Int64 // number of sources that have not synced yet
+	warm     warmth
+}
+
+// isStarting reports whether the operator has started, and its sources have not synced yet.
+func (k *fixedKinds) isStarting() bool { return k.unsynced.Load() > 0 }
+
+// warmth is what Warmup has done.
+type warmth struct {
+	mu      sync.Mutex
+	isDone  bool                    // Warmup has filled the caches, or Start was called
+	err     error                   // the last error
+	warmers map[string]*indexWarmer // by the name of the kind; nil without Warmup
+}
+
+func (w *warmth) done() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.isDone = true
+}
+
+func (w *warmth) setErr(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.err = err
+}
+
+func (w *warmth) notReady() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.isDone {
+		return nil
+	}
+	return cmp.Or(w.err, errNotWarm)
+}
+
+func (w *warmth) add(kind string, warmer *indexWarmer) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.warmers == nil {
+		w.warmers = map[string]*indexWarmer{}
+	}
+	w.warmers[kind] = warmer
+}
+
+// of returns the warmer for the indexes of a kind; nil if there is none.
+func (w *warmth) of(kind string) *indexWarmer {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.warmers[kind]
 }
 
 // A verification compares the cache of one kind with the API server.

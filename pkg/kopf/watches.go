@@ -3,7 +3,6 @@ package kopf
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/operator"
 	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 	"github.com/kopf-runtime/kopf-runtime/internal/watchcheck"
 )
@@ -76,8 +76,7 @@ func (g *kindGroup) watchCheckers(resources []resource) (run func(context.Contex
 		}
 	}
 	return func(ctx context.Context) {
-		o.addWatches(checkers)
-		defer o.removeWatches(checkers)
+		defer o.watches.checkers.Add(checkers...)()
 		var group sync.WaitGroup
 		for _, c := range checkers {
 			group.Go(func() { c.Run(ctx) })
@@ -86,24 +85,37 @@ func (g *kindGroup) watchCheckers(resources []resource) (run func(context.Contex
 	}, nil
 }
 
-func (o *Operator) addWatches(checkers []*watchcheck.Checker) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.watches = append(slices.Clone(o.watches), checkers...)
+// watches are the running watches of the operator.
+type watches struct {
+	checkers    operator.Set[*watchcheck.Checker]
+	events      operator.Set[*eventWatches]
+	undecodable *undecodable
 }
 
-func (o *Operator) removeWatches(checkers []*watchcheck.Checker) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.watches = slices.DeleteFunc(slices.Clone(o.watches), func(c *watchcheck.Checker) bool { return slices.Contains(checkers, c) })
-}
-
-func (o *Operator) watchProblems() (problems []watchcheck.Problem) {
-	o.mu.Lock()
-	checkers := o.watches
-	o.mu.Unlock()
-	for _, c := range checkers {
+// problems returns the problems of the watches of kinds and related kinds.
+func (w *watches) problems() (problems []watchcheck.Problem) {
+	for _, c := range w.checkers.All() {
 		problems = append(problems, c.Problems()...)
 	}
 	return problems
+}
+
+// notReady returns the reasons why the operator does not receive changes or Events. Handlers have watches of their own, so it returns one error for each namespace
+// with missing permissions for Events.
+func (w *watches) notReady() (errs []error) {
+	for _, p := range w.problems() {
+		errs = append(errs, p)
+	}
+	reported := map[string]bool{}
+	for _, events := range w.events.All() {
+		problems, unlisted := events.problems()
+		for _, p := range problems {
+			if !reported[p.Namespace] {
+				errs = append(errs, p)
+			}
+			reported[p.Namespace] = true
+		}
+		errs = append(errs, unlisted...)
+	}
+	return errs
 }

@@ -58,9 +58,7 @@ func (o *Operator) selectObjects(options *cache.Options, kinds ...engine.Kind) {
 	if options.ByObject == nil {
 		options.ByObject = map[client.Object]cache.ByObject{}
 	}
-	if o.ring != nil && o.ring.Selector() != nil {
-		options.NewInformer = o.selectByHash(options.NewInformer, kinds)
-	}
+	options.NewInformer = o.ring.Informers(options.NewInformer, kinds)
 	for _, kind := range kinds {
 		selector := o.selectorOf(&kind)
 		if selector == nil {
@@ -80,6 +78,23 @@ func (o *Operator) selectObjects(options *cache.Options, kinds ...engine.Kind) {
 			byObject.Namespaces = selectInNamespaces(selector, byObject.Namespaces, options.DefaultNamespaces)
 		}
 		options.ByObject[obj] = byObject
+	}
+}
+
+// selectorOf returns the label selector for the watch of a kind, or nil for all objects.
+func (o *Operator) selectorOf(kind *engine.Kind) labels.Selector {
+	ofShard := o.ring.Labels(kind)
+	if ofShard == nil {
+		return o.watchSelector
+	}
+	return bothSelectors(o.watchSelector, ofShard)
+}
+
+// selects returns a function that reports whether the watch of a kind delivers an object.
+func (o *Operator) selects(kind *engine.Kind) func(client.Object) bool {
+	byLabel, of := o.selectorOf(kind), *kind
+	return func(obj client.Object) bool {
+		return (byLabel == nil || byLabel.Matches(labels.Set(obj.GetLabels()))) && o.ring.Selects(&of, obj)
 	}
 }
 

@@ -1,4 +1,4 @@
-package kopf
+package namespaces
 
 import (
 	"context"
@@ -12,23 +12,29 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 	"github.com/kopf-runtime/kopf-runtime/internal/guard"
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
+	"github.com/kopf-runtime/kopf-runtime/internal/operator"
+	"github.com/kopf-runtime/kopf-runtime/internal/rbac"
 	"github.com/kopf-runtime/kopf-runtime/internal/watching"
 )
 
-// A namespaceSet contains the namespaces that an operator handles.
-type namespaceSet struct {
-	operator *Operator
-	match    func(*corev1.Namespace) bool // nil without WithNamespaceFunc
-	changed  chan struct{}                // patterns or Namespaces have changed
-	entered  *gate                        // opens when the caches of the first namespaces have synced
-	log      logr.Logger                  // of run
+// Part enters and leaves the namespaces that an operator handles. A nil Part is an operator that handles the namespaces of its cache.
+type Part struct {
+	manager manager.Manager
+	engines *operator.Set[*engine.Engine]
+	reader  func(context.Context) cache.Options // the options for the cache of the Namespaces
+	isNew   func()                              // called when the operator enters namespaces
+	match   func(*corev1.Namespace) bool        // nil without WithNamespaceFunc
+	changed chan struct{}                       // patterns or Namespaces have changed
+	entered *operator.Gate                      // opens when the caches of the first namespaces have synced
+	log     logr.Logger                         // of Run
 
 	mu       sync.RWMutex
 	patterns []watching.NamespacePattern
@@ -74,24 +80,36 @@ func (b *batch) done() {
 
 const firstNamespaces = "namespaces"
 
-// scopedNamespaces returns the namespaces of the operator, and creates the set if there is none.
-func (o *Operator) scopedNamespaces() *namespaceSet {
-	if o.namespaces == nil {
-		o.namespaces = &namespaceSet{operator: o, changed: make(chan struct{}, 1), states: map[string]*namespaceState{}, count: metrics.NewNamespaceCount(), entered: &gate{
-			incomplete: map[string]bool{firstNamespaces: true}, open: make(chan struct{}),
-			hint: "timed out waiting for the caches of the first namespaces: check that the API server answers lists of Namespaces and of the kinds in them",
-		}}
+// New returns the part without namespaces.
+func New(mgr manager.Manager, engines *operator.Set[*engine.Engine]) *Part {
+	return &Part{
+		manager: mgr, engines: engines, changed: make(chan struct{}, 1), states: map[string]*namespaceState{}, count: metrics.NewNamespaceCount(),
+		entered: operator.NewGate("timed out waiting for the caches of the first namespaces: check that the API server answers lists of Namespaces and of the kinds in them",
+			firstNamespaces),
 	}
-	return o.namespaces
 }
 
+// SetPatterns sets the patterns of the namespaces. It is safe for concurrent use.
+func (n *Part) SetPatterns(patterns []watching.NamespacePattern) {
+	n.mu.Lock()
+	n.patterns = patterns
+	n.mu.Unlock()
+	n.notifyChanged()
+}
+
+// SetFunc sets a function that selects Namespaces. It must be called before [Part.Run].
+func (n *Part) SetFunc(match func(*corev1.Namespace) bool) { n.match = match }
+
+// Entered returns the gate that opens when the caches of the first namespaces have synced.
+func (n *Part) Entered() *operator.Gate { return n.entered }
+
 // InScope implements engine.Scope. It returns true for all cluster-scoped objects, whose namespace is empty.
-func (n *namespaceSet) InScope(key types.NamespacedName) bool {
+func (n *Part) InScope(key types.NamespacedName) bool {
 	phase, known := n.phase(key.Namespace)
 	return key.Namespace == "" || known && phase != leaving
 }
 
-func (n *namespaceSet) phase(namespace string) (namespacePhase, bool) {
+func (n *Part) phase(namespace string) (namespacePhase, bool) {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
 	state, known := n.states[namespace]
@@ -102,21 +120,21 @@ func (n *namespaceSet) phase(namespace string) (namespacePhase, bool) {
 }
 
 // Admits implements engine.Scope. It returns false while the caches of the namespace have not synced.
-func (n *namespaceSet) Admits(key types.NamespacedName) bool {
+func (n *Part) Admits(key types.NamespacedName) bool {
 	phase, known := n.phase(key.Namespace)
 	return !known || phase != entering
 }
 
-func (n *namespaceSet) notifyChanged() {
+func (n *Part) notifyChanged() {
 	select {
 	case n.changed <- struct{}{}:
-	default: // run has not received the previous change yet
+	default: // Run has not received the previous change yet
 	}
 }
 
-// newCache returns a cache for the namespaces of the set. The set adds and removes namespaces of the cache until stop is called.
-func (n *namespaceSet) newCache(ctx context.Context, options cache.Options) (objects cache.Cache, stop func(), err error) {
-	c, err := watching.NewNamespacedCache(n.operator.mgr.GetConfig(), options)
+// NewCache returns a cache for the namespaces of the set. The set adds and removes namespaces of the cache until stop is called.
+func (n *Part) NewCache(ctx context.Context, options cache.Options) (objects cache.Cache, stop func(), err error) {
+	c, err := watching.NewNamespacedCache(n.manager.GetConfig(), options)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -129,7 +147,7 @@ func (n *namespaceSet) newCache(ctx context.Context, options cache.Options) (obj
 		defer n.mu.Unlock()
 		n.caches = slices.DeleteFunc(slices.Clone(n.caches), func(one *watching.NamespacedCache) bool { return one == c })
 	}
-	for _, namespace := range n.names() {
+	for _, namespace := range n.Names() {
 		if err := c.Add(ctx, namespace); err != nil {
 			stop()
 			return nil, nil, err
@@ -141,8 +159,8 @@ func (n *namespaceSet) newCache(ctx context.Context, options cache.Options) (obj
 	return c, stop, nil
 }
 
-// names returns the namespaces that the operator enters or handles.
-func (n *namespaceSet) names() (names []string) {
+// Names returns the namespaces that the operator enters or handles.
+func (n *Part) Names() (names []string) {
 	if n == nil {
 		return nil
 	}
@@ -160,9 +178,10 @@ func (n *namespaceSet) names() (names []string) {
 // namespaceRetryInterval is the delay before the operator retries a namespace whose caches could not be created.
 const namespaceRetryInterval = 10 * time.Second
 
-// run enters and leaves namespaces until the context is cancelled.
-func (n *namespaceSet) run(ctx context.Context, log logr.Logger) error {
-	n.log = log
+// Run enters and leaves namespaces until the context is cancelled. entered is called when the operator enters namespaces, and reader returns the options for the
+// cache of the Namespaces.
+func (n *Part) Run(ctx context.Context, log logr.Logger, entered func(), reader func(context.Context) cache.Options) error {
+	n.log, n.isNew, n.reader = log, entered, reader
 	var group sync.WaitGroup
 	defer n.count.Set(nil)
 	defer group.Wait()
@@ -191,7 +210,7 @@ func (n *namespaceSet) run(ctx context.Context, log logr.Logger) error {
 }
 
 // needsObjects reports whether the set depends on the Namespaces that exist. The caller must hold the lock.
-func (n *namespaceSet) needsObjects() bool {
+func (n *Part) needsObjects() bool {
 	return n.match != nil || slices.ContainsFunc(n.patterns, func(p watching.NamespacePattern) bool {
 		_, exact := p.Exact()
 		return !exact
@@ -199,8 +218,8 @@ func (n *namespaceSet) needsObjects() bool {
 }
 
 // observe watches the Namespaces until stop is called.
-func (n *namespaceSet) observe(ctx context.Context) (stop func(), err error) {
-	options := n.operator.ownCacheOptions(ctx)
+func (n *Part) observe(ctx context.Context) (stop func(), err error) {
+	options := n.reader(ctx)
 	options.ByObject, options.DefaultNamespaces, options.DefaultLabelSelector, options.DefaultFieldSelector = nil, nil, nil, nil
 	options.DefaultWatchErrorHandler = func(ctx context.Context, r *toolscache.Reflector, err error) {
 		if !apierrors.IsForbidden(err) && !apierrors.IsUnauthorized(err) {
@@ -217,7 +236,7 @@ func (n *namespaceSet) observe(ctx context.Context) (stop func(), err error) {
 			n.notifyChanged()
 		}
 	}
-	objects, err := cache.New(n.operator.mgr.GetConfig(), options)
+	objects, err := cache.New(n.manager.GetConfig(), options)
 	if err != nil {
 		return nil, fmt.Errorf("watching the Namespaces: %w", err)
 	}
@@ -255,7 +274,7 @@ func (n *namespaceSet) observe(ctx context.Context) (stop func(), err error) {
 }
 
 // desired returns the namespaces that the operator must handle, and false if they are not known yet.
-func (n *namespaceSet) desired() (names map[string]bool, known bool) {
+func (n *Part) desired() (names map[string]bool, known bool) {
 	n.mu.RLock()
 	patterns, objects, needsObjects, denied := n.patterns, n.objects, n.needsObjects(), n.denied
 	isSynced := n.synced != nil && n.synced()
@@ -284,7 +303,7 @@ func (n *namespaceSet) desired() (names map[string]bool, known bool) {
 
 // exists reports whether a namespace exists. It returns false for a namespace that is being deleted and contains no objects. If the operator has not listed
 // the Namespaces, exists returns true.
-func (n *namespaceSet) exists(namespace string) bool {
+func (n *Part) exists(namespace string) bool {
 	n.mu.RLock()
 	objects, isSynced := n.objects, n.synced != nil && n.synced()
 	n.mu.RUnlock()
@@ -299,7 +318,7 @@ func (n *namespaceSet) exists(namespace string) bool {
 	return !ok || !isTerminated(ns)
 }
 
-func (n *namespaceSet) selects(patterns []watching.NamespacePattern, ns *corev1.Namespace) bool {
+func (n *Part) selects(patterns []watching.NamespacePattern, ns *corev1.Namespace) bool {
 	if len(patterns) > 0 && !slices.ContainsFunc(patterns, func(p watching.NamespacePattern) bool { return p.Match(ns.Name) }) {
 		return false
 	}
@@ -321,7 +340,7 @@ func isTerminated(ns *corev1.Namespace) bool {
 }
 
 // adjust starts to enter the desired namespaces, and starts to leave all others. A desired namespace in the phase leaving is entered after this phase.
-func (n *namespaceSet) adjust(ctx context.Context, group *sync.WaitGroup, desired map[string]bool) {
+func (n *Part) adjust(ctx context.Context, group *sync.WaitGroup, desired map[string]bool) {
 	n.mu.Lock()
 	n.decided = true
 	together := &batch{ready: make(chan struct{})}
@@ -340,7 +359,7 @@ func (n *namespaceSet) adjust(ctx context.Context, group *sync.WaitGroup, desire
 		}
 	}
 	n.updateMetric()
-	isEmpty, isNew, watches := len(n.states) == 0, together.waiting > 0, len(n.states)*len(n.operator.runningEngines())
+	isEmpty, isNew, watches := len(n.states) == 0, together.waiting > 0, len(n.states)*len(n.engines.All())
 	warns := watches > maxWatches && !n.warned
 	n.warned = n.warned || warns
 	n.mu.Unlock()
@@ -349,16 +368,16 @@ func (n *namespaceSet) adjust(ctx context.Context, group *sync.WaitGroup, desire
 			"watches", watches)
 	}
 	if isNew {
-		n.operator.rightsChanged(func(map[schema.GroupVersionKind]checkedKind) {})
+		n.isNew()
 	}
 	if isEmpty {
-		n.entered.complete(firstNamespaces)
+		n.entered.Complete(firstNamespaces)
 	}
 	if isNew {
 		group.Go(func() {
 			select {
 			case <-together.ready:
-				n.entered.complete(firstNamespaces)
+				n.entered.Complete(firstNamespaces)
 			case <-ctx.Done():
 			}
 		})
@@ -369,12 +388,12 @@ func (n *namespaceSet) adjust(ctx context.Context, group *sync.WaitGroup, desire
 const maxWatches = 500
 
 // serve enters a namespace, waits until the namespace is no longer desired, and leaves it. The context desired ends when the namespace is no longer desired.
-func (n *namespaceSet) serve(ctx, desired context.Context, namespace string, state *namespaceState, together *batch) {
+func (n *Part) serve(ctx, desired context.Context, namespace string, state *namespaceState, together *batch) {
 	defer state.stop()
 	if n.enter(desired, namespace, together) {
 		n.setPhase(state, served)
 		n.log.Info("Handling the namespace", "namespace", namespace)
-		for _, e := range n.operator.runningEngines() {
+		for _, e := range n.engines.All() {
 			e.Admitted(namespace)
 		}
 	}
@@ -389,7 +408,7 @@ func (n *namespaceSet) serve(ctx, desired context.Context, namespace string, sta
 	n.leave(ctx, namespace)
 }
 
-func (n *namespaceSet) setPhase(state *namespaceState, phase namespacePhase) {
+func (n *Part) setPhase(state *namespaceState, phase namespacePhase) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	state.phase = phase
@@ -398,7 +417,7 @@ func (n *namespaceSet) setPhase(state *namespaceState, phase namespacePhase) {
 
 // enter starts to watch a namespace, and waits until the caches of all namespaces of the batch have synced. It returns false if the namespace is no longer
 // desired.
-func (n *namespaceSet) enter(ctx context.Context, namespace string, together *batch) bool {
+func (n *Part) enter(ctx context.Context, namespace string, together *batch) bool {
 	ready := sync.OnceFunc(together.done)
 	defer ready()
 	for {
@@ -424,10 +443,10 @@ func (n *namespaceSet) enter(ctx context.Context, namespace string, together *ba
 
 // awaitDeletions waits until the engines have observed the deletions of all objects in a deleted namespace. The deletion of the Namespace may be observed
 // first.
-func (n *namespaceSet) awaitDeletions(ctx context.Context, namespace string) {
+func (n *Part) awaitDeletions(ctx context.Context, namespace string) {
 	ctx, cancel := context.WithTimeout(ctx, deletionsTimeout)
 	defer cancel()
-	for _, e := range n.operator.runningEngines() {
+	for _, e := range n.engines.All() {
 		for ctx.Err() == nil && e.Knows(isIn(namespace)) {
 			select {
 			case <-time.After(100 * time.Millisecond):
@@ -444,12 +463,12 @@ func isIn(namespace string) func(types.NamespacedName) bool {
 	return func(key types.NamespacedName) bool { return key.Namespace == namespace }
 }
 
-func (n *namespaceSet) addToCaches(ctx context.Context, namespace string) error {
-	for _, e := range n.operator.runningEngines() {
+func (n *Part) addToCaches(ctx context.Context, namespace string) error {
+	for _, e := range n.engines.All() {
 		if !e.Namespaced {
 			continue
 		}
-		version, err := n.operator.versionOf(ctx, e, namespace)
+		version, err := operator.VersionOf(ctx, n.manager.GetAPIReader(), e, namespace)
 		if err != nil && !apierrors.IsForbidden(err) && ctx.Err() == nil {
 			n.log.Info("Failed to read the current version of the kind; each object with due work is read once from the API server",
 				"kind", e.GVK.Kind, "namespace", namespace, "error", err.Error())
@@ -468,7 +487,7 @@ func (n *namespaceSet) addToCaches(ctx context.Context, namespace string) error 
 }
 
 // waitForCaches waits until the caches contain the objects of a namespace, and until the indexes contain them, too.
-func (n *namespaceSet) waitForCaches(ctx context.Context, namespace string) {
+func (n *Part) waitForCaches(ctx context.Context, namespace string) {
 	n.mu.RLock()
 	caches := n.caches
 	n.mu.RUnlock()
@@ -481,16 +500,16 @@ func (n *namespaceSet) waitForCaches(ctx context.Context, namespace string) {
 			n.log.V(1).Info("Stopped waiting for the objects of a namespace", "namespace", namespace, "error", err.Error())
 		}
 	}
-	for _, e := range n.operator.runningEngines() {
+	for _, e := range n.engines.All() {
 		if e.Namespaced && len(e.Indexes.IDs()) > 0 && ctx.Err() == nil {
-			n.operator.awaitEpochOf(ctx, e, namespace)
+			operator.AwaitEpoch(ctx, n.log, e, namespace)
 		}
 	}
 }
 
 // leave waits until the work in a namespace has ended, and removes the namespace from the caches and from the set.
-func (n *namespaceSet) leave(ctx context.Context, namespace string) {
-	engines := n.operator.runningEngines()
+func (n *Part) leave(ctx context.Context, namespace string) {
+	engines := n.engines.All()
 	for _, e := range engines {
 		if err := e.Quiesce(ctx, isIn(namespace)); err != nil {
 			return // the operator is stopping
@@ -514,7 +533,7 @@ func (n *namespaceSet) leave(ctx context.Context, namespace string) {
 }
 
 // updateMetric updates the metric of namespaces by their phase. The caller must hold n.mu.
-func (n *namespaceSet) updateMetric() {
+func (n *Part) updateMetric() {
 	numbers := map[string]int{}
 	for _, state := range n.states {
 		numbers[map[namespacePhase]string{entering: metrics.Starting, served: metrics.Served, leaving: metrics.Leaving}[state.phase]]++
@@ -522,8 +541,11 @@ func (n *namespaceSet) updateMetric() {
 	n.count.Set(numbers)
 }
 
-// notReady returns the reasons why the operator does not handle namespaces yet.
-func (n *namespaceSet) notReady() (errs []error) {
+// NotReady returns the reasons why the operator does not handle namespaces yet.
+func (n *Part) NotReady() (errs []error) {
+	if n == nil {
+		return nil
+	}
 	n.mu.RLock()
 	defer n.mu.RUnlock()
 	if n.match != nil && n.denied != nil && (n.synced == nil || !n.synced()) {
@@ -538,4 +560,40 @@ func (n *namespaceSet) notReady() (errs []error) {
 		}
 	}
 	return errs
+}
+
+// Handles reports whether the caches of a namespace have synced, and the operator handles its objects.
+func (n *Part) Handles(namespace string) bool {
+	phase, known := n.phase(namespace)
+	return known && phase == served
+}
+
+// Exact returns the namespaces of the patterns if all patterns are names, and otherwise nil.
+func (n *Part) Exact() (names []string) {
+	if n == nil {
+		return nil
+	}
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	if n.needsObjects() {
+		return nil
+	}
+	for _, p := range n.patterns {
+		name, _ := p.Exact()
+		names = append(names, name)
+	}
+	return names
+}
+
+// Rights returns the permission to watch the Namespaces, if the operator does so.
+func (n *Part) Rights() []rbac.Need {
+	if n == nil {
+		return nil
+	}
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	if !n.needsObjects() {
+		return nil
+	}
+	return []rbac.Need{{Resource: "namespaces", Verbs: []string{"list", "watch"}, Level: rbac.Needed, Reason: "the namespaces that the operator selects"}}
 }

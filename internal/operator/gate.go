@@ -1,4 +1,4 @@
-package kopf
+package operator
 
 import (
 	"context"
@@ -13,33 +13,40 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 )
 
-// A gate delays the start of all workers until the indexes of all kinds are complete.
-type gate struct {
+// A Gate delays the start of workers until something is complete, such as the indexes of all kinds.
+type Gate struct {
 	mu         sync.Mutex
-	incomplete map[string]bool // kinds with indexes that are not complete yet
+	incomplete map[string]bool // what is not complete yet
 	open       chan struct{}
 	hint       string // the text of the error if the gate does not open in time
 }
 
-func newGate(kinds []engine.Kind) *gate {
-	g := &gate{
-		incomplete: map[string]bool{}, open: make(chan struct{}),
-		hint: "timed out waiting for the indexes: check that the functions of IndexBy return quickly",
+// NewGate returns a gate that opens when everything in incomplete is complete. hint is the text of the error if the gate does not open in time.
+func NewGate(hint string, incomplete ...string) *Gate {
+	g := &Gate{incomplete: map[string]bool{}, open: make(chan struct{}), hint: hint}
+	for _, name := range incomplete {
+		g.incomplete[name] = true
 	}
-	for _, kind := range kinds {
-		if len(kind.Indexes.IDs()) > 0 {
-			g.incomplete[kind.Name] = true
-		}
-	}
-	g.complete("")
+	g.Complete("")
 	return g
 }
 
-// complete records that the indexes of a kind are complete, and opens the gate after the last one.
-func (g *gate) complete(kind string) {
+// NewIndexGate returns a gate that opens when the indexes of the kinds are complete.
+func NewIndexGate(kinds []engine.Kind) *Gate {
+	var indexed []string
+	for _, kind := range kinds {
+		if len(kind.Indexes.IDs()) > 0 {
+			indexed = append(indexed, kind.Name)
+		}
+	}
+	return NewGate("timed out waiting for the indexes: check that the functions of IndexBy return quickly", indexed...)
+}
+
+// Complete records that something is complete, and opens the gate after the last one.
+func (g *Gate) Complete(name string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	delete(g.incomplete, kind)
+	delete(g.incomplete, name)
 	select {
 	case <-g.open:
 	default:
@@ -51,10 +58,10 @@ func (g *gate) complete(kind string) {
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// notify wraps the source of a kind. When the source has synced, the index functions of the kind have been called for all listed objects. The
+// AfterSync wraps the source of a kind. When the source has synced, the index functions of the kind have been called for all listed objects. The
 // wrapper then calls synced, and records that the indexes of the kind are complete.
-func (g *gate) notify(kind string, s source.SyncingSource, synced func(context.Context)) source.SyncingSource {
-	return &syncNotifier{s, func(ctx context.Context) { synced(ctx); g.complete(kind) }}
+func (g *Gate) AfterSync(kind string, s source.SyncingSource, synced func(context.Context)) source.SyncingSource {
+	return &syncNotifier{s, func(ctx context.Context) { synced(ctx); g.Complete(kind) }}
 }
 
 // A syncNotifier calls a function when its source has synced.
@@ -75,6 +82,11 @@ func (n *syncNotifier) WaitForSync(ctx context.Context) error {
 	return nil
 }
 
+// BeforeStart returns a source that calls a function when it starts.
+func BeforeStart(s source.SyncingSource, starting func()) source.SyncingSource {
+	return &startNotifier{s, starting}
+}
+
 // A startNotifier calls a function when its source starts.
 type startNotifier struct {
 	source.SyncingSource
@@ -88,9 +100,14 @@ func (n *startNotifier) Start(ctx context.Context, q queue) error {
 	return n.SyncingSource.Start(ctx, q)
 }
 
+// AfterGates returns a source without events. It has synced when the gates are open, and then calls synced.
+func AfterGates(synced func(), gates ...*Gate) source.SyncingSource {
+	return &gateSource{gates, synced}
+}
+
 // A gateSource is a source without events. It has synced when the gates are open, and then calls synced.
 type gateSource struct {
-	gates  []*gate
+	gates  []*Gate
 	synced func()
 }
 

@@ -1,4 +1,4 @@
-package kopf
+package ring
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -20,38 +21,42 @@ import (
 // ringKind is the kind of the configuration of the sharder.
 var ringKind = schema.GroupVersionKind{Group: "sharding.timebertt.dev", Version: "v1alpha1", Kind: "ControllerRing"}
 
-// checkRing returns an error if the ControllerRing cannot be read, or does not contain a sharded kind of the operator. If the read is forbidden, it only
+// readTimeout limits the read of the ControllerRing.
+const readTimeout = 10 * time.Second
+
+// CheckServed returns an error if the ControllerRing cannot be read, or does not contain a sharded kind of the operator. If the read is forbidden, it only
 // logs the error. It does nothing for a ring with a fixed number of shards.
-func (o *Operator) checkRing(ctx context.Context, kinds []engine.Kind) error {
-	if o.ring == nil || o.ring.Total() > 0 {
+func (p *Part) CheckServed(ctx context.Context, kinds []engine.Kind) error {
+	if p == nil || p.ring.Total() > 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	ring := Unstructured(ringKind)
-	err := o.mgr.GetAPIReader().Get(ctx, client.ObjectKey{Name: o.ring.Name()}, ring)
-	log := o.mgr.GetLogger().WithValues("ring", o.ring.Name())
+	ring := &unstructured.Unstructured{}
+	ring.SetGroupVersionKind(ringKind)
+	err := p.manager.GetAPIReader().Get(ctx, client.ObjectKey{Name: p.ring.Name()}, ring)
+	log := p.manager.GetLogger().WithValues("ring", p.ring.Name())
 	switch {
 	case meta.IsNoMatchError(err):
 		return fmt.Errorf("the operator cannot start:\nWithSharding: the API server does not serve ControllerRings of %s: install kubernetes-controller-sharding", ringKind.GroupVersion())
 	case apierrors.IsNotFound(err):
-		return fmt.Errorf("the operator cannot start:\nWithSharding: the ControllerRing %q does not exist: create it, with the resources of the operator in spec.resources", o.ring.Name())
+		return fmt.Errorf("the operator cannot start:\nWithSharding: the ControllerRing %q does not exist: create it, with the resources of the operator in spec.resources", p.ring.Name())
 	case apierrors.IsForbidden(err):
 		log.Info("Reading the ControllerRing is forbidden; the operator does not check that the ring contains its kinds", "error", err.Error())
 		return nil
 	case err != nil:
-		return fmt.Errorf("the operator cannot start:\nWithSharding: reading the ControllerRing %q: %w", o.ring.Name(), rbac.Explain(err))
+		return fmt.Errorf("the operator cannot start:\nWithSharding: reading the ControllerRing %q: %w", p.ring.Name(), rbac.Explain(err))
 	}
 	listed := ringResources(ring)
 	var errs []error
 	for _, kind := range kinds {
-		mapping, err := o.mgr.GetRESTMapper().RESTMapping(kind.GVK.GroupKind(), kind.GVK.Version)
-		if err != nil || !o.isSharded(&kind) {
+		mapping, err := p.manager.GetRESTMapper().RESTMapping(kind.GVK.GroupKind(), kind.GVK.Version)
+		if err != nil || !p.Shards(&kind) {
 			continue // for a kind that is not served, the operator returns an error or waits later
 		}
 		if gr := mapping.Resource.GroupResource(); !slices.Contains(listed, gr) {
 			errs = append(errs, fmt.Errorf("WithSharding: the ControllerRing %q does not contain %s, so that no replica would handle its objects: "+
-				"add {group: %q, resource: %q} to spec.resources (it has %q)", o.ring.Name(), gr, gr.Group, gr.Resource, joinResources(listed)))
+				"add {group: %q, resource: %q} to spec.resources (it has %q)", p.ring.Name(), gr, gr.Group, gr.Resource, joinResources(listed)))
 		}
 	}
 	if err := errors.Join(errs...); err != nil {

@@ -1,0 +1,47 @@
+package fence
+
+import (
+	"context"
+	"time"
+
+	"github.com/go-logr/logr"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/engine"
+	"github.com/kopf-runtime/kopf-runtime/internal/fencing"
+	"github.com/kopf-runtime/kopf-runtime/internal/operator"
+	"github.com/kopf-runtime/kopf-runtime/internal/testhook"
+	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
+)
+
+// margin is the time that the manager may need to stop the operator after the manager has lost the lease.
+const margin = time.Second
+
+// New returns the fence of an operator with leader election or with a shard. It returns nil if the detection of suspensions is disabled. peers is nil without
+// peering, and overdue reports whether the Lease of a shard was not renewed in time; nil without a shard.
+func New(ctx context.Context, lease operator.LeaseDurations, peers *peering.Peering, overdue func() bool, log logr.Logger) *fencing.Fence {
+	if lease == (operator.LeaseDurations{}) {
+		return nil
+	}
+	options := fencing.Options{
+		Gap:       lease.Lease - lease.RenewDeadline,
+		HoldTime:  lease.RenewDeadline + lease.RetryPeriod + margin,
+		WallClock: testhook.WallClockOrNil(ctx), Log: log, Overdue: overdue,
+	}
+	if peers != nil {
+		options.OtherPauses = peers
+	}
+	return fencing.New(options)
+}
+
+// Start starts the fence if it is not nil. Until stop is called, the engines handle a suspension as a pause. namespace is one of those that can be paused: a
+// change in one makes the engines check all of them.
+func Start(ctx context.Context, fence *fencing.Fence, engines *operator.Set[*engine.Engine], namespace string) (stop func()) {
+	if fence == nil {
+		return nil
+	}
+	return fence.StartHeartbeat(ctx, func() {
+		for _, e := range engines.All() {
+			e.PauseChanged(namespace)
+		}
+	})
+}

@@ -1,0 +1,29 @@
+package kopf
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/operator"
+)
+
+// WithLeaseDurations passes the LeaseDuration, RenewDeadline and RetryPeriod of the manager to the operator, which cannot read them from the
+// manager. Use the option if they differ from the defaults of controller-runtime (15 s, 10 s, 2 s).
+//
+// When a suspended process continues (after SIGSTOP, in a virtual machine or on a laptop), another replica may have become the leader. The
+// operator detects that its process did not run for LeaseDuration - RenewDeadline (5 s). It then pauses handlers, daemons, timers and writes
+// for RenewDeadline + RetryPeriod + 1 s (13 s). During this time, the leader elector renews the lease, or the manager stops the operator.
+// After the pause, the operator discards its unwritten changes to each object that another process has changed.
+//
+// Three zeros disable the detection of suspensions. With [WithSharding], the option sets the durations of the shard's Lease, which must not be zero.
+// The operator then also pauses if the Lease was not renewed for RenewDeadline.
+// Without WithSharding, the option has no effect if NeedLeaderElection of the manager's controller options is false.
+func WithLeaseDurations(lease, renewDeadline, retryPeriod time.Duration) Option {
+	return optionFunc(func(o *Operator) {
+		o.lease = operator.LeaseDurations{Lease: lease, RenewDeadline: renewDeadline, RetryPeriod: retryPeriod}
+		if o.lease != (operator.LeaseDurations{}) && (lease <= renewDeadline || renewDeadline <= retryPeriod || retryPeriod <= 0) {
+			o.addError(fmt.Errorf("WithLeaseDurations(%s, %s, %s): each must be longer than the next, as in the options of the manager; "+
+				"three zeros disable the detection of suspensions", lease, renewDeadline, retryPeriod))
+		}
+	})
+}
