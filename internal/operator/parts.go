@@ -2,6 +2,7 @@ package operator
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -10,15 +11,54 @@ import (
 	"github.com/go-logr/logr"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 	"github.com/kopf-runtime/kopf-runtime/internal/guard"
+	"github.com/kopf-runtime/kopf-runtime/internal/rbac"
 )
 
-// A Part is something that an operator needs while it runs.
+// A Part is something that an operator needs while it runs. All its functions are optional.
 type Part struct {
 	// Name names the part in errors and in the log.
 	Name string
+	// Check returns the mistakes in the declaration of the part. It is called before anything runs, also without a manager.
+	Check func(kinds []engine.Kind) []error
+	// Rights returns the permissions that the part needs. namespace is the namespace of the operator, and can be empty. Rights is called without a manager, too.
+	Rights func(namespace string) []rbac.Need
+	// NotReady returns the reasons why the operator is not ready because of the part. It can be called at any time.
+	NotReady func() []error
 	// Open prepares the part. When it returns, later parts can use it. If it returns an error, it must have released everything.
 	Open func(ctx context.Context) (Running, error)
+}
+
+// Check returns the mistakes in the declarations of all parts.
+func Check(parts []Part, kinds []engine.Kind) (errs []error) {
+	for _, p := range parts {
+		if p.Check != nil {
+			errs = append(errs, p.Check(kinds)...)
+		}
+	}
+	return errs
+}
+
+// Rights returns the permissions that all parts need. namespace is the namespace of the operator.
+func Rights(parts []Part, namespace string) (needs []rbac.Need) {
+	for _, p := range parts {
+		if p.Rights != nil {
+			needs = append(needs, p.Rights(namespace)...)
+		}
+	}
+	return needs
+}
+
+// NotReady returns the reasons why the operator is not ready, joined.
+func NotReady(parts []Part) error {
+	var errs []error
+	for _, p := range parts {
+		if p.NotReady != nil {
+			errs = append(errs, p.NotReady()...)
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // Running is an open part. The zero value is a part that neither runs nor needs to be closed.
@@ -47,6 +87,9 @@ func Run(ctx context.Context, log logr.Logger, parts []Part) error {
 	}()
 	names := make([]string, 0, len(parts))
 	for _, p := range parts {
+		if p.Open == nil {
+			continue
+		}
 		one, err := open(ctx, log, p)
 		if err != nil {
 			return err

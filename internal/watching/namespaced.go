@@ -74,16 +74,18 @@ func (i *deniableInformer) SetWatchErrorHandlerWithContext(handle toolscache.Wat
 	})
 }
 
-// denied returns the error with which the API server denied the list of an informer. It returns nil if the informer has synced, or if no request was denied.
+// denied returns the error with which the API server denied the list of an informer. It returns nil if the informer has synced or received objects, or if no
+// request was denied.
 func denied(i cache.Informer) error {
 	one, ok := i.(*deniableInformer)
 	if !ok || one.HasSynced() {
 		return nil
 	}
-	if err := one.err.Load(); err != nil {
-		return *err
+	err := one.err.Load()
+	if err == nil || len(one.GetStore().ListKeys()) > 0 { // a handler can receive the first object just before the informer has synced
+		return nil
 	}
-	return nil
+	return *err
 }
 
 // informerKey identifies an informer: a kind may be cached as a Go type, as unstructured objects, and as metadata.

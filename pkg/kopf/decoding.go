@@ -296,18 +296,17 @@ func (o *Operator) reportOne(obj decoding.Object, kind decodedKind) {
 	e.WarnAbout(obj.Metadata(), undecodableReason, fmt.Sprintf("the operator does not handle the object, because it does not decode into %T: %v", kind.obj, obj.Fault))
 }
 
-// notReadyForObjects returns an error if there are objects that the operator cannot handle. An operator with admission handlers is ready nevertheless:
+// notReadyForObjects returns errors if there are objects that the operator cannot handle. An operator with admission handlers is ready nevertheless:
 // otherwise, the API server could not reach the handlers, and no client could repair the objects.
-func (o *Operator) notReadyForObjects() error {
+func (o *Operator) notReadyForObjects() (errs []error) {
 	if errs := o.watches.undecodable.blocked(); len(errs) > 0 {
-		return errors.Join(errs...)
+		return errs
 	}
 	if o.servesAdmission {
 		return nil
 	}
 	leftOut, _, _ := o.watches.undecodable.leftOut()
 	kinds := map[string][]decoding.Object{}
-	var errs []error
 	for _, obj := range leftOut {
 		kinds[obj.GVK.Kind] = append(kinds[obj.GVK.Kind], obj)
 	}
@@ -315,7 +314,7 @@ func (o *Operator) notReadyForObjects() error {
 		errs = append(errs, fmt.Errorf("%s: objects that do not decode into their Go type are not handled: %s", kind, listed(objects)))
 	}
 	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
-	return errors.Join(errs...)
+	return errs
 }
 
 // isTolerant reports whether the cache of the group leaves out objects that do not decode.

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/operator"
 	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 	"github.com/kopf-runtime/kopf-runtime/internal/watchcheck"
 )
@@ -61,19 +62,31 @@ func (o *Operator) Healthz(*http.Request) error {
 //	mgr.AddReadyzCheck("kopf", op.Readyz)
 //
 // [SetupWithManager] adds it.
-func (o *Operator) Readyz(*http.Request) error {
-	var errs []error
-	if o.warmsUp() {
-		errs = append(errs, o.fixed.warm.notReady())
+func (o *Operator) Readyz(*http.Request) error { return operator.NotReady(o.parts(nil)) }
+
+// notWarm returns the reason why a replica that waits for leadership is not ready.
+func (o *Operator) notWarm() []error {
+	if !o.warmsUp() {
+		return nil
 	}
-	if o.fixed.isStarting() || o.dynamic.isDiscovering() {
-		errs = append(errs, errors.New("the operator is starting: its caches have not synced yet"))
-	} else {
-		errs = append(errs, o.peers.NotReady()...)
+	return []error{o.fixed.warm.notReady()}
+}
+
+// notSynced returns an error while the caches of the operator fill.
+func (o *Operator) notSynced() []error {
+	if o.isStarting() {
+		return []error{errors.New("the operator is starting: its caches have not synced yet")}
 	}
-	errs = append(errs, o.dynamic.notReady()...)
-	errs = append(errs, o.namespaces.NotReady()...)
-	errs = append(errs, o.rights.current().NotReady()...)
-	errs = append(errs, o.notReadyForObjects())
-	return errors.Join(append(errs, o.watches.notReady()...)...)
+	return nil
+}
+
+// isStarting reports whether the operator has not found all kinds yet, or not received their objects.
+func (o *Operator) isStarting() bool { return o.fixed.isStarting() || o.dynamic.isDiscovering() }
+
+// peersNotReady returns the reasons why the peering is not ready, after the start of the operator.
+func (o *Operator) peersNotReady() []error {
+	if o.isStarting() {
+		return nil
+	}
+	return o.peers.NotReady()
 }

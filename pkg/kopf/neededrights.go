@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -105,20 +104,23 @@ func (r *neededRights) ofSideObjects(gvk schema.GroupVersionKind) []rbac.Need {
 	return in(r.namespaces(gvk), n)
 }
 
-// ofOperator returns the permissions that depend neither on kinds nor on their namespaces. The argument is the namespace of the operator.
-func (r *neededRights) ofOperator(namespace string) (needs []rbac.Need) {
-	o := r.operator
-	if o.hasDynamicKinds() {
-		needs = append(needs, rbac.Need{
-			Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions", Verbs: []string{"watch"},
-			Reason: "optional: without it, new kinds are noticed within 10 seconds",
-		})
+// discoveryRights returns the permission to notice new kinds soon.
+func (o *Operator) discoveryRights(string) []rbac.Need {
+	if !o.hasDynamicKinds() {
+		return nil
 	}
-	needs = slices.Concat(needs, o.namespaces.Rights(), o.peers.Rights(), o.ring.Rights(namespace))
-	if o.webhookOptions != nil {
-		needs = append(needs, ofWebhooks(*o.webhookOptions, namespace)...)
+	return []rbac.Need{{
+		Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions", Verbs: []string{"watch"},
+		Reason: "optional: without it, new kinds are noticed within 10 seconds",
+	}}
+}
+
+// webhookRights returns the permissions for the certificates and configurations of webhooks.
+func (o *Operator) webhookRights(namespace string) []rbac.Need {
+	if o.webhookOptions == nil {
+		return nil
 	}
-	return needs
+	return ofWebhooks(*o.webhookOptions, namespace)
 }
 
 // ofHandlers returns the permissions for Events and for the requests of handlers.

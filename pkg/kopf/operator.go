@@ -54,7 +54,8 @@ type declared struct {
 	resources  []resource
 	selections []*kindSelection // declarations of ForKinds
 	wrappers   []func(reconcile.Reconciler) reconcile.Reconciler
-	errs       []error // mistakes in the options
+	added      []operator.Part // parts that options have added
+	errs       []error         // mistakes in the options
 
 	checking sync.Mutex                    // is held while the declaration is checked
 	resolved func() ([]engine.Kind, error) // the result of engineKinds that Warmup and Start share

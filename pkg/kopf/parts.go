@@ -27,23 +27,27 @@ type starting struct {
 	fixed      *kindGroup
 }
 
-// parts returns the parts of the operator in the order in which they open. Parts that the declaration does not need are open without effect.
-func (s *starting) parts() []operator.Part {
-	return []operator.Part{
+// parts returns the parts of the operator in the order in which they open. Parts that the declaration does not need are open without effect. Without a start, s is
+// nil, and the parts must not be opened.
+func (o *Operator) parts(s *starting) []operator.Part {
+	return append([]operator.Part{
+		{Name: "the ring", Check: o.checkSharding, Rights: o.ring.Rights}, // runs around the other parts
 		{Name: "the discovery of the kinds", Open: s.openKinds},
-		{Name: "the check of the permissions", Open: s.openRights},
+		{Name: "the check of the permissions", NotReady: o.rights.notReady, Open: s.openRights},
 		{Name: "the reservation of the kinds", Open: s.openReservation},
-		{Name: "the cache", Open: s.openCache},
+		{Name: "the cache", NotReady: o.notWarm, Open: s.openCache},
 		{Name: "the recorder of Events", Open: s.openRecorder},
-		{Name: "the peering", Open: s.openPeering},
-		{Name: "the controllers", Open: s.openControllers},
-		{Name: "the controllers of other kinds", Open: s.openDynamicKinds},
+		{Name: "the peering", Rights: o.peers.Rights, NotReady: o.peersNotReady, Open: s.openPeering},
+		{Name: "the controllers", NotReady: o.notSynced, Open: s.openControllers},
+		{Name: "the controllers of other kinds", Rights: o.discoveryRights, NotReady: o.dynamic.notReady, Open: s.openDynamicKinds},
 		{Name: "the check for suspensions", Open: s.openFence},
 		{Name: "pauses", Open: s.openPauses},
-		{Name: "the namespaces", Open: s.openNamespaces},
+		{Name: "the namespaces", Rights: o.namespaces.Rights, NotReady: o.namespaces.NotReady, Open: s.openNamespaces},
 		{Name: "OnVersion", Open: s.openVersions},
-		{Name: "the report of objects that do not decode", Open: s.openDecoding},
-	}
+		{Name: "the report of objects that do not decode", NotReady: o.notReadyForObjects, Open: s.openDecoding},
+		{Name: "the watches", NotReady: o.watches.notReady}, // run with the controllers
+		{Name: "the admission handlers", Rights: o.webhookRights},
+	}, o.added...)
 }
 
 func (s *starting) openKinds(ctx context.Context) (operator.Running, error) {

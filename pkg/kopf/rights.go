@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/operator"
 	"github.com/kopf-runtime/kopf-runtime/internal/rbac"
 	"github.com/kopf-runtime/kopf-runtime/internal/watching"
 )
@@ -155,7 +156,7 @@ func (o *Operator) declaredRights(scheme *runtime.Scheme, options RightsOptions)
 	}
 	more, err := r.ofHandlers()
 	errs = append(errs, err)
-	more = append(more, r.ofOperator(options.Namespace)...)
+	more = append(more, operator.Rights(o.parts(nil), options.Namespace)...)
 	if options.LeaderElection {
 		more = append(more,
 			rbac.Need{Group: "coordination.k8s.io", Resource: "leases", Namespace: options.Namespace, Verbs: []string{"get", "create", "update"}, Level: rbac.Required, Reason: leaderElection},

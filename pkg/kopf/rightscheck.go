@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
+	"github.com/kopf-runtime/kopf-runtime/internal/operator"
 	"github.com/kopf-runtime/kopf-runtime/internal/parts/peers"
 	"github.com/kopf-runtime/kopf-runtime/internal/parts/rights"
 	"github.com/kopf-runtime/kopf-runtime/internal/rbac"
@@ -115,6 +116,8 @@ func (p *rightsPart) current() *rights.Checker {
 	return p.checker
 }
 
+func (p *rightsPart) notReady() []error { return p.current().NotReady() }
+
 // add adds a kind of WhenServed or ForKinds to the check.
 func (p *rightsPart) add(kind engine.Kind, declared resource) {
 	p.mu.Lock()
@@ -147,7 +150,7 @@ func (o *Operator) presentRights(kinds map[schema.GroupVersionKind]checkedKind, 
 		}
 		return mapping.Resource.GroupResource(), mapping.Scope.Name() == meta.RESTScopeNameNamespace
 	}}
-	needs := slices.DeleteFunc(r.ofOperator(podNamespace()), func(n rbac.Need) bool { return !o.isServedPeering(n) })
+	needs := slices.DeleteFunc(operator.Rights(o.parts(nil), podNamespace()), func(n rbac.Need) bool { return !o.isServedPeering(n) })
 	if o.namespaces != nil && len(namespaces) == 0 {
 		return needs, nil // the namespaces are not known yet
 	}

@@ -77,7 +77,7 @@ func (o *Operator) runControllers(ctx context.Context, all []engine.Kind) error 
 	s := &starting{operator: o, settings: o.settings}
 	s.settings.SharesFinalizer = s.settings.Finalizer == DefaultFinalizer
 	s.kinds, s.resources, s.whenServed = o.watchedKinds(all)
-	return operator.Run(ctx, o.mgr.GetLogger(), s.parts())
+	return operator.Run(ctx, o.mgr.GetLogger(), o.parts(s))
 }
 
 // startCache returns the cache of the fixed kinds: the cache of the manager, or a cache of the operator, which runs until stop is called.

@@ -18,6 +18,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/fieldtype"
 	"github.com/kopf-runtime/kopf-runtime/internal/guard"
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
+	"github.com/kopf-runtime/kopf-runtime/internal/operator"
 	"github.com/kopf-runtime/kopf-runtime/internal/registry"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
@@ -112,7 +113,7 @@ func (o *Operator) engineKinds() ([]engine.Kind, error) {
 		}
 	}
 	errs = append(errs, o.checkIgnoredFields(kinds)...)
-	errs = append(errs, o.checkSharding(kinds)...)
+	errs = append(errs, operator.Check(o.parts(nil), kinds)...)
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("the operator cannot start:\n%w", err)
 	}

@@ -586,7 +586,7 @@ func (n *Part) Exact() (names []string) {
 }
 
 // Rights returns the permission to watch the Namespaces, if the operator does so.
-func (n *Part) Rights() []rbac.Need {
+func (n *Part) Rights(string) []rbac.Need {
 	if n == nil {
 		return nil
 	}

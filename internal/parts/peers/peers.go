@@ -125,7 +125,7 @@ func KindOf(n rbac.Need) (schema.GroupKind, bool) {
 }
 
 // Rights returns the permissions of the peering.
-func (p *Part) Rights() (needs []rbac.Need) {
+func (p *Part) Rights(string) (needs []rbac.Need) {
 	if !p.HasPeers() {
 		return nil
 	}
