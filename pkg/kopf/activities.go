@@ -80,7 +80,7 @@ func (o *Operator) runActivities(ctx context.Context, reason string, activities 
 			}
 			if record.Due(time.Now()) {
 				outcome := invoke.Attempt(log.IntoContext(ctx, o.mgr.GetLogger()), invoke.Invocation{
-					Kind: "operator", ID: a.id, Reason: reason, Policy: o.settings.PolicyOf(a.Policy), Record: *record, Func: a.fn, Warnings: &a.hints,
+					Kind: "operator", ID: a.id, Reason: reason, Policy: o.kinds.Settings.PolicyOf(a.Policy), Record: *record, Func: a.fn, Warnings: &a.hints,
 				})
 				*record = record.WithOutcome(outcome, time.Now())
 				if record.Failure {

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/kinds"
 	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 	"github.com/kopf-runtime/kopf-runtime/internal/testhook"
 	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
@@ -77,10 +78,10 @@ func (o *Operator) setupWebhooks() error {
 	for _, r := range o.resources {
 		hooks = append(hooks, r.buildHooks(o)...)
 	}
-	if o.servesAdmission = len(hooks) > 0; !o.servesAdmission && o.webhookOptions == nil {
+	if o.kinds.ServesAdmission = len(hooks) > 0; !o.kinds.ServesAdmission && o.webhookOptions == nil {
 		return nil
 	}
-	if m, ok := o.mgr.(clusterManager); ok {
+	if m, ok := o.mgr.(kinds.ClusterManager); ok {
 		return fmt.Errorf("the operator of cluster %q has admission handlers or WithWebhooks, but all clusters share one webhook server: "+
 			"move them into an operator of the manager itself", m.ClusterName())
 	}
@@ -147,7 +148,7 @@ func withMemos[T client.Object](fn webhooks.Handler[T], lookUp memoLookup) webho
 
 // memosFor returns the memos of an object that this process handles. For other objects, it returns empty memos and does not store them.
 func (o *Operator) memosFor(gvk schema.GroupVersionKind, uid types.UID) *objectstate.Memos {
-	for _, e := range o.engines.All() {
+	for _, e := range o.kinds.Engines.All() {
 		if e.GVK == gvk {
 			return e.Memos(uid)
 		}

@@ -49,7 +49,7 @@ func WithAttemptHook(hook func(ctx context.Context, a AttemptInfo) (context.Cont
 			o.addError(errors.New("WithAttemptHook(nil): pass a function or remove the option"))
 			return
 		}
-		o.settings.AttemptHooks = append(o.settings.AttemptHooks, func(ctx context.Context, a invoke.AttemptInfo) (context.Context, func(progress.Outcome)) {
+		o.kinds.Settings.AttemptHooks = append(o.kinds.Settings.AttemptHooks, func(ctx context.Context, a invoke.AttemptInfo) (context.Context, func(progress.Outcome)) {
 			return callHook(ctx, hook, AttemptInfo{
 				Kind: a.Kind, Object: a.Object, UID: a.UID, Handler: a.Handler, Reason: Reason(a.Reason), Attempt: a.Attempt, CycleStarted: a.CycleStarted,
 			})

@@ -13,6 +13,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/essence"
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
+	"github.com/kopf-runtime/kopf-runtime/internal/served"
 	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
 )
 
@@ -31,7 +32,7 @@ func (r *Request[T]) Conditions() *conditions.Set {
 	}
 	set, err := conditions.For(r.Object, opts...)
 	if err != nil {
-		r.errs = append(r.errs, Permanent(fmt.Errorf("the object cannot have conditions: %w (%s)", err, conditionsHint)))
+		r.errs = append(r.errs, Permanent(fmt.Errorf("the object cannot have conditions: %w (%s)", err, served.ConditionsHint)))
 		set, _ = conditions.For(&unstructured.Unstructured{Object: map[string]any{}})
 	}
 	r.conditions, r.conditionsOf = set, r.Object
@@ -103,9 +104,6 @@ func WithConditionsIn(places ...conditions.Option) ResourceOption {
 		o.conditionOptions = append(o.conditionOptions, places...)
 	}
 }
-
-// conditionsHint is the part of error messages that explains how to store conditions in another field.
-const conditionsHint = "to use another field, pass the option WithConditionsIn to For"
 
 // WithRootCondition sets the condition that summarizes other conditions. It supports conditions for which False is the healthy status.
 // Default: see [WithConditions].
@@ -244,9 +242,9 @@ func (r *Resource[T]) checkConditions(obj client.Object) error {
 	case err == nil:
 		return nil
 	case declares || reports:
-		return fmt.Errorf("the conditions cannot be stored: %w (%s)", err, conditionsHint)
+		return fmt.Errorf("the conditions cannot be stored: %w (%s)", err, served.ConditionsHint)
 	case reads:
-		return fmt.Errorf("OnCondition and WhenCondition can never match: %w (%s)", err, conditionsHint)
+		return fmt.Errorf("OnCondition and WhenCondition can never match: %w (%s)", err, served.ConditionsHint)
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
+	"github.com/kopf-runtime/kopf-runtime/internal/kinds"
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
 	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
@@ -32,7 +33,7 @@ type declaration struct {
 	requirements       []labels.Requirement              // label requirements, for watches with a selector
 	literals           []match.Operand                   // values that the handler compares with the value of the field
 	requiredConditions map[string]metav1.ConditionStatus // conditions of WhenCondition
-	events             *eventSelection                   // selected Events of OnEventAbout
+	events             *kinds.EventSelection             // selected Events of OnEventAbout
 }
 
 // A handlerKind is a kind of handlers. It determines when the operator calls a handler, and which options apply to the handler.

@@ -37,7 +37,7 @@ func WithEvents(level EventLevel) Option {
 		if level < EventsTransitions || level > EventsSteps {
 			o.addError(fmt.Errorf("WithEvents has the invalid level %d: use EventsTransitions, EventsOff or EventsSteps", level))
 		}
-		o.settings.Events = eventrecorder.Level(level)
+		o.kinds.Settings.Events = eventrecorder.Level(level)
 	})
 }
 
@@ -58,7 +58,7 @@ func WithEventQuota(burst int, interval time.Duration) Option {
 		if err := validation.DurationUnit(interval); err != nil {
 			o.addError(fmt.Errorf("WithEventQuota: the interval is %w", err))
 		}
-		o.settings.EventBurst, o.settings.EventInterval = burst, interval
+		o.kinds.Settings.EventBurst, o.kinds.Settings.EventInterval = burst, interval
 	})
 }
 
@@ -69,7 +69,7 @@ func WithEventQuota(burst int, interval time.Duration) Option {
 //
 // Equivalent in kopf: settings.posting.loggers=True.
 func WithLogEvents() Option {
-	return optionFunc(func(o *Operator) { o.settings.LogEvents = true })
+	return optionFunc(func(o *Operator) { o.kinds.Settings.LogEvents = true })
 }
 
 // EventNames contains the names in the Events of [WithKopfEvents].

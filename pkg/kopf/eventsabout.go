@@ -5,26 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 	"github.com/kopf-runtime/kopf-runtime/internal/eventwatch"
-	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
-	"github.com/kopf-runtime/kopf-runtime/internal/rbac"
+	"github.com/kopf-runtime/kopf-runtime/internal/kinds"
 	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 	"github.com/kopf-runtime/kopf-runtime/pkg/clusterevents"
 )
@@ -45,7 +37,7 @@ func (r *Resource[T]) OnEventAbout(
 		handler = func(ctx context.Context, req *Request[T]) error { return handleClusterEvent(ctx, req, events, fn) }
 	}
 	h := r.newHandler("OnEventAbout", id, handler)
-	h.handlerKind, h.events = eventAboutHandler, &eventSelection{Selector: events, id: id}
+	h.handlerKind, h.events = eventAboutHandler, &kinds.EventSelection{Selector: events, ID: id}
 	r.events = append(r.events, h.events)
 	return r.addHandler(h, opts)
 }
@@ -180,139 +172,4 @@ func (h handledEvents) String() string {
 		parts = append(parts, fmt.Sprintf("%s/%d", c.uid, c.count))
 	}
 	return strings.Join(parts, " ")
-}
-
-// An eventSelection is the selector of an OnEventAbout handler. Its method check sets the kinds.
-type eventSelection struct {
-	clusterevents.Selector
-	id      string
-	about   []schema.GroupVersionKind
-	through []schema.GroupVersionKind // without the kinds in about
-	own     schema.GroupVersionKind   // the kind of the resource
-}
-
-func (r *Resource[T]) eventSelections() []*eventSelection { return r.events }
-
-// check returns the errors of the selector, and sets the kinds.
-func (s *eventSelection) check(obj client.Object, scheme *runtime.Scheme) error {
-	if err := s.Check(); err != nil {
-		return err
-	}
-	var errs []error
-	resolve := func(field string, obj client.Object) schema.GroupVersionKind {
-		gvk, err := gvkOf(obj, scheme)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("%s(%T): the kind is not registered in the manager's scheme: call AddToScheme of its API package: %w", field, obj, err))
-		}
-		return gvk
-	}
-	s.about, s.through, s.own = nil, nil, resolve("For", obj)
-	for _, one := range s.About {
-		s.about = append(s.about, resolve("About", one))
-	}
-	if len(s.about) == 0 {
-		s.about = []schema.GroupVersionKind{s.own}
-	}
-	for _, one := range s.Through {
-		if gvk := resolve("Through", one); !slices.Contains(s.about, gvk) {
-			s.through = append(s.through, gvk)
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// String describes the Events for explanations.
-func (s *eventSelection) String() string {
-	var parts []string
-	if slices.ContainsFunc(s.about, func(gvk schema.GroupVersionKind) bool { return gvk.GroupKind() == s.own.GroupKind() }) {
-		parts = append(parts, "the object")
-	}
-	for _, gvk := range s.about {
-		if gvk.GroupKind() != s.own.GroupKind() {
-			parts = append(parts, "objects of the kind "+gvk.Kind+" that belong to it")
-		}
-	}
-	return s.Selector.String() + " about " + strings.Join(parts, " or ")
-}
-
-// read returns the kinds whose metadata the operator reads to find the objects that own the objects of Events.
-func (s *eventSelection) read() []schema.GroupVersionKind {
-	return slices.DeleteFunc(slices.Concat(s.about, s.through), func(gvk schema.GroupVersionKind) bool { return gvk.GroupKind() == s.own.GroupKind() })
-}
-
-// ofEventSelection returns the permissions of an OnEventAbout handler.
-func (r *neededRights) ofEventSelection(kind *engine.Kind, s *eventSelection, watch rbac.Level) (needs []rbac.Need) {
-	reason := "OnEventAbout of " + kind.GVK.Kind
-	namespaces := r.namespaces(kind.GVK)
-	if _, namespaced := r.lookUp(kind.GVK); !namespaced {
-		namespaces = withDefaultNamespace(r.namespaces(schema.GroupVersionKind{}))
-	}
-	needs = in(namespaces, rbac.Need{Resource: "events", Verbs: []string{"list", "watch"}, Level: watch, Reason: reason})
-	for _, gvk := range s.read() {
-		gr, namespaced := r.lookUp(gvk)
-		n := rbac.Need{Group: gr.Group, Resource: gr.Resource, Verbs: []string{"get"}, Level: rbac.Needed, Reason: reason}
-		if namespaced {
-			needs = append(needs, in(namespaces, n)...)
-		} else {
-			needs = append(needs, n)
-		}
-	}
-	return needs
-}
-
-// withDefaultNamespace adds the namespace "default", which contains the Events about cluster-scoped objects. It does not change an empty list, which means
-// all namespaces.
-func withDefaultNamespace(namespaces []string) []string {
-	if len(namespaces) == 0 || slices.Contains(namespaces, metav1.NamespaceDefault) {
-		return namespaces
-	}
-	return append(slices.Clone(namespaces), metav1.NamespaceDefault)
-}
-
-// reporters returns the reporting controllers of the operator's own Events.
-func (o *Operator) reporters() []string {
-	if o.eventNames != nil {
-		return []string{recorderName, o.eventNames.Component}
-	}
-	return []string{recorderName}
-}
-
-// eventWatchOptions returns the options for the watches of one handler. The caller must set the fields Client, Namespace, Kind and Group.
-func (o *Operator) eventWatchOptions(e *engine.Engine, s *eventSelection, owners *eventwatch.Owners) eventwatch.Options {
-	logger := e.Log.WithValues("controller", e.Name, "handler", s.id)
-	return eventwatch.Options{
-		Selector: s.Selector, Reporters: o.reporters(), Log: logger,
-		Deliver: func(ctx context.Context, d eventwatch.Delivery) ([]eventwatch.Owner, error) {
-			found, err := owners.Of(ctx, logger, d.Event.InvolvedObject)
-			if err != nil {
-				// With Since, the annotation contains the newest handled Event, so a later Event must not be handled first.
-				if s.Since > 0 && isTransient(err) {
-					return nil, &eventwatch.OrderedError{Err: err}
-				}
-				return nil, err
-			}
-			var unobserved []eventwatch.Owner
-			for _, owner := range found {
-				if d.Unobserved != nil && !slices.Contains(d.Unobserved, owner) {
-					continue
-				}
-				event := invoke.ClusterEvent{Event: d.Event, Earlier: d.Earlier, Waiting: func() []*corev1.Event { return d.Waiting(owner) }}
-				if !e.AddClusterEvent(owner.Key, owner.UID, s.id, event) {
-					unobserved = append(unobserved, owner)
-				}
-			}
-			if len(unobserved) > 0 {
-				return found, &eventwatch.UnobservedError{Owners: unobserved}
-			}
-			return found, nil
-		},
-	}
-}
-
-// isTransient reports whether a repeated request can succeed without a change of the permissions or of the declaration.
-func isTransient(err error) bool {
-	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
-		return status.Status().Code >= http.StatusInternalServerError || apierrors.IsTooManyRequests(err) || apierrors.IsUnauthorized(err)
-	}
-	return !meta.IsNoMatchError(err)
 }

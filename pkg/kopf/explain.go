@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
+	"github.com/kopf-runtime/kopf-runtime/internal/kinds"
 	"github.com/kopf-runtime/kopf-runtime/internal/statuspage"
 	"github.com/kopf-runtime/kopf-runtime/internal/watchcheck"
 	"github.com/kopf-runtime/kopf-runtime/pkg/explain"
@@ -61,7 +62,7 @@ func WithStatusPage(opts ...StatusPageOption) Option {
 			return
 		}
 		o.attempts = &statuspage.Attempts{}
-		o.settings.AttemptHooks = append(o.settings.AttemptHooks, o.attempts.Begin)
+		o.kinds.Settings.AttemptHooks = append(o.kinds.Settings.AttemptHooks, o.attempts.Begin)
 	})
 }
 
@@ -80,7 +81,7 @@ func AllowUnauthenticated() StatusPageOption {
 // checkMetricsFilter returns an error unless the metrics server of a manager has a filter or is disabled. The manager has no method for this, so
 // checkMetricsFilter reads unexported fields of the manager of controller-runtime.
 func checkMetricsFilter(mgr manager.Manager) error {
-	if _, ok := mgr.(clusterManager); ok {
+	if _, ok := mgr.(kinds.ClusterManager); ok {
 		return nil // it has no metrics server, and returns an error for the page
 	}
 	for v := reflect.ValueOf(mgr); ; {
@@ -129,7 +130,7 @@ func (s explainer) Explain(ctx context.Context, kind schema.GroupKind, key types
 	}
 	explanation, err := engines[i].Explain(ctx, key)
 	if explanation != nil {
-		for _, problem := range s.operator.watches.problems() {
+		for _, problem := range s.operator.kinds.Watches.Problems() {
 			if problem.GVK == engines[i].GVK && problem.Reason == watchcheck.Undecodable {
 				explanation.Waits = append(explanation.Waits, problem.Error())
 			}
@@ -145,7 +146,7 @@ func (s explainer) Explain(ctx context.Context, kind schema.GroupKind, key types
 func (s explainer) engines() ([]*engine.Engine, error) {
 	select {
 	case <-s.operator.mgr.Elected():
-		if engines := s.operator.engines.All(); len(engines) > 0 {
+		if engines := s.operator.kinds.Engines.All(); len(engines) > 0 {
 			return engines, nil
 		}
 	default:
@@ -156,7 +157,7 @@ func (s explainer) engines() ([]*engine.Engine, error) {
 // Kinds implements [statuspage.Source].
 func (s explainer) Kinds() (kinds []statuspage.Kind, err error) {
 	engines, err := s.engines()
-	leftOut, _, _ := s.operator.watches.undecodable.leftOut()
+	leftOut := s.operator.kinds.Watches.LeftOut()
 	for _, e := range engines {
 		kind := e.Status()
 		for _, obj := range leftOut {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/served"
 	"github.com/kopf-runtime/kopf-runtime/internal/statuspage"
 	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 )
@@ -20,31 +21,35 @@ import (
 // ParsePath exports validation.FieldPath.
 func ParsePath(path string) ([]string, error) { return validation.FieldPath(path) }
 
-// CheckVerbs exports checkVerbs for the kind of a resource.
+// CheckVerbs exports served.CheckVerbs for the kind of a resource.
 func CheckVerbs(r Option, scheme *runtime.Scheme, verbs ...string) error {
 	declared := r.(resource)
-	kind, err := declared.kind(scheme, New(nil).settings.Store, nil)
+	kind, err := declared.kind(scheme, New(nil).kinds.Settings.Store, nil)
 	if err != nil {
 		return fmt.Errorf("the kind: %w", err)
 	}
-	return checkVerbs(&kind, declared, verbs)
+	storesEvents := false
+	for _, events := range declared.eventSelections() {
+		storesEvents = storesEvents || events.Since > 0
+	}
+	return served.CheckVerbs(&kind, storesEvents, verbs)
 }
 
-// ErrNotServed exports explainNotServed. The map lists the served kinds of each version, such as "example.com/v1":
+// ErrNotServed exports served.Explain. The map lists the served kinds of each version, such as "example.com/v1":
 // {"Database"}.
-func ErrNotServed(gvk schema.GroupVersionKind, served map[string][]string) error {
-	var all []servedKind
-	for _, version := range slices.Sorted(maps.Keys(served)) {
+func ErrNotServed(gvk schema.GroupVersionKind, kindsOf map[string][]string) error {
+	var all []served.Kind
+	for _, version := range slices.Sorted(maps.Keys(kindsOf)) {
 		gv, err := schema.ParseGroupVersion(version)
 		if err != nil {
 			return err
 		}
-		for _, kind := range served[version] {
+		for _, kind := range kindsOf[version] {
 			name := strings.ToLower(kind)
-			all = append(all, servedKind{gv.WithKind(kind), metav1.APIResource{Name: name + "s", SingularName: name, ShortNames: []string{name[:2]}}})
+			all = append(all, served.Kind{GroupVersionKind: gv.WithKind(kind), Resource: metav1.APIResource{Name: name + "s", SingularName: name, ShortNames: []string{name[:2]}}})
 		}
 	}
-	return explainNotServed(all, gvk)
+	return served.Explain(all, gvk)
 }
 
 // IsHandled exports handledEvents.contains for an annotation.
@@ -70,20 +75,18 @@ var PollVersion = pollVersion
 
 // WarningsOfFields returns the warnings about handler fields that do not match the schema.
 func WarningsOfFields(r Option, props *apiextensionsv1.JSONSchemaProps) (warnings []string) {
-	for _, d := range r.(resource).handlersWithUncheckedFields() {
-		for _, err := range d.checkField(schemaField{props}, "the schema of the kind") {
-			warnings = append(warnings, err.Error())
-		}
+	if check := fieldCheck(r.(resource)); check != nil {
+		check(props, func(_, _ string, problem error) { warnings = append(warnings, problem.Error()) })
 	}
 	return warnings
 }
 
 // UnfinishedEngines returns the number of ended engines that an operator has stored because of their daemons and timers.
 func UnfinishedEngines(o *Operator) int {
-	if o.ring == nil {
+	if o.kinds.Ring == nil {
 		return 0
 	}
-	return o.ring.Unfinished()
+	return o.kinds.Ring.Unfinished()
 }
 
 // StatusKinds returns the kinds of the status page.

@@ -51,19 +51,19 @@ func (o *Operator) checkFilters(kind engine.Kind, r resource) error {
 
 // storageOf returns a builder that clears the progress of the handlers.
 func (o *Operator) storageOf(kind engine.Kind) essence.Builder {
-	if o.settings.Store == nil { // New reports it
+	if o.kinds.Settings.Store == nil { // New reports it
 		return essence.Builder{}
 	}
-	return essence.Builder{Cleaners: []essence.Cleaner{progress.ByHandler(o.settings.Store, kind.HandlerStores())}}
+	return essence.Builder{Cleaners: []essence.Cleaner{progress.ByHandler(o.kinds.Settings.Store, kind.HandlerStores())}}
 }
 
 // essenceOf returns a builder that clears the progress of the handlers, and the fields that the baseline stores or ignores.
 func (o *Operator) essenceOf(kind engine.Kind) essence.Builder {
 	b := o.storageOf(kind)
-	if o.settings.Baseline == nil { // New reports it
+	if o.kinds.Settings.Baseline == nil { // New reports it
 		return b
 	}
-	baseline, store := o.settings.Baseline, o.settings.Store
+	baseline, store := o.kinds.Settings.Baseline, o.kinds.Settings.Store
 	b.Cleaners = append(b.Cleaners, essence.WithDigestFallback(baseline, store), progress.Pin(baseline, store), progress.StampsOf(baseline, store))
 	return b
 }
@@ -119,7 +119,7 @@ func (d *declaration) checkTracked(kind schema.GroupKind, storage, all essence.B
 
 // checkIgnoredFields returns an error for each field of IgnoringFields that no kind has. It returns none if the fields of a kind are unknown.
 func (o *Operator) checkIgnoredFields(kinds []engine.Kind) (errs []error) {
-	baseline, ok := o.settings.Baseline.(interface{ IgnoredFields() [][]string })
+	baseline, ok := o.kinds.Settings.Baseline.(interface{ IgnoredFields() [][]string })
 	if !ok || len(o.selections) > 0 {
 		return nil
 	}
@@ -163,15 +163,15 @@ var constantFields = []string{
 
 // contradictionsToSelector returns an error for each label filter that no object of the watch selector passes.
 func (o *Operator) contradictionsToSelector(d *declaration) (errs []error) {
-	if o.watchSelector == nil {
+	if o.kinds.WatchSelector == nil {
 		return nil
 	}
-	requirements, _ := o.watchSelector.Requirements()
+	requirements, _ := o.kinds.WatchSelector.Requirements()
 	for _, r := range requirements {
 		where := fmt.Sprintf("Label(%q)", r.Key())
 		for _, m := range d.checkedMatchers[where] {
 			if required := matcherOf(r); match.Contradict(required, m) {
-				errs = append(errs, fmt.Errorf("%s can never match: WithWatchSelector(%q) and %s exclude each other: remove one of them", where, o.watchSelector, m.Description))
+				errs = append(errs, fmt.Errorf("%s can never match: WithWatchSelector(%q) and %s exclude each other: remove one of them", where, o.kinds.WatchSelector, m.Description))
 			}
 		}
 	}

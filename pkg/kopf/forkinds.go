@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/guard"
+	"github.com/kopf-runtime/kopf-runtime/internal/kinds"
 	"github.com/kopf-runtime/kopf-runtime/internal/watching"
 )
 
@@ -50,7 +51,7 @@ func ForKinds(selector KindSelector, declare func(kind metav1.APIResource) Optio
 		} else if selector.match == nil && len(selector.patterns) == 0 {
 			o.addError(errors.New("ForKinds: the selector is empty: use Kinds or KindsFunc"))
 		}
-		o.selections = append(o.selections, &kindSelection{selector, declare})
+		o.selections = append(o.selections, &kindSelection{selector, declare, o})
 	})
 }
 
@@ -59,7 +60,7 @@ func ForKinds(selector KindSelector, declare func(kind metav1.APIResource) Optio
 // cache. Pass the field Cache of the manager's options, for example to restrict the caches to some namespaces. Without a DefaultTransform, these caches drop
 // the managedFields of the objects to save memory. Default: all namespaces, no restrictions.
 func WithKindCaches(options cache.Options) Option {
-	return optionFunc(func(o *Operator) { o.kindCaches = options })
+	return optionFunc(func(o *Operator) { o.kinds.CacheOptions = options })
 }
 
 // A KindSelector selects kinds for [ForKinds]. Create it with [Kinds] or [KindsFunc].
@@ -139,6 +140,23 @@ func apiResource(r watching.Resource) metav1.APIResource {
 type kindSelection struct {
 	selector KindSelector
 	declare  func(metav1.APIResource) Option
+	operator *Operator
+}
+
+// Choose implements [kinds.Selector].
+func (s *kindSelection) Choose(served []watching.Resource) (chosen []watching.Resource, problems []error) {
+	return s.selector.choose(served)
+}
+
+// String implements [kinds.Selector].
+func (s *kindSelection) String() string { return s.selector.String() }
+
+// selectors returns the declarations of ForKinds.
+func (o *Operator) selectors() (all []kinds.Selector) {
+	for _, s := range o.selections {
+		all = append(all, s)
+	}
+	return all
 }
 
 // declarationOf calls the function of the user for a kind.
@@ -154,8 +172,9 @@ func (s *kindSelection) declarationOf(kind metav1.APIResource) (resource, error)
 	return declared, nil
 }
 
-// resourceOf calls the function of the user for a kind, and checks the declaration that it returns.
-func (s *kindSelection) resourceOf(o *Operator, r watching.Resource) (one *declaredKind, err error) {
+// Declare implements [kinds.Selector]. It calls the function of the user for a kind, and checks the declaration that it returns.
+func (s *kindSelection) Declare(r watching.Resource) (one *kinds.Kind, err error) {
+	o := s.operator
 	declared, err := s.declarationOf(apiResource(r))
 	if err != nil {
 		return nil, err
@@ -166,20 +185,22 @@ func (s *kindSelection) resourceOf(o *Operator, r watching.Resource) (one *decla
 	if len(declared.triggerSources()) > 0 {
 		return nil, errTriggerSources
 	}
-	reader := o.clients.newForKind(o.mgr)
-	kind, err := declared.kind(o.mgr.GetScheme(), o.settings.Store, reader)
+	reader := o.kinds.Clients.NewForKind(o.mgr)
+	kind, err := declared.kind(o.mgr.GetScheme(), o.kinds.Settings.Store, reader)
 	if err != nil {
 		return nil, err
 	}
-	kind.Name = o.controllerNameOf(kind.Name)
-	if err := errors.Join(o.checkStorage(kind), o.checkFilters(kind, declared), o.ring.CheckKind(&kind), o.checkFinalizer(kind)); err != nil {
+	kind.Name = kinds.ControllerName(o.mgr, kind.Name)
+	if err := errors.Join(o.checkStorage(kind), o.checkFilters(kind, declared), o.kinds.Ring.CheckKind(&kind), o.checkFinalizer(kind)); err != nil {
 		return nil, err
 	}
 	if kind.GVK != r.GroupVersionKind {
 		return nil, fmt.Errorf("the function of ForKinds must declare %s, but has declared %s", r.GroupVersionKind, kind.GVK)
 	}
-	o.clients.shared(o.mgr).Declare(kind.New())
-	return &declaredKind{kind, declared, reader}, nil
+	o.kinds.Clients.Shared(o.mgr).Declare(kind.New())
+	watched := watchedKind(kind, declared)
+	watched.Client = reader
+	return &watched, nil
 }
 
 // errTriggerSources is the error of a declaration with TriggerFrom for a kind that can stop and start again.

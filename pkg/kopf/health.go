@@ -36,14 +36,14 @@ func WithStuckAfter(duration time.Duration) Option {
 // [SetupWithManager] adds it.
 func (o *Operator) Healthz(*http.Request) error {
 	var errs []error
-	for _, e := range o.engines.All() {
+	for _, e := range o.kinds.Engines.All() {
 		p := e.QueueStats()
 		if p.Waiting > 0 && p.Longest >= o.stuckAfter && p.Unfinished >= o.stuckAfter {
 			errs = append(errs, fmt.Errorf("%s: %d objects wait, the first for %s, and none of the %d running reconciles has finished for %s",
 				e.Name, p.Waiting, p.Longest.Round(time.Second), p.Running, p.Unfinished.Round(time.Second)))
 		}
 	}
-	for _, p := range o.watches.problems() {
+	for _, p := range o.kinds.Watches.Problems() {
 		if p.Reason == watchcheck.Silent && p.Age >= o.stuckAfter {
 			errs = append(errs, p)
 		}
@@ -69,23 +69,20 @@ func (o *Operator) notWarm() []error {
 	if !o.warmsUp() {
 		return nil
 	}
-	return []error{o.fixed.warm.notReady()}
+	return []error{o.kinds.Warmth.NotReady()}
 }
 
 // notSynced returns an error while the caches of the operator fill.
 func (o *Operator) notSynced() []error {
-	if o.isStarting() {
+	if o.kinds.IsStarting() {
 		return []error{errors.New("the operator is starting: its caches have not synced yet")}
 	}
 	return nil
 }
 
-// isStarting reports whether the operator has not found all kinds yet, or not received their objects.
-func (o *Operator) isStarting() bool { return o.fixed.isStarting() || o.dynamic.isDiscovering() }
-
 // peersNotReady returns the reasons why the peering is not ready, after the start of the operator.
 func (o *Operator) peersNotReady() []error {
-	if o.isStarting() {
+	if o.kinds.IsStarting() {
 		return nil
 	}
 	return o.peers.NotReady()

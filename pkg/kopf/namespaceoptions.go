@@ -62,23 +62,23 @@ func WithNamespaceFunc(match func(namespace *corev1.Namespace) bool) Option {
 // waits until the running handlers have finished. SetNamespaces returns an error and changes nothing if a pattern is invalid, or if the operator has
 // neither WithNamespaces nor [WithNamespaceFunc]. It is safe for concurrent use.
 func (o *Operator) SetNamespaces(patterns ...string) error {
-	if o.namespaces == nil {
+	if o.kinds.Namespaces == nil {
 		return errors.New("SetNamespaces: the operator handles the namespaces of the manager's cache: create it with WithNamespaces")
 	}
 	parsed, err := parseNamespaces(patterns)
 	if err != nil {
 		return fmt.Errorf("SetNamespaces: %w", err)
 	}
-	o.namespaces.SetPatterns(parsed)
+	o.kinds.Namespaces.SetPatterns(parsed)
 	return nil
 }
 
 // scoped returns the namespaces of the operator. Without the options, it adds an empty set.
 func (o *Operator) scoped() *namespaces.Part {
-	if o.namespaces == nil {
-		o.namespaces = namespaces.New(o.mgr, &o.engines)
+	if o.kinds.Namespaces == nil {
+		o.kinds.Namespaces = namespaces.New(o.mgr, &o.kinds.Engines)
 	}
-	return o.namespaces
+	return o.kinds.Namespaces
 }
 
 func parseNamespaces(texts []string) (patterns []watching.NamespacePattern, err error) {

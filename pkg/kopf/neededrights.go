@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/engine"
+	"github.com/kopf-runtime/kopf-runtime/internal/kinds"
 	"github.com/kopf-runtime/kopf-runtime/internal/rbac"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
@@ -51,12 +51,9 @@ func (r *neededRights) of(gvk schema.GroupVersionKind, level rbac.Level, reason 
 }
 
 // ofKind returns the permissions for a kind, its related kinds and its Events. The caller must set HasStatus of the kind.
-func (r *neededRights) ofKind(kind *engine.Kind, declared resource) (needs []rbac.Need) {
-	if declared.hasOnlyAdmission() {
-		return nil
-	}
+func (r *neededRights) ofKind(kind *kinds.Kind) (needs []rbac.Need) {
 	watch, reason := rbac.Required, "handlers of "+kind.GVK.Kind
-	if declared.options().whenServed || r.operator.namespaces != nil {
+	if kind.WhenServed || r.operator.kinds.Namespaces != nil {
 		watch = rbac.Needed // without this permission, the operator handles the other kinds and namespaces
 	}
 	needs = append(needs, r.of(kind.GVK, watch, reason, "list", "watch")...)
@@ -71,7 +68,7 @@ func (r *neededRights) ofKind(kind *engine.Kind, declared resource) (needs []rba
 		}
 		needs = append(needs, r.ofSideObjects(kind.GVK)...)
 	}
-	if r.operator.ring.MovesObjects(kind) {
+	if r.operator.kinds.Ring.MovesObjects(&kind.Kind) {
 		needs = append(needs, r.of(kind.GVK, rbac.Required, "sharding: the labels of released objects", "get", "patch")...)
 	}
 	if _, namespaced := r.lookUp(kind.GVK); !namespaced && len(r.namespaces(schema.GroupVersionKind{})) > 0 {
@@ -79,17 +76,37 @@ func (r *neededRights) ofKind(kind *engine.Kind, declared resource) (needs []rba
 		events.Namespace = metav1.NamespaceDefault // contains the Events about cluster-scoped objects
 		needs = append(needs, events)
 	}
-	for _, related := range declared.relatedKinds() {
-		needs = append(needs, r.of(related.gvk, watch, related.method+" of "+kind.GVK.Kind, "list", "watch")...)
+	for _, related := range kind.Related {
+		needs = append(needs, r.of(related.GVK, watch, related.Method+" of "+kind.GVK.Kind, "list", "watch")...)
 	}
-	for _, events := range declared.eventSelections() {
+	for _, events := range kind.Events {
 		needs = append(needs, r.ofEventSelection(kind, events, watch)...)
 	}
 	return needs
 }
 
+// ofEventSelection returns the permissions of an OnEventAbout handler.
+func (r *neededRights) ofEventSelection(kind *kinds.Kind, s *kinds.EventSelection, watch rbac.Level) (needs []rbac.Need) {
+	reason := "OnEventAbout of " + kind.GVK.Kind
+	namespaces := r.namespaces(kind.GVK)
+	if _, namespaced := r.lookUp(kind.GVK); !namespaced {
+		namespaces = kinds.WithDefaultNamespace(r.namespaces(schema.GroupVersionKind{}))
+	}
+	needs = in(namespaces, rbac.Need{Resource: "events", Verbs: []string{"list", "watch"}, Level: watch, Reason: reason})
+	for _, gvk := range s.Read() {
+		gr, namespaced := r.lookUp(gvk)
+		n := rbac.Need{Group: gr.Group, Resource: gr.Resource, Verbs: []string{"get"}, Level: rbac.Needed, Reason: reason}
+		if namespaced {
+			needs = append(needs, in(namespaces, n)...)
+		} else {
+			needs = append(needs, n)
+		}
+	}
+	return needs
+}
+
 func (r *neededRights) ofSideObjects(gvk schema.GroupVersionKind) []rbac.Need {
-	side, ok := r.operator.settings.Remote.(*progress.SideObjects)
+	side, ok := r.operator.kinds.Settings.Remote.(*progress.SideObjects)
 	if !ok || side == nil {
 		return nil
 	}

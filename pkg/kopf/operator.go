@@ -8,19 +8,14 @@ import (
 	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/labels"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 	"github.com/kopf-runtime/kopf-runtime/internal/eventrecorder"
-	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
+	"github.com/kopf-runtime/kopf-runtime/internal/kinds"
 	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 	"github.com/kopf-runtime/kopf-runtime/internal/operator"
-	"github.com/kopf-runtime/kopf-runtime/internal/parts/namespaces"
 	"github.com/kopf-runtime/kopf-runtime/internal/parts/peers"
-	"github.com/kopf-runtime/kopf-runtime/internal/parts/ring"
 	"github.com/kopf-runtime/kopf-runtime/internal/statuspage"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
@@ -34,42 +29,27 @@ type Operator struct {
 	mgr manager.Manager
 	declared
 	functions functions
-	clients   clients
-
-	engines operator.Set[*engine.Engine] // the running engines
-	fixed   fixedKinds
-	dynamic dynamicStates
-	watches watches
-
-	// These are nil without the options that add them.
-	namespaces *namespaces.Part
-	peers      *peers.Part
-	ring       *ring.Part
-	rights     rightsPart
+	kinds     *kinds.Runtime
+	peers     *peers.Part // nil without WithPeering
+	rights    rightsPart
 }
 
-// declared is what the options declare. It does not change after [New], except for results that are computed once.
+// declared is what the options declare, except for what kinds share. It does not change after [New], except for results that are computed once.
 type declared struct {
-	settings   engine.Settings
 	resources  []resource
 	selections []*kindSelection // declarations of ForKinds
-	wrappers   []func(reconcile.Reconciler) reconcile.Reconciler
-	added      []operator.Part // parts that options have added
-	errs       []error         // mistakes in the options
+	added      []operator.Part  // parts that options have added
+	errs       []error          // mistakes in the options
 
 	checking sync.Mutex                    // is held while the declaration is checked
 	resolved func() ([]engine.Kind, error) // the result of engineKinds that Warmup and Start share
 
-	kindCaches      cache.Options   // options of the operator's own caches
-	watchSelector   labels.Selector // selector of WithWatchSelector; nil for all objects
-	lease           operator.LeaseDurations
-	webhookOptions  *webhooks.Options
-	servesAdmission bool                            // the operator has admission handlers
-	eventNames      *eventrecorder.ReporterIdentity // names of WithKopfEvents; nil without this option
-	attempts        *statuspage.Attempts            // attempts for the page of WithStatusPage; nil without this option
+	lease          operator.LeaseDurations
+	webhookOptions *webhooks.Options
+	eventNames     *eventrecorder.ReporterIdentity // names of WithKopfEvents; nil without this option
+	attempts       *statuspage.Attempts            // attempts for the page of WithStatusPage; nil without this option
 
 	stuckAfter  time.Duration
-	watchCheck  time.Duration  // interval of the check; 0 disables it
 	needs       []declaredNeed // declarations of Needs
 	neededRules []rbacv1.PolicyRule
 }
@@ -93,17 +73,13 @@ var _ interface {
 //
 //	err := mgr.Add(kopf.New(mgr, kopf.For(&v1.Database{}).OnCreate("provision", provision)))
 func New(mgr manager.Manager, opts ...Option) *Operator {
-	o := &Operator{
-		mgr: mgr,
-		declared: declared{stuckAfter: defaultStuckAfter, watchCheck: defaultWatchCheck, lease: operator.DefaultLease, settings: engine.Settings{
-			Store:      progress.Smart(),
-			Baseline:   progress.AnnotationBaseline(""),
-			Finalizer:  DefaultFinalizer,
-			Lifecycle:  progress.AllAtOnce,
-			Checkpoint: defaultCheckpoint,
-		}},
-		dynamic: dynamicStates{count: metrics.NewKindCount()},
-		watches: watches{undecodable: newUndecodable()},
+	o := &Operator{mgr: mgr, kinds: kinds.NewRuntime(mgr), declared: declared{stuckAfter: defaultStuckAfter, lease: operator.DefaultLease}}
+	o.kinds.WatchCheck, o.kinds.Settings = defaultWatchCheck, engine.Settings{
+		Store:      progress.Smart(),
+		Baseline:   progress.AnnotationBaseline(""),
+		Finalizer:  DefaultFinalizer,
+		Lifecycle:  progress.AllAtOnce,
+		Checkpoint: defaultCheckpoint,
 	}
 	o.resolved = sync.OnceValues(o.engineKinds)
 	for _, opt := range opts {
@@ -113,6 +89,8 @@ func New(mgr manager.Manager, opts ...Option) *Operator {
 		}
 		opt.applyTo(o)
 	}
+	o.kinds.Dynamic, o.kinds.Reporters, o.kinds.PauseScopes = o.hasDynamicKinds(), o.reporters(), o.peers.Scopes
+	o.kinds.Comes, o.kinds.Goes = o.rights.add, o.rights.remove
 	if err := o.setupWebhooks(); err != nil {
 		o.addError(err)
 	}
@@ -165,7 +143,7 @@ func (o *Operator) healthCheckName() string {
 // NeedLeaderElection implements manager.LeaderElectionRunnable. It returns true, unless NeedLeaderElection of the manager's controller options
 // is false, or the operator has [WithSharding].
 func (o *Operator) NeedLeaderElection() bool {
-	if o.ring != nil {
+	if o.kinds.Ring != nil {
 		return false
 	}
 	if o.mgr == nil {

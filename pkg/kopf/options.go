@@ -50,7 +50,7 @@ func WithProgress(store progress.Store) Option {
 				o.addError(fmt.Errorf("WithProgress: %w", err))
 			}
 		}
-		o.settings.Store = store
+		o.kinds.Settings.Store = store
 	})
 }
 
@@ -67,7 +67,7 @@ func WithBaseline(baseline progress.Baseline) Option {
 				o.addError(fmt.Errorf("WithBaseline: %w", err))
 			}
 		}
-		o.settings.Baseline = baseline
+		o.kinds.Settings.Baseline = baseline
 	})
 }
 
@@ -89,7 +89,7 @@ func WithRemote(remote progress.Remote) Option {
 				o.addError(fmt.Errorf("WithRemote: %w", err))
 			}
 		}
-		o.settings.Remote = remote
+		o.kinds.Settings.Remote = remote
 	})
 }
 
@@ -109,7 +109,7 @@ func WithFinalizer(name string) Option {
 		if err != nil {
 			o.addError(fmt.Errorf("WithFinalizer(%q): the name is not valid: %w; %s", name, err, finalizerForm))
 		}
-		o.settings.Finalizer = name
+		o.kinds.Settings.Finalizer = name
 	})
 }
 
@@ -119,10 +119,10 @@ const finalizerForm = `use the form "domain/name", such as "example.com/finalize
 // the group policy.
 func (o *Operator) checkFinalizer(kind engine.Kind) error {
 	acceptsAny := strings.Contains(kind.GVK.Group, ".") || kind.GVK.Group == policyv1.GroupName // PodDisruptionBudgets
-	if isInvalid := validation.QualifiedName(o.settings.Finalizer) != nil; isInvalid || acceptsAny || strings.Contains(o.settings.Finalizer, "/") {
+	if isInvalid := validation.QualifiedName(o.kinds.Settings.Finalizer) != nil; isInvalid || acceptsAny || strings.Contains(o.kinds.Settings.Finalizer, "/") {
 		return nil //nolint:nilerr // the option reports an invalid name
 	}
-	return fmt.Errorf("%s: WithFinalizer(%q): the API server rejects a finalizer without a domain for built-in kinds: %s", kind.GVK.Kind, o.settings.Finalizer, finalizerForm)
+	return fmt.Errorf("%s: WithFinalizer(%q): the API server rejects a finalizer without a domain for built-in kinds: %s", kind.GVK.Kind, o.kinds.Settings.Finalizer, finalizerForm)
 }
 
 // WithLifecycle sets which of the due handlers the operator calls in one reconcile. Default: [progress.AllAtOnce].
@@ -134,7 +134,7 @@ func WithLifecycle(lifecycle progress.Lifecycle) Option {
 			o.addError(errors.New("WithLifecycle(nil): pass a lifecycle, or leave it out for the default"))
 			return
 		}
-		o.settings.Lifecycle = func(due []string, record func(id string) progress.Record) []string {
+		o.kinds.Settings.Lifecycle = func(due []string, record func(id string) progress.Record) []string {
 			return guard.Value("WithLifecycle", func() []string { return lifecycle(due, record) })
 		}
 	})
@@ -151,7 +151,7 @@ func WithCheckpoint(work time.Duration) Option {
 		if err := validation.DurationUnit(work); err != nil {
 			o.addError(fmt.Errorf("WithCheckpoint is %w", err))
 		}
-		o.settings.Checkpoint = work
+		o.kinds.Settings.Checkpoint = work
 	})
 }
 
@@ -167,7 +167,7 @@ func WithBackoff(delay time.Duration) Option {
 		if err := validation.DurationUnit(delay); err != nil {
 			o.addError(fmt.Errorf("WithBackoff is %w", err))
 		}
-		o.settings.Backoff = &delay
+		o.kinds.Settings.Backoff = &delay
 	})
 }
 
@@ -183,7 +183,7 @@ func WithConsistencyTimeout(timeout time.Duration) Option {
 		if err := validation.DurationUnit(timeout); err != nil {
 			o.addError(fmt.Errorf("WithConsistencyTimeout is %w", err))
 		}
-		o.settings.ConsistencyTimeout = timeout
+		o.kinds.Settings.ConsistencyTimeout = timeout
 	})
 }
 
@@ -195,6 +195,6 @@ func WithReconcilerWrapper(wrap func(reconcile.Reconciler) reconcile.Reconciler)
 			o.addError(errors.New("WithReconcilerWrapper(nil): pass a function or remove the option"))
 			return
 		}
-		o.wrappers = append(o.wrappers, wrap)
+		o.kinds.Wrappers = append(o.kinds.Wrappers, wrap)
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
+	"github.com/kopf-runtime/kopf-runtime/internal/kinds"
 	"github.com/kopf-runtime/kopf-runtime/internal/operator"
 	"github.com/kopf-runtime/kopf-runtime/internal/parts/fence"
 	"github.com/kopf-runtime/kopf-runtime/internal/testhook"
@@ -15,23 +16,20 @@ import (
 // starting is what the parts of an operator share. Each part sets fields for later parts.
 type starting struct {
 	operator   *Operator
-	kinds      []engine.Kind // the kinds that the operator watches from the start, with their resources, and whether they are namespaced
-	resources  []resource
-	scopes     []bool
-	whenServed []declaredKind
+	fixed      []kinds.Kind // the kinds that the operator watches from the start
+	whenServed []kinds.Kind
 	settings   engine.Settings
 	objects    cache.Cache // of the fixed kinds
 	peers      *peering.Peering
-	first      *operator.Gate // for which the workers of fixed kinds wait, in addition to the gate of the indexes
-	dynamic    *dynamicKinds
-	fixed      *kindGroup
+	dynamic    *kinds.Dynamic
+	group      *kinds.Group // of the fixed kinds
 }
 
 // parts returns the parts of the operator in the order in which they open. Parts that the declaration does not need are open without effect. Without a start, s is
 // nil, and the parts must not be opened.
 func (o *Operator) parts(s *starting) []operator.Part {
 	return append([]operator.Part{
-		{Name: "the ring", Check: o.checkSharding, Rights: o.ring.Rights}, // runs around the other parts
+		{Name: "the ring", Check: o.checkSharding, Rights: o.kinds.Ring.Rights}, // runs around the other parts
 		{Name: "the discovery of the kinds", Open: s.openKinds},
 		{Name: "the check of the permissions", NotReady: o.rights.notReady, Open: s.openRights},
 		{Name: "the reservation of the kinds", Open: s.openReservation},
@@ -39,36 +37,28 @@ func (o *Operator) parts(s *starting) []operator.Part {
 		{Name: "the recorder of Events", Open: s.openRecorder},
 		{Name: "the peering", Rights: o.peers.Rights, NotReady: o.peersNotReady, Open: s.openPeering},
 		{Name: "the controllers", NotReady: o.notSynced, Open: s.openControllers},
-		{Name: "the controllers of other kinds", Rights: o.discoveryRights, NotReady: o.dynamic.notReady, Open: s.openDynamicKinds},
+		{Name: "the controllers of other kinds", Rights: o.discoveryRights, NotReady: o.kinds.States.NotReady, Open: s.openDynamicKinds},
 		{Name: "the check for suspensions", Open: s.openFence},
 		{Name: "pauses", Open: s.openPauses},
-		{Name: "the namespaces", Rights: o.namespaces.Rights, NotReady: o.namespaces.NotReady, Open: s.openNamespaces},
+		{Name: "the namespaces", Rights: o.kinds.Namespaces.Rights, NotReady: o.kinds.Namespaces.NotReady, Open: s.openNamespaces},
 		{Name: "OnVersion", Open: s.openVersions},
-		{Name: "the report of objects that do not decode", NotReady: o.notReadyForObjects, Open: s.openDecoding},
-		{Name: "the watches", NotReady: o.watches.notReady}, // run with the controllers
+		{Name: "the report of objects that do not decode", NotReady: o.kinds.NotReadyForObjects, Open: s.openDecoding},
+		{Name: "the watches", NotReady: o.kinds.Watches.NotReady}, // run with the controllers
 		{Name: "the admission handlers", Rights: o.webhookRights},
 	}, o.added...)
 }
 
 func (s *starting) openKinds(ctx context.Context) (operator.Running, error) {
-	scopes, err := s.operator.discover(ctx, s.kinds, s.resources)
-	if err != nil {
-		return operator.Running{}, err
-	}
-	for i := range s.kinds {
-		s.kinds[i].Namespaced = scopes[i]
-	}
-	s.scopes = scopes
-	return operator.Running{}, nil
+	return operator.Running{}, s.operator.kinds.Discover(ctx, s.fixed)
 }
 
 func (s *starting) openRights(ctx context.Context) (operator.Running, error) {
-	checker, err := s.operator.rights.start(ctx, s.operator, s.kinds, s.resources)
+	checker, err := s.operator.rights.start(ctx, s.operator, s.fixed)
 	if checker == nil || err != nil {
 		return operator.Running{}, err
 	}
 	return operator.Running{
-		Run: func(ctx context.Context) error { checker.Run(ctx, s.operator.watchCheck); return nil },
+		Run: func(ctx context.Context) error { checker.Run(ctx, s.operator.kinds.WatchCheck); return nil },
 		Close: func() {
 			s.operator.rights.set(nil, nil)
 			checker.Close()
@@ -77,13 +67,13 @@ func (s *starting) openRights(ctx context.Context) (operator.Running, error) {
 }
 
 func (s *starting) openReservation(context.Context) (operator.Running, error) {
-	release, err := s.operator.reserveKinds(s.kinds)
+	release, err := s.operator.kinds.Reserve(s.fixed)
 	return operator.Running{Close: release}, err
 }
 
 func (s *starting) openCache(ctx context.Context) (one operator.Running, err error) {
-	s.objects, one.Close, err = s.operator.startCache(ctx, s.kinds)
-	s.settings.Client, s.settings.APIReader, s.settings.Tracked = s.operator.client(), s.operator.mgr.GetAPIReader(), s.objects
+	s.objects, one.Close, err = s.operator.kinds.StartCache(ctx, s.fixed)
+	s.settings.Client, s.settings.APIReader, s.settings.Tracked = s.operator.kinds.Client(), s.operator.mgr.GetAPIReader(), s.objects
 	return one, err
 }
 
@@ -104,9 +94,9 @@ func (s *starting) openPeering(ctx context.Context) (one operator.Running, err e
 	if s.peers != nil {
 		s.settings.Pause, one.Run, one.Last = s.peers, s.peers.Start, true
 	}
-	s.settings.Log = s.operator.mgr.GetLogger().WithValues("operator", operatorIdentity(s.peers))
-	if s.operator.NeedLeaderElection() || s.operator.ring != nil {
-		s.settings.Fence = fence.New(ctx, s.operator.lease, s.peers, s.operator.ring.IsOverdue(), s.settings.Log)
+	s.settings.Log = s.operator.mgr.GetLogger().WithValues("operator", operator.Identity(s.peers))
+	if s.operator.NeedLeaderElection() || s.operator.kinds.Ring != nil {
+		s.settings.Fence = fence.New(ctx, s.operator.lease, s.peers, s.operator.kinds.Ring.IsOverdue(), s.settings.Log)
 	}
 	if s.settings.Fence != nil {
 		s.settings.Pause = s.settings.Fence
@@ -115,40 +105,41 @@ func (s *starting) openPeering(ctx context.Context) (one operator.Running, err e
 }
 
 func (s *starting) openControllers(ctx context.Context) (operator.Running, error) {
-	if s.operator.namespaces != nil {
-		s.settings.Scope, s.first = s.operator.namespaces, s.operator.namespaces.Entered()
+	all := s.operator.kinds
+	var after *operator.Gate
+	if all.Namespaces != nil {
+		s.settings.Scope, after = all.Namespaces, all.Namespaces.Entered()
 	}
 	var err error
-	if s.dynamic, err = s.operator.newDynamicKinds(s.settings, s.kinds, s.whenServed); err != nil {
+	if s.dynamic, err = all.NewDynamic(s.settings, s.fixed, s.whenServed, s.operator.selectors()); err != nil {
 		return operator.Running{}, err
 	}
 	discoveries := 0 // the first discovery of kinds counts as a kind
 	if s.dynamic != nil {
 		discoveries = 1
 	}
-	testhook.OperatorStarting(ctx, len(s.kinds)+discoveries)
-	unsynced := &s.operator.fixed.unsynced
-	if s.fixed, err = s.operator.newKindGroup(ctx, s.settings, s.objects, s.first, s.kinds, s.resources, s.scopes, func() { unsynced.Add(-1) }); err != nil {
+	testhook.OperatorStarting(ctx, len(s.fixed)+discoveries)
+	if s.group, err = all.NewGroup(ctx, s.settings, s.objects, after, s.fixed, all.Synced); err != nil {
 		return operator.Running{}, err
 	}
 	if s.operator.warmsUp() {
-		s.fixed.expectWarmCaches()
+		s.group.ExpectWarmCaches()
 	}
-	unsynced.Store(2 * int64(len(s.fixed.engines)))
-	remove := s.operator.engines.Add(s.fixed.engines...)
-	return operator.Running{Run: s.fixed.run, Close: func() { remove(); unsynced.Store(0) }}, nil // the health checks ignore the functions of OnCleanup
+	engines := s.group.Engines()
+	all.Expect(2 * len(engines)) // the objects and the indexes of each kind
+	remove := all.Engines.Add(engines...)
+	return operator.Running{Run: s.group.Run, Close: func() { remove(); all.Expect(0) }}, nil // the health checks ignore the functions of OnCleanup
 }
 
 func (s *starting) openDynamicKinds(context.Context) (operator.Running, error) {
 	if s.dynamic == nil {
 		return operator.Running{}, nil
 	}
-	s.dynamic.indexes = s.fixed.indexes
-	return operator.Running{Run: s.dynamic.run}, nil
+	return operator.Running{Run: func(ctx context.Context) error { return s.dynamic.Run(ctx, s.group.Indexes()) }}, nil
 }
 
 func (s *starting) openFence(ctx context.Context) (operator.Running, error) {
-	return operator.Running{Close: fence.Start(ctx, s.settings.Fence, &s.operator.engines, s.operator.peers.Scopes()[0])}, nil
+	return operator.Running{Close: fence.Start(ctx, s.settings.Fence, &s.operator.kinds.Engines, s.operator.peers.Scopes()[0])}, nil
 }
 
 func (s *starting) openPauses(context.Context) (operator.Running, error) {
@@ -159,11 +150,12 @@ func (s *starting) openPauses(context.Context) (operator.Running, error) {
 }
 
 func (s *starting) openNamespaces(context.Context) (operator.Running, error) {
-	if s.operator.namespaces == nil {
+	set := s.operator.kinds.Namespaces
+	if set == nil {
 		return operator.Running{}, nil
 	}
 	return operator.Running{Run: func(ctx context.Context) error {
-		return s.operator.namespaces.Run(ctx, s.settings.Log, func() { s.operator.rights.current().Recheck() }, s.operator.ownCacheOptions)
+		return set.Run(ctx, s.settings.Log, func() { s.operator.rights.current().Recheck() }, s.operator.kinds.OwnCacheOptions)
 	}}, nil
 }
 
@@ -175,6 +167,5 @@ func (s *starting) openVersions(context.Context) (operator.Running, error) {
 }
 
 func (s *starting) openDecoding(context.Context) (operator.Running, error) {
-	s.operator.watches.undecodable.useCache(s.operator.mgr.GetCache())
-	return operator.Running{Run: func(ctx context.Context) error { s.operator.reportUndecodable(ctx); return nil }}, nil
+	return operator.Running{Run: func(ctx context.Context) error { s.operator.kinds.ReportUndecodable(ctx); return nil }}, nil
 }

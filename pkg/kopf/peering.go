@@ -30,7 +30,7 @@ func WithPeering(options peering.Options) Option {
 		if err := options.Check(); err != nil {
 			o.addError(fmt.Errorf("WithPeering: %w", err))
 		}
-		o.peers = peers.New(options, o.mgr, &o.engines)
+		o.peers = peers.New(options, o.mgr, &o.kinds.Engines)
 	})
 }
 

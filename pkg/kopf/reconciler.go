@@ -8,10 +8,8 @@ import (
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
@@ -63,21 +61,4 @@ func FromReconciler[T client.Object](r reconcile.Reconciler) Handler[T] {
 // wrapsReconciler reports whether a handler is the result of [FromReconciler].
 func wrapsReconciler[T client.Object](h Handler[T]) bool {
 	return reflect.ValueOf(h).Pointer() == reflect.ValueOf(FromReconciler[T](reconcile.Func(nil))).Pointer()
-}
-
-// ownerRequests returns a function that maps an object to requests for its owners of the kind, in any version.
-func ownerRequests(kind *engine.Kind, namespaced bool) handler.MapFunc {
-	return func(_ context.Context, obj client.Object) (requests []reconcile.Request) {
-		for _, ref := range obj.GetOwnerReferences() {
-			if ref.Kind != kind.GVK.Kind || groupOf(ref.APIVersion) != kind.GVK.Group {
-				continue
-			}
-			key := client.ObjectKey{Name: ref.Name}
-			if namespaced {
-				key.Namespace = obj.GetNamespace()
-			}
-			requests = append(requests, reconcile.Request{NamespacedName: key})
-		}
-		return requests
-	}
 }

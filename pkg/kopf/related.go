@@ -5,40 +5,22 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"github.com/kopf-runtime/kopf-runtime/internal/kinds"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/discovery"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
-
-	"github.com/kopf-runtime/kopf-runtime/internal/engine"
-	"github.com/kopf-runtime/kopf-runtime/internal/guard"
-	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
 )
-
-// A relatedKind is a kind whose changes trigger OnReconcile handlers.
-type relatedKind struct {
-	method     string // Owns, Watches or WatchesMetadata
-	obj        client.Object
-	gvk        schema.GroupVersionKind // the kind of obj; checkRelated sets it
-	mapFunc    handler.MapFunc         // nil for Owns
-	predicates []predicate.Predicate
-}
 
 // Owns makes creations, changes and deletions of objects of another kind trigger the [Resource.OnReconcile] handlers of their owners. It uses all
 // owner references, including references that do not have controller: true. With predicates, an event must pass all of them. A predicate that panics rejects
 // the event.
 func (r *Resource[T]) Owns(obj client.Object, predicates ...predicate.Predicate) *Resource[T] {
-	r.related = append(r.related, relatedKind{method: "Owns", obj: obj, predicates: predicates})
+	r.related = append(r.related, kinds.Related{Method: "Owns", Object: obj, Predicates: predicates})
 	return r
 }
 
@@ -66,7 +48,7 @@ func (r *Resource[T]) watches(method string, obj client.Object, mapFunc handler.
 		r.errs = append(r.errs, fmt.Errorf("%s(%T, nil): pass a function that returns the objects to handle, or use Owns", method, obj))
 		return r
 	}
-	r.related = append(r.related, relatedKind{method: method, obj: obj, mapFunc: mapFunc, predicates: predicates})
+	r.related = append(r.related, kinds.Related{Method: method, Object: obj, MapFunc: mapFunc, Predicates: predicates})
 	return r
 }
 
@@ -91,7 +73,7 @@ func (o *Operator) Enqueue(obj client.Object) error {
 	if err != nil {
 		return fmt.Errorf("enqueueing an object: %w", err)
 	}
-	engines := o.engines.All()
+	engines := o.kinds.Engines.All()
 	if len(engines) == 0 {
 		return fmt.Errorf("enqueueing a %s: the operator is not running", gvk.Kind)
 	}
@@ -133,18 +115,18 @@ func (r *Request[T]) Track(ctx context.Context, obj client.Object) error {
 func (r *sharedResource[T]) checkRelated(scheme *runtime.Scheme) (errs []error) {
 	isTriggered := slices.ContainsFunc(r.handlers, func(h *typedHandler[T]) bool { return h.handlerKind == reconcileHandler || h.RetriesOnRelatedChange })
 	for i, c := range r.related {
-		switch gvk, err := gvkOf(c.obj, scheme); {
-		case isNil(c.obj):
-			errs = append(errs, fmt.Errorf("%s(nil): pass an empty object of the kind, such as &appsv1.Deployment{}", c.method))
+		switch gvk, err := gvkOf(c.Object, scheme); {
+		case isNil(c.Object):
+			errs = append(errs, fmt.Errorf("%s(nil): pass an empty object of the kind, such as &appsv1.Deployment{}", c.Method))
 		case err != nil:
 			errs = append(errs, fmt.Errorf("%s(%T): the kind is not registered in the manager's scheme: "+
-				"call AddToScheme of its API package, or set apiVersion and kind of an unstructured object: %w", c.method, c.obj, err))
+				"call AddToScheme of its API package, or set apiVersion and kind of an unstructured object: %w", c.Method, c.Object, err))
 		case !isTriggered:
-			errs = append(errs, fmt.Errorf("%s has no effect without an OnReconcile handler or a handler with RetryOnRelatedChange: add one or remove %[1]s", c.method))
-		case slices.Contains(c.predicates, nil):
-			errs = append(errs, fmt.Errorf("%s(%T) has a nil predicate: remove it", c.method, c.obj))
-		case c.gvk != gvk: // only the first check writes, because a later one may run while the operator reads the kinds
-			r.related[i].gvk = gvk
+			errs = append(errs, fmt.Errorf("%s has no effect without an OnReconcile handler or a handler with RetryOnRelatedChange: add one or remove %[1]s", c.Method))
+		case slices.Contains(c.Predicates, nil):
+			errs = append(errs, fmt.Errorf("%s(%T) has a nil predicate: remove it", c.Method, c.Object))
+		case c.GVK != gvk: // only the first check writes, because a later one may run while the operator reads the kinds
+			r.related[i].GVK = gvk
 		}
 	}
 	if len(r.triggers) > 0 && !isTriggered {
@@ -162,64 +144,4 @@ func gvkOf(obj client.Object, scheme *runtime.Scheme) (schema.GroupVersionKind, 
 		return gvk, orNoKind(err)
 	}
 	return gvk, nil
-}
-
-// watched returns the object that selects the informer of the kind.
-func (c *relatedKind) watched() client.Object {
-	if c.method != "WatchesMetadata" {
-		return c.obj
-	}
-	obj := &metav1.PartialObjectMetadata{}
-	obj.SetGroupVersionKind(c.gvk)
-	return obj
-}
-
-// source returns a source that triggers the OnReconcile handlers of an engine when an object of the related kind has changed.
-func (c *relatedKind) source(objects cache.Cache, e *engine.Engine, namespaced bool) source.Source {
-	mapFunc := c.guardedMapFunc(e)
-	if c.mapFunc == nil {
-		mapFunc = ownerRequests(&e.Kind, namespaced)
-	}
-	predicates := append([]predicate.Predicate{changes{}}, guardedPredicates(e, c.method, c.predicates)...)
-	return e.Triggered(source.Kind(objects, c.watched(), handler.EnqueueRequestsFromMapFunc(mapFunc), predicates...))
-}
-
-// guardedMapFunc returns the map function of the user. After a fault, it returns no requests.
-func (c *relatedKind) guardedMapFunc(e *engine.Engine) handler.MapFunc {
-	return func(ctx context.Context, obj client.Object) (requests []reconcile.Request) {
-		err := guard.Call(c.method, func() error { requests = c.mapFunc(ctx, obj); return nil })
-		if err != nil {
-			metrics.HandlerPanics.WithLabelValues(e.Name, c.method).Inc()
-			e.Log.Error(err, "The map function of a related kind panicked; no handler is triggered", "controller", e.Name,
-				"kind", c.gvk.Kind, "object", client.ObjectKeyFromObject(obj), "stack", guard.Trace(err))
-			return nil
-		}
-		return requests
-	}
-}
-
-// changes is a predicate that accepts changes of objects. It rejects the objects of the initial list, because the engine handles all its objects at the
-// start anyway. It also rejects updates without a change, such as resyncs.
-type changes struct{ predicate.Funcs }
-
-func (changes) Create(e event.CreateEvent) bool { return !e.IsInInitialList }
-func (changes) Update(e event.UpdateEvent) bool {
-	return e.ObjectOld.GetResourceVersion() != e.ObjectNew.GetResourceVersion()
-}
-
-// checkServed returns an error for a related kind that the operator cannot watch, because the cache of this kind would never sync.
-func (c *relatedKind) checkServed(client discovery.DiscoveryInterface, kind *engine.Kind, namespaced bool) error {
-	verbs, _, relatedNamespaced, err := discoverKind(client, c.gvk)
-	switch {
-	case err != nil:
-		return fmt.Errorf("%s: discovering the related kind %s: %w", kind.GVK.Kind, c.gvk.Kind, err)
-	case verbs == nil:
-		return fmt.Errorf("%s: %s(%s): %w", kind.GVK.Kind, c.method, c.gvk.Kind, errNotServed(client, c.gvk))
-	case !slices.Contains(verbs, "list") || !slices.Contains(verbs, "watch"):
-		return fmt.Errorf("%s: %s(%s): the API server does not support list and watch for the kind, only %s: remove the %[2]s",
-			kind.GVK.Kind, c.method, c.gvk.Kind, strings.Join(verbs, ", "))
-	case c.mapFunc == nil && namespaced && !relatedNamespaced:
-		return fmt.Errorf("%s: Owns(%s): a cluster-scoped object cannot have an owner in a namespace: remove the Owns", kind.GVK.Kind, c.gvk.Kind)
-	}
-	return nil
 }

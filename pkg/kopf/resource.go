@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/kinds"
 	"github.com/kopf-runtime/kopf-runtime/internal/loopguard"
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
 	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
@@ -27,8 +28,8 @@ type sharedResource[T client.Object] struct {
 	obj      T
 	handlers []*typedHandler[T]
 	indexes  []typedIndex[T]
-	related  []relatedKind
-	events   []*eventSelection // selected Events of OnEventAbout
+	related  []kinds.Related
+	events   []*kinds.EventSelection // selected Events of OnEventAbout
 	triggers []source.Source
 	hooks    []hookBuilder
 	resourceOptions

@@ -12,8 +12,6 @@ import (
 // A ResourceOption configures a [Resource]. Pass it to [For].
 type ResourceOption func(*resourceOptions)
 
-const defaultConcurrency = 16
-
 // WithName sets the name of the controller of the kind in logs and metrics. Default: the kind in lower case.
 func WithName(name string) ResourceOption {
 	return func(o *resourceOptions) {

@@ -111,7 +111,7 @@ func (o *Operator) declaredRights(scheme *runtime.Scheme, options RightsOptions)
 	if scheme == nil {
 		errs = append(errs, errors.New("the scheme is nil: pass the scheme of the manager"))
 	}
-	if options.Namespace == "" && o.ring.NeedsNamespace() {
+	if options.Namespace == "" && o.kinds.Ring.NeedsNamespace() {
 		errs = append(errs, errors.New("RightsOptions has no Namespace: set it to the namespace of the operator, which contains the Leases of the shards"))
 	}
 	if scheme != nil && o.webhookOptions != nil {
@@ -122,7 +122,7 @@ func (o *Operator) declaredRights(scheme *runtime.Scheme, options RightsOptions)
 	}
 	namespaces := options.Namespaces
 	if len(namespaces) == 0 {
-		namespaces = o.namespaces.Exact()
+		namespaces = o.kinds.Namespaces.Exact()
 	}
 	r := neededRights{
 		operator: o, scheme: scheme, namespaces: func(schema.GroupVersionKind) []string { return namespaces },
@@ -146,13 +146,15 @@ func (o *Operator) declaredRights(scheme *runtime.Scheme, options RightsOptions)
 		}
 	}
 	for _, one := range resources {
-		kind, err := one.kind(scheme, o.settings.Store, nil)
+		kind, err := one.kind(scheme, o.kinds.Settings.Store, nil)
 		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
 		kind.HasStatus = hasStatus(options.Kinds, kind.New(), kind.GVK)
-		needs = append(needs, r.ofKind(&kind, one)...)
+		if watched := watchedKind(kind, one); !one.hasOnlyAdmission() {
+			needs = append(needs, r.ofKind(&watched)...)
+		}
 	}
 	more, err := r.ofHandlers()
 	errs = append(errs, err)

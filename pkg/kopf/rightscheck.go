@@ -11,16 +11,13 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/engine"
+	"github.com/kopf-runtime/kopf-runtime/internal/kinds"
 	"github.com/kopf-runtime/kopf-runtime/internal/operator"
 	"github.com/kopf-runtime/kopf-runtime/internal/parts/peers"
 	"github.com/kopf-runtime/kopf-runtime/internal/parts/rights"
 	"github.com/kopf-runtime/kopf-runtime/internal/rbac"
 	"github.com/kopf-runtime/kopf-runtime/internal/testhook"
-	"github.com/kopf-runtime/kopf-runtime/internal/watchcheck"
 )
 
 // RightsCheck defines how the operator handles missing permissions. See [WithRightsCheck].
@@ -62,32 +59,25 @@ type rightsPart struct {
 	mode RightsCheck
 
 	mu      sync.Mutex
-	kinds   map[schema.GroupVersionKind]checkedKind
+	kinds   map[schema.GroupVersionKind]kinds.Kind
 	checker *rights.Checker // nil if the permissions are not checked
 }
 
-// A checkedKind is a kind whose permissions are checked.
-type checkedKind struct {
-	kind      engine.Kind
-	declared  resource
-	atRunTime bool // the kind is from WhenServed or ForKinds, and has a cache of its own
-}
-
 // start reviews the permissions of the operator. It returns an error if the operator must not start without the missing ones.
-func (p *rightsPart) start(ctx context.Context, o *Operator, kinds []engine.Kind, resources []resource) (*rights.Checker, error) {
+func (p *rightsPart) start(ctx context.Context, o *Operator, fixed []kinds.Kind) (*rights.Checker, error) {
 	if p.mode == SkipRightsCheck || !testhook.ChecksRights(ctx) {
 		return nil, nil
 	}
-	p.set(nil, map[schema.GroupVersionKind]checkedKind{})
-	for i, kind := range kinds {
-		p.kinds[kind.GVK] = checkedKind{kind, resources[i], false}
+	p.set(nil, map[schema.GroupVersionKind]kinds.Kind{})
+	for _, kind := range fixed {
+		p.kinds[kind.GVK] = kind
 	}
-	needs, err := o.presentRights(p.checked(), o.namespaces.Exact())
+	needs, err := o.presentRights(p.checked(), o.kinds.Namespaces.Exact())
 	if err != nil {
 		return nil, err
 	}
 	checker, err := rights.Start(ctx, o.mgr, p.mode.isFatal, needs, func() ([]rbac.Need, error) {
-		return o.presentRights(p.checked(), o.namespaces.Names())
+		return o.presentRights(p.checked(), o.kinds.Namespaces.Names())
 	})
 	if err != nil {
 		return nil, err
@@ -96,14 +86,14 @@ func (p *rightsPart) start(ctx context.Context, o *Operator, kinds []engine.Kind
 	return checker, nil
 }
 
-func (p *rightsPart) set(checker *rights.Checker, kinds map[schema.GroupVersionKind]checkedKind) {
+func (p *rightsPart) set(checker *rights.Checker, checked map[schema.GroupVersionKind]kinds.Kind) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.checker, p.kinds = checker, kinds
+	p.checker, p.kinds = checker, checked
 }
 
 // checked returns the kinds whose permissions are checked.
-func (p *rightsPart) checked() map[schema.GroupVersionKind]checkedKind {
+func (p *rightsPart) checked() map[schema.GroupVersionKind]kinds.Kind {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return maps.Clone(p.kinds)
@@ -119,10 +109,10 @@ func (p *rightsPart) current() *rights.Checker {
 func (p *rightsPart) notReady() []error { return p.current().NotReady() }
 
 // add adds a kind of WhenServed or ForKinds to the check.
-func (p *rightsPart) add(kind engine.Kind, declared resource) {
+func (p *rightsPart) add(kind kinds.Kind) {
 	p.mu.Lock()
 	if p.kinds != nil {
-		p.kinds[kind.GVK] = checkedKind{kind, declared, true}
+		p.kinds[kind.GVK] = kind
 	}
 	p.mu.Unlock()
 	p.current().Recheck()
@@ -137,12 +127,12 @@ func (p *rightsPart) remove(gvk schema.GroupVersionKind) {
 }
 
 // presentRights returns the permissions of the operator and of some kinds. The argument namespaces is used only if the operator has WithNamespaces.
-func (o *Operator) presentRights(kinds map[schema.GroupVersionKind]checkedKind, namespaces []string) ([]rbac.Need, error) {
+func (o *Operator) presentRights(checked map[schema.GroupVersionKind]kinds.Kind, namespaces []string) ([]rbac.Need, error) {
 	r := neededRights{operator: o, scheme: o.mgr.GetScheme(), namespaces: func(gvk schema.GroupVersionKind) []string {
-		if o.namespaces != nil {
+		if o.kinds.Namespaces != nil {
 			return namespaces
 		}
-		return o.cachedNamespaces(gvk, kinds[gvk].atRunTime)
+		return o.kinds.CachedNamespaces(gvk, checked[gvk].Client != nil)
 	}, lookUp: func(gvk schema.GroupVersionKind) (schema.GroupResource, bool) {
 		mapping, err := o.mgr.GetRESTMapper().RESTMapping(gvk.GroupKind(), gvk.Version)
 		if err != nil {
@@ -151,11 +141,11 @@ func (o *Operator) presentRights(kinds map[schema.GroupVersionKind]checkedKind, 
 		return mapping.Resource.GroupResource(), mapping.Scope.Name() == meta.RESTScopeNameNamespace
 	}}
 	needs := slices.DeleteFunc(operator.Rights(o.parts(nil), podNamespace()), func(n rbac.Need) bool { return !o.isServedPeering(n) })
-	if o.namespaces != nil && len(namespaces) == 0 {
+	if o.kinds.Namespaces != nil && len(namespaces) == 0 {
 		return needs, nil // the namespaces are not known yet
 	}
-	for _, one := range kinds {
-		needs = append(needs, r.ofKind(&one.kind, one.declared)...)
+	for _, one := range checked {
+		needs = append(needs, r.ofKind(&one)...)
 	}
 	more, err := r.ofHandlers()
 	return append(needs, more...), err
@@ -169,24 +159,6 @@ func (o *Operator) isServedPeering(n rbac.Need) bool {
 	}
 	_, err := o.mgr.GetRESTMapper().RESTMapping(kind, "v1")
 	return err == nil
-}
-
-// cachedNamespaces returns the namespaces to which the cache of a kind is restricted, or nil if the cache is cluster-wide. For the zero GroupVersionKind, it
-// returns the default namespaces of the cache.
-func (o *Operator) cachedNamespaces(gvk schema.GroupVersionKind, atRunTime bool) (namespaces []string) {
-	if !atRunTime && !o.hasOwnCache() {
-		return watchcheck.CacheNamespaces(o.mgr.GetCache(), gvk)
-	}
-	configs := o.kindCaches.DefaultNamespaces
-	for obj, byObject := range o.kindCaches.ByObject {
-		if other, err := apiutil.GVKForObject(obj, o.mgr.GetScheme()); err == nil && other == gvk && byObject.Namespaces != nil {
-			configs = byObject.Namespaces
-		}
-	}
-	if _, all := configs[cache.AllNamespaces]; all {
-		return nil
-	}
-	return slices.Sorted(maps.Keys(configs))
 }
 
 // podNamespace returns the namespace of the pod in which the operator runs, or an empty string outside of a pod.

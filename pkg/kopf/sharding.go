@@ -31,19 +31,19 @@ func WithSharding(of sharding.Ring) Option {
 		if err := of.Check(); err != nil {
 			o.addError(fmt.Errorf("WithSharding: %w", err))
 		}
-		o.ring = ring.New(of, o.mgr, &o.lease, &o.engines)
+		o.kinds.Ring = ring.New(of, o.mgr, &o.lease, &o.kinds.Engines)
 	})
 }
 
 // checkSharding returns the errors of the declaration that depend on several options or kinds.
 func (o *Operator) checkSharding(kinds []engine.Kind) (errs []error) {
-	if o.ring != nil && o.peers.HasPeers() {
+	if o.kinds.Ring != nil && o.peers.HasPeers() {
 		errs = append(errs, errors.New("WithSharding and WithPeering: the replicas would be peers of equal priority and pause each other: remove one of the options"))
 	}
-	errs = append(errs, o.ring.Check()...)
+	errs = append(errs, o.kinds.Ring.Check()...)
 	for _, r := range o.resources {
 		for _, related := range r.relatedKinds() {
-			errs = append(errs, o.ring.CheckRelated(related.method, related.gvk, kinds))
+			errs = append(errs, o.kinds.Ring.CheckRelated(related.Method, related.GVK, kinds))
 		}
 	}
 	return errs

@@ -18,6 +18,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/fieldtype"
 	"github.com/kopf-runtime/kopf-runtime/internal/guard"
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
+	"github.com/kopf-runtime/kopf-runtime/internal/kinds"
 	"github.com/kopf-runtime/kopf-runtime/internal/operator"
 	"github.com/kopf-runtime/kopf-runtime/internal/registry"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
@@ -29,8 +30,8 @@ type resource interface {
 	// kind returns the kind for the engine, and all errors of the declaration, joined.
 	kind(scheme *runtime.Scheme, store progress.Store, c client.Client) (engine.Kind, error)
 	options() *resourceOptions
-	relatedKinds() []relatedKind
-	eventSelections() []*eventSelection
+	relatedKinds() []kinds.Related
+	eventSelections() []*kinds.EventSelection
 	triggerSources() []source.Source
 	buildHooks(o *Operator) []webhooks.Hook
 	hasOnlyAdmission() bool
@@ -41,8 +42,11 @@ type resource interface {
 	controllerName(scheme *runtime.Scheme) string
 }
 
-func (r *Resource[T]) options() *resourceOptions       { return &r.resourceOptions }
-func (r *Resource[T]) relatedKinds() []relatedKind     { return r.related }
+func (r *Resource[T]) options() *resourceOptions     { return &r.resourceOptions }
+func (r *Resource[T]) relatedKinds() []kinds.Related { return r.related }
+func (r *Resource[T]) eventSelections() []*kinds.EventSelection {
+	return r.events
+}
 func (r *Resource[T]) triggerSources() []source.Source { return r.triggers }
 func (r *Resource[T]) identity() any                   { return r.sharedResource }
 func (r *Resource[T]) hasAdmission() bool              { return len(r.hooks) > 0 }
@@ -88,10 +92,10 @@ func (o *Operator) engineKinds() ([]engine.Kind, error) {
 	if len(o.resources)+len(o.selections) == 0 {
 		errs = append(errs, errors.New("the operator has no resources: pass at least one to New, created with For"))
 	}
-	var kinds []engine.Kind
+	var all []engine.Kind
 	seen := map[schema.GroupVersionKind]bool{}
 	for _, r := range o.resources {
-		kind, err := r.kind(o.mgr.GetScheme(), o.settings.Store, o.clientOf(r))
+		kind, err := r.kind(o.mgr.GetScheme(), o.kinds.Settings.Store, o.clientOf(r))
 		if err != nil {
 			errs = append(errs, err)
 		}
@@ -99,37 +103,37 @@ func (o *Operator) engineKinds() ([]engine.Kind, error) {
 			errs = append(errs, fmt.Errorf("%s: two resources declare the kind: put the handlers into one", kind.GVK.Kind))
 		}
 		seen[kind.GVK] = true
-		kind.Name = o.controllerNameOf(kind.Name)
-		kinds = append(kinds, kind)
+		kind.Name = kinds.ControllerName(o.mgr, kind.Name)
+		all = append(all, kind)
 		if kind.New == nil {
 			continue
 		}
-		errs = append(errs, o.checkStorage(kind), o.checkFilters(kind, r), o.ring.CheckKind(&kind), o.checkFinalizer(kind))
+		errs = append(errs, o.checkStorage(kind), o.checkFilters(kind, r), o.kinds.Ring.CheckKind(&kind), o.checkFinalizer(kind))
 		if r.options().whenServed {
-			o.clients.shared(o.mgr).Declare(kind.New())
+			o.kinds.Clients.Shared(o.mgr).Declare(kind.New())
 			if len(r.triggerSources()) > 0 {
 				errs = append(errs, fmt.Errorf("%s: %w", kind.GVK.Kind, errTriggerSources))
 			}
 		}
 	}
-	errs = append(errs, o.checkIgnoredFields(kinds)...)
-	errs = append(errs, operator.Check(o.parts(nil), kinds)...)
+	errs = append(errs, o.checkIgnoredFields(all)...)
+	errs = append(errs, operator.Check(o.parts(nil), all)...)
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("the operator cannot start:\n%w", err)
 	}
-	return kinds, nil
+	return all, nil
 }
 
 // checkStorage returns an error if the Go type of a kind lacks the fields for the progress store or the baseline, or if the remote must not contain the
 // progress of the kind.
 func (o *Operator) checkStorage(kind engine.Kind) error {
 	var errs []error
-	for _, storage := range []any{o.settings.Store, o.settings.Baseline} {
+	for _, storage := range []any{o.kinds.Settings.Store, o.kinds.Settings.Baseline} {
 		if err := progress.CheckType(kind.New(), storage); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", kind.GVK.Kind, err))
 		}
 	}
-	if checker, ok := o.settings.Remote.(progress.ConfidentialityChecker); ok && (kind.IsSecret() || kind.DigestOnly) && len(kind.Handlers.IDs()) > 0 {
+	if checker, ok := o.kinds.Settings.Remote.(progress.ConfidentialityChecker); ok && (kind.IsSecret() || kind.DigestOnly) && len(kind.Handlers.IDs()) > 0 {
 		if err := checker.CheckConfidential(); err != nil {
 			errs = append(errs, fmt.Errorf("%s: WithRemote: %w", kind.GVK.Kind, err))
 		}
@@ -277,7 +281,7 @@ func (h *typedHandler[T]) check(obj T, scheme *runtime.Scheme) (errs []error) {
 		errs = append(errs, fmt.Errorf("Backoff, BackoffFunc and Timeout have no effect without Retries, because %s are called once: add Retries", h.handlerKind))
 	}
 	if h.events != nil {
-		errs = append(errs, h.events.check(obj, scheme))
+		errs = append(errs, h.events.Resolve(obj, func(one client.Object) (schema.GroupVersionKind, error) { return gvkOf(one, scheme) }))
 	}
 	if h.handlerKind == timerHandler {
 		errs = append(errs, h.checkTimer()...)

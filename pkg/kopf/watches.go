@@ -1,19 +1,10 @@
 package kopf
 
 import (
-	"context"
 	"fmt"
-	"strings"
-	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/kopf-runtime/kopf-runtime/internal/operator"
 	"github.com/kopf-runtime/kopf-runtime/internal/validation"
-	"github.com/kopf-runtime/kopf-runtime/internal/watchcheck"
 )
 
 const defaultWatchCheck = time.Minute
@@ -38,84 +29,6 @@ func WithWatchCheck(interval time.Duration) Option {
 		if err := validation.DurationUnit(interval); err != nil {
 			o.addError(fmt.Errorf("WithWatchCheck is %w", err))
 		}
-		o.watchCheck = interval
+		o.kinds.WatchCheck = interval
 	})
-}
-
-// watchCheckers prepares the checks of all watches. The returned function runs the checks until its context ends.
-func (g *kindGroup) watchCheckers(resources []resource) (run func(context.Context), err error) {
-	o := g.operator
-	if o.watchCheck == 0 || len(g.engines) == 0 {
-		return func(context.Context) {}, nil
-	}
-	direct, err := client.NewWithWatch(o.mgr.GetConfig(), client.Options{
-		HTTPClient: o.mgr.GetHTTPClient(), Scheme: o.mgr.GetScheme(), Mapper: o.mgr.GetRESTMapper(),
-	})
-	if err != nil {
-		return nil, fmt.Errorf("checking the watches: %w", err)
-	}
-	var checkers []*watchcheck.Checker
-	checked := map[schema.GroupVersionKind]bool{}
-	add := func(name string, gvk schema.GroupVersionKind, obj client.Object, informers cache.Cache) {
-		checked[gvk] = true
-		checkers = append(checkers, watchcheck.New(watchcheck.Options{
-			Kind: name, GVK: gvk, Client: direct, Interval: o.watchCheck, Log: o.mgr.GetLogger(), CheckDecoding: g.decodingCheck(gvk),
-			Informer: func(ctx context.Context) (cache.Informer, error) {
-				return informers.GetInformer(ctx, obj, cache.BlockUntilSynced(false))
-			},
-		}))
-	}
-	for _, e := range g.engines {
-		add(e.Name, e.GVK, e.New(), g.cache)
-	}
-	for _, r := range resources {
-		for _, c := range r.relatedKinds() {
-			if !checked[c.gvk] {
-				add(o.controllerNameOf(strings.ToLower(c.gvk.Kind)), c.gvk, c.watched(), g.cache)
-			}
-		}
-	}
-	return func(ctx context.Context) {
-		defer o.watches.checkers.Add(checkers...)()
-		var group sync.WaitGroup
-		for _, c := range checkers {
-			group.Go(func() { c.Run(ctx) })
-		}
-		group.Wait()
-	}, nil
-}
-
-// watches are the running watches of the operator.
-type watches struct {
-	checkers    operator.Set[*watchcheck.Checker]
-	events      operator.Set[*eventWatches]
-	undecodable *undecodable
-}
-
-// problems returns the problems of the watches of kinds and related kinds.
-func (w *watches) problems() (problems []watchcheck.Problem) {
-	for _, c := range w.checkers.All() {
-		problems = append(problems, c.Problems()...)
-	}
-	return problems
-}
-
-// notReady returns the reasons why the operator does not receive changes or Events. Handlers have watches of their own, so it returns one error for each namespace
-// with missing permissions for Events.
-func (w *watches) notReady() (errs []error) {
-	for _, p := range w.problems() {
-		errs = append(errs, p)
-	}
-	reported := map[string]bool{}
-	for _, events := range w.events.All() {
-		problems, unlisted := events.problems()
-		for _, p := range problems {
-			if !reported[p.Namespace] {
-				errs = append(errs, p)
-			}
-			reported[p.Namespace] = true
-		}
-		errs = append(errs, unlisted...)
-	}
-	return errs
 }

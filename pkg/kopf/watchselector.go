@@ -3,14 +3,8 @@ package kopf
 import (
 	"flag"
 	"fmt"
-	"maps"
 
 	"k8s.io/apimachinery/pkg/labels"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
-
-	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 )
 
 // WithWatchSelector restricts the operator to objects with matching labels, for all its kinds. The API server sends only matching objects. With this option,
@@ -33,7 +27,7 @@ func WithWatchSelector(selector string) Option {
 		case parsed.Empty():
 			o.addError(fmt.Errorf("WithWatchSelector(%q): the selector matches all objects: leave the option out, or name a label", selector))
 		}
-		o.watchSelector = parsed
+		o.kinds.WatchSelector = parsed
 	})
 }
 
@@ -50,76 +44,4 @@ func WatchSelectorFlag(flags *flag.FlagSet) Option {
 			WithWatchSelector(*value).applyTo(o)
 		}
 	})
-}
-
-// selectObjects adds the selectors of the given kinds to cache options.
-func (o *Operator) selectObjects(options *cache.Options, kinds ...engine.Kind) {
-	options.ByObject = maps.Clone(options.ByObject)
-	if options.ByObject == nil {
-		options.ByObject = map[client.Object]cache.ByObject{}
-	}
-	options.NewInformer = o.ring.Informers(options.NewInformer, kinds)
-	for _, kind := range kinds {
-		selector := o.selectorOf(&kind)
-		if selector == nil {
-			continue
-		}
-		obj, byObject := kind.New(), cache.ByObject{}
-		for other, present := range options.ByObject {
-			if gvk, err := apiutil.GVKForObject(other, options.Scheme); err == nil && gvk == kind.GVK {
-				obj, byObject = other, present
-			}
-		}
-		if byObject.Label == nil {
-			byObject.Label = options.DefaultLabelSelector
-		}
-		byObject.Label = bothSelectors(byObject.Label, selector)
-		if namespaced, err := apiutil.IsObjectNamespaced(obj, options.Scheme, options.Mapper); err == nil && namespaced {
-			byObject.Namespaces = selectInNamespaces(selector, byObject.Namespaces, options.DefaultNamespaces)
-		}
-		options.ByObject[obj] = byObject
-	}
-}
-
-// selectorOf returns the label selector for the watch of a kind, or nil for all objects.
-func (o *Operator) selectorOf(kind *engine.Kind) labels.Selector {
-	ofShard := o.ring.Labels(kind)
-	if ofShard == nil {
-		return o.watchSelector
-	}
-	return bothSelectors(o.watchSelector, ofShard)
-}
-
-// selects returns a function that reports whether the watch of a kind delivers an object.
-func (o *Operator) selects(kind *engine.Kind) func(client.Object) bool {
-	byLabel, of := o.selectorOf(kind), *kind
-	return func(obj client.Object) bool {
-		return (byLabel == nil || byLabel.Matches(labels.Set(obj.GetLabels()))) && o.ring.Selects(&of, obj)
-	}
-}
-
-// selectInNamespaces adds a selector to the selectors of single namespaces, because these have precedence over the selector of the kind.
-func selectInNamespaces(selector labels.Selector, configs, defaults map[string]cache.Config) map[string]cache.Config {
-	if configs == nil {
-		configs = defaults
-	}
-	configs = maps.Clone(configs)
-	for namespace, config := range configs {
-		if config.LabelSelector != nil {
-			config.LabelSelector = bothSelectors(config.LabelSelector, selector)
-			configs[namespace] = config
-		}
-	}
-	return configs
-}
-
-func bothSelectors(one, other labels.Selector) labels.Selector {
-	if one == nil {
-		return other
-	}
-	requirements, selectable := one.Requirements()
-	if !selectable {
-		return one
-	}
-	return other.DeepCopySelector().Add(requirements...)
 }

@@ -26,16 +26,22 @@ const (
 // here for each new package.
 var levels = map[string]int{
 	// The top level contains the test kit for users. It may import all other packages.
-	"pkg/kopf/kopftest": 11,
+	"pkg/kopf/kopftest": 12,
 
 	// This package has daemons for handlers of kopf.
-	"pkg/logs": 11,
+	"pkg/logs": 12,
 
 	// This package is the public API.
-	"pkg/kopf": 10,
+	"pkg/kopf": 11,
 
 	// This package connects kopf with kopftest.
 	"internal/testhook": 8,
+
+	// This package runs the kinds of an operator.
+	"internal/kinds": 10,
+
+	// This package asks the API server for the served kinds.
+	"internal/served": 8,
 
 	// This package runs an operator as a list of parts.
 	"internal/operator": 8,

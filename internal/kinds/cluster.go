@@ -1,4 +1,4 @@
-package kopf
+package kinds
 
 import (
 	"context"
@@ -11,17 +11,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// A clusterManager is the manager for one of several clusters of a process. Its cache can live longer than the operator. The module contrib/multicluster
+// ClusterManager is the manager for one of several clusters of a process. Its cache can live longer than the operator. The module contrib/multicluster
 // implements it.
-type clusterManager interface {
+type ClusterManager interface {
 	manager.Manager
 	ClusterName() string
 }
 
-// controllerNameOf returns the name of a controller for metrics and logs. The name begins with the name of the cluster if the process has several
+// ControllerName returns the name of a controller for metrics and logs. The name begins with the name of the cluster if the process has several
 // clusters.
-func (o *Operator) controllerNameOf(name string) string {
-	if m, ok := o.mgr.(clusterManager); ok {
+func ControllerName(mgr manager.Manager, name string) string {
+	if m, ok := mgr.(ClusterManager); ok {
 		return m.ClusterName() + "/" + name
 	}
 	return name
@@ -29,8 +29,8 @@ func (o *Operator) controllerNameOf(name string) string {
 
 // handlersEndWith returns the cache for the sources of an operator. If the cache can live longer than the operator, stop removes the event handlers of the
 // sources. The cache then no longer calls index functions and map functions of the operator.
-func (o *Operator) handlersEndWith(objects cache.Cache) (sources cache.Cache, stop func()) {
-	if _, ok := o.mgr.(clusterManager); !ok {
+func handlersEndWith(mgr manager.Manager, objects cache.Cache) (sources cache.Cache, stop func()) {
+	if _, ok := mgr.(ClusterManager); !ok {
 		return objects, func() {}
 	}
 	c := &sourceCache{Cache: objects}

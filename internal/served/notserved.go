@@ -1,4 +1,4 @@
-package kopf
+package served
 
 import (
 	"fmt"
@@ -12,11 +12,11 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 )
 
-// errNotServed returns the error for a kind that the API server does not serve. If possible, the error suggests the most similar kind, or the
+// ErrNotServed returns the error for a kind that the API server does not serve. If possible, the error suggests the most similar kind, or the
 // same kind in another version or group. Suggestions do not include API groups that the server cannot list at the moment.
-func errNotServed(client discovery.DiscoveryInterface, gvk schema.GroupVersionKind) error {
+func ErrNotServed(client discovery.DiscoveryInterface, gvk schema.GroupVersionKind) error {
 	_, lists, _ := client.ServerGroupsAndResources() // after an error, the result contains the readable groups
-	var served []servedKind
+	var all []Kind
 	for _, list := range lists {
 		gv, err := schema.ParseGroupVersion(list.GroupVersion)
 		if err != nil {
@@ -24,20 +24,21 @@ func errNotServed(client discovery.DiscoveryInterface, gvk schema.GroupVersionKi
 		}
 		for _, r := range list.APIResources {
 			if !strings.Contains(r.Name, "/") {
-				served = append(served, servedKind{gv.WithKind(r.Kind), r})
+				all = append(all, Kind{gv.WithKind(r.Kind), r})
 			}
 		}
 	}
-	return explainNotServed(served, gvk)
+	return Explain(all, gvk)
 }
 
-// A servedKind is a kind that the API server serves, with its resource.
-type servedKind struct {
+// A Kind is a kind that the API server serves, with its resource.
+type Kind struct {
 	schema.GroupVersionKind
-	resource metav1.APIResource
+	Resource metav1.APIResource
 }
 
-func explainNotServed(served []servedKind, gvk schema.GroupVersionKind) error {
+// Explain returns the error for a kind that is not among the served ones.
+func Explain(served []Kind, gvk schema.GroupVersionKind) error {
 	gv := gvk.GroupVersion()
 	var inVersion, inGroup, elsewhere []string // kinds of the version, kinds of the group, and other group versions with the kind
 	versions := map[string]bool{}
@@ -45,7 +46,7 @@ func explainNotServed(served []servedKind, gvk schema.GroupVersionKind) error {
 		switch {
 		case s.GroupVersion() == gv:
 			inVersion = append(inVersion, s.Kind)
-			if slices.ContainsFunc(append([]string{s.resource.Name, s.resource.SingularName}, s.resource.ShortNames...),
+			if slices.ContainsFunc(append([]string{s.Resource.Name, s.Resource.SingularName}, s.Resource.ShortNames...),
 				func(name string) bool { return strings.EqualFold(name, gvk.Kind) }) {
 				return fmt.Errorf("the API server serves %s, but has no kind %s; did you mean %s?", gv, gvk.Kind, s.Kind)
 			}
@@ -65,7 +66,7 @@ func explainNotServed(served []servedKind, gvk schema.GroupVersionKind) error {
 	case len(versions) > 0:
 		prefix = fmt.Sprintf("the API server does not serve %s, but serves other versions of the group", gv)
 	}
-	if sameGroup := slices.DeleteFunc(slices.Clone(elsewhere), func(other string) bool { return groupOf(other) != gvk.Group }); len(sameGroup) > 0 {
+	if sameGroup := slices.DeleteFunc(slices.Clone(elsewhere), func(other string) bool { return GroupOf(other) != gvk.Group }); len(sameGroup) > 0 {
 		return fmt.Errorf("%s; it serves %s in %s: correct the version", prefix, gvk.Kind, strings.Join(sameGroup, ", "))
 	}
 	if closest, found := validation.Closest(gvk.Kind, append(inVersion, inGroup...)); found {
@@ -83,10 +84,11 @@ func explainNotServed(served []servedKind, gvk schema.GroupVersionKind) error {
 	return fmt.Errorf("the API server does not serve %s: install its CustomResourceDefinition first, or add WhenServed to For", gv)
 }
 
-func groupOf(apiVersion string) string {
+// GroupOf returns the API group of an apiVersion, and a text that equals no group if the apiVersion is invalid.
+func GroupOf(apiVersion string) string {
 	gv, err := schema.ParseGroupVersion(apiVersion)
 	if err != nil {
-		return "?" // this value equals no group
+		return "?"
 	}
 	return gv.Group
 }

@@ -1,4 +1,4 @@
-package kopf
+package kinds
 
 import (
 	"context"
@@ -23,9 +23,9 @@ const eventNamespacesInterval = time.Second
 
 // eventWatches are the watches of one OnEventAbout handler: one for each kind of About and each namespace.
 type eventWatches struct {
-	group     *kindGroup
+	group     *Group
 	engine    *engine.Engine
-	selection *eventSelection
+	selection *EventSelection
 	options   eventwatch.Options // without the namespace and the kind
 
 	mu      sync.Mutex
@@ -39,16 +39,15 @@ type watchedEvents struct {
 }
 
 // prepareEventWatches returns the watches of all OnEventAbout handlers. It starts nothing.
-func (g *kindGroup) prepareEventWatches(resources []resource) (watches []*eventWatches, err error) {
-	o := g.operator
-	for i, r := range resources {
-		for _, s := range r.eventSelections() {
-			core, err := corev1client.NewForConfigAndClient(o.mgr.GetConfig(), o.mgr.GetHTTPClient())
+func (g *Group) prepareEventWatches() (watches []*eventWatches, err error) {
+	for i, kind := range g.kinds {
+		for _, s := range kind.Events {
+			core, err := corev1client.NewForConfigAndClient(g.Manager.GetConfig(), g.Manager.GetHTTPClient())
 			if err != nil {
 				return nil, fmt.Errorf("watching Events: %w", err)
 			}
 			e := g.engines[i]
-			options := o.eventWatchOptions(e, s, eventwatch.NewOwners(o.mgr.GetAPIReader(), e.GVK.GroupKind(), e.Namespaced, s.read()))
+			options := eventWatchOptions(e, s, g.Reporters, eventwatch.NewOwners(g.Manager.GetAPIReader(), e.GVK.GroupKind(), e.Namespaced, s.Read()))
 			options.Client = core
 			watches = append(watches, &eventWatches{group: g, engine: e, selection: s, options: options, running: map[watchedEvents]*eventwatch.Watcher{}})
 		}
@@ -58,7 +57,6 @@ func (g *kindGroup) prepareEventWatches(resources []resource) (watches []*eventW
 
 // run watches the Events until the context ends.
 func (w *eventWatches) run(ctx context.Context) {
-	o := w.group.operator
 	var group sync.WaitGroup
 	defer group.Wait()
 	if w.selection.Since > 0 { // see namespaces
@@ -69,11 +67,11 @@ func (w *eventWatches) run(ctx context.Context) {
 		}
 	}
 	watch := func(ctx context.Context, namespace string) {
-		for _, gvk := range w.selection.about {
+		for _, gvk := range w.selection.Kinds {
 			group.Go(func() { w.runOne(ctx, watchedEvents{namespace, gvk}) })
 		}
 	}
-	if o.namespaces == nil {
+	if w.group.Namespaces == nil {
 		for _, namespace := range w.namespaces() {
 			watch(ctx, namespace)
 		}
@@ -129,7 +127,7 @@ func (w *eventWatches) runOne(ctx context.Context, events watchedEvents) {
 // namespaces returns the namespaces whose Events are watched. "" means all namespaces. With Since, the watch of a namespace begins after the operator has
 // observed its objects: the annotation contains the newest handled Event, so no Event may arrive before its object.
 func (w *eventWatches) namespaces() []string {
-	namespaces, set := w.group.eventNamespaces(w.engine), w.group.operator.namespaces
+	namespaces, set := w.group.eventNamespaces(w.engine), w.group.Namespaces
 	if w.selection.Since == 0 || set == nil || !w.engine.Namespaced {
 		return namespaces
 	}
@@ -149,14 +147,14 @@ func (w *eventWatches) status(events watchedEvents) (status eventwatch.Status) {
 // problems returns the watches that the API server rejects, and errors for other watches that have not listed the Events yet.
 func (w *eventWatches) problems() (problems []watchcheck.Problem, unlisted []error) {
 	for _, namespace := range w.namespaces() {
-		for _, gvk := range w.selection.about {
+		for _, gvk := range w.selection.Kinds {
 			status := w.status(watchedEvents{namespace, gvk})
 			p, found := watchcheck.ProblemOf(eventKind, namespace, status.Err, status.Since)
 			switch {
-			case found && w.group.operator.watchCheck > 0:
+			case found && w.group.WatchCheck > 0:
 				problems = append(problems, p)
 			case !status.Listed:
-				unlisted = append(unlisted, errUnlisted(w.selection.id, gvk.Kind, namespace, status.Err))
+				unlisted = append(unlisted, errUnlisted(w.selection.ID, gvk.Kind, namespace, status.Err))
 			}
 		}
 	}
@@ -178,18 +176,18 @@ func errUnlisted(handler, kind, namespace string, err error) error {
 }
 
 // runEventWatches runs the watches of all OnEventAbout handlers until the context ends. It updates the metric of their problems at the interval of WithWatchCheck.
-func (g *kindGroup) runEventWatches(ctx context.Context) {
+func (g *Group) runEventWatches(ctx context.Context) {
 	var group sync.WaitGroup
 	defer group.Wait()
 	for _, w := range g.eventWatches {
 		group.Go(func() { w.run(ctx) })
 	}
-	if g.operator.watchCheck == 0 || len(g.eventWatches) == 0 {
+	if g.WatchCheck == 0 || len(g.eventWatches) == 0 {
 		return
 	}
-	count := metrics.NewWatchProblemCount(g.operator.controllerNameOf("event"))
+	count := metrics.NewWatchProblemCount(ControllerName(g.Manager, "event"))
 	defer count.Close()
-	ticker := time.NewTicker(g.operator.watchCheck)
+	ticker := time.NewTicker(g.WatchCheck)
 	defer ticker.Stop()
 	for ctx.Err() == nil {
 		numbers := map[string]int{string(watchcheck.Forbidden): 0}
@@ -208,18 +206,18 @@ func (g *kindGroup) runEventWatches(ctx context.Context) {
 }
 
 // eventNamespaces returns the namespaces whose Events are watched. "" means all namespaces.
-func (g *kindGroup) eventNamespaces(e *engine.Engine) (namespaces []string) {
-	o, gvk := g.operator, e.GVK
+func (g *Group) eventNamespaces(e *engine.Engine) (namespaces []string) {
+	gvk := e.GVK
 	if !e.Namespaced {
 		gvk = schema.GroupVersionKind{}
 	}
-	if o.namespaces != nil {
-		namespaces = o.namespaces.Names()
-	} else if namespaces = o.cachedNamespaces(gvk, g.after != nil); len(namespaces) == 0 {
+	if g.Namespaces != nil {
+		namespaces = g.Namespaces.Names()
+	} else if namespaces = g.CachedNamespaces(gvk, g.after != nil); len(namespaces) == 0 {
 		return []string{""}
 	}
 	if !e.Namespaced {
-		namespaces = withDefaultNamespace(namespaces)
+		namespaces = WithDefaultNamespace(namespaces)
 	}
 	return namespaces
 }

@@ -1,4 +1,4 @@
-package kopf
+package served
 
 import (
 	"fmt"
@@ -13,9 +13,9 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 )
 
-// discoverKind returns the verbs that the API server supports for a kind, whether the kind has the status subresource, and whether it is
+// Discover returns the verbs that the API server supports for a kind, whether the kind has the status subresource, and whether it is
 // namespaced. The verbs are nil if the API server does not serve the kind.
-func discoverKind(client discovery.DiscoveryInterface, gvk schema.GroupVersionKind) (verbs metav1.Verbs, hasStatus, namespaced bool, err error) {
+func Discover(client discovery.DiscoveryInterface, gvk schema.GroupVersionKind) (verbs metav1.Verbs, hasStatus, namespaced bool, err error) {
 	list, err := client.ServerResourcesForGroupVersion(gvk.GroupVersion().String())
 	if apierrors.IsNotFound(err) {
 		return nil, false, false, nil
@@ -35,15 +35,14 @@ func discoverKind(client discovery.DiscoveryInterface, gvk schema.GroupVersionKi
 	return verbs, hasStatus, namespaced, nil
 }
 
-// checkVerbs returns an error if the API server serves the kind without the verbs that the handlers need. For example, some kinds cannot be
-// watched, and others cannot be patched.
-func checkVerbs(kind *engine.Kind, declared resource, verbs metav1.Verbs) error {
+// CheckVerbs returns an error if the API server serves the kind without the verbs that the handlers need. For example, some kinds cannot be
+// watched, and others cannot be patched. storesEvents is true if handlers store on the objects which Kubernetes Events they have handled.
+func CheckVerbs(kind *engine.Kind, storesEvents bool, verbs metav1.Verbs) error {
 	// The API server hides the verbs create, update and patch while it deletes the objects of a CustomResourceDefinition. The operator must handle
 	// these deletions: otherwise, its finalizers would block the deletion of the definition.
 	required, advice := []string{"list", "watch"}, "handlers cannot observe its objects: remove the kind"
 	isMissing := func(verb string) bool { return !slices.Contains(verbs, verb) }
 	isTerminating := isMissing("create") && isMissing("patch") && !isMissing("delete") // the definition is being deleted; objects can still be patched
-	storesEvents := slices.ContainsFunc(declared.eventSelections(), func(s *eventSelection) bool { return s.Since > 0 })
 	writes := kind.WritesEventChanges() || storesEvents || len(kind.Handlers.IDs())+len(kind.BackgroundHandlers.IDs()) > 0
 	if !isTerminating && !slices.ContainsFunc(required, isMissing) && writes {
 		required, advice = []string{"patch"}, "nothing can be stored on its objects: use only OnEvent without WriteChanges, OnReconcile, OnEventAbout without Since, and IndexBy"

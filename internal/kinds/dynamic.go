@@ -1,4 +1,4 @@
-package kopf
+package kinds
 
 import (
 	"cmp"
@@ -15,11 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/decoding"
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 	"github.com/kopf-runtime/kopf-runtime/internal/guard"
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
@@ -39,16 +36,17 @@ const (
 // to some seconds after its definition has changed.
 var discoveryDelays = []time.Duration{200 * time.Millisecond, time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second}
 
-// dynamicKinds starts the controller of a kind when the API server serves the kind, and stops the controller when the API server no longer serves it. Only
-// the goroutine of run may use the fields, except for the channel ended.
-type dynamicKinds struct {
-	operator  *Operator
+// Dynamic starts the controller of a kind when the API server serves the kind, and stops the controller when the API server no longer serves it. Only
+// the goroutine of Run may use the fields, except for the channel ended.
+type Dynamic struct {
+	*Runtime
 	settings  engine.Settings
 	discovery discovery.ServerResourcesInterfaceWithContext
 	fixed     map[schema.GroupKind]bool                // kinds that the API server must serve at the start
 	indexes   *operator.Gate                           // gate of the fixed kinds
-	declared  []declaredKind                           // kinds of WhenServed
-	selected  map[selectedKind]*declaredKind           // kinds of ForKinds; the value is nil for an invalid declaration
+	declared  []Kind                                   // kinds of WhenServed
+	selectors []Selector                               // declarations of ForKinds
+	selected  map[selectedKind]*Kind                   // kinds of ForKinds; the value is nil for an invalid declaration
 	running   map[schema.GroupVersionKind]*runningKind // includes kinds that are stopping
 	retryAt   map[schema.GroupVersionKind]time.Time    // start times of kinds that have failed
 	reported  map[string]bool                          // messages that the last discovery has logged or repeated
@@ -57,47 +55,51 @@ type dynamicKinds struct {
 	group     sync.WaitGroup
 }
 
-// A declaredKind is a kind that may not be served.
-type declaredKind struct {
-	kind     engine.Kind
-	resource resource
-	client   *watching.Client // reads the kind and its related kinds
+// A Selector declares the kinds that it selects among the served kinds.
+type Selector interface {
+	// Choose returns the selected kinds. problems are ambiguous patterns, and faults of the function of the user.
+	Choose(served []watching.Resource) (kinds []watching.Resource, problems []error)
+	// Declare returns the declaration of a selected kind.
+	Declare(watching.Resource) (*Kind, error)
+	String() string
 }
 
-// A selectedKind is a kind that a declaration of ForKinds has selected.
+// A selectedKind is a kind that a selector has selected.
 type selectedKind struct {
-	selection *kindSelection
-	gvk       schema.GroupVersionKind
+	selector Selector
+	gvk      schema.GroupVersionKind
 }
 
 type runningKind struct {
 	stop context.CancelFunc // nil after stop was called
-	err  error              // the error of the controller; set before the kind is sent to dynamicKinds.ended
+	err  error              // the error of the controller; set before the kind is sent to Dynamic.ended
 }
 
-// newDynamicKinds returns the dynamicKinds of the operator, or nil if the operator has only fixed kinds.
-func (o *Operator) newDynamicKinds(settings engine.Settings, fixed []engine.Kind, declared []declaredKind) (*dynamicKinds, error) {
-	if !o.hasDynamicKinds() {
+// NewDynamic returns the kinds that come and go: kinds of WhenServed, and those of the selectors. It returns nil if the operator has only fixed kinds. indexes is the
+// gate of the fixed kinds, which the API server must serve.
+func (r *Runtime) NewDynamic(settings engine.Settings, fixed, declared []Kind, selectors []Selector) (*Dynamic, error) {
+	if !r.Dynamic {
 		return nil, nil
 	}
-	discovery, err := discovery.NewDiscoveryClientForConfigAndClient(o.mgr.GetConfig(), o.mgr.GetHTTPClient())
+	discovery, err := discovery.NewDiscoveryClientForConfigAndClient(r.Manager.GetConfig(), r.Manager.GetHTTPClient())
 	if err != nil {
 		return nil, fmt.Errorf("discovering the served kinds: %w", err)
 	}
-	d := &dynamicKinds{
-		operator: o, settings: settings, discovery: discovery, fixed: map[schema.GroupKind]bool{}, declared: declared,
-		selected: map[selectedKind]*declaredKind{}, running: map[schema.GroupVersionKind]*runningKind{}, retryAt: map[schema.GroupVersionKind]time.Time{},
+	d := &Dynamic{
+		Runtime: r, settings: settings, discovery: discovery, fixed: map[schema.GroupKind]bool{}, declared: declared, selectors: selectors,
+		selected: map[selectedKind]*Kind{}, running: map[schema.GroupVersionKind]*runningKind{}, retryAt: map[schema.GroupVersionKind]time.Time{},
 		ended: make(chan schema.GroupVersionKind),
 	}
 	for _, kind := range fixed {
 		d.fixed[kind.GVK.GroupKind()] = true
 	}
-	o.dynamic.setDiscovering(true)
+	r.States.setDiscovering(true)
 	return d, nil
 }
 
-// run starts and stops kinds until the context is cancelled.
-func (d *dynamicKinds) run(ctx context.Context) error {
+// Run starts and stops kinds until the context is cancelled. The workers of the kinds wait for the gate of the indexes of the fixed kinds.
+func (d *Dynamic) Run(ctx context.Context, indexes *operator.Gate) error {
+	d.indexes = indexes
 	events := make(chan bool, 1)
 	d.group.Go(func() { d.watchDefinitions(ctx, events) })
 	next, discovered := time.Now(), false
@@ -120,7 +122,7 @@ func (d *dynamicKinds) run(ctx context.Context) error {
 			if d.update(ctx) {
 				if wait = d.interval(); !discovered {
 					discovered = true
-					d.operator.dynamic.setDiscovering(false)
+					d.States.setDiscovering(false)
 					testhook.KindsChanged(ctx, -1) // see OperatorStarting
 				}
 			}
@@ -133,13 +135,13 @@ func (d *dynamicKinds) run(ctx context.Context) error {
 	for len(d.running) > 0 {
 		d.noteEnded(<-d.ended)
 	}
-	d.operator.dynamic.setNumbers(0, 0)
+	d.States.setNumbers(0, 0)
 	d.group.Wait()
 	return nil
 }
 
 // interval returns the time until the next discovery without an event.
-func (d *dynamicKinds) interval() time.Duration {
+func (d *Dynamic) interval() time.Duration {
 	wait := discoveryIntervalNoCRDs
 	if d.crdsKnown {
 		wait = discoveryInterval
@@ -152,15 +154,14 @@ func (d *dynamicKinds) interval() time.Duration {
 
 // watchDefinitions sends true after an event of a CustomResourceDefinition, and false if the operator cannot watch CustomResourceDefinitions. It does not
 // block: it drops a value if the receiver has not received the previous one.
-func (d *dynamicKinds) watchDefinitions(ctx context.Context, events chan<- bool) {
+func (d *Dynamic) watchDefinitions(ctx context.Context, events chan<- bool) {
 	send := func(known bool) {
 		select {
 		case events <- known:
 		default: // the receiver has not received the previous value yet
 		}
 	}
-	o := d.operator
-	direct, err := client.NewWithWatch(o.mgr.GetConfig(), client.Options{HTTPClient: o.mgr.GetHTTPClient(), Scheme: o.mgr.GetScheme(), Mapper: o.mgr.GetRESTMapper()})
+	direct, err := client.NewWithWatch(d.Manager.GetConfig(), client.Options{HTTPClient: d.Manager.GetHTTPClient(), Scheme: d.Manager.GetScheme(), Mapper: d.Manager.GetRESTMapper()})
 	if err != nil {
 		return
 	}
@@ -184,10 +185,10 @@ func (d *dynamicKinds) watchDefinitions(ctx context.Context, events chan<- bool)
 	}
 }
 
-func (d *dynamicKinds) log() logr.Logger { return d.settings.Log }
+func (d *Dynamic) log() logr.Logger { return d.settings.Log }
 
 // update starts the kinds that the API server serves, and stops the others. It returns false if the discovery has failed.
-func (d *dynamicKinds) update(ctx context.Context) bool {
+func (d *Dynamic) update(ctx context.Context) bool {
 	served, failed, err := watching.Served(ctx, d.discovery)
 	if err != nil {
 		d.log().Info("Failed to discover the served kinds; retrying", "error", err.Error())
@@ -199,17 +200,17 @@ func (d *dynamicKinds) update(ctx context.Context) bool {
 			d.log().Info("The API server no longer serves the kind; its handlers stop", "kind", gvk.Kind, "apiVersion", gvk.GroupVersion().String())
 			running.stop()
 			running.stop = nil
-			d.operator.rights.remove(gvk)
+			d.Goes(gvk)
 		}
 	}
 	maps.DeleteFunc(d.retryAt, func(gvk schema.GroupVersionKind, _ time.Time) bool {
 		_, unknown := failed[gvk.GroupVersion()]
 		return desired[gvk] == nil && !unknown
 	})
-	defer func() { d.operator.dynamic.setNumbers(waiting, len(d.running)) }()
-	d.operator.dynamic.keep(func(gvk schema.GroupVersionKind) bool { return desired[gvk] != nil || d.running[gvk] != nil })
+	defer func() { d.States.setNumbers(waiting, len(d.running)) }()
+	d.States.keep(func(gvk schema.GroupVersionKind) bool { return desired[gvk] != nil || d.running[gvk] != nil })
 	for _, gvk := range unwatchable {
-		d.operator.dynamic.set(gvk, errNotWatchable)
+		d.States.set(gvk, errNotWatchable)
 	}
 	for gvk, declared := range desired {
 		if !d.isRunning(gvk.GroupKind()) && !hasFailed(failed, gvk.Group) && !time.Now().Before(d.retryAt[gvk]) {
@@ -220,7 +221,7 @@ func (d *dynamicKinds) update(ctx context.Context) bool {
 }
 
 // isRunning reports whether a controller for any version of the kind is running or stopping. All versions of a kind have the same objects.
-func (d *dynamicKinds) isRunning(kind schema.GroupKind) bool {
+func (d *Dynamic) isRunning(kind schema.GroupKind) bool {
 	for gvk := range d.running {
 		if gvk.GroupKind() == kind {
 			return true
@@ -241,8 +242,8 @@ func hasFailed(failed map[schema.GroupVersion]error, group string) bool {
 
 // desired returns the declared and selected kinds that are served, the declared kinds that are served but cannot be watched, and the number of declarations
 // that wait for a kind.
-func (d *dynamicKinds) desired(served []watching.Resource) (desired map[schema.GroupVersionKind]*declaredKind, unwatchable []schema.GroupVersionKind, waiting int) {
-	desired = map[schema.GroupVersionKind]*declaredKind{}
+func (d *Dynamic) desired(served []watching.Resource) (desired map[schema.GroupVersionKind]*Kind, unwatchable []schema.GroupVersionKind, waiting int) {
+	desired = map[schema.GroupVersionKind]*Kind{}
 	watchable := map[schema.GroupVersionKind]bool{} // contains all served kinds
 	for _, r := range served {
 		watchable[r.GroupVersionKind] = r.IsWatchable()
@@ -258,7 +259,7 @@ func (d *dynamicKinds) desired(served []watching.Resource) (desired map[schema.G
 		claimed[kind] = true
 	}
 	for i, one := range d.declared {
-		gvk := one.kind.GVK
+		gvk := one.GVK
 		claimed[gvk.GroupKind()] = true
 		if can, isServed := watchable[gvk]; can {
 			desired[gvk] = &d.declared[i]
@@ -270,8 +271,8 @@ func (d *dynamicKinds) desired(served []watching.Resource) (desired map[schema.G
 			report("Waiting until the API server serves the kind", "kind", gvk.Kind, "apiVersion", gvk.GroupVersion().String())
 		}
 	}
-	for _, s := range d.operator.selections {
-		kinds, problems := s.selector.choose(served)
+	for _, s := range d.selectors {
+		kinds, problems := s.Choose(served)
 		for _, err := range problems {
 			key := err.Error()
 			if messages[key] = true; d.reported[key] {
@@ -285,13 +286,13 @@ func (d *dynamicKinds) desired(served []watching.Resource) (desired map[schema.G
 		}
 		if len(kinds) == 0 {
 			waiting++
-			report("Waiting until the API server serves a matching kind", "kinds", s.selector.String())
+			report("Waiting until the API server serves a matching kind", "kinds", s.String())
 		}
 		for _, r := range kinds {
 			gvk := r.GroupVersionKind
 			if claimed[gvk.GroupKind()] {
 				report("Two declarations are for the same kind; only the first one applies", "kind", gvk.Kind, "apiVersion", gvk.GroupVersion().String(),
-					"ignored", s.selector.String())
+					"ignored", s.String())
 				continue
 			}
 			claimed[gvk.GroupKind()] = true
@@ -305,30 +306,28 @@ func (d *dynamicKinds) desired(served []watching.Resource) (desired map[schema.G
 }
 
 // declare returns the declaration of a selected kind, or nil if the declaration is invalid. It calls the function of ForKinds once for each kind.
-func (d *dynamicKinds) declare(s *kindSelection, r watching.Resource) *declaredKind {
+func (d *Dynamic) declare(s Selector, r watching.Resource) *Kind {
 	key := selectedKind{s, r.GroupVersionKind}
 	if one, known := d.selected[key]; known {
 		return one
 	}
-	d.selected[key] = nil
-	o := d.operator
-	one, err := s.resourceOf(o, r)
+	one, err := s.Declare(r)
 	if err != nil {
 		guard.WithStack(d.log(), err).Error(err, "The declaration of a kind is invalid; its objects are not handled", "kind", r.Kind, "apiVersion", r.GroupVersion().String())
-		return nil
+		one = nil
 	}
 	d.selected[key] = one
 	return one
 }
 
 // start starts the controller of a kind.
-func (d *dynamicKinds) start(ctx context.Context, one declaredKind) {
-	gvk := one.kind.GVK
+func (d *Dynamic) start(ctx context.Context, one Kind) {
+	gvk := one.GVK
 	ctx, stop := context.WithCancel(ctx)
 	running := &runningKind{stop: stop}
 	d.running[gvk] = running
 	testhook.KindsChanged(ctx, 1)
-	d.operator.dynamic.set(gvk, errNotSynced)
+	d.States.set(gvk, errNotSynced)
 	delete(d.retryAt, gvk)
 	d.group.Go(func() {
 		defer stop()
@@ -341,13 +340,13 @@ func (d *dynamicKinds) start(ctx context.Context, one declaredKind) {
 }
 
 // noteEnded records that the controller of a kind has ended.
-func (d *dynamicKinds) noteEnded(gvk schema.GroupVersionKind) {
+func (d *Dynamic) noteEnded(gvk schema.GroupVersionKind) {
 	running := d.running[gvk]
 	delete(d.running, gvk)
 	if running.err == nil {
-		d.operator.dynamic.set(gvk, nil)
+		d.States.set(gvk, nil)
 	} else {
-		d.operator.dynamic.set(gvk, running.err)
+		d.States.set(gvk, running.err)
 		d.retryAt[gvk] = time.Now().Add(restartInterval)
 		d.log().Error(running.err, "The controller of a kind has failed; it will be started again", "kind", gvk.Kind, "apiVersion", gvk.GroupVersion().String(),
 			"retryAfter", restartInterval.String())
@@ -356,24 +355,23 @@ func (d *dynamicKinds) noteEnded(gvk schema.GroupVersionKind) {
 
 // runKind handles the objects of a kind until the context is cancelled. The kind has its own cache: the sources of a shared cache would wait for all its
 // informers, and an informer without permissions never syncs.
-func (d *dynamicKinds) runKind(ctx context.Context, one declaredKind) error {
-	o, kinds, resources := d.operator, []engine.Kind{one.kind}, []resource{one.resource}
-	scopes, err := o.discover(ctx, kinds, resources)
-	if err != nil {
+func (d *Dynamic) runKind(ctx context.Context, one Kind) error {
+	kinds := []Kind{one}
+	if err := d.Discover(ctx, kinds); err != nil {
 		return err
 	}
-	o.rights.add(kinds[0], one.resource)
-	release, err := o.reserveKinds(kinds)
+	d.Comes(kinds[0])
+	release, err := d.Reserve(kinds)
 	if err != nil {
 		return err
 	}
 	defer release()
-	objects, releaseCache, err := o.newKindCache(ctx, one)
+	objects, releaseCache, err := d.newKindCache(ctx, &one)
 	if err != nil {
 		return err
 	}
 	defer releaseCache()
-	var group *kindGroup
+	var group *Group
 	defer func() {
 		if group != nil {
 			group.clearIndexes() // after the cache has stopped
@@ -386,68 +384,34 @@ func (d *dynamicKinds) runKind(ctx context.Context, one declaredKind) error {
 	defer stopCache()
 	cacheEnded.Go(func() {
 		if err := objects.Start(cacheCtx); err != nil {
-			d.log().Error(err, "The cache of a kind has failed", "kind", one.kind.GVK.Kind)
+			d.log().Error(err, "The cache of a kind has failed", "kind", one.GVK.Kind)
 		}
 	})
-	defer o.clients.shared(o.mgr).UseCache(kinds[0].New(), objects)()
-	defer one.client.UseCache(kinds[0].New(), objects)()
-	for _, c := range one.resource.relatedKinds() {
-		defer one.client.UseCache(c.watched(), objects)()
+	defer d.Clients.Shared(d.Manager).UseCache(one.New(), objects)()
+	defer one.Client.UseCache(one.New(), objects)()
+	for _, c := range one.Related {
+		defer one.Client.UseCache(c.watched(), objects)()
 	}
 	settings := d.settings
-	settings.Client = one.client
+	settings.Client = one.Client
 	var unsynced atomic.Int32
 	unsynced.Store(2) // the objects and the indexes
-	group, err = o.newKindGroup(ctx, settings, objects, d.indexes, kinds, resources, scopes, func() {
+	group, err = d.NewGroup(ctx, settings, objects, d.indexes, kinds, func() {
 		if unsynced.Add(-1) == 0 {
-			o.dynamic.set(one.kind.GVK, nil)
+			d.States.set(one.GVK, nil)
 		}
 	})
 	if err != nil {
 		return err
 	}
-	d.log().Info("Watching the kind", "kind", one.kind.GVK.Kind, "apiVersion", one.kind.GVK.GroupVersion().String())
-	remove := o.engines.Add(group.engines...)
+	d.log().Info("Watching the kind", "kind", one.GVK.Kind, "apiVersion", one.GVK.GroupVersion().String())
+	remove := d.Engines.Add(group.engines...)
 	defer testhook.EnginesEnded(ctx, group.engines)
 	defer remove()
-	for _, namespace := range o.peers.Scopes() {
+	for _, namespace := range d.PauseScopes() {
 		group.engines[0].PauseChanged(namespace) // a pause may have begun
 	}
-	return group.run(ctx)
-}
-
-// newKindCache returns a cache for the objects of one kind and of its related kinds. The caller must call release after the cache has stopped.
-func (o *Operator) newKindCache(ctx context.Context, one declaredKind) (objects cache.Cache, release func(), err error) {
-	options := o.ownCacheOptions(ctx)
-	// cache.New fails if a kind of ByObject is not served.
-	options.ByObject = maps.Clone(options.ByObject)
-	maps.DeleteFunc(options.ByObject, func(obj client.Object, _ cache.ByObject) bool {
-		gvk, err := apiutil.GVKForObject(obj, options.Scheme)
-		return err != nil || gvk != one.kind.GVK && !slices.ContainsFunc(one.resource.relatedKinds(), func(c relatedKind) bool { return c.gvk == gvk })
-	})
-	o.selectObjects(&options, one.kind)
-	objects, release, err = o.newCache(ctx, options)
-	if err != nil {
-		return nil, nil, fmt.Errorf("creating the cache of a kind: %w", err)
-	}
-	return objects, release, nil
-}
-
-// newCache returns a cache that belongs to the operator. The caller must call release after the cache has stopped.
-func (o *Operator) newCache(ctx context.Context, options cache.Options) (objects cache.Cache, release func(), err error) {
-	if options, err = decoding.Tolerate(o.mgr.GetConfig(), options, o.watches.undecodable.own); err != nil {
-		return nil, nil, err
-	}
-	release = func() {}
-	if o.namespaces != nil {
-		objects, release, err = o.namespaces.NewCache(ctx, options)
-	} else {
-		objects, err = cache.New(o.mgr.GetConfig(), options)
-	}
-	if err != nil {
-		return nil, nil, err
-	}
-	return decoding.Wrap(objects, options.Scheme, o.watches.undecodable.own), release, nil
+	return group.Run(ctx)
 }
 
 // These errors are the reasons why a kind is not ready.
@@ -456,8 +420,8 @@ var (
 	errNotWatchable = errors.New("the API server cannot list or watch the kind: remove its declaration")
 )
 
-// dynamicStates are the states of the kinds of [WhenServed] and [ForKinds].
-type dynamicStates struct {
+// States are the states of the kinds that come and go.
+type States struct {
 	mu          sync.Mutex
 	discovering bool                              // the first discovery of kinds has not succeeded yet
 	reasons     map[schema.GroupVersionKind]error // the reasons why kinds are not ready
@@ -467,7 +431,7 @@ type dynamicStates struct {
 }
 
 // set sets the reason why a kind is not ready. The reason is nil if the kind is ready or no longer handled.
-func (s *dynamicStates) set(gvk schema.GroupVersionKind, reason error) {
+func (s *States) set(gvk schema.GroupVersionKind, reason error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	defer s.updateMetric()
@@ -482,14 +446,14 @@ func (s *dynamicStates) set(gvk schema.GroupVersionKind, reason error) {
 }
 
 // keep removes the reasons of kinds that are no longer handled.
-func (s *dynamicStates) keep(keep func(schema.GroupVersionKind) bool) {
+func (s *States) keep(keep func(schema.GroupVersionKind) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	maps.DeleteFunc(s.reasons, func(gvk schema.GroupVersionKind, _ error) bool { return !keep(gvk) })
 }
 
 // setNumbers sets the number of declarations that wait for a kind, and the number of kinds whose controllers run or stop.
-func (s *dynamicStates) setNumbers(waiting, running int) {
+func (s *States) setNumbers(waiting, running int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.waiting, s.running = waiting, running
@@ -497,7 +461,7 @@ func (s *dynamicStates) setNumbers(waiting, running int) {
 }
 
 // updateMetric updates the metric of kinds by their state. The caller must hold the lock.
-func (s *dynamicStates) updateMetric() {
+func (s *States) updateMetric() {
 	starting, failed := 0, 0
 	for _, reason := range s.reasons {
 		if errors.Is(reason, errNotSynced) {
@@ -511,20 +475,21 @@ func (s *dynamicStates) updateMetric() {
 	})
 }
 
-func (s *dynamicStates) setDiscovering(discovering bool) {
+func (s *States) setDiscovering(discovering bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.discovering = discovering
 }
 
-func (s *dynamicStates) isDiscovering() bool {
+// IsDiscovering reports whether the first discovery of kinds has not succeeded yet.
+func (s *States) IsDiscovering() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.discovering
 }
 
-// notReady returns the reasons why kinds are not ready, sorted by kind.
-func (s *dynamicStates) notReady() (errs []error) {
+// NotReady returns the reasons why kinds are not ready, sorted by kind.
+func (s *States) NotReady() (errs []error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, gvk := range slices.SortedFunc(maps.Keys(s.reasons), func(a, b schema.GroupVersionKind) int { return cmp.Compare(a.String(), b.String()) }) {

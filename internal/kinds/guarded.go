@@ -1,4 +1,4 @@
-package kopf
+package kinds
 
 import (
 	"context"
@@ -42,8 +42,8 @@ func guardedPredicates(e *engine.Engine, option string, predicates []predicate.P
 }
 
 // callsUserCode returns the value of CallsUserCode for a kind.
-func (o *Operator) callsUserCode(kind *engine.Kind) bool {
-	stores := []any{o.settings.Store, o.settings.Baseline}
+func callsUserCode(settings *engine.Settings, kind *engine.Kind) bool {
+	stores := []any{settings.Store, settings.Baseline}
 	for _, store := range kind.HandlerStores() {
 		stores = append(stores, store)
 	}
@@ -51,7 +51,7 @@ func (o *Operator) callsUserCode(kind *engine.Kind) bool {
 		_, own := store.(interface{ CallsNoUserCode() })
 		return !own
 	}
-	return slices.ContainsFunc(stores, isForeign) || o.settings.Remote != nil || len(kind.ConditionOptions) > 0
+	return slices.ContainsFunc(stores, isForeign) || settings.Remote != nil || len(kind.ConditionOptions) > 0
 }
 
 // guardedReconciler returns the reconciler of a wrapper of the user.

@@ -1,4 +1,4 @@
-package kopf
+package served
 
 import (
 	"context"
@@ -30,18 +30,14 @@ const (
 	schemaTimeout      = 10 * time.Second
 )
 
-// checkSchema returns an error if the schema of the kind lacks fields for the progress store, the baseline or the conditions. The API server
-// would drop these fields, and the operator would write them repeatedly. checkSchema reads the published schema only if there are fields to
-// check. The read needs no additional permissions. If the read fails, checkSchema logs the error and returns nil.
-func (o *Operator) checkSchema(ctx context.Context, client *discovery.DiscoveryClient, kind *engine.Kind) error {
+// ConditionsHint is the part of error messages that explains how to store conditions in another field.
+const ConditionsHint = "to use another field, pass the option WithConditionsIn to For"
+
+// CheckSchema returns an error if the schema of the kind lacks fields for the progress store, the baseline or the conditions. The API server
+// would drop these fields, and the operator would write them repeatedly. storages are the stores and the baseline on the objects. CheckSchema reads the published schema only if there are fields to
+// check. The read needs no additional permissions. If the read fails, CheckSchema logs the error and returns nil.
+func CheckSchema(ctx context.Context, client *discovery.DiscoveryClient, kind *engine.Kind, storages []any) error {
 	var users []any
-	var storages []any
-	if o.settings.Remote == nil { // with a remote, the operator stores nothing on the objects
-		storages = append(storages, o.settings.Store, o.settings.Baseline)
-		for _, store := range kind.HandlerStores() {
-			storages = append(storages, store)
-		}
-	}
 	for _, storage := range storages {
 		if user, ok := storage.(progress.FieldUser); ok && len(user.Fields()) > 0 {
 			users = append(users, user)
@@ -51,7 +47,7 @@ func (o *Operator) checkSchema(ctx context.Context, client *discovery.DiscoveryC
 	if len(users)+len(fields) == 0 {
 		return nil
 	}
-	published, err := awaitSchema(ctx, client, kind.GVK)
+	published, err := AwaitSchema(ctx, client, kind.GVK)
 	if err != nil {
 		log.FromContext(ctx).Info("Failed to check whether the schema of the kind has the fields for progress and conditions",
 			"kind", kind.GVK.Kind, "error", err.Error())
@@ -64,15 +60,15 @@ func (o *Operator) checkSchema(ctx context.Context, client *discovery.DiscoveryC
 	}
 	for _, path := range fields {
 		if n := progress.PreservedDepth(published, path...); n < len(path) {
-			return fmt.Errorf("%s: the schema of the kind has no field %s, so the API server would drop the conditions: add the field (%s)", kind.GVK.Kind, strings.Join(path[:n+1], "."), conditionsHint)
+			return fmt.Errorf("%s: the schema of the kind has no field %s, so the API server would drop the conditions: add the field (%s)", kind.GVK.Kind, strings.Join(path[:n+1], "."), ConditionsHint)
 		}
 	}
 	return nil
 }
 
-// awaitSchema returns the published schema of a kind. It polls until schemaTimeout, because the API server publishes the schema of a new kind
+// AwaitSchema returns the published schema of a kind. It polls until schemaTimeout, because the API server publishes the schema of a new kind
 // shortly after it starts to serve the kind.
-func awaitSchema(ctx context.Context, client discovery.DiscoveryInterface, gvk schema.GroupVersionKind) (published *apiextensionsv1.JSONSchemaProps, err error) {
+func AwaitSchema(ctx context.Context, client discovery.DiscoveryInterface, gvk schema.GroupVersionKind) (published *apiextensionsv1.JSONSchemaProps, err error) {
 	err = wait.PollUntilContextTimeout(ctx, schemaPollInterval, schemaTimeout, true, func(context.Context) (found bool, err error) {
 		published, err = publishedSchema(client, gvk)
 		if _, unpublished := errors.AsType[*openapi3.GroupVersionNotFoundError](err); unpublished {

@@ -1,4 +1,4 @@
-package kopf
+package kinds
 
 import (
 	"context"
@@ -12,16 +12,16 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/operator"
 )
 
-// A kindGroup contains kinds whose controllers start and stop together.
-type kindGroup struct {
-	operator     *Operator
+// A Group contains kinds whose controllers start and stop together.
+type Group struct {
+	*Runtime
 	cache        cache.Cache // the cache of the kinds and their related kinds
 	sources      cache.Cache // the cache for the sources of the controllers: see handlersEndWith
 	stopSources  func()
 	epoch        operator.Epoch
 	after        *operator.Gate // another gate for which the workers wait; nil if there is none
 	indexes      *operator.Gate // opens when the indexes of the group are complete
-	kinds        []engine.Kind
+	kinds        []Kind
 	engines      []*engine.Engine
 	controllers  []controller.Controller
 	checkWatches func(context.Context)
@@ -32,44 +32,51 @@ type kindGroup struct {
 	warm         map[*engine.Engine]*verification // for kinds whose caches Warmup has filled; nil without Warmup
 }
 
-// newKindGroup returns a group with an engine and a controller for each kind. It starts nothing.
-func (o *Operator) newKindGroup(
-	ctx context.Context, settings engine.Settings, objects cache.Cache, after *operator.Gate, kinds []engine.Kind, resources []resource, scopes []bool, synced func(),
-) (*kindGroup, error) {
-	g := &kindGroup{operator: o, cache: objects, after: after, indexes: operator.NewIndexGate(kinds), kinds: kinds, synced: synced, observed: map[*engine.Engine]chan struct{}{}}
-	g.sources, g.stopSources = o.handlersEndWith(objects)
-	g.epoch = operator.Epoch{Reader: o.mgr.GetAPIReader(), Log: o.mgr.GetLogger(), Cache: objects, EachNamespace: o.namespaces != nil}
+// NewGroup returns a group with an engine and a controller for each kind. It starts nothing. after is another gate for which the workers wait; nil if there is none.
+// synced is called for each synced source: for the objects of each kind, and for its indexes.
+func (r *Runtime) NewGroup(ctx context.Context, settings engine.Settings, objects cache.Cache, after *operator.Gate, kinds []Kind, synced func()) (*Group, error) {
+	g := &Group{
+		Runtime: r, cache: objects, after: after, indexes: operator.NewIndexGate(engineKinds(kinds)), kinds: kinds, synced: synced, observed: map[*engine.Engine]chan struct{}{},
+		epoch: operator.Epoch{Reader: r.Manager.GetAPIReader(), Log: r.Manager.GetLogger(), Cache: objects, EachNamespace: r.Namespaces != nil},
+	}
+	g.sources, g.stopSources = handlersEndWith(r.Manager, objects)
 	settings.Cache = objects
-	for i, kind := range kinds {
-		kind.Namespaced, kind.CallsUserCode = scopes[i], o.callsUserCode(&kind)
-		settings.Selective, settings.Selects, settings.Shard = o.selectorOf(&kind) != nil, o.selects(&kind), o.ring.ShardOf(&kind)
-		if o.fixed.warm.of(kind.Name) == nil {
+	for _, kind := range kinds {
+		kind.CallsUserCode = callsUserCode(&r.Settings, &kind.Kind)
+		settings.Selective, settings.Selects, settings.Shard = r.selectorOf(&kind.Kind) != nil, r.selects(&kind.Kind), r.Ring.ShardOf(&kind.Kind)
+		if r.Warmth.of(kind.Name) == nil {
 			kind.ClearIndexes()
 		}
-		e := engine.New(settings, kind)
+		e := engine.New(settings, kind.Kind)
 		g.epoch.Set(ctx, e)
 		g.observed[e] = make(chan struct{})
-		c, err := g.newController(ctx, e, resources[i], scopes[i])
+		c, err := g.newController(ctx, e, &kind)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", kind.GVK.Kind, err)
 		}
 		g.engines, g.controllers = append(g.engines, e), append(g.controllers, c)
 	}
-	g.decoded = g.decodedKinds(resources)
+	g.decoded = g.decodedKinds()
 	var err error
-	if g.checkWatches, err = g.watchCheckers(resources); err != nil {
+	if g.checkWatches, err = g.watchCheckers(); err != nil {
 		return nil, err
 	}
-	g.eventWatches, err = g.prepareEventWatches(resources)
+	g.eventWatches, err = g.prepareEventWatches()
 	return g, err
 }
 
-// run runs the controllers until the context is cancelled, or until one of them fails.
-func (g *kindGroup) run(ctx context.Context) error {
+// Engines returns the engines of the group.
+func (g *Group) Engines() []*engine.Engine { return g.engines }
+
+// Indexes returns the gate that opens when the indexes of the group are complete.
+func (g *Group) Indexes() *operator.Gate { return g.indexes }
+
+// Run runs the controllers until the context is cancelled, or until one of them fails.
+func (g *Group) Run(ctx context.Context) error {
 	defer g.stopSources()
 	defer g.setIndexesSynced(false)
-	defer g.operator.watches.events.Add(g.eventWatches...)()
-	defer g.operator.watches.undecodable.addKinds(g)()
+	defer g.Watches.events.Add(g.eventWatches...)()
+	defer g.Watches.undecodable.addKinds(g)()
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { g.checkWatches(ctx); return nil })
 	group.Go(func() error { g.runEventWatches(ctx); return nil })
@@ -94,7 +101,7 @@ func (g *kindGroup) run(ctx context.Context) error {
 	for i, c := range g.controllers {
 		defer func() {
 			g.engines[i].Close()
-			g.operator.ring.AddEnded(g.engines[i])
+			g.Ring.AddEnded(g.engines[i])
 		}()
 		group.Go(func() error { return g.engines[i].Background(ctx) })
 		group.Go(func() error {
@@ -108,14 +115,14 @@ func (g *kindGroup) run(ctx context.Context) error {
 }
 
 // clearIndexes removes all objects from the indexes of the group.
-func (g *kindGroup) clearIndexes() {
+func (g *Group) clearIndexes() {
 	for _, kind := range g.kinds {
 		kind.ClearIndexes()
 	}
 }
 
 // setIndexesSynced records whether all indexes of the group have seen the whole first list.
-func (g *kindGroup) setIndexesSynced(synced bool) {
+func (g *Group) setIndexesSynced(synced bool) {
 	for _, kind := range g.kinds {
 		kind.SetIndexesSynced(synced)
 	}

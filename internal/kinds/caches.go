@@ -1,0 +1,195 @@
+package kinds
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/decoding"
+	"github.com/kopf-runtime/kopf-runtime/internal/engine"
+	"github.com/kopf-runtime/kopf-runtime/internal/testhook"
+	"github.com/kopf-runtime/kopf-runtime/internal/watchcheck"
+	"github.com/kopf-runtime/kopf-runtime/internal/watching"
+)
+
+// HasOwnCache reports whether the operator does not use the cache of the manager, whose namespaces and selectors are fixed.
+func (r *Runtime) HasOwnCache() bool {
+	return r.Namespaces != nil || r.WatchSelector != nil || r.Ring != nil
+}
+
+// CachedNamespaces returns the namespaces to which the cache of a kind is restricted, or nil if the cache is cluster-wide. For the zero GroupVersionKind, it
+// returns the default namespaces of the cache. atRunTime is true for a kind with a cache of its own.
+func (r *Runtime) CachedNamespaces(gvk schema.GroupVersionKind, atRunTime bool) (namespaces []string) {
+	if !atRunTime && !r.HasOwnCache() {
+		return watchcheck.CacheNamespaces(r.Manager.GetCache(), gvk)
+	}
+	configs := r.CacheOptions.DefaultNamespaces
+	for obj, byObject := range r.CacheOptions.ByObject {
+		if other, err := apiutil.GVKForObject(obj, r.Manager.GetScheme()); err == nil && other == gvk && byObject.Namespaces != nil {
+			configs = byObject.Namespaces
+		}
+	}
+	if _, all := configs[cache.AllNamespaces]; all {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(configs))
+}
+
+// StartCache returns the cache of the fixed kinds: the cache of the manager, or a cache of the operator, which runs until stop is called.
+func (r *Runtime) StartCache(ctx context.Context, kinds []Kind) (objects cache.Cache, stop func(), err error) {
+	if !r.HasOwnCache() {
+		return r.Manager.GetCache(), func() {}, nil
+	}
+	options := r.OwnCacheOptions(ctx)
+	r.selectObjects(&options, engineKinds(kinds)...)
+	objects, release, err := r.newCache(ctx, options)
+	if err != nil {
+		return nil, nil, fmt.Errorf("creating the cache of the operator: %w", err)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var ended sync.WaitGroup
+	ended.Go(func() {
+		if err := objects.Start(ctx); err != nil {
+			r.Manager.GetLogger().Error(err, "The cache of the operator has failed")
+		}
+	})
+	stopReading := r.Clients.Shared(r.Manager).UseDefault(objects)
+	return objects, func() { stopReading(); cancel(); ended.Wait(); release() }, nil
+}
+
+// OwnCacheOptions returns the options for a cache of the operator.
+func (r *Runtime) OwnCacheOptions(ctx context.Context) cache.Options {
+	options := r.CacheOptions
+	testhook.ChangeCacheOptions(ctx, &options)
+	if options.HTTPClient == nil {
+		options.HTTPClient = r.Manager.GetHTTPClient()
+	}
+	if options.Scheme == nil {
+		options.Scheme = r.Manager.GetScheme()
+	}
+	if options.Mapper == nil {
+		options.Mapper = r.Manager.GetRESTMapper()
+	}
+	if options.NewInformer == nil {
+		options.NewInformer = watching.NewDrainedInformer
+	}
+	guardTransforms(&options, r.Manager.GetLogger())
+	if options.DefaultTransform == nil {
+		options.DefaultTransform = cache.TransformStripManagedFields()
+	}
+	return options
+}
+
+// newKindCache returns a cache for the objects of one kind and of its related kinds. The caller must call release after the cache has stopped.
+func (r *Runtime) newKindCache(ctx context.Context, kind *Kind) (objects cache.Cache, release func(), err error) {
+	options := r.OwnCacheOptions(ctx)
+	// cache.New fails if a kind of ByObject is not served.
+	options.ByObject = maps.Clone(options.ByObject)
+	maps.DeleteFunc(options.ByObject, func(obj client.Object, _ cache.ByObject) bool {
+		gvk, err := apiutil.GVKForObject(obj, options.Scheme)
+		return err != nil || gvk != kind.GVK && !slices.ContainsFunc(kind.Related, func(c Related) bool { return c.GVK == gvk })
+	})
+	r.selectObjects(&options, kind.Kind)
+	objects, release, err = r.newCache(ctx, options)
+	if err != nil {
+		return nil, nil, fmt.Errorf("creating the cache of a kind: %w", err)
+	}
+	return objects, release, nil
+}
+
+// newCache returns a cache that belongs to the operator. The caller must call release after the cache has stopped.
+func (r *Runtime) newCache(ctx context.Context, options cache.Options) (objects cache.Cache, release func(), err error) {
+	if options, err = decoding.Tolerate(r.Manager.GetConfig(), options, r.Watches.undecodable.own); err != nil {
+		return nil, nil, err
+	}
+	release = func() {}
+	if r.Namespaces != nil {
+		objects, release, err = r.Namespaces.NewCache(ctx, options)
+	} else {
+		objects, err = cache.New(r.Manager.GetConfig(), options)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return decoding.Wrap(objects, options.Scheme, r.Watches.undecodable.own), release, nil
+}
+
+// selectObjects adds the selectors of the given kinds to cache options.
+func (r *Runtime) selectObjects(options *cache.Options, kinds ...engine.Kind) {
+	options.ByObject = maps.Clone(options.ByObject)
+	if options.ByObject == nil {
+		options.ByObject = map[client.Object]cache.ByObject{}
+	}
+	options.NewInformer = r.Ring.Informers(options.NewInformer, kinds)
+	for _, kind := range kinds {
+		selector := r.selectorOf(&kind)
+		if selector == nil {
+			continue
+		}
+		obj, byObject := kind.New(), cache.ByObject{}
+		for other, present := range options.ByObject {
+			if gvk, err := apiutil.GVKForObject(other, options.Scheme); err == nil && gvk == kind.GVK {
+				obj, byObject = other, present
+			}
+		}
+		if byObject.Label == nil {
+			byObject.Label = options.DefaultLabelSelector
+		}
+		byObject.Label = bothSelectors(byObject.Label, selector)
+		if namespaced, err := apiutil.IsObjectNamespaced(obj, options.Scheme, options.Mapper); err == nil && namespaced {
+			byObject.Namespaces = selectInNamespaces(selector, byObject.Namespaces, options.DefaultNamespaces)
+		}
+		options.ByObject[obj] = byObject
+	}
+}
+
+// selectorOf returns the label selector for the watch of a kind, or nil for all objects.
+func (r *Runtime) selectorOf(kind *engine.Kind) labels.Selector {
+	ofShard := r.Ring.Labels(kind)
+	if ofShard == nil {
+		return r.WatchSelector
+	}
+	return bothSelectors(r.WatchSelector, ofShard)
+}
+
+// selects returns a function that reports whether the watch of a kind delivers an object.
+func (r *Runtime) selects(kind *engine.Kind) func(client.Object) bool {
+	byLabel, of := r.selectorOf(kind), *kind
+	return func(obj client.Object) bool {
+		return (byLabel == nil || byLabel.Matches(labels.Set(obj.GetLabels()))) && r.Ring.Selects(&of, obj)
+	}
+}
+
+// selectInNamespaces adds a selector to the selectors of single namespaces, because these have precedence over the selector of the kind.
+func selectInNamespaces(selector labels.Selector, configs, defaults map[string]cache.Config) map[string]cache.Config {
+	if configs == nil {
+		configs = defaults
+	}
+	configs = maps.Clone(configs)
+	for namespace, config := range configs {
+		if config.LabelSelector != nil {
+			config.LabelSelector = bothSelectors(config.LabelSelector, selector)
+			configs[namespace] = config
+		}
+	}
+	return configs
+}
+
+func bothSelectors(one, other labels.Selector) labels.Selector {
+	if one == nil {
+		return other
+	}
+	requirements, selectable := one.Requirements()
+	if !selectable {
+		return one
+	}
+	return other.DeepCopySelector().Add(requirements...)
+}

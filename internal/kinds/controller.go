@@ -1,0 +1,107 @@
+package kinds
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/engine"
+	"github.com/kopf-runtime/kopf-runtime/internal/lazylog"
+	"github.com/kopf-runtime/kopf-runtime/internal/operator"
+	"github.com/kopf-runtime/kopf-runtime/internal/testhook"
+)
+
+// newController returns the controller of one kind with its sources. It does not start the controller.
+func (g *Group) newController(ctx context.Context, e *engine.Engine, kind *Kind) (controller.Controller, error) {
+	options := kind.Controller
+	options.Reconciler = testhook.WrapReconciler(ctx, e, e)
+	for _, wrap := range g.Wrappers {
+		options.Reconciler = wrap(options.Reconciler)
+	}
+	if len(g.Wrappers) > 0 {
+		options.Reconciler = guardedReconciler(options.Reconciler)
+	}
+	if kind.Concurrency > 0 {
+		options.MaxConcurrentReconciles = kind.Concurrency
+	}
+	options.DefaultFromConfig(g.Manager.GetControllerOptions())
+	if options.MaxConcurrentReconciles <= 0 {
+		options.MaxConcurrentReconciles = DefaultConcurrency
+	}
+	if options.RateLimiter == nil {
+		options.RateLimiter = workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstBackoff, lastBackoff)
+	} else {
+		options.RateLimiter = e.QueueRateLimiter(options.RateLimiter)
+	}
+	if options.SkipNameValidation == nil {
+		// A process can run several operators with the same controller names one after the other, for example in tests.
+		options.SkipNameValidation = new(true)
+	}
+	if options.LogConstructor == nil {
+		options.LogConstructor = newLogConstructor(e)
+	}
+	c, err := controller.NewTypedUnmanaged(e.Name, options)
+	if err != nil {
+		return nil, err
+	}
+	observed := sync.OnceFunc(func() { close(g.observed[e]) })
+	warmer := g.Warmth.of(e.Name)
+	objects := operator.BeforeStart(source.Kind(g.sources, e.New(), e.EventHandler(guardedPredicates(e, "WithPredicates", kind.Predicates)...)), warmer.end)
+	watched := g.indexes.AfterSync(e.Name, objects, func(ctx context.Context) {
+		observed()
+		g.warm[e].observed(ctx, e.HandlesEachObjectAtStart())
+		if len(e.Indexes.IDs()) > 0 {
+			g.epoch.Await(ctx, e)
+		}
+		if warmer != nil {
+			e.PruneIndexes() // objects may have been deleted between the end of the warmer and the start of the source
+		}
+		g.synced()
+	})
+	gates := []*operator.Gate{g.indexes}
+	if g.after != nil {
+		gates = append(gates, g.after)
+	}
+	sources := []source.Source{
+		watched, operator.AfterGates(g.synced, g.indexes), operator.AfterGates(func() { g.setIndexesSynced(true) }, gates...), // the workers start afterwards
+		e.Promoter(options.MaxConcurrentReconciles), e.BackgroundSource(),
+	}
+	for _, c := range kind.Related {
+		sources = append(sources, c.source(g.sources, e))
+	}
+	for _, src := range kind.Triggers {
+		sources = append(sources, e.Triggered(src))
+	}
+	for _, src := range sources {
+		if err := c.Watch(src); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+// DefaultConcurrency is the number of workers of a kind.
+const DefaultConcurrency = 16
+
+// These constants limit the default backoff for each object after errors of the API server.
+const (
+	firstBackoff = 10 * time.Millisecond
+	lastBackoff  = 2 * time.Minute
+)
+
+// newLogConstructor returns the default LogConstructor of a controller.
+func newLogConstructor(e *engine.Engine) func(*reconcile.Request) logr.Logger {
+	base := lazylog.New(e.Log.WithValues("controller", e.Name, "kind", e.GVK.Kind))
+	return func(req *reconcile.Request) logr.Logger {
+		if req == nil {
+			return base
+		}
+		return base.WithValues("namespace", req.Namespace, "name", req.Name)
+	}
+}

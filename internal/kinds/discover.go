@@ -1,0 +1,73 @@
+package kinds
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/served"
+)
+
+// Discover looks up the kinds in the API server, and sets HasStatus and Namespaced of each kind. It returns an error if the API server does not serve a kind or a
+// related kind, or serves it without required verbs or fields.
+func (r *Runtime) Discover(ctx context.Context, kinds []Kind) error {
+	client, err := discovery.NewDiscoveryClientForConfigAndClient(r.Manager.GetConfig(), endingWith(ctx, r.Manager.GetHTTPClient()))
+	if err != nil {
+		return fmt.Errorf("discovering the served kinds: %w", err)
+	}
+	var errs []error
+	for i := range kinds {
+		kind := &kinds[i]
+		verbs, hasStatus, isNamespaced, err := served.Discover(client, kind.GVK)
+		switch {
+		case err != nil:
+			errs = append(errs, fmt.Errorf("%s: discovering the kind: %w", kind.GVK.Kind, err))
+		case verbs == nil:
+			errs = append(errs, fmt.Errorf("%s: %w", kind.GVK.Kind, served.ErrNotServed(client, kind.GVK)))
+		}
+		if verbs != nil {
+			errs = append(errs, served.CheckVerbs(&kind.Kind, kind.storesEvents(), verbs), served.CheckSchema(ctx, client, &kind.Kind, r.storages(kind)))
+			if kind.CheckFields != nil {
+				go r.warnAboutFields(ctx, client, kind.GVK, kind.CheckFields)
+			}
+		}
+		for _, c := range kind.Related {
+			errs = append(errs, c.checkServed(client, &kind.Kind, isNamespaced))
+		}
+		kind.HasStatus, kind.Namespaced = hasStatus, isNamespaced
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("the operator cannot start:\n%w", err)
+	}
+	return nil
+}
+
+// storages returns what stores state on the objects of a kind. With a remote, the operator stores nothing on them.
+func (r *Runtime) storages(kind *Kind) (all []any) {
+	if r.Settings.Remote != nil {
+		return nil
+	}
+	all = append(all, r.Settings.Store, r.Settings.Baseline)
+	for _, store := range kind.HandlerStores() {
+		all = append(all, store)
+	}
+	return all
+}
+
+// warnAboutFields logs a message for each handler field that the schema of the kind lacks, and for each compared value that a field cannot
+// have. It is for kinds without a Go type. It returns no errors, because the schema can change while the operator runs. It waits for the schema, so the caller must
+// run it in the background.
+func (r *Runtime) warnAboutFields(ctx context.Context, client discovery.DiscoveryInterface, gvk schema.GroupVersionKind, check fieldCheck) {
+	logger := r.Manager.GetLogger().WithValues("kind", gvk.Kind)
+	published, err := served.AwaitSchema(ctx, client, gvk)
+	if err != nil {
+		logger.V(1).Info("Failed to read the schema of the kind; the fields of handlers are not checked", "error", err.Error())
+		return
+	}
+	check(published, func(handler, field string, problem error) {
+		logger.Info("The field of a handler does not fit the schema of the kind", "handler", handler, "field", field, "problem", problem.Error())
+	})
+}

@@ -1,0 +1,48 @@
+package kinds
+
+import (
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/engine"
+	"github.com/kopf-runtime/kopf-runtime/internal/watching"
+)
+
+// A Kind is the declaration of a kind whose objects the operator watches, without its Go type.
+type Kind struct {
+	engine.Kind
+	Controller  controller.Options
+	Concurrency int // 0 for the default
+	Predicates  []predicate.Predicate
+	Related     []Related
+	Events      []*EventSelection
+	Triggers    []source.Source
+	// WhenServed is true if the operator starts although the API server does not serve the kind.
+	WhenServed bool
+	// Client reads the kind and its related kinds from a cache of their own. It is nil if the kind shares a cache with other kinds.
+	Client *watching.Client
+	// CheckFields reports the fields of handlers that do not fit the published schema of the kind. It is nil if there are none to check.
+	CheckFields fieldCheck
+}
+
+type fieldCheck = func(published *apiextensionsv1.JSONSchemaProps, report func(handler, field string, problem error))
+
+// storesEvents reports whether handlers store on the objects which Kubernetes Events they have handled.
+func (k *Kind) storesEvents() bool {
+	for _, events := range k.Events {
+		if events.Since > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// engineKinds returns the kinds for the engine.
+func engineKinds(kinds []Kind) (all []engine.Kind) {
+	for _, k := range kinds {
+		all = append(all, k.Kind)
+	}
+	return all
+}

@@ -1,0 +1,67 @@
+package kinds
+
+import (
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/engine"
+	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
+	"github.com/kopf-runtime/kopf-runtime/internal/operator"
+	"github.com/kopf-runtime/kopf-runtime/internal/parts/namespaces"
+	"github.com/kopf-runtime/kopf-runtime/internal/parts/ring"
+)
+
+// Runtime is what the kinds of an operator share. The exported fields must not change after the start of the operator.
+type Runtime struct {
+	Manager  manager.Manager
+	Settings engine.Settings // the settings that the operator declares
+	// Dynamic is true if the operator has kinds that come and go.
+	Dynamic bool
+
+	Namespaces *namespaces.Part // nil for the namespaces of the cache
+	Ring       *ring.Part       // nil without sharding
+	// PauseScopes returns the namespaces that can be paused separately. The element "" means all namespaces.
+	PauseScopes func() []string
+	// Comes and Goes are called when a kind that comes and goes is served, and when it is no longer served.
+	Comes func(Kind)
+	Goes  func(schema.GroupVersionKind)
+
+	Wrappers      []func(reconcile.Reconciler) reconcile.Reconciler
+	CacheOptions  cache.Options   // for the caches of the operator
+	WatchSelector labels.Selector // nil for all objects
+	WatchCheck    time.Duration   // interval of the check; 0 disables it
+	Reporters     []string        // the reporting controllers of the operator's own Events
+	// ServesAdmission is true if the operator has admission handlers.
+	ServesAdmission bool
+
+	Engines operator.Set[*engine.Engine] // the running engines
+	Clients Clients
+	Watches Watches
+	States  States // of the kinds that come and go
+	Warmth  Warmth
+
+	unsynced atomic.Int64 // number of sources of fixed kinds that have not synced yet
+}
+
+// NewRuntime returns what the kinds of an operator share.
+func NewRuntime(mgr manager.Manager) *Runtime {
+	return &Runtime{
+		Manager: mgr, PauseScopes: func() []string { return []string{""} }, Comes: func(Kind) {}, Goes: func(schema.GroupVersionKind) {},
+		Watches: Watches{undecodable: newUndecodable()}, States: States{count: metrics.NewKindCount()},
+	}
+}
+
+// Expect records the number of sources that must sync before the operator is ready.
+func (r *Runtime) Expect(sources int) { r.unsynced.Store(int64(sources)) }
+
+// Synced records that a source of a fixed kind has synced.
+func (r *Runtime) Synced() { r.unsynced.Add(-1) }
+
+// IsStarting reports whether the operator has not found all kinds yet, or not received their objects.
+func (r *Runtime) IsStarting() bool { return r.unsynced.Load() > 0 || r.States.IsDiscovering() }

@@ -1,0 +1,426 @@
+package kinds
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/decoding"
+	"github.com/kopf-runtime/kopf-runtime/internal/engine"
+	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
+	"github.com/kopf-runtime/kopf-runtime/internal/watchcheck"
+)
+
+// undecodableReason is the reason of the Events about objects that do not decode.
+const undecodableReason = "Undecodable"
+
+// unsyncedAfter is the time after which the operator looks for the reason why a cache has not synced.
+const unsyncedAfter = 15 * time.Second
+
+// A decodedKind is a kind whose objects are decoded into a Go type.
+type decodedKind struct {
+	gvk       schema.GroupVersionKind
+	name      string // name for metrics
+	obj       client.Object
+	newObject func() any
+}
+
+// decodedKinds returns the kinds and related kinds of a group that have Go types.
+func (g *Group) decodedKinds() (kinds []decodedKind) {
+	add := func(gvk schema.GroupVersionKind, name string, obj client.Object) {
+		isKnown := slices.ContainsFunc(kinds, func(k decodedKind) bool { return k.gvk == gvk })
+		if newObject := decoding.Constructor(obj); newObject != nil && !isKnown {
+			kinds = append(kinds, decodedKind{gvk, name, obj, newObject})
+		}
+	}
+	for _, e := range g.engines {
+		add(e.GVK, e.Name, e.New())
+	}
+	for _, kind := range g.kinds {
+		for _, c := range kind.Related {
+			add(c.GVK, ControllerName(g.Manager, strings.ToLower(c.GVK.Kind)), c.watched())
+		}
+	}
+	return kinds
+}
+
+// undecodable contains what the operator knows of objects that do not decode.
+type undecodable struct {
+	own *decoding.Faults // of the caches of the operator
+
+	mu       sync.Mutex
+	shared   *decoding.Faults // of the cache of the manager; nil if it does not leave out objects, or before the start
+	kinds    map[*Group][]decodedKind
+	stuck    map[stuckKey][]decoding.Object     // objects that block a cache
+	reported map[undecodableKey]decoding.Object // only for the goroutine of ReportUndecodable
+	changed  chan struct{}                      // has an element if the kinds or the stuck objects have changed
+}
+
+// stuckKey identifies the check that has found objects.
+type stuckKey struct {
+	gvk       schema.GroupVersionKind
+	namespace string
+	watching  bool // the objects block a watch, and not the start
+}
+
+// undecodableKey identifies an object and its fault.
+type undecodableKey struct {
+	gvk   schema.GroupVersionKind
+	uid   types.UID
+	fault string
+}
+
+func keyOf(obj decoding.Object) undecodableKey {
+	return undecodableKey{obj.GVK, obj.UID, obj.Fault.Error()}
+}
+
+func newUndecodable() *undecodable {
+	return &undecodable{
+		own:   decoding.NewFaults(),
+		kinds: map[*Group][]decodedKind{}, stuck: map[stuckKey][]decoding.Object{}, changed: make(chan struct{}, 1),
+	}
+}
+
+// useCache adds the objects that the cache of the manager leaves out.
+func (u *undecodable) useCache(c cache.Cache) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if tolerant, ok := c.(interface{ Faults() *decoding.Faults }); ok {
+		u.shared = tolerant.Faults()
+	}
+}
+
+func (u *undecodable) notify() {
+	select {
+	case u.changed <- struct{}{}:
+	default: // the previous change was not received yet
+	}
+}
+
+// addKinds adds the kinds of a group until remove is called.
+func (u *undecodable) addKinds(g *Group) (remove func()) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.kinds[g] = g.decoded
+	u.notify()
+	return func() {
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		maps.DeleteFunc(u.stuck, func(key stuckKey, _ []decoding.Object) bool {
+			return slices.ContainsFunc(g.decoded, func(kind decodedKind) bool { return kind.gvk == key.gvk })
+		})
+		delete(u.kinds, g)
+		u.notify()
+	}
+}
+
+// setStuck sets the objects that a check has found.
+func (u *undecodable) setStuck(key stuckKey, objects []decoding.Object) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if len(objects) == 0 && len(u.stuck[key]) == 0 {
+		return
+	}
+	if u.stuck[key] = objects; len(objects) == 0 {
+		delete(u.stuck, key)
+	}
+	u.notify()
+}
+
+// find returns a kind of the operator.
+func (u *undecodable) find(gvk schema.GroupVersionKind) (kind decodedKind, found bool) {
+	for _, kinds := range u.kinds {
+		for _, kind := range kinds {
+			if kind.gvk == gvk {
+				return kind, true
+			}
+		}
+	}
+	return kind, false
+}
+
+// blocked returns an error for each kind whose cache cannot sync because of objects that do not decode.
+func (u *undecodable) blocked() (errs []error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for key, objects := range u.stuck {
+		if !key.watching { // the check of the watch reports the others
+			errs = append(errs, blockedError(objects))
+		}
+	}
+	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	return errs
+}
+
+// blockedError returns the error for a kind whose objects are not handled because some of them do not decode.
+func blockedError(objects []decoding.Object) error {
+	return fmt.Errorf("%s: no object of the kind is handled, because the cache of the manager cannot decode %s: correct or delete it, "+
+		"or set NewCache: kopf.NewCache in the options of the manager to handle the other objects", objects[0].GVK.Kind, listed(objects))
+}
+
+// maxListedObjects is the number of objects in an error.
+const maxListedObjects = 5
+
+// listed describes some objects and their faults.
+func listed(objects []decoding.Object) string {
+	var parts []string
+	for i, obj := range objects {
+		if i == maxListedObjects {
+			parts = append(parts, fmt.Sprintf("and %d more", len(objects)-i))
+			break
+		}
+		parts = append(parts, fmt.Sprintf("%s (%v)", obj.Name(), obj.Fault))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// leftOut returns the objects of the kinds and related kinds that caches leave out. The channels ownChanged and sharedChanged are closed after a change.
+func (u *undecodable) leftOut() (objects []decoding.Object, ownChanged, sharedChanged <-chan struct{}) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	objects, ownChanged = u.own.All()
+	if u.shared != nil {
+		var shared []decoding.Object
+		shared, sharedChanged = u.shared.All()
+		objects = append(objects, shared...)
+	}
+	return slices.DeleteFunc(objects, func(obj decoding.Object) bool {
+		_, found := u.find(obj.GVK)
+		return !found
+	}), ownChanged, sharedChanged
+}
+
+// blocking returns the objects that block caches.
+func (u *undecodable) blocking() (objects []decoding.Object) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, stuck := range u.stuck {
+		objects = append(objects, stuck...)
+	}
+	return objects
+}
+
+// ReportUndecodable reports objects that do not decode until the context is cancelled.
+func (r *Runtime) ReportUndecodable(ctx context.Context) {
+	r.Watches.undecodable.useCache(r.Manager.GetCache())
+	counted := map[string]bool{}
+	defer func() {
+		for name := range counted {
+			metrics.UndecodableObjects.DeleteLabelValues(name)
+		}
+	}()
+	for ctx.Err() == nil {
+		leftOut, ownChanged, sharedChanged := r.Watches.undecodable.leftOut()
+		r.reportEach(append(leftOut, r.Watches.undecodable.blocking()...), counted)
+		select {
+		case <-r.Watches.undecodable.changed:
+		case <-ownChanged:
+		case <-sharedChanged:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// reportEach logs and posts objects that were not reported yet, logs those that are gone, and counts them in the metric.
+func (r *Runtime) reportEach(objects []decoding.Object, counted map[string]bool) {
+	u := r.Watches.undecodable
+	numbers, present, unresolved := map[string]int{}, map[undecodableKey]decoding.Object{}, map[types.UID]bool{}
+	for _, obj := range objects {
+		u.mu.Lock()
+		kind, _ := u.find(obj.GVK)
+		u.mu.Unlock()
+		numbers[kind.name]++
+		unresolved[obj.UID] = true
+		if _, reported := u.reported[keyOf(obj)]; !reported {
+			r.reportOne(obj, kind)
+		}
+		present[keyOf(obj)] = obj
+	}
+	for _, obj := range u.reported {
+		u.mu.Lock()
+		_, handled := u.find(obj.GVK) // false when the operator or the controller of the kind stops
+		u.mu.Unlock()
+		if handled && !unresolved[obj.UID] {
+			r.Manager.GetLogger().Info("An object that did not decode was repaired, was deleted, or has left the scope", "kind", obj.GVK.Kind, "namespace", obj.Key.Namespace, "name", obj.Key.Name)
+		}
+	}
+	u.reported = present
+	for name := range counted {
+		metrics.UndecodableObjects.WithLabelValues(name).Set(0)
+	}
+	for name, n := range numbers {
+		counted[name] = true
+		metrics.UndecodableObjects.WithLabelValues(name).Set(float64(n))
+	}
+}
+
+func (r *Runtime) reportOne(obj decoding.Object, kind decodedKind) {
+	r.Manager.GetLogger().Error(obj.Fault, "An object does not decode into its Go type; it is not handled",
+		"kind", obj.GVK.Kind, "namespace", obj.Key.Namespace, "name", obj.Key.Name, "goType", fmt.Sprintf("%T", kind.obj))
+	engines := r.Engines.All()
+	if len(engines) == 0 {
+		return
+	}
+	e := engines[0]
+	if i := slices.IndexFunc(engines, func(e *engine.Engine) bool { return e.GVK == obj.GVK }); i >= 0 {
+		e = engines[i]
+	}
+	e.WarnAbout(obj.Metadata(), undecodableReason, fmt.Sprintf("the operator does not handle the object, because it does not decode into %T: %v", kind.obj, obj.Fault))
+}
+
+// NotReadyForObjects returns errors if there are objects that the operator cannot handle. An operator with admission handlers is ready nevertheless:
+// otherwise, the API server could not reach the handlers, and no client could repair the objects.
+func (r *Runtime) NotReadyForObjects() (errs []error) {
+	if errs := r.Watches.undecodable.blocked(); len(errs) > 0 {
+		return errs
+	}
+	if r.ServesAdmission {
+		return nil
+	}
+	leftOut, _, _ := r.Watches.undecodable.leftOut()
+	kinds := map[string][]decoding.Object{}
+	for _, obj := range leftOut {
+		kinds[obj.GVK.Kind] = append(kinds[obj.GVK.Kind], obj)
+	}
+	for kind, objects := range kinds {
+		errs = append(errs, fmt.Errorf("%s: objects that do not decode into their Go type are not handled: %s", kind, listed(objects)))
+	}
+	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	return errs
+}
+
+// isTolerant reports whether the cache of the group leaves out objects that do not decode.
+func (g *Group) isTolerant() bool {
+	_, ok := g.cache.(interface{ Faults() *decoding.Faults })
+	return ok
+}
+
+// explainUnsynced looks for objects that do not decode until all caches of the group have synced. It does so only if this takes long.
+func (g *Group) explainUnsynced(ctx context.Context) {
+	if g.isTolerant() {
+		return
+	}
+	for wait := unsyncedAfter; ; wait *= 2 {
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return
+		}
+		if g.findBlocking(ctx) {
+			return
+		}
+	}
+}
+
+// findBlocking looks for objects that block the caches of kinds that have not synced. It returns true if all caches have synced.
+func (g *Group) findBlocking(ctx context.Context) (synced bool) {
+	synced = true
+	for _, kind := range g.decoded {
+		informer, err := g.cache.GetInformer(ctx, kind.obj, cache.BlockUntilSynced(false))
+		if err != nil || informer.HasSynced() {
+			g.Watches.undecodable.setStuck(stuckKey{gvk: kind.gvk}, nil)
+			continue
+		}
+		synced = false
+		found := g.findUndecodable(ctx, kind, watchcheck.Namespaces(informer), func() bool { return !informer.HasSynced() })
+		g.Watches.undecodable.setStuck(stuckKey{gvk: kind.gvk}, found)
+	}
+	return synced
+}
+
+// decodingCheck returns the check whether the watch of a kind is blocked by objects that do not decode. It returns nil if nothing can block the watch.
+func (g *Group) decodingCheck(gvk schema.GroupVersionKind) func(ctx context.Context, namespace string, missesChanges bool) error {
+	i := slices.IndexFunc(g.decoded, func(kind decodedKind) bool { return kind.gvk == gvk })
+	if i < 0 || g.isTolerant() {
+		return nil
+	}
+	return func(ctx context.Context, namespace string, missesChanges bool) error {
+		key, found := stuckKey{gvk, namespace, true}, []decoding.Object(nil)
+		if missesChanges {
+			found = g.findUndecodable(ctx, g.decoded[i], []string{namespace}, func() bool { return true })
+		}
+		if g.Watches.undecodable.setStuck(key, found); len(found) == 0 {
+			return nil
+		}
+		return blockedError(found)
+	}
+}
+
+// findUndecodable lists the objects of a kind in some namespaces, or in the cluster, and returns those that do not decode.
+func (r *Runtime) findUndecodable(ctx context.Context, kind decodedKind, namespaces []string, proceed func() bool) (all []decoding.Object) {
+	if len(namespaces) == 0 {
+		namespaces = []string{""}
+	}
+	for _, namespace := range namespaces {
+		found, err := decoding.Find(ctx, r.Manager.GetAPIReader(), kind.gvk, kind.newObject, proceed, client.InNamespace(namespace))
+		if err != nil && ctx.Err() == nil {
+			r.Manager.GetLogger().V(1).Info("Failed to look for objects that do not decode", "kind", kind.gvk.Kind, "namespace", namespace, "error", err.Error())
+		}
+		all = append(all, found...)
+	}
+	return all
+}
+
+// explainStartError adds the objects that block a cache to the error of a controller.
+func (g *Group) explainStartError(err error) error {
+	if err == nil || g.isTolerant() {
+		return err
+	}
+	u := g.Watches.undecodable
+	if len(u.blocked()) == 0 { // the start has failed before explainUnsynced
+		ctx, cancel := context.WithTimeout(context.Background(), unsyncedAfter)
+		defer cancel()
+		g.findBlocking(ctx)
+	}
+	return errors.Join(append(u.blocked(), err)...)
+}
+
+// CheckObjects lists all objects of the kinds and related kinds with Go types, and returns an error for each object that does not decode.
+func (r *Runtime) CheckObjects(ctx context.Context, kinds []Kind) error {
+	var errs []error
+	checked := map[schema.GroupVersionKind]bool{}
+	check := func(gvk schema.GroupVersionKind, obj client.Object) {
+		newObject := decoding.Constructor(obj)
+		if newObject == nil || checked[gvk] {
+			return
+		}
+		checked[gvk] = true
+		namespaces := r.CachedNamespaces(gvk, false)
+		if namespaced, err := apiutil.IsGVKNamespaced(gvk, r.Manager.GetRESTMapper()); err != nil || !namespaced || len(namespaces) == 0 {
+			namespaces = []string{""}
+		}
+		for _, namespace := range namespaces {
+			found, err := decoding.Find(ctx, r.Manager.GetAPIReader(), gvk, newObject, func() bool { return true }, client.InNamespace(namespace))
+			if err != nil {
+				errs = append(errs, err)
+			}
+			for _, obj := range found {
+				errs = append(errs, obj)
+			}
+		}
+	}
+	for _, kind := range kinds {
+		check(kind.GVK, kind.New())
+		for _, c := range kind.Related {
+			check(c.GVK, c.watched())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// LeftOut returns the objects of the kinds and related kinds that caches leave out because they do not decode.
+func (w *Watches) LeftOut() []decoding.Object {
+	objects, _, _ := w.undecodable.leftOut()
+	return objects
+}

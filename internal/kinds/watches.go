@@ -1,0 +1,92 @@
+package kinds
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/operator"
+	"github.com/kopf-runtime/kopf-runtime/internal/watchcheck"
+)
+
+// watchCheckers prepares the checks of all watches. The returned function runs the checks until its context ends.
+func (g *Group) watchCheckers() (run func(context.Context), err error) {
+	if g.WatchCheck == 0 || len(g.engines) == 0 {
+		return func(context.Context) {}, nil
+	}
+	direct, err := client.NewWithWatch(g.Manager.GetConfig(), client.Options{
+		HTTPClient: g.Manager.GetHTTPClient(), Scheme: g.Manager.GetScheme(), Mapper: g.Manager.GetRESTMapper(),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("checking the watches: %w", err)
+	}
+	var checkers []*watchcheck.Checker
+	checked := map[schema.GroupVersionKind]bool{}
+	add := func(name string, gvk schema.GroupVersionKind, obj client.Object, informers cache.Cache) {
+		checked[gvk] = true
+		checkers = append(checkers, watchcheck.New(watchcheck.Options{
+			Kind: name, GVK: gvk, Client: direct, Interval: g.WatchCheck, Log: g.Manager.GetLogger(), CheckDecoding: g.decodingCheck(gvk),
+			Informer: func(ctx context.Context) (cache.Informer, error) {
+				return informers.GetInformer(ctx, obj, cache.BlockUntilSynced(false))
+			},
+		}))
+	}
+	for _, e := range g.engines {
+		add(e.Name, e.GVK, e.New(), g.cache)
+	}
+	for _, kind := range g.kinds {
+		for _, c := range kind.Related {
+			if !checked[c.GVK] {
+				add(ControllerName(g.Manager, strings.ToLower(c.GVK.Kind)), c.GVK, c.watched(), g.cache)
+			}
+		}
+	}
+	return func(ctx context.Context) {
+		defer g.Watches.checkers.Add(checkers...)()
+		var group sync.WaitGroup
+		for _, c := range checkers {
+			group.Go(func() { c.Run(ctx) })
+		}
+		group.Wait()
+	}, nil
+}
+
+// Watches are the running watches of the operator.
+type Watches struct {
+	checkers    operator.Set[*watchcheck.Checker]
+	events      operator.Set[*eventWatches]
+	undecodable *undecodable
+}
+
+// Problems returns the problems of the watches of kinds and related kinds.
+func (w *Watches) Problems() (problems []watchcheck.Problem) {
+	for _, c := range w.checkers.All() {
+		problems = append(problems, c.Problems()...)
+	}
+	return problems
+}
+
+// NotReady returns the reasons why the operator does not receive changes or Events. Handlers have watches of their own, so it returns one error for each namespace
+// with missing permissions for Events.
+func (w *Watches) NotReady() (errs []error) {
+	for _, p := range w.Problems() {
+		errs = append(errs, p)
+	}
+	reported := map[string]bool{}
+	for _, events := range w.events.All() {
+		problems, unlisted := events.problems()
+		for _, p := range problems {
+			if !reported[p.Namespace] {
+				errs = append(errs, p)
+			}
+			reported[p.Namespace] = true
+		}
+		errs = append(errs, unlisted...)
+	}
+	return errs
+}
