@@ -19,12 +19,15 @@ import (
 
 const manyLines = 200
 
+// cutLines is the number of lines in tests with a request for each byte of the log, whose time grows with the square of the bytes.
+const cutLines = 90
+
 // In one process, the stream ends or breaks after each byte of the log in turn.
 func TestLines_HandleEachLineOnceWhileTheStreamBreaksAtEachByte(t *testing.T) {
 	for name, breaks := range map[string]bool{"the connection breaks": true, "the response ends": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				entries := newEntries(manyLines)
+				entries := newEntries(cutLines)
 				all := len(join(entries))
 				k, got := newKubelet(), newRecorder()
 				k.write("app", entries...)
@@ -36,7 +39,7 @@ func TestLines_HandleEachLineOnceWhileTheStreamBreaksAtEachByte(t *testing.T) {
 				}
 				clientset := apiServer(t, k)
 				p := launch(t, memory(t, newPod("app")), logs.Lines(clientset, got.handle))
-				got.wait(t, manyLines)
+				got.wait(t, cutLines)
 				for k.requestCount() < all {
 					<-time.After(time.Minute)
 				}
@@ -50,7 +53,7 @@ func TestLines_HandleEachLineOnceWhileTheStreamBreaksAtEachByte(t *testing.T) {
 
 // Each process has one break at another byte. The previous test has all bytes, so this one omits most.
 func TestLines_HandleEachLineOnceAfterABreakAtAnyByte(t *testing.T) {
-	entries := newEntries(manyLines)
+	entries := newEntries(cutLines)
 	for at := range len(join(entries)) + 1 {
 		if stride := map[bool]int{true: 97, false: 7}[testing.Short()]; at%stride != 0 {
 			continue
@@ -65,7 +68,7 @@ func TestLines_HandleEachLineOnceAfterABreakAtAnyByte(t *testing.T) {
 				return at, at%2 == 0
 			}
 			p := launch(t, memory(t, newPod("app")), logs.Lines(apiServer(t, k), got.handle))
-			got.wait(t, manyLines)
+			got.wait(t, cutLines)
 			<-time.After(time.Second)
 			p.stop(t, daemons.ErrShutdown)
 			equal(t, "break", got.texts(), textsOf(entries))
