@@ -91,7 +91,7 @@ func simulate(t *testing.T, plan scenario.Plan) (report scenario.Report) {
 // seeds returns the number of seeds of a test, which is smaller with the race detector.
 func seeds(n uint64) uint64 {
 	if raceEnabled {
-		return max(1, n/5)
+		return max(1, n/10)
 	}
 	return n
 }
