@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/parts/versions"
 	"github.com/kopf-runtime/kopf-runtime/internal/served"
 	"github.com/kopf-runtime/kopf-runtime/internal/statuspage"
 	"github.com/kopf-runtime/kopf-runtime/internal/validation"
@@ -70,8 +71,8 @@ func WithHandled(annotation string, event *corev1.Event, waiting ...*corev1.Even
 	return parseHandledEvents(annotation, handledAt).with(event, waiting).String()
 }
 
-// PollVersion exports pollVersion.
-var PollVersion = pollVersion
+// PollVersion exports versions.Poll.
+var PollVersion = versions.Poll
 
 // WarningsOfFields returns the warnings about handler fields that do not match the schema.
 func WarningsOfFields(r Option, props *apiextensionsv1.JSONSchemaProps) (warnings []string) {

@@ -16,6 +16,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 	"github.com/kopf-runtime/kopf-runtime/internal/operator"
 	"github.com/kopf-runtime/kopf-runtime/internal/parts/peers"
+	"github.com/kopf-runtime/kopf-runtime/internal/parts/probes"
 	"github.com/kopf-runtime/kopf-runtime/internal/statuspage"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
@@ -58,7 +59,7 @@ type declared struct {
 type functions struct {
 	startup, cleanup []*activity
 	versions         []*activity // functions of OnVersion
-	probes           probes
+	probes           probes.Probes
 	memos            objectstate.Memos
 }
 
@@ -113,7 +114,7 @@ func SetupWithManager(mgr manager.Manager, opts ...Option) error {
 	if err := mgr.Add(o); err != nil {
 		return err
 	}
-	if len(o.functions.probes.list) > 0 {
+	if !o.functions.probes.IsEmpty() {
 		if err := mgr.AddMetricsServerExtraHandler("/kopf/probes", o.ServeProbes()); err != nil {
 			return err
 		}

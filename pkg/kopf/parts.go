@@ -9,6 +9,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/kinds"
 	"github.com/kopf-runtime/kopf-runtime/internal/operator"
 	"github.com/kopf-runtime/kopf-runtime/internal/parts/fence"
+	"github.com/kopf-runtime/kopf-runtime/internal/parts/versions"
 	"github.com/kopf-runtime/kopf-runtime/internal/testhook"
 	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
 )
@@ -163,7 +164,9 @@ func (s *starting) openVersions(context.Context) (operator.Running, error) {
 	if len(s.operator.functions.versions) == 0 {
 		return operator.Running{}, nil
 	}
-	return operator.Running{Run: func(ctx context.Context) error { return s.operator.watchVersion(ctx, s.settings.Log) }}, nil
+	return operator.Running{Run: func(ctx context.Context) error {
+		return versions.Watch(ctx, s.operator.mgr, s.settings.Log, s.operator.versionChanged)
+	}}, nil
 }
 
 func (s *starting) openDecoding(context.Context) (operator.Running, error) {

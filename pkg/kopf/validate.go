@@ -14,13 +14,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/declare"
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 	"github.com/kopf-runtime/kopf-runtime/internal/fieldtype"
 	"github.com/kopf-runtime/kopf-runtime/internal/guard"
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/internal/kinds"
 	"github.com/kopf-runtime/kopf-runtime/internal/operator"
-	"github.com/kopf-runtime/kopf-runtime/internal/registry"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
 )
@@ -224,7 +224,7 @@ func (r *Resource[T]) register(kind *engine.Kind, scheme *runtime.Scheme, store 
 		errs = append(errs, r.checkUnusedOptions()...)
 	}
 	errs = append(errs, r.checkRelated(scheme)...)
-	return slices.Concat(errs, checkAfter(kind), checkEarlierIDs(kind))
+	return slices.Concat(errs, declare.CheckAfter(kind), declare.CheckEarlierIDs(kind))
 }
 
 // addCauseHandler adds a cause handler to the kind. It returns an error if the store rejects the id, or if two ids have the same key.
@@ -360,85 +360,6 @@ func (r *Resource[T]) watchedFields() (paths [][]string) {
 	return paths
 }
 
-// checkAfter replaces the ids of After with full ids. It returns errors for unknown ids, for dependencies on handlers of other causes, and for
-// circular dependencies.
-func checkAfter(kind *engine.Kind) (errs []error) {
-	errs = checkAfterIn(&kind.Handlers, "a cause handler")
-	for _, id := range kind.Handlers.IDs() {
-		handler, _ := kind.Handlers.Get(id)
-		for _, dependency := range handler.After {
-			if other, ok := kind.Handlers.Get(dependency); ok && !shareCause(handler, other) {
-				errs = append(errs, fmt.Errorf("handler %q: After(%q) has no effect, because no cause matches both handlers (%s and %s): remove it",
-					id, dependency, strings.Join(handler.Reasons, ", "), strings.Join(other.Reasons, ", ")))
-			}
-		}
-	}
-	return append(errs, checkAfterIn(&kind.ReconcileHandlers, "an OnReconcile handler")...)
-}
-
-// checkAfterIn makes the checks of checkAfter among handlers of the same sort.
-func checkAfterIn(handlers *registry.Registry[invoke.Handler], sort string) (errs []error) {
-	dependencies := map[string][]string{}
-	for _, id := range handlers.IDs() {
-		handler, _ := handlers.Get(id)
-		for i, dependency := range handler.After {
-			if other, ok := handlers.Get(dependency); ok && other.ClusterEvents == "" {
-				continue
-			}
-			// After accepts the id of a handler with a field without the path of the field.
-			var all, candidates []string
-			for _, other := range handlers.IDs() {
-				h, _ := handlers.Get(other)
-				if other != id && h.ClusterEvents == "" {
-					all = append(all, other)
-				}
-				if h.Field != nil && other == dependency+"/"+strings.Join(h.Field.Path, ".") {
-					candidates = append(candidates, other)
-				}
-			}
-			if len(candidates) != 1 {
-				errs = append(errs, fmt.Errorf("handler %q: After(%q) does not refer to %s of the kind: use one of %q", id, dependency, sort, all))
-				continue
-			}
-			handler.After[i] = candidates[0]
-		}
-		dependencies[id] = handler.After
-	}
-	for _, id := range handlers.IDs() {
-		if cycle := findCycle(dependencies, id, nil); cycle != nil && cycle[0] == id && slices.Min(cycle) == id {
-			errs = append(errs, fmt.Errorf("circular dependency of After (%s): remove one After",
-				strings.Join(append(cycle, id), " → ")))
-		}
-	}
-	return errs
-}
-
-// shareCause reports whether a cause can match both handlers. Resume handlers also match the first update or deletion of an existing object.
-func shareCause(a, b invoke.Handler) bool {
-	matches := func(h invoke.Handler, reasons ...Reason) bool {
-		return h.AnyReason || slices.ContainsFunc(reasons, func(reason Reason) bool { return slices.Contains(h.Reasons, string(reason)) })
-	}
-	for _, reason := range causeReasons {
-		if matches(a, reason) && matches(b, reason) {
-			return true
-		}
-	}
-	return matches(a, ReasonResume) && matches(b, ReasonUpdate, ReasonDelete) || matches(b, ReasonResume) && matches(a, ReasonUpdate, ReasonDelete)
-}
-
-// findCycle returns the first cycle in the dependencies of a handler, or nil. path contains the handlers that lead to this handler.
-func findCycle(dependencies map[string][]string, id string, path []string) []string {
-	if i := slices.Index(path, id); i >= 0 {
-		return path[i:]
-	}
-	for _, dependency := range dependencies[id] {
-		if cycle := findCycle(dependencies, dependency, append(slices.Clone(path), id)); cycle != nil {
-			return cycle
-		}
-	}
-	return nil
-}
-
 // isMetadata reports whether the resource was declared with [Metadata].
 func isMetadata(obj client.Object) bool {
 	_, is := obj.(*metav1.PartialObjectMetadata)
@@ -457,22 +378,4 @@ func orNoKind(err error) error {
 		return errors.New("the object has no kind")
 	}
 	return err
-}
-
-// checkEarlierIDs returns an error for each id of RenamedFrom that belongs to another handler.
-func checkEarlierIDs(kind *engine.Kind) (errs []error) {
-	renamed := map[string]string{}
-	for _, id := range kind.Handlers.IDs() {
-		handler, _ := kind.Handlers.Get(id)
-		for _, earlier := range handler.EarlierIDs {
-			if _, used := kind.Handlers.Get(earlier); used {
-				errs = append(errs, fmt.Errorf("handler %q: RenamedFrom(%q) is the id of a handler: pass an id that is not used any more", id, earlier))
-			}
-			if other, twice := renamed[earlier]; twice {
-				errs = append(errs, fmt.Errorf("handlers %q and %q: RenamedFrom(%q) is given twice: only one handler can continue", other, id, earlier))
-			}
-			renamed[earlier] = id
-		}
-	}
-	return errs
 }

@@ -40,6 +40,9 @@ var levels = map[string]int{
 	// This package runs the kinds of an operator.
 	"internal/kinds": 10,
 
+	// This package checks declarations.
+	"internal/declare": 8,
+
 	// This package asks the API server for the served kinds.
 	"internal/served": 8,
 
@@ -227,7 +230,7 @@ var rules = []rule{
 	{
 		"a package of pure functions must not import context",
 		func(from, to string) bool {
-			pure := []string{"internal/cause", "internal/essence", "internal/match", "pkg/diff"}
+			pure := []string{"internal/cause", "internal/declare", "internal/essence", "internal/match", "pkg/diff"}
 			return to == "context" && slices.Contains(pure, from)
 		},
 	},

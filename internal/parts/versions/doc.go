@@ -1,0 +1,2 @@
+// Package versions notices changes of the version of the API server.
+package versions
