@@ -19,7 +19,6 @@ import (
 
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 	"github.com/kopf-runtime/kopf-runtime/internal/guard"
-	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
 	"github.com/kopf-runtime/kopf-runtime/internal/operator"
 	"github.com/kopf-runtime/kopf-runtime/internal/testhook"
 	"github.com/kopf-runtime/kopf-runtime/internal/watching"
@@ -29,7 +28,6 @@ import (
 const (
 	discoveryInterval       = time.Minute
 	discoveryIntervalNoCRDs = 10 * time.Second // if the operator may not watch CustomResourceDefinitions
-	restartInterval         = 30 * time.Second // after the controller of a kind has failed
 )
 
 // discoveryDelays are the delays between the discoveries after an event of a CustomResourceDefinition. The API server begins or ceases to serve a kind up
@@ -37,22 +35,18 @@ const (
 var discoveryDelays = []time.Duration{200 * time.Millisecond, time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second}
 
 // Dynamic starts the controller of a kind when the API server serves the kind, and stops the controller when the API server no longer serves it. Only
-// the goroutine of Run may use the fields, except for the channel ended.
+// the goroutine of Run may use the fields.
 type Dynamic struct {
 	*Runtime
 	settings  engine.Settings
 	discovery discovery.ServerResourcesInterfaceWithContext
-	fixed     map[schema.GroupKind]bool                // kinds that the API server must serve at the start
-	indexes   *operator.Gate                           // gate of the fixed kinds
-	declared  []Kind                                   // kinds of WhenServed
-	selectors []Selector                               // declarations of ForKinds
-	selected  map[selectedKind]*Kind                   // kinds of ForKinds; the value is nil for an invalid declaration
-	running   map[schema.GroupVersionKind]*runningKind // includes kinds that are stopping
-	retryAt   map[schema.GroupVersionKind]time.Time    // start times of kinds that have failed
-	reported  map[string]bool                          // messages that the last discovery has logged or repeated
-	ended     chan schema.GroupVersionKind             // kinds whose controllers have ended
-	crdsKnown bool                                     // the operator receives events of CustomResourceDefinitions
-	group     sync.WaitGroup
+	fixed     map[schema.GroupKind]bool // kinds that the API server must serve at the start
+	indexes   *operator.Gate            // gate of the fixed kinds
+	declared  []Kind                    // kinds of WhenServed
+	selectors []Selector                // declarations of ForKinds
+	selected  map[selectedKind]*Kind    // kinds of ForKinds; the value is nil for an invalid declaration
+	reported  map[string]bool           // messages that the last discovery has logged or repeated
+	crdsKnown bool                      // the operator receives events of CustomResourceDefinitions
 }
 
 // A Selector declares the kinds that it selects among the served kinds.
@@ -70,11 +64,6 @@ type selectedKind struct {
 	gvk      schema.GroupVersionKind
 }
 
-type runningKind struct {
-	stop context.CancelFunc // nil after stop was called
-	err  error              // the error of the controller; set before the kind is sent to Dynamic.ended
-}
-
 // NewDynamic returns the kinds that come and go: kinds of WhenServed, and those of the selectors. It returns nil if the operator has only fixed kinds. indexes is the
 // gate of the fixed kinds, which the API server must serve.
 func (r *Runtime) NewDynamic(settings engine.Settings, fixed, declared []Kind, selectors []Selector) (*Dynamic, error) {
@@ -87,13 +76,12 @@ func (r *Runtime) NewDynamic(settings engine.Settings, fixed, declared []Kind, s
 	}
 	d := &Dynamic{
 		Runtime: r, settings: settings, discovery: discovery, fixed: map[schema.GroupKind]bool{}, declared: declared, selectors: selectors,
-		selected: map[selectedKind]*Kind{}, running: map[schema.GroupVersionKind]*runningKind{}, retryAt: map[schema.GroupVersionKind]time.Time{},
-		ended: make(chan schema.GroupVersionKind),
+		selected: map[selectedKind]*Kind{},
 	}
 	for _, kind := range fixed {
 		d.fixed[kind.GVK.GroupKind()] = true
 	}
-	r.States.setDiscovering(true)
+	r.discovering.Store(true)
 	return d, nil
 }
 
@@ -101,7 +89,8 @@ func (r *Runtime) NewDynamic(settings engine.Settings, fixed, declared []Kind, s
 func (d *Dynamic) Run(ctx context.Context, indexes *operator.Gate) error {
 	d.indexes = indexes
 	events := make(chan bool, 1)
-	d.group.Go(func() { d.watchDefinitions(ctx, events) })
+	var group sync.WaitGroup
+	group.Go(func() { d.watchDefinitions(ctx, events) })
 	next, discovered := time.Now(), false
 	var delays []time.Duration
 	for ctx.Err() == nil {
@@ -114,15 +103,14 @@ func (d *Dynamic) Run(ctx context.Context, indexes *operator.Gate) error {
 					next = soon
 				}
 			}
-		case gvk := <-d.ended:
-			d.noteEnded(gvk)
+		case <-d.ended:
 			next = time.Now() // the kind may be served again
 		case <-time.After(time.Until(next)):
 			wait := discoveryIntervalNoCRDs // after a failed discovery
 			if d.update(ctx) {
 				if wait = d.interval(); !discovered {
 					discovered = true
-					d.States.setDiscovering(false)
+					d.discovering.Store(false)
 					testhook.KindsChanged(ctx, -1) // see OperatorStarting
 				}
 			}
@@ -132,11 +120,9 @@ func (d *Dynamic) Run(ctx context.Context, indexes *operator.Gate) error {
 			next = time.Now().Add(wait)
 		}
 	}
-	for len(d.running) > 0 {
-		d.noteEnded(<-d.ended)
-	}
-	d.States.setNumbers(0, 0)
-	d.group.Wait()
+	d.Units.Wait()
+	d.Units.SetWaiting(0)
+	group.Wait()
 	return nil
 }
 
@@ -146,8 +132,10 @@ func (d *Dynamic) interval() time.Duration {
 	if d.crdsKnown {
 		wait = discoveryInterval
 	}
-	for _, at := range d.retryAt {
-		wait = min(wait, max(time.Until(at), time.Second))
+	for _, unit := range d.Units.All() {
+		if !unit.RetryAt.IsZero() {
+			wait = min(wait, max(time.Until(unit.RetryAt), time.Second))
+		}
 	}
 	return wait
 }
@@ -195,25 +183,20 @@ func (d *Dynamic) update(ctx context.Context) bool {
 		return false
 	}
 	desired, unwatchable, waiting := d.desired(served)
-	for gvk, running := range d.running {
-		if _, unknown := failed[gvk.GroupVersion()]; desired[gvk] == nil && !unknown && running.stop != nil {
-			d.log().Info("The API server no longer serves the kind; its handlers stop", "kind", gvk.Kind, "apiVersion", gvk.GroupVersion().String())
-			running.stop()
-			running.stop = nil
-			d.Goes(gvk)
-		}
-	}
-	maps.DeleteFunc(d.retryAt, func(gvk schema.GroupVersionKind, _ time.Time) bool {
+	stopped := d.Units.Stop(func(gvk schema.GroupVersionKind) bool {
 		_, unknown := failed[gvk.GroupVersion()]
-		return desired[gvk] == nil && !unknown
+		return desired[gvk] != nil || unknown || slices.Contains(unwatchable, gvk)
 	})
-	defer func() { d.States.setNumbers(waiting, len(d.running)) }()
-	d.States.keep(func(gvk schema.GroupVersionKind) bool { return desired[gvk] != nil || d.running[gvk] != nil })
+	for _, gvk := range stopped {
+		d.log().Info("The API server no longer serves the kind; its handlers stop", "kind", gvk.Kind, "apiVersion", gvk.GroupVersion().String())
+		d.Goes(gvk)
+	}
+	d.Units.SetWaiting(waiting)
 	for _, gvk := range unwatchable {
-		d.States.set(gvk, errNotWatchable)
+		d.Units.Fail(gvk, errNotWatchable)
 	}
 	for gvk, declared := range desired {
-		if !d.isRunning(gvk.GroupKind()) && !hasFailed(failed, gvk.Group) && !time.Now().Before(d.retryAt[gvk]) {
+		if !d.isRunning(gvk.GroupKind()) && !hasFailed(failed, gvk.Group) {
 			d.start(ctx, *declared)
 		}
 	}
@@ -222,8 +205,8 @@ func (d *Dynamic) update(ctx context.Context) bool {
 
 // isRunning reports whether a controller for any version of the kind is running or stopping. All versions of a kind have the same objects.
 func (d *Dynamic) isRunning(kind schema.GroupKind) bool {
-	for gvk := range d.running {
-		if gvk.GroupKind() == kind {
+	for gvk, unit := range d.Units.All() {
+		if unit.IsRunning && gvk.GroupKind() == kind {
 			return true
 		}
 	}
@@ -320,36 +303,20 @@ func (d *Dynamic) declare(s Selector, r watching.Resource) *Kind {
 	return one
 }
 
-// start starts the controller of a kind.
+// start starts the controller of a kind, unless it has failed not long ago.
 func (d *Dynamic) start(ctx context.Context, one Kind) {
-	gvk := one.GVK
-	ctx, stop := context.WithCancel(ctx)
-	running := &runningKind{stop: stop}
-	d.running[gvk] = running
-	testhook.KindsChanged(ctx, 1)
-	d.States.set(gvk, errNotSynced)
-	delete(d.retryAt, gvk)
-	d.group.Go(func() {
-		defer stop()
-		if err := d.runKind(ctx, one); err != nil && ctx.Err() == nil {
-			running.err = err
+	testhook.KindsChanged(ctx, 1) // before this function returns
+	started := d.Units.Start(ctx, one.GVK, func(ctx context.Context) error {
+		defer testhook.KindsChanged(ctx, -1)
+		err := d.runKind(ctx, one)
+		if err == nil || ctx.Err() != nil {
+			return nil
 		}
-		testhook.KindsChanged(ctx, -1)
-		d.ended <- gvk
+		d.log().Error(err, "The controller of a kind has failed; it will be started again", "kind", one.GVK.Kind, "apiVersion", one.GVK.GroupVersion().String())
+		return err
 	})
-}
-
-// noteEnded records that the controller of a kind has ended.
-func (d *Dynamic) noteEnded(gvk schema.GroupVersionKind) {
-	running := d.running[gvk]
-	delete(d.running, gvk)
-	if running.err == nil {
-		d.States.set(gvk, nil)
-	} else {
-		d.States.set(gvk, running.err)
-		d.retryAt[gvk] = time.Now().Add(restartInterval)
-		d.log().Error(running.err, "The controller of a kind has failed; it will be started again", "kind", gvk.Kind, "apiVersion", gvk.GroupVersion().String(),
-			"retryAfter", restartInterval.String())
+	if !started {
+		testhook.KindsChanged(ctx, -1)
 	}
 }
 
@@ -398,7 +365,7 @@ func (d *Dynamic) runKind(ctx context.Context, one Kind) error {
 	unsynced.Store(2) // the objects and the indexes
 	group, err = d.NewGroup(ctx, settings, objects, d.indexes, kinds, func() {
 		if unsynced.Add(-1) == 0 {
-			d.States.set(one.GVK, nil)
+			d.Units.Set(one.GVK, operator.Serving)
 		}
 	})
 	if err != nil {
@@ -420,80 +387,17 @@ var (
 	errNotWatchable = errors.New("the API server cannot list or watch the kind: remove its declaration")
 )
 
-// States are the states of the kinds that come and go.
-type States struct {
-	mu          sync.Mutex
-	discovering bool                              // the first discovery of kinds has not succeeded yet
-	reasons     map[schema.GroupVersionKind]error // the reasons why kinds are not ready
-	waiting     int                               // number of declarations that wait for a kind
-	running     int                               // number of kinds whose controllers run or stop
-	count       *metrics.StateCount
-}
-
-// set sets the reason why a kind is not ready. The reason is nil if the kind is ready or no longer handled.
-func (s *States) set(gvk schema.GroupVersionKind, reason error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	defer s.updateMetric()
-	if reason == nil {
-		delete(s.reasons, gvk)
-		return
-	}
-	if s.reasons == nil {
-		s.reasons = map[schema.GroupVersionKind]error{}
-	}
-	s.reasons[gvk] = reason
-}
-
-// keep removes the reasons of kinds that are no longer handled.
-func (s *States) keep(keep func(schema.GroupVersionKind) bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	maps.DeleteFunc(s.reasons, func(gvk schema.GroupVersionKind, _ error) bool { return !keep(gvk) })
-}
-
-// setNumbers sets the number of declarations that wait for a kind, and the number of kinds whose controllers run or stop.
-func (s *States) setNumbers(waiting, running int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.waiting, s.running = waiting, running
-	s.updateMetric()
-}
-
-// updateMetric updates the metric of kinds by their state. The caller must hold the lock.
-func (s *States) updateMetric() {
-	starting, failed := 0, 0
-	for _, reason := range s.reasons {
-		if errors.Is(reason, errNotSynced) {
-			starting++
-		} else {
-			failed++
+// NotReady returns the reasons why kinds that come and go are not ready, sorted by kind.
+func (r *Runtime) NotReady() (errs []error) {
+	units := r.Units.All()
+	for _, gvk := range slices.SortedFunc(maps.Keys(units), func(a, b schema.GroupVersionKind) int { return cmp.Compare(a.String(), b.String()) }) {
+		switch unit := units[gvk]; unit.Phase {
+		case operator.Starting:
+			errs = append(errs, fmt.Errorf("%s: %w", gvk.Kind, errNotSynced))
+		case operator.Failing:
+			errs = append(errs, fmt.Errorf("%s: %w", gvk.Kind, unit.Err))
+		default:
 		}
-	}
-	s.count.Set(map[string]int{
-		metrics.Waiting: s.waiting, metrics.Starting: starting, metrics.Failed: failed, metrics.Served: max(0, s.running-starting),
-	})
-}
-
-func (s *States) setDiscovering(discovering bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.discovering = discovering
-}
-
-// IsDiscovering reports whether the first discovery of kinds has not succeeded yet.
-func (s *States) IsDiscovering() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.discovering
-}
-
-// NotReady returns the reasons why kinds are not ready, sorted by kind.
-func (s *States) NotReady() (errs []error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, gvk := range slices.SortedFunc(maps.Keys(s.reasons), func(a, b schema.GroupVersionKind) int { return cmp.Compare(a.String(), b.String()) }) {
-		errs = append(errs, fmt.Errorf("%s: %w", gvk.Kind, s.reasons[gvk]))
 	}
 	return errs
 }

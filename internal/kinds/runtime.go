@@ -43,18 +43,27 @@ type Runtime struct {
 	Engines operator.Set[*engine.Engine] // the running engines
 	Clients Clients
 	Watches Watches
-	States  States // of the kinds that come and go
+	Units   *operator.Units[schema.GroupVersionKind] // the kinds that come and go
 	Warmth  Warmth
 
-	unsynced atomic.Int64 // number of sources of fixed kinds that have not synced yet
+	unsynced    atomic.Int64  // number of sources of fixed kinds that have not synced yet
+	discovering atomic.Bool   // the first discovery of kinds has not succeeded yet
+	ended       chan struct{} // has an element after a unit has ended
 }
 
 // NewRuntime returns what the kinds of an operator share.
 func NewRuntime(mgr manager.Manager) *Runtime {
-	return &Runtime{
+	r := &Runtime{
 		Manager: mgr, PauseScopes: func() []string { return []string{""} }, Comes: func(Kind) {}, Goes: func(schema.GroupVersionKind) {},
-		Watches: Watches{undecodable: newUndecodable()}, States: States{count: metrics.NewKindCount()},
+		Watches: Watches{undecodable: newUndecodable()}, ended: make(chan struct{}, 1),
 	}
+	r.Units = operator.NewUnits[schema.GroupVersionKind](metrics.NewKindCount(), func() {
+		select {
+		case r.ended <- struct{}{}:
+		default: // the end of another unit was not received yet
+		}
+	})
+	return r
 }
 
 // Expect records the number of sources that must sync before the operator is ready.
@@ -64,4 +73,4 @@ func (r *Runtime) Expect(sources int) { r.unsynced.Store(int64(sources)) }
 func (r *Runtime) Synced() { r.unsynced.Add(-1) }
 
 // IsStarting reports whether the operator has not found all kinds yet, or not received their objects.
-func (r *Runtime) IsStarting() bool { return r.unsynced.Load() > 0 || r.States.IsDiscovering() }
+func (r *Runtime) IsStarting() bool { return r.unsynced.Load() > 0 || r.discovering.Load() }

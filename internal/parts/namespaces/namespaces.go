@@ -33,33 +33,19 @@ type Part struct {
 	isNew   func()                              // called when the operator enters namespaces
 	match   func(*corev1.Namespace) bool        // nil without WithNamespaceFunc
 	changed chan struct{}                       // patterns or Namespaces have changed
+	units   *operator.Units[string]             // the namespaces that the operator enters, handles or leaves
 	entered *operator.Gate                      // opens when the caches of the first namespaces have synced
 	log     logr.Logger                         // of Run
 
 	mu       sync.RWMutex
 	patterns []watching.NamespacePattern
-	states   map[string]*namespaceState // of the namespaces that the operator enters, handles or leaves, by name
 	caches   []*watching.NamespacedCache
 	warned   bool // the warning about the number of watches was logged
-	count    *metrics.StateCount
 
 	objects toolscache.Store // the Namespaces; nil if the operator does not watch Namespaces
 	synced  func() bool      // reports whether objects is complete
 	denied  error            // the error of a forbidden list or watch of Namespaces
 	decided bool             // the first namespaces are known
-}
-
-type namespacePhase int
-
-const (
-	entering namespacePhase = iota // the caches have not synced, and the operator calls no handlers
-	served
-	leaving // running handlers finish
-)
-
-type namespaceState struct {
-	phase namespacePhase
-	stop  context.CancelFunc // called when the namespace is no longer desired
 }
 
 // A batch contains namespaces that the operator enters together. It calls handlers after the caches of all these namespaces have synced, so that the indexes
@@ -68,6 +54,12 @@ type batch struct {
 	mu      sync.Mutex
 	waiting int
 	ready   chan struct{}
+}
+
+func (b *batch) add() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.waiting++
 }
 
 func (b *batch) done() {
@@ -82,11 +74,13 @@ const firstNamespaces = "namespaces"
 
 // New returns the part without namespaces.
 func New(mgr manager.Manager, engines *operator.Set[*engine.Engine]) *Part {
-	return &Part{
-		manager: mgr, engines: engines, changed: make(chan struct{}, 1), states: map[string]*namespaceState{}, count: metrics.NewNamespaceCount(),
+	n := &Part{
+		manager: mgr, engines: engines, changed: make(chan struct{}, 1),
 		entered: operator.NewGate("timed out waiting for the caches of the first namespaces: check that the API server answers lists of Namespaces and of the kinds in them",
 			firstNamespaces),
 	}
+	n.units = operator.NewUnits[string](metrics.NewNamespaceCount(), n.notifyChanged)
+	return n
 }
 
 // SetPatterns sets the patterns of the namespaces. It is safe for concurrent use.
@@ -105,24 +99,14 @@ func (n *Part) Entered() *operator.Gate { return n.entered }
 
 // InScope implements engine.Scope. It returns true for all cluster-scoped objects, whose namespace is empty.
 func (n *Part) InScope(key types.NamespacedName) bool {
-	phase, known := n.phase(key.Namespace)
-	return key.Namespace == "" || known && phase != leaving
-}
-
-func (n *Part) phase(namespace string) (namespacePhase, bool) {
-	n.mu.RLock()
-	defer n.mu.RUnlock()
-	state, known := n.states[namespace]
-	if !known {
-		return 0, false
-	}
-	return state.phase, true
+	phase, known := n.units.Phase(key.Namespace)
+	return key.Namespace == "" || known && phase != operator.Leaving
 }
 
 // Admits implements engine.Scope. It returns false while the caches of the namespace have not synced.
 func (n *Part) Admits(key types.NamespacedName) bool {
-	phase, known := n.phase(key.Namespace)
-	return !known || phase != entering
+	phase, known := n.units.Phase(key.Namespace)
+	return !known || phase != operator.Starting
 }
 
 func (n *Part) notifyChanged() {
@@ -152,7 +136,7 @@ func (n *Part) NewCache(ctx context.Context, options cache.Options) (objects cac
 			stop()
 			return nil, nil, err
 		}
-		if phase, known := n.phase(namespace); !known || phase == leaving {
+		if phase, known := n.units.Phase(namespace); !known || phase == operator.Leaving {
 			c.Remove(namespace) // the operator has left the namespace in the meantime
 		}
 	}
@@ -164,10 +148,8 @@ func (n *Part) Names() (names []string) {
 	if n == nil {
 		return nil
 	}
-	n.mu.RLock()
-	defer n.mu.RUnlock()
-	for namespace, state := range n.states {
-		if state.phase != leaving {
+	for namespace, unit := range n.units.All() {
+		if unit.Phase != operator.Leaving {
 			names = append(names, namespace)
 		}
 	}
@@ -182,9 +164,7 @@ const namespaceRetryInterval = 10 * time.Second
 // cache of the Namespaces.
 func (n *Part) Run(ctx context.Context, log logr.Logger, entered func(), reader func(context.Context) cache.Options) error {
 	n.log, n.isNew, n.reader = log, entered, reader
-	var group sync.WaitGroup
-	defer n.count.Set(nil)
-	defer group.Wait()
+	defer n.units.Wait()
 	observing := false
 	for {
 		n.mu.RLock()
@@ -199,7 +179,7 @@ func (n *Part) Run(ctx context.Context, log logr.Logger, entered func(), reader 
 			observing = true
 		}
 		if desired, known := n.desired(); known {
-			n.adjust(ctx, &group, desired)
+			n.adjust(ctx, desired)
 		}
 		select {
 		case <-n.changed:
@@ -339,27 +319,24 @@ func isTerminated(ns *corev1.Namespace) bool {
 		!slices.ContainsFunc(ns.Status.Conditions, func(c corev1.NamespaceCondition) bool { return c.Status == corev1.ConditionTrue })
 }
 
-// adjust starts to enter the desired namespaces, and starts to leave all others. A desired namespace in the phase leaving is entered after this phase.
-func (n *Part) adjust(ctx context.Context, group *sync.WaitGroup, desired map[string]bool) {
+// adjust starts to enter the desired namespaces, and starts to leave all others. A desired namespace that the operator leaves is entered afterwards.
+func (n *Part) adjust(ctx context.Context, desired map[string]bool) {
+	n.units.Stop(func(namespace string) bool { return desired[namespace] })
+	together := &batch{waiting: 1, ready: make(chan struct{})} // waits until all namespaces have been added
+	isNew := false
+	for namespace := range desired {
+		together.add()
+		if n.units.Start(ctx, namespace, func(wanted context.Context) error { n.serve(ctx, wanted, namespace, together); return nil }) {
+			isNew = true
+		} else {
+			together.done()
+		}
+	}
+	together.done()
+	number := len(n.units.All())
 	n.mu.Lock()
 	n.decided = true
-	together := &batch{ready: make(chan struct{})}
-	for namespace := range desired {
-		if n.states[namespace] == nil {
-			desiredCtx, stop := context.WithCancel(ctx)
-			state := &namespaceState{entering, stop}
-			n.states[namespace] = state
-			together.waiting++
-			group.Go(func() { n.serve(ctx, desiredCtx, namespace, state, together) })
-		}
-	}
-	for namespace, state := range n.states {
-		if !desired[namespace] {
-			state.stop()
-		}
-	}
-	n.updateMetric()
-	isEmpty, isNew, watches := len(n.states) == 0, together.waiting > 0, len(n.states)*len(n.engines.All())
+	watches := number * len(n.engines.All())
 	warns := watches > maxWatches && !n.warned
 	n.warned = n.warned || warns
 	n.mu.Unlock()
@@ -367,20 +344,18 @@ func (n *Part) adjust(ctx context.Context, group *sync.WaitGroup, desired map[st
 		n.log.Info("The operator has many watches, one for each kind and namespace; without WithNamespaces, it needs one for each kind",
 			"watches", watches)
 	}
-	if isNew {
-		n.isNew()
-	}
-	if isEmpty {
+	if number == 0 {
 		n.entered.Complete(firstNamespaces)
 	}
 	if isNew {
-		group.Go(func() {
+		n.isNew()
+		go func() {
 			select {
 			case <-together.ready:
 				n.entered.Complete(firstNamespaces)
 			case <-ctx.Done():
 			}
-		})
+		}()
 	}
 }
 
@@ -388,10 +363,9 @@ func (n *Part) adjust(ctx context.Context, group *sync.WaitGroup, desired map[st
 const maxWatches = 500
 
 // serve enters a namespace, waits until the namespace is no longer desired, and leaves it. The context desired ends when the namespace is no longer desired.
-func (n *Part) serve(ctx, desired context.Context, namespace string, state *namespaceState, together *batch) {
-	defer state.stop()
+func (n *Part) serve(ctx, desired context.Context, namespace string, together *batch) {
 	if n.enter(desired, namespace, together) {
-		n.setPhase(state, served)
+		n.units.Set(namespace, operator.Serving)
 		n.log.Info("Handling the namespace", "namespace", namespace)
 		for _, e := range n.engines.All() {
 			e.Admitted(namespace)
@@ -404,15 +378,8 @@ func (n *Part) serve(ctx, desired context.Context, namespace string, state *name
 	if !n.exists(namespace) {
 		n.awaitDeletions(ctx, namespace)
 	}
-	n.setPhase(state, leaving)
+	n.units.Set(namespace, operator.Leaving)
 	n.leave(ctx, namespace)
-}
-
-func (n *Part) setPhase(state *namespaceState, phase namespacePhase) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	state.phase = phase
-	n.updateMetric()
 }
 
 // enter starts to watch a namespace, and waits until the caches of all namespaces of the batch have synced. It returns false if the namespace is no longer
@@ -507,7 +474,7 @@ func (n *Part) waitForCaches(ctx context.Context, namespace string) {
 	}
 }
 
-// leave waits until the work in a namespace has ended, and removes the namespace from the caches and from the set.
+// leave waits until the work in a namespace has ended, and removes the namespace from the caches.
 func (n *Part) leave(ctx context.Context, namespace string) {
 	engines := n.engines.All()
 	for _, e := range engines {
@@ -525,20 +492,6 @@ func (n *Part) leave(ctx context.Context, namespace string) {
 		e.Left(namespace)
 	}
 	n.log.Info("The namespace is no longer handled", "namespace", namespace)
-	n.mu.Lock()
-	delete(n.states, namespace)
-	n.updateMetric()
-	n.mu.Unlock()
-	n.notifyChanged() // the namespace may be desired again
-}
-
-// updateMetric updates the metric of namespaces by their phase. The caller must hold n.mu.
-func (n *Part) updateMetric() {
-	numbers := map[string]int{}
-	for _, state := range n.states {
-		numbers[map[namespacePhase]string{entering: metrics.Starting, served: metrics.Served, leaving: metrics.Leaving}[state.phase]]++
-	}
-	n.count.Set(numbers)
 }
 
 // NotReady returns the reasons why the operator does not handle namespaces yet.
@@ -554,8 +507,9 @@ func (n *Part) NotReady() (errs []error) {
 	if !n.decided {
 		return append(errs, errors.New("the operator has not listed the Namespaces yet"))
 	}
-	for _, namespace := range slices.Sorted(maps.Keys(n.states)) {
-		if n.states[namespace].phase == entering {
+	units := n.units.All()
+	for _, namespace := range slices.Sorted(maps.Keys(units)) {
+		if units[namespace].Phase == operator.Starting {
 			errs = append(errs, fmt.Errorf("the caches of namespace %q have not synced yet", namespace))
 		}
 	}
@@ -564,8 +518,8 @@ func (n *Part) NotReady() (errs []error) {
 
 // Handles reports whether the caches of a namespace have synced, and the operator handles its objects.
 func (n *Part) Handles(namespace string) bool {
-	phase, known := n.phase(namespace)
-	return known && phase == served
+	phase, known := n.units.Phase(namespace)
+	return known && phase == operator.Serving
 }
 
 // Exact returns the namespaces of the patterns if all patterns are names, and otherwise nil.

@@ -1,0 +1,173 @@
+package operator
+
+import (
+	"context"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
+)
+
+// A Phase is the phase of a unit.
+type Phase int
+
+// The phases of a unit.
+const (
+	Starting Phase = iota // its caches have not synced, and the operator calls no handlers
+	Serving
+	Leaving // running handlers finish
+	Failing // it has ended with an error, or cannot be started
+)
+
+// retryInterval is the time after which a failed unit can start again.
+const retryInterval = 30 * time.Second
+
+// Units are what an operator handles and what comes and goes, such as kinds or namespaces. Each unit runs in a goroutine of its own, from its start until it is no
+// longer wanted. Units is safe for concurrent use.
+type Units[K comparable] struct {
+	count   *metrics.StateCount
+	changed func() // called when a unit has ended
+
+	mu      sync.RWMutex
+	units   map[K]*unit
+	waiting int
+	group   sync.WaitGroup
+}
+
+type unit struct {
+	phase      Phase
+	stop       context.CancelFunc // nil if the unit does not run
+	isStopping bool
+	err        error     // why it has failed
+	retryAt    time.Time // when it can start again
+}
+
+// NewUnits returns no units. changed is called when a unit has ended, because it may be wanted again.
+func NewUnits[K comparable](count *metrics.StateCount, changed func()) *Units[K] {
+	return &Units[K]{count: count, changed: changed, units: map[K]*unit{}}
+}
+
+// Start starts a unit until the context ends, or until [Units.Stop] is called. It does nothing if the unit is running, or has failed not long ago. If run returns an
+// error, the unit has failed.
+func (u *Units[K]) Start(ctx context.Context, key K, run func(ctx context.Context) error) (started bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if existing := u.units[key]; existing != nil && (existing.stop != nil || time.Now().Before(existing.retryAt)) {
+		return false
+	}
+	ctx, stop := context.WithCancel(ctx)
+	u.units[key] = &unit{phase: Starting, stop: stop}
+	u.updateMetric()
+	u.group.Go(func() {
+		defer stop()
+		u.end(key, run(ctx))
+		u.changed()
+	})
+	return true
+}
+
+func (u *Units[K]) end(key K, err error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	defer u.updateMetric()
+	if err == nil {
+		delete(u.units, key)
+		return
+	}
+	u.units[key] = &unit{phase: Failing, err: err, retryAt: time.Now().Add(retryInterval)}
+}
+
+// Stop stops the running units that are not wanted, and forgets the failed ones. It returns the units that it has stopped. They end later.
+func (u *Units[K]) Stop(isWanted func(K) bool) (stopped []K) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	defer u.updateMetric()
+	for key, one := range u.units {
+		switch {
+		case isWanted(key) || one.isStopping:
+		case one.stop == nil:
+			delete(u.units, key)
+		default:
+			one.stop()
+			one.isStopping = true
+			stopped = append(stopped, key)
+		}
+	}
+	return stopped
+}
+
+// Wait waits until all units have ended, and forgets those that have failed.
+func (u *Units[K]) Wait() {
+	u.group.Wait()
+	u.Stop(func(K) bool { return false })
+}
+
+// Set sets the phase of a running unit.
+func (u *Units[K]) Set(key K, phase Phase) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if one := u.units[key]; one != nil {
+		one.phase = phase
+		u.updateMetric()
+	}
+}
+
+// Fail records why a unit cannot be started. It does nothing while the unit runs.
+func (u *Units[K]) Fail(key K, err error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if one := u.units[key]; one == nil || one.stop == nil {
+		u.units[key] = &unit{phase: Failing, err: err}
+		u.updateMetric()
+	}
+}
+
+// SetWaiting sets the number of declarations without a unit, for the metric.
+func (u *Units[K]) SetWaiting(number int) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.waiting = number
+	u.updateMetric()
+}
+
+// Phase returns the phase of a unit, and false if it does not exist.
+func (u *Units[K]) Phase(key K) (phase Phase, exists bool) {
+	u.mu.RLock()
+	defer u.mu.RUnlock()
+	if one := u.units[key]; one != nil {
+		return one.phase, true
+	}
+	return 0, false
+}
+
+// UnitState is the state of a unit.
+type UnitState struct {
+	Phase     Phase
+	Err       error // why the unit has failed
+	IsRunning bool
+	RetryAt   time.Time // when a failed unit can start again
+}
+
+// All returns the states of all units.
+func (u *Units[K]) All() map[K]UnitState {
+	u.mu.RLock()
+	defer u.mu.RUnlock()
+	all := make(map[K]UnitState, len(u.units))
+	for key, one := range u.units {
+		all[key] = UnitState{one.phase, one.err, one.stop != nil, one.retryAt}
+	}
+	return all
+}
+
+// updateMetric updates the metric of the units by phase. The caller must hold the lock.
+func (u *Units[K]) updateMetric() {
+	numbers := map[string]int{}
+	if u.waiting > 0 {
+		numbers[metrics.Waiting] = u.waiting
+	}
+	for one := range maps.Values(u.units) {
+		numbers[[...]string{Starting: metrics.Starting, Serving: metrics.Served, Leaving: metrics.Leaving, Failing: metrics.Failed}[one.phase]]++
+	}
+	u.count.Set(numbers)
+}
