@@ -33,8 +33,8 @@ func (d *Detector) MergeOwn(content, into map[string]any, changed patch.MergePat
 	return out
 }
 
-// MergeFlushed returns the cause after a handler has written a part of its changes while it was running.
-func (d *Detector) MergeFlushed(c Cause, content map[string]any, changed patch.MergePatch) Cause {
+// MergePart returns the cause after a part of the changes of handlers was written: those that a running handler has flushed, or those of one handler.
+func (d *Detector) MergePart(c Cause, content map[string]any, changed patch.MergePatch) Cause {
 	c.New, c.Old, c.Live = d.MergeOwn(content, c.New, changed), d.MergeOwn(content, c.Old, changed), d.MergeOwn(content, c.Live, changed)
 	c.OutdatedBaseline = true
 	return c

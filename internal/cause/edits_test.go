@@ -252,9 +252,9 @@ func TestMergeOwn_KeepsUnchangedEssence(t *testing.T) {
 	}
 }
 
-func TestMergeFlushed(t *testing.T) {
+func TestMergePart(t *testing.T) {
 	before := cause.Cause{Reason: cause.Update, Old: sized(1), New: sized(2), Live: sized(3)}
-	got := untyped().MergeFlushed(before, object(sized(3)), setOwn)
+	got := untyped().MergePart(before, object(sized(3)), setOwn)
 	equal(t, "B-13 cause", got, cause.Cause{Reason: cause.Update, Old: owned(1), New: owned(2), Live: owned(3), OutdatedBaseline: true})
 	equal(t, "B-13 cause before", before, cause.Cause{Reason: cause.Update, Old: sized(1), New: sized(2), Live: sized(3)})
 }

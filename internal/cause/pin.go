@@ -157,6 +157,18 @@ func (c Cause) WithSeen() Cause {
 	return c
 }
 
+// WithReason returns the cause with another reason.
+func (c Cause) WithReason(reason Reason) Cause {
+	c.Reason = reason
+	return c
+}
+
+// WithLive returns the cause with another current essence: other clients may have edited the object.
+func (c Cause) WithLive(live map[string]any) Cause {
+	c.Live = live
+	return c
+}
+
 // PinOf returns the pin for the next reconciles of an unfinished cycle. It is nil if there is nothing to pin.
 func (c *Cause) PinOf(handled map[string]any) (*Pin, error) {
 	if c.Reason != Create && c.Reason != Update {

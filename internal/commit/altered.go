@@ -13,12 +13,9 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// storeCorrection stores the baseline again if the API server has altered the changes of handlers, for example by dropping an unknown field.
+// storeCorrection stores the baseline again after the API server has altered the changes of handlers, for example by dropping an unknown field.
 // Otherwise, every later reconcile would detect the difference as an update.
-func (s *Session) storeCorrection(ctx context.Context, handlerPatch patch.MergePatch) error {
-	if !s.mergeStored(ctx, handlerPatch) {
-		return nil
-	}
+func (s *Session) storeCorrection(ctx context.Context) error {
 	tx, err := s.BuildCorrection(s.Base(), s.Content(), &s.Cause, s.IsFinished())
 	if err != nil {
 		return err
@@ -46,16 +43,11 @@ func (s *Session) storeCorrection(ctx context.Context, handlerPatch patch.MergeP
 		s.dropOverlay(ctx)
 	}
 	s.noteBaseline(tx.NewBaseline)
-	return s.SetBase(written)
-}
-
-// mergeStored merges the stored values of the changed fields into the cause, and reports whether they differ from the values that were sent.
-func (s *Session) mergeStored(ctx context.Context, handlerPatch patch.MergePatch) (differs bool) {
-	if s.Unmatched {
-		return false
+	if err := s.SetBase(written); err != nil {
+		return err
 	}
-	s.Cause, differs = s.Detector.MergeStored(s.Cause, s.Content(), handlerPatch, log.FromContext(ctx))
-	return differs
+	s.rebase(s.Cause.WithLive(s.Detector.Essence.Build(s.Content())))
+	return nil
 }
 
 // maxDropped limits the fields that are logged and remembered, because ids of sub-handlers and keys of maps are unlimited.

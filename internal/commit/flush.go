@@ -46,7 +46,8 @@ func (s *Session) Flush(ctx context.Context, id string, copied client.Object) er
 	}
 	s.ReportDropped(ctx, change, id, doc)
 	s.noteObservations(doc, s.Content())
-	s.Cause, s.edited = s.Detector.MergeFlushed(s.Cause, s.Content(), doc), true
+	s.rebase(s.Detector.MergePart(s.Cause, s.Content(), doc))
+	s.edited = true
 	s.awaiter.SetAwaitedVersion(written.GetResourceVersion(), s.ConsistencyTimeout)
 	if err := s.ContinueAfterFlush(&s.Draft, own, written); err != nil {
 		return err

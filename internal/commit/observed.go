@@ -168,20 +168,19 @@ func (s *Session) acceptSpec(ctx context.Context, written client.Object) error {
 		accepted.Version = written.GetResourceVersion()
 	}
 	s.host.AfterPart(before, accepted)
-	s.Cause = s.Detector.CauseAfterWrite(s.Cause, before, s.handled, change.HandlerPatch)
-	s.Cause.OutdatedBaseline = true // the next write completes it
+	after := s.Detector.CauseAfterWrite(s.Cause, before, s.handled, change.HandlerPatch)
+	after.OutdatedBaseline = true // the next write completes it
 	s.noteBaseline(s.baseline)
 	s.baseline = nil
 	if written == nil {
+		s.rebase(after)
 		return nil
 	}
 	if err := s.advance(patch.Converted{Object: written, Content: accepted.Stored}); err != nil {
 		return err
 	}
-	if !change.Recovered {
-		s.mergeStored(ctx, change.HandlerPatch)
-	}
-	s.Cause.Live = s.Detector.Essence.Build(s.Content()) // other clients may have edited the object
+	after, _ = s.causeOfStored(ctx, after, change)
+	s.rebase(after)
 	s.noteRaiseBy(change)
 	return nil
 }

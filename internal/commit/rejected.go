@@ -89,17 +89,15 @@ func (s *Session) continueIsolation(ctx context.Context) error {
 // acceptSingle continues the session with the response to the request with one patch.
 func (s *Session) acceptSingle(ctx context.Context, p *HandlerPatch, written client.Object) error {
 	s.ReportDropped(ctx, p.singleRequest, p.ID, p.Patch)
-	s.Cause.New, s.Cause.Old = s.Detector.MergeOwn(p.Base, s.Cause.New, p.Patch), s.Detector.MergeOwn(p.Base, s.Cause.Old, p.Patch)
-	s.edited, s.Cause.OutdatedBaseline = true, true
+	after := s.Detector.MergePart(s.Cause, p.Base, p.Patch)
+	s.edited = true
 	s.noteObservations(p.Patch, p.Base)
 	s.noteRaiseBy(p.singleRequest)
 	if err := s.SetBase(written); err != nil {
 		return err
 	}
-	if !p.singleRequest.Recovered { // otherwise, the object may contain changes of other clients
-		s.mergeStored(ctx, p.Patch)
-	}
-	s.Cause.Live = s.Detector.Essence.Build(s.Content())
+	after, _ = s.causeOfStored(ctx, after, p.singleRequest)
+	s.rebase(after)
 	return nil
 }
 

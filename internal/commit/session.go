@@ -375,7 +375,7 @@ func (s *Session) accept(ctx context.Context, written client.Object) (client.Obj
 	s.Memory.Pending, s.change = nil, nil
 	s.edited = s.edited || len(handlerPatch) > 0
 	s.host.AfterWrite(ctx, accepted)
-	s.Cause = s.Detector.CauseAfterWrite(s.Cause, s.Content(), s.handled, handlerPatch)
+	s.rebase(s.Detector.CauseAfterWrite(s.Cause, s.Content(), s.handled, handlerPatch))
 	s.noteBaseline(s.baseline)
 	s.baseline, s.patches, s.revert = nil, nil, nil
 	if written == nil {
@@ -384,13 +384,26 @@ func (s *Session) accept(ctx context.Context, written client.Object) (client.Obj
 	if err := s.setStored(patch.Converted{Object: written, Content: accepted.Stored}); err != nil {
 		return nil, err
 	}
-	if !change.Recovered { // otherwise, the object may contain changes of other clients
-		if err := s.storeCorrection(ctx, handlerPatch); err != nil {
+	after, isAltered := s.causeOfStored(ctx, s.Cause, change)
+	s.rebase(after)
+	if isAltered {
+		if err := s.storeCorrection(ctx); err != nil {
 			return nil, err
 		}
 	}
-	s.Cause.Live = s.Detector.Essence.Build(s.Content()) // other clients may have edited the object
 	return written, nil
+}
+
+// rebase continues the session with the cause after a write.
+func (s *Session) rebase(after cause.Cause) { s.Cause = after }
+
+// causeOfStored returns a cause for the object that the API server has stored: other clients may have edited it, and the API server may have altered the changes
+// of handlers.
+func (s *Session) causeOfStored(ctx context.Context, c cause.Cause, change *patch.Change) (after cause.Cause, isAltered bool) {
+	if !s.Unmatched && !change.Recovered { // a recovered change may contain changes of other clients
+		c, isAltered = s.Detector.MergeStored(c, s.Content(), change.HandlerPatch, log.FromContext(ctx))
+	}
+	return c.WithLive(s.Detector.Essence.Build(s.Content())), isAltered
 }
 
 // noteBaseline records the baseline that was written.

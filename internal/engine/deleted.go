@@ -107,8 +107,7 @@ func (e *Engine) removeStaleAnnotations(ctx context.Context, lost *reconciliatio
 		log.FromContext(ctx).Info("Failed to remove annotations from unmatched object", "error", err.Error())
 		return
 	}
-	e.detect(ctx, r)
-	if e.matchHandlers(ctx, r); len(r.matching.handlers) > 0 {
+	if e.detect(ctx, r); len(r.matching.handlers) > 0 {
 		return // the object matches again, and will be reconciled
 	}
 	if err := e.commit(ctx, r); err != nil {
@@ -127,7 +126,7 @@ func (e *Engine) callOptionalDelete(ctx context.Context, r *reconciliation) {
 		return
 	}
 	r.known.Worker.OptionalDeleteCalled = true
-	r.Cause.Reason = cause.Delete
+	r.setCause(r.Cause.WithReason(cause.Delete))
 	record := progress.Record{Started: now()}
 	for _, id := range ids {
 		log.FromContext(ctx).V(1).Info("The deletion of the object does not wait for the operator; calling an optional delete handler", "handler", id)
@@ -209,7 +208,6 @@ func (e *Engine) lastReconciliation(ctx context.Context, t *tombstone) (*reconci
 		return nil, ctx, err
 	}
 	e.detect(ctx, r)
-	e.matchHandlers(ctx, r)
 	return r, ctx, nil
 }
 
@@ -254,7 +252,10 @@ func (e *Engine) handleTombstone(ctx context.Context, t *tombstone) (wait time.D
 		log.FromContext(ctx).Info("The object was deleted although it had the finalizer of the operator; calling its delete handlers with its last known state")
 		t.state = r.Records
 	}
-	r.Records, r.Cause.Reason, r.Cause.Facts.Deleting = t.state, cause.Delete, true
+	deletion := r.Cause.WithReason(cause.Delete)
+	deletion.Facts.Deleting = true
+	r.setCause(deletion)
+	r.Records = t.state
 	e.selectHandlers(ctx, r)
 	e.makePlan(ctx, r)
 	_ = e.callCauseHandlers(ctx, r) // callCauseHandlers returns only errors of writes, and nothing is written

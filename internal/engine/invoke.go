@@ -176,8 +176,8 @@ func (e *Engine) attemptCauseHandler(ctx context.Context, r *reconciliation, vie
 	if p.Outcome.Final && isTop && h.RetriesOnRelatedChange {
 		e.tracker.Forget(tracking.Reader{Object: client.ObjectKeyFromObject(r.Base()), Handler: id})
 	}
-	if p.Outcome.Final && r.Cause.WasEdited() {
-		r.Cause = r.Cause.WithSeen()
+	if p.Outcome.Final {
+		r.setCause(r.Cause.WithSeen())
 	}
 	if r.calls.workTime == workTime { // otherwise its sub-handlers have added their time
 		r.calls.workTime += ended.Sub(began)

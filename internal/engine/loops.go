@@ -50,26 +50,28 @@ func (e *Engine) noteOwnChanges(r *reconciliation, base, stored map[string]any, 
 	}
 }
 
-// guardLoops delays the next update of an object whose handlers cause their own updates. The reconcile then continues as without a change. guardLoops returns
-// the resource version up to which the reconcile handles the changes of handlers; empty if it handles none. The caller must call releaseLoops with it.
-func (e *Engine) guardLoops(ctx context.Context, r *reconciliation) (handled string) {
+// guardLoops delays the next update of an object whose handlers cause their own updates. It returns the cause with which the reconcile continues: as without a
+// change if the update is delayed. It also returns the resource version up to which the reconcile handles the changes of handlers; empty if it handles none. The
+// caller must call releaseLoops with it.
+func (e *Engine) guardLoops(ctx context.Context, r *reconciliation) (next cause.Cause, handled string) {
 	loops, at := r.details.Loops, now()
 	expireLoops(ctx, loops, at)
-	handles := !r.Cause.Reason.HasHandlers()
+	next = r.Cause
+	handles := !next.Reason.HasHandlers()
 	if !e.startsUpdate(r) {
 		loops.SkipUpdate(at)
 	} else {
 		wait := loops.StartUpdate(at, r.Cause.Diff, e.LoopLimit)
 		if handles = wait == 0; !handles {
 			log.FromContext(ctx).V(1).Info("The update is delayed, because handlers have caused it", "delay", wait.String())
-			r.Cause.Reason = cause.Noop
+			next = next.WithReason(cause.Noop)
 		}
 		e.reportLoop(ctx, r.Base(), loops)
 	}
 	if !handles {
-		return ""
+		return next, ""
 	}
-	return r.Base().GetResourceVersion()
+	return next, r.Base().GetResourceVersion()
 }
 
 // startsUpdate reports whether this reconcile begins to handle an update.

@@ -26,7 +26,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// detect reads the stored progress and computes the cause.
+// detect reads the stored progress, computes the cause, and finds the cause handlers that match the object.
 func (e *Engine) detect(ctx context.Context, r *reconciliation) {
 	stored := e.computeCause(ctx, r, nil)
 	if len(stored) > 0 && r.Cause.Unchanged {
@@ -35,6 +35,7 @@ func (e *Engine) detect(ctx context.Context, r *reconciliation) {
 		r.edits = stored
 	}
 	r.known.Worker.SeenAlive = r.known.Worker.SeenAlive || !r.Cause.Deleting
+	e.matchHandlers(ctx, r)
 }
 
 // computeCause reads the stored progress and computes the cause. It returns the edits by daemons and timers that the object contains. unreadable receives the errors of
@@ -63,7 +64,7 @@ func (e *Engine) computeCause(ctx context.Context, r *reconciliation, unreadable
 		r.NoteRaise(state.Raised())
 	}
 	r.Records = state
-	r.Cause = e.detector.Detect(cause.Input{
+	r.setCause(e.detector.Detect(cause.Input{
 		Facts: cause.Facts{
 			Gone:         r.Gone,
 			Deleting:     r.Base().GetDeletionTimestamp() != nil,
@@ -80,7 +81,7 @@ func (e *Engine) computeCause(ctx context.Context, r *reconciliation, unreadable
 		Log:      logger,
 
 		Unreadable: unreadable,
-	})
+	}))
 	switch r.Cause.Reset {
 	case cause.RestartUpdate:
 		state.Restart(string(cause.Update))
@@ -178,21 +179,26 @@ func (e *Engine) handledObject(r *reconciliation) client.Object {
 	return e.objectOf(r, r.Cause.New)
 }
 
-// matchHandlers finds the cause handlers whose filters accept the object. If no handler matches, the engine only removes its own data from the object.
+// matchHandlers finds the cause handlers whose filters accept the object, and sets the cause for them.
 func (e *Engine) matchHandlers(ctx context.Context, r *reconciliation) {
-	r.matching.view = e.causeView(r)
-	r.matching.handlers = plan.Matching(log.FromContext(ctx), &e.Handlers, r.matching.view, r.subject())
+	view := e.causeView(r)
+	r.matching = matching{view: view, handlers: plan.Matching(log.FromContext(ctx), &e.Handlers, view, r.subject())}
 	r.Unmatched = len(r.matching.handlers) == 0
-	if !r.Unmatched {
-		if e.DigestOnly && !e.detector.Stateless && e.committer.Baseline.HasText(r.Base()) {
-			r.Cause.OutdatedBaseline = true // another version of the operator has stored the text, which is confidential
-		}
-		return
+	r.setCause(e.causeFor(r.Cause, r.Base(), r.Unmatched))
+}
+
+// causeFor returns the cause for the handlers that match an object. If no handler matches, the engine only removes its own data from the object.
+func (e *Engine) causeFor(c cause.Cause, obj client.Object, unmatched bool) cause.Cause {
+	if !unmatched {
+		// Another version of the operator may have stored the text, which is confidential.
+		c.OutdatedBaseline = c.OutdatedBaseline || e.DigestOnly && !e.detector.Stateless && e.committer.Baseline.HasText(obj)
+		return c
 	}
-	if r.Cause.Reason.HasHandlers() && r.Cause.Reason != cause.Delete {
-		r.Cause.Reason = cause.Noop
+	if c.Reason.HasHandlers() && c.Reason != cause.Delete {
+		c.Reason = cause.Noop
 	}
-	r.Cause.StalePin = r.Cause.StalePin || !e.detector.Stateless && e.Pin.Fetch(r.Base()) != nil
+	c.StalePin = c.StalePin || !e.detector.Stateless && e.Pin.Fetch(obj) != nil
+	return c
 }
 
 // causeView returns the view of the object and the cause, for the predicates of handlers.
@@ -413,7 +419,6 @@ func (e *Engine) evaluate(ctx context.Context, r *reconciliation) error {
 		}
 	}
 	e.detect(ctx, r)
-	e.matchHandlers(ctx, r)
 	if len(e.BackgroundHandlers.IDs()) > 0 {
 		r.matching.background = e.background.Select(ctx, r.Base(), r.matching.view, r.Content())
 		if !r.Cause.Deleting {

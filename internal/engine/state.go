@@ -306,6 +306,9 @@ func (r *reconciliation) unlock() {
 	r.known.Unlock()
 }
 
+// setCause continues the reconcile with a cause. Only writes change the cause otherwise.
+func (r *reconciliation) setCause(c cause.Cause) { r.Cause = c }
+
 // backgroundState returns the state of the daemons and timers of the object, and creates it if there is none.
 func (r *reconciliation) backgroundState() *background.State {
 	if r.details.Background == nil {

@@ -158,7 +158,9 @@ func checkBackground(e *Engine, s subject) Hold {
 // guardAgainstLoops delays the next update of an object whose handlers cause their own updates. All other work continues, so it returns no hold.
 func guardAgainstLoops(ctx context.Context, e *Engine, p *pass) (Hold, error) {
 	if p.r.details.Loops != nil { // handlers have made changes that may cause their own calls
-		p.handledLoops = e.guardLoops(ctx, p.r)
+		next, handled := e.guardLoops(ctx, p.r)
+		p.r.setCause(next)
+		p.handledLoops = handled
 	}
 	return Hold{}, nil
 }
