@@ -113,7 +113,7 @@ func (c *call) tryWrite(ctx context.Context, change *patch.Change, own *Edit) (c
 	if err := c.Committer.AwaitFenceUnchanged(context.WithoutCancel(ctx), c.obj, &c.suspensions, untouched); err != nil {
 		return nil, err
 	}
-	essential := c.Committer.Detector.AffectsEssence(base, doc)
+	essential := c.Committer.Builder.Detector.AffectsEssence(base, doc)
 	if essential {
 		c.state.turn.Lock()
 		defer c.state.turn.Unlock()
@@ -147,7 +147,7 @@ func (c *call) tryWrite(ctx context.Context, change *patch.Change, own *Edit) (c
 	c.Objects.UpdateUnlessOlder(written)
 	if essential {
 		stored := Edit{doc: doc.CurrentValues(content), version: written.GetResourceVersion()}
-		changed, again := c.state.endWrite(own, stored, essence.DigestOf(c.Committer.Detector.Essence.Build(content)))
+		changed, again := c.state.endWrite(own, stored, essence.DigestOf(c.Committer.Builder.Detector.Essence.Build(content)))
 		if changed {
 			c.Supervisor.Touch(c.obj.GetUID())
 		}
@@ -181,7 +181,7 @@ func (c *call) essencesAround(base map[string]any, doc patch.MergePatch) (before
 			doc, base = doc.Rebase(base, content), content
 		}
 	}
-	return c.Committer.Detector.Essence.Build(base), c.Committer.Detector.Essence.Build(doc.Apply(base))
+	return c.Committer.Builder.Detector.Essence.Build(base), c.Committer.Builder.Detector.Essence.Build(doc.Apply(base))
 }
 
 // rebaseOnLive returns the change for the live object, after another client has changed the same list.

@@ -30,8 +30,8 @@ func TestWrite_ContinuesAfterPartlyStoredCorrection(t *testing.T) {
 	if requests := o.sent(); requests[len(requests)-1] != "+pinned-configuration" {
 		t.Errorf("the requests are %q", requests)
 	}
-	equal(t, "ESS-13 version of the object", s.Base().GetResourceVersion(), o.object().GetResourceVersion())
-	equal(t, "object of the API server", s.Stored().Content, o.content)
+	equal(t, "ESS-13 version of the object", s.Draft.Base().GetResourceVersion(), o.object().GetResourceVersion())
+	equal(t, "object of the API server", s.Draft.Stored().Content, o.content)
 	next := o.begin().Cause
 	equal(t, "B-13 StalePin", next.StalePin, false)
 	equal(t, "B-13 handled state", next.New, m{"spec": m{"size": int64(2), "own": "altered"}})

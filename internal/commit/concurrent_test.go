@@ -123,8 +123,8 @@ func TestSameFrameworkPart(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			o := newOperator(t, defaults(), one)
 			before := one.DeepCopy()
-			equal(t, "same", o.committer.SameFrameworkPart(one.Object, test.change.Apply(one.Object)), test.want)
-			equal(t, "same in the other direction", o.committer.SameFrameworkPart(test.change.Apply(one.Object), one.Object), test.want)
+			equal(t, "same", o.committer.Builder.SameFrameworkPart(one.Object, test.change.Apply(one.Object)), test.want)
+			equal(t, "same in the other direction", o.committer.Builder.SameFrameworkPart(test.change.Apply(one.Object), one.Object), test.want)
 			equal(t, "compared object", one, before)
 		})
 	}

@@ -15,7 +15,7 @@ import (
 
 // copyOf returns the copy of a handler with its changes.
 func copyOf(s *commit.Session, doc patch.MergePatch) *unstructured.Unstructured {
-	return (&unstructured.Unstructured{Object: doc.Apply(s.Current().Content)}).DeepCopy()
+	return (&unstructured.Unstructured{Object: doc.Apply(s.Draft.Current().Content)}).DeepCopy()
 }
 
 // Flush writes the changes of the status that a running handler has made so far.
@@ -65,7 +65,7 @@ func TestFlush(t *testing.T) {
 				t.Fatal(err)
 			}
 			equal(t, "requests of a second flush", o.sent(), []string{})
-			equal(t, "base", s.Content(), o.content)
+			equal(t, "base", s.Draft.Content(), o.content)
 		})
 	}
 }
@@ -89,7 +89,7 @@ func TestFlush_ContinuesReconcile(t *testing.T) {
 	if err := s.Flush(o.ctx, "b", copied); err == nil {
 		t.Fatal("a list that another client has changed was overwritten")
 	}
-	if err := s.SetBase(o.object()); err != nil {
+	if err := s.Draft.SetBase(o.object()); err != nil {
 		t.Fatal(err)
 	}
 	o.call(s, "b", succeeds, own("x"))
@@ -113,9 +113,9 @@ func TestFlush_OfStoredValue(t *testing.T) {
 		t.Fatal(err)
 	}
 	equal(t, "PATCH-05 requests", o.sent(), []string{})
-	equal(t, "pending changes", s.HasChanges(), false)
+	equal(t, "pending changes", s.Draft.HasChanges(), false)
 	equal(t, "superseded patch", earlier.Patch, patch.MergePatch{})
-	equal(t, "object for the following handlers", s.Current().Content["status"], any(m{"phase": "Old"}))
+	equal(t, "object for the following handlers", s.Draft.Current().Content["status"], any(m{"phase": "Old"}))
 }
 
 // A flushed field of the essence is the handler's own change: it belongs to the baseline.
@@ -154,7 +154,7 @@ func TestFlush_ReturnsErrors(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			o := newOperator(t, defaults(), handled(1, sized(2)))
 			s := o.begin()
-			before := s.Current()
+			before := s.Draft.Current()
 			copied := copyOf(s, phase("New"))
 			if test.change != nil {
 				test.change(copied)
@@ -165,7 +165,7 @@ func TestFlush_ReturnsErrors(t *testing.T) {
 				t.Errorf("the error is %v, want %v", err, test.want)
 			}
 			equal(t, "requests", o.sent(), test.sent)
-			equal(t, "object for handlers", s.Current().Content, before.Content)
+			equal(t, "object for handlers", s.Draft.Current().Content, before.Content)
 			equal(t, "old state", s.Cause.Old, sized(1))
 		})
 	}

@@ -15,7 +15,7 @@ import (
 
 // setting returns the copy of a handler that sets a field to a value, also to null.
 func setting(s *commit.Session, value any, path ...string) *unstructured.Unstructured {
-	copied := (&unstructured.Unstructured{Object: s.Current().Content}).DeepCopy()
+	copied := (&unstructured.Unstructured{Object: s.Draft.Current().Content}).DeepCopy()
 	if err := unstructured.SetNestedField(copied.Object, value, path...); err != nil {
 		panic(err)
 	}
@@ -25,12 +25,12 @@ func setting(s *commit.Session, value any, path ...string) *unstructured.Unstruc
 // take makes a successful attempt of a handler that sets a field.
 func (o *operator) take(s *commit.Session, id string, copied *unstructured.Unstructured) *commit.HandlerPatch {
 	o.t.Helper()
-	p := &commit.HandlerPatch{ID: id, Policy: progress.Policy{Backoff: &backoff}, Before: s.Records.Record(id), Base: s.Current().Content, Outcome: succeeds}
+	p := &commit.HandlerPatch{ID: id, Policy: progress.Policy{Backoff: &backoff}, Before: s.Records.Record(id), Base: s.Draft.Current().Content, Outcome: succeeds}
 	var err error
-	if p.Patch, err = o.committer.TakeChanges(o.ctx, &s.Draft, id, copied); err != nil {
+	if p.Patch, err = o.committer.TakeChanges(o.ctx, s.Draft, id, copied); err != nil {
 		o.t.Fatal(err)
 	}
-	s.Add(p)
+	s.Draft.Add(p)
 	s.Records.RecordOutcome(id, succeeds, now)
 	return p
 }
@@ -103,8 +103,8 @@ func TestWrite_StoresNull(t *testing.T) {
 			}
 			next := o.begin()
 			o.take(next, "a", setting(next, test.value, test.path...))
-			if next.HasChanges() {
-				t.Errorf("the value is written again: %v", next.Patches()[0].Patch)
+			if next.Draft.HasChanges() {
+				t.Errorf("the value is written again: %v", next.Draft.Patches()[0].Patch)
 			}
 		})
 	}
@@ -227,7 +227,7 @@ func TestWrite_ReportsNullsThatAreNotStored(t *testing.T) {
 			o := newOperator(t, defaults(), handled(1, m{"spec": m{"size": int64(2), "auto": true}}))
 			o.transforms = func(content m) { test.transforms(content["spec"].(m)) }
 			s := o.begin()
-			copied := (&unstructured.Unstructured{Object: s.Current().Content}).DeepCopy()
+			copied := (&unstructured.Unstructured{Object: s.Draft.Current().Content}).DeepCopy()
 			test.change(copied.Object["spec"].(m))
 			o.take(s, "a", copied)
 			o.finish(s, "b")
@@ -237,7 +237,7 @@ func TestWrite_ReportsNullsThatAreNotStored(t *testing.T) {
 			}
 			next := o.begin()
 			equal(t, "next reason", next.Cause.Reason, cause.Noop)
-			copied = (&unstructured.Unstructured{Object: next.Current().Content}).DeepCopy()
+			copied = (&unstructured.Unstructured{Object: next.Draft.Current().Content}).DeepCopy()
 			test.change(copied.Object["spec"].(m))
 			o.take(next, "a", copied)
 			o.write(next)

@@ -101,10 +101,10 @@ func (o *operator) SetAwaitedVersion(version string, _ time.Duration) {
 func (o *operator) ReportConditions(context.Context) {
 	if raised := o.session.Raised(); !raised.IsEmpty() {
 		if doc := o.raisedStatus(raised); len(doc) > 0 {
-			if err := o.session.Apply(doc); err != nil {
+			if err := o.session.Draft.Apply(doc); err != nil {
 				o.t.Fatal(err)
 			}
-			o.session.Add(&commit.HandlerPatch{Report: true, Base: o.session.Content(), Patch: doc})
+			o.session.Draft.Add(&commit.HandlerPatch{Report: true, Base: o.session.Draft.Content(), Patch: doc})
 		}
 	}
 	if o.report != nil {
@@ -123,7 +123,7 @@ func (o *operator) Observes(_ context.Context, any patch.Generations) bool {
 }
 
 func (o *operator) raisedStatus(ended patch.Generations) patch.MergePatch {
-	return patch.RaiseObserved(o.session.Current().Content, o.session.ObservedPlaces(), ended)
+	return patch.RaiseObserved(o.session.Draft.Current().Content, o.session.ObservedPlaces(), ended)
 }
 
 // AfterPart implements [commit.Host].
@@ -138,23 +138,23 @@ func (o *operator) Deleted() { o.wasDeleted++ }
 func (o *operator) begin(options ...func(*cause.Input)) *commit.Session {
 	o.t.Helper()
 	s := o.committer.NewSession(&o.memory, o, o)
-	o.session = &s
+	o.session = s
 	s.Pauses = o.pauses
-	if err := s.SetBase(o.object()); err != nil {
+	if err := s.Draft.SetBase(o.object()); err != nil {
 		o.t.Fatal(err)
 	}
 	if err := s.UseOverlay(o.ctx); err != nil {
 		o.t.Fatal(err)
 	}
 	b := o.committer.Builder
-	state, err := progress.Load(b.Store, s.Base(), o.handlers)
+	state, err := progress.Load(b.Store, s.Draft.Base(), o.handlers)
 	if err != nil {
 		o.t.Fatal(err)
 	}
 	s.Records = state
 	in := cause.Input{
-		Facts:   cause.Facts{Deleting: s.Base().GetDeletionTimestamp() != nil, HasFinalizer: len(s.Base().GetFinalizers()) > 0},
-		Content: s.Content(), Baseline: b.Baseline.Fetch(s.Base()), Pin: b.Pin.Fetch(s.Base()), Progress: state, Log: o.logger(),
+		Facts:   cause.Facts{Deleting: s.Draft.Base().GetDeletionTimestamp() != nil, HasFinalizer: len(s.Draft.Base().GetFinalizers()) > 0},
+		Content: s.Draft.Content(), Baseline: b.Baseline.Fetch(s.Draft.Base()), Pin: b.Pin.Fetch(s.Draft.Base()), Progress: state, Log: o.logger(),
 	}
 	for _, option := range options {
 		option(&in)
@@ -163,7 +163,7 @@ func (o *operator) begin(options ...func(*cause.Input)) *commit.Session {
 	if s.Cause.Reason.HasHandlers() {
 		state.Begin(string(s.Cause.Reason), o.handlers, now)
 	}
-	return &s
+	return s
 }
 
 var (
@@ -174,13 +174,13 @@ var (
 // call makes an attempt of a handler that changes its copy of the object, and records its outcome.
 func (o *operator) call(s *commit.Session, id string, outcome progress.Outcome, doc patch.MergePatch) *commit.HandlerPatch {
 	o.t.Helper()
-	p := &commit.HandlerPatch{ID: id, Policy: progress.Policy{Backoff: &backoff}, Before: s.Records.Record(id), Base: s.Current().Content, Outcome: outcome}
-	copied := &unstructured.Unstructured{Object: doc.Apply(s.Current().Content)}
+	p := &commit.HandlerPatch{ID: id, Policy: progress.Policy{Backoff: &backoff}, Before: s.Records.Record(id), Base: s.Draft.Current().Content, Outcome: outcome}
+	copied := &unstructured.Unstructured{Object: doc.Apply(s.Draft.Current().Content)}
 	var err error
-	if p.Patch, err = o.committer.TakeChanges(o.ctx, &s.Draft, id, copied.DeepCopy()); err != nil {
+	if p.Patch, err = o.committer.TakeChanges(o.ctx, s.Draft, id, copied.DeepCopy()); err != nil {
 		o.t.Fatal(err)
 	}
-	s.Add(p)
+	s.Draft.Add(p)
 	s.Records.RecordOutcome(id, outcome, now)
 	return p
 }

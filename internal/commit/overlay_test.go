@@ -44,8 +44,8 @@ func TestWrite_KeepsRejectedProgressInMemory(t *testing.T) {
 	equal(t, "Events", o.warnings, []string{commit.ProgressNotStored})
 	equal(t, "message", o.memory.Overlay.Message, "the API server rejects the change: "+errInvalid.Error())
 	equal(t, "content for which the progress was rejected", o.memory.Overlay.Content, o.content)
-	equal(t, "record in memory", recordOf(t, o.committer.Builder, s.Base().(*unstructured.Unstructured), "a").Success, true)
-	equal(t, "object of the API server", s.Stored().Content, o.content)
+	equal(t, "record in memory", recordOf(t, o.committer.Builder, s.Draft.Base().(*unstructured.Unstructured), "a").Success, true)
+	equal(t, "object of the API server", s.Draft.Stored().Content, o.content)
 	equal(t, "baselines", o.baselines, []string{})
 
 	next := o.begin()
@@ -92,7 +92,7 @@ func TestWrite_SendsOverlayAgain(t *testing.T) {
 			equal(t, "requests", o.sent(), test.want)
 			equal(t, "kept in memory", o.memory.Overlay != nil, test.kept)
 			if !test.kept {
-				equal(t, "object of the API server", s.Base().(*unstructured.Unstructured), o.object())
+				equal(t, "object of the API server", s.Draft.Base().(*unstructured.Unstructured), o.object())
 				equal(t, "log", slices.ContainsFunc(o.logs, func(line string) bool { return strings.Contains(line, "is stored on the object") }), true)
 			}
 			equal(t, "Events", o.warnings, []string{commit.ProgressNotStored})
@@ -159,9 +159,9 @@ func TestWrite_KeepsRestOfPartlyStoredProgress(t *testing.T) {
 func TestWrite_ReportsOverlay(t *testing.T) {
 	o := newOperator(t, defaults(), handled(1, sized(2)))
 	o.report = func(s *commit.Session) {
-		doc := patch.MergePatch{"status": m{"notStored": o.memory.Overlay != nil}}.Unapplied(s.Current().Content)
-		if !s.HasChanges() {
-			s.Add(&commit.HandlerPatch{Report: true, Patch: doc, Base: s.Current().Content})
+		doc := patch.MergePatch{"status": m{"notStored": o.memory.Overlay != nil}}.Unapplied(s.Draft.Current().Content)
+		if !s.Draft.HasChanges() {
+			s.Draft.Add(&commit.HandlerPatch{Report: true, Patch: doc, Base: s.Draft.Current().Content})
 		}
 	}
 	o.before = containing("+a", errInvalid)

@@ -12,53 +12,34 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// isolation is the state of a session that writes the patches of a rejected change one by one.
-type isolation struct {
-	base   client.Object   // the object that the handlers have received
-	partly bool            // the status of the whole change was written
-	undone []*HandlerPatch // the rejected patches that were written in part
-}
-
-// IsRejected reports whether a repetition of the request cannot succeed.
-func IsRejected(err error) bool {
-	_, rejected := errors.AsType[*patch.RejectedError](err)
-	return rejected || isContested(err)
-}
-
-// isContested reports whether a write has failed because another client has changed the same list.
-func isContested(err error) bool {
-	_, contested := errors.AsType[*patch.ListConflictError](err)
-	return contested
-}
-
 // isolateRejected finds the handler whose patch the API server rejects: it writes the patch of each handler in a separate request. The API server
 // thereby stores the accepted patches. The next write stores the records, and reverts the stored parts of rejected patches.
 func (s *Session) isolateRejected(ctx context.Context, rejection error) error {
-	change := s.change
-	s.change, s.Aborted = nil, true
-	s.isolated = &isolation{base: s.Base(), partly: change.FirstResponse() != nil}
+	change := s.writing.change
+	s.writing.change, s.Aborted = nil, true
+	s.writing.isolated = &isolation{base: s.Draft.Base(), partly: change.FirstResponse() != nil}
 	if err := s.resumeFrom(change); err != nil {
 		return err
 	}
-	if len(s.patches) == 1 && len(change.FrameworkPatch) == 0 {
-		s.reject(ctx, s.patches[0], s.isolated.partly, rejection)
-		s.patches = nil
+	if len(s.Draft.patches) == 1 && len(change.FrameworkPatch) == 0 {
+		s.reject(ctx, s.Draft.patches[0], s.writing.isolated.partly, rejection)
+		s.Draft.patches = nil
 	}
-	if len(s.patches) > 1 || len(change.FrameworkPatch) == 0 { // otherwise, the API server may have rejected the framework's part
-		s.dropReports() // the reported conditions depend on the following outcomes
+	if len(s.Draft.patches) > 1 || len(change.FrameworkPatch) == 0 { // otherwise, the API server may have rejected the framework's part
+		s.Draft.dropReports() // the reported conditions depend on the following outcomes
 	}
 	return s.continueIsolation(ctx)
 }
 
 // continueIsolation writes the remaining patches.
 func (s *Session) continueIsolation(ctx context.Context) error {
-	for len(s.patches) > 0 {
-		p := s.patches[0]
+	for len(s.Draft.patches) > 0 {
+		p := s.Draft.patches[0]
 		// The patch is based on the object that the handler has received, so that concurrent changes of lists are detected.
 		if p.singleRequest == nil {
-			p.singleRequest = &patch.Change{Before: s.isolated.base, Content: p.Base, HandlerPatch: p.Patch, ReadUntyped: p.Untyped}
-			if !s.Observed.IsEmpty() || len(p.Patch.Observations(p.Base)) > 0 {
-				p.singleRequest.SeenGeneration = s.Base().GetGeneration()
+			p.singleRequest = &patch.Change{Before: s.writing.isolated.base, Content: p.Base, HandlerPatch: p.Patch, ReadUntyped: p.Untyped}
+			if !s.committer.Observed.IsEmpty() || len(p.Patch.Observations(p.Base)) > 0 {
+				p.singleRequest.SeenGeneration = s.Draft.Base().GetGeneration()
 			}
 		}
 		request := p.singleRequest
@@ -70,7 +51,7 @@ func (s *Session) continueIsolation(ctx context.Context) error {
 			p.Patch = p.singleRequest.HandlerPatch
 			continue
 		case IsRejected(err):
-			s.reject(ctx, p, s.isolated.partly || request.FirstResponse() != nil, err)
+			s.reject(ctx, p, s.writing.isolated.partly || request.FirstResponse() != nil, err)
 			if err := s.resumeFrom(request); err != nil {
 				return err
 			}
@@ -81,19 +62,19 @@ func (s *Session) continueIsolation(ctx context.Context) error {
 				return err
 			}
 		}
-		s.patches = slices.Delete(s.patches, 0, 1)
+		s.Draft.patches = slices.Delete(s.Draft.patches, 0, 1)
 	}
 	return s.startRevert()
 }
 
 // acceptSingle continues the session with the response to the request with one patch.
 func (s *Session) acceptSingle(ctx context.Context, p *HandlerPatch, written client.Object) error {
-	s.ReportDropped(ctx, p.singleRequest, p.ID, p.Patch)
-	after := s.Detector.MergePart(s.Cause, p.Base, p.Patch)
+	s.committer.ReportDropped(ctx, p.singleRequest, p.ID, p.Patch)
+	after := s.builder.Detector.MergePart(s.Cause, p.Base, p.Patch)
 	s.edited = true
 	s.noteObservations(p.Patch, p.Base)
 	s.noteRaiseBy(p.singleRequest)
-	if err := s.SetBase(written); err != nil {
+	if err := s.Draft.SetBase(written); err != nil {
 		return err
 	}
 	after, _ = s.causeOfStored(ctx, after, p.singleRequest)
@@ -108,47 +89,37 @@ func (s *Session) reject(ctx context.Context, p *HandlerPatch, partly bool, reje
 		p.written = patch.Merge(p.written, p.Patch.StatusPart())
 	}
 	if len(p.written) > 0 {
-		s.isolated.undone = append(s.isolated.undone, p)
+		s.writing.isolated.undone = append(s.writing.isolated.undone, p)
 	}
-}
-
-// resumeFrom bases the session on the state of the object after the accepted request of a rejected change.
-func (s *Session) resumeFrom(change *patch.Change) error {
-	obj := change.FirstResponse()
-	if obj == nil {
-		return nil
-	}
-	s.noteWritten(obj)
-	return s.SetBase(obj)
 }
 
 // startRevert prepares the revert of the rejected patches that were written in part. It begins with the last patch, because each patch is based on the earlier
 // patches. It does not revert values that another client has changed since.
 func (s *Session) startRevert() error {
-	undone := s.isolated.undone
-	s.isolated = nil
-	if err := s.SetBase(s.Base()); err != nil {
+	undone := s.writing.isolated.undone
+	s.writing.isolated = nil
+	if err := s.Draft.SetBase(s.Draft.Base()); err != nil {
 		return err
 	}
-	content := s.Content()
-	s.revert = nil
+	content := s.Draft.Content()
+	s.writing.revert = nil
 	for _, p := range slices.Backward(undone) {
 		back := p.written.Revert(p.Base, content)
-		s.revert, content = patch.Merge(s.revert, back), back.Apply(content)
+		s.writing.revert, content = patch.Merge(s.writing.revert, back), back.Apply(content)
 	}
-	return s.Apply(s.revert)
+	return s.Draft.Apply(s.writing.revert)
 }
 
 // abandonRevert gives up a revert that the API server rejects.
 func (s *Session) abandonRevert(ctx context.Context, rejection error) error {
 	log.FromContext(ctx).V(1).Info("Failed to revert the rejected change", "error", rejection.Error())
-	change := s.change
-	s.revert, s.change = nil, nil
-	s.dropReports()
+	change := s.writing.change
+	s.writing.revert, s.writing.change = nil, nil
+	s.Draft.dropReports()
 	if err := s.resumeFrom(change); err != nil {
 		return err
 	}
-	return s.SetBase(s.Base())
+	return s.Draft.SetBase(s.Draft.Base())
 }
 
 // discard records that the API server does not accept the patch of a handler. If the API server rejects the content, the attempt has failed. If another client
@@ -170,7 +141,7 @@ func (s *Session) discard(ctx context.Context, p *HandlerPatch, rejection error)
 		defer s.Records.WaitAgain(p.ID)
 	}
 	if contested, ok := errors.AsType[*patch.ListConflictError](rejection); ok {
-		s.awaiter.SetAwaitedVersion(contested.Version, s.ConsistencyTimeout)
+		s.awaiter.SetAwaitedVersion(contested.Version, s.committer.ConsistencyTimeout)
 		if p.Repeat != nil {
 			p.Repeat()
 		}

@@ -77,7 +77,7 @@ func TestWrite_IsolatesRejectedPatch_AfterFlush(t *testing.T) {
 	obj.Object["status"] = m{"phase": "Ready"}
 	o := newOperator(t, defaults(), obj)
 	s := o.begin()
-	received := s.Current().Content
+	received := s.Draft.Current().Content
 	copied := copyOf(s, patch.MergePatch{"status": m{"phase": "Updating", "message": "working"}})
 	if err := s.Flush(o.ctx, "a", copied); err != nil {
 		t.Fatal(err)
@@ -105,7 +105,7 @@ func TestWrite_RevertsOnce(t *testing.T) {
 	o.call(s, "b", succeeds, patch.MergePatch{"spec": m{"b": "bad"}, "status": m{"b": "x"}})
 	o.write(s)
 	o.edit(patch.MergePatch{"status": m{"b": "foreign"}})
-	if err := s.SetBase(o.object()); err != nil {
+	if err := s.Draft.SetBase(o.object()); err != nil {
 		t.Fatal(err)
 	}
 	o.call(s, "c", succeeds, patch.MergePatch{"spec": m{"c": "x"}})
@@ -118,7 +118,7 @@ func TestWrite_ParentWaitsForRejectedSubHandler(t *testing.T) {
 	o := newOperator(t, defaults(), handled(1, sized(2)))
 	o.before = rejectsValue("bad", "spec", "b")
 	s := o.begin()
-	if err := s.Records.Adopt(o.committer.Store, s.Base(), "a", []string{"a/sub"}, now); err != nil {
+	if err := s.Records.Adopt(o.committer.Builder.Store, s.Draft.Base(), "a", []string{"a/sub"}, now); err != nil {
 		t.Fatal(err)
 	}
 	o.call(s, "a/sub", succeeds, patch.MergePatch{"spec": m{"b": "bad"}})
@@ -223,7 +223,7 @@ func TestWrite_RejectsSinglePatch(t *testing.T) {
 			equal(t, "requests", o.sent(), test.want)
 			equal(t, "phase", o.field("status", "phase"), any("Old"))
 			equal(t, "returned object", written, o.object())
-			equal(t, "handlers receive the object as it is", s.Current().Object, client.Object(o.object()))
+			equal(t, "handlers receive the object as it is", s.Draft.Current().Object, client.Object(o.object()))
 		})
 	}
 }
@@ -311,13 +311,13 @@ func TestWrite_RepeatsAttemptAfterListConflict(t *testing.T) {
 func TestWrite_RejectsReport(t *testing.T) {
 	report := func(value string) func(s *commit.Session) {
 		return func(s *commit.Session) {
-			for _, p := range s.Patches() {
+			for _, p := range s.Draft.Patches() {
 				if p.Report {
 					return
 				}
 			}
-			doc := patch.MergePatch{"status": m{"reported": value}}.Unapplied(s.Current().Content)
-			s.Add(&commit.HandlerPatch{Report: true, Patch: doc, Base: s.Current().Content})
+			doc := patch.MergePatch{"status": m{"reported": value}}.Unapplied(s.Draft.Current().Content)
+			s.Draft.Add(&commit.HandlerPatch{Report: true, Patch: doc, Base: s.Draft.Current().Content})
 		}
 	}
 	t.Run("B-60 the patch of a handler is rejected", func(t *testing.T) {

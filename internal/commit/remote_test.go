@@ -91,7 +91,7 @@ func TestRemote_SavesProgress(t *testing.T) {
 	equal(t, "PROG-09 requests", o.sent(), []string{"/status status.phase"})
 	equal(t, "saved annotations", r.annotations(t), set("+a", "+b", setPin))
 	equal(t, "annotations of the object", o.object().GetAnnotations(), map[string]string{})
-	equal(t, "object of the API server", s.Stored().Content, o.content)
+	equal(t, "object of the API server", s.Draft.Stored().Content, o.content)
 	equal(t, "has a remote part", s.HasRemotePart(), true)
 
 	s = o.begin()
@@ -233,7 +233,7 @@ func TestRemote_ReturnsErrorsOfLoad(t *testing.T) {
 			o, r := newRemoteOperator(t, object(sized(1)))
 			test.prepare(r)
 			s := o.committer.NewSession(&o.memory, o, o)
-			if err := s.SetBase(o.object()); err != nil {
+			if err := s.Draft.SetBase(o.object()); err != nil {
 				t.Fatal(err)
 			}
 			if err := s.UseOverlay(o.ctx); err == nil || !strings.Contains(err.Error(), test.want) || o.memory.Remote != nil {

@@ -37,7 +37,7 @@ func TestWrite_KeepsFieldsOfOtherClients(t *testing.T) {
 			o.edit(test.edit)
 			o.write(s)
 			equal(t, "fields of the other client", test.edit.Unapplied(o.content), patch.MergePatch{})
-			equal(t, "framework's part", o.committer.SameFrameworkPart(o.content, object(sized(1)).Object), true)
+			equal(t, "framework's part", o.committer.Builder.SameFrameworkPart(o.content, object(sized(1)).Object), true)
 		})
 	}
 }
@@ -124,7 +124,7 @@ func TestRemote_KeepsFieldsOfOtherClients(t *testing.T) {
 			requests := o.sent()
 			equal(t, "last request", requests[len(requests)-1], test.want)
 			equal(t, "object", test.edit.Unapplied(o.content), patch.MergePatch{})
-			equal(t, "framework's part", o.committer.SameFrameworkPart(o.content, object(sized(2)).Object), true)
+			equal(t, "framework's part", o.committer.Builder.SameFrameworkPart(o.content, object(sized(2)).Object), true)
 			o.write(o.finish(s, "a", "b"))
 			equal(t, "requests of the next save", o.sent(), []string{})
 		})

@@ -54,7 +54,7 @@ func TestOverlaid_Stamps(t *testing.T) {
 				equal(t, key, found, !slices.Contains(test.removed, key))
 			}
 			if test.known != "" {
-				equal(t, "known digest", essence.BaselineDigest(o.committer.Baseline.Fetch(got)), test.known)
+				equal(t, "known digest", essence.BaselineDigest(o.committer.Builder.Baseline.Fetch(got)), test.known)
 			}
 		})
 	}

@@ -68,8 +68,8 @@ func TestWrite_SendsRequests(t *testing.T) {
 			written := o.write(s)
 			equal(t, "requests", o.sent(), test.want)
 			equal(t, "returned object", written, o.object())
-			if s.HasChanges() {
-				t.Errorf("pending changes after the write: %v", s.Patches())
+			if s.Draft.HasChanges() {
+				t.Errorf("pending changes after the write: %v", s.Draft.Patches())
 			}
 		})
 	}
@@ -86,7 +86,7 @@ func TestWrite_ContinuesWithResponse(t *testing.T) {
 	equal(t, "B-13 old state", s.Cause.Old, m{"spec": m{"size": int64(1), "own": "x"}})
 	equal(t, "B-01 handled state", s.Cause.New, m{"spec": m{"size": int64(2), "own": "x"}})
 	equal(t, "present state", s.Cause.Live, m{"spec": m{"size": int64(2), "own": "x", "foreign": "x"}})
-	equal(t, "handlers receive the object of the response", s.Current().Object, client.Object(o.object()))
+	equal(t, "handlers receive the object of the response", s.Draft.Current().Object, client.Object(o.object()))
 
 	o.call(s, "b", succeeds, phase("Up"))
 	o.finish(s)
@@ -140,8 +140,8 @@ func TestWrite_ContinuesAfterError(t *testing.T) {
 			if err == nil || !strings.HasPrefix(err.Error(), "writing the object: ") {
 				t.Errorf("the error is %v", err)
 			}
-			if o.memory.Pending != s || len(o.afterWrites) > 0 || !s.HasChanges() {
-				t.Errorf("Pending = %v, afterWrites = %v, HasChanges = %t", o.memory.Pending, o.afterWrites, s.HasChanges())
+			if o.memory.Pending != s || len(o.afterWrites) > 0 || !s.Draft.HasChanges() {
+				t.Errorf("Pending = %v, afterWrites = %v, HasChanges = %t", o.memory.Pending, o.afterWrites, s.Draft.HasChanges())
 			}
 			equal(t, "first requests", o.sent(), test.first)
 			o.write(o.memory.Pending)
@@ -311,7 +311,7 @@ func TestWrite_StoresBaselineOfAlteredValues(t *testing.T) {
 			equal(t, "requests", o.sent(), test.want)
 			equal(t, "stored baseline", strings.TrimSpace(o.object().GetAnnotations()[baselineKey]), test.stored)
 			equal(t, "last reported baseline", o.baselines[len(o.baselines)-1], test.stored)
-			equal(t, "changed", s.Cause.Live, o.committer.Detector.Essence.Build(o.content))
+			equal(t, "changed", s.Cause.Live, o.committer.Builder.Detector.Essence.Build(o.content))
 			next := o.begin().Cause
 			equal(t, "next reason", next.Reason, test.next)
 			equal(t, "StalePin", next.StalePin, false)

@@ -51,7 +51,7 @@ func (e *Engine) noteBackoff(r *reconciliation) {
 	if e.RateLimiter == nil {
 		return
 	}
-	key := client.ObjectKeyFromObject(r.Base())
+	key := client.ObjectKeyFromObject(r.draft.Base())
 	for _, st := range r.details.ReconcileHandlers {
 		if st.failures > 0 {
 			e.backingOff.Set(key, true)

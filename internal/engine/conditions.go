@@ -29,16 +29,16 @@ const (
 // reportConditions adds the conditions that report handlers, and the root condition, to the pending changes. Declared conditions are set in the first
 // reconcile of the object.
 func (e *Engine) reportConditions(ctx context.Context, r *reconciliation) {
-	if r.ReportRejected || len(e.DeclaredConditions) == 0 && e.Root == nil && e.PanicCondition == "" && !e.hasReports(r) || r.Gone || r.Leaving {
+	if r.session.ReportRejected || len(e.DeclaredConditions) == 0 && e.Root == nil && e.PanicCondition == "" && !e.hasReports(r) || r.session.Gone || r.session.Leaving {
 		return
 	}
 	if len(r.matching.handlers)+len(r.matching.background) == 0 && !r.matching.reconciles {
 		return // no handler matches the object
 	}
-	obj := r.Current().Object.DeepCopyObject().(client.Object)
+	obj := r.draft.Current().Object.DeepCopyObject().(client.Object)
 	var set *conditions.Set
 	err := e.guard(func() (err error) {
-		if set, err = conditions.For(obj, append(e.conditionPlaces, conditions.Since(r.Base()))...); err == nil {
+		if set, err = conditions.For(obj, append(e.conditionPlaces, conditions.Since(r.draft.Base()))...); err == nil {
 			e.setHandlerConditions(r, set)
 			err = set.Err()
 		}
@@ -51,9 +51,9 @@ func (e *Engine) reportConditions(ctx context.Context, r *reconciliation) {
 	if !set.Changed() {
 		return
 	}
-	p := &commit.HandlerPatch{Report: true, Base: r.Current().Content}
-	if p.Patch, err = e.committer.TakeChanges(ctx, &r.Draft, "", obj); err == nil {
-		r.Add(p)
+	p := &commit.HandlerPatch{Report: true, Base: r.draft.Current().Content}
+	if p.Patch, err = e.committer.TakeChanges(ctx, r.draft, "", obj); err == nil {
+		r.draft.Add(p)
 	}
 	if err != nil {
 		log.FromContext(ctx).Error(err, "Failed to report the conditions")
@@ -63,22 +63,22 @@ func (e *Engine) reportConditions(ctx context.Context, r *reconciliation) {
 // raiseObserved adds the new generation to the status, after our own writes have ended the given generations. Where the operator has said that it has
 // observed one of them, it has also observed the new one.
 func (e *Engine) raiseObserved(ctx context.Context, r *reconciliation, ended patch.Generations) {
-	if r.ReportRejected || r.Gone || r.Leaving {
+	if r.session.ReportRejected || r.session.Gone || r.session.Leaving {
 		return
 	}
 	doc, err := e.raisedStatus(ctx, r, ended)
 	if err == nil && len(doc) == 0 && r.details.Background != nil {
 		r.details.Background.DropRaised(ended)
 	}
-	p := &commit.HandlerPatch{Report: true, Base: r.Current().Content, Patch: doc}
+	p := &commit.HandlerPatch{Report: true, Base: r.draft.Current().Content, Patch: doc}
 	if err == nil {
-		err = r.Apply(doc)
+		err = r.draft.Apply(doc)
 	}
 	if err != nil {
 		log.FromContext(ctx).Error(err, "Failed to report the observed generation")
 		return
 	}
-	r.Add(p)
+	r.draft.Add(p)
 }
 
 // Observes implements [commit.Host].
@@ -93,8 +93,8 @@ func (e *Engine) raisedStatus(ctx context.Context, r *reconciliation, ended patc
 	if !e.HasStatus {
 		return nil, nil
 	}
-	current := r.Current()
-	doc := patch.RaiseObserved(current.Content, r.ObservedPlaces(), ended)
+	current := r.draft.Current()
+	doc := patch.RaiseObserved(current.Content, r.session.ObservedPlaces(), ended)
 	types := e.committer.Observed.ConditionTypes()
 	if len(types) == 0 {
 		return doc, nil
@@ -105,7 +105,7 @@ func (e *Engine) raisedStatus(ctx context.Context, r *reconciliation, ended patc
 	}
 	obj = obj.DeepCopyObject().(client.Object) // it shares fields with the current one
 	e.identify(obj)
-	set, err := conditions.For(obj, append(e.conditionPlaces, conditions.Since(r.Base()))...)
+	set, err := conditions.For(obj, append(e.conditionPlaces, conditions.Since(r.draft.Base()))...)
 	if err != nil {
 		return doc, nil //nolint:nilerr // the kind has no conditions
 	}
@@ -122,7 +122,7 @@ func (e *Engine) raisedStatus(ctx context.Context, r *reconciliation, ended patc
 	if rest := changed.WithoutField("status"); err != nil || len(rest) > 0 {
 		return doc, err
 	}
-	return r.Rebased(changed), nil
+	return r.draft.Rebased(changed), nil
 }
 
 // hasReports reports whether a selected cause handler has a condition, or a reconcile handler with a condition was called.
@@ -135,16 +135,16 @@ func (e *Engine) hasReports(r *reconciliation) bool {
 
 // setHandlerConditions sets the conditions that report handlers.
 func (e *Engine) setHandlerConditions(r *reconciliation, set *conditions.Set) {
-	if !r.Cause.Facts.Deleting {
+	if !r.session.Cause.Facts.Deleting {
 		set.Declare(e.DeclaredConditions...)
 	}
-	if r.Cause.Reason.HasHandlers() {
+	if r.session.Cause.Reason.HasHandlers() {
 		for _, id := range r.matching.selection.Selected {
 			handler, _ := e.Handlers.Get(id)
 			if handler.ConditionType == "" || e.isSetByHandler(r, handler.ConditionType) {
 				continue
 			}
-			record := r.Records.Record(id)
+			record := r.session.Records.Record(id)
 			if slices.Contains(r.calls.called, id) || !record.Success && record.Retries == 0 { // it waits, or it was skipped
 				condition := conditionFromRecord(handler.ConditionType, record)
 				condition.ObservedGeneration = r.generationSeenBy(id)
@@ -167,7 +167,7 @@ func (e *Engine) setHandlerConditions(r *reconciliation, set *conditions.Set) {
 	e.setPaused(r, set)
 	e.setHandlerLoop(r, set)
 	e.setPanicked(r, set)
-	if e.Root != nil && !r.Cause.Facts.Deleting {
+	if e.Root != nil && !r.session.Cause.Facts.Deleting {
 		set.Summarize(*e.Root)
 	}
 }
@@ -183,7 +183,7 @@ func (r *reconciliation) generationSeenBy(id string) int64 {
 			continue
 		}
 		generation, _, _ := unstructured.NestedInt64(a.Base, "metadata", "generation")
-		if raised := r.Raised(); raised.Contains(generation) {
+		if raised := r.session.Raised(); raised.Contains(generation) {
 			return raised.To
 		}
 		return generation
@@ -195,10 +195,10 @@ func (r *reconciliation) generationSeenBy(id string) int64 {
 func (e *Engine) setProgressNotStored(r *reconciliation, set *conditions.Set) {
 	switch {
 	case len(e.DeclaredConditions) == 0:
-	case r.Memory.Overlay == nil:
+	case r.details.Memory.Overlay == nil:
 		set.Remove(commit.ProgressNotStored)
 	default:
-		set.True(commit.ProgressNotStored, reasonRejected, r.Memory.Overlay.Message)
+		set.True(commit.ProgressNotStored, reasonRejected, r.details.Memory.Overlay.Message)
 	}
 }
 
@@ -270,7 +270,7 @@ func (e *Engine) conditionStatuses() func(content map[string]any) map[string]any
 func (e *Engine) setPaused(r *reconciliation, set *conditions.Set) {
 	switch {
 	case len(e.DeclaredConditions) == 0:
-	case IsObjectPaused(r.Base()):
+	case IsObjectPaused(r.draft.Base()):
 		set.True(conditionPaused, reasonAnnotation, "The annotation "+PausedAnnotation+" pauses the object.")
 	default:
 		set.Remove(conditionPaused)

@@ -76,8 +76,8 @@ func (e *Engine) finishDeleted(ctx context.Context, t *tombstone) {
 		return // the object could not be handled before, either
 	}
 	e.callOptionalDelete(ctx, r)
-	if _, isForgotten := e.Remote.(progress.Forgetter); r.HasRemotePart() && !isForgotten && !e.stillExists(ctx, r) {
-		r.DeleteRemote(ctx)
+	if _, isForgotten := e.Remote.(progress.Forgetter); r.session.HasRemotePart() && !isForgotten && !e.stillExists(ctx, r) {
+		r.session.DeleteRemote(ctx)
 	}
 	e.removeStaleAnnotations(ctx, r)
 	e.events.Limiter.Forget(t.last.GetUID())
@@ -86,24 +86,24 @@ func (e *Engine) finishDeleted(ctx context.Context, t *tombstone) {
 // removeStaleAnnotations removes the framework's data from an object that has left the cache but still exists. If the cache is restricted to
 // labels and the object has lost them, the informer delivers no later event of the object.
 func (e *Engine) removeStaleAnnotations(ctx context.Context, lost *reconciliation) {
-	_, delayed := lost.Records.StaleAfter(now())
+	_, delayed := lost.session.Records.StaleAfter(now())
 	if e.Shard != nil { // another shard may handle the object
 		return
 	}
-	if !lost.Records.HasStale(now()) && !delayed && (e.detector.Stateless || e.Pin.Fetch(lost.Base()) == nil) {
+	if !lost.session.Records.HasStale(now()) && !delayed && (e.detector.Stateless || e.Pin.Fetch(lost.draft.Base()) == nil) {
 		return
 	}
 	suspensions := e.committer.SuspensionCount()
-	obj, err := e.readLive(ctx, client.ObjectKeyFromObject(lost.Base()))
-	if obj == nil || err != nil || obj.GetUID() != lost.Base().GetUID() {
+	obj, err := e.readLive(ctx, client.ObjectKeyFromObject(lost.draft.Base()))
+	if obj == nil || err != nil || obj.GetUID() != lost.draft.Base().GetUID() {
 		return
 	}
 	r := e.newReconciliation(&objectState{})
-	r.Leaving, r.Suspensions = true, suspensions
-	if err := r.SetBase(obj); err != nil {
+	r.session.Leaving, r.session.Suspensions = true, suspensions
+	if err := r.draft.SetBase(obj); err != nil {
 		return
 	}
-	if err := r.UseOverlay(ctx); err != nil {
+	if err := r.session.UseOverlay(ctx); err != nil {
 		log.FromContext(ctx).Info("Failed to remove annotations from unmatched object", "error", err.Error())
 		return
 	}
@@ -122,11 +122,11 @@ func (e *Engine) callOptionalDelete(ctx context.Context, r *reconciliation) {
 		handler, _ := e.Handlers.Get(id)
 		return !handler.IsOptionalDelete()
 	})
-	if len(ids) == 0 || r.known.Worker.OptionalDeleteCalled || !r.known.Worker.SeenAlive || r.Gone && !r.Cause.Deleting && e.stillExists(ctx, r) {
+	if len(ids) == 0 || r.known.Worker.OptionalDeleteCalled || !r.known.Worker.SeenAlive || r.session.Gone && !r.session.Cause.Deleting && e.stillExists(ctx, r) {
 		return
 	}
 	r.known.Worker.OptionalDeleteCalled = true
-	r.setCause(r.Cause.WithReason(cause.Delete))
+	r.setCause(r.session.Cause.WithReason(cause.Delete))
 	record := progress.Record{Started: now()}
 	for _, id := range ids {
 		log.FromContext(ctx).V(1).Info("The deletion of the object does not wait for the operator; calling an optional delete handler", "handler", id)
@@ -178,7 +178,7 @@ func (e *Engine) callOnce(ctx context.Context, r *reconciliation, id string, dec
 // stillExists reports whether an object that has left the cache still exists. The cache may be restricted to labels that the object has lost. If the
 // check fails, stillExists returns true, so that the optional delete handlers are not called for an existing object.
 func (e *Engine) stillExists(ctx context.Context, r *reconciliation) bool {
-	exists, err := e.exists(ctx, r.Base())
+	exists, err := e.exists(ctx, r.draft.Base())
 	if err != nil {
 		log.FromContext(ctx).Error(err, "Failed to check whether the object is deleted; the optional delete handlers are not called")
 		return true
@@ -203,8 +203,8 @@ func (e *Engine) lastReconciliation(ctx context.Context, t *tombstone) (*reconci
 	ctx = objectstate.ContextWithMemos(ctx, t.memos)
 	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithValues("uid", string(t.last.GetUID())))
 	r := e.newReconciliation(t.known)
-	r.Gone = true
-	if err := r.SetBase(t.last); err != nil {
+	r.session.Gone = true
+	if err := r.draft.SetBase(t.last); err != nil {
 		return nil, ctx, err
 	}
 	e.detect(ctx, r)
@@ -250,16 +250,16 @@ func (e *Engine) handleTombstone(ctx context.Context, t *tombstone) (wait time.D
 	}
 	if t.state == nil {
 		log.FromContext(ctx).Info("The object was deleted although it had the finalizer of the operator; calling its delete handlers with its last known state")
-		t.state = r.Records
+		t.state = r.session.Records
 	}
-	deletion := r.Cause.WithReason(cause.Delete)
+	deletion := r.session.Cause.WithReason(cause.Delete)
 	deletion.Facts.Deleting = true
 	r.setCause(deletion)
-	r.Records = t.state
+	r.session.Records = t.state
 	e.selectHandlers(ctx, r)
 	e.makePlan(ctx, r)
 	_ = e.callCauseHandlers(ctx, r) // callCauseHandlers returns only errors of writes, and nothing is written
-	t.last = r.Current().Object
+	t.last = r.draft.Current().Object
 	wait, left := e.untilNext(r, now())
 	return wait, !left
 }

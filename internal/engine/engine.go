@@ -81,7 +81,7 @@ func (e *Engine) callHandlers(ctx context.Context, r *reconciliation) error {
 	if len(e.ReconcileHandlers.IDs()) > 0 {
 		e.callReconcileHandlers(ctx, r)
 	}
-	if r.Cause.Reason == cause.Free {
+	if r.session.Cause.Reason == cause.Free {
 		e.callOptionalDelete(ctx, r)
 	}
 	return nil
@@ -90,30 +90,30 @@ func (e *Engine) callHandlers(ctx context.Context, r *reconciliation) error {
 // commit writes the outcomes of the reconcile. If the cause is over, the write removes the records and stores the baseline.
 func (e *Engine) commit(ctx context.Context, r *reconciliation) error {
 	r.ReportConditions(ctx)
-	if !r.Cause.Reason.HasHandlers() && !r.HasLeftovers() && !r.HasChanges() {
+	if !r.session.Cause.Reason.HasHandlers() && !r.session.HasLeftovers() && !r.draft.HasChanges() {
 		r.postEvents()
 		return nil
 	}
-	r.EndCalls(r.Cause.Reason == cause.Delete && e.supervisor.Busy(r.Base().GetUID()))
-	if r.Cause.Reason == cause.Resume && r.hasNothingToWrite() {
+	r.session.EndCalls(r.session.Cause.Reason == cause.Delete && e.supervisor.Busy(r.draft.Base().GetUID()))
+	if r.session.Cause.Reason == cause.Resume && r.hasNothingToWrite() {
 		r.noteHandled()
 		r.postEvents()
 		return nil
 	}
-	written, err := r.Write(ctx)
+	written, err := r.session.Write(ctx)
 	if err != nil || written == nil {
 		return err
 	}
-	if r.IsFinished() && len(r.matching.selection.Selected) > 0 {
-		sum := r.Records.Summary()
-		log.FromContext(ctx).Info("Handled", "reason", r.Cause.Reason, "succeeded", sum.Succeeded, "failed", sum.Failed)
+	if r.session.IsFinished() && len(r.matching.selection.Selected) > 0 {
+		sum := r.session.Records.Summary()
+		log.FromContext(ctx).Info("Handled", "reason", r.session.Cause.Reason, "succeeded", sum.Succeeded, "failed", sum.Failed)
 	}
 	return nil
 }
 
 // ReportConditions implements [commit.Host].
 func (r *reconciliation) ReportConditions(ctx context.Context) {
-	if raised := r.Raised(); !raised.IsEmpty() {
+	if raised := r.session.Raised(); !raised.IsEmpty() {
 		r.engine.raiseObserved(ctx, r, raised)
 	}
 	if r.engine.reportsConditions {
@@ -123,12 +123,12 @@ func (r *reconciliation) ReportConditions(ctx context.Context) {
 
 // AfterWrite implements [commit.Host].
 func (r *reconciliation) AfterWrite(_ context.Context, written commit.AcceptedWrite) {
-	r.AfterPart(r.Content(), written)
+	r.AfterPart(r.draft.Content(), written)
 	if a := r.details.Background; a != nil {
 		a.Drop(r.edits...)
 	}
 	r.edits = nil
-	if r.IsFinished() {
+	if r.session.IsFinished() {
 		r.noteHandled()
 	}
 	r.calls.workTime, r.calls.unsaved = 0, false
@@ -140,7 +140,7 @@ func (r *reconciliation) AfterPart(before map[string]any, written commit.Accepte
 	e := r.engine
 	if a := r.details.Background; a != nil && len(written.Changes) > 0 {
 		after := e.detector.Essence.Build(written.Changes.Apply(before))
-		a.NoteWorkerWrite(essence.DigestOf(r.Cause.Live), essence.DigestOf(after), written.Version)
+		a.NoteWorkerWrite(essence.DigestOf(r.session.Cause.Live), essence.DigestOf(after), written.Version)
 	}
 	if e.handlesOwnChanges && written.Stored != nil {
 		e.noteOwnChanges(r, before, written.Stored, written.Version, written.Patches...)
@@ -155,9 +155,9 @@ func (r *reconciliation) postEvents() {
 	events := r.engine.events
 	for _, a := range r.report.attempts[r.report.posted:] {
 		if st := a.reconciles; st != nil {
-			st.failed = events.PostTransition(r.Base(), a.ID, st.failed, a.Before, a.Outcome)
+			st.failed = events.PostTransition(r.draft.Base(), a.ID, st.failed, a.Before, a.Outcome)
 		} else {
-			events.PostOutcome(r.Base(), a.ID, a.Before, a.Outcome)
+			events.PostOutcome(r.draft.Base(), a.ID, a.Before, a.Outcome)
 		}
 	}
 	r.report.posted = len(r.report.attempts)

@@ -152,21 +152,21 @@ func (e *Engine) eventChange(ctx context.Context, view *invoke.View, req *invoke
 
 // takeEventChanges adds the changes of event handlers to the changes that the reconcile writes.
 func (e *Engine) takeEventChanges(ctx context.Context, r *reconciliation) {
-	key := client.ObjectKeyFromObject(r.Base())
+	key := client.ObjectKeyFromObject(r.draft.Base())
 	queue := e.eventQueues.Take(key)
 	changes := queue.changes
 	queue.changes = nil
 	e.putEventQueue(key, queue)
 	for _, change := range changes {
-		doc := change.doc.Rebase(change.base, r.Current().Content)
-		if change.uid != r.Base().GetUID() || r.Gone || len(doc) == 0 {
+		doc := change.doc.Rebase(change.base, r.draft.Current().Content)
+		if change.uid != r.draft.Base().GetUID() || r.session.Gone || len(doc) == 0 {
 			continue
 		}
-		p := &commit.HandlerPatch{ID: change.id, Patch: doc, Untyped: change.untyped, Base: r.Current().Content}
-		if err := r.Apply(doc); err != nil {
+		p := &commit.HandlerPatch{ID: change.id, Patch: doc, Untyped: change.untyped, Base: r.draft.Current().Content}
+		if err := r.draft.Apply(doc); err != nil {
 			log.FromContext(ctx).Error(err, "Failed to apply the changes of an event handler; they are not written", "handler", change.id)
 			continue
 		}
-		r.Add(p)
+		r.draft.Add(p)
 	}
 }

@@ -48,7 +48,7 @@ func (e *Engine) Explain(ctx context.Context, key types.NamespacedName) (*explai
 		x.unknown("what the operator keeps in memory, while it reconciles the object: try again")
 	}
 	x.r = e.newReconciliation(known)
-	x.r.Pauses = e.pauses.Load()
+	x.r.session.Pauses = e.pauses.Load()
 	x.ofObject(obj)
 	x.ofHolds(subject{key, obj, known})
 	if err := x.evaluate(ctx, obj); err != nil {
@@ -160,14 +160,14 @@ func (x *explanation) ofHolds(s subject) {
 func (x *explanation) evaluate(ctx context.Context, obj client.Object) error {
 	e, r := x.engine, x.r
 	ctx = objectstate.ContextWithMemos(ctx, e.states.Memos(obj.GetUID()))
-	if err := r.SetBase(obj); err != nil {
+	if err := r.draft.SetBase(obj); err != nil {
 		return err
 	}
-	if err := r.UseOverlay(ctx); err != nil {
+	if err := r.session.UseOverlay(ctx); err != nil {
 		return err
 	}
 	e.computeCause(ctx, r, func(err error) { x.unknown(err.Error()) })
-	detected := r.Cause.Reason
+	detected := r.session.Cause.Reason
 	e.matchHandlers(ctx, r)
 	e.selectHandlers(ctx, r)
 	e.makePlan(ctx, r)
@@ -176,7 +176,7 @@ func (x *explanation) evaluate(ctx context.Context, obj client.Object) error {
 		x.Cause = "none"
 		return nil
 	}
-	for _, item := range r.Cause.Diff {
+	for _, item := range r.session.Cause.Diff {
 		switch {
 		case len(item.Path) == 0:
 		case invoke.IsOfConditions(item):
@@ -185,10 +185,10 @@ func (x *explanation) evaluate(ctx context.Context, obj client.Object) error {
 			x.Changed = append(x.Changed, item.Path.String())
 		}
 	}
-	if detected.HasHandlers() && r.Cause.WasEdited() {
+	if detected.HasHandlers() && r.session.Cause.WasEdited() {
 		x.waitf("the object was edited after its handlers began: the edit is handled when they have finished")
 	}
-	if detected == cause.Update && !r.Cause.IsOldKnown() {
+	if detected == cause.Update && !r.session.Cause.IsOldKnown() {
 		x.unknown("which fields have changed: only a digest of the last-handled configuration is stored")
 	}
 	return nil
@@ -198,7 +198,7 @@ func (x *explanation) evaluate(ctx context.Context, obj client.Object) error {
 func (x *explanation) ofCause(ctx context.Context) {
 	e, r := x.engine, x.r
 	situation := match.Cause{
-		Reason: string(r.Cause.Reason), Initial: cause.RunsResumeHandlers(r.Cause.Reason, r.Cause.Facts), Deleting: r.Cause.Facts.Deleting,
+		Reason: string(r.session.Cause.Reason), Initial: cause.RunsResumeHandlers(r.session.Cause.Reason, r.session.Cause.Facts), Deleting: r.session.Cause.Facts.Deleting,
 	}
 	for _, id := range e.Handlers.IDs() {
 		h, _ := e.Handlers.Get(id)
@@ -208,7 +208,7 @@ func (x *explanation) ofCause(ctx context.Context) {
 		switch {
 		case !refusal.Accepts():
 			one.State, one.Why = explain.Filtered, x.textOf(refusal)
-		case !r.Cause.Reason.HasHandlers():
+		case !r.session.Cause.Reason.HasHandlers():
 			one.State, one.Why = explain.NotSelected, "there is no change for it"
 		case slices.Contains(r.matching.selection.Selected, id):
 			x.ofRecord(&one, h)
@@ -221,14 +221,14 @@ func (x *explanation) ofCause(ctx context.Context) {
 		}
 		x.Handlers = append(x.Handlers, one)
 		if slices.Contains(r.matching.selection.Selected, id) {
-			x.ofSubHandlers(r.Records.Record(id))
+			x.ofSubHandlers(r.session.Records.Record(id))
 		}
 	}
 }
 
 // ofRecord explains a handler that is selected for the cause.
 func (x *explanation) ofRecord(one *explain.Handler, h invoke.Handler) {
-	r, record := x.r, x.r.Records.Record(one.ID)
+	r, record := x.r, x.r.session.Records.Record(one.ID)
 	setRecord(one, record)
 	switch {
 	case record.Success:
@@ -242,7 +242,7 @@ func (x *explanation) ofRecord(one *explain.Handler, h invoke.Handler) {
 		if record.WaitsForSubs() {
 			one.Why = "it waits for its sub-handlers"
 		}
-	case r.Cause.Reversed:
+	case r.session.Cause.Reversed:
 		one.State, one.Why = explain.Due, "the change was undone before all handlers had finished: it handles the old state again"
 	case slices.Contains(r.calls.plan.Next, one.ID):
 		one.State = explain.Due
@@ -254,7 +254,7 @@ func (x *explanation) ofRecord(one *explain.Handler, h invoke.Handler) {
 // unfinished returns the quoted ids of the given handlers that are selected for the cause and have not succeeded.
 func (x *explanation) unfinished(ids []string) (quoted []string) {
 	for _, id := range ids {
-		if slices.Contains(x.r.matching.selection.Selected, id) && !x.r.Records.Record(id).Success {
+		if slices.Contains(x.r.matching.selection.Selected, id) && !x.r.session.Records.Record(id).Success {
 			quoted = append(quoted, fmt.Sprintf("%q", id))
 		}
 	}
@@ -264,7 +264,7 @@ func (x *explanation) unfinished(ids []string) (quoted []string) {
 // ofSubHandlers explains the sub-handlers that a handler has declared so far.
 func (x *explanation) ofSubHandlers(parent progress.Record) {
 	for _, id := range parent.Subrefs {
-		record := x.r.Records.Record(id)
+		record := x.r.session.Records.Record(id)
 		if record.Started.IsZero() || record.Purpose != "" && record.Purpose != parent.Purpose {
 			continue // it belongs to an earlier cause
 		}
@@ -285,7 +285,7 @@ func (x *explanation) ofSubHandlers(parent progress.Record) {
 // ofOthers explains the handlers without a cause.
 func (x *explanation) ofOthers(ctx context.Context) {
 	e, r := x.engine, x.r
-	input := match.Input{Object: r.Content()}
+	input := match.Input{Object: r.draft.Content()}
 	add := func(id, kind string, h invoke.Handler, view *invoke.View, describe func(*explain.Handler)) {
 		one := explain.Handler{ID: id, Kind: kind, State: explain.Active}
 		if refusal := plan.MatchObject(log.FromContext(ctx), id, h, view, input); !refusal.Accepts() {
@@ -314,7 +314,7 @@ func (x *explanation) ofOthers(ctx context.Context) {
 	for _, id := range e.Indexes.IDs() {
 		index, _ := e.Indexes.Get(id)
 		add(id, "index", index.Handler, r.matching.view, func(one *explain.Handler) {
-			record := e.indexFailures.Get(handlerKey{r.Base().GetUID(), id})
+			record := e.indexFailures.Get(handlerKey{r.draft.Base().GetUID(), id})
 			one.Attempts, one.LastError = record.Retries, record.Message
 		})
 	}
@@ -345,7 +345,7 @@ func (x *explanation) ofReconcileHandler(h invoke.Handler) func(*explain.Handler
 }
 
 func (x *explanation) ofBackground(one *explain.Handler) {
-	status := x.engine.supervisor.Status(daemons.Key{UID: x.r.Base().GetUID(), ID: one.ID})
+	status := x.engine.supervisor.Status(daemons.Key{UID: x.r.draft.Base().GetUID(), ID: one.ID})
 	one.Attempts, one.LastError = status.Attempts, status.LastError
 	if !status.Due.IsZero() {
 		one.Due = &status.Due
@@ -356,7 +356,7 @@ func (x *explanation) ofBackground(one *explain.Handler) {
 		switch {
 		case x.Deleting:
 			one.Why = "the object is being deleted"
-		case x.engine.paused(x.Namespace) || IsObjectPaused(x.r.Base()):
+		case x.engine.paused(x.Namespace) || IsObjectPaused(x.r.draft.Base()):
 			one.State, one.Why = explain.Paused, ""
 		}
 	case daemons.StatePaused:
@@ -390,7 +390,7 @@ func (x *explanation) textOf(refusal match.Refusal) string {
 func (x *explanation) ofClusterEvents(h invoke.Handler) func(*explain.Handler) {
 	return func(one *explain.Handler) {
 		one.Why = "it is called for " + h.ClusterEvents
-		waiting := len(x.engine.clusterEvents.Get(handlerKey{x.r.Base().GetUID(), one.ID}))
+		waiting := len(x.engine.clusterEvents.Get(handlerKey{x.r.draft.Base().GetUID(), one.ID}))
 		if waiting == 0 {
 			return
 		}

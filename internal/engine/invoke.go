@@ -44,18 +44,18 @@ func (e *Engine) mayCall(ctx context.Context, r *reconciliation) bool {
 	if err := e.checkpoint(ctx, r); err != nil {
 		r.calls.err = err
 	}
-	return !r.Aborted && r.calls.err == nil && !hasEnded(ctx) && !e.stopIfPaused(r)
+	return !r.session.Aborted && r.calls.err == nil && !hasEnded(ctx) && !e.stopIfPaused(r)
 }
 
 // stopIfPaused ends the calls of the reconcile if the operator or the object is paused now. It also ends them if the object has left the scope. The
 // reconcile still writes the outcomes.
 func (e *Engine) stopIfPaused(r *reconciliation) bool {
-	newest := e.states.Newest(r.Base().GetUID())
-	if e.Pause != nil && e.paused(r.Base().GetNamespace()) || newest != nil && IsObjectPaused(newest) || (e.Scope != nil || e.Shard != nil) && !e.inScope(client.ObjectKeyFromObject(r.Base())) {
-		r.Aborted = true
-		e.enqueue(r.Base().GetUID()) // the key is deferred until the end of the pause, or released
+	newest := e.states.Newest(r.draft.Base().GetUID())
+	if e.Pause != nil && e.paused(r.draft.Base().GetNamespace()) || newest != nil && IsObjectPaused(newest) || (e.Scope != nil || e.Shard != nil) && !e.inScope(client.ObjectKeyFromObject(r.draft.Base())) {
+		r.session.Aborted = true
+		e.enqueue(r.draft.Base().GetUID()) // the key is deferred until the end of the pause, or released
 	}
-	return r.Aborted
+	return r.session.Aborted
 }
 
 // logPlan logs the plan at V(1). It logs the paths of the changed fields, but not their values, which may be confidential.
@@ -65,12 +65,12 @@ func (r *reconciliation) logPlan(ctx context.Context) {
 		return
 	}
 	var changed []string
-	if r.Cause.Reason == cause.Update {
-		for _, item := range r.Cause.Diff {
+	if r.session.Cause.Reason == cause.Update {
+		for _, item := range r.session.Cause.Diff {
 			changed = append(changed, item.Path.String())
 		}
 	}
-	logger.Info("Handling", "reason", r.Cause.Reason, "handlers", r.calls.plan.Next, "changed", changed)
+	logger.Info("Handling", "reason", r.session.Cause.Reason, "handlers", r.calls.plan.Next, "changed", changed)
 }
 
 // withDefaults returns the handler with the defaults of the operator.
@@ -95,7 +95,7 @@ func (s *Settings) PolicyOf(policy progress.Policy) progress.Policy {
 // zero.
 func (e *Engine) callCauseHandler(ctx context.Context, r *reconciliation, id string, declared invoke.Handler, deadline time.Time) bool {
 	h := e.withDefaults(declared)
-	record := r.Records.Record(id)
+	record := r.session.Records.Record(id)
 	isLate := h.Policy.Timeout != nil && record.Retries == 0 && !record.WaitsForSubs() && now().Sub(record.Started) >= *h.Policy.Timeout
 	for e.mayCall(ctx, r) {
 		if callAgain := e.attemptCauseHandler(ctx, r, r.attemptView(), id, h, deadline); !callAgain {
@@ -112,7 +112,7 @@ func (e *Engine) callCauseHandler(ctx context.Context, r *reconciliation, id str
 // handlers that follow see them. attemptCauseHandler also calls the sub-handlers that the handler has declared. It returns true if the handler must be
 // called again now.
 func (e *Engine) attemptCauseHandler(ctx context.Context, r *reconciliation, view *invoke.View, id string, h invoke.Handler, deadline time.Time) bool {
-	before := r.Records.Record(id)
+	before := r.session.Records.Record(id)
 	p := &commit.HandlerPatch{ID: id, Policy: h.Policy, Before: before, Open: true}
 	_, isTop := e.Handlers.Get(id)
 	if isTop && !slices.Contains(r.calls.called, id) {
@@ -129,20 +129,20 @@ func (e *Engine) attemptCauseHandler(ctx context.Context, r *reconciliation, vie
 		Prepare: func(req *invoke.Request) {
 			req.Flush, req.SubFinished = r.flush(req), e.subFinished(ctx, r, h)
 			if h.RetriesOnRelatedChange {
-				req.Track = e.tracker.Begin(tracking.Reader{Object: client.ObjectKeyFromObject(r.Base()), Handler: r.calls.top}).Track
+				req.Track = e.tracker.Begin(tracking.Reader{Object: client.ObjectKeyFromObject(r.draft.Base()), Handler: r.calls.top}).Track
 			}
 			if isTop { // sub-handlers use the client of their parent
 				req.WrapClient = e.recording(r, &recorder)
 			}
-			p.Base = r.Current().Content
+			p.Base = r.draft.Current().Content
 		},
 		Accept: func(accepted *invoke.Request, _ error) error { // also after a failed attempt
-			doc, err := e.committer.TakeChanges(ctx, &r.Draft, id, accepted.Object)
+			doc, err := e.committer.TakeChanges(ctx, r.draft, id, accepted.Object)
 			if err != nil {
 				return err
 			}
 			p.Patch, req = doc, accepted
-			r.Add(p) // before the patches of its sub-handlers
+			r.draft.Add(p) // before the patches of its sub-handlers
 			return nil
 		},
 		AdjustOutcome: func(attemptCtx context.Context, outcome progress.Outcome) progress.Outcome {
@@ -166,18 +166,18 @@ func (e *Engine) attemptCauseHandler(ctx context.Context, r *reconciliation, vie
 	r.noteAttempt(attempt{HandlerPatch: p, conditionType: h.ConditionType}, recorder)
 	if p.Outcome.Success && p.Outcome.Err == nil && req != nil && req.Result != nil {
 		p.Untyped = true
-		r.AddTo(p, patch.At(e.Results, map[string]any{id: req.Result}).Unapplied(r.Content()))
+		r.draft.AddTo(p, patch.At(e.Results, map[string]any{id: req.Result}).Unapplied(r.draft.Content()))
 	}
 	ended := now()
-	r.Records.RecordOutcome(id, p.Outcome, ended)
-	if p.Outcome.Final && r.Cause.Facts.Initial && h.Resumes() && !slices.Contains(r.details.Resumed, id) {
+	r.session.Records.RecordOutcome(id, p.Outcome, ended)
+	if p.Outcome.Final && r.session.Cause.Facts.Initial && h.Resumes() && !slices.Contains(r.details.Resumed, id) {
 		r.details.Resumed = append(r.details.Resumed, id)
 	}
 	if p.Outcome.Final && isTop && h.RetriesOnRelatedChange {
-		e.tracker.Forget(tracking.Reader{Object: client.ObjectKeyFromObject(r.Base()), Handler: id})
+		e.tracker.Forget(tracking.Reader{Object: client.ObjectKeyFromObject(r.draft.Base()), Handler: id})
 	}
 	if p.Outcome.Final {
-		r.setCause(r.Cause.WithSeen())
+		r.setCause(r.session.Cause.WithSeen())
 	}
 	if r.calls.workTime == workTime { // otherwise its sub-handlers have added their time
 		r.calls.workTime += ended.Sub(began)
@@ -187,16 +187,16 @@ func (e *Engine) attemptCauseHandler(ctx context.Context, r *reconciliation, vie
 
 // flush returns the function with which a handler writes its changes of the status before it has returned. It returns nil for a deleted object.
 func (r *reconciliation) flush(req *invoke.Request) func(context.Context) error {
-	if r.Gone {
+	if r.session.Gone {
 		return nil
 	}
-	return func(ctx context.Context) error { return r.Flush(ctx, req.ID, req.Object) }
+	return func(ctx context.Context) error { return r.session.Flush(ctx, req.ID, req.Object) }
 }
 
 // recording returns the function that wraps the client of an attempt. The function sets the recorder.
 func (e *Engine) recording(r *reconciliation, recorder **loopguard.Recorder) func(client.Client) client.Client {
 	return func(inner client.Client) client.Client {
-		*recorder = &loopguard.Recorder{Client: inner, GVK: e.GVK, HasStatus: e.HasStatus, Essence: e.detector.Essence, Received: r.Current()}
+		*recorder = &loopguard.Recorder{Client: inner, GVK: e.GVK, HasStatus: e.HasStatus, Essence: e.detector.Essence, Received: r.draft.Current()}
 		return *recorder
 	}
 }
@@ -207,16 +207,16 @@ func (e *Engine) checkpoint(ctx context.Context, r *reconciliation) error {
 	if r.calls.err != nil {
 		return r.calls.err
 	}
-	if !r.calls.unsaved || r.calls.workTime < e.Checkpoint || r.Aborted || r.Gone {
+	if !r.calls.unsaved || r.calls.workTime < e.Checkpoint || r.session.Aborted || r.session.Gone {
 		return nil
 	}
-	written, err := r.Write(ctx)
+	written, err := r.session.Write(ctx)
 	if err != nil {
 		return err
 	}
-	if written == nil || written.GetDeletionTimestamp() != nil && !r.Cause.Facts.Deleting {
+	if written == nil || written.GetDeletionTimestamp() != nil && !r.session.Cause.Facts.Deleting {
 		log.FromContext(ctx).V(1).Info("The object was deleted during the reconcile; skipping the remaining handlers")
-		r.Aborted = true
+		r.session.Aborted = true
 	}
 	return nil
 }
@@ -224,18 +224,18 @@ func (e *Engine) checkpoint(ctx context.Context, r *reconciliation) error {
 // cancelOnDelete returns the function that cancels the context of an attempt when the object is being deleted. It returns nil for handlers without
 // CancelOnDelete, and if the object is being deleted already. After the cancellation, no other handler is called in this reconcile.
 func (e *Engine) cancelOnDelete(r *reconciliation, h invoke.Handler) func(context.Context) (context.Context, func()) {
-	if !h.CancelOnDelete || r.Cause.Facts.Deleting {
+	if !h.CancelOnDelete || r.session.Cause.Facts.Deleting {
 		return nil
 	}
 	return func(ctx context.Context) (context.Context, func()) {
 		ctx, cancel := context.WithCancelCause(ctx)
-		end := e.states.OnDeletion(r.Base().GetUID(), func() { cancel(daemons.ErrDeleted) })
-		if e.states.Newest(r.Base().GetUID()) == nil { // the object has left the cache since the start of the reconcile
-			e.endWork(r.Base(), false)
+		end := e.states.OnDeletion(r.draft.Base().GetUID(), func() { cancel(daemons.ErrDeleted) })
+		if e.states.Newest(r.draft.Base().GetUID()) == nil { // the object has left the cache since the start of the reconcile
+			e.endWork(r.draft.Base(), false)
 		}
 		return ctx, func() {
 			end()
-			r.Aborted = r.Aborted || errors.Is(context.Cause(ctx), daemons.ErrDeleted)
+			r.session.Aborted = r.session.Aborted || errors.Is(context.Cause(ctx), daemons.ErrDeleted)
 			cancel(nil)
 		}
 	}
@@ -248,7 +248,7 @@ func (e *Engine) cycleStarted(r *reconciliation) (started time.Time) {
 		return time.Time{}
 	}
 	for _, id := range r.matching.selection.Selected {
-		if at := r.Records.Record(id).Started; !at.IsZero() && (started.IsZero() || at.Before(started)) {
+		if at := r.session.Records.Record(id).Started; !at.IsZero() && (started.IsZero() || at.Before(started)) {
 			started = at
 		}
 	}
@@ -265,6 +265,6 @@ func (r *reconciliation) noteAttempt(a attempt, recorder *loopguard.Recorder) {
 	if recorder != nil {
 		r.engine.noteWrite(r, a.ID, recorder.Written())
 	}
-	a.after = r.Current().Content
+	a.after = r.draft.Current().Content
 	r.report.attempts = append(r.report.attempts, a)
 }

@@ -56,27 +56,27 @@ func (e *Engine) noteOwnChanges(r *reconciliation, base, stored map[string]any, 
 func (e *Engine) guardLoops(ctx context.Context, r *reconciliation) (next cause.Cause, handled string) {
 	loops, at := r.details.Loops, now()
 	expireLoops(ctx, loops, at)
-	next = r.Cause
+	next = r.session.Cause
 	handles := !next.Reason.HasHandlers()
 	if !e.startsUpdate(r) {
 		loops.SkipUpdate(at)
 	} else {
-		wait := loops.StartUpdate(at, r.Cause.Diff, e.LoopLimit)
+		wait := loops.StartUpdate(at, r.session.Cause.Diff, e.LoopLimit)
 		if handles = wait == 0; !handles {
 			log.FromContext(ctx).V(1).Info("The update is delayed, because handlers have caused it", "delay", wait.String())
 			next = next.WithReason(cause.Noop)
 		}
-		e.reportLoop(ctx, r.Base(), loops)
+		e.reportLoop(ctx, r.draft.Base(), loops)
 	}
 	if !handles {
 		return next, ""
 	}
-	return next, r.Base().GetResourceVersion()
+	return next, r.draft.Base().GetResourceVersion()
 }
 
 // startsUpdate reports whether this reconcile begins to handle an update.
 func (e *Engine) startsUpdate(r *reconciliation) bool {
-	return r.Cause.Reason == cause.Update && !r.Records.HasRecords(string(cause.Update)) && !r.Cause.Reversed && !r.Cause.WasEdited()
+	return r.session.Cause.Reason == cause.Update && !r.session.Records.HasRecords(string(cause.Update)) && !r.session.Cause.Reversed && !r.session.Cause.WasEdited()
 }
 
 // guardReconciles reports whether the calls of reconcile handlers for changes must wait, because the handlers have probably made these changes themselves. failing
@@ -101,12 +101,12 @@ func (e *Engine) releaseLoops(ctx context.Context, r *reconciliation, handled st
 	if handled != "" {
 		loops.DropHandled(handled)
 	}
-	e.reportLoop(ctx, r.Base(), loops)
+	e.reportLoop(ctx, r.draft.Base(), loops)
 	next = expireLoops(ctx, loops, now()) // a waiting cycle may have been skipped
 	if loops.IsEmpty() {
 		r.details.Loops = nil
 	}
-	e.loopingObjects.Note(metrics.LoopingObjects, e.Name, client.ObjectKeyFromObject(r.Base()), loops.IsLooping())
+	e.loopingObjects.Note(metrics.LoopingObjects, e.Name, client.ObjectKeyFromObject(r.draft.Base()), loops.IsLooping())
 	return next
 }
 

@@ -36,18 +36,18 @@ func (e *Engine) observe(ctx context.Context, key types.NamespacedName) (*reconc
 	known := e.states.GetOrCreate(obj.GetUID())
 	known.Lock()
 	r := e.newReconciliation(known)
-	r.Pauses, r.Suspensions, r.afterEpoch = e.pauses.Load(), suspensions, afterEpoch
+	r.session.Pauses, r.session.Suspensions, r.afterEpoch = e.pauses.Load(), suspensions, afterEpoch
 	ready := false // also if the conversion panics
 	defer func() {
 		if !ready {
 			r.unlock()
 		}
 	}()
-	r.known.Worker.PausesAtReconcile = r.Pauses
+	r.known.Worker.PausesAtReconcile = r.session.Pauses
 	if e.takeOwnEvent(r, obj) {
 		return nil, nil
 	}
-	if err := r.SetBase(obj); err != nil {
+	if err := r.draft.SetBase(obj); err != nil {
 		return nil, err
 	}
 	ready = true
@@ -77,18 +77,18 @@ func (e *Engine) observedObject(ctx context.Context, key types.NamespacedName) (
 // lags behind, the object is reconciled again when the cache changes, and no worker waits. After the consistency timeout, awaitFreshCache reads the object
 // from the API server. It returns the time to wait; 0 to continue.
 func (e *Engine) awaitFreshCache(ctx context.Context, r *reconciliation) (time.Duration, error) {
-	if r.Memory.FoundDeleted {
+	if r.details.Memory.FoundDeleted {
 		return e.ConsistencyTimeout, nil // the cache will show the deletion
 	}
-	if pending := r.Memory.Pending; pending != nil {
+	if pending := r.details.Memory.Pending; pending != nil {
 		return e.retryPendingWrite(ctx, r, pending)
 	}
 	return e.checkCacheIsCurrent(ctx, r)
 }
 
 func (e *Engine) checkCacheIsCurrent(ctx context.Context, r *reconciliation) (time.Duration, error) {
-	if !e.isStale(r.Base(), r.known) {
-		e.stopAwaiting(r.known, client.ObjectKeyFromObject(r.Base()))
+	if !e.isStale(r.draft.Base(), r.known) {
+		e.stopAwaiting(r.known, client.ObjectKeyFromObject(r.draft.Base()))
 		return 0, nil
 	}
 	if left := time.Until(r.known.AwaitDeadline()); left > 0 {
@@ -97,11 +97,11 @@ func (e *Engine) checkCacheIsCurrent(ctx context.Context, r *reconciliation) (ti
 	}
 	metrics.StaleCacheReads.WithLabelValues(e.Name).Inc()
 	log.FromContext(ctx).Info("The cache does not show our last write; reading the object from the API server")
-	obj, err := e.readLive(ctx, client.ObjectKeyFromObject(r.Base()))
+	obj, err := e.readLive(ctx, client.ObjectKeyFromObject(r.draft.Base()))
 	if err != nil {
 		return 0, err
 	}
-	if obj == nil || obj.GetUID() != r.Base().GetUID() {
+	if obj == nil || obj.GetUID() != r.draft.Base().GetUID() {
 		return e.ConsistencyTimeout, nil // the object is deleted; the cache will show that
 	}
 	if version := obj.GetResourceVersion(); isOrdered(version) {
@@ -109,7 +109,7 @@ func (e *Engine) checkCacheIsCurrent(ctx context.Context, r *reconciliation) (ti
 	} else {
 		r.known.StopAwaiting() // it is unknown when the cache has passed this version
 	}
-	return 0, r.SetBase(obj)
+	return 0, r.draft.SetBase(obj)
 }
 
 // isStale reports whether the object lacks our last write.
@@ -131,7 +131,7 @@ func isOrdered(version string) bool {
 func (e *Engine) takeOwnEvent(r *reconciliation, obj client.Object) bool {
 	settled := r.details.Settled
 	r.details.Settled = false
-	if !settled || r.known.AwaitedVersion() != obj.GetResourceVersion() || r.Memory.Pending != nil || r.Memory.Overlay != nil {
+	if !settled || r.known.AwaitedVersion() != obj.GetResourceVersion() || r.details.Memory.Pending != nil || r.details.Memory.Overlay != nil {
 		return false
 	}
 	e.stopAwaiting(r.known, client.ObjectKeyFromObject(obj))
@@ -153,24 +153,24 @@ func (e *Engine) stopAwaiting(m *objectState, key types.NamespacedName) {
 // find nothing to do. expectOwnEvent then lets the engine skip the event of the write.
 func (e *Engine) expectOwnEvent(r *reconciliation, result reconcile.Result) {
 	m := r.known
-	if !r.IsFinished() || result != (reconcile.Result{}) || m.AwaitedVersion() != r.Base().GetResourceVersion() || r.ReportRejected || r.Memory.Overlay != nil ||
+	if !r.session.IsFinished() || result != (reconcile.Result{}) || m.AwaitedVersion() != r.draft.Base().GetResourceVersion() || r.session.ReportRejected || r.details.Memory.Overlay != nil ||
 		len(e.ReconcileHandlers.IDs())+len(e.BackgroundHandlers.IDs()) > 0 || e.writesEventChanges {
 		return
 	}
 	if r.known.ExistedAtStart && !r.known.Worker.Handled {
 		return // resume handlers are due
 	}
-	if r.Cause.OutdatedBaseline || r.Cause.StalePin || e.Pin.Fetch(r.Base()) != nil {
+	if r.session.Cause.OutdatedBaseline || r.session.Cause.StalePin || e.Pin.Fetch(r.draft.Base()) != nil {
 		return // the next reconcile must remove or store something; the write has removed all records
 	}
 	// Other clients may have changed the object between the read and the write.
-	stored := e.Baseline.Fetch(r.Base())
-	if r.Base().GetDeletionTimestamp() != nil || e.hasFinalizer(r.Base()) != r.Cause.Facts.HasFinalizer ||
-		stored == nil || r.Memory.Baselines.BaselineReplaced(stored) {
+	stored := e.Baseline.Fetch(r.draft.Base())
+	if r.draft.Base().GetDeletionTimestamp() != nil || e.hasFinalizer(r.draft.Base()) != r.session.Cause.Facts.HasFinalizer ||
+		stored == nil || r.details.Memory.Baselines.BaselineReplaced(stored) {
 		return
 	}
 	// The filters decide on the finalizer, and handlers may have changed the fields on which the filters depend.
-	after := match.Input{Object: r.Content(), HasCause: true, Old: r.Cause.Live, New: r.Cause.Live}
+	after := match.Input{Object: r.draft.Content(), HasCause: true, Old: r.session.Cause.Live, New: r.session.Cause.Live}
 	for _, id := range e.Handlers.IDs() {
 		handler, _ := e.Handlers.Get(id)
 		if len(handler.When) > 0 {
@@ -186,21 +186,21 @@ func (e *Engine) expectOwnEvent(r *reconciliation, result reconcile.Result) {
 // retryPendingWrite writes the outcomes of an earlier reconcile whose write has failed. The handlers of that reconcile are not called again. retryPendingWrite drops the
 // pending write if the object is being deleted. It also drops the write if another client has changed the same fields or the progress during a pause.
 func (e *Engine) retryPendingWrite(ctx context.Context, r *reconciliation, pending *commit.Session) (time.Duration, error) {
-	if r.Base().GetDeletionTimestamp() != nil && pending.Cause.Reason != cause.Delete {
-		r.Memory.Pending = nil
+	if r.draft.Base().GetDeletionTimestamp() != nil && pending.Cause.Reason != cause.Delete {
+		r.details.Memory.Pending = nil
 		return e.checkCacheIsCurrent(ctx, r)
 	}
-	live, err := pending.OvertakenBy(ctx, r.Suspensions)
+	live, err := pending.OvertakenBy(ctx, r.session.Suspensions)
 	switch {
 	case err != nil:
 		return 0, err
 	case live != nil: // the reconcile continues with the object as it is, as after a crash
-		r.Memory.Pending = nil
+		r.details.Memory.Pending = nil
 		if pending.IsFinished() { // resume handlers were called in any case
 			r.noteHandled()
 		}
 		r.known.SetAwaitedVersion(live.GetResourceVersion(), e.ConsistencyTimeout)
-		return 0, r.SetBase(live)
+		return 0, r.draft.SetBase(live)
 	}
 	if written, err := pending.Write(ctx); err != nil || written == nil {
 		return e.ConsistencyTimeout, err // the object is deleted; the cache will show that
@@ -214,28 +214,28 @@ func (e *Engine) retryPendingWrite(ctx context.Context, r *reconciliation, pendi
 // and returns a reconciliation of that state. It also returns the time to wait; 0 to continue.
 func (e *Engine) verifyAgainstEpoch(ctx context.Context, r *reconciliation) (*reconciliation, time.Duration, error) {
 	m := r.known
-	if m.Worker.SeenSinceStart = r.afterEpoch || !e.epoch.IsOlder(r.Base()); m.Worker.SeenSinceStart || !e.hasWork(r) {
+	if m.Worker.SeenSinceStart = r.afterEpoch || !e.epoch.IsOlder(r.draft.Base()); m.Worker.SeenSinceStart || !e.hasWork(r) {
 		return r, 0, nil
 	}
 	log.FromContext(ctx).V(1).Info("The cache may be older than the start of the operator; reading the object from the API server")
-	r.Pauses, r.Suspensions = e.pauses.Load(), e.committer.SuspensionCount()
-	live, err := e.readLive(ctx, client.ObjectKeyFromObject(r.Base()))
+	r.session.Pauses, r.session.Suspensions = e.pauses.Load(), e.committer.SuspensionCount()
+	live, err := e.readLive(ctx, client.ObjectKeyFromObject(r.draft.Base()))
 	if err != nil {
 		return r, 0, err
 	}
-	if live == nil || live.GetUID() != r.Base().GetUID() {
-		r.Memory.FoundDeleted = true
+	if live == nil || live.GetUID() != r.draft.Base().GetUID() {
+		r.details.Memory.FoundDeleted = true
 		return r, e.ConsistencyTimeout, nil // the cache will show the deletion
 	}
 	m.Worker.SeenSinceStart = true
-	if live.GetResourceVersion() == r.Base().GetResourceVersion() {
+	if live.GetResourceVersion() == r.draft.Base().GetResourceVersion() {
 		return r, 0, nil
 	}
 	m.SetAwaitedVersion(live.GetResourceVersion(), e.ConsistencyTimeout)
 	e.states.UpdateUnlessOlder(live)
 	again := e.newReconciliation(m)
-	again.Pauses, again.Suspensions = r.Pauses, r.Suspensions
-	if err := again.SetBase(live); err != nil {
+	again.session.Pauses, again.session.Suspensions = r.session.Pauses, r.session.Suspensions
+	if err := again.draft.SetBase(live); err != nil {
 		return again, 0, err
 	}
 	return again, 0, e.evaluate(ctx, again)
@@ -245,11 +245,11 @@ func (e *Engine) verifyAgainstEpoch(ctx context.Context, r *reconciliation) (*re
 // what the watch has delivered.
 func (e *Engine) hasWork(r *reconciliation) bool {
 	if e.finalizerAction(r) != cause.KeepFinalizer || !r.hasNothingToWrite() ||
-		e.background.NeedsStart(r.Base().GetUID(), r.matching.background) || e.mayReconcile(r) {
+		e.background.NeedsStart(r.draft.Base().GetUID(), r.matching.background) || e.mayReconcile(r) {
 		return true
 	}
-	if r.Cause.Reason != cause.Resume {
-		return r.Cause.Reason.HasHandlers()
+	if r.session.Cause.Reason != cause.Resume {
+		return r.session.Cause.Reason.HasHandlers()
 	}
 	return slices.ContainsFunc(r.matching.handlers, func(id string) bool {
 		handler, _ := e.Handlers.Get(id)
@@ -261,7 +261,7 @@ func (e *Engine) hasWork(r *reconciliation) bool {
 func (e *Engine) mayReconcile(r *reconciliation) bool {
 	return slices.ContainsFunc(e.ReconcileHandlers.IDs(), func(id string) bool {
 		handler, _ := e.ReconcileHandlers.Get(id)
-		hasEvents := handler.ClusterEvents == "" || len(e.clusterEvents.Get(handlerKey{r.Base().GetUID(), id})) > 0
-		return hasEvents && plan.MatchObject(logr.Discard(), id, handler, r.matching.view, match.Input{Object: r.Content()}).Accepts()
+		hasEvents := handler.ClusterEvents == "" || len(e.clusterEvents.Get(handlerKey{r.draft.Base().GetUID(), id})) > 0
+		return hasEvents && plan.MatchObject(logr.Discard(), id, handler, r.matching.view, match.Input{Object: r.draft.Content()}).Accepts()
 	})
 }

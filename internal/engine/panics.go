@@ -103,7 +103,7 @@ func (e *Engine) setPanicked(r *reconciliation, set *conditions.Set) {
 	if e.PanicCondition == "" {
 		return
 	}
-	r.report.panicChanges = append(r.report.panicChanges, e.panicChanges.Take(r.Base().GetUID())...)
+	r.report.panicChanges = append(r.report.panicChanges, e.panicChanges.Take(r.draft.Base().GetUID())...)
 	changes := slices.Clone(r.report.panicChanges)
 	for _, a := range r.report.attempts {
 		if change, ok := panicChangeOf(a.ID, a.Outcome); ok {
@@ -119,14 +119,14 @@ func (e *Engine) setPanicked(r *reconciliation, set *conditions.Set) {
 			panics[change.id] = change.text
 		}
 	}
-	recovered := r.IsFinished() && r.Cause.Reason != cause.Delete && r.Records.Summary().Failed == 0
+	recovered := r.session.IsFinished() && r.session.Cause.Reason != cause.Delete && r.session.Records.Summary().Failed == 0
 	maps.DeleteFunc(panics, func(id, _ string) bool {
 		return recovered && isOneOf(e.Handlers.IDs(), id) || !isOneOf(e.handlerIDs(), id)
 	})
 	switch {
 	case len(panics) > 0:
 		set.True(e.PanicCondition, reasonPanicked, formatPanics(panics))
-	case exists && before.Reason != reasonPanicked && before.Reason != conditions.ReasonNotReported, r.Cause.Deleting && !exists:
+	case exists && before.Reason != reasonPanicked && before.Reason != conditions.ReasonNotReported, r.session.Cause.Deleting && !exists:
 	default:
 		set.False(e.PanicCondition, conditions.ReasonAsExpected, "")
 	}

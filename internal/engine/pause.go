@@ -124,15 +124,15 @@ func warnAboutAnnotation(ctx context.Context, obj client.Object) {
 
 // reportObjectPause reports in the conditions that the annotation pauses the object.
 func (e *Engine) reportObjectPause(ctx context.Context, r *reconciliation) error {
-	if r.Cause.Deleting || len(e.DeclaredConditions) == 0 {
+	if r.session.Cause.Deleting || len(e.DeclaredConditions) == 0 {
 		return nil
 	}
 	e.selectHandlers(ctx, r) // without a plan, the write would drop the records of the cause
 	e.makePlan(ctx, r)
 	e.reportConditions(ctx, r)
-	if len(r.Patches()) == 0 {
+	if len(r.draft.Patches()) == 0 {
 		return nil
 	}
-	_, err := r.Write(ctx)
+	_, err := r.session.Write(ctx)
 	return err
 }

@@ -30,7 +30,7 @@ const maxChanges = 100
 // takeChanges takes the changes since the last reconcile, and keeps them until the reconcile handlers are matched. It reports whether a related object has
 // changed. Our own writes are no changes.
 func (r *reconciliation) takeChanges() (related bool) {
-	changes := r.engine.states.TakeForeignChanges(client.ObjectKeyFromObject(r.Base()), r.Base().GetUID(), r.Base().GetResourceVersion())
+	changes := r.engine.states.TakeForeignChanges(client.ObjectKeyFromObject(r.draft.Base()), r.draft.Base().GetUID(), r.draft.Base().GetResourceVersion())
 	if len(r.engine.ReconcileHandlers.IDs()) > 0 {
 		if r.details.Changes = append(r.details.Changes, changes...); len(r.details.Changes) > maxChanges {
 			r.details.Changes = []string{objectstate.RelatedChange}
@@ -42,7 +42,7 @@ func (r *reconciliation) takeChanges() (related bool) {
 // callReconcileHandlers calls the reconcile handlers if the object or a related object has changed, or if their time has come. Their changes are written
 // at the end of the reconcile.
 func (e *Engine) callReconcileHandlers(ctx context.Context, r *reconciliation) {
-	if r.Aborted || hasEnded(ctx) {
+	if r.session.Aborted || hasEnded(ctx) {
 		return
 	}
 	held := e.matchReconcileHandlers(ctx, r)
@@ -73,15 +73,15 @@ func (e *Engine) matchReconcileHandlers(ctx context.Context, r *reconciliation) 
 	changes := r.details.Changes
 	r.details.Changes = nil
 	view := e.causeView(r)
-	view.Object = r.Base() // predicates see the object as it is stored, not the pending changes of handlers
+	view.Object = r.draft.Base() // predicates see the object as it is stored, not the pending changes of handlers
 	var failing []string
 	caused := false // by these changes, a handler is called
 	for _, id := range e.ReconcileHandlers.IDs() {
 		handler, _ := e.ReconcileHandlers.Get(id)
-		if !plan.MatchObject(log.FromContext(ctx), id, handler, view, match.Input{Object: r.Content()}).Accepts() {
+		if !plan.MatchObject(log.FromContext(ctx), id, handler, view, match.Input{Object: r.draft.Content()}).Accepts() {
 			delete(r.details.ReconcileHandlers, id)
-			e.clusterEvents.Take(handlerKey{r.Base().GetUID(), id})
-			e.tracker.Forget(tracking.Reader{Object: client.ObjectKeyFromObject(r.Base()), Handler: id})
+			e.clusterEvents.Take(handlerKey{r.draft.Base().GetUID(), id})
+			e.tracker.Forget(tracking.Reader{Object: client.ObjectKeyFromObject(r.draft.Base()), Handler: id})
 			continue
 		}
 		r.matching.reconciles = true
@@ -130,7 +130,7 @@ func (e *Engine) callReconcileHandler(
 	ctx context.Context, r *reconciliation, id string, h invoke.Handler, st *reconcileHandlerState, event *invoke.ClusterEvent,
 ) {
 	st.begin()
-	h.Policy = e.reconcilePolicy(h, client.ObjectKeyFromObject(r.Base()), st)
+	h.Policy = e.reconcilePolicy(h, client.ObjectKeyFromObject(r.draft.Base()), st)
 	failures := st.failures
 	var next invoke.Requeue
 	p := &commit.HandlerPatch{ID: id, Policy: h.Policy, Before: st.record, Repeat: func() { st.dirty, st.succeeded = true, false }}
@@ -151,27 +151,27 @@ func (e *Engine) callReconcileHandler(
 		Once: event != nil && h.Policy.Retries == nil,
 		Prepare: func(req *invoke.Request) {
 			req.ClusterEvent = event
-			tracked = e.tracker.Begin(tracking.Reader{Object: client.ObjectKeyFromObject(r.Base()), Handler: id})
+			tracked = e.tracker.Begin(tracking.Reader{Object: client.ObjectKeyFromObject(r.draft.Base()), Handler: id})
 			req.Flush, req.WrapClient = r.flush(req), e.recording(r, &recorder)
 			if event == nil { // changes of tracked objects do not trigger handlers of Events
 				req.Track = tracked.Track
 			}
-			p.Base = r.Current().Content
+			p.Base = r.draft.Current().Content
 		},
 		Accept: func(req *invoke.Request, failed error) error {
 			next = req.Requeue
-			doc, err := e.committer.TakeChanges(ctx, &r.Draft, id, req.Object)
+			doc, err := e.committer.TakeChanges(ctx, r.draft, id, req.Object)
 			if err != nil {
 				return err
 			}
 			if p.Patch = doc; failed == nil && req.Result != nil {
-				p.Patch, p.Untyped = patch.Merge(doc, patch.At(e.Results, map[string]any{id: req.Result}).Unapplied(r.Content())), true
+				p.Patch, p.Untyped = patch.Merge(doc, patch.At(e.Results, map[string]any{id: req.Result}).Unapplied(r.draft.Content())), true
 			}
 			return nil
 		},
 	}.Run(ctx)
 	tracked.End(p.Outcome.Success)
-	r.Add(p)
+	r.draft.Add(p)
 	r.noteAttempt(attempt{HandlerPatch: p, conditionType: h.ConditionType, reconciles: st}, recorder)
 	h.Warnings.WarnMissingUnit(log.FromContext(ctx).WithValues("handler", id), progress.Outcome{Delay: next.After})
 	st.priority = next.Priority
@@ -219,7 +219,7 @@ func (st *reconcileHandlerState) recordOutcome(h invoke.Handler, outcome progres
 // callForClusterEvents calls a handler for the Events that wait for it, in the order of their arrival. While an attempt must be repeated, the later Events
 // wait. The state of the handler is kept in memory only.
 func (e *Engine) callForClusterEvents(ctx context.Context, r *reconciliation, id string, h invoke.Handler, st *reconcileHandlerState) {
-	key := handlerKey{r.Base().GetUID(), id}
+	key := handlerKey{r.draft.Base().GetUID(), id}
 	for {
 		waiting := e.clusterEvents.Get(key)
 		if len(waiting) == 0 {

@@ -103,9 +103,9 @@ type handlerKey struct {
 
 // reconciliation is one reconcile of one object. Only the worker of the object uses it. Its parts belong to one phase each.
 type reconciliation struct {
-	commit.Session // the object with the pending changes, the cause and the records
-
 	engine     *Engine
+	session    *commit.Session // the cause and the records
+	draft      *commit.Draft   // the object with the pending changes
 	known      *objectState
 	details    *objectDetails     // of known
 	afterEpoch bool               // the cache had reached the epoch before the object was read
@@ -293,7 +293,8 @@ func (e *Engine) newReconciliation(known *objectState) *reconciliation {
 		known.Worker.Details = &objectDetails{}
 	}
 	r := &reconciliation{engine: e, known: known, details: known.Worker.Details}
-	r.Session = e.committer.NewSession(&r.details.Memory, known, r)
+	r.session = e.committer.NewSession(&r.details.Memory, known, r)
+	r.draft = r.session.Draft
 	return r
 }
 
@@ -307,7 +308,7 @@ func (r *reconciliation) unlock() {
 }
 
 // setCause continues the reconcile with a cause. Only writes change the cause otherwise.
-func (r *reconciliation) setCause(c cause.Cause) { r.Cause = c }
+func (r *reconciliation) setCause(c cause.Cause) { r.session.Cause = c }
 
 // backgroundState returns the state of the daemons and timers of the object, and creates it if there is none.
 func (r *reconciliation) backgroundState() *background.State {
@@ -319,12 +320,12 @@ func (r *reconciliation) backgroundState() *background.State {
 
 // subject is the input of the filters of cause handlers.
 func (r *reconciliation) subject() match.Input {
-	return match.Input{Object: r.Content(), HasCause: true, Old: r.Cause.Old, New: r.Cause.New, OldUnknown: !r.Cause.IsOldKnown()}
+	return match.Input{Object: r.draft.Content(), HasCause: true, Old: r.session.Cause.Old, New: r.session.Cause.New, OldUnknown: !r.session.Cause.IsOldKnown()}
 }
 
 // hasNothingToWrite reports whether no handler is selected and no data must be written. This is the most frequent case when the operator starts.
 func (r *reconciliation) hasNothingToWrite() bool {
-	return len(r.matching.selection.Selected) == 0 && r.IsAtRest()
+	return len(r.matching.selection.Selected) == 0 && r.session.IsAtRest()
 }
 
 // identify sets the apiVersion and the kind, which typed clients drop. It does not write to an unstructured object that has them, because its content may
@@ -457,8 +458,8 @@ func IsObjectPaused(obj client.Object) bool {
 func (e *Engine) noteObject(key types.NamespacedName, r *reconciliation) {
 	paused, loops := false, false
 	if r != nil {
-		_, annotated := r.Base().GetAnnotations()[PausedAnnotation]
-		paused = annotated && IsObjectPaused(r.Base())
+		_, annotated := r.draft.Base().GetAnnotations()[PausedAnnotation]
+		paused = annotated && IsObjectPaused(r.draft.Base())
 		loops = r.details.Loops.IsLooping()
 	}
 	e.pausedObjects.Note(metrics.PausedObjects, e.Name, key, paused)

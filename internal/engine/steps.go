@@ -56,8 +56,8 @@ func (e *Engine) reconcile(ctx context.Context, key types.NamespacedName) (none 
 		return none, err
 	}
 	defer r.unlock()
-	ctx = log.IntoContext(ctx, lazylog.New(log.FromContext(ctx)).WithValues("uid", string(r.Base().GetUID())))
-	ctx = objectstate.ContextWithMemos(ctx, e.states.Memos(r.Base().GetUID()))
+	ctx = log.IntoContext(ctx, lazylog.New(log.FromContext(ctx)).WithValues("uid", string(r.draft.Base().GetUID())))
+	ctx = objectstate.ContextWithMemos(ctx, e.states.Memos(r.draft.Base().GetUID()))
 	p := &pass{r: r}
 	for _, s := range steps {
 		hold, err := s.run(ctx, e, p)
@@ -70,7 +70,7 @@ func (e *Engine) reconcile(ctx context.Context, key types.NamespacedName) (none 
 
 // leave ends the reconcile of an object that leaves the shard. The informer will deliver this state, and the engine then releases the object.
 func leave(_ context.Context, e *Engine, p *pass) (Hold, error) {
-	if e.Shard != nil && e.Shard.Leaves(p.r.Base()) {
+	if e.Shard != nil && e.Shard.Leaves(p.r.draft.Base()) {
 		return Hold{Reason: HeldByShard}, nil
 	}
 	return Hold{}, nil
@@ -104,15 +104,15 @@ func checkAnnotation(_ *Engine, s subject) Hold {
 
 // obeyAnnotation holds a paused object: it stops the daemons and timers, and reports the pause in the conditions. The cause and the records stay as they are.
 func obeyAnnotation(ctx context.Context, e *Engine, p *pass) (Hold, error) {
-	if _, annotated := p.r.Base().GetAnnotations()[PausedAnnotation]; !annotated {
+	if _, annotated := p.r.draft.Base().GetAnnotations()[PausedAnnotation]; !annotated {
 		return Hold{}, nil
 	}
-	if !IsObjectPaused(p.r.Base()) {
-		warnAboutAnnotation(ctx, p.r.Base())
+	if !IsObjectPaused(p.r.draft.Base()) {
+		warnAboutAnnotation(ctx, p.r.draft.Base())
 		return Hold{}, nil
 	}
 	log.FromContext(ctx).V(1).Info("The object is paused by its annotation", "annotation", PausedAnnotation)
-	e.supervisor.StopAll(p.r.Base().GetUID(), daemons.ErrPaused)
+	e.supervisor.StopAll(p.r.draft.Base().GetUID(), daemons.ErrPaused)
 	return Hold{Reason: HeldByAnnotation}, e.reportObjectPause(ctx, p.r)
 }
 
@@ -132,7 +132,7 @@ func keepFinalizer(ctx context.Context, e *Engine, p *pass) (Hold, error) {
 
 func startBackground(ctx context.Context, e *Engine, p *pass) (Hold, error) {
 	if len(p.r.matching.background) > 0 {
-		e.background.Start(ctx, p.r.Base(), p.r.matching.background, p.r.backgroundState(), !p.r.known.ExistedAtStart)
+		e.background.Start(ctx, p.r.draft.Base(), p.r.matching.background, p.r.backgroundState(), !p.r.known.ExistedAtStart)
 	}
 	return Hold{}, nil
 }

@@ -32,11 +32,11 @@ func (e *Engine) callSubHandlers(ctx context.Context, r *reconciliation, p paren
 	if err != nil {
 		return progress.Outcome{Err: progress.Permanent(err), Final: true, Attempted: true}
 	}
-	if err := r.Records.Adopt(e.Store, r.Base(), p.id, ids, now()); err != nil {
+	if err := r.session.Records.Adopt(e.Store, r.draft.Base(), p.id, ids, now()); err != nil {
 		log.FromContext(ctx).Info("Stored progress is unreadable and treated as absent", "error", err.Error())
 	}
-	due := r.Records.DueBelow(p.id, now())
-	chosen := plan.Choose(e.Lifecycle, r.Records.Record, due)
+	due := r.session.Records.DueBelow(p.id, now())
+	chosen := plan.Choose(e.Lifecycle, r.session.Records.Record, due)
 	for _, id := range chosen {
 		if !p.deadline.IsZero() && !now().Before(p.deadline) {
 			break
@@ -45,7 +45,7 @@ func (e *Engine) callSubHandlers(ctx context.Context, r *reconciliation, p paren
 			return progress.Outcome{Waiting: true} // the next reconcile continues
 		}
 	}
-	delay, left := r.Records.DelayBelow(p.id, now())
+	delay, left := r.session.Records.DelayBelow(p.id, now())
 	if !left {
 		return progress.Outcome{Final: true, Success: true, Attempted: true}
 	}
@@ -74,7 +74,7 @@ func (e *Engine) subFinished(ctx context.Context, r *reconciliation, h invoke.Ha
 		if _, err := e.checkSubHandler(sub); err != nil {
 			return false // the handler fails when it has returned
 		}
-		return r.Records.HasFinished(sub.ID) || !e.subHandlerMatches(ctx, r, h, sub)
+		return r.session.Records.HasFinished(sub.ID) || !e.subHandlerMatches(ctx, r, h, sub)
 	}
 }
 
@@ -84,7 +84,7 @@ func (e *Engine) abandonSubHandlers(ctx context.Context, r *reconciliation, id s
 	if !outcome.Final {
 		return outcome
 	}
-	unfinished, failed := r.Records.UnfinishedBelow(id), !outcome.Success || outcome.Err != nil
+	unfinished, failed := r.session.Records.UnfinishedBelow(id), !outcome.Success || outcome.Err != nil
 	if !failed { // the filters of declared ones do not match any more
 		unfinished = slices.DeleteFunc(unfinished, func(one string) bool {
 			return slices.ContainsFunc(declared, func(sub invoke.SubHandler) bool { return isOneOf([]string{sub.ID}, one) })
@@ -99,9 +99,9 @@ func (e *Engine) abandonSubHandlers(ctx context.Context, r *reconciliation, id s
 	} else {
 		reason = fmt.Errorf("not declared again by %q before it had finished", id)
 		log.FromContext(ctx).Info("Sub-handlers were not declared again before they had finished; they are not called any more", "handler", id, "subHandlers", text)
-		e.events.Warn(r.Base(), "SubHandlersDropped", fmt.Sprintf("%s has not declared its unfinished sub-handlers again: %s", id, text))
+		e.events.Warn(r.draft.Base(), "SubHandlersDropped", fmt.Sprintf("%s has not declared its unfinished sub-handlers again: %s", id, text))
 	}
-	r.Records.Abandon(unfinished, reason, now())
+	r.session.Records.Abandon(unfinished, reason, now())
 	if limit, ok := errors.AsType[*progress.LimitError](outcome.Err); ok && limit.Err == nil {
 		outcome.Err = &progress.LimitError{Limit: limit.Limit, Err: progress.Temporary(errors.New("unfinished sub-handlers: "+text), 0)}
 	}
@@ -115,7 +115,7 @@ const maxDescribed = 10
 func (r *reconciliation) describeSubHandlers(ids []string) string {
 	var texts []string
 	for _, id := range ids[:min(len(ids), maxDescribed)] {
-		if message := r.Records.Record(id).Message; message != "" {
+		if message := r.session.Records.Record(id).Message; message != "" {
 			id += " (" + message + ")"
 		}
 		texts = append(texts, id)
@@ -181,10 +181,10 @@ func (e *Engine) subHandlerMatches(ctx context.Context, r *reconciliation, paren
 	if !plan.MatchObject(log.FromContext(ctx), sub.ID, sub.Handler, r.matching.view, r.subject()).Accepts() {
 		return false
 	}
-	if sub.Field == nil || !parent.ReceivesDiff(string(r.Cause.Reason)) {
+	if sub.Field == nil || !parent.ReceivesDiff(string(r.session.Cause.Reason)) {
 		return true
 	}
 	h := sub.Handler
 	h.AnyReason = true
-	return plan.MatchCause(log.FromContext(ctx), sub.ID, h, r.matching.view, match.Cause{Reason: string(r.Cause.Reason), Deleting: r.Cause.Deleting}, r.subject()).Accepts()
+	return plan.MatchCause(log.FromContext(ctx), sub.ID, h, r.matching.view, match.Cause{Reason: string(r.session.Cause.Reason), Deleting: r.session.Cause.Deleting}, r.subject()).Accepts()
 }

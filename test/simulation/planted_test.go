@@ -36,15 +36,15 @@ var bugs = []plantedBug{
 	{
 		name:  "B-10 no guard for our own writes",
 		shows: scenario.NeverStale,
-		edits: []edit{{"internal/engine/observe.go", "if !e.isStale(r.Base(), r.known) {", "if true || !e.isStale(r.Base(), r.known) {"}},
+		edits: []edit{{"internal/engine/observe.go", "if !e.isStale(r.draft.Base(), r.known) {", "if true || !e.isStale(r.draft.Base(), r.known) {"}},
 	},
 	{
 		name:  "B-11 a delay that stands in the queue only",
 		shows: scenario.KeepsBackoff,
 		edits: []edit{
 			{"internal/engine/state.go", "\tmatching matching\n", "\tqueued   time.Duration\n\tmatching matching\n"},
-			{"internal/engine/invoke.go", "r.Records.RecordOutcome(id, p.Outcome, ended)",
-				"r.queued = max(r.queued, p.Outcome.Delay)\n\tp.Outcome.Delay = 0\n\tr.Records.RecordOutcome(id, p.Outcome, ended)"},
+			{"internal/engine/invoke.go", "r.session.Records.RecordOutcome(id, p.Outcome, ended)",
+				"r.queued = max(r.queued, p.Outcome.Delay)\n\tp.Outcome.Delay = 0\n\tr.session.Records.RecordOutcome(id, p.Outcome, ended)"},
 			{"internal/engine/plan.go", "return plan.Schedule(", "defer func() { delay = max(delay, r.queued) }()\n\treturn plan.Schedule("},
 		},
 	},
@@ -52,7 +52,7 @@ var bugs = []plantedBug{
 		name:  "B-03 a due time that is not computed again",
 		shows: scenario.Settles,
 		edits: []edit{{"internal/engine/plan.go", "return plan.Schedule(",
-			"if r.Cause.Reason.HasHandlers() && len(r.calls.called) == 0 {\n\t\treturn 0, false\n\t}\n\treturn plan.Schedule("}},
+			"if r.session.Cause.Reason.HasHandlers() && len(r.calls.called) == 0 {\n\t\treturn 0, false\n\t}\n\treturn plan.Schedule("}},
 	},
 }
 

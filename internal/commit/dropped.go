@@ -2,77 +2,13 @@ package commit
 
 import (
 	"context"
-	"errors"
 	"strings"
-	"sync"
 
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
-	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
-
-// storeCorrection stores the baseline again after the API server has altered the changes of handlers, for example by dropping an unknown field.
-// Otherwise, every later reconcile would detect the difference as an update.
-func (s *Session) storeCorrection(ctx context.Context) error {
-	tx, err := s.BuildCorrection(s.Base(), s.Content(), &s.Cause, s.IsFinished())
-	if err != nil {
-		return err
-	}
-	s.warnBaselineTooLarge(ctx, tx)
-	change := tx.Change
-	if change.FrameworkPatch, err = s.complete(ctx, change.FrameworkPatch); err != nil {
-		return err
-	}
-	written, err := s.Send(ctx, change)
-	if IsRejected(err) && len(change.FrameworkPatch) > 0 {
-		err = s.keepInMemory(ctx, change, err)
-		written = s.Base()
-	}
-	switch {
-	case errors.Is(err, patch.ErrGone), errors.Is(err, progress.ErrConflict):
-		return err
-	case err != nil:
-		s.change, s.handled, s.baseline = change, tx.Handled, tx.NewBaseline // the next reconcile repeats the correction
-		return s.failed(err)
-	case written == nil:
-		return nil
-	}
-	if s.sendsOverlay {
-		s.dropOverlay(ctx)
-	}
-	s.noteBaseline(tx.NewBaseline)
-	if err := s.SetBase(written); err != nil {
-		return err
-	}
-	s.rebase(s.Cause.WithLive(s.Detector.Essence.Build(s.Content())))
-	return nil
-}
-
-// maxDropped limits the fields that are logged and remembered, because ids of sub-handlers and keys of maps are unlimited.
-const maxDropped = 1000
-
-// dropLog records which dropped fields were logged.
-type dropLog struct {
-	mu   sync.Mutex
-	seen map[[2]string]bool
-}
-
-// isNew returns true for the first call for a field of a handler, and false after maxDropped fields.
-func (d *dropLog) isNew(handler, field string) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	key := [2]string{handler, field}
-	if d.seen[key] || len(d.seen) >= maxDropped {
-		return false
-	}
-	if d.seen == nil {
-		d.seen = map[[2]string]bool{}
-	}
-	d.seen[key] = true
-	return true
-}
 
 // ReportDropped logs and counts the fields of a handler that the API server did not store as the handler has set them, usually because of the schema of the
 // kind: fields that it lacks, nulls that it does not allow, and defaults of fields that the handler has removed. It logs each field of a handler once, and at most maxDropped fields for the kind.

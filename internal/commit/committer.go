@@ -1,0 +1,153 @@
+package commit
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/fencing"
+	"github.com/kopf-runtime/kopf-runtime/internal/patch"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+)
+
+// WriteTimeout limits one write. It is the only limit for the writes of an operator that is stopping.
+const WriteTimeout = 10 * time.Second
+
+// ErrEnded means that the operator has ended and no longer writes.
+var ErrEnded = errors.New("the operator has ended: nothing is written any more")
+
+// ErrChangedConcurrently means that another client has changed the fields of a write, or the stored progress, while this process was suspended.
+var ErrChangedConcurrently = errors.New("another client has changed the object while this process was suspended: the write is dropped")
+
+// Committer writes the changes of the objects of one kind. It is safe for concurrent use.
+type Committer struct {
+	Builder *Builder
+	Writer  *patch.Writer
+	// Name is the name of the controller, a label of the metrics.
+	Name string
+	// Remote stores the framework's part of the objects outside of them. If Remote is nil, the objects contain the part.
+	Remote progress.Remote
+	// Fence detects suspensions of the process. It is optional.
+	Fence *fencing.Fence
+	// ConsistencyTimeout is the time in which the cache must show a write.
+	ConsistencyTimeout time.Duration
+	// ReadCached and ReadLive read an object from the cache and from the API server. They return nil for an object that does not exist.
+	ReadCached, ReadLive func(ctx context.Context, key client.ObjectKey) (client.Object, error)
+	// Pauses returns the number of pauses so far.
+	Pauses func() int32
+	// HasEnded reports whether the operator has ended. Sessions then write nothing.
+	HasEnded func() bool
+	// OnWritten receives the responses to all writes.
+	OnWritten func(client.Object)
+	// OnVersions receives the resource versions that writes to an object have created. If it is nil, nobody needs them.
+	OnVersions func(uid types.UID, versions []WrittenVersion)
+	// OnBaseline receives the baselines that are stored on objects.
+	OnBaseline func(uid types.UID, stored []byte)
+	// Warn posts an Event about an object.
+	Warn func(obj client.Object, reason, note string)
+
+	// Observed are the places where the operator writes the observed generation.
+	Observed Observed
+
+	loggedDrops dropLog
+}
+
+// WrittenVersion is a resource version that a write has created.
+type WrittenVersion struct {
+	Version string
+	// EditedAfter is the version of the object before the request, if another client has changed the object since then. Otherwise, it is empty.
+	EditedAfter string
+}
+
+// identify sets the apiVersion and the kind, which typed clients drop.
+func (c *Committer) identify(obj client.Object) {
+	obj.GetObjectKind().SetGroupVersionKind(c.Writer.GVK)
+}
+
+// SuspensionCount returns the number of suspensions of the process.
+func (c *Committer) SuspensionCount() int64 {
+	if c.Fence == nil {
+		return 0
+	}
+	return c.Fence.SuspensionCount()
+}
+
+// Guard returns the check that runs before each request; nil without a fence. The check returns an error if the process was suspended after the change was
+// computed, or during the hold after a suspension. After the hold, the changes are compared with the live object, as after a pause.
+func (c *Committer) Guard(suspensions *int64) func() error {
+	if c.Fence == nil {
+		return nil
+	}
+	return func() error {
+		if c.HasEnded() {
+			return ErrEnded
+		}
+		if c.Fence.IsActive() || c.Fence.SuspensionCount() != *suspensions {
+			return fencing.ErrSuspended
+		}
+		return nil
+	}
+}
+
+// AwaitFence waits for the end of the hold after a suspension, and returns the number of suspensions until then.
+func (c *Committer) AwaitFence(ctx context.Context) (suspensions int64, err error) {
+	if c.Fence == nil {
+		return 0, nil
+	}
+	return c.Fence.Wait(ctx)
+}
+
+// AwaitFenceUnchanged waits for the end of the hold before a write during an attempt of a handler. If the process was suspended after the object was read,
+// AwaitFenceUnchanged reads the live object, and returns [ErrChangedConcurrently] if isExpected does not accept it.
+func (c *Committer) AwaitFenceUnchanged(ctx context.Context, obj client.Object, suspensions *int64, isExpected func(content map[string]any) bool) error {
+	now, err := c.AwaitFence(ctx)
+	if err != nil || now == *suspensions {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, WriteTimeout)
+	defer cancel()
+	live, err := c.ReadLive(ctx, client.ObjectKeyFromObject(obj))
+	switch {
+	case err != nil:
+		return err
+	case live == nil || live.GetUID() != obj.GetUID():
+		return patch.ErrGone
+	}
+	content, err := patch.Content(live)
+	if err != nil {
+		return err
+	}
+	if !isExpected(content) {
+		return ErrChangedConcurrently
+	}
+	*suspensions = now
+	return nil
+}
+
+// maxDropped limits the fields that are logged and remembered, because ids of sub-handlers and keys of maps are unlimited.
+const maxDropped = 1000
+
+// dropLog records which dropped fields were logged.
+type dropLog struct {
+	mu   sync.Mutex
+	seen map[[2]string]bool
+}
+
+// isNew returns true for the first call for a field of a handler, and false after maxDropped fields.
+func (d *dropLog) isNew(handler, field string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	key := [2]string{handler, field}
+	if d.seen[key] || len(d.seen) >= maxDropped {
+		return false
+	}
+	if d.seen == nil {
+		d.seen = map[[2]string]bool{}
+	}
+	d.seen[key] = true
+	return true
+}

@@ -1,0 +1,262 @@
+package commit
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/cause"
+	"github.com/kopf-runtime/kopf-runtime/internal/essence"
+	"github.com/kopf-runtime/kopf-runtime/internal/patch"
+	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+)
+
+// recorder stores the framework's part on a copy of an object.
+type recorder struct {
+	builder         *Builder
+	cause           *cause.Cause
+	target          client.Object
+	onlyAnnotations bool
+	added           int // bytes that the changes of handlers add to the annotations
+	tooLarge        bool
+	finished        bool // the write ends the cycle
+}
+
+func (b *Builder) newRecorder(obj client.Object, c *cause.Cause, added int) *recorder {
+	r := &recorder{builder: b, cause: c, added: added}
+	r.onlyAnnotations = progress.UsesOnlyAnnotations(b.Store, obj) && progress.UsesOnlyAnnotations(b.Baseline, obj) && progress.UsesOnlyAnnotations(b.Pin, obj)
+	if r.onlyAnnotations {
+		r.target = metadataOf(obj)
+	} else {
+		r.target = obj.DeepCopyObject().(client.Object)
+	}
+	return r
+}
+
+// metadataOf returns a copy of the metadata that stores read.
+func metadataOf(obj client.Object) client.Object {
+	out := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+		Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: obj.GetUID(), ResourceVersion: obj.GetResourceVersion(),
+		Labels: obj.GetLabels(), Annotations: maps.Clone(obj.GetAnnotations()), OwnerReferences: obj.GetOwnerReferences(),
+	}}
+	out.SetGroupVersionKind(obj.GetObjectKind().GroupVersionKind())
+	return out
+}
+
+// removePin removes the pin, unless this operator stores none. The pin is then that of another operator.
+func (r *recorder) removePin() {
+	if !r.builder.Detector.Stateless {
+		r.builder.Pin.Store(r.target, nil)
+	}
+}
+
+// sweep removes the records of handlers that the operator no longer has.
+func (r *recorder) sweep() error {
+	if sweeper, ok := r.builder.Store.(progress.Sweeper); ok {
+		return sweeper.Sweep(r.target, r.builder.HandlerIDs)
+	}
+	return nil
+}
+
+// truncateMessages shortens the messages in the records until the object has room for all records.
+func (r *recorder) truncateMessages(state *progress.State) error {
+	for _, limit := range []int{256, 32, 0} {
+		if AnnotationsSize(r.target)+r.added <= annotationLimit {
+			return nil
+		}
+		state.TruncateMessages(limit)
+		if err := state.Save(r.builder.Store, r.target); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// storeBaseline stores an essence as the last-handled configuration. If the object has no room for the essence, storeBaseline stores only the digest, which
+// still distinguishes changed from unchanged objects. During a cycle, storeBaseline does not replace a stored essence by a digest. If the API server then
+// rejects the records, the engine keeps them in memory.
+func (r *recorder) storeBaseline(of map[string]any, running bool) error {
+	text, err := r.cause.EncodeEssence(of)
+	if err != nil {
+		return fmt.Errorf("the essence has no JSON form: %w", err)
+	}
+	if r.builder.DigestOnly {
+		return r.storeDigest(essence.Digest(text))
+	}
+	superseded, before := r.builder.Baseline.FetchIgnoringDigest(r.target), AnnotationsSize(r.target)
+	isComplete := running && r.builder.Baseline.HasFullEssence(r.target)
+	r.builder.Baseline.Store(r.target, text)
+	if size := AnnotationsSize(r.target); size == before || size+r.added <= annotationLimit || isComplete {
+		return nil
+	}
+	r.tooLarge = true
+	return r.supersede(essence.Digest(text), superseded)
+}
+
+// storeDigest stores the digest of the last-handled essence.
+func (r *recorder) storeDigest(digest string) error {
+	if r.builder.DigestOnly {
+		return r.supersede(digest, nil) // the earlier text is confidential, too
+	}
+	return r.supersede(digest, r.builder.Baseline.FetchIgnoringDigest(r.target))
+}
+
+func (r *recorder) supersede(digest string, superseded []byte) error {
+	return r.builder.Baseline.SupersedeByDigest(r.target, digest, superseded, func(obj client.Object) bool {
+		return AnnotationsSize(obj)+r.added <= annotationBudget
+	})
+}
+
+// storeCyclePin stores the essence that is being handled, for the next reconciles.
+func (r *recorder) storeCyclePin(handled map[string]any) error {
+	pin, err := r.cause.PinOf(handled)
+	if err != nil {
+		return err
+	}
+	return r.storePin(pin)
+}
+
+// storePinAhead stores the essence that is being handled, before any record.
+func (r *recorder) storePinAhead(handled map[string]any) error {
+	pin, err := r.cause.PinOf(handled)
+	if err != nil || pin == nil {
+		return err
+	}
+	pin.Ahead = pin.Digest != ""
+	return r.storePin(pin)
+}
+
+// storePin stores a pin. If the object has no room for the essences of the pin, or must not contain them, storePin stores the pin without
+// them. If p is nil, it removes the stored pin.
+func (r *recorder) storePin(p *cause.Pin) error {
+	if p == nil {
+		r.removePin()
+		return nil
+	}
+	baseline := r.builder.Baseline.Fetch(r.target)
+	forms := []cause.Pin{*p, p.WithoutEssences()}
+	if r.builder.DigestOnly {
+		forms = forms[1:]
+	}
+	for _, stored := range forms {
+		text, err := stored.Encode(baseline)
+		if err != nil {
+			return err
+		}
+		if r.builder.Pin.Store(r.target, text); AnnotationsSize(r.target)+r.added <= annotationBudget {
+			break
+		}
+	}
+	return nil
+}
+
+// The API server limits the total size of all annotations of an object to annotationLimit. Other clients need room, too, so the engine stores optional data
+// only up to annotationBudget. The last-handled configuration may use the whole limit, as in kopf.
+const (
+	annotationLimit  = 256 << 10
+	annotationBudget = 240 << 10
+)
+
+// newBaseline returns the baseline of the target if it differs from the baseline of the object, or if another client has restored an old
+// baseline. Otherwise, it returns nil.
+func (r *recorder) newBaseline(obj client.Object) []byte {
+	stored := r.builder.Baseline.Fetch(r.target)
+	if !r.cause.RestoredBaseline && bytes.Equal(stored, r.builder.Baseline.Fetch(obj)) {
+		return nil
+	}
+	return stored
+}
+
+// diff returns the patch that changes the object to the target, and stamps it.
+func (r *recorder) diff(obj client.Object, content map[string]any) (patch.MergePatch, error) {
+	if r.onlyAnnotations {
+		return r.stamp(patch.DiffAnnotations(obj.GetAnnotations(), r.target.GetAnnotations()), obj), nil
+	}
+	recorded, err := patch.Content(r.target)
+	if err != nil {
+		return nil, err
+	}
+	return r.stamp(removeFields(patch.Diff(content, recorded).WithoutNulls(content), content), obj), nil
+}
+
+// removeFields replaces the removal of all annotations, or of the whole status, by the removal of each known field. Other clients may have added fields since
+// the object was read.
+func removeFields(doc patch.MergePatch, content map[string]any) patch.MergePatch {
+	target := doc.Apply(content)
+	for _, path := range [][]string{{"metadata", "annotations"}, {"status"}} {
+		before, existed := diff.Lookup(content, path...)
+		if _, remains := diff.Lookup(target, path...); remains || !existed {
+			continue
+		}
+		doc = doc.WithoutField(path...)
+		removals := map[string]any{}
+		fields, _ := before.(map[string]any)
+		for field := range fields {
+			removals[field] = nil
+		}
+		if len(removals) > 0 {
+			doc = patch.Merge(doc, patch.At(path, removals))
+		}
+	}
+	return doc
+}
+
+// stamp adds the object's stamp to a patch of the framework, so that a copy of the object does not pass for the object. A stamp is never a reason for a
+// request: an empty patch stays empty, and a patch of the status alone stays one request.
+func (r *recorder) stamp(doc patch.MergePatch, obj client.Object) patch.MergePatch {
+	if r.builder.Stamps == (progress.Stamps{}) || len(doc) == 0 || r.finished && r.cause.Reason == cause.Delete {
+		return doc
+	}
+	if _, annotates := diff.Lookup(map[string]any(doc), "metadata", "annotations"); !annotates && r.builder.HasStatus {
+		return doc
+	}
+	baseline := r.builder.Baseline.Fetch(r.target)
+	isRunning := r.cause.Reason.HasHandlers() && !r.finished
+	key, value := r.builder.Stamps.Key(obj.GetUID()), essence.BaselineDigest(baseline)
+	before, isStamped := obj.GetAnnotations()[key]
+	isTooLarge := !isStamped && AnnotationsSize(r.target)+r.added+len(key)+len(value) > annotationLimit // the baseline is more important
+	switch {
+	case baseline == nil && !isRunning:
+		if !isStamped || r.hasRecords() {
+			return doc
+		}
+		return patch.Merge(doc, patch.At([]string{"metadata", "annotations", key}, nil)) // the object carries no state any more
+	case before == value, isTooLarge:
+		return doc
+	}
+	return patch.Merge(doc, patch.At([]string{"metadata", "annotations", key}, value))
+}
+
+// hasRecords reports whether the target has the record of a handler.
+func (r *recorder) hasRecords() bool {
+	return slices.ContainsFunc(r.builder.HandlerIDs, func(id string) bool {
+		record, err := r.builder.Store.Fetch(r.target, id)
+		return record != nil || err != nil
+	})
+}
+
+// AnnotationsSize returns the number of bytes of all annotations of an object.
+func AnnotationsSize(obj client.Object) int {
+	size := 0
+	for key, value := range obj.GetAnnotations() {
+		size += len(key) + len(value)
+	}
+	return size
+}
+
+// contentAnnotationsSize is [AnnotationsSize] for the JSON form of an object.
+func contentAnnotationsSize(content map[string]any) int {
+	size := 0
+	annotations, _ := diff.Lookup(content, "metadata", "annotations")
+	all, _ := annotations.(map[string]any)
+	for key, value := range all {
+		text, _ := value.(string)
+		size += len(key) + len(text)
+	}
+	return size
+}

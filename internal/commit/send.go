@@ -1,0 +1,151 @@
+package commit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
+	"github.com/kopf-runtime/kopf-runtime/internal/patch"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+)
+
+// Send sends a change in one request, or in two if the kind has a status subresource. It ignores the cancellation of the context, because an operator that is stopping must still write its outcomes.
+func (s *Session) Send(ctx context.Context, change *patch.Change) (client.Object, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), WriteTimeout)
+	defer cancel()
+	if s.committer.Remote == nil {
+		return s.sendChange(ctx, change)
+	}
+	if s.conflicts { // the session is based on progress that another operator has replaced
+		return nil, progress.ErrConflict
+	}
+	written, err := s.sendAndSave(ctx, change)
+	if s.conflicts = errors.Is(err, progress.ErrConflict); s.conflicts {
+		s.dropConflicting(ctx)
+	}
+	return written, err
+}
+
+// sendAndSave sends the changes of handlers, and then saves the framework's part. If the process ends in between, the handlers are called again. A repeated
+// call with the same change continues with the second step.
+func (s *Session) sendAndSave(ctx context.Context, change *patch.Change) (client.Object, error) {
+	released := change.RemoveFinalizer != "" && s.Cause.Facts.Deleting
+	if s.writing.sent == nil || s.writing.sent.change != change {
+		part := change.FrameworkPatch
+		change.FrameworkPatch = nil
+		written, err := s.sendChange(ctx, change)
+		change.FrameworkPatch = part
+		if err != nil {
+			return nil, err
+		}
+		s.writing.sent = &sentChange{change: change, written: written}
+	}
+	var err error
+	switch {
+	case released:
+		s.DeleteRemote(ctx)
+	case len(change.FrameworkPatch) > 0:
+		err = s.saveRemote(ctx, s.builder.frameworkPart(change.FrameworkPatch.Apply(s.Draft.Content())))
+	}
+	if err != nil {
+		return nil, err
+	}
+	written := s.writing.sent.written
+	s.writing.sent = nil
+	if released || len(change.FrameworkPatch) == 0 {
+		return written, nil
+	}
+	if written == nil {
+		written = s.Draft.Stored().Object
+	}
+	return s.removeOwnPart(ctx, written), nil
+}
+
+// removeOwnPart removes the framework's part from an object whose part is saved elsewhere. It returns the object after the write. If the write fails, the
+// next save removes the part again.
+func (s *Session) removeOwnPart(ctx context.Context, obj client.Object) client.Object {
+	content, err := patch.Content(obj)
+	if err != nil {
+		return obj
+	}
+	change := &patch.Change{Before: obj, Content: content, FrameworkPatch: removeFields(patch.Diff(content, s.builder.withoutFrameworkPart(content)), content)}
+	if len(change.FrameworkPatch) == 0 {
+		return obj
+	}
+	written, err := s.sendChange(ctx, change)
+	if err != nil || written == nil {
+		log.FromContext(ctx).V(1).Info("Failed to remove the progress from the object; it is stored elsewhere now", "error", fmt.Sprint(err))
+		return obj
+	}
+	return written
+}
+
+// sendChange sends a change to the API server, and records the resource version that the cache must show.
+func (s *Session) sendChange(ctx context.Context, change *patch.Change) (client.Object, error) {
+	change.Allow = s.committer.Guard(&s.Suspensions)
+	written, err := s.committer.Writer.Write(ctx, change)
+	s.noteVersions(change, written)
+	if err != nil || written == nil {
+		return nil, err
+	}
+	s.noteWritten(written)
+	metrics.StoredBytes.WithLabelValues(s.committer.Name).Observe(float64(AnnotationsSize(written)))
+	s.memory.FinalizerRemoved = s.memory.FinalizerRemoved || change.RemoveFinalizer != "" && s.Cause.Facts.Deleting
+	return written, nil
+}
+
+// noteVersions reports the resource versions of a change. written is nil if the change was not written completely.
+func (s *Session) noteVersions(change *patch.Change, written client.Object) {
+	versions := change.WrittenVersions
+	change.WrittenVersions = nil
+	if s.committer.OnVersions == nil || len(versions) == 0 {
+		return
+	}
+	edited := written != nil && s.editedByOthers(change, written)
+	own, before := make([]WrittenVersion, len(versions)), change.Before.GetResourceVersion()
+	for i, version := range versions {
+		if own[i].Version = version; edited { // it is not known before which of the requests
+			own[i].EditedAfter = before
+		}
+		before = version
+	}
+	s.committer.OnVersions(s.Draft.Base().GetUID(), own)
+}
+
+// editedByOthers reports whether the object after a write contains changes of other clients.
+func (s *Session) editedByOthers(change *patch.Change, written client.Object) bool {
+	after, err := s.Draft.Stored().ContentOf(written)
+	if err != nil {
+		return false
+	}
+	before := change.Content
+	if change.Before == s.Draft.Base() { // which may contain progress that is not stored on the object
+		before = s.Draft.Stored().Content
+	}
+	return change.EditedByOthers(before, after)
+}
+
+// noteWritten records the object of a response.
+func (s *Session) noteWritten(written client.Object) {
+	s.committer.identify(written)
+	s.committer.OnWritten(written)
+	version := written.GetResourceVersion()
+	if version == s.Draft.Base().GetResourceVersion() {
+		version = "" // the object has not changed, and there will be no watch event
+	}
+	s.awaiter.SetAwaitedVersion(version, s.committer.ConsistencyTimeout)
+}
+
+// resumeFrom bases the session on the state of the object after the accepted request of a rejected change.
+func (s *Session) resumeFrom(change *patch.Change) error {
+	obj := change.FirstResponse()
+	if obj == nil {
+		return nil
+	}
+	s.noteWritten(obj)
+	return s.Draft.SetBase(obj)
+}

@@ -1,0 +1,209 @@
+package commit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/patch"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+)
+
+// Write sends all changes of handlers and of the framework since the last write. It sends nothing if the object already contains them. It returns the object
+// after the write; nil if the object no longer exists. If a request fails, Write sets [Memory.Pending] to the session, and the next reconcile must begin with
+// it. After [progress.ErrConflict], it sets Pending to nil.
+func (s *Session) Write(ctx context.Context) (client.Object, error) {
+	wasOverlaid := s.memory.Overlay != nil
+	for {
+		written, again, err := s.tryWrite(ctx)
+		switch {
+		case errors.Is(err, patch.ErrGone):
+			s.memory.Pending, s.memory.FoundDeleted, s.Aborted = nil, true, true
+			s.host.Deleted()
+			return nil, nil
+		case err != nil:
+			return nil, err
+		case again:
+			continue
+		case written == nil || s.memory.FinalizerRemoved || wasOverlaid == (s.memory.Overlay != nil):
+			return written, nil
+		}
+		wasOverlaid = !wasOverlaid
+		if s.host.ReportConditions(ctx); !s.Draft.HasChanges() { // the condition that reports the overlay
+			return written, nil
+		}
+	}
+}
+
+// tryWrite makes one attempt to write the change. It returns true if the change must be written again, in a different form.
+func (s *Session) tryWrite(ctx context.Context) (written client.Object, again bool, err error) {
+	if s.writing.isolated != nil {
+		if err := s.continueIsolation(ctx); err != nil {
+			return nil, false, err
+		}
+	}
+	if s.writing.change == nil {
+		if err := s.prepare(ctx); err != nil {
+			return nil, false, err
+		}
+	}
+	written, err = s.Send(ctx, s.writing.change)
+	concurrent, isConcurrent := errors.AsType[*patch.ConcurrentChangeError](err)
+	switch {
+	case err == nil && s.writing.change == s.writing.spec:
+		return nil, true, s.acceptSpec(ctx, written)
+	case err == nil:
+		written, err = s.accept(ctx, written)
+		return written, false, err
+	case isConcurrent:
+		s.dropFields(ctx, concurrent.Fields)
+		return nil, true, nil
+	case IsRejected(err) && len(s.writing.revert) > 0:
+		return nil, true, s.abandonRevert(ctx, err)
+	case IsRejected(err) && s.Draft.HasChanges():
+		return nil, true, s.isolateRejected(ctx, err)
+	case errors.Is(err, patch.ErrGone), errors.Is(err, progress.ErrConflict):
+		return nil, false, err
+	case IsRejected(err) && len(s.writing.change.FrameworkPatch) > 0 && s.committer.Remote == nil:
+		// Handlers and deletions do not wait until the API server accepts the framework's part.
+		if err := s.keepInMemory(ctx, s.writing.change, err); err != nil || s.writing.change.RemoveFinalizer != "" {
+			return nil, true, err
+		}
+		written, err = s.accept(ctx, nil)
+		return written, false, err
+	case s.giveUpPatches(ctx, err):
+		return nil, true, nil
+	}
+	return nil, false, s.failed(err)
+}
+
+// prepare builds the change that contains all changes since the last write.
+func (s *Session) prepare(ctx context.Context) error {
+	tx, err := s.build(ctx)
+	if err != nil {
+		return err
+	}
+	if tx, err = s.specFirst(ctx, tx); err != nil {
+		return err
+	}
+	if before := s.Draft.Base(); s.writing.spec == nil {
+		if err := s.pinAhead(ctx, tx.Change.HandlerPatch); err != nil {
+			if errors.Is(err, progress.ErrConflict) {
+				return fmt.Errorf("writing the object: %w", err)
+			}
+			return s.failed(err)
+		}
+		if s.Draft.Base() != before {
+			if tx, err = s.build(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	if s.writing.sendsOverlay = false; s.writing.spec == nil || s.memory.Overlay == nil { // the overlay is written with the records
+		if tx.Change.FrameworkPatch, err = s.complete(ctx, tx.Change.FrameworkPatch); err != nil {
+			return err
+		}
+	}
+	if s.writing.reduced != nil {
+		tx.Change.ResumeFrom(s.writing.reduced)
+		s.writing.reduced = nil
+	}
+	s.writing.change, s.writing.handled, s.writing.baseline = tx.Change, tx.Handled, tx.NewBaseline
+	return nil
+}
+
+// build builds the transaction for all changes since the last write.
+func (s *Session) build(ctx context.Context) (Transaction, error) {
+	if s.Draft.base.Object == s.Draft.stored.Object { // the overlay may be new
+		if err := s.Draft.applyOverlay(); err != nil {
+			return Transaction{}, err
+		}
+	}
+	s.host.ReportConditions(ctx)
+	tx, err := s.builder.Build(s.input())
+	if err != nil {
+		return tx, err
+	}
+	tx.Change.Expected = s.Draft.Current()
+	s.warnBaselineTooLarge(ctx, tx)
+	return tx, nil
+}
+
+// accept continues the session with the object that the API server has stored.
+func (s *Session) accept(ctx context.Context, written client.Object) (client.Object, error) {
+	change, handlerPatch := s.writing.change, s.writing.change.HandlerPatch
+	for _, p := range s.Draft.patches {
+		s.committer.ReportDropped(ctx, change, p.ID, p.Patch)
+		s.noteObservations(p.Patch, s.Draft.Content())
+	}
+	accepted := AcceptedWrite{Changes: handlerPatch, Patches: s.Draft.patches, Version: s.Draft.Base().GetResourceVersion()}
+	if written != nil {
+		var err error
+		if accepted.Stored, err = change.ContentOf(written); err != nil {
+			return nil, err
+		}
+		accepted.Version = written.GetResourceVersion()
+	}
+	if s.writing.sendsOverlay {
+		s.dropOverlay(ctx)
+	}
+	s.memory.Pending, s.writing.change = nil, nil
+	s.edited = s.edited || len(handlerPatch) > 0
+	s.host.AfterWrite(ctx, accepted)
+	s.rebase(s.builder.Detector.CauseAfterWrite(s.Cause, s.Draft.Content(), s.writing.handled, handlerPatch))
+	s.noteBaseline(s.writing.baseline)
+	s.writing.baseline, s.Draft.patches, s.writing.revert = nil, nil, nil
+	if written == nil {
+		return s.Draft.Base(), s.Draft.SetBase(s.Draft.Base())
+	}
+	if err := s.Draft.setStored(patch.Converted{Object: written, Content: accepted.Stored}); err != nil {
+		return nil, err
+	}
+	after, isAltered := s.causeOfStored(ctx, s.Cause, change)
+	s.rebase(after)
+	if isAltered {
+		if err := s.storeCorrection(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return written, nil
+}
+
+// storeCorrection stores the baseline again after the API server has altered the changes of handlers, for example by dropping an unknown field.
+// Otherwise, every later reconcile would detect the difference as an update.
+func (s *Session) storeCorrection(ctx context.Context) error {
+	tx, err := s.builder.BuildCorrection(s.Draft.Base(), s.Draft.Content(), &s.Cause, s.IsFinished())
+	if err != nil {
+		return err
+	}
+	s.warnBaselineTooLarge(ctx, tx)
+	change := tx.Change
+	if change.FrameworkPatch, err = s.complete(ctx, change.FrameworkPatch); err != nil {
+		return err
+	}
+	written, err := s.Send(ctx, change)
+	if IsRejected(err) && len(change.FrameworkPatch) > 0 {
+		err = s.keepInMemory(ctx, change, err)
+		written = s.Draft.Base()
+	}
+	switch {
+	case errors.Is(err, patch.ErrGone), errors.Is(err, progress.ErrConflict):
+		return err
+	case err != nil:
+		s.writing.change, s.writing.handled, s.writing.baseline = change, tx.Handled, tx.NewBaseline // the next reconcile repeats the correction
+		return s.failed(err)
+	case written == nil:
+		return nil
+	}
+	if s.writing.sendsOverlay {
+		s.dropOverlay(ctx)
+	}
+	s.noteBaseline(tx.NewBaseline)
+	if err := s.Draft.SetBase(written); err != nil {
+		return err
+	}
+	s.rebase(s.Cause.WithLive(s.builder.Detector.Essence.Build(s.Draft.Content())))
+	return nil
+}
