@@ -21,7 +21,7 @@ func (s *Session) specFirst(ctx context.Context, tx Transaction) (Transaction, e
 	s.writing.spec = nil
 	seen := s.Draft.Base().GetGeneration()
 	if !s.builder.HasStatus || s.Gone || seen == 0 || s.Cause.OldDigest != "" || tx.Change.RemoveFinalizer != "" || !tx.Change.HandlerPatch.ChangesSpec() ||
-		!s.host.Observes(ctx, patch.Generations{From: seen, To: seen + 1}) {
+		!s.observes(ctx, patch.Generations{From: seen, To: seen + 1}) {
 		return tx, nil
 	}
 	first, err := s.builder.BuildSpecFirst(s.input(), tx.Change)
@@ -39,25 +39,21 @@ func (s *Session) specFirst(ctx context.Context, tx Transaction) (Transaction, e
 // acceptSpec continues the session after the first part of its changes was written. The status is still pending.
 func (s *Session) acceptSpec(ctx context.Context, written client.Object) error {
 	change := s.writing.change
-	accepted := AcceptedWrite{Changes: change.HandlerPatch, Version: s.Draft.Base().GetResourceVersion()}
+	var patches []*HandlerPatch
 	for _, p := range s.Draft.patches {
 		rest := p.Patch.WithoutField("status")
 		s.committer.ReportDropped(ctx, change, p.ID, rest)
-		accepted.Patches = append(accepted.Patches, &HandlerPatch{ID: p.ID, Report: p.Report, Patch: rest})
+		patches = append(patches, &HandlerPatch{ID: p.ID, Report: p.Report, Patch: rest})
 		p.written, p.Patch = patch.Merge(p.written, rest), p.Patch.StatusPart()
 	}
 	s.Draft.dropEmptyPatches()
-	s.memory.Pending, s.writing.change, s.edited, s.writing.revert = nil, nil, true, s.writing.revert.StatusPart()
-	before := s.Draft.Content()
-	if written != nil {
-		var err error
-		if accepted.Stored, err = change.ContentOf(written); err != nil {
-			return err
-		}
-		accepted.Version = written.GetResourceVersion()
+	s.writing.pending, s.writing.change, s.edited, s.writing.revert = false, nil, true, s.writing.revert.StatusPart()
+	accepted, err := s.accepted(change, patches, written)
+	if err != nil {
+		return err
 	}
-	s.host.AfterPart(before, accepted)
-	after := s.builder.Detector.CauseAfterWrite(s.Cause, before, s.writing.handled, change.HandlerPatch)
+	s.result.Accepted = append(s.result.Accepted, accepted)
+	after := s.builder.Detector.CauseAfterWrite(s.Cause, s.Draft.Content(), s.writing.handled, change.HandlerPatch)
 	after.OutdatedBaseline = true // the next write completes it
 	s.noteBaseline(s.writing.baseline)
 	s.writing.baseline = nil
@@ -93,7 +89,7 @@ func (s *Session) pinAhead(ctx context.Context, changed patch.MergePatch) error 
 	if err != nil {
 		return fmt.Errorf("pinning the object: %w", err)
 	}
-	written, err := s.Send(ctx, change)
+	written, err := s.send(ctx, change)
 	switch {
 	case IsRejected(err):
 		log.FromContext(ctx).Info("Cannot pin the object before its status changes: after a crash, handlers may not match any more", "error", err.Error())
@@ -102,25 +98,4 @@ func (s *Session) pinAhead(ctx context.Context, changed patch.MergePatch) error 
 		return err
 	}
 	return s.Draft.ContinueFrom(written)
-}
-
-// causeOfStored returns a cause for the object that the API server has stored: other clients may have edited it, and the API server may have altered the changes
-// of handlers.
-func (s *Session) causeOfStored(ctx context.Context, c cause.Cause, change *patch.Change) (after cause.Cause, isAltered bool) {
-	if !s.Unmatched && !change.Recovered { // a recovered change may contain changes of other clients
-		c, isAltered = s.builder.Detector.MergeStored(c, s.Draft.Content(), change.HandlerPatch, log.FromContext(ctx))
-	}
-	return c.WithLive(s.builder.Detector.Essence.Build(s.Draft.Content())), isAltered
-}
-
-// warnBaselineTooLarge reports, once for each object, that the object has no room for its last-handled configuration.
-func (s *Session) warnBaselineTooLarge(ctx context.Context, tx Transaction) {
-	if !tx.BaselineTooLarge || s.memory.LoggedTooLarge {
-		return
-	}
-	s.memory.LoggedTooLarge = true
-	const note = "The object is too large for its last-handled configuration: " +
-		"changes are detected, but handlers do not receive the old state"
-	log.FromContext(ctx).Info(note)
-	s.committer.Warn(s.Draft.Base(), "BaselineTooLarge", note)
 }

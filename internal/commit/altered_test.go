@@ -51,18 +51,18 @@ func TestWrite_RepeatsFailedCorrection(t *testing.T) {
 	s := o.begin()
 	o.call(s, "a", succeeds, own("x"))
 	o.finish(s, "b")
-	if _, err := s.Write(o.ctx); err == nil {
+	if _, err := o.tryWrite(s); err == nil {
 		t.Fatal("the write has no error, want the error of the correction")
 	}
-	if o.memory.Pending == nil {
+	if o.pending == nil {
 		t.Fatal("the session is not kept for the next reconcile")
 	}
 	fails = false
-	if _, err := o.memory.Pending.Write(o.ctx); err != nil {
+	if _, err := o.tryWrite(o.pending); err != nil {
 		t.Fatal(err)
 	}
 	equal(t, "requests", o.sent(), []string{"spec.own +last-handled-configuration", "+last-handled-configuration", "+last-handled-configuration"})
-	if o.memory.Pending != nil {
+	if o.pending != nil {
 		t.Error("the session is still pending")
 	}
 	equal(t, "ESS-13 next reason", o.begin().Cause.Reason, cause.Noop)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/kopf-runtime/kopf-runtime/internal/fencing"
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
+	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
@@ -50,8 +51,9 @@ type Committer struct {
 	// Warn posts an Event about an object.
 	Warn func(obj client.Object, reason, note string)
 
-	// Observed are the places where the operator writes the observed generation.
-	Observed Observed
+	// Observed are the places where the operator writes the observed generation. ConditionPlaces locate the conditions.
+	Observed        Observed
+	ConditionPlaces []conditions.Option
 
 	loggedDrops dropLog
 }

@@ -154,11 +154,11 @@ func TestGuard(t *testing.T) {
 		s := o.begin()
 		o.call(s, "a", succeeds, phase("New"))
 		suspend()
-		if _, err := s.Write(o.ctx); !errors.Is(err, fencing.ErrSuspended) || o.memory.Pending != s {
-			t.Errorf("during the hold: the error is %v, and the pending session %v", err, o.memory.Pending)
+		if _, err := o.tryWrite(s); !errors.Is(err, fencing.ErrSuspended) || o.pending != s {
+			t.Errorf("during the hold: the error is %v, and the pending session %v", err, o.pending)
 		}
 		<-time.After(holdTime + time.Second)
-		if _, err := s.Write(o.ctx); !errors.Is(err, fencing.ErrSuspended) {
+		if _, err := o.tryWrite(s); !errors.Is(err, fencing.ErrSuspended) {
 			t.Errorf("after the hold: the error is %v", err)
 		}
 		equal(t, "requests", o.sent(), []string{})
@@ -199,7 +199,7 @@ func TestFlush_AfterSuspension(t *testing.T) {
 				suspend()
 				test.edit(o)
 				began := time.Now()
-				if err := s.Flush(o.ctx, "a", copied); !errors.Is(err, test.want) {
+				if err := o.flush(s, "a", copied); !errors.Is(err, test.want) {
 					t.Errorf("the error is %v, want %v", err, test.want)
 				}
 				if waited := time.Since(began); waited < holdTime {
@@ -217,7 +217,7 @@ func TestFlush_AfterSuspension(t *testing.T) {
 			suspend()
 			ctx, cancel := context.WithTimeout(o.ctx, time.Second)
 			defer cancel()
-			if err := s.Flush(ctx, "a", copied); !errors.Is(err, context.DeadlineExceeded) {
+			if _, err := s.Flush(ctx, "a", copied); !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("the error is %v", err)
 			}
 			equal(t, "requests", o.sent(), []string{})

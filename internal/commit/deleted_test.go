@@ -40,8 +40,8 @@ func TestWrite_OfDeletedObject(t *testing.T) {
 				t.Errorf("Write returned %v", written)
 			}
 			equal(t, "requests", o.sent(), test.want)
-			if !o.memory.FoundDeleted || !s.Aborted || o.memory.Pending != nil || o.wasDeleted != 1 {
-				t.Errorf("FoundDeleted = %t, Aborted = %t, Pending = %v, calls of Deleted: %d", o.memory.FoundDeleted, s.Aborted, o.memory.Pending, o.wasDeleted)
+			if !o.memory.FoundDeleted || !o.aborted || o.pending != nil || o.wasDeleted != 1 {
+				t.Errorf("FoundDeleted = %t, Aborted = %t, Pending = %v, calls of Deleted: %d", o.memory.FoundDeleted, o.aborted, o.pending, o.wasDeleted)
 			}
 		})
 	}
@@ -61,8 +61,8 @@ func TestWrite_OfDeletedObject(t *testing.T) {
 		s := o.begin()
 		o.call(s, "a", succeeds, phase("Up"))
 		o.before = once(containing("/status", errUnavailable))
-		if _, err := s.Write(o.ctx); err == nil || o.memory.Pending != s {
-			t.Fatalf("the error is %v, and the pending session %v", err, o.memory.Pending)
+		if _, err := o.tryWrite(s); err == nil || o.pending != s {
+			t.Fatalf("the error is %v, and the pending session %v", err, o.pending)
 		}
 		o.content = nil
 		if written := o.write(s); written != nil || !o.memory.FoundDeleted {
@@ -76,7 +76,7 @@ func TestWrite_OfDeletedObject(t *testing.T) {
 		o.finish(s, "b")
 		o.before = containing("/status", errUnavailable)
 		for range 4 {
-			if _, err := s.Write(o.ctx); err == nil {
+			if _, err := o.tryWrite(s); err == nil {
 				t.Fatal("Write returned no error")
 			}
 		}

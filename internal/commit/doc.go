@@ -5,8 +5,8 @@
 // context nor a client.
 //
 // A [Session] sends the transactions of one reconcile. It finds the patches that the API server rejects, reverts what was written of them, and keeps
-// rejected progress in memory. If the operator has a [progress.Remote], the session saves the framework's part there. A session whose write has failed
-// stays in the [Memory] of the object, and the next reconcile begins with it.
+// rejected progress in memory. If the operator has a [progress.Remote], the session saves the framework's part there. A [Result] says what a
+// write has done; the caller must repeat a pending one before its next decision.
 //
 // If our own write raises the generation, the places of [Observed] in the status get the new one. [Session.Raised] has the generations that only our writes have
 // ended.

@@ -10,7 +10,13 @@ import (
 
 // Flush writes the changes in the status that a handler has made in its copy of the object so far. The session then continues with the object of the
 // response.
-func (s *Session) Flush(ctx context.Context, id string, copied client.Object) error {
+func (s *Session) Flush(ctx context.Context, id string, copied client.Object) (Result, error) {
+	s.result = Result{}
+	err := s.flush(ctx, id, copied)
+	return s.result, err
+}
+
+func (s *Session) flush(ctx context.Context, id string, copied client.Object) error {
 	own, doc, err := s.committer.FlushableChanges(ctx, s.Draft, id, copied)
 	if len(own) == 0 || err != nil {
 		return err
@@ -44,10 +50,11 @@ func (s *Session) Flush(ctx context.Context, id string, copied client.Object) er
 	s.noteObservations(doc, s.Draft.Content())
 	s.rebase(s.builder.Detector.MergePart(s.Cause, s.Draft.Content(), doc))
 	s.edited = true
-	s.awaiter.SetAwaitedVersion(written.GetResourceVersion(), s.committer.ConsistencyTimeout)
-	if err := s.committer.ContinueAfterFlush(s.Draft, own, written); err != nil {
+	s.result.Awaited = append(s.result.Awaited, written.GetResourceVersion())
+	accepted, err := s.accepted(change, []*HandlerPatch{{ID: id, Patch: doc}}, written)
+	if err != nil {
 		return err
 	}
-	s.host.AfterPart(change.Content, AcceptedWrite{Changes: doc, Patches: []*HandlerPatch{{ID: id, Patch: doc}}, Stored: s.Draft.Content(), Version: written.GetResourceVersion()})
-	return nil
+	s.result.Accepted = append(s.result.Accepted, accepted)
+	return s.committer.ContinueAfterFlush(s.Draft, own, written)
 }

@@ -48,7 +48,7 @@ func TestFlush(t *testing.T) {
 			if test.edit != nil {
 				o.edit(test.edit)
 			}
-			if err := s.Flush(o.ctx, "a", copied); err != nil {
+			if err := o.flush(s, "a", copied); err != nil {
 				t.Fatal(err)
 			}
 			equal(t, "requests", o.sent(), test.want)
@@ -61,7 +61,7 @@ func TestFlush(t *testing.T) {
 			} else {
 				equal(t, "reported flushes", o.afterParts, []string{})
 			}
-			if err := s.Flush(o.ctx, "a", copied); err != nil {
+			if err := o.flush(s, "a", copied); err != nil {
 				t.Fatal(err)
 			}
 			equal(t, "requests of a second flush", o.sent(), []string{})
@@ -78,7 +78,7 @@ func TestFlush_ContinuesReconcile(t *testing.T) {
 	s := o.begin()
 	earlier := o.call(s, "a", succeeds, patch.MergePatch{"status": m{"phase": "Earlier", "a": "x"}})
 	copied := copyOf(s, patch.Merge(own("x"), patch.MergePatch{"status": m{"phase": "New", "list": []any{"x", "own"}}}))
-	if err := s.Flush(o.ctx, "b", copied); err != nil {
+	if err := o.flush(s, "b", copied); err != nil {
 		t.Fatal(err)
 	}
 	equal(t, "status", o.field("status"), any(m{"phase": "New", "list": []any{"x", "own"}}))
@@ -86,7 +86,7 @@ func TestFlush_ContinuesReconcile(t *testing.T) {
 
 	o.edit(patch.MergePatch{"status": m{"phase": "Foreign", "list": []any{"x", "own", "foreign"}}})
 	copied.Object["status"].(m)["list"] = []any{"own"}
-	if err := s.Flush(o.ctx, "b", copied); err == nil {
+	if err := o.flush(s, "b", copied); err == nil {
 		t.Fatal("a list that another client has changed was overwritten")
 	}
 	if err := s.Draft.SetBase(o.object()); err != nil {
@@ -109,7 +109,7 @@ func TestFlush_OfStoredValue(t *testing.T) {
 	s := o.begin()
 	earlier := o.call(s, "a", succeeds, phase("Earlier"))
 	copied := copyOf(s, phase("Old"))
-	if err := s.Flush(o.ctx, "b", copied); err != nil {
+	if err := o.flush(s, "b", copied); err != nil {
 		t.Fatal(err)
 	}
 	equal(t, "PATCH-05 requests", o.sent(), []string{})
@@ -125,7 +125,7 @@ func TestFlush_MergesCause(t *testing.T) {
 	with := func(size int, value string) m { return m{"spec": m{"size": int64(size)}, "status": m{"phase": value}} }
 	o := newOperator(t, b, object(with(2, "Old"), baselineKey, text(with(1, "Old"))+"\n"))
 	s := o.begin()
-	if err := s.Flush(o.ctx, "a", copyOf(s, phase("New"))); err != nil {
+	if err := o.flush(s, "a", copyOf(s, phase("New"))); err != nil {
 		t.Fatal(err)
 	}
 	equal(t, "B-13 old state", s.Cause.Old, with(1, "New"))
@@ -160,7 +160,7 @@ func TestFlush_ReturnsErrors(t *testing.T) {
 				test.change(copied)
 			}
 			test.prepare(o)
-			err := s.Flush(o.ctx, "a", copied)
+			err := o.flush(s, "a", copied)
 			if err == nil || test.want != nil && !errors.Is(err, test.want) {
 				t.Errorf("the error is %v, want %v", err, test.want)
 			}
@@ -173,7 +173,7 @@ func TestFlush_ReturnsErrors(t *testing.T) {
 		o := newOperator(t, watched(), handled(1, sized(2)))
 		o.before = containing("+pinned-configuration", errUnavailable)
 		s := o.begin()
-		if err := s.Flush(o.ctx, "a", copyOf(s, phase("New"))); !errors.Is(err, errUnavailable) {
+		if err := o.flush(s, "a", copyOf(s, phase("New"))); !errors.Is(err, errUnavailable) {
 			t.Errorf("the error is %v", err)
 		}
 		equal(t, "requests", o.sent(), []string{"+pinned-configuration"})
@@ -199,7 +199,7 @@ func TestReportDropped(t *testing.T) {
 	}
 	flush := func(id string, doc patch.MergePatch) {
 		s := o.begin()
-		if err := s.Flush(o.ctx, id, copyOf(s, doc)); err != nil {
+		if err := o.flush(s, id, copyOf(s, doc)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -1,8 +1,6 @@
 package commit
 
 import (
-	"time"
-
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/cause"
@@ -11,8 +9,6 @@ import (
 
 // Memory contains the data that the process keeps about the writes to one object. Only the worker of the object uses it.
 type Memory struct {
-	// Pending is a session whose write has failed. The write is retried before the next decision.
-	Pending *Session
 	// Overlay is the framework's part of the object that the API server has rejected; nil if it is stored.
 	Overlay *Overlay
 	// Remote is the framework's part of the object that is stored outside of it; nil if it is not known.
@@ -27,11 +23,6 @@ type Memory struct {
 	FoundDeleted bool
 	// LoggedTooLarge is true after this process has logged that the last-handled configuration is too large to be stored.
 	LoggedTooLarge bool
-}
-
-// Awaiter records the write that the cache must show.
-type Awaiter interface {
-	SetAwaitedVersion(version string, timeout time.Duration)
 }
 
 // RemotePart is the framework's part of one object (records, baseline, pin) if it is stored outside of the object, see [progress.Remote]. The engine

@@ -116,7 +116,7 @@ func TestWrite_StoresNull_InStatus(t *testing.T) {
 	o := newOperator(t, defaults(), obj)
 	s := o.begin()
 	copied := setting(s, nil, "status", "phase")
-	if err := s.Flush(o.ctx, "a", copied); err != nil {
+	if err := o.flush(s, "a", copied); err != nil {
 		t.Fatal(err)
 	}
 	equal(t, "requests of the flush", o.sent(), []string{"/status json: status.phase"})
@@ -170,7 +170,7 @@ func TestWrite_StoresNull_DespiteOthers(t *testing.T) {
 	t.Run("a lost response", func(t *testing.T) {
 		o, s := begin(t)
 		o.after = once(containing("spec.auto", errLost))
-		if _, err := s.Write(o.ctx); err == nil {
+		if _, err := o.tryWrite(s); err == nil {
 			t.Fatal("Write returned no error")
 		}
 		o.edit(patch.MergePatch{"spec": m{"auto": false}})
@@ -190,8 +190,8 @@ func TestWrite_StoresNull_DespiteOthers(t *testing.T) {
 	t.Run("a failed read", func(t *testing.T) {
 		o, s := begin(t)
 		o.failReads = errLost
-		if _, err := s.Write(o.ctx); !errors.Is(err, errLost) || o.memory.Pending != s {
-			t.Fatalf("the error is %v, and the pending session %v", err, o.memory.Pending)
+		if _, err := o.tryWrite(s); !errors.Is(err, errLost) || o.pending != s {
+			t.Fatalf("the error is %v, and the pending session %v", err, o.pending)
 		}
 		o.failReads = nil
 		o.write(s)

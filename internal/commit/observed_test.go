@@ -207,8 +207,8 @@ func TestWrite_RaisesObservedGeneration_AfterFaults(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o, s := begin(t)
 			fault(o)
-			if _, err := s.Write(o.ctx); err == nil || o.memory.Pending != s {
-				t.Fatalf("the error is %v, and the pending session %v", err, o.memory.Pending)
+			if _, err := o.tryWrite(s); err == nil || o.pending != s {
+				t.Fatalf("the error is %v, and the pending session %v", err, o.pending)
 			}
 			o.write(s)
 			equal(t, "observed generations", o.observed(), "Ready:4")
@@ -218,7 +218,7 @@ func TestWrite_RaisesObservedGeneration_AfterFaults(t *testing.T) {
 	t.Run("the response is lost, and another client changes the spec", func(t *testing.T) {
 		o, s := begin(t)
 		o.after = once(containing("spec.own", errLost))
-		if _, err := s.Write(o.ctx); err == nil {
+		if _, err := o.tryWrite(s); err == nil {
 			t.Fatal("Write returned no error")
 		}
 		o.edit(patch.MergePatch{"spec": m{"foreign": "x"}})
@@ -229,7 +229,7 @@ func TestWrite_RaisesObservedGeneration_AfterFaults(t *testing.T) {
 		t.Run("a crash before the request with "+path, func(t *testing.T) {
 			o, s := begin(t)
 			o.before = once(containing(path, errLost))
-			if _, err := s.Write(o.ctx); err == nil {
+			if _, err := o.tryWrite(s); err == nil {
 				t.Fatal("Write returned no error")
 			}
 			o.memory = commit.Memory{}
@@ -325,7 +325,7 @@ func TestWrite_RaisesObservedGeneration_OfCopiedObject(t *testing.T) {
 	equal(t, "reason", s.Cause.Reason, cause.Create)
 	o.call(s, "a", succeeds, patch.Merge(own("x"), withConditions(condition("Ready", "True", 3))))
 	o.before = once(containing("status.conditions", errLost)) // the process ends after the first request
-	if _, err := s.Write(o.ctx); err == nil {
+	if _, err := o.tryWrite(s); err == nil {
 		t.Fatal("Write returned no error")
 	}
 	o.memory = commit.Memory{}

@@ -19,7 +19,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// operator is the process that writes to the object of a server. It is the host of its sessions.
+// operator is the process that writes to the object of a server.
 type operator struct {
 	*server
 	committer *commit.Committer
@@ -28,6 +28,8 @@ type operator struct {
 	ctx       context.Context       //nolint:containedctx // it contains the logger of the test
 	report    func(*commit.Session) // adds the conditions that report handlers
 	session   *commit.Session
+	pending   *commit.Session // its write has failed
+	aborted   bool            // a write was rejected, or the object was deleted
 
 	pauses      int32
 	ended       bool
@@ -92,52 +94,51 @@ func (o *operator) logger() logr.Logger {
 	return funcr.New(func(_, line string) { o.logs = append(o.logs, line) }, funcr.Options{})
 }
 
-// SetAwaitedVersion implements [commit.Awaiter].
-func (o *operator) SetAwaitedVersion(version string, _ time.Duration) {
-	o.awaited = append(o.awaited, version)
-}
-
-// ReportConditions implements [commit.Host].
-func (o *operator) ReportConditions(context.Context) {
-	if raised := o.session.Raised(); !raised.IsEmpty() {
-		if doc := o.raisedStatus(raised); len(doc) > 0 {
-			if err := o.session.Draft.Apply(doc); err != nil {
-				o.t.Fatal(err)
-			}
-			o.session.Draft.Add(&commit.HandlerPatch{Report: true, Base: o.session.Draft.Content(), Patch: doc})
-		}
-	}
+// reportConditions adds the conditions that report handlers to the draft.
+func (o *operator) reportConditions(ctx context.Context) {
+	o.session.RaiseObserved(ctx)
 	if o.report != nil {
 		o.report(o.session)
 	}
 }
 
-// AfterWrite implements [commit.Host].
-func (o *operator) AfterWrite(_ context.Context, written commit.AcceptedWrite) {
-	o.afterWrites = append(o.afterWrites, fmt.Sprint(written.Version, written.Changes.Paths()))
+// tryWrite writes the changes of a session, and records the result.
+func (o *operator) tryWrite(s *commit.Session) (client.Object, error) {
+	result, err := s.Write(o.ctx, o.reportConditions)
+	if o.pending = nil; result.Pending {
+		o.pending = s
+	}
+	o.aborted = o.aborted || result.Rejected || result.Deleted
+	if result.Deleted {
+		o.wasDeleted++
+	}
+	o.note(result)
+	return result.Object, err
 }
 
-// Observes implements [commit.Host].
-func (o *operator) Observes(_ context.Context, any patch.Generations) bool {
-	return len(o.raisedStatus(any)) > 0
+// flush writes the status that a running handler has changed, and records the result.
+func (o *operator) flush(s *commit.Session, id string, copied client.Object) error {
+	result, err := s.Flush(o.ctx, id, copied)
+	o.note(result)
+	return err
 }
 
-func (o *operator) raisedStatus(ended patch.Generations) patch.MergePatch {
-	return patch.RaiseObserved(o.session.Draft.Current().Content, o.session.ObservedPlaces(), ended)
+func (o *operator) note(result commit.Result) {
+	o.awaited = append(o.awaited, result.Awaited...)
+	for _, accepted := range result.Accepted {
+		text := fmt.Sprint(accepted.Version, accepted.Changes.Paths())
+		if accepted.Whole {
+			o.afterWrites = append(o.afterWrites, text)
+		} else {
+			o.afterParts = append(o.afterParts, text)
+		}
+	}
 }
-
-// AfterPart implements [commit.Host].
-func (o *operator) AfterPart(_ map[string]any, written commit.AcceptedWrite) {
-	o.afterParts = append(o.afterParts, fmt.Sprint(written.Version, written.Changes.Paths()))
-}
-
-// Deleted implements [commit.Host].
-func (o *operator) Deleted() { o.wasDeleted++ }
 
 // begin starts a reconcile of the object as the API server has it.
 func (o *operator) begin(options ...func(*cause.Input)) *commit.Session {
 	o.t.Helper()
-	s := o.committer.NewSession(&o.memory, o, o)
+	s := o.committer.NewSession(&o.memory)
 	o.session = s
 	s.Pauses = o.pauses
 	if err := s.Draft.SetBase(o.object()); err != nil {
@@ -198,14 +199,14 @@ func (o *operator) finish(s *commit.Session, ids ...string) *commit.Session {
 // write expects that a write succeeds.
 func (o *operator) write(s *commit.Session) *unstructured.Unstructured {
 	o.t.Helper()
-	written, err := s.Write(o.ctx)
+	written, err := o.tryWrite(s)
 	if err != nil {
 		o.t.Fatal(err)
 	}
 	if written == nil {
 		return nil
 	}
-	if o.memory.Pending != nil {
+	if o.pending != nil {
 		o.t.Error("the session is pending after a write without an error")
 	}
 	return written.(*unstructured.Unstructured)

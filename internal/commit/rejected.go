@@ -16,7 +16,7 @@ import (
 // thereby stores the accepted patches. The next write stores the records, and reverts the stored parts of rejected patches.
 func (s *Session) isolateRejected(ctx context.Context, rejection error) error {
 	change := s.writing.change
-	s.writing.change, s.Aborted = nil, true
+	s.writing.change, s.result.Rejected = nil, true
 	s.writing.isolated = &isolation{base: s.Draft.Base(), partly: change.FirstResponse() != nil}
 	if err := s.resumeFrom(change); err != nil {
 		return err
@@ -43,7 +43,7 @@ func (s *Session) continueIsolation(ctx context.Context) error {
 			}
 		}
 		request := p.singleRequest
-		written, err := s.Send(ctx, request)
+		written, err := s.send(ctx, request)
 		concurrent, isConcurrent := errors.AsType[*patch.ConcurrentChangeError](err)
 		switch {
 		case isConcurrent:
@@ -141,7 +141,7 @@ func (s *Session) discard(ctx context.Context, p *HandlerPatch, rejection error)
 		defer s.Records.WaitAgain(p.ID)
 	}
 	if contested, ok := errors.AsType[*patch.ListConflictError](rejection); ok {
-		s.awaiter.SetAwaitedVersion(contested.Version, s.committer.ConsistencyTimeout)
+		s.result.Awaited = append(s.result.Awaited, contested.Version)
 		if p.Repeat != nil {
 			p.Repeat()
 		}

@@ -62,7 +62,7 @@ func TestWrite_IsolatesRejectedPatch(t *testing.T) {
 	if record.Success || record.Retries != 1 || record.Delayed.Sub(record.Attempted) != backoff || record.Message == "" {
 		t.Errorf("ERR-01 the record of the rejected attempt is %+v", record)
 	}
-	if !s.Aborted {
+	if !o.aborted {
 		t.Error("Aborted is false: other handlers of the reconcile would be called")
 	}
 	next := o.begin()
@@ -79,7 +79,7 @@ func TestWrite_IsolatesRejectedPatch_AfterFlush(t *testing.T) {
 	s := o.begin()
 	received := s.Draft.Current().Content
 	copied := copyOf(s, patch.MergePatch{"status": m{"phase": "Updating", "message": "working"}})
-	if err := s.Flush(o.ctx, "a", copied); err != nil {
+	if err := o.flush(s, "a", copied); err != nil {
 		t.Fatal(err)
 	}
 	o.call(s, "a", succeeds, patch.MergePatch{"status": m{"phase": "Ready", "message": nil}}).Base = received
@@ -374,8 +374,8 @@ func TestWrite_ContinuesIsolationAfterError(t *testing.T) {
 	o.call(s, "a", succeeds, patch.MergePatch{"spec": m{"a": "x"}})
 	rejected := o.call(s, "b", succeeds, patch.MergePatch{"spec": m{"b": "bad"}})
 	o.call(s, "c", succeeds, patch.MergePatch{"spec": m{"c": "x"}})
-	if _, err := s.Write(o.ctx); err == nil || o.memory.Pending != s {
-		t.Fatalf("the error is %v, and the pending session %v", err, o.memory.Pending)
+	if _, err := o.tryWrite(s); err == nil || o.pending != s {
+		t.Fatalf("the error is %v, and the pending session %v", err, o.pending)
 	}
 	equal(t, "first requests", o.sent(), []string{"spec.a spec.b spec.c " + threeRecords, "spec.a", "spec.b", "spec.c"})
 	o.write(s)
@@ -403,7 +403,7 @@ func TestWrite_DropsFieldsOfConcurrentChangeDuringIsolation(t *testing.T) {
 	s := o.begin()
 	o.call(s, "a", succeeds, patch.MergePatch{"spec": m{"a": "x", "kept": "x"}})
 	o.call(s, "b", succeeds, patch.MergePatch{"spec": m{"b": "bad"}})
-	if _, err := s.Write(o.ctx); err == nil {
+	if _, err := o.tryWrite(s); err == nil {
 		t.Fatal("Write returned no error")
 	}
 	o.edit(patch.MergePatch{"spec": m{"a": "foreign"}})

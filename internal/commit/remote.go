@@ -101,7 +101,7 @@ func (s *Session) HasRemotePart() bool {
 // dropConflicting gives up a write because another operator has saved the progress of the object. The next reconcile loads that progress.
 func (s *Session) dropConflicting(ctx context.Context) {
 	log.FromContext(ctx).Info("Another operator has saved the progress of the object; dropping the progress of this reconcile")
-	s.memory.Remote, s.memory.Pending = nil, nil
+	s.memory.Remote, s.writing.pending = nil, false
 }
 
 // loadRemote loads the framework's part of the object, unless this process has loaded or saved it since the last pause.

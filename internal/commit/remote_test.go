@@ -128,8 +128,8 @@ func TestRemote_RepeatsSave(t *testing.T) {
 			s := o.begin()
 			o.call(s, "a", succeeds, phase("Up"))
 			test.fail(r)
-			if _, err := s.Write(o.ctx); !errors.Is(err, errLost) || o.memory.Pending != s {
-				t.Fatalf("the error is %v, and the pending session %v", err, o.memory.Pending)
+			if _, err := o.tryWrite(s); !errors.Is(err, errLost) || o.pending != s {
+				t.Fatalf("the error is %v, and the pending session %v", err, o.pending)
 			}
 			equal(t, "requests", o.sent(), []string{"/status status.phase"})
 			o.write(s)
@@ -148,11 +148,11 @@ func TestRemote_DropsConflictingWrite(t *testing.T) {
 	s := o.begin()
 	o.call(s, "a", succeeds, phase("Up"))
 	r.put(`{"metadata": {"annotations": {"` + baselineKey + `": "` + strings.ReplaceAll(text(sized(1)), `"`, `\"`) + `"}}}`)
-	if _, err := s.Write(o.ctx); !errors.Is(err, progress.ErrConflict) || o.memory.Pending != nil || o.memory.Remote != nil {
-		t.Fatalf("the error is %v, Pending = %v, Remote = %v", err, o.memory.Pending, o.memory.Remote)
+	if _, err := o.tryWrite(s); !errors.Is(err, progress.ErrConflict) || o.pending != nil || o.memory.Remote != nil {
+		t.Fatalf("the error is %v, Pending = %v, Remote = %v", err, o.pending, o.memory.Remote)
 	}
 	requests, saves := len(o.sent()), r.saves
-	if _, err := s.Write(o.ctx); !errors.Is(err, progress.ErrConflict) {
+	if _, err := o.tryWrite(s); !errors.Is(err, progress.ErrConflict) {
 		t.Errorf("the error of a second write is %v", err)
 	}
 	equal(t, "requests and saves of a second write", []int{len(o.sent()), r.saves - saves}, []int{0, 0})
@@ -214,7 +214,7 @@ func TestRemote_DeletesDocument(t *testing.T) {
 	t.Run("B-05 an object that is not being deleted waits for its document", func(t *testing.T) {
 		o, r := newRemoteOperator(t, object(sized(1)))
 		r.failBefore = errForbidden
-		if _, err := o.begin().Write(o.ctx); !errors.Is(err, errForbidden) {
+		if _, err := o.tryWrite(o.begin()); !errors.Is(err, errForbidden) {
 			t.Errorf("the error is %v", err)
 		}
 	})
@@ -232,7 +232,7 @@ func TestRemote_ReturnsErrorsOfLoad(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			o, r := newRemoteOperator(t, object(sized(1)))
 			test.prepare(r)
-			s := o.committer.NewSession(&o.memory, o, o)
+			s := o.committer.NewSession(&o.memory)
 			if err := s.Draft.SetBase(o.object()); err != nil {
 				t.Fatal(err)
 			}
@@ -245,12 +245,12 @@ func TestRemote_ReturnsErrorsOfLoad(t *testing.T) {
 		o, r := newRemoteOperator(t, object(sized(1)))
 		s := o.begin()
 		r.failAfter = errLost
-		if _, err := s.Write(o.ctx); err == nil {
+		if _, err := o.tryWrite(s); err == nil {
 			t.Fatal("Write returned no error")
 		}
 		r.failLoad = errUnavailable
 		saves := r.saves
-		if _, err := s.Write(o.ctx); !errors.Is(err, errUnavailable) || r.saves != saves {
+		if _, err := o.tryWrite(s); !errors.Is(err, errUnavailable) || r.saves != saves {
 			t.Errorf("the error is %v, with %d saves", err, r.saves-saves)
 		}
 		r.failLoad = nil
@@ -265,7 +265,7 @@ func TestRemote_GuardsSave(t *testing.T) {
 		o.committer.Remote = r
 		s := o.begin()
 		suspend()
-		if _, err := s.Write(o.ctx); !errors.Is(err, fencing.ErrSuspended) || r.saves > 0 {
+		if _, err := o.tryWrite(s); !errors.Is(err, fencing.ErrSuspended) || r.saves > 0 {
 			t.Errorf("the error is %v, with %d saves", err, r.saves)
 		}
 	})
@@ -291,7 +291,7 @@ func TestOvertakenBy_WithRemote(t *testing.T) {
 				s := o.begin()
 				o.call(s, "a", succeeds, nil)
 				fail(r)
-				if _, err := s.Write(o.ctx); err == nil {
+				if _, err := o.tryWrite(s); err == nil {
 					t.Fatal("Write returned no error")
 				}
 				o.pauses++

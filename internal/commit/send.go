@@ -13,8 +13,16 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// Send sends a change in one request, or in two if the kind has a status subresource. It ignores the cancellation of the context, because an operator that is stopping must still write its outcomes.
-func (s *Session) Send(ctx context.Context, change *patch.Change) (client.Object, error) {
+// Send sends a change of the framework alone.
+func (s *Session) Send(ctx context.Context, change *patch.Change) (Result, error) {
+	s.result = Result{}
+	var err error
+	s.result.Object, err = s.send(ctx, change)
+	return s.result, err
+}
+
+// send sends a change in one request, or in two if the kind has a status subresource. It ignores the cancellation of the context, because an operator that is stopping must still write its outcomes.
+func (s *Session) send(ctx context.Context, change *patch.Change) (client.Object, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), WriteTimeout)
 	defer cancel()
 	if s.committer.Remote == nil {
@@ -137,7 +145,7 @@ func (s *Session) noteWritten(written client.Object) {
 	if version == s.Draft.Base().GetResourceVersion() {
 		version = "" // the object has not changed, and there will be no watch event
 	}
-	s.awaiter.SetAwaitedVersion(version, s.committer.ConsistencyTimeout)
+	s.result.Awaited = append(s.result.Awaited, version)
 }
 
 // resumeFrom bases the session on the state of the object after the accepted request of a rejected change.

@@ -3,9 +3,9 @@ package commit
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/cause"
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
@@ -20,8 +20,6 @@ type Session struct {
 	committer *Committer
 	builder   *Builder
 	memory    *Memory
-	awaiter   Awaiter
-	host      Host
 	// Draft is the object with the pending changes.
 	Draft *Draft
 	// Cause is what has happened to the object, and Records are the records of its handlers.
@@ -38,8 +36,6 @@ type Session struct {
 	Pauses      int32
 	Suspensions int64
 
-	// Aborted is true if no other handler is called in this reconcile, because of a deletion, a pause or a rejection.
-	Aborted bool
 	// ReportRejected is true if the API server has rejected the conditions that report handlers.
 	ReportRejected bool
 
@@ -51,11 +47,13 @@ type Session struct {
 
 	retriesOverlay bool // the overlay must be sent again, even if nothing is added to it
 	writing        writing
+	result         Result // of the write
 }
 
 // writing is the state of a write that has not ended.
 type writing struct {
 	change       *patch.Change    // nil if there is none
+	pending      bool             // the write has failed, and must be repeated
 	reduced      *patch.Change    // an earlier form of the change, with fields that another client has changed
 	failures     int              // the number of failed attempts to write the change
 	baseline     []byte           // the new baseline in the change; nil if there is none
@@ -89,23 +87,29 @@ const (
 	callsEnded                  // all calls have been made: the next write is the last write of this reconcile
 )
 
-// Host is the reconcile to which a session belongs. The session calls its methods.
-type Host interface {
-	// ReportConditions adds the conditions that report handlers to the draft.
-	ReportConditions(ctx context.Context)
-	// AfterWrite is called when the API server has accepted all changes of handlers. The draft still has its state from before the write.
-	AfterWrite(ctx context.Context, accepted AcceptedWrite)
-	// AfterPart is called when the API server has accepted a part of the changes: changes that a running handler has flushed, or the changes outside of the
-	// status. before is the JSON form of the object before the write.
-	AfterPart(before map[string]any, accepted AcceptedWrite)
-	// Observes reports whether the status, with the pending changes, says that the operator has observed one of these generations.
-	Observes(ctx context.Context, any patch.Generations) bool
-	// Deleted is called when the object no longer exists.
-	Deleted()
+// A Result says what a write has done. It is also valid with an error: the API server may have accepted earlier requests of the write.
+type Result struct {
+	// Object is the object after the write; nil after an error, and if the object no longer exists.
+	Object client.Object
+	// Accepted are the changes that the API server has accepted, in order.
+	Accepted []Accepted
+	// Awaited are the resource versions that the cache must show, in order. An empty one stands for a request that has not changed the object.
+	Awaited []string
+	// Rejected is true if the API server has rejected changes. No other handler is then called in this reconcile.
+	Rejected bool
+	// Deleted is true if the object no longer exists.
+	Deleted bool
+	// Pending is true if the write has failed. It must be repeated before the next decision.
+	Pending bool
 }
 
-// AcceptedWrite is a write that the API server has accepted.
-type AcceptedWrite struct {
+// Accepted are changes that the API server has accepted.
+type Accepted struct {
+	// Whole is true for all changes since the last write, and false for a part: changes that a running handler has flushed, or the changes outside of the status.
+	Whole bool
+	// Before is the object before the write, and Live its essence.
+	Before patch.Converted
+	Live   map[string]any
 	// Changes are the changes of handlers, and Patches are the same changes by handler.
 	Changes patch.MergePatch
 	Patches []*HandlerPatch
@@ -116,10 +120,10 @@ type AcceptedWrite struct {
 }
 
 // NewSession returns a session without an object. [Draft.SetBase] sets its object.
-func (c *Committer) NewSession(memory *Memory, awaiter Awaiter, host Host) *Session {
+func (c *Committer) NewSession(memory *Memory) *Session {
 	overlay := func(stored patch.Converted) (map[string]any, error) { return c.overlaid(memory, stored) }
 	draft := &Draft{newObject: c.Writer.NewObject, overlay: overlay}
-	return &Session{committer: c, builder: c.Builder, memory: memory, awaiter: awaiter, host: host, Draft: draft}
+	return &Session{committer: c, builder: c.Builder, memory: memory, Draft: draft}
 }
 
 // EndCalls is called when all calls of cause handlers have been made. waits is true if the end of the cause must wait for daemons and timers.
@@ -148,9 +152,31 @@ func (s *Session) IsAtRest() bool {
 // rebase continues the session with the cause after a write.
 func (s *Session) rebase(after cause.Cause) { s.Cause = after }
 
-// failed keeps the session for the next reconcile.
+// causeOfStored returns a cause for the object that the API server has stored: other clients may have edited it, and the API server may have altered the changes
+// of handlers.
+func (s *Session) causeOfStored(ctx context.Context, c cause.Cause, change *patch.Change) (after cause.Cause, isAltered bool) {
+	if !s.Unmatched && !change.Recovered { // a recovered change may contain changes of other clients
+		c, isAltered = s.builder.Detector.MergeStored(c, s.Draft.Content(), change.HandlerPatch, log.FromContext(ctx))
+	}
+	return c.WithLive(s.builder.Detector.Essence.Build(s.Draft.Content())), isAltered
+}
+
+// accepted returns the changes that the API server has accepted with a change. written is the response; nil if nothing was sent.
+func (s *Session) accepted(change *patch.Change, patches []*HandlerPatch, written client.Object) (Accepted, error) {
+	before := patch.Converted{Object: s.Draft.Base(), Content: s.Draft.Content()}
+	one := Accepted{Before: before, Live: s.Cause.Live, Changes: change.HandlerPatch, Patches: patches, Version: before.Object.GetResourceVersion()}
+	if written == nil {
+		return one, nil
+	}
+	one.Version = written.GetResourceVersion()
+	var err error
+	one.Stored, err = change.ContentOf(written)
+	return one, err
+}
+
+// failed keeps the write for the next reconcile.
 func (s *Session) failed(err error) error {
-	s.memory.Pending = s
+	s.writing.pending = true
 	if s.writing.baseline != nil { // the API server may have stored it
 		s.memory.Baselines = nil
 	}
@@ -174,42 +200,14 @@ func (s *Session) noteBaseline(written []byte) {
 	s.committer.OnBaseline(s.Draft.Base().GetUID(), written)
 }
 
-// noteObservations remembers the places where a written patch has set an observed generation.
-func (s *Session) noteObservations(doc patch.MergePatch, base map[string]any) {
-	if places := doc.Observations(base); len(places) > 0 {
-		s.observations = append(s.observations, places...)
-		s.committer.Observed.AddPlaces(places)
+// warnBaselineTooLarge reports, once for each object, that the object has no room for its last-handled configuration.
+func (s *Session) warnBaselineTooLarge(ctx context.Context, tx Transaction) {
+	if !tx.BaselineTooLarge || s.memory.LoggedTooLarge {
+		return
 	}
-}
-
-// ObservedPlaces returns the places in the pending and the written changes of this reconcile where handlers have set an observed generation, and the places
-// that are known for the kind.
-func (s *Session) ObservedPlaces() []patch.Observation {
-	places := slices.Concat(s.committer.Observed.Places(), s.observations)
-	for _, p := range s.Draft.patches {
-		places = append(places, p.Patch.Observations(s.Draft.Content())...)
-	}
-	return places
-}
-
-// NoteRaise records that a write of ours alone has raised the generation of the object.
-func (s *Session) NoteRaise(raised patch.Generations) {
-	if !raised.IsEmpty() {
-		s.raised = s.raised.Extend(raised)
-	}
-}
-
-// Raised returns the generations that only our own writes have ended, if the object still has the generation that followed.
-func (s *Session) Raised() patch.Generations {
-	if s.raised.To != s.Draft.Base().GetGeneration() {
-		return patch.Generations{}
-	}
-	return s.raised
-}
-
-// noteRaiseBy records whether a change has raised the generation.
-func (s *Session) noteRaiseBy(change *patch.Change) {
-	if change.RaisedTo != 0 {
-		s.NoteRaise(patch.Generations{From: change.SeenGeneration, To: change.RaisedTo})
-	}
+	s.memory.LoggedTooLarge = true
+	const note = "The object is too large for its last-handled configuration: " +
+		"changes are detected, but handlers do not receive the old state"
+	log.FromContext(ctx).Info(note)
+	s.committer.Warn(s.Draft.Base(), "BaselineTooLarge", note)
 }

@@ -11,45 +11,51 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// Write sends all changes of handlers and of the framework since the last write. It sends nothing if the object already contains them. It returns the object
-// after the write; nil if the object no longer exists. If a request fails, Write sets [Memory.Pending] to the session, and the next reconcile must begin with
-// it. After [progress.ErrConflict], it sets Pending to nil.
-func (s *Session) Write(ctx context.Context) (client.Object, error) {
+// Write sends all changes of handlers and of the framework since the last write. It sends nothing if the object already contains them. report adds the conditions
+// that report handlers to the draft; it is called again after a rejection. If the result is pending, the next reconcile must begin with a repetition.
+func (s *Session) Write(ctx context.Context, report func(context.Context)) (Result, error) {
+	s.result = Result{}
+	written, err := s.writeAll(ctx, report)
+	if errors.Is(err, patch.ErrGone) {
+		s.writing.pending, s.memory.FoundDeleted, s.result.Deleted = false, true, true
+		written, err = nil, nil
+	}
+	s.result.Object, s.result.Pending = written, s.writing.pending
+	return s.result, err
+}
+
+func (s *Session) writeAll(ctx context.Context, report func(context.Context)) (client.Object, error) {
 	wasOverlaid := s.memory.Overlay != nil
 	for {
-		written, again, err := s.tryWrite(ctx)
+		written, again, err := s.tryWrite(ctx, report)
 		switch {
-		case errors.Is(err, patch.ErrGone):
-			s.memory.Pending, s.memory.FoundDeleted, s.Aborted = nil, true, true
-			s.host.Deleted()
-			return nil, nil
 		case err != nil:
 			return nil, err
 		case again:
 			continue
-		case written == nil || s.memory.FinalizerRemoved || wasOverlaid == (s.memory.Overlay != nil):
+		case s.memory.FinalizerRemoved || wasOverlaid == (s.memory.Overlay != nil):
 			return written, nil
 		}
 		wasOverlaid = !wasOverlaid
-		if s.host.ReportConditions(ctx); !s.Draft.HasChanges() { // the condition that reports the overlay
+		if report(ctx); !s.Draft.HasChanges() { // the condition that reports the overlay
 			return written, nil
 		}
 	}
 }
 
 // tryWrite makes one attempt to write the change. It returns true if the change must be written again, in a different form.
-func (s *Session) tryWrite(ctx context.Context) (written client.Object, again bool, err error) {
+func (s *Session) tryWrite(ctx context.Context, report func(context.Context)) (written client.Object, again bool, err error) {
 	if s.writing.isolated != nil {
 		if err := s.continueIsolation(ctx); err != nil {
 			return nil, false, err
 		}
 	}
 	if s.writing.change == nil {
-		if err := s.prepare(ctx); err != nil {
+		if err := s.prepare(ctx, report); err != nil {
 			return nil, false, err
 		}
 	}
-	written, err = s.Send(ctx, s.writing.change)
+	written, err = s.send(ctx, s.writing.change)
 	concurrent, isConcurrent := errors.AsType[*patch.ConcurrentChangeError](err)
 	switch {
 	case err == nil && s.writing.change == s.writing.spec:
@@ -80,8 +86,8 @@ func (s *Session) tryWrite(ctx context.Context) (written client.Object, again bo
 }
 
 // prepare builds the change that contains all changes since the last write.
-func (s *Session) prepare(ctx context.Context) error {
-	tx, err := s.build(ctx)
+func (s *Session) prepare(ctx context.Context, report func(context.Context)) error {
+	tx, err := s.build(ctx, report)
 	if err != nil {
 		return err
 	}
@@ -96,7 +102,7 @@ func (s *Session) prepare(ctx context.Context) error {
 			return s.failed(err)
 		}
 		if s.Draft.Base() != before {
-			if tx, err = s.build(ctx); err != nil {
+			if tx, err = s.build(ctx, report); err != nil {
 				return err
 			}
 		}
@@ -115,13 +121,13 @@ func (s *Session) prepare(ctx context.Context) error {
 }
 
 // build builds the transaction for all changes since the last write.
-func (s *Session) build(ctx context.Context) (Transaction, error) {
+func (s *Session) build(ctx context.Context, report func(context.Context)) (Transaction, error) {
 	if s.Draft.base.Object == s.Draft.stored.Object { // the overlay may be new
 		if err := s.Draft.applyOverlay(); err != nil {
 			return Transaction{}, err
 		}
 	}
-	s.host.ReportConditions(ctx)
+	report(ctx)
 	tx, err := s.builder.Build(s.input())
 	if err != nil {
 		return tx, err
@@ -138,20 +144,17 @@ func (s *Session) accept(ctx context.Context, written client.Object) (client.Obj
 		s.committer.ReportDropped(ctx, change, p.ID, p.Patch)
 		s.noteObservations(p.Patch, s.Draft.Content())
 	}
-	accepted := AcceptedWrite{Changes: handlerPatch, Patches: s.Draft.patches, Version: s.Draft.Base().GetResourceVersion()}
-	if written != nil {
-		var err error
-		if accepted.Stored, err = change.ContentOf(written); err != nil {
-			return nil, err
-		}
-		accepted.Version = written.GetResourceVersion()
+	accepted, err := s.accepted(change, s.Draft.patches, written)
+	if err != nil {
+		return nil, err
 	}
 	if s.writing.sendsOverlay {
 		s.dropOverlay(ctx)
 	}
-	s.memory.Pending, s.writing.change = nil, nil
+	s.writing.pending, s.writing.change = false, nil
 	s.edited = s.edited || len(handlerPatch) > 0
-	s.host.AfterWrite(ctx, accepted)
+	accepted.Whole = true
+	s.result.Accepted = append(s.result.Accepted, accepted)
 	s.rebase(s.builder.Detector.CauseAfterWrite(s.Cause, s.Draft.Content(), s.writing.handled, handlerPatch))
 	s.noteBaseline(s.writing.baseline)
 	s.writing.baseline, s.Draft.patches, s.writing.revert = nil, nil, nil
@@ -183,7 +186,7 @@ func (s *Session) storeCorrection(ctx context.Context) error {
 	if change.FrameworkPatch, err = s.complete(ctx, change.FrameworkPatch); err != nil {
 		return err
 	}
-	written, err := s.Send(ctx, change)
+	written, err := s.send(ctx, change)
 	if IsRejected(err) && len(change.FrameworkPatch) > 0 {
 		err = s.keepInMemory(ctx, change, err)
 		written = s.Draft.Base()

@@ -136,15 +136,15 @@ func TestWrite_ContinuesAfterError(t *testing.T) {
 			if test.after != nil {
 				o.after = once(test.after)
 			}
-			_, err := s.Write(o.ctx)
+			_, err := o.tryWrite(s)
 			if err == nil || !strings.HasPrefix(err.Error(), "writing the object: ") {
 				t.Errorf("the error is %v", err)
 			}
-			if o.memory.Pending != s || len(o.afterWrites) > 0 || !s.Draft.HasChanges() {
-				t.Errorf("Pending = %v, afterWrites = %v, HasChanges = %t", o.memory.Pending, o.afterWrites, s.Draft.HasChanges())
+			if o.pending != s || len(o.afterWrites) > 0 || !s.Draft.HasChanges() {
+				t.Errorf("Pending = %v, afterWrites = %v, HasChanges = %t", o.pending, o.afterWrites, s.Draft.HasChanges())
 			}
 			equal(t, "first requests", o.sent(), test.first)
-			o.write(o.memory.Pending)
+			o.write(o.pending)
 			equal(t, "second requests", o.sent(), test.second)
 			equal(t, "phase", o.field("status", "phase"), any("Up"))
 			equal(t, "B-14 a is not called again", o.begin().Records.Due(now), []string{"b"})
@@ -178,11 +178,11 @@ func TestWrite_DropsFieldsOfConcurrentChange(t *testing.T) {
 			s := o.begin()
 			o.call(s, "a", succeeds, test.sent)
 			o.before = once(containing(test.lost, errLost)) // it is not accepted, but the client cannot know that
-			if _, err := s.Write(o.ctx); err == nil {
+			if _, err := o.tryWrite(s); err == nil {
 				t.Fatal("Write returned no error")
 			}
 			o.edit(test.foreign)
-			o.write(o.memory.Pending)
+			o.write(o.pending)
 			got := m{}
 			for _, field := range []string{"spec", "status"} {
 				if value, ok := o.content[field]; ok {
@@ -223,7 +223,7 @@ func TestWrite_ReleasesObjectAfterFailures(t *testing.T) {
 			o.call(s, "a", succeeds, test.patch)
 			o.finish(s, "b")
 			for attempt := 1; attempt <= 4; attempt++ {
-				if _, err := s.Write(o.ctx); err == nil {
+				if _, err := o.tryWrite(s); err == nil {
 					t.Fatalf("attempt %d returned no error", attempt)
 				}
 				equal(t, "requests", o.sent(), test.want[:1])
@@ -240,8 +240,8 @@ func TestWrite_ReleasesObjectAfterFailures(t *testing.T) {
 		o.before = func(request) error { return errUnavailable }
 		s := o.finish(o.begin(), "a", "b")
 		for range 7 {
-			if _, err := s.Write(o.ctx); err == nil || o.memory.Pending != s {
-				t.Fatalf("the error is %v, and the pending session %v", err, o.memory.Pending)
+			if _, err := o.tryWrite(s); err == nil || o.pending != s {
+				t.Fatalf("the error is %v, and the pending session %v", err, o.pending)
 			}
 		}
 		o.before = nil
@@ -254,7 +254,7 @@ func TestWrite_ReleasesObjectAfterFailures(t *testing.T) {
 		s := o.begin()
 		o.call(s, "a", succeeds, phase("Up"))
 		for range 7 {
-			if _, err := s.Write(o.ctx); err == nil {
+			if _, err := o.tryWrite(s); err == nil {
 				t.Fatal("Write returned no error")
 			}
 		}
@@ -322,11 +322,11 @@ func TestWrite_StoresBaselineOfAlteredValues(t *testing.T) {
 		o.after = once(containing("spec.own", errLost))
 		s := o.begin()
 		o.call(s, "a", succeeds, own("x"))
-		if _, err := s.Write(o.ctx); err == nil {
+		if _, err := o.tryWrite(s); err == nil {
 			t.Fatal("Write returned no error")
 		}
 		o.edit(own("foreign"))
-		o.write(o.memory.Pending)
+		o.write(o.pending)
 		equal(t, "handled state", s.Cause.New, m{"spec": m{"size": int64(2), "own": "x"}})
 		equal(t, "present state", s.Cause.Live, m{"spec": m{"size": int64(2), "own": "foreign"}})
 	})
@@ -390,8 +390,8 @@ func TestWrite_PinsBeforeWatchedStatus(t *testing.T) {
 		o.before = once(containing("+pinned-configuration", errUnavailable))
 		s := o.begin()
 		o.call(s, "a", succeeds, phase("Up"))
-		if _, err := s.Write(o.ctx); err == nil || o.memory.Pending != s {
-			t.Fatalf("the error is %v, and the pending session %v", err, o.memory.Pending)
+		if _, err := o.tryWrite(s); err == nil || o.pending != s {
+			t.Fatalf("the error is %v, and the pending session %v", err, o.pending)
 		}
 		equal(t, "first requests", o.sent(), []string{"+pinned-configuration"})
 		o.write(s)
@@ -402,7 +402,7 @@ func TestWrite_PinsBeforeWatchedStatus(t *testing.T) {
 		o.before = containing("+a", errUnavailable)
 		s := o.begin()
 		o.call(s, "a", succeeds, phase("Up"))
-		if _, err := s.Write(o.ctx); err == nil {
+		if _, err := o.tryWrite(s); err == nil {
 			t.Fatal("Write returned no error")
 		}
 		o.memory = commit.Memory{}

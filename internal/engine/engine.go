@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -89,7 +90,7 @@ func (e *Engine) callHandlers(ctx context.Context, r *reconciliation) error {
 
 // commit writes the outcomes of the reconcile. If the cause is over, the write removes the records and stores the baseline.
 func (e *Engine) commit(ctx context.Context, r *reconciliation) error {
-	r.ReportConditions(ctx)
+	r.reportConditions(ctx)
 	if !r.session.Cause.Reason.HasHandlers() && !r.session.HasLeftovers() && !r.draft.HasChanges() {
 		r.postEvents()
 		return nil
@@ -100,7 +101,7 @@ func (e *Engine) commit(ctx context.Context, r *reconciliation) error {
 		r.postEvents()
 		return nil
 	}
-	written, err := r.session.Write(ctx)
+	written, err := r.write(ctx)
 	if err != nil || written == nil {
 		return err
 	}
@@ -111,20 +112,54 @@ func (e *Engine) commit(ctx context.Context, r *reconciliation) error {
 	return nil
 }
 
-// ReportConditions implements [commit.Host].
-func (r *reconciliation) ReportConditions(ctx context.Context) {
-	if raised := r.session.Raised(); !raised.IsEmpty() {
-		r.engine.raiseObserved(ctx, r, raised)
+// write writes all changes since the last write, and continues the reconcile with what the API server has accepted. It returns the object after the write; nil if
+// the object no longer exists.
+func (r *reconciliation) write(ctx context.Context) (client.Object, error) {
+	result, err := r.session.Write(ctx, r.reportConditions)
+	if r.details.Pending = nil; result.Pending {
+		r.details.Pending = r
+	}
+	r.calls.aborted = r.calls.aborted || result.Rejected || result.Deleted
+	r.noteResult(result)
+	if result.Deleted {
+		r.postEvents()
+	}
+	return result.Object, err
+}
+
+// reportConditions adds the conditions that report handlers, and the observed generation, to the pending changes.
+func (r *reconciliation) reportConditions(ctx context.Context) {
+	if raised, isReported := r.session.RaiseObserved(ctx); isReported && r.details.Background != nil {
+		r.details.Background.DropRaised(raised)
 	}
 	if r.engine.reportsConditions {
 		r.engine.reportConditions(ctx, r)
 	}
 }
 
-// AfterWrite implements [commit.Host].
-func (r *reconciliation) AfterWrite(_ context.Context, written commit.AcceptedWrite) {
-	r.AfterPart(r.draft.Content(), written)
-	if a := r.details.Background; a != nil {
+// noteResult records what the API server has accepted, and the versions that the cache must show.
+func (r *reconciliation) noteResult(result commit.Result) {
+	for _, version := range result.Awaited {
+		r.known.SetAwaitedVersion(version, r.engine.ConsistencyTimeout)
+	}
+	for _, accepted := range result.Accepted {
+		r.noteAccepted(accepted)
+	}
+}
+
+func (r *reconciliation) noteAccepted(accepted commit.Accepted) {
+	e, a := r.engine, r.details.Background
+	if a != nil && len(accepted.Changes) > 0 {
+		after := e.detector.Essence.Build(accepted.Changes.Apply(accepted.Before.Content))
+		a.NoteWorkerWrite(essence.DigestOf(accepted.Live), essence.DigestOf(after), accepted.Version)
+	}
+	if e.handlesOwnChanges && accepted.Stored != nil {
+		e.noteOwnChanges(r, accepted)
+	}
+	if !accepted.Whole {
+		return
+	}
+	if a != nil {
 		a.Drop(r.edits...)
 	}
 	r.edits = nil
@@ -132,32 +167,19 @@ func (r *reconciliation) AfterWrite(_ context.Context, written commit.AcceptedWr
 		r.noteHandled()
 	}
 	r.calls.workTime, r.calls.unsaved = 0, false
-	r.postEvents()
+	r.postEventsAbout(accepted.Before.Object)
 }
-
-// AfterPart implements [commit.Host].
-func (r *reconciliation) AfterPart(before map[string]any, written commit.AcceptedWrite) {
-	e := r.engine
-	if a := r.details.Background; a != nil && len(written.Changes) > 0 {
-		after := e.detector.Essence.Build(written.Changes.Apply(before))
-		a.NoteWorkerWrite(essence.DigestOf(r.session.Cause.Live), essence.DigestOf(after), written.Version)
-	}
-	if e.handlesOwnChanges && written.Stored != nil {
-		e.noteOwnChanges(r, before, written.Stored, written.Version, written.Patches...)
-	}
-}
-
-// Deleted implements [commit.Host].
-func (r *reconciliation) Deleted() { r.postEvents() }
 
 // postEvents posts the Events about the attempts since the last write.
-func (r *reconciliation) postEvents() {
+func (r *reconciliation) postEvents() { r.postEventsAbout(r.draft.Base()) }
+
+func (r *reconciliation) postEventsAbout(obj client.Object) {
 	events := r.engine.events
 	for _, a := range r.report.attempts[r.report.posted:] {
 		if st := a.reconciles; st != nil {
-			st.failed = events.PostTransition(r.draft.Base(), a.ID, st.failed, a.Before, a.Outcome)
+			st.failed = events.PostTransition(obj, a.ID, st.failed, a.Before, a.Outcome)
 		} else {
-			events.PostOutcome(r.draft.Base(), a.ID, a.Before, a.Outcome)
+			events.PostOutcome(obj, a.ID, a.Before, a.Outcome)
 		}
 	}
 	r.report.posted = len(r.report.attempts)

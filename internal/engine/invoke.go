@@ -44,7 +44,7 @@ func (e *Engine) mayCall(ctx context.Context, r *reconciliation) bool {
 	if err := e.checkpoint(ctx, r); err != nil {
 		r.calls.err = err
 	}
-	return !r.session.Aborted && r.calls.err == nil && !hasEnded(ctx) && !e.stopIfPaused(r)
+	return !r.calls.aborted && r.calls.err == nil && !hasEnded(ctx) && !e.stopIfPaused(r)
 }
 
 // stopIfPaused ends the calls of the reconcile if the operator or the object is paused now. It also ends them if the object has left the scope. The
@@ -52,10 +52,10 @@ func (e *Engine) mayCall(ctx context.Context, r *reconciliation) bool {
 func (e *Engine) stopIfPaused(r *reconciliation) bool {
 	newest := e.states.Newest(r.draft.Base().GetUID())
 	if e.Pause != nil && e.paused(r.draft.Base().GetNamespace()) || newest != nil && IsObjectPaused(newest) || (e.Scope != nil || e.Shard != nil) && !e.inScope(client.ObjectKeyFromObject(r.draft.Base())) {
-		r.session.Aborted = true
+		r.calls.aborted = true
 		e.enqueue(r.draft.Base().GetUID()) // the key is deferred until the end of the pause, or released
 	}
-	return r.session.Aborted
+	return r.calls.aborted
 }
 
 // logPlan logs the plan at V(1). It logs the paths of the changed fields, but not their values, which may be confidential.
@@ -190,7 +190,11 @@ func (r *reconciliation) flush(req *invoke.Request) func(context.Context) error 
 	if r.session.Gone {
 		return nil
 	}
-	return func(ctx context.Context) error { return r.session.Flush(ctx, req.ID, req.Object) }
+	return func(ctx context.Context) error {
+		result, err := r.session.Flush(ctx, req.ID, req.Object)
+		r.noteResult(result)
+		return err
+	}
 }
 
 // recording returns the function that wraps the client of an attempt. The function sets the recorder.
@@ -207,16 +211,16 @@ func (e *Engine) checkpoint(ctx context.Context, r *reconciliation) error {
 	if r.calls.err != nil {
 		return r.calls.err
 	}
-	if !r.calls.unsaved || r.calls.workTime < e.Checkpoint || r.session.Aborted || r.session.Gone {
+	if !r.calls.unsaved || r.calls.workTime < e.Checkpoint || r.calls.aborted || r.session.Gone {
 		return nil
 	}
-	written, err := r.session.Write(ctx)
+	written, err := r.write(ctx)
 	if err != nil {
 		return err
 	}
 	if written == nil || written.GetDeletionTimestamp() != nil && !r.session.Cause.Facts.Deleting {
 		log.FromContext(ctx).V(1).Info("The object was deleted during the reconcile; skipping the remaining handlers")
-		r.session.Aborted = true
+		r.calls.aborted = true
 	}
 	return nil
 }
@@ -235,7 +239,7 @@ func (e *Engine) cancelOnDelete(r *reconciliation, h invoke.Handler) func(contex
 		}
 		return ctx, func() {
 			end()
-			r.session.Aborted = r.session.Aborted || errors.Is(context.Cause(ctx), daemons.ErrDeleted)
+			r.calls.aborted = r.calls.aborted || errors.Is(context.Cause(ctx), daemons.ErrDeleted)
 			cancel(nil)
 		}
 	}

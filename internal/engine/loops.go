@@ -33,11 +33,11 @@ func (e *Engine) noteWrite(r *reconciliation, id string, write loopguard.Write) 
 	r.details.Loops = r.details.Loops.Add(write)
 }
 
-// noteOwnChanges records the changes of handlers that the engine has written. It is called only for kinds for which these changes can be updates. base and
-// stored are the contents before and after the write.
-func (e *Engine) noteOwnChanges(r *reconciliation, base, stored map[string]any, version string, patches ...*commit.HandlerPatch) {
-	for _, p := range patches {
-		write := loopguard.NewWrite(e.detector.Essence, base, stored, p.Patch, version)
+// noteOwnChanges records the changes of handlers that the engine has written. It is called only for kinds for which these changes can be updates.
+func (e *Engine) noteOwnChanges(r *reconciliation, accepted commit.Accepted) {
+	base := accepted.Before.Content
+	for _, p := range accepted.Patches {
+		write := loopguard.NewWrite(e.detector.Essence, base, accepted.Stored, p.Patch, accepted.Version)
 		base = p.Patch.Apply(base)
 		if len(write.Fields) == 0 {
 			continue

@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/cause"
-	"github.com/kopf-runtime/kopf-runtime/internal/commit"
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
 	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
@@ -80,7 +79,7 @@ func (e *Engine) awaitFreshCache(ctx context.Context, r *reconciliation) (time.D
 	if r.details.Memory.FoundDeleted {
 		return e.ConsistencyTimeout, nil // the cache will show the deletion
 	}
-	if pending := r.details.Memory.Pending; pending != nil {
+	if pending := r.details.Pending; pending != nil {
 		return e.retryPendingWrite(ctx, r, pending)
 	}
 	return e.checkCacheIsCurrent(ctx, r)
@@ -131,7 +130,7 @@ func isOrdered(version string) bool {
 func (e *Engine) takeOwnEvent(r *reconciliation, obj client.Object) bool {
 	settled := r.details.Settled
 	r.details.Settled = false
-	if !settled || r.known.AwaitedVersion() != obj.GetResourceVersion() || r.details.Memory.Pending != nil || r.details.Memory.Overlay != nil {
+	if !settled || r.known.AwaitedVersion() != obj.GetResourceVersion() || r.details.Pending != nil || r.details.Memory.Overlay != nil {
 		return false
 	}
 	e.stopAwaiting(r.known, client.ObjectKeyFromObject(obj))
@@ -185,24 +184,24 @@ func (e *Engine) expectOwnEvent(r *reconciliation, result reconcile.Result) {
 
 // retryPendingWrite writes the outcomes of an earlier reconcile whose write has failed. The handlers of that reconcile are not called again. retryPendingWrite drops the
 // pending write if the object is being deleted. It also drops the write if another client has changed the same fields or the progress during a pause.
-func (e *Engine) retryPendingWrite(ctx context.Context, r *reconciliation, pending *commit.Session) (time.Duration, error) {
-	if r.draft.Base().GetDeletionTimestamp() != nil && pending.Cause.Reason != cause.Delete {
-		r.details.Memory.Pending = nil
+func (e *Engine) retryPendingWrite(ctx context.Context, r *reconciliation, pending *reconciliation) (time.Duration, error) {
+	if r.draft.Base().GetDeletionTimestamp() != nil && pending.session.Cause.Reason != cause.Delete {
+		r.details.Pending = nil
 		return e.checkCacheIsCurrent(ctx, r)
 	}
-	live, err := pending.OvertakenBy(ctx, r.session.Suspensions)
+	live, err := pending.session.OvertakenBy(ctx, r.session.Suspensions)
 	switch {
 	case err != nil:
 		return 0, err
 	case live != nil: // the reconcile continues with the object as it is, as after a crash
-		r.details.Memory.Pending = nil
-		if pending.IsFinished() { // resume handlers were called in any case
+		r.details.Pending = nil
+		if pending.session.IsFinished() { // resume handlers were called in any case
 			r.noteHandled()
 		}
 		r.known.SetAwaitedVersion(live.GetResourceVersion(), e.ConsistencyTimeout)
 		return 0, r.draft.SetBase(live)
 	}
-	if written, err := pending.Write(ctx); err != nil || written == nil {
+	if written, err := pending.write(ctx); err != nil || written == nil {
 		return e.ConsistencyTimeout, err // the object is deleted; the cache will show that
 	}
 	log.FromContext(ctx).Info("Wrote the pending changes of an earlier reconcile")

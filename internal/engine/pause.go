@@ -133,6 +133,6 @@ func (e *Engine) reportObjectPause(ctx context.Context, r *reconciliation) error
 	if len(r.draft.Patches()) == 0 {
 		return nil
 	}
-	_, err := r.session.Write(ctx)
+	_, err := r.write(ctx)
 	return err
 }

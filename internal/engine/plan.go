@@ -385,7 +385,8 @@ func (e *Engine) ensureFinalizer(ctx context.Context, r *reconciliation) (time.D
 		change.AddFinalizer, change.RemoveFinalizer = "", e.Finalizer
 	}
 	log.FromContext(ctx).V(1).Info("Changing the finalizer", "add", change.AddFinalizer, "remove", change.RemoveFinalizer)
-	_, err := r.session.Send(ctx, change)
+	result, err := r.session.Send(ctx, change)
+	r.noteResult(result)
 	return e.ConsistencyTimeout, err
 }
 

@@ -42,7 +42,7 @@ func (r *reconciliation) takeChanges() (related bool) {
 // callReconcileHandlers calls the reconcile handlers if the object or a related object has changed, or if their time has come. Their changes are written
 // at the end of the reconcile.
 func (e *Engine) callReconcileHandlers(ctx context.Context, r *reconciliation) {
-	if r.session.Aborted || hasEnded(ctx) {
+	if r.calls.aborted || hasEnded(ctx) {
 		return
 	}
 	held := e.matchReconcileHandlers(ctx, r)

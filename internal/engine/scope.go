@@ -157,13 +157,13 @@ func (e *Engine) finishWork(ctx context.Context, key types.NamespacedName, uid t
 		return finished, err
 	}
 	defer r.unlock()
-	if r.details.Memory.Pending == nil {
+	if r.details.Pending == nil {
 		return finished, nil
 	}
 	if e.deferIfPaused(ctx, key) {
 		return 0, nil // the end of the pause enqueues the object
 	}
-	if wait, err := e.retryPendingWrite(ctx, r, r.details.Memory.Pending); err != nil || r.details.Memory.Pending != nil {
+	if wait, err := e.retryPendingWrite(ctx, r, r.details.Pending); err != nil || r.details.Pending != nil {
 		return max(wait, time.Millisecond), err
 	}
 	return finished, nil

@@ -89,6 +89,7 @@ func New(settings Settings, kind Kind) *Engine {
 	e.usesFinalizer = kind.usesFinalizer(e.SharesFinalizer)
 	e.handlesOwnChanges = e.OwnChanges || len(e.Watched)+len(e.Conditions) > 0
 	e.conditionPlaces = slices.Clip(append(kind.conditionOptions(), conditions.OnSet(e.committer.Observed.AddCondition)))
+	e.committer.ConditionPlaces = e.conditionPlaces
 	for _, conditionType := range kind.ownConditions() {
 		e.committer.Observed.AddCondition(conditionType)
 	}

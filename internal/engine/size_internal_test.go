@@ -29,7 +29,7 @@ func TestUnlock_DropsEmptyDetails(t *testing.T) {
 		"empty":              {func(*objectDetails) {}, false},
 		"settled":            {func(d *objectDetails) { d.Settled = true }, true},
 		"baselines":          {func(d *objectDetails) { d.Memory.Baselines = &cause.BaselineHistory{} }, true},
-		"failed write":       {func(d *objectDetails) { d.Memory.Pending = &commit.Session{} }, true},
+		"failed write":       {func(d *objectDetails) { d.Pending = &reconciliation{} }, true},
 		"deleted":            {func(d *objectDetails) { d.Memory.FoundDeleted = true }, true},
 		"reconcile handlers": {func(d *objectDetails) { d.ReconcileHandlers = map[string]*reconcileHandlerState{"a": {}} }, true},
 		"dropped handlers":   {func(d *objectDetails) { d.ReconcileHandlers = map[string]*reconcileHandlerState{} }, false},

@@ -133,6 +133,7 @@ type calls struct {
 	top           string        // the handler that is being called, or whose sub-handlers are being called
 	workTime      time.Duration // the time in handlers since the last write
 	unsaved       bool          // handlers were called since the last write
+	aborted       bool          // no other handler is called in this reconcile, because of a deletion, a pause or a rejection
 	relatedChange bool          // a related object has changed since the last reconcile; only if this can call cause handlers
 	err           error         // the error of a write between handlers
 }
@@ -175,6 +176,8 @@ type objectDetails struct {
 	Settled bool
 	// Memory contains the data of package commit about the writes to the object. The sessions of the object share it.
 	Memory commit.Memory
+	// Pending is a reconcile whose write has failed. The write is repeated before the next decision.
+	Pending *reconciliation
 	// ReconcileHandlers is the state of the reconcile handlers of the object, by handler id.
 	ReconcileHandlers map[string]*reconcileHandlerState
 	// Changes are the changes by others that the reconcile handlers have not noted yet; see [objectstate.Store.TakeForeignChanges].
@@ -293,14 +296,14 @@ func (e *Engine) newReconciliation(known *objectState) *reconciliation {
 		known.Worker.Details = &objectDetails{}
 	}
 	r := &reconciliation{engine: e, known: known, details: known.Worker.Details}
-	r.session = e.committer.NewSession(&r.details.Memory, known, r)
+	r.session = e.committer.NewSession(&r.details.Memory)
 	r.draft = r.session.Draft
 	return r
 }
 
 // unlock ends the reconcile: it drops empty details and unlocks the state.
 func (r *reconciliation) unlock() {
-	if d := r.details; d.Memory == (commit.Memory{}) && !d.Settled && len(d.ReconcileHandlers)+len(d.Changes) == 0 && d.Loops == nil && d.Background == nil &&
+	if d := r.details; d.Memory == (commit.Memory{}) && d.Pending == nil && !d.Settled && len(d.ReconcileHandlers)+len(d.Changes) == 0 && d.Loops == nil && d.Background == nil &&
 		len(d.Resumed) == 0 && d.Creation == unknownCreation && d.FinalizerRemovals == 0 {
 		r.known.Worker.Details = nil
 	}

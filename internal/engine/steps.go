@@ -83,7 +83,7 @@ func awaitFreshness(ctx context.Context, e *Engine, p *pass) (Hold, error) {
 
 func checkFreshness(e *Engine, s subject) Hold {
 	switch details := s.known.Worker.Details; {
-	case details != nil && details.Memory.Pending != nil:
+	case details != nil && details.Pending != nil:
 		return Hold{Reason: HeldByWrite, Message: "the outcomes of the last reconcile are not written yet"}
 	case e.isStale(s.obj, s.known):
 		return Hold{Reason: HeldByCache, Message: "the cache does not show the last write of the operator yet"}
