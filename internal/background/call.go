@@ -18,7 +18,7 @@ import (
 
 // call is one call of a daemon or a timer.
 type call struct {
-	*Runner
+	runner      *Runner
 	id          string
 	obj         client.Object // the newest known state at the start of the call
 	state       *State
@@ -31,7 +31,7 @@ type call struct {
 // begin creates the draft if there is none.
 func (c *call) begin() (err error) {
 	if c.draft == nil {
-		c.draft, err = commit.NewDraft(c.Committer.Writer.NewObject, c.obj)
+		c.draft, err = commit.NewDraft(c.runner.Committer.Writer.NewObject, c.obj)
 	}
 	return err
 }
@@ -61,7 +61,7 @@ func (r *Runner) invoke(
 	}
 	obj := shared.DeepCopyObject().(client.Object)
 	obj.GetObjectKind().SetGroupVersionKind(r.Committer.Writer.GVK)
-	c := &call{Runner: r, id: id, obj: obj, state: state, suspensions: suspensions, grace: newGrace(ctx, b)}
+	c := &call{runner: r, id: id, obj: obj, state: state, suspensions: suspensions, grace: newGrace(ctx, b)}
 	defer c.grace.end()
 	ctx = objectstate.ContextWithMemos(ctx, r.Objects.Memos(uid))
 	ctx = log.IntoContext(ctx, r.LoggerFor(obj).WithValues("handler", id, "reason", b.Reason(), "attempt", attempt.Number))
@@ -87,13 +87,13 @@ func (c *call) writeChanges(ctx context.Context, req *invoke.Request, succeeded 
 	if err := c.begin(); err != nil {
 		return err
 	}
-	changed, _, err := c.Committer.ChangesOf(ctx, c.draft.Current(), c.id, req.Object)
+	changed, _, err := c.runner.Committer.ChangesOf(ctx, c.draft.Current(), c.id, req.Object)
 	if err != nil {
 		return err
 	}
 	doc, hasResult := c.draft.Rebased(changed), succeeded && req.Result != nil
 	if hasResult {
-		doc = patch.Merge(doc, patch.At(c.Results, map[string]any{c.id: req.Result}).Unapplied(c.draft.Content()))
+		doc = patch.Merge(doc, patch.At(c.runner.Results, map[string]any{c.id: req.Result}).Unapplied(c.draft.Content()))
 	}
 	if doc = doc.Unapplied(c.draft.Content()); len(doc) == 0 {
 		return nil

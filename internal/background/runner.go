@@ -54,7 +54,6 @@ type Runner struct {
 type Objects interface {
 	Newest(uid types.UID) client.Object
 	UpdateIfNewer(obj client.Object)
-	UpdateUnlessOlder(obj client.Object)
 	Memos(uid types.UID) *objectstate.Memos
 }
 

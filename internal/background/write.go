@@ -34,7 +34,7 @@ func (c *call) flush(ctx context.Context, copied client.Object) error {
 	if err := c.begin(); err != nil {
 		return err
 	}
-	own, doc, err := c.Committer.FlushableChanges(ctx, c.draft, c.id, copied)
+	own, doc, err := c.runner.Committer.FlushableChanges(ctx, c.draft, c.id, copied)
 	if len(doc) == 0 || err != nil {
 		return err
 	}
@@ -42,7 +42,7 @@ func (c *call) flush(ctx context.Context, copied client.Object) error {
 	if err != nil || written == nil {
 		return err
 	}
-	return c.Committer.ContinueAfterFlush(c.draft, own, written)
+	return c.draft.ContinueAfterFlush(own, written)
 }
 
 // write writes a patch of the draft, and returns the object after the write. It returns nil if there is nothing to write, or if the object is deleted. It retries after errors of the API server as long as the task may run, and then in
@@ -52,7 +52,7 @@ func (c *call) write(ctx context.Context, doc patch.MergePatch, untyped bool) (w
 	var own Edit
 	defer func() {
 		if own.open && c.state.cancelWrite(&own) {
-			c.Enqueue(c.obj.GetUID())
+			c.runner.Enqueue(c.obj.GetUID())
 		}
 	}()
 	change := &patch.Change{Before: c.draft.Base(), Content: c.draft.Content(), HandlerPatch: doc, ReadUntyped: untyped}
@@ -105,15 +105,12 @@ func (c *call) write(ctx context.Context, doc patch.MergePatch, untyped bool) (w
 // update. The change remains registered while the outcome of the request is unknown.
 func (c *call) tryWrite(ctx context.Context, change *patch.Change, own *Edit) (client.Object, error) {
 	doc, base := change.HandlerPatch, change.Content
-	if c.Committer.HasEnded() {
-		return nil, commit.ErrEnded
-	}
 	// The context may end because of the suspension. The change must be written after the hold anyway.
 	untouched := func(content map[string]any) bool { return commit.IsUntouched(doc, base, content) }
-	if err := c.Committer.AwaitFenceUnchanged(context.WithoutCancel(ctx), c.obj, &c.suspensions, untouched); err != nil {
+	if err := c.runner.Committer.AwaitFenceUnchanged(context.WithoutCancel(ctx), c.obj, &c.suspensions, untouched); err != nil {
 		return nil, err
 	}
-	essential := c.Committer.Builder.Detector.AffectsEssence(base, doc)
+	essential := c.runner.Committer.Builder.Detector.AffectsEssence(base, doc)
 	if essential {
 		c.state.turn.Lock()
 		defer c.state.turn.Unlock()
@@ -122,12 +119,11 @@ func (c *call) tryWrite(ctx context.Context, change *patch.Change, own *Edit) (c
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commit.WriteTimeout)
 	defer cancel()
-	change.Allow = c.Committer.Guard(&c.suspensions)
-	c.Committer.Observed.AddPlaces(doc.Observations(base))
-	if doc.ChangesSpec() && !c.Committer.Observed.IsEmpty() {
+	c.runner.Committer.Observed.AddPlaces(doc.Observations(base))
+	if doc.ChangesSpec() && !c.runner.Committer.Observed.IsEmpty() {
 		change.SeenGeneration = c.draft.Base().GetGeneration()
 	}
-	written, err := c.Committer.Writer.Write(ctx, change)
+	written, err := c.runner.Committer.Write(ctx, change, &c.suspensions)
 	if commit.IsRejected(err) && change.FirstResponse() != nil {
 		return nil, errors.Join(err, c.revertPart(ctx, change))
 	}
@@ -136,23 +132,21 @@ func (c *call) tryWrite(ctx context.Context, change *patch.Change, own *Edit) (c
 	}
 	if change.RaisedTo != 0 {
 		c.state.noteRaised(patch.Generations{From: change.SeenGeneration, To: change.RaisedTo})
-		defer c.Enqueue(c.obj.GetUID())
+		defer c.runner.Enqueue(c.obj.GetUID())
 	}
-	c.Committer.ReportDropped(ctx, change, c.id, doc)
-	written.GetObjectKind().SetGroupVersionKind(c.Committer.Writer.GVK)
+	c.runner.Committer.ReportDropped(ctx, change, c.id, doc)
 	content, err := patch.Content(written)
 	if err != nil {
 		return nil, err
 	}
-	c.Objects.UpdateUnlessOlder(written)
 	if essential {
 		stored := Edit{doc: doc.CurrentValues(content), version: written.GetResourceVersion()}
-		changed, again := c.state.endWrite(own, stored, essence.DigestOf(c.Committer.Builder.Detector.Essence.Build(content)))
+		changed, again := c.state.endWrite(own, stored, essence.DigestOf(c.runner.Committer.Builder.Detector.Essence.Build(content)))
 		if changed {
-			c.Supervisor.Touch(c.obj.GetUID())
+			c.runner.Supervisor.Touch(c.obj.GetUID())
 		}
 		if again {
-			c.Enqueue(c.obj.GetUID())
+			c.runner.Enqueue(c.obj.GetUID())
 		}
 	}
 	return written, nil
@@ -165,9 +159,7 @@ func (c *call) revertPart(ctx context.Context, change *patch.Change) error {
 		return err
 	}
 	back := change.HandlerPatch.StatusPart().Revert(change.Content, content)
-	_, err = c.Committer.Writer.Write(ctx, &patch.Change{
-		Before: change.FirstResponse(), Content: content, HandlerPatch: back, Allow: c.Committer.Guard(&c.suspensions),
-	})
+	_, err = c.runner.Committer.Write(ctx, &patch.Change{Before: change.FirstResponse(), Content: content, HandlerPatch: back}, &c.suspensions)
 	if commit.IsRejected(err) {
 		return nil
 	}
@@ -176,19 +168,19 @@ func (c *call) revertPart(ctx context.Context, change *patch.Change) error {
 
 // essencesAround returns the essences of the newest known state, without and with a change of the base.
 func (c *call) essencesAround(base map[string]any, doc patch.MergePatch) (before, after map[string]any) {
-	if newest := c.Objects.Newest(c.obj.GetUID()); newest != nil {
+	if newest := c.runner.Objects.Newest(c.obj.GetUID()); newest != nil {
 		if content, err := patch.Content(newest); err == nil {
 			doc, base = doc.Rebase(base, content), content
 		}
 	}
-	return c.Committer.Builder.Detector.Essence.Build(base), c.Committer.Builder.Detector.Essence.Build(doc.Apply(base))
+	return c.runner.Committer.Builder.Detector.Essence.Build(base), c.runner.Committer.Builder.Detector.Essence.Build(doc.Apply(base))
 }
 
 // rebaseOnLive returns the change for the live object, after another client has changed the same list.
 func (c *call) rebaseOnLive(ctx context.Context, change *patch.Change) (*patch.Change, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commit.WriteTimeout)
 	defer cancel()
-	live, err := c.Committer.ReadLive(ctx, client.ObjectKeyFromObject(c.obj))
+	live, err := c.runner.Committer.ReadLive(ctx, client.ObjectKeyFromObject(c.obj))
 	if err != nil {
 		return nil, err
 	}

@@ -28,18 +28,6 @@ func (c *Committer) FlushableChanges(ctx context.Context, d *Draft, id string, c
 	return own, d.Rebased(own).Unapplied(d.Content()), nil
 }
 
-// ContinueAfterFlush bases a draft on a state of the object that was written while a handler is running. The copy of the handler contains only its own
-// changes.
-func (c *Committer) ContinueAfterFlush(d *Draft, own patch.MergePatch, written client.Object) error {
-	c.identify(written)
-	if err := d.Apply(own); err != nil {
-		return err
-	}
-	c.OnWritten(written)
-	d.dropSuperseded(own)
-	return d.ContinueFrom(written)
-}
-
 // TakeChanges returns the changes that a handler has made in its copy of the object, as a patch of the base. It also applies the changes, so that the
 // following handlers see them.
 func (c *Committer) TakeChanges(ctx context.Context, d *Draft, id string, copied client.Object) (patch.MergePatch, error) {

@@ -65,6 +65,24 @@ type WrittenVersion struct {
 	EditedAfter string
 }
 
+// Write sends a change to the API server. All writers of objects use it. suspensions is the number of suspensions of the process before the object was read. If
+// there was nothing to send, Write returns nil.
+func (c *Committer) Write(ctx context.Context, change *patch.Change, suspensions *int64) (client.Object, error) {
+	change.Allow = c.Guard(suspensions)
+	written, err := c.Writer.Write(ctx, change)
+	if err != nil || written == nil {
+		return nil, err
+	}
+	c.noteWritten(written)
+	return written, nil
+}
+
+// noteWritten records the object of a response.
+func (c *Committer) noteWritten(written client.Object) {
+	c.identify(written)
+	c.OnWritten(written)
+}
+
 // identify sets the apiVersion and the kind, which typed clients drop.
 func (c *Committer) identify(obj client.Object) {
 	obj.GetObjectKind().SetGroupVersionKind(c.Writer.GVK)
@@ -103,9 +121,12 @@ func (c *Committer) AwaitFence(ctx context.Context) (suspensions int64, err erro
 	return c.Fence.Wait(ctx)
 }
 
-// AwaitFenceUnchanged waits for the end of the hold before a write during an attempt of a handler. If the process was suspended after the object was read,
+// AwaitFenceUnchanged waits for the end of the hold before a write during an attempt of a handler. It returns [ErrEnded] if the operator has ended. If the process was suspended after the object was read,
 // AwaitFenceUnchanged reads the live object, and returns [ErrChangedConcurrently] if isExpected does not accept it.
 func (c *Committer) AwaitFenceUnchanged(ctx context.Context, obj client.Object, suspensions *int64, isExpected func(content map[string]any) bool) error {
+	if c.HasEnded() {
+		return ErrEnded
+	}
 	now, err := c.AwaitFence(ctx)
 	if err != nil || now == *suspensions {
 		return err

@@ -88,6 +88,16 @@ func (d *Draft) applyOverlay() error {
 	return nil
 }
 
+// ContinueAfterFlush bases the draft on a state of the object that was written while a handler is running. own are the changes relative to the state that the
+// handler knows: its copy contains only its own changes.
+func (d *Draft) ContinueAfterFlush(own patch.MergePatch, written client.Object) error {
+	if err := d.Apply(own); err != nil {
+		return err
+	}
+	d.dropSuperseded(own)
+	return d.ContinueFrom(written)
+}
+
 // ContinueFrom bases the pending changes on a newer state of the object, which was written while a handler was running.
 func (d *Draft) ContinueFrom(written client.Object) error {
 	content, err := d.stored.ContentOf(written)

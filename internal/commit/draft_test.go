@@ -135,10 +135,13 @@ func TestContinueAfterFlush(t *testing.T) {
 	doc := patch.MergePatch{"status": m{"list": []any{"x", "own"}}}
 	equal(t, "patch before a flush", d.Rebased(doc), doc)
 
-	o.edit(patch.MergePatch{"status": m{"phase": "Flushed", "foreign": "x", "list": []any{"x", "foreign"}}})
-	written := o.object()
-	written.SetGroupVersionKind(widgetGVK.GroupVersion().WithKind(""))
-	if err := o.committer.ContinueAfterFlush(d, flushed, written); err != nil {
+	o.edit(patch.MergePatch{"status": m{"foreign": "x", "list": []any{"x", "foreign"}}})
+	o.transforms = func(content m) { content["kind"] = "" } // typed clients drop it
+	written, err := o.committer.Write(o.ctx, &patch.Change{Before: before, Content: before.Object, HandlerPatch: flushed}, new(int64))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.ContinueAfterFlush(flushed, written); err != nil {
 		t.Fatal(err)
 	}
 	equal(t, "object for the handler", d.Current().Content["status"], any(m{"phase": "Flushed", "a": "x", "list": []any{"x", "a"}}))

@@ -26,9 +26,6 @@ func (s *Session) flush(ctx context.Context, id string, copied client.Object) er
 		s.Draft.isBehind = true // the copy of the handler has its own values
 		return s.Draft.Apply(own)
 	}
-	if s.committer.HasEnded() {
-		return ErrEnded
-	}
 	if err := s.committer.AwaitFenceUnchanged(ctx, s.Draft.Base(), &s.Suspensions, s.isUnchangedIn); err != nil {
 		return err
 	}
@@ -40,9 +37,8 @@ func (s *Session) flush(ctx context.Context, id string, copied client.Object) er
 	if own, doc, err = s.committer.FlushableChanges(ctx, s.Draft, id, copied); err != nil {
 		return err
 	}
-	change := &patch.Change{Before: s.Draft.Base(), Content: s.Draft.Content(), HandlerPatch: doc, Allow: s.committer.Guard(&s.Suspensions)}
-	written, err := s.committer.Writer.Write(ctx, change)
-	s.noteVersions(change, written)
+	change := &patch.Change{Before: s.Draft.Base(), Content: s.Draft.Content(), HandlerPatch: doc}
+	written, err := s.request(ctx, change)
 	if err != nil || written == nil {
 		return err
 	}
@@ -50,11 +46,10 @@ func (s *Session) flush(ctx context.Context, id string, copied client.Object) er
 	s.noteObservations(doc, s.Draft.Content())
 	s.rebase(s.builder.Detector.MergePart(s.Cause, s.Draft.Content(), doc))
 	s.edited = true
-	s.result.Awaited = append(s.result.Awaited, written.GetResourceVersion())
 	accepted, err := s.accepted(change, []*HandlerPatch{{ID: id, Patch: doc}}, written)
 	if err != nil {
 		return err
 	}
 	s.result.Accepted = append(s.result.Accepted, accepted)
-	return s.committer.ContinueAfterFlush(s.Draft, own, written)
+	return s.Draft.ContinueAfterFlush(own, written)
 }

@@ -92,18 +92,25 @@ func (s *Session) removeOwnPart(ctx context.Context, obj client.Object) client.O
 	return written
 }
 
-// sendChange sends a change to the API server, and records the resource version that the cache must show.
+// sendChange sends a change to the API server.
 func (s *Session) sendChange(ctx context.Context, change *patch.Change) (client.Object, error) {
-	change.Allow = s.committer.Guard(&s.Suspensions)
-	written, err := s.committer.Writer.Write(ctx, change)
-	s.noteVersions(change, written)
+	written, err := s.request(ctx, change)
 	if err != nil || written == nil {
 		return nil, err
 	}
-	s.noteWritten(written)
 	metrics.StoredBytes.WithLabelValues(s.committer.Name).Observe(float64(AnnotationsSize(written)))
 	s.memory.FinalizerRemoved = s.memory.FinalizerRemoved || change.RemoveFinalizer != "" && s.Cause.Facts.Deleting
 	return written, nil
+}
+
+// request sends a change to the API server, and records the versions that it has created and that the cache must show.
+func (s *Session) request(ctx context.Context, change *patch.Change) (client.Object, error) {
+	written, err := s.committer.Write(ctx, change, &s.Suspensions)
+	s.noteVersions(change, written)
+	if written != nil {
+		s.awaitVersion(written)
+	}
+	return written, err
 }
 
 // noteVersions reports the resource versions of a change. written is nil if the change was not written completely.
@@ -137,10 +144,8 @@ func (s *Session) editedByOthers(change *patch.Change, written client.Object) bo
 	return change.EditedByOthers(before, after)
 }
 
-// noteWritten records the object of a response.
-func (s *Session) noteWritten(written client.Object) {
-	s.committer.identify(written)
-	s.committer.OnWritten(written)
+// awaitVersion records that the cache must show the object of a response.
+func (s *Session) awaitVersion(written client.Object) {
 	version := written.GetResourceVersion()
 	if version == s.Draft.Base().GetResourceVersion() {
 		version = "" // the object has not changed, and there will be no watch event
@@ -154,6 +159,7 @@ func (s *Session) resumeFrom(change *patch.Change) error {
 	if obj == nil {
 		return nil
 	}
-	s.noteWritten(obj)
+	s.committer.noteWritten(obj)
+	s.awaitVersion(obj)
 	return s.Draft.SetBase(obj)
 }
