@@ -8,7 +8,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/commit"
 	"github.com/kopf-runtime/kopf-runtime/internal/fencing"
@@ -223,4 +225,21 @@ func TestFlush_AfterSuspension(t *testing.T) {
 			equal(t, "requests", o.sent(), []string{})
 		})
 	})
+}
+
+// An exact change is written only to the version for which it was computed.
+func TestCommitterWrite_Exact(t *testing.T) {
+	o := newOperator(t, defaults(), object(sized(1)))
+	change := &patch.Change{Before: o.object(), FrameworkPatch: patch.MergePatch{"metadata": m{"labels": m{"shard": nil}}}, Exact: true}
+	o.edit(own("foreign"))
+	if _, err := o.committer.Write(o.ctx, change, new(int64)); !apierrors.IsConflict(err) {
+		t.Errorf("the error is %v, want a conflict", err)
+	}
+	equal(t, "requests", o.sent(), []string{"metadata.labels.shard"})
+	change.Before = o.object()
+	written, err := o.committer.Write(o.ctx, change, new(int64))
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "response", written, client.Object(o.object()))
 }

@@ -2,7 +2,7 @@ package engine
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -15,6 +15,7 @@ import (
 
 	"github.com/kopf-runtime/kopf-runtime/internal/commit"
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
+	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 )
 
@@ -30,21 +31,17 @@ func (e *Engine) acknowledgeDrain(ctx context.Context, key types.NamespacedName,
 	if e.ended.Load() {
 		return false, false, commit.ErrEnded
 	}
-	document, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": obj.GetUID(), "resourceVersion": obj.GetResourceVersion(), "labels": map[string]any{e.Shard.Label: nil, e.Shard.Drain: nil},
-	}})
-	if err != nil {
-		return false, false, err
-	}
 	ctx, cancel := context.WithTimeout(ctx, commit.WriteTimeout)
 	defer cancel()
-	written := e.New()
-	written.SetNamespace(key.Namespace)
-	written.SetName(key.Name)
+	labels, suspensions := map[string]any{e.Shard.Label: nil, e.Shard.Drain: nil}, e.committer.SuspensionCount()
+	change := &patch.Change{Before: obj, FrameworkPatch: patch.At([]string{"metadata", "labels"}, labels), Exact: true}
 	e.releases.Begin(key, obj.GetUID())
-	err = client.IgnoreNotFound(e.Client.Patch(ctx, written, client.RawPatch(types.MergePatchType, document)))
+	written, err := e.committer.Write(ctx, change, &suspensions)
+	if errors.Is(err, patch.ErrGone) {
+		err = nil
+	}
 	var returned client.Object
-	if err == nil && written.GetUID() == obj.GetUID() && !e.Shard.Leaves(written) {
+	if written != nil && !e.Shard.Leaves(written) {
 		returned = written // the sharder has assigned it to this shard again, in the same request
 	}
 	if left, back = e.releases.End(key, err == nil, returned); !left {

@@ -55,6 +55,9 @@ type Change struct {
 	// contain changes of other clients.
 	Recovered bool
 
+	// Exact is true if the change is only for the version of Before. If the object has changed since, Write returns the conflict.
+	Exact bool
+
 	// StatusLast writes the status after the other fields of the object.
 	StatusLast bool
 
@@ -176,7 +179,7 @@ func (w *Writer) sendObject(ctx context.Context, change *Change, doc MergePatch,
 	}
 	change.wasEdited = change.wasEdited || from.GetGeneration() > change.SeenGeneration
 	r := request{
-		doc: rebased, original: doc, guarded: guarded, alwaysGuarded: change.SeenGeneration != 0, version: from.GetResourceVersion(),
+		doc: rebased, original: doc, guarded: guarded, alwaysGuarded: change.SeenGeneration != 0 || change.Exact, version: from.GetResourceVersion(),
 		addFinalizer: change.AddFinalizer, removeFinalizer: change.RemoveFinalizer, finalizers: from.GetFinalizers(),
 	}
 	meta, _ := rebased["metadata"].(map[string]any)
@@ -265,6 +268,8 @@ func (w *Writer) send(ctx context.Context, change *Change, r request) (client.Ob
 				change.responses = append(change.responses, response{sent: r.doc, object: obj})
 			}
 			return w.decodeResponse(change, obj)
+		case change.Exact && apierrors.IsConflict(err):
+			return nil, err
 		case apierrors.IsNotFound(err):
 			return nil, w.explainNotFound(ctx, change, err)
 		case isUIDMismatch(err):
