@@ -65,8 +65,7 @@ func (r *Runner) Select(ctx context.Context, obj client.Object, view *invoke.Vie
 		r.Supervisor.StopAll(obj.GetUID(), daemons.ErrDeleted)
 		return nil
 	}
-	for _, id := range r.Handlers.IDs() {
-		handler, _ := r.Handlers.Get(id)
+	for id, handler := range r.Handlers.All() {
 		if !plan.MatchObject(log.FromContext(ctx), id, handler.Handler, view, match.Input{Object: content}).Accepts() {
 			r.Supervisor.Stop(daemons.Key{UID: obj.GetUID(), ID: id}, daemons.ErrFilteredOut)
 			continue

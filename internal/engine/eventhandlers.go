@@ -86,8 +86,7 @@ func (e *Engine) callForEvent(ctx context.Context, event *eventInProgress) (chan
 	view.Event = event.Type
 	ctx = objectstate.ContextWithMemos(ctx, event.memos)
 	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithValues("uid", view.Object.GetUID()))
-	for _, id := range e.EventHandlers.IDs() {
-		handler, _ := e.EventHandlers.Get(id)
+	for id, handler := range e.EventHandlers.All() {
 		record, called := event.records[id]
 		if record.Finished() || !called && !plan.MatchObject(log.FromContext(ctx), id, handler, view, input).Accepts() {
 			continue

@@ -200,8 +200,7 @@ func (x *explanation) ofCause(ctx context.Context) {
 	situation := match.Cause{
 		Reason: string(r.session.Cause.Reason), Initial: cause.RunsResumeHandlers(r.session.Cause.Reason, r.session.Cause.Facts), Deleting: r.session.Cause.Facts.Deleting,
 	}
-	for _, id := range e.Handlers.IDs() {
-		h, _ := e.Handlers.Get(id)
+	for id, h := range e.Handlers.All() {
 		one := explain.Handler{ID: id, Kind: "cause"}
 		logger := log.FromContext(ctx)
 		refusal := plan.MatchObject(logger, id, h, r.matching.view, r.subject())
@@ -295,24 +294,20 @@ func (x *explanation) ofOthers(ctx context.Context) {
 		}
 		x.Handlers = append(x.Handlers, one)
 	}
-	for _, id := range e.EventHandlers.IDs() {
-		h, _ := e.EventHandlers.Get(id)
+	for id, h := range e.EventHandlers.All() {
 		add(id, "event", h, r.matching.view, func(one *explain.Handler) { one.Why = "it is called for every event of the object" })
 	}
-	for _, id := range e.ReconcileHandlers.IDs() {
-		h, _ := e.ReconcileHandlers.Get(id)
+	for id, h := range e.ReconcileHandlers.All() {
 		if h.ClusterEvents != "" {
 			add(id, reasonClusterEvent, h, r.matching.view, x.ofClusterEvents(h))
 			continue
 		}
 		add(id, "reconcile", h, r.matching.view, x.ofReconcileHandler(h))
 	}
-	for _, id := range e.BackgroundHandlers.IDs() {
-		b, _ := e.BackgroundHandlers.Get(id)
+	for id, b := range e.BackgroundHandlers.All() {
 		add(id, b.Reason(), b.Handler, r.matching.view, x.ofBackground)
 	}
-	for _, id := range e.Indexes.IDs() {
-		index, _ := e.Indexes.Get(id)
+	for id, index := range e.Indexes.All() {
 		add(id, "index", index.Handler, r.matching.view, func(one *explain.Handler) {
 			record := e.indexFailures.Get(handlerKey{r.draft.Base().GetUID(), id})
 			one.Attempts, one.LastError = record.Retries, record.Message

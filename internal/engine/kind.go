@@ -131,26 +131,17 @@ type Settings struct {
 
 // WritesEventChanges reports whether the changes of an event handler are written.
 func (e *Kind) WritesEventChanges() bool {
-	return slices.ContainsFunc(e.EventHandlers.IDs(), func(id string) bool {
-		handler, _ := e.EventHandlers.Get(id)
-		return handler.WritesChanges
-	})
+	return e.EventHandlers.Any(func(h invoke.Handler) bool { return h.WritesChanges })
 }
 
 // comparesStates reports whether a handler needs the last-handled configuration.
 func (e *Kind) comparesStates() bool {
-	return slices.ContainsFunc(e.Handlers.IDs(), func(id string) bool {
-		handler, _ := e.Handlers.Get(id)
-		return handler.ComparesStates()
-	})
+	return e.Handlers.Any(func(h invoke.Handler) bool { return h.ComparesStates() })
 }
 
 // HandlesRelatedChanges reports whether a handler is called for changes of related objects.
 func (e *Kind) HandlesRelatedChanges() bool {
-	return e.retriesOnRelatedChange() || slices.ContainsFunc(e.ReconcileHandlers.IDs(), func(id string) bool {
-		handler, _ := e.ReconcileHandlers.Get(id)
-		return handler.ClusterEvents == ""
-	})
+	return e.retriesOnRelatedChange() || e.ReconcileHandlers.Any(func(h invoke.Handler) bool { return h.ClusterEvents == "" })
 }
 
 // HandlesEachObjectAtStart reports whether each matching object is handled at the start of a process, even if it has not changed.
@@ -160,18 +151,12 @@ func (e *Kind) HandlesEachObjectAtStart() bool {
 
 // retriesOnRelatedChange reports whether changes of related objects call cause handlers that wait.
 func (e *Kind) retriesOnRelatedChange() bool {
-	return slices.ContainsFunc(e.Handlers.IDs(), func(id string) bool {
-		handler, _ := e.Handlers.Get(id)
-		return handler.RetriesOnRelatedChange
-	})
+	return e.Handlers.Any(func(h invoke.Handler) bool { return h.RetriesOnRelatedChange })
 }
 
 // callsAfterDeletion reports whether a reconcile handler is called when an object no longer exists.
 func (e *Kind) callsAfterDeletion() bool {
-	return slices.ContainsFunc(e.ReconcileHandlers.IDs(), func(id string) bool {
-		handler, _ := e.ReconcileHandlers.Get(id)
-		return handler.CalledAfterDeletion
-	})
+	return e.ReconcileHandlers.Any(func(h invoke.Handler) bool { return h.CalledAfterDeletion })
 }
 
 // IsSecret reports whether the kind is that of Secrets.
@@ -179,16 +164,14 @@ func (e *Kind) IsSecret() bool { return e.GVK.GroupKind() == schema.GroupKind{Ki
 
 // ClearIndexes removes all objects from the indexes: an earlier operator in this process may have filled them.
 func (e *Kind) ClearIndexes() {
-	for _, id := range e.Indexes.IDs() {
-		index, _ := e.Indexes.Get(id)
+	for _, index := range e.Indexes.All() {
 		index.Clear()
 	}
 }
 
 // SetIndexesSynced records whether the indexes have seen the whole first list.
 func (e *Kind) SetIndexesSynced(synced bool) {
-	for _, id := range e.Indexes.IDs() {
-		index, _ := e.Indexes.Get(id)
+	for _, index := range e.Indexes.All() {
 		index.SetSynced(synced)
 	}
 }
@@ -196,8 +179,8 @@ func (e *Kind) SetIndexesSynced(synced bool) {
 // HandlerStores returns the stores of handlers that have their own, by id.
 func (e *Kind) HandlerStores() map[string]progress.Store {
 	stores := map[string]progress.Store{}
-	for _, id := range e.Handlers.IDs() {
-		if handler, _ := e.Handlers.Get(id); handler.Store != nil {
+	for id, handler := range e.Handlers.All() {
+		if handler.Store != nil {
 			stores[id] = handler.Store
 		}
 	}
@@ -250,8 +233,8 @@ func (e *Kind) ownConditions() []string {
 		types = append(types, e.PanicCondition)
 	}
 	for _, handlers := range []*registry.Registry[invoke.Handler]{&e.Handlers, &e.ReconcileHandlers} {
-		for _, id := range handlers.IDs() {
-			if h, _ := handlers.Get(id); h.ConditionType != "" {
+		for _, h := range handlers.All() {
+			if h.ConditionType != "" {
 				types = append(types, h.ConditionType)
 			}
 		}

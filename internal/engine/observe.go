@@ -170,8 +170,7 @@ func (e *Engine) expectOwnEvent(r *reconciliation, result reconcile.Result) {
 	}
 	// The filters decide on the finalizer, and handlers may have changed the fields on which the filters depend.
 	after := match.Input{Object: r.draft.Content(), HasCause: true, Old: r.session.Cause.Live, New: r.session.Cause.Live}
-	for _, id := range e.Handlers.IDs() {
-		handler, _ := e.Handlers.Get(id)
+	for id, handler := range e.Handlers.All() {
 		if len(handler.When) > 0 {
 			return // the result of a function may change at any time
 		}

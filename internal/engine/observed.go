@@ -28,8 +28,7 @@ func (e *Engine) updateIndexes(ctx context.Context, observed client.Object) {
 		return
 	}
 	ctx = objectstate.ContextWithMemos(ctx, e.states.Memos(observed.GetUID()))
-	for _, id := range e.Indexes.IDs() {
-		handler, _ := e.Indexes.Get(id)
+	for id, handler := range e.Indexes.All() {
 		if !plan.MatchObject(log.FromContext(ctx), id, handler.Handler, view, input).Accepts() {
 			handler.Remove(observed.GetUID())
 			continue
@@ -61,8 +60,7 @@ func (e *Engine) updateIndex(ctx context.Context, id string, h invoke.IndexHandl
 
 // removeFromIndexes removes an object that has left the cache from the indexes.
 func (e *Engine) removeFromIndexes(obj client.Object) {
-	for _, id := range e.Indexes.IDs() {
-		handler, _ := e.Indexes.Get(id)
+	for id, handler := range e.Indexes.All() {
 		handler.Remove(obj.GetUID())
 		e.indexFailures.Take(handlerKey{obj.GetUID(), id})
 	}
@@ -70,8 +68,7 @@ func (e *Engine) removeFromIndexes(obj client.Object) {
 
 // PruneIndexes removes the objects that the engine does not know from the indexes. It must be called when the engine has observed the first list.
 func (e *Engine) PruneIndexes() {
-	for _, id := range e.Indexes.IDs() {
-		handler, _ := e.Indexes.Get(id)
+	for _, handler := range e.Indexes.All() {
 		handler.Prune(e.states.IsKnown)
 	}
 }

@@ -76,8 +76,7 @@ func (e *Engine) matchReconcileHandlers(ctx context.Context, r *reconciliation) 
 	view.Object = r.draft.Base() // predicates see the object as it is stored, not the pending changes of handlers
 	var failing []string
 	caused := false // by these changes, a handler is called
-	for _, id := range e.ReconcileHandlers.IDs() {
-		handler, _ := e.ReconcileHandlers.Get(id)
+	for id, handler := range e.ReconcileHandlers.All() {
 		if !plan.MatchObject(log.FromContext(ctx), id, handler, view, match.Input{Object: r.draft.Content()}).Accepts() {
 			delete(r.details.ReconcileHandlers, id)
 			e.clusterEvents.Take(handlerKey{r.draft.Base().GetUID(), id})

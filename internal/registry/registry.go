@@ -1,6 +1,9 @@
 package registry
 
-import "fmt"
+import (
+	"fmt"
+	"iter"
+)
 
 // Registry stores handlers of type H by id, in the order of their registration. The zero value is empty.
 type Registry[H any] struct {
@@ -33,4 +36,25 @@ func (r *Registry[H]) IDs() []string { return r.ids }
 func (r *Registry[H]) Get(id string) (H, bool) {
 	h, ok := r.handlers[id]
 	return h, ok
+}
+
+// All returns the handlers by id, in the order of registration.
+func (r *Registry[H]) All() iter.Seq2[string, H] {
+	return func(yield func(string, H) bool) {
+		for _, id := range r.ids {
+			if !yield(id, r.handlers[id]) {
+				return
+			}
+		}
+	}
+}
+
+// Any reports whether a condition holds for one of the handlers.
+func (r *Registry[H]) Any(condition func(H) bool) bool {
+	for _, handler := range r.All() {
+		if condition(handler) {
+			return true
+		}
+	}
+	return false
 }

@@ -80,3 +80,21 @@ func TestAdd_RejectsDuplicates(t *testing.T) {
 		})
 	}
 }
+
+func TestRegistry_All(t *testing.T) {
+	r := newRegistry(t, "b", "a", "c")
+	var got []string
+	for id, handler := range r.All() {
+		if got = append(got, id+": "+handler); id == "a" {
+			break
+		}
+	}
+	if difference := cmp.Diff([]string{"b: handler of b", "a: handler of a"}, got); difference != "" {
+		t.Errorf("the handlers before a break (-want +got):\n%s", difference)
+	}
+	for _, want := range []string{"a", "x"} {
+		if got := r.Any(func(handler string) bool { return handler == "handler of "+want }); got != (want == "a") {
+			t.Errorf("Any() is %t for the handler of %s", got, want)
+		}
+	}
+}
