@@ -163,12 +163,6 @@ func (c Cause) WithReason(reason Reason) Cause {
 	return c
 }
 
-// WithLive returns the cause with another current essence: other clients may have edited the object.
-func (c Cause) WithLive(live map[string]any) Cause {
-	c.Live = live
-	return c
-}
-
 // PinOf returns the pin for the next reconciles of an unfinished cycle. It is nil if there is nothing to pin.
 func (c *Cause) PinOf(handled map[string]any) (*Pin, error) {
 	if c.Reason != Create && c.Reason != Update {

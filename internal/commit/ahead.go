@@ -48,11 +48,10 @@ func (s *Session) acceptSpec(ctx context.Context, written client.Object) error {
 	}
 	s.Draft.dropEmptyPatches()
 	s.writing.pending, s.writing.change, s.edited, s.writing.revert = false, nil, true, s.writing.revert.StatusPart()
-	accepted, err := s.accepted(change, patches, written)
+	stored, err := s.noteAccepted(change, Accepted{Patches: patches}, written)
 	if err != nil {
 		return err
 	}
-	s.result.Accepted = append(s.result.Accepted, accepted)
 	after := s.builder.Detector.CauseAfterWrite(s.Cause, s.Draft.Content(), s.writing.handled, change.HandlerPatch)
 	after.OutdatedBaseline = true // the next write completes it
 	s.noteBaseline(s.writing.baseline)
@@ -61,7 +60,7 @@ func (s *Session) acceptSpec(ctx context.Context, written client.Object) error {
 		s.rebase(after)
 		return nil
 	}
-	if err := s.Draft.advance(patch.Converted{Object: written, Content: accepted.Stored}); err != nil {
+	if err := s.Draft.advance(patch.Converted{Object: written, Content: stored}); err != nil {
 		return err
 	}
 	after, _ = s.causeOfStored(ctx, after, change)

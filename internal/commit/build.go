@@ -62,19 +62,13 @@ func (b *Builder) Build(in Input) (Transaction, error) {
 	r := b.newRecorder(in.Object, in.Cause, contentAnnotationsSize(target)-contentAnnotationsSize(in.Content))
 	r.finished = in.Finished
 	handled := b.Detector.MergeOwn(in.Content, in.Cause.New, change.HandlerPatch) // New, if the patch changes no field of the essence
-	if err := r.saveOrPurge(in, change.HandlerPatch, handled); err != nil {
-		return Transaction{}, fmt.Errorf("recording progress: %w", err)
-	}
-	var err error
-	if change.FrameworkPatch, err = r.diff(in.Object, in.Content); err != nil {
-		return Transaction{}, fmt.Errorf("recording progress: %w", err)
-	}
+	tx, err := r.transaction(change, handled, r.saveOrPurge(in, change.HandlerPatch, handled))
 	// Records in the status must not be stored before the pin, and before the changes whose success they report.
 	change.StatusLast = b.HasStatus && !in.Finished && change.FrameworkPatch["status"] != nil
 	if in.Finished && in.Cause.Reason == cause.Delete {
 		change.RemoveFinalizer = b.Finalizer
 	}
-	return Transaction{change, handled, r.newBaseline(in.Object), r.tooLarge}, nil
+	return tx, err
 }
 
 // BuildSpecFirst returns a transaction for the part of a change outside of the status. It stores no records: they must not be stored before the status.
@@ -90,17 +84,12 @@ func (b *Builder) BuildSpecFirst(in Input, of *patch.Change) (Transaction, error
 	if in.Cause.Reason.HasHandlers() {
 		err = errors.Join(err, r.storePinAhead(handled))
 	}
-	if err != nil {
-		return Transaction{}, fmt.Errorf("recording progress: %w", err)
-	}
-	if change.FrameworkPatch, err = r.diff(in.Object, in.Content); err != nil {
-		return Transaction{}, fmt.Errorf("recording progress: %w", err)
-	}
+	tx, err := r.transaction(change, handled, err)
 	if change.FrameworkPatch["status"] != nil { // the next write of the status stores it
 		change.FrameworkPatch = change.FrameworkPatch.WithoutField("status")
-		return Transaction{Change: change, Handled: handled}, nil
+		return Transaction{Change: change, Handled: handled}, err
 	}
-	return Transaction{change, handled, r.newBaseline(in.Object), r.tooLarge}, nil
+	return tx, err
 }
 
 // BuildCorrection returns a transaction that stores the baseline and the pin of a cause again, after the API server has altered the changes of handlers.
@@ -117,14 +106,18 @@ func (b *Builder) BuildCorrection(obj client.Object, content map[string]any, c *
 	if c.Reason.HasHandlers() && !finished {
 		err = errors.Join(err, r.storeCyclePin(c.New))
 	}
+	return r.transaction(&patch.Change{Before: obj, Content: content}, c.New, err)
+}
+
+// transaction completes a change with what the recorder has stored, unless there was an error.
+func (r *recorder) transaction(change *patch.Change, handled map[string]any, err error) (Transaction, error) {
+	if err == nil {
+		change.FrameworkPatch, err = r.diff(change.Before, change.Content)
+	}
 	if err != nil {
-		return Transaction{}, err
+		return Transaction{}, fmt.Errorf("recording progress: %w", err)
 	}
-	change := &patch.Change{Before: obj, Content: content}
-	if change.FrameworkPatch, err = r.diff(obj, content); err != nil {
-		return Transaction{}, err
-	}
-	return Transaction{Change: change, Handled: c.New, NewBaseline: r.newBaseline(obj), BaselineTooLarge: r.tooLarge}, nil
+	return Transaction{change, handled, r.newBaseline(change.Before), r.tooLarge}, nil
 }
 
 // BuildPin returns a change that stores the pin of a cause. It must be written before the records.

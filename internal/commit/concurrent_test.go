@@ -219,7 +219,7 @@ func TestFlush_AfterSuspension(t *testing.T) {
 			suspend()
 			ctx, cancel := context.WithTimeout(o.ctx, time.Second)
 			defer cancel()
-			if _, err := s.Flush(ctx, "a", copied); !errors.Is(err, context.DeadlineExceeded) {
+			if err := s.Flush(ctx, "a", copied); !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("the error is %v", err)
 			}
 			equal(t, "requests", o.sent(), []string{})

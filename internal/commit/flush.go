@@ -10,13 +10,8 @@ import (
 
 // Flush writes the changes in the status that a handler has made in its copy of the object so far. The session then continues with the object of the
 // response.
-func (s *Session) Flush(ctx context.Context, id string, copied client.Object) (Result, error) {
+func (s *Session) Flush(ctx context.Context, id string, copied client.Object) error {
 	s.result = Result{}
-	err := s.flush(ctx, id, copied)
-	return s.result, err
-}
-
-func (s *Session) flush(ctx context.Context, id string, copied client.Object) error {
 	own, doc, err := s.committer.FlushableChanges(ctx, s.Draft, id, copied)
 	if len(own) == 0 || err != nil {
 		return err
@@ -46,10 +41,8 @@ func (s *Session) flush(ctx context.Context, id string, copied client.Object) er
 	s.noteObservations(doc, s.Draft.Content())
 	s.rebase(s.builder.Detector.MergePart(s.Cause, s.Draft.Content(), doc))
 	s.edited = true
-	accepted, err := s.accepted(change, []*HandlerPatch{{ID: id, Patch: doc}}, written)
-	if err != nil {
+	if _, err := s.noteAccepted(change, Accepted{Patches: []*HandlerPatch{{ID: id, Patch: doc}}}, written); err != nil {
 		return err
 	}
-	s.result.Accepted = append(s.result.Accepted, accepted)
 	return s.Draft.ContinueAfterFlush(own, written)
 }

@@ -17,18 +17,17 @@ func (s *Session) RaiseObserved(ctx context.Context) (ended patch.Generations, i
 	if ended = s.Raised(); ended.IsEmpty() || s.ReportRejected || s.Gone || s.Leaving {
 		return ended, false
 	}
+	base := s.Draft.Current().Content
 	doc, err := s.raisedStatus(ctx, ended)
-	isReported = err == nil && len(doc) == 0
-	p := &HandlerPatch{Report: true, Base: s.Draft.Current().Content, Patch: doc}
 	if err == nil {
 		err = s.Draft.Apply(doc)
 	}
 	if err != nil {
 		log.FromContext(ctx).Error(err, "Failed to report the observed generation")
-		return ended, isReported
+		return ended, false
 	}
-	s.Draft.Add(p)
-	return ended, isReported
+	s.Draft.Add(&HandlerPatch{Report: true, Base: base, Patch: doc})
+	return ended, len(doc) == 0
 }
 
 // observes reports whether the status, with the pending changes, says that the operator has observed one of these generations.

@@ -59,7 +59,7 @@ func newOperator(t *testing.T, b *commit.Builder, obj *unstructured.Unstructured
 		Writer: &patch.Writer{
 			Client: o.server, APIReader: o.server, NewObject: newObject, GVK: widgetGVK, HasStatus: b.HasStatus,
 		},
-		Name: "widget", ConsistencyTimeout: time.Second,
+		Name: "widget",
 		ReadCached: func(context.Context, client.ObjectKey) (client.Object, error) {
 			if o.cached == nil {
 				return nil, nil
@@ -118,8 +118,8 @@ func (o *operator) tryWrite(s *commit.Session) (client.Object, error) {
 
 // flush writes the status that a running handler has changed, and records the result.
 func (o *operator) flush(s *commit.Session, id string, copied client.Object) error {
-	result, err := s.Flush(o.ctx, id, copied)
-	o.note(result)
+	err := s.Flush(o.ctx, id, copied)
+	o.note(s.Result())
 	return err
 }
 

@@ -34,11 +34,14 @@ func (s *Session) UseOverlay(ctx context.Context) error {
 }
 
 // complete adds to a patch of the framework what the stored object lacks for it: the overlay, or the removal of another object's state. An empty patch stays
-// empty, unless the overlay must be sent again.
+// empty, unless the overlay must be sent again because the object has changed.
 func (s *Session) complete(ctx context.Context, ours patch.MergePatch) (patch.MergePatch, error) {
 	if s.writing.sendsOverlay = false; s.memory.Overlay != nil {
-		ours, s.writing.sendsOverlay = s.addOverlay(ours)
-		return ours, nil
+		if len(ours) == 0 && !s.retriesOverlay {
+			return ours, nil
+		}
+		s.writing.sendsOverlay = true
+		return patch.Merge(s.memory.Overlay.Patch, ours).Unapplied(s.Draft.Stored().Content), nil
 	}
 	stored := s.Draft.Stored()
 	foreign, err := s.builder.disown(stored.Object, stored.Content)
@@ -47,15 +50,6 @@ func (s *Session) complete(ctx context.Context, ours patch.MergePatch) (patch.Me
 	}
 	log.FromContext(ctx).Info("Removing the stored progress of another object: this object is a copy of it, was restored, or was applied from its exported manifest")
 	return patch.Merge(foreign, ours).Unapplied(stored.Content), nil
-}
-
-// addOverlay adds the overlay to a patch of the framework. It sends the overlay again only if the patch is not empty or the object has changed.
-func (s *Session) addOverlay(ours patch.MergePatch) (all patch.MergePatch, sends bool) {
-	kept := s.memory.Overlay
-	if len(ours) == 0 && !s.retriesOverlay {
-		return ours, false
-	}
-	return patch.Merge(kept.Patch, ours).Unapplied(s.Draft.Stored().Content), true
 }
 
 // keepInMemory keeps the rejected framework's part as the overlay, and removes it from the change.

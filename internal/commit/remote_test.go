@@ -82,6 +82,26 @@ func newRemoteOperator(t *testing.T, obj *unstructured.Unstructured) (*operator,
 	return o, r
 }
 
+// panickingRemote is a remote whose saves panic.
+type panickingRemote struct{ *remote }
+
+func (panickingRemote) Save(context.Context, client.Object, progress.Snapshot) (string, error) {
+	panic("the connection is nil")
+}
+
+// If the remote of a user panics, the result contains the version that the cache must show: the API server has stored the changes of the handler.
+func TestRemote_ResultAfterPanic(t *testing.T) {
+	o, r := newRemoteOperator(t, object(sized(1)))
+	o.committer.Remote = panickingRemote{r}
+	s := o.begin()
+	o.call(s, "a", succeeds, phase("Up"))
+	func() {
+		defer func() { equal(t, "panic", recover(), any("the connection is nil")) }()
+		_, _ = s.Write(o.ctx, o.reportConditions)
+	}()
+	equal(t, "B-10 awaited versions", s.Result().Awaited, []string{o.object().GetResourceVersion()})
+}
+
 // The framework's part is saved elsewhere, after the changes of handlers, and the object does not contain it.
 func TestRemote_SavesProgress(t *testing.T) {
 	o, r := newRemoteOperator(t, object(sized(1)))

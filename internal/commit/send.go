@@ -14,14 +14,14 @@ import (
 )
 
 // Send sends a change of the framework alone.
-func (s *Session) Send(ctx context.Context, change *patch.Change) (Result, error) {
+func (s *Session) Send(ctx context.Context, change *patch.Change) error {
 	s.result = Result{}
-	var err error
-	s.result.Object, err = s.send(ctx, change)
-	return s.result, err
+	_, err := s.send(ctx, change)
+	return err
 }
 
-// send sends a change in one request, or in two if the kind has a status subresource. It ignores the cancellation of the context, because an operator that is stopping must still write its outcomes.
+// send sends a change in one request, or in two if the kind has a status subresource. It ignores the cancellation of the context, because an operator that is
+// stopping must still write its outcomes.
 func (s *Session) send(ctx context.Context, change *patch.Change) (client.Object, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), WriteTimeout)
 	defer cancel()
@@ -42,7 +42,7 @@ func (s *Session) send(ctx context.Context, change *patch.Change) (client.Object
 // call with the same change continues with the second step.
 func (s *Session) sendAndSave(ctx context.Context, change *patch.Change) (client.Object, error) {
 	released := change.RemoveFinalizer != "" && s.Cause.Facts.Deleting
-	if s.writing.sent == nil || s.writing.sent.change != change {
+	if s.writing.sent != change {
 		part := change.FrameworkPatch
 		change.FrameworkPatch = nil
 		written, err := s.sendChange(ctx, change)
@@ -50,7 +50,7 @@ func (s *Session) sendAndSave(ctx context.Context, change *patch.Change) (client
 		if err != nil {
 			return nil, err
 		}
-		s.writing.sent = &sentChange{change: change, written: written}
+		s.writing.sent, s.writing.response = change, written
 	}
 	var err error
 	switch {
@@ -62,8 +62,8 @@ func (s *Session) sendAndSave(ctx context.Context, change *patch.Change) (client
 	if err != nil {
 		return nil, err
 	}
-	written := s.writing.sent.written
-	s.writing.sent = nil
+	written := s.writing.response
+	s.writing.sent, s.writing.response = nil, nil
 	if released || len(change.FrameworkPatch) == 0 {
 		return written, nil
 	}

@@ -39,7 +39,7 @@ type Session struct {
 	// ReportRejected is true if the API server has rejected the conditions that report handlers.
 	ReportRejected bool
 
-	calls        callState
+	callsEnded   bool                // the next write is the last write of this reconcile, and nothing prevents the end of the cause
 	edited       bool                // changes of handlers were written
 	observations []patch.Observation // in the changes that this session has written
 	raised       patch.Generations   // the generations that only own writes have ended
@@ -62,7 +62,8 @@ type writing struct {
 	revert       patch.MergePatch // reverts the written parts of rejected patches
 	spec         *patch.Change    // the change, if it is only the part outside of the status
 	sendsOverlay bool             // the overlay is part of the change
-	sent         *sentChange      // a change whose framework's part has not been saved; nil if there is none
+	sent         *patch.Change    // a change that the API server has accepted, but whose framework's part has not been saved; nil if there is none
+	response     client.Object    // to the sent change; nil if there was nothing to send
 }
 
 // isolation is the state of a session that writes the patches of a rejected change one by one.
@@ -71,21 +72,6 @@ type isolation struct {
 	partly bool            // the status of the whole change was written
 	undone []*HandlerPatch // the rejected patches that were written in part
 }
-
-// sentChange is a change that the API server has accepted, while the framework's part has not been saved.
-type sentChange struct {
-	change  *patch.Change
-	written client.Object // the response; nil if there was nothing to send
-}
-
-// callState is the state of the calls of cause handlers.
-type callState int
-
-const (
-	running    callState = iota // other handlers may be called
-	waiting                     // all calls have been made, and daemons or timers of the deleted object have not stopped
-	callsEnded                  // all calls have been made: the next write is the last write of this reconcile
-)
 
 // A Result says what a write has done. It is also valid with an error: the API server may have accepted earlier requests of the write.
 type Result struct {
@@ -126,16 +112,17 @@ func (c *Committer) NewSession(memory *Memory) *Session {
 	return &Session{committer: c, builder: c.Builder, memory: memory, Draft: draft}
 }
 
+// Result returns what the last write or flush has done, or the present one so far.
+func (s *Session) Result() Result { return s.result }
+
 // EndCalls is called when all calls of cause handlers have been made. waits is true if the end of the cause must wait for daemons and timers.
 func (s *Session) EndCalls(waits bool) {
-	if s.calls = callsEnded; waits {
-		s.calls = waiting
-	}
+	s.callsEnded = !waits
 }
 
 // IsFinished reports whether the cause is over: all handlers have finished, and the daemons and timers of a deleted object have stopped.
 func (s *Session) IsFinished() bool {
-	return s.calls == callsEnded && s.Cause.Reason.HasHandlers() && s.Records.Done()
+	return s.callsEnded && s.Cause.Reason.HasHandlers() && s.Records.Done()
 }
 
 // HasLeftovers reports whether an object without a cause has data that the next write must remove or store.
@@ -158,20 +145,21 @@ func (s *Session) causeOfStored(ctx context.Context, c cause.Cause, change *patc
 	if !s.Unmatched && !change.Recovered { // a recovered change may contain changes of other clients
 		c, isAltered = s.builder.Detector.MergeStored(c, s.Draft.Content(), change.HandlerPatch, log.FromContext(ctx))
 	}
-	return c.WithLive(s.builder.Detector.Essence.Build(s.Draft.Content())), isAltered
+	c.Live = s.builder.Detector.Essence.Build(s.Draft.Content())
+	return c, isAltered
 }
 
-// accepted returns the changes that the API server has accepted with a change. written is the response; nil if nothing was sent.
-func (s *Session) accepted(change *patch.Change, patches []*HandlerPatch, written client.Object) (Accepted, error) {
-	before := patch.Converted{Object: s.Draft.Base(), Content: s.Draft.Content()}
-	one := Accepted{Before: before, Live: s.Cause.Live, Changes: change.HandlerPatch, Patches: patches, Version: before.Object.GetResourceVersion()}
-	if written == nil {
-		return one, nil
+// noteAccepted adds what the API server has accepted to the result, and returns the JSON form of the response. Without a response, nothing was sent.
+func (s *Session) noteAccepted(change *patch.Change, accepted Accepted, written client.Object) (stored map[string]any, err error) {
+	accepted.Before, accepted.Live, accepted.Changes = s.Draft.base, s.Cause.Live, change.HandlerPatch
+	if accepted.Version = s.Draft.Base().GetResourceVersion(); written != nil {
+		accepted.Version = written.GetResourceVersion()
+		if accepted.Stored, err = change.ContentOf(written); err != nil {
+			return nil, err
+		}
 	}
-	one.Version = written.GetResourceVersion()
-	var err error
-	one.Stored, err = change.ContentOf(written)
-	return one, err
+	s.result.Accepted = append(s.result.Accepted, accepted)
+	return accepted.Stored, nil
 }
 
 // failed keeps the write for the next reconcile.

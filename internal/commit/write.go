@@ -144,7 +144,7 @@ func (s *Session) accept(ctx context.Context, written client.Object) (client.Obj
 		s.committer.ReportDropped(ctx, change, p.ID, p.Patch)
 		s.noteObservations(p.Patch, s.Draft.Content())
 	}
-	accepted, err := s.accepted(change, s.Draft.patches, written)
+	stored, err := s.noteAccepted(change, Accepted{Whole: true, Patches: s.Draft.patches}, written)
 	if err != nil {
 		return nil, err
 	}
@@ -153,15 +153,13 @@ func (s *Session) accept(ctx context.Context, written client.Object) (client.Obj
 	}
 	s.writing.pending, s.writing.change = false, nil
 	s.edited = s.edited || len(handlerPatch) > 0
-	accepted.Whole = true
-	s.result.Accepted = append(s.result.Accepted, accepted)
 	s.rebase(s.builder.Detector.CauseAfterWrite(s.Cause, s.Draft.Content(), s.writing.handled, handlerPatch))
 	s.noteBaseline(s.writing.baseline)
 	s.writing.baseline, s.Draft.patches, s.writing.revert = nil, nil, nil
 	if written == nil {
 		return s.Draft.Base(), s.Draft.SetBase(s.Draft.Base())
 	}
-	if err := s.Draft.setStored(patch.Converted{Object: written, Content: accepted.Stored}); err != nil {
+	if err := s.Draft.setStored(patch.Converted{Object: written, Content: stored}); err != nil {
 		return nil, err
 	}
 	after, isAltered := s.causeOfStored(ctx, s.Cause, change)
@@ -204,9 +202,9 @@ func (s *Session) storeCorrection(ctx context.Context) error {
 		s.dropOverlay(ctx)
 	}
 	s.noteBaseline(tx.NewBaseline)
-	if err := s.Draft.SetBase(written); err != nil {
-		return err
-	}
-	s.rebase(s.Cause.WithLive(s.builder.Detector.Essence.Build(s.Draft.Content())))
-	return nil
+	after := s.Cause
+	err = s.Draft.SetBase(written)
+	after.Live = s.builder.Detector.Essence.Build(s.Draft.Content())
+	s.rebase(after)
+	return err
 }

@@ -5,14 +5,11 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/cause"
-	"github.com/kopf-runtime/kopf-runtime/internal/commit"
 	"github.com/kopf-runtime/kopf-runtime/internal/errtext"
-	"github.com/kopf-runtime/kopf-runtime/internal/essence"
 	"github.com/kopf-runtime/kopf-runtime/internal/guard"
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
 )
@@ -92,13 +89,13 @@ func (e *Engine) callHandlers(ctx context.Context, r *reconciliation) error {
 func (e *Engine) commit(ctx context.Context, r *reconciliation) error {
 	r.reportConditions(ctx)
 	if !r.session.Cause.Reason.HasHandlers() && !r.session.HasLeftovers() && !r.draft.HasChanges() {
-		r.postEvents()
+		r.postEvents(r.draft.Base())
 		return nil
 	}
 	r.session.EndCalls(r.session.Cause.Reason == cause.Delete && e.supervisor.Busy(r.draft.Base().GetUID()))
 	if r.session.Cause.Reason == cause.Resume && r.hasNothingToWrite() {
 		r.noteHandled()
-		r.postEvents()
+		r.postEvents(r.draft.Base())
 		return nil
 	}
 	written, err := r.write(ctx)
@@ -110,79 +107,6 @@ func (e *Engine) commit(ctx context.Context, r *reconciliation) error {
 		log.FromContext(ctx).Info("Handled", "reason", r.session.Cause.Reason, "succeeded", sum.Succeeded, "failed", sum.Failed)
 	}
 	return nil
-}
-
-// write writes all changes since the last write, and continues the reconcile with what the API server has accepted. It returns the object after the write; nil if
-// the object no longer exists.
-func (r *reconciliation) write(ctx context.Context) (client.Object, error) {
-	result, err := r.session.Write(ctx, r.reportConditions)
-	if r.details.Pending = nil; result.Pending {
-		r.details.Pending = r
-	}
-	r.calls.aborted = r.calls.aborted || result.Rejected || result.Deleted
-	r.noteResult(result)
-	if result.Deleted {
-		r.postEvents()
-	}
-	return result.Object, err
-}
-
-// reportConditions adds the conditions that report handlers, and the observed generation, to the pending changes.
-func (r *reconciliation) reportConditions(ctx context.Context) {
-	if raised, isReported := r.session.RaiseObserved(ctx); isReported && r.details.Background != nil {
-		r.details.Background.DropRaised(raised)
-	}
-	if r.engine.reportsConditions {
-		r.engine.reportConditions(ctx, r)
-	}
-}
-
-// noteResult records what the API server has accepted, and the versions that the cache must show.
-func (r *reconciliation) noteResult(result commit.Result) {
-	for _, version := range result.Awaited {
-		r.known.SetAwaitedVersion(version, r.engine.ConsistencyTimeout)
-	}
-	for _, accepted := range result.Accepted {
-		r.noteAccepted(accepted)
-	}
-}
-
-func (r *reconciliation) noteAccepted(accepted commit.Accepted) {
-	e, a := r.engine, r.details.Background
-	if a != nil && len(accepted.Changes) > 0 {
-		after := e.detector.Essence.Build(accepted.Changes.Apply(accepted.Before.Content))
-		a.NoteWorkerWrite(essence.DigestOf(accepted.Live), essence.DigestOf(after), accepted.Version)
-	}
-	if e.handlesOwnChanges && accepted.Stored != nil {
-		e.noteOwnChanges(r, accepted)
-	}
-	if !accepted.Whole {
-		return
-	}
-	if a != nil {
-		a.Drop(r.edits...)
-	}
-	r.edits = nil
-	if r.session.IsFinished() {
-		r.noteHandled()
-	}
-	r.calls.workTime, r.calls.unsaved = 0, false
-	r.postEventsAbout(accepted.Before.Object)
-}
-
-// postEvents posts the Events about the attempts since the last write.
-func (r *reconciliation) postEvents() { r.postEventsAbout(r.draft.Base()) }
-
-func (r *reconciliation) postEventsAbout(obj client.Object) {
-	events := r.engine.events
-	for _, a := range r.report.attempts[r.report.posted:] {
-		if st := a.reconciles; st != nil {
-			st.failed = events.PostTransition(obj, a.ID, st.failed, a.Before, a.Outcome)
-		} else {
-			events.PostOutcome(obj, a.ID, a.Before, a.Outcome)
-		}
-	}
-	r.report.posted = len(r.report.attempts)
 }
 
 // trackReconcile records that a worker has begun a reconcile. The returned function records its end.

@@ -191,9 +191,8 @@ func (r *reconciliation) flush(req *invoke.Request) func(context.Context) error 
 		return nil
 	}
 	return func(ctx context.Context) error {
-		result, err := r.session.Flush(ctx, req.ID, req.Object)
-		r.noteResult(result)
-		return err
+		defer r.noteResult()
+		return r.session.Flush(ctx, req.ID, req.Object)
 	}
 }
 

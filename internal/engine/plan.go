@@ -43,8 +43,7 @@ func (e *Engine) detect(ctx context.Context, r *reconciliation) {
 func (e *Engine) computeCause(ctx context.Context, r *reconciliation, unreadable func(error)) (stored []*background.Edit) {
 	logger := log.FromContext(ctx)
 	state, err := progress.Load(e.Store, r.draft.Base(), e.Handlers.IDs())
-	for _, id := range e.Handlers.IDs() {
-		handler, _ := e.Handlers.Get(id)
+	for id, handler := range e.Handlers.All() {
 		for _, earlier := range handler.EarlierIDs {
 			err = errors.Join(err, state.Rename(e.Store, r.draft.Base(), id, earlier))
 		}
@@ -265,19 +264,6 @@ func (e *Engine) selectResuming(r *reconciliation) {
 	})
 }
 
-// noteHandled is called when a cycle has ended in this process. Resume handlers are then not called any more. But if an earlier process has begun the creation
-// of the object, it may have called a handler for creations and resumes that this process has not called.
-func (r *reconciliation) noteHandled() {
-	isLeft := func(id string) bool {
-		handler, _ := r.engine.Handlers.Get(id)
-		return handler.Creates() && handler.Resumes() && !slices.Contains(r.details.Resumed, id)
-	}
-	if r.session.Cause.Reason == cause.Create && r.details.Creation == earlierCreation && slices.ContainsFunc(r.matching.handlers, isLeft) {
-		return
-	}
-	r.known.Worker.Handled, r.details.Resumed, r.details.Creation = true, nil, unknownCreation
-}
-
 // makePlan begins or continues the cause, and plans the calls of this reconcile.
 func (e *Engine) makePlan(ctx context.Context, r *reconciliation) {
 	if !r.session.Cause.Reason.HasHandlers() {
@@ -302,8 +288,8 @@ func (e *Engine) makePlan(ctx context.Context, r *reconciliation) {
 // noteRelatedChange notes whether a related object has changed since the last reconcile. Handlers that are not selected for the cause track no objects any more.
 func (r *reconciliation) noteRelatedChange() {
 	r.calls.relatedChange = r.takeChanges()
-	for _, id := range r.engine.Handlers.IDs() {
-		if handler, _ := r.engine.Handlers.Get(id); handler.RetriesOnRelatedChange && !slices.Contains(r.matching.selection.Selected, id) {
+	for id, handler := range r.engine.Handlers.All() {
+		if handler.RetriesOnRelatedChange && !slices.Contains(r.matching.selection.Selected, id) {
 			r.engine.tracker.Forget(tracking.Reader{Object: client.ObjectKeyFromObject(r.draft.Base()), Handler: id})
 		}
 	}
@@ -385,9 +371,8 @@ func (e *Engine) ensureFinalizer(ctx context.Context, r *reconciliation) (time.D
 		change.AddFinalizer, change.RemoveFinalizer = "", e.Finalizer
 	}
 	log.FromContext(ctx).V(1).Info("Changing the finalizer", "add", change.AddFinalizer, "remove", change.RemoveFinalizer)
-	result, err := r.session.Send(ctx, change)
-	r.noteResult(result)
-	return e.ConsistencyTimeout, err
+	defer r.noteResult()
+	return e.ConsistencyTimeout, r.session.Send(ctx, change)
 }
 
 // finalizerAction decides whether the finalizer must be added or removed.

@@ -208,7 +208,7 @@ func (e *Engine) newCommitter(baseline essence.DigestBaseline) *commit.Committer
 			Client: e.Client, APIReader: e.APIReader, NewObject: e.New, GVK: e.GVK, HasStatus: e.HasStatus,
 			OnConflict: metrics.WriteConflicts.WithLabelValues(e.Name).Inc,
 		},
-		Name: e.Name, Remote: e.Remote, Fence: e.Fence, ConsistencyTimeout: e.ConsistencyTimeout,
+		Name: e.Name, Remote: e.Remote, Fence: e.Fence,
 		ReadCached: e.readCached, ReadLive: e.readLive, Pauses: e.pauses.Load, HasEnded: e.ended.Load,
 		OnWritten: e.states.UpdateUnlessOlder, OnBaseline: e.states.NoteStoredBaseline,
 		Warn: e.events.Warn,
@@ -224,8 +224,8 @@ func (e *Engine) newCommitter(baseline essence.DigestBaseline) *commit.Committer
 }
 
 // tracksChanges reports whether handlers are called for changes by others.
-func (k *Kind) tracksChanges() bool {
-	return len(k.ReconcileHandlers.IDs()) > 0 || k.retriesOnRelatedChange()
+func (e *Kind) tracksChanges() bool {
+	return len(e.ReconcileHandlers.IDs()) > 0 || e.retriesOnRelatedChange()
 }
 
 // newDetector returns the detector of causes for the kind of the engine.

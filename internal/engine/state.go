@@ -313,6 +313,19 @@ func (r *reconciliation) unlock() {
 // setCause continues the reconcile with a cause. Only writes change the cause otherwise.
 func (r *reconciliation) setCause(c cause.Cause) { r.session.Cause = c }
 
+// noteHandled is called when a cycle has ended in this process. Resume handlers are then not called any more. But if an earlier process has begun the creation
+// of the object, it may have called a handler for creations and resumes that this process has not called.
+func (r *reconciliation) noteHandled() {
+	isLeft := func(id string) bool {
+		handler, _ := r.engine.Handlers.Get(id)
+		return handler.Creates() && handler.Resumes() && !slices.Contains(r.details.Resumed, id)
+	}
+	if r.session.Cause.Reason == cause.Create && r.details.Creation == earlierCreation && slices.ContainsFunc(r.matching.handlers, isLeft) {
+		return
+	}
+	r.known.Worker.Handled, r.details.Resumed, r.details.Creation = true, nil, unknownCreation
+}
+
 // backgroundState returns the state of the daemons and timers of the object, and creates it if there is none.
 func (r *reconciliation) backgroundState() *background.State {
 	if r.details.Background == nil {

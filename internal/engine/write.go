@@ -1,0 +1,81 @@
+package engine
+
+import (
+	"context"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/commit"
+	"github.com/kopf-runtime/kopf-runtime/internal/essence"
+)
+
+// write writes all changes since the last write. It returns the object after the write; nil if the object no longer exists.
+func (r *reconciliation) write(ctx context.Context) (client.Object, error) {
+	defer r.noteResult()
+	result, err := r.session.Write(ctx, r.reportConditions)
+	if r.details.Pending = nil; result.Pending {
+		r.details.Pending = r
+	}
+	return result.Object, err
+}
+
+// reportConditions adds the conditions that report handlers, and the observed generation, to the pending changes.
+func (r *reconciliation) reportConditions(ctx context.Context) {
+	if raised, isReported := r.session.RaiseObserved(ctx); isReported && r.details.Background != nil {
+		r.details.Background.DropRaised(raised)
+	}
+	if r.engine.reportsConditions {
+		r.engine.reportConditions(ctx, r)
+	}
+}
+
+// noteResult records what a write has done. It must be deferred: if the store of a user panics, the API server may have accepted earlier requests.
+func (r *reconciliation) noteResult() {
+	result := r.session.Result()
+	r.calls.aborted = r.calls.aborted || result.Rejected || result.Deleted
+	for _, version := range result.Awaited {
+		r.known.SetAwaitedVersion(version, r.engine.ConsistencyTimeout)
+	}
+	for _, accepted := range result.Accepted {
+		if r.noteChanges(accepted); !accepted.Whole {
+			continue
+		}
+		if a := r.details.Background; a != nil {
+			a.Drop(r.edits...)
+		}
+		r.edits = nil
+		if r.session.IsFinished() {
+			r.noteHandled()
+		}
+		r.calls.workTime, r.calls.unsaved = 0, false
+		r.postEvents(accepted.Before.Object)
+	}
+	if result.Deleted {
+		r.postEvents(r.draft.Base())
+	}
+}
+
+// noteChanges records the changes of handlers that the API server has accepted, so that they do not count as changes by other clients.
+func (r *reconciliation) noteChanges(accepted commit.Accepted) {
+	e := r.engine
+	if a := r.details.Background; a != nil && len(accepted.Changes) > 0 {
+		after := e.detector.Essence.Build(accepted.Changes.Apply(accepted.Before.Content))
+		a.NoteWorkerWrite(essence.DigestOf(accepted.Live), essence.DigestOf(after), accepted.Version)
+	}
+	if e.handlesOwnChanges && accepted.Stored != nil {
+		e.noteOwnChanges(r, accepted)
+	}
+}
+
+// postEvents posts the Events about the attempts since the last write. obj is the object before the write.
+func (r *reconciliation) postEvents(obj client.Object) {
+	events := r.engine.events
+	for _, a := range r.report.attempts[r.report.posted:] {
+		if st := a.reconciles; st != nil {
+			st.failed = events.PostTransition(obj, a.ID, st.failed, a.Before, a.Outcome)
+		} else {
+			events.PostOutcome(obj, a.ID, a.Before, a.Outcome)
+		}
+	}
+	r.report.posted = len(r.report.attempts)
+}
