@@ -255,13 +255,13 @@ var alertCases = []alertCase{
 	},
 	{
 		name: "handlers cause their own calls", alert: "KopfHandlerLoop",
-		series: []string{`kopf_looping_objects{kind="database"} 0x9 2x20 0x9`},
+		series: []string{`kopf_held_objects{kind="database",reason="loop"} 0x9 2x20 0x9`},
 		want:   firing{`{job="databases", kind="database", namespace="databases-system"}`: through(15, 30)},
 		text:   "The handlers of 2 objects of database cause their own calls again and again, so these calls are delayed." + suffix,
 	},
 	{
 		name: "a short loop", alert: "KopfHandlerLoop",
-		series: []string{`kopf_looping_objects{kind="database"} 0x9 1x3 0x20`},
+		series: []string{`kopf_held_objects{kind="database",reason="loop"} 0x9 1x3 0x20`},
 	},
 	{
 		name: "all operators are paused", alert: "KopfPaused",

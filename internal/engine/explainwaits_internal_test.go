@@ -18,7 +18,6 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/cause"
 	"github.com/kopf-runtime/kopf-runtime/internal/commit"
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
-	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
 	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 	"github.com/kopf-runtime/kopf-runtime/internal/statuspage"
 	"github.com/kopf-runtime/kopf-runtime/pkg/explain"
@@ -117,7 +116,7 @@ func TestStatus_Looping(t *testing.T) {
 	e, _ := explainable(t, obj, onReasons(cause.Create))
 	e.states.Observe(obj, false)
 	for _, looping := range []bool{false, true} {
-		e.loopingObjects.Note(metrics.LoopingObjects, e.Name, client.ObjectKeyFromObject(obj), looping)
+		e.noteLoop(client.ObjectKeyFromObject(obj), looping)
 		if got := e.Status().Objects; len(got) != 1 || got[0].Looping != looping {
 			t.Errorf("the table has %+v, want Looping = %t", got, looping)
 		}

@@ -2,11 +2,15 @@ package engine
 
 import (
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
 )
 
 // A Hold says why the engine keeps back work for an object. The zero Hold keeps back nothing.
@@ -101,6 +105,39 @@ func (e *Engine) holdsOf(s subject) (holds []Hold) {
 		}
 	}
 	return holds
+}
+
+// heldObjects are the objects that a step holds for one reason.
+type heldObjects struct {
+	reason  HoldReason
+	objects metrics.ObjectSet
+	gauge   prometheus.Gauge
+}
+
+// newHeldObjects returns no objects for each of the reasons for which a step ends a reconcile.
+func (e *Engine) newHeldObjects() (held []*heldObjects) {
+	for _, reason := range []HoldReason{HeldByWrite, HeldByCache, HeldByAnnotation, HeldByEpoch, HeldByFinalizer} {
+		held = append(held, newHeldObjects(e.Name, reason))
+	}
+	return held
+}
+
+func newHeldObjects(kind string, reason HoldReason) *heldObjects {
+	gauge := metrics.HeldObjects.WithLabelValues(kind, strings.ToLower(string(reason)))
+	gauge.Set(0) // an earlier operator in this process may have set it
+	return &heldObjects{reason: reason, gauge: gauge}
+}
+
+// noteHold records which step holds the object of a key, for the metric; an empty reason if none does.
+func (e *Engine) noteHold(key types.NamespacedName, reason HoldReason) {
+	for _, h := range e.held {
+		h.objects.Note(h.gauge, key, h.reason == reason)
+	}
+}
+
+// noteLoop records whether the handlers of the object of a key cause their own calls.
+func (e *Engine) noteLoop(key types.NamespacedName, loops bool) {
+	e.looping.objects.Note(e.looping.gauge, key, loops)
 }
 
 // IsHeldBy reports whether one of the holds has one of the reasons.

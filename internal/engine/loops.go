@@ -13,7 +13,6 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/cause"
 	"github.com/kopf-runtime/kopf-runtime/internal/commit"
 	"github.com/kopf-runtime/kopf-runtime/internal/loopguard"
-	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
 	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
 )
@@ -106,7 +105,7 @@ func (e *Engine) releaseLoops(ctx context.Context, r *reconciliation, handled st
 	if loops.IsEmpty() {
 		r.details.Loops = nil
 	}
-	e.loopingObjects.Note(metrics.LoopingObjects, e.Name, client.ObjectKeyFromObject(r.draft.Base()), loops.IsLooping())
+	e.noteLoop(client.ObjectKeyFromObject(r.draft.Base()), loops.IsLooping())
 	return next
 }
 
@@ -136,7 +135,7 @@ func loopMessage(loops *loopguard.Loops) string {
 
 // isLooping reports whether the handlers of the object of a key cause their own calls.
 func (e *Engine) isLooping(key types.NamespacedName) bool {
-	return !e.loopingObjects.Since(key).IsZero()
+	return !e.looping.objects.Since(key).IsZero()
 }
 
 // setHandlerLoop sets or removes the condition that reports a loop, for kinds that declare conditions.

@@ -132,7 +132,8 @@ func (e *Engine) release(ctx context.Context, key types.NamespacedName) (reconci
 		e.forget(obj.GetUID())
 	}
 	e.eventQueues.Take(key)
-	e.noteObject(key, nil)
+	e.noteHold(key, "")
+	e.noteLoop(key, false)
 	e.states.ForgetKey(key)
 	e.lastCalls.Take(key)
 	e.backingOff.Take(key)

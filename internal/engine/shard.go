@@ -50,7 +50,7 @@ func (e *Engine) acknowledgeDrain(ctx context.Context, key types.NamespacedName,
 	if since := e.drainingObjects.Since(key); !since.IsZero() {
 		metrics.DrainDuration.WithLabelValues(e.Name).Observe(time.Since(since).Seconds())
 	}
-	e.drainingObjects.Note(metrics.DrainingObjects, e.Name, key, false)
+	e.drainingObjects.Note(metrics.DrainingObjects.WithLabelValues(e.Name), key, false)
 	log.FromContext(ctx).V(1).Info("The object was released; another shard can handle it")
 	return true, back, nil
 }
@@ -61,7 +61,7 @@ func (e *Engine) readmit(ctx context.Context, key types.NamespacedName) {
 	e.releases.Readmit(key, func(back client.Object) {
 		e.shardEvents.Create(ctx, event.CreateEvent{Object: back, IsInInitialList: e.wasHandled(back)}, queue)
 		if e.Shard.Leaves(back) {
-			e.drainingObjects.Note(metrics.DrainingObjects, e.Name, key, true)
+			e.drainingObjects.Note(metrics.DrainingObjects.WithLabelValues(e.Name), key, true)
 			e.states.MarkQueued(key)
 			queue.Add(reconcile.Request{NamespacedName: key})
 		}
@@ -118,7 +118,7 @@ func (f *shardFilter) Update(ctx context.Context, ev event.UpdateEvent, q reques
 // Delete implements [handler.EventHandler].
 func (f *shardFilter) Delete(ctx context.Context, ev event.DeleteEvent, q requests) {
 	if taken, _ := f.engine.releases.Takes(f.engine.Shard, ev.Object, true); !taken {
-		f.engine.drainingObjects.Note(metrics.DrainingObjects, f.engine.Name, client.ObjectKeyFromObject(ev.Object), false)
+		f.engine.drainingObjects.Note(metrics.DrainingObjects.WithLabelValues(f.engine.Name), client.ObjectKeyFromObject(ev.Object), false)
 		f.next.Delete(ctx, ev, q)
 	}
 }
@@ -131,7 +131,7 @@ func (f *shardFilter) Generic(ctx context.Context, ev event.GenericEvent, q requ
 // drain stops the daemons and timers of an object that must be released, and enqueues it regardless of the predicates.
 func (f *shardFilter) drain(obj client.Object, q requests) {
 	key, leaves := client.ObjectKeyFromObject(obj), f.engine.Shard.Leaves(obj)
-	f.engine.drainingObjects.Note(metrics.DrainingObjects, f.engine.Name, key, leaves)
+	f.engine.drainingObjects.Note(metrics.DrainingObjects.WithLabelValues(f.engine.Name), key, leaves)
 	if leaves {
 		f.engine.supervisor.StopAll(obj.GetUID(), daemons.ErrOutOfScope)
 		f.engine.states.MarkQueued(key)

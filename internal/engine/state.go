@@ -81,10 +81,10 @@ type Engine struct {
 	runs             keyed.Map[types.UID, int]                     // the number of runs of daemons and timers, with those that the supervisor has abandoned
 	deferred         keyed.Map[types.NamespacedName, struct{}]     // the keys that wait for the end of a pause, or for the admission by the scope
 	pausedNamespaces keyed.Map[string, struct{}]                   // no daemon or timer is started in them; "" means all namespaces
-	pausedObjects    metrics.ObjectSet
-	lastCalls        keyed.Map[types.NamespacedName, *lastCalls] // of reconcile handlers for deleted objects
-	backingOff       keyed.Map[types.NamespacedName, bool]       // reconcile handlers of these keys have failed or asked for a rate-limited call
-	loopingObjects   metrics.ObjectSet                           // their handlers cause their own calls
+	lastCalls        keyed.Map[types.NamespacedName, *lastCalls]   // of reconcile handlers for deleted objects
+	backingOff       keyed.Map[types.NamespacedName, bool]         // reconcile handlers of these keys have failed or asked for a rate-limited call
+	held             []*heldObjects                                // by the reason for which a step has ended their last reconcile
+	looping          *heldObjects                                  // their handlers cause their own calls
 	drainingObjects  metrics.ObjectSet
 
 	writesEventChanges bool // changes of an event handler are written
@@ -468,18 +468,6 @@ func (e *Engine) paused(namespace string) bool {
 func IsObjectPaused(obj client.Object) bool {
 	paused, err := strconv.ParseBool(obj.GetAnnotations()[PausedAnnotation])
 	return err == nil && paused
-}
-
-// noteObject updates the metrics of paused objects and of loops. r is nil if the object does not exist or is not handled any more.
-func (e *Engine) noteObject(key types.NamespacedName, r *reconciliation) {
-	paused, loops := false, false
-	if r != nil {
-		_, annotated := r.draft.Base().GetAnnotations()[PausedAnnotation]
-		paused = annotated && IsObjectPaused(r.draft.Base())
-		loops = r.details.Loops.IsLooping()
-	}
-	e.pausedObjects.Note(metrics.PausedObjects, e.Name, key, paused)
-	e.loopingObjects.Note(metrics.LoopingObjects, e.Name, key, loops)
 }
 
 // logOf returns the logger for an object outside of reconciles.

@@ -51,10 +51,12 @@ var steps = []step{
 // reconcile takes the object of a key through the steps.
 func (e *Engine) reconcile(ctx context.Context, key types.NamespacedName) (none reconcile.Result, err error) {
 	r, err := e.observe(ctx, key)
-	e.noteObject(key, r)
 	if r == nil || err != nil {
+		e.noteHold(key, "")
+		e.noteLoop(key, false)
 		return none, err
 	}
+	e.noteLoop(key, r.details.Loops.IsLooping())
 	defer r.unlock()
 	ctx = log.IntoContext(ctx, lazylog.New(log.FromContext(ctx)).WithValues("uid", string(r.draft.Base().GetUID())))
 	ctx = objectstate.ContextWithMemos(ctx, e.states.Memos(r.draft.Base().GetUID()))
@@ -62,9 +64,11 @@ func (e *Engine) reconcile(ctx context.Context, key types.NamespacedName) (none 
 	for _, s := range steps {
 		hold, err := s.run(ctx, e, p)
 		if err != nil || hold.isActive() {
+			e.noteHold(key, hold.Reason)
 			return hold.result(), err
 		}
 	}
+	e.noteHold(key, "")
 	return p.result, nil
 }
 

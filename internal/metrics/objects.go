@@ -14,8 +14,8 @@ type ObjectSet struct {
 	since keyed.Map[types.NamespacedName, time.Time]
 }
 
-// Note records whether the object of a key counts, and updates the gauge of the kind.
-func (s *ObjectSet) Note(gauge *prometheus.GaugeVec, kind string, key types.NamespacedName, counts bool) {
+// Note records whether the object of a key counts, and updates the gauge.
+func (s *ObjectSet) Note(gauge prometheus.Gauge, key types.NamespacedName, counts bool) {
 	if !counts && s.since.Len() == 0 {
 		return
 	}
@@ -27,7 +27,7 @@ func (s *ObjectSet) Note(gauge *prometheus.GaugeVec, kind string, key types.Name
 		case found && !counts:
 			n--
 		}
-		gauge.WithLabelValues(kind).Set(float64(n))
+		gauge.Set(float64(n))
 		return since, counts
 	})
 }

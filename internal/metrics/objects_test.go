@@ -33,7 +33,7 @@ func TestObjectSet(t *testing.T) {
 		} {
 			<-time.After(time.Second)
 			key := types.NamespacedName{Name: step.name}
-			set.Note(gauge, "widgets", key, step.counts)
+			set.Note(gauge.WithLabelValues("widgets"), key, step.counts)
 			var got dto.Metric
 			if err := gauge.WithLabelValues("widgets").Write(&got); err != nil {
 				t.Fatal(err)

@@ -6,12 +6,6 @@ import (
 )
 
 var (
-	// PausedObjects is the number of objects that annotations pause.
-	PausedObjects = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Namespace: namespace, Name: "paused_objects",
-		Help: "Objects that the annotation kopf-runtime.dev/paused pauses.",
-	}, []string{"kind"})
-
 	// Paused is 1 while another operator has a higher priority, or while the operator cannot read its peering.
 	Paused = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Namespace: namespace, Name: "paused",
@@ -26,5 +20,5 @@ var (
 )
 
 func init() {
-	metrics.Registry.MustRegister(Paused, PausedObjects, Peers)
+	metrics.Registry.MustRegister(Paused, Peers)
 }

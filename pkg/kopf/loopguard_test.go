@@ -41,7 +41,7 @@ func loopingDeployment(name string) deployment {
 func loopingObjects(t *testing.T) float64 {
 	t.Helper()
 	var m dto.Metric
-	if err := metrics.LoopingObjects.WithLabelValues("deployment").Write(&m); err != nil {
+	if err := metrics.HeldObjects.WithLabelValues("deployment", "loop").Write(&m); err != nil {
 		t.Fatal(err)
 	}
 	return m.GetGauge().GetValue()
@@ -222,7 +222,7 @@ func TestLoopGuard_DelaysLoops(t *testing.T) {
 				}
 				expectLoop(t, cluster, operator, test.changes)
 				if n := loopingObjects(t); n != 1 {
-					t.Errorf("kopf_looping_objects = %v, want 1", n)
+					t.Errorf("kopf_held_objects = %v, want 1", n)
 				}
 				operator.Stop(t)
 
@@ -232,7 +232,7 @@ func TestLoopGuard_DelaysLoops(t *testing.T) {
 					t.Errorf("after the handler is fixed: %+v, want no condition", condition)
 				}
 				if n := loopingObjects(t); n != 0 {
-					t.Errorf("after the handler is fixed: kopf_looping_objects = %v, want 0", n)
+					t.Errorf("after the handler is fixed: kopf_held_objects = %v, want 0", n)
 				}
 			})
 		})
@@ -257,7 +257,7 @@ func TestLoopGuard_EndsWithoutMatchingHandlers(t *testing.T) {
 				editDeployment(t, cluster)
 				<-time.After(5 * time.Minute)
 				if n := loopingObjects(t); n != 1 {
-					t.Errorf("during the loop: kopf_looping_objects = %v, want 1", n)
+					t.Errorf("during the loop: kopf_held_objects = %v, want 1", n)
 				}
 				patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"labels": null}}`))
 				if err := cluster.Client.Patch(t.Context(), loopingDeployment("a"), patch); err != nil {
@@ -269,7 +269,7 @@ func TestLoopGuard_EndsWithoutMatchingHandlers(t *testing.T) {
 					t.Errorf("%d calls after the label was removed, want 0", n-calls)
 				}
 				if n := loopingObjects(t); n != 0 {
-					t.Errorf("after the loop: kopf_looping_objects = %v, want 0", n)
+					t.Errorf("after the loop: kopf_held_objects = %v, want 0", n)
 				}
 			})
 		})

@@ -349,7 +349,7 @@ func TestOnReconcile_OwnWritesDoNotCallAFailingHandler(t *testing.T) {
 				<-time.After(10 * time.Minute)
 				line.expect(t, "apply@11m0s")
 				if n := loopingObjects(t); n != 0 {
-					t.Errorf("kopf_looping_objects = %v, want 0", n)
+					t.Errorf("kopf_held_objects = %v, want 0", n)
 				}
 			})
 		})

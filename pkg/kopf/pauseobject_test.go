@@ -50,7 +50,7 @@ func (s *steps) expect(t *testing.T, when string, want ...string) {
 func pausedObjects(t *testing.T) float64 {
 	t.Helper()
 	var m dto.Metric
-	if err := metrics.PausedObjects.WithLabelValues("configmap").Write(&m); err != nil {
+	if err := metrics.HeldObjects.WithLabelValues("configmap", "annotation").Write(&m); err != nil {
 		t.Fatal(err)
 	}
 	return m.GetGauge().GetValue()
@@ -100,7 +100,7 @@ func TestPausedAnnotation_HoldsChanges(t *testing.T) {
 		operator.RunUntilQuiet(t)
 		seen.expect(t, "pause", "a left: operator paused")
 		if n := pausedObjects(t); n != 1 {
-			t.Errorf("kopf_paused_objects = %v, want 1", n)
+			t.Errorf("kopf_held_objects = %v, want 1", n)
 		}
 		setData(t, cluster, a, "1")
 		setData(t, cluster, a, "2")
@@ -117,7 +117,7 @@ func TestPausedAnnotation_HoldsChanges(t *testing.T) {
 			t.Errorf("end of the pause: steps %q, want %q in any order", got, want)
 		}
 		if n := pausedObjects(t); n != 0 {
-			t.Errorf("kopf_paused_objects = %v, want 0", n)
+			t.Errorf("kopf_held_objects = %v, want 0", n)
 		}
 	})
 }
@@ -180,12 +180,12 @@ func TestPausedAnnotation_HoldsDeletions(t *testing.T) {
 		cluster.Create(t, paused)
 		operator.RunUntilQuiet(t)
 		if n := pausedObjects(t); n != 1 {
-			t.Errorf("kopf_paused_objects = %v, want 1", n)
+			t.Errorf("kopf_held_objects = %v, want 1", n)
 		}
 		cluster.Delete(t, newConfigMap("a"))
 		operator.RunUntilQuiet(t)
 		if n := pausedObjects(t); n != 0 {
-			t.Errorf("kopf_paused_objects = %v after the deletion, want 0", n)
+			t.Errorf("kopf_held_objects = %v after the deletion, want 0", n)
 		}
 	})
 }

@@ -89,7 +89,7 @@ func WithOwnChangesAsUpdates() ResourceOption {
 //
 // Handlers cause their own calls if they change fields with Request.Client, or if they change fields of Request.Object whose changes are
 // updates: see [WithOwnChangesAsUpdates]. A handler that writes another value in each call causes an endless loop. The operator reports a loop with
-// a log message, an Event with the reason HandlerLoop, the metric kopf_looping_objects and, for kinds with [WithConditions], the
+// a log message, an Event with the reason HandlerLoop, the metric kopf_held_objects and, for kinds with [WithConditions], the
 // condition HandlerLoop. The log, the Event and the condition name the handlers and the fields.
 //
 // Changes that daemons and timers make, and changes that handlers make with other clients or to other objects, count as changes by another client.

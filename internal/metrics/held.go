@@ -1,0 +1,14 @@
+package metrics
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+)
+
+// HeldObjects is the number of objects that a step of their reconcile holds, by the reason of the hold.
+var HeldObjects = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+	Namespace: namespace, Name: "held_objects",
+	Help: "Objects whose handlers wait, by the reason: annotation, loop, cache, write, epoch, finalizer.",
+}, []string{"kind", "reason"})
+
+func init() { metrics.Registry.MustRegister(HeldObjects) }
