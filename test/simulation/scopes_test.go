@@ -334,7 +334,7 @@ func TestScopes_FindPlantedBugs(t *testing.T) {
 		},
 		{
 			"pending outcomes are not written", "does not follow what was handled before",
-			edit{file, "if r.details.Pending == nil {", "if true || r.Memory.Pending == nil {"},
+			edit{file, "if r.details.Pending == nil {", "if true || r.details.Pending == nil {"},
 		},
 	} {
 		t.Run(bug.name, func(t *testing.T) {
