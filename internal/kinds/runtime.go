@@ -1,17 +1,20 @@
 package kinds
 
 import (
+	"errors"
 	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
+	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 	"github.com/kopf-runtime/kopf-runtime/internal/operator"
 	"github.com/kopf-runtime/kopf-runtime/internal/parts/namespaces"
 	"github.com/kopf-runtime/kopf-runtime/internal/parts/ring"
@@ -74,3 +77,21 @@ func (r *Runtime) Synced() { r.unsynced.Add(-1) }
 
 // IsStarting reports whether the operator has not found all kinds yet, or not received their objects.
 func (r *Runtime) IsStarting() bool { return r.unsynced.Load() > 0 || r.discovering.Load() }
+
+// NotSynced returns an error while the caches of the operator fill.
+func (r *Runtime) NotSynced() []error {
+	if r.IsStarting() {
+		return []error{errors.New("the operator is starting: its caches have not synced yet")}
+	}
+	return nil
+}
+
+// MemosOf returns the memos of an object that this process handles. For other objects, it returns empty memos and does not store them.
+func (r *Runtime) MemosOf(gvk schema.GroupVersionKind, uid types.UID) *objectstate.Memos {
+	for _, e := range r.Engines.All() {
+		if e.GVK == gvk {
+			return e.Memos(uid)
+		}
+	}
+	return &objectstate.Memos{}
+}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/kopf-runtime/kopf-runtime/internal/guard"
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
+	"github.com/kopf-runtime/kopf-runtime/internal/kinds"
 	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
@@ -65,10 +66,10 @@ func activityOption(a *activity, opts []HandlerOption, list func(*Operator) *[]*
 	})
 }
 
-// runActivities calls the activities in order and retries each until it has succeeded or failed permanently. It returns the joined errors
+// run calls the activities in order and retries each until it has succeeded or failed permanently. It returns the joined errors
 // of the activities that failed permanently, or the error of the context if the context is cancelled first.
-func (o *Operator) runActivities(ctx context.Context, reason string, activities []*activity) error {
-	ctx = objectstate.ContextWithMemos(ctx, &o.functions.memos)
+func (f *functions) run(ctx context.Context, rt *kinds.Runtime, reason string, activities []*activity) error {
+	ctx = objectstate.ContextWithMemos(ctx, &f.memos)
 	records := make([]progress.Record, len(activities))
 	failed := make([]error, len(activities))
 	for {
@@ -79,8 +80,8 @@ func (o *Operator) runActivities(ctx context.Context, reason string, activities 
 				record.Started = time.Now()
 			}
 			if record.Due(time.Now()) {
-				outcome := invoke.Attempt(log.IntoContext(ctx, o.mgr.GetLogger()), invoke.Invocation{
-					Kind: "operator", ID: a.id, Reason: reason, Policy: o.kinds.Settings.PolicyOf(a.Policy), Record: *record, Func: a.fn, Warnings: &a.hints,
+				outcome := invoke.Attempt(log.IntoContext(ctx, rt.Manager.GetLogger()), invoke.Invocation{
+					Kind: "operator", ID: a.id, Reason: reason, Policy: rt.Settings.PolicyOf(a.Policy), Record: *record, Func: a.fn, Warnings: &a.hints,
 				})
 				*record = record.WithOutcome(outcome, time.Now())
 				if record.Failure {

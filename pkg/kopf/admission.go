@@ -9,7 +9,6 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
@@ -124,7 +123,7 @@ func (r *Resource[T]) buildHooks(o *Operator) (hooks []webhooks.Hook) {
 	}
 	gvk, _ := apiutil.GVKForObject(r.obj, o.mgr.GetScheme()) // CheckDeclaration reports an unknown kind
 	for _, hook := range r.hooks {
-		hooks = append(hooks, hook(func(uid types.UID) *objectstate.Memos { return o.memosFor(gvk, uid) }))
+		hooks = append(hooks, hook(func(uid types.UID) *objectstate.Memos { return o.kinds.MemosOf(gvk, uid) }))
 	}
 	return hooks
 }
@@ -144,16 +143,6 @@ func withMemos[T client.Object](fn webhooks.Handler[T], lookUp memoLookup) webho
 		}
 		return fn(objectstate.ContextWithMemos(ctx, memos), req)
 	}
-}
-
-// memosFor returns the memos of an object that this process handles. For other objects, it returns empty memos and does not store them.
-func (o *Operator) memosFor(gvk schema.GroupVersionKind, uid types.UID) *objectstate.Memos {
-	for _, e := range o.kinds.Engines.All() {
-		if e.GVK == gvk {
-			return e.Memos(uid)
-		}
-	}
-	return &objectstate.Memos{}
 }
 
 // hasOnlyAdmission reports whether a resource has only admission handlers. The operator does not watch the objects of such a resource.

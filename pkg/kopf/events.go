@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 	"github.com/kopf-runtime/kopf-runtime/internal/eventrecorder"
@@ -108,16 +109,16 @@ func WithKopfEvents(names EventNames) Option {
 const maxInstanceLength = 128
 
 // newRecorder sets the recorder of the settings. It returns the recorder if the caller must run it, and nil otherwise.
-func (o *Operator) newRecorder(settings *engine.Settings) (*eventrecorder.CoreV1Recorder, error) {
-	if o.eventNames == nil {
-		settings.Recorder, settings.AggregatesEvents = o.mgr.GetEventRecorder(recorderName), true
+func newRecorder(mgr manager.Manager, names *eventrecorder.ReporterIdentity, settings *engine.Settings) (*eventrecorder.CoreV1Recorder, error) {
+	if names == nil {
+		settings.Recorder, settings.AggregatesEvents = mgr.GetEventRecorder(recorderName), true
 		return nil, nil
 	}
-	core, err := corev1client.NewForConfigAndClient(o.mgr.GetConfig(), o.mgr.GetHTTPClient())
+	core, err := corev1client.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return nil, fmt.Errorf("creating the Event recorder: %w", err)
 	}
-	recorder := eventrecorder.NewCoreV1Recorder(core, *o.eventNames)
+	recorder := eventrecorder.NewCoreV1Recorder(core, *names)
 	settings.Recorder = recorder
 	return recorder, nil
 }

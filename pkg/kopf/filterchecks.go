@@ -3,7 +3,6 @@ package kopf
 import (
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -11,12 +10,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/selection"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/declare"
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 	"github.com/kopf-runtime/kopf-runtime/internal/essence"
-	"github.com/kopf-runtime/kopf-runtime/internal/fieldtype"
+	"github.com/kopf-runtime/kopf-runtime/internal/kinds"
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
 	"github.com/kopf-runtime/kopf-runtime/internal/validation"
-	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 	"github.com/kopf-runtime/kopf-runtime/pkg/sharding"
 )
 
@@ -32,13 +31,13 @@ func (r *Resource[T]) declarations() (all []*declaration) {
 }
 
 // checkFilters returns an error for each filter of a kind that can never pass because of another option of the operator.
-func (o *Operator) checkFilters(kind engine.Kind, r resource) error {
+func checkFilters(rt *kinds.Runtime, kind engine.Kind, r resource) error {
 	var errs []error
 	for _, d := range r.declarations() {
-		found := o.contradictionsToSelector(d)
+		found := d.contradictionsTo(rt.WatchSelector)
 		if d.handlerKind == causeHandler {
-			found = append(found, d.checkOwnAnnotations(o.storageOf(kind))...)
-			found = append(found, d.checkTracked(kind.GVK.GroupKind(), o.storageOf(kind), o.essenceOf(kind)))
+			found = append(found, d.checkOwnAnnotations(declare.StorageOf(&rt.Settings, kind))...)
+			found = append(found, d.checkTracked(kind.GVK.GroupKind(), declare.StorageOf(&rt.Settings, kind), declare.EssenceOf(&rt.Settings, kind)))
 		}
 		for _, err := range found {
 			if err != nil {
@@ -47,25 +46,6 @@ func (o *Operator) checkFilters(kind engine.Kind, r resource) error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// storageOf returns a builder that clears the progress of the handlers.
-func (o *Operator) storageOf(kind engine.Kind) essence.Builder {
-	if o.kinds.Settings.Store == nil { // New reports it
-		return essence.Builder{}
-	}
-	return essence.Builder{Cleaners: []essence.Cleaner{progress.ByHandler(o.kinds.Settings.Store, kind.HandlerStores())}}
-}
-
-// essenceOf returns a builder that clears the progress of the handlers, and the fields that the baseline stores or ignores.
-func (o *Operator) essenceOf(kind engine.Kind) essence.Builder {
-	b := o.storageOf(kind)
-	if o.kinds.Settings.Baseline == nil { // New reports it
-		return b
-	}
-	baseline, store := o.kinds.Settings.Baseline, o.kinds.Settings.Store
-	b.Cleaners = append(b.Cleaners, essence.WithDigestFallback(baseline, store), progress.Pin(baseline, store), progress.StampsOf(baseline, store))
-	return b
 }
 
 // checkOwnAnnotations returns an error for each annotation filter of a cause handler whose annotation belongs to the operator. The filter can pass, but a
@@ -117,35 +97,6 @@ func (d *declaration) checkTracked(kind schema.GroupKind, storage, all essence.B
 	return fmt.Errorf("Field(%q): %s", path, problem)
 }
 
-// checkIgnoredFields returns an error for each field of IgnoringFields that no kind has. It returns none if the fields of a kind are unknown.
-func (o *Operator) checkIgnoredFields(kinds []engine.Kind) (errs []error) {
-	baseline, ok := o.kinds.Settings.Baseline.(interface{ IgnoredFields() [][]string })
-	if !ok || len(o.selections) > 0 {
-		return nil
-	}
-	for _, path := range baseline.IgnoredFields() {
-		hint, missing := "", len(kinds) > 0
-		for _, kind := range kinds {
-			if kind.New == nil { // the kind has an error of its own
-				return nil
-			}
-			root := fieldtype.Go(reflect.TypeOf(kind.New()))
-			if root == nil {
-				return nil
-			}
-			_, unknown, suggestion := fieldtype.LookUp(root, path)
-			missing = missing && unknown != ""
-			if suggestion != "" {
-				hint = fmt.Sprintf("; did you mean %s?", suggestion)
-			}
-		}
-		if missing {
-			errs = append(errs, fmt.Errorf("WithBaseline: IgnoringFields: no kind has the field %s: correct the path%s", validation.JoinFieldPath(path), hint))
-		}
-	}
-	return errs
-}
-
 // changingFields are the fields that change with the writes of the operator, and what to do instead of handling their changes.
 var changingFields = map[string]string{
 	"metadata":                 "each write changes a field of the metadata, including those of the operator: name a field, such as metadata.labels",
@@ -161,17 +112,17 @@ var constantFields = []string{
 	"metadata.deletionTimestamp", "metadata.deletionGracePeriodSeconds",
 }
 
-// contradictionsToSelector returns an error for each label filter that no object of the watch selector passes.
-func (o *Operator) contradictionsToSelector(d *declaration) (errs []error) {
-	if o.kinds.WatchSelector == nil {
+// contradictionsTo returns an error for each label filter that no object of the watch selector passes.
+func (d *declaration) contradictionsTo(selector labels.Selector) (errs []error) {
+	if selector == nil {
 		return nil
 	}
-	requirements, _ := o.kinds.WatchSelector.Requirements()
+	requirements, _ := selector.Requirements()
 	for _, r := range requirements {
 		where := fmt.Sprintf("Label(%q)", r.Key())
 		for _, m := range d.checkedMatchers[where] {
 			if required := matcherOf(r); match.Contradict(required, m) {
-				errs = append(errs, fmt.Errorf("%s can never match: WithWatchSelector(%q) and %s exclude each other: remove one of them", where, o.kinds.WatchSelector, m.Description))
+				errs = append(errs, fmt.Errorf("%s can never match: WithWatchSelector(%q) and %s exclude each other: remove one of them", where, selector, m.Description))
 			}
 		}
 	}

@@ -152,8 +152,8 @@ func (s *kindSelection) Choose(served []watching.Resource) (chosen []watching.Re
 func (s *kindSelection) String() string { return s.selector.String() }
 
 // selectors returns the declarations of ForKinds.
-func (o *Operator) selectors() (all []kinds.Selector) {
-	for _, s := range o.selections {
+func (d *declared) selectors() (all []kinds.Selector) {
+	for _, s := range d.selections {
 		all = append(all, s)
 	}
 	return all
@@ -191,7 +191,7 @@ func (s *kindSelection) Declare(r watching.Resource) (one *kinds.Kind, err error
 		return nil, err
 	}
 	kind.Name = kinds.ControllerName(o.mgr, kind.Name)
-	if err := errors.Join(o.checkStorage(kind), o.checkFilters(kind, declared), o.kinds.Ring.CheckKind(&kind), o.checkFinalizer(kind)); err != nil {
+	if err := checkKind(o.kinds, kind, declared); err != nil {
 		return nil, err
 	}
 	if kind.GVK != r.GroupVersionKind {

@@ -6,7 +6,9 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/kinds"
 	"github.com/kopf-runtime/kopf-runtime/internal/operator"
+	"github.com/kopf-runtime/kopf-runtime/internal/parts/peers"
 	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 	"github.com/kopf-runtime/kopf-runtime/internal/watchcheck"
 )
@@ -72,18 +74,10 @@ func (o *Operator) notWarm() []error {
 	return []error{o.kinds.Warmth.NotReady()}
 }
 
-// notSynced returns an error while the caches of the operator fill.
-func (o *Operator) notSynced() []error {
-	if o.kinds.IsStarting() {
-		return []error{errors.New("the operator is starting: its caches have not synced yet")}
-	}
-	return nil
-}
-
 // peersNotReady returns the reasons why the peering is not ready, after the start of the operator.
-func (o *Operator) peersNotReady() []error {
-	if o.kinds.IsStarting() {
+func peersNotReady(rt *kinds.Runtime, part *peers.Part) []error {
+	if rt.IsStarting() {
 		return nil
 	}
-	return o.peers.NotReady()
+	return part.NotReady()
 }

@@ -122,8 +122,8 @@ func (r *neededRights) ofSideObjects(gvk schema.GroupVersionKind) []rbac.Need {
 }
 
 // discoveryRights returns the permission to notice new kinds soon.
-func (o *Operator) discoveryRights(string) []rbac.Need {
-	if !o.hasDynamicKinds() {
+func (d *declared) discoveryRights(string) []rbac.Need {
+	if !d.hasDynamicKinds() {
 		return nil
 	}
 	return []rbac.Need{{
@@ -133,11 +133,11 @@ func (o *Operator) discoveryRights(string) []rbac.Need {
 }
 
 // webhookRights returns the permissions for the certificates and configurations of webhooks.
-func (o *Operator) webhookRights(namespace string) []rbac.Need {
-	if o.webhookOptions == nil {
+func (d *declared) webhookRights(namespace string) []rbac.Need {
+	if d.webhookOptions == nil {
 		return nil
 	}
-	return ofWebhooks(*o.webhookOptions, namespace)
+	return ofWebhooks(*d.webhookOptions, namespace)
 }
 
 // ofHandlers returns the permissions for Events and for the requests of handlers.
@@ -166,8 +166,8 @@ func (r *neededRights) ofHandlers() (needs []rbac.Need, err error) {
 }
 
 // eventRights returns the permission to post Events.
-func (o *Operator) eventRights() rbac.Need {
-	if o.eventNames != nil {
+func (d *declared) eventRights() rbac.Need {
+	if d.eventNames != nil {
 		return rbac.Need{Resource: "events", Verbs: []string{"create"}, Reason: "Events"}
 	}
 	return rbac.Need{Group: "events.k8s.io", Resource: "events", Verbs: []string{"create", "patch"}, Reason: "Events"}

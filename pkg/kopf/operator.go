@@ -8,6 +8,7 @@ import (
 	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
@@ -124,7 +125,7 @@ func SetupWithManager(mgr manager.Manager, opts ...Option) error {
 			return err
 		}
 	}
-	name := o.healthCheckName()
+	name := healthCheckName(o.resources, mgr.GetScheme())
 	if err := errors.Join(mgr.AddHealthzCheck(name, o.Healthz), mgr.AddReadyzCheck(name, o.Readyz)); err != nil {
 		// A running manager accepts runnables, but no health checks.
 		mgr.GetLogger().Info("Cannot add health checks to a running manager; the operator runs without them", "error", err.Error())
@@ -133,10 +134,10 @@ func SetupWithManager(mgr manager.Manager, opts ...Option) error {
 }
 
 // healthCheckName returns the name of the health checks, which contains the controller names of all resources.
-func (o *Operator) healthCheckName() string {
+func healthCheckName(resources []resource, scheme *runtime.Scheme) string {
 	names := []string{"kopf"}
-	for _, r := range o.resources {
-		names = append(names, r.controllerName(o.mgr.GetScheme()))
+	for _, r := range resources {
+		names = append(names, r.controllerName(scheme))
 	}
 	return strings.Join(names, "-")
 }
@@ -156,4 +157,4 @@ func (o *Operator) NeedLeaderElection() bool {
 	return true
 }
 
-func (o *Operator) addError(err error) { o.errs = append(o.errs, err) }
+func (d *declared) addError(err error) { d.errs = append(d.errs, err) }

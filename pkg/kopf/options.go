@@ -4,14 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/declare"
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 	"github.com/kopf-runtime/kopf-runtime/internal/guard"
 	"github.com/kopf-runtime/kopf-runtime/internal/validation"
@@ -107,22 +106,10 @@ func WithFinalizer(name string) Option {
 			err = errors.New("it belongs to Kubernetes")
 		}
 		if err != nil {
-			o.addError(fmt.Errorf("WithFinalizer(%q): the name is not valid: %w; %s", name, err, finalizerForm))
+			o.addError(fmt.Errorf("WithFinalizer(%q): the name is not valid: %w; %s", name, err, declare.FinalizerForm))
 		}
 		o.kinds.Settings.Finalizer = name
 	})
-}
-
-const finalizerForm = `use the form "domain/name", such as "example.com/finalizer"`
-
-// checkFinalizer returns an error if the API server rejects the finalizer for a built-in kind. It accepts more names for custom resources and for the kinds of
-// the group policy.
-func (o *Operator) checkFinalizer(kind engine.Kind) error {
-	acceptsAny := strings.Contains(kind.GVK.Group, ".") || kind.GVK.Group == policyv1.GroupName // PodDisruptionBudgets
-	if isInvalid := validation.QualifiedName(o.kinds.Settings.Finalizer) != nil; isInvalid || acceptsAny || strings.Contains(o.kinds.Settings.Finalizer, "/") {
-		return nil //nolint:nilerr // the option reports an invalid name
-	}
-	return fmt.Errorf("%s: WithFinalizer(%q): the API server rejects a finalizer without a domain for built-in kinds: %s", kind.GVK.Kind, o.kinds.Settings.Finalizer, finalizerForm)
 }
 
 // WithLifecycle sets which of the due handlers the operator calls in one reconcile. Default: [progress.AllAtOnce].

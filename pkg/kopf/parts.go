@@ -3,6 +3,7 @@ package kopf
 import (
 	"context"
 
+	"k8s.io/apimachinery/pkg/version"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
@@ -36,8 +37,8 @@ func (o *Operator) parts(s *starting) []operator.Part {
 		{Name: "the reservation of the kinds", Open: s.openReservation},
 		{Name: "the cache", NotReady: o.notWarm, Open: s.openCache},
 		{Name: "the recorder of Events", Open: s.openRecorder},
-		{Name: "the peering", Rights: o.peers.Rights, NotReady: o.peersNotReady, Open: s.openPeering},
-		{Name: "the controllers", NotReady: o.notSynced, Open: s.openControllers},
+		{Name: "the peering", Rights: o.peers.Rights, NotReady: func() []error { return peersNotReady(o.kinds, o.peers) }, Open: s.openPeering},
+		{Name: "the controllers", NotReady: o.kinds.NotSynced, Open: s.openControllers},
 		{Name: "the controllers of other kinds", Rights: o.discoveryRights, NotReady: o.kinds.NotReady, Open: s.openDynamicKinds},
 		{Name: "the check for suspensions", Open: s.openFence},
 		{Name: "pauses", Open: s.openPauses},
@@ -79,7 +80,7 @@ func (s *starting) openCache(ctx context.Context) (one operator.Running, err err
 }
 
 func (s *starting) openRecorder(ctx context.Context) (operator.Running, error) {
-	recorder, err := s.operator.newRecorder(&s.settings)
+	recorder, err := newRecorder(s.operator.mgr, s.operator.eventNames, &s.settings)
 	if recorder == nil || err != nil {
 		return operator.Running{}, err
 	}
@@ -161,12 +162,14 @@ func (s *starting) openNamespaces(context.Context) (operator.Running, error) {
 }
 
 func (s *starting) openVersions(context.Context) (operator.Running, error) {
-	if len(s.operator.functions.versions) == 0 {
+	functions := &s.operator.functions
+	if len(functions.versions) == 0 {
 		return operator.Running{}, nil
 	}
-	return operator.Running{Run: func(ctx context.Context) error {
-		return versions.Watch(ctx, s.operator.mgr, s.settings.Log, s.operator.versionChanged)
-	}}, nil
+	changed := func(ctx context.Context, old, current version.Info) {
+		functions.versionChanged(ctx, s.operator.kinds, old, current)
+	}
+	return operator.Running{Run: func(ctx context.Context) error { return versions.Watch(ctx, s.operator.mgr, s.settings.Log, changed) }}, nil
 }
 
 func (s *starting) openDecoding(context.Context) (operator.Running, error) {

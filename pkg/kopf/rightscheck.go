@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/kinds"
 	"github.com/kopf-runtime/kopf-runtime/internal/operator"
@@ -140,7 +141,7 @@ func (o *Operator) presentRights(checked map[schema.GroupVersionKind]kinds.Kind,
 		}
 		return mapping.Resource.GroupResource(), mapping.Scope.Name() == meta.RESTScopeNameNamespace
 	}}
-	needs := slices.DeleteFunc(operator.Rights(o.parts(nil), podNamespace()), func(n rbac.Need) bool { return !o.isServedPeering(n) })
+	needs := slices.DeleteFunc(operator.Rights(o.parts(nil), podNamespace()), func(n rbac.Need) bool { return !isServedPeering(o.mgr, n) })
 	if o.kinds.Namespaces != nil && len(namespaces) == 0 {
 		return needs, nil // the namespaces are not known yet
 	}
@@ -152,12 +153,12 @@ func (o *Operator) presentRights(checked map[schema.GroupVersionKind]kinds.Kind,
 }
 
 // isServedPeering returns false for peering objects that the API server does not serve. Without them, the operator has no peers.
-func (o *Operator) isServedPeering(n rbac.Need) bool {
+func isServedPeering(mgr manager.Manager, n rbac.Need) bool {
 	kind, isPeering := peers.KindOf(n)
 	if !isPeering {
 		return true
 	}
-	_, err := o.mgr.GetRESTMapper().RESTMapping(kind, "v1")
+	_, err := mgr.GetRESTMapper().RESTMapping(kind, "v1")
 	return err == nil
 }
 

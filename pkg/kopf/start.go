@@ -32,14 +32,14 @@ func (o *Operator) Start(ctx context.Context) error {
 	o.kinds.Expect(1)
 	o.kinds.Warmth.Done()
 	defer o.kinds.Expect(0)
-	if err := o.runActivities(ctx, "startup", o.functions.startup); err != nil {
+	if err := o.functions.run(ctx, o.kinds, "startup", o.functions.startup); err != nil {
 		if ctx.Err() != nil {
 			return nil // the operator was stopped during its startup
 		}
 		return fmt.Errorf("the operator cannot start:\n%w", err)
 	}
 	err = o.kinds.Ring.Run(ctx, func(ctx context.Context) error { return o.runControllers(ctx, kinds) })
-	cleanupErr := o.runActivities(context.WithoutCancel(ctx), "cleanup", o.functions.cleanup)
+	cleanupErr := o.functions.run(context.WithoutCancel(ctx), o.kinds, "cleanup", o.functions.cleanup)
 	return errors.Join(err, cleanupErr)
 }
 
@@ -78,9 +78,9 @@ func (o *Operator) runControllers(ctx context.Context, all []engine.Kind) error 
 }
 
 // reporters returns the reporting controllers of the operator's own Events.
-func (o *Operator) reporters() []string {
-	if o.eventNames != nil {
-		return []string{recorderName, o.eventNames.Component}
+func (d *declared) reporters() []string {
+	if d.eventNames != nil {
+		return []string{recorderName, d.eventNames.Component}
 	}
 	return []string{recorderName}
 }

@@ -108,7 +108,7 @@ func (o *Operator) engineKinds() ([]engine.Kind, error) {
 		if kind.New == nil {
 			continue
 		}
-		errs = append(errs, o.checkStorage(kind), o.checkFilters(kind, r), o.kinds.Ring.CheckKind(&kind), o.checkFinalizer(kind))
+		errs = append(errs, checkKind(o.kinds, kind, r))
 		if r.options().whenServed {
 			o.kinds.Clients.Shared(o.mgr).Declare(kind.New())
 			if len(r.triggerSources()) > 0 {
@@ -116,7 +116,9 @@ func (o *Operator) engineKinds() ([]engine.Kind, error) {
 			}
 		}
 	}
-	errs = append(errs, o.checkIgnoredFields(all)...)
+	if len(o.selections) == 0 { // other kinds may have the fields
+		errs = append(errs, declare.CheckIgnoredFields(&o.kinds.Settings, all)...)
+	}
 	errs = append(errs, operator.Check(o.parts(nil), all)...)
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("the operator cannot start:\n%w", err)
@@ -124,21 +126,9 @@ func (o *Operator) engineKinds() ([]engine.Kind, error) {
 	return all, nil
 }
 
-// checkStorage returns an error if the Go type of a kind lacks the fields for the progress store or the baseline, or if the remote must not contain the
-// progress of the kind.
-func (o *Operator) checkStorage(kind engine.Kind) error {
-	var errs []error
-	for _, storage := range []any{o.kinds.Settings.Store, o.kinds.Settings.Baseline} {
-		if err := progress.CheckType(kind.New(), storage); err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", kind.GVK.Kind, err))
-		}
-	}
-	if checker, ok := o.kinds.Settings.Remote.(progress.ConfidentialityChecker); ok && (kind.IsSecret() || kind.DigestOnly) && len(kind.Handlers.IDs()) > 0 {
-		if err := checker.CheckConfidential(); err != nil {
-			errs = append(errs, fmt.Errorf("%s: WithRemote: %w", kind.GVK.Kind, err))
-		}
-	}
-	return errors.Join(errs...)
+// checkKind returns the mistakes of a kind that depend on the options of the operator.
+func checkKind(rt *kinds.Runtime, kind engine.Kind, r resource) error {
+	return errors.Join(declare.CheckStorage(&rt.Settings, kind), checkFilters(rt, kind, r), rt.Ring.CheckKind(&kind), declare.CheckFinalizer(&rt.Settings, kind))
 }
 
 func (r *Resource[T]) kind(scheme *runtime.Scheme, store progress.Store, c client.Client) (engine.Kind, error) {

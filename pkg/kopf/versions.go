@@ -3,6 +3,7 @@ package kopf
 import (
 	"context"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/kinds"
 	"k8s.io/apimachinery/pkg/version"
 )
 
@@ -31,7 +32,7 @@ type versionChange struct{ old, current version.Info }
 type versionChangeKey struct{}
 
 // versionChanged calls the functions of OnVersion.
-func (o *Operator) versionChanged(ctx context.Context, old, current version.Info) {
+func (f *functions) versionChanged(ctx context.Context, rt *kinds.Runtime, old, current version.Info) {
 	ctx = context.WithValue(ctx, versionChangeKey{}, versionChange{old, current})
-	_ = o.runActivities(ctx, "version", o.functions.versions) // each attempt has logged its error
+	_ = f.run(ctx, rt, "version", f.versions) // each attempt has logged its error
 }
