@@ -37,13 +37,6 @@ func OnCleanup(id string, fn func(ctx context.Context) error, opts ...HandlerOpt
 		func(o *Operator) *[]*activity { return &o.functions.cleanup })
 }
 
-// An activity is a function of [OnStartup], [OnCleanup] or [OnVersion].
-type activity struct {
-	declaration
-	fn    func(context.Context) error
-	hints invoke.Warnings
-}
-
 func activityOption(a *activity, opts []HandlerOption, list func(*Operator) *[]*activity) Option {
 	a.apply(opts)
 	return optionFunc(func(o *Operator) {

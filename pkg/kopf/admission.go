@@ -44,9 +44,6 @@ func (r *Resource[T]) Mutate(id string, fn webhooks.Handler[T], opts ...webhooks
 	})
 }
 
-// A hookBuilder builds an admission handler with a lookup of memos. [New] calls it, because the lookup needs the operator.
-type hookBuilder func(memoLookup) webhooks.Hook
-
 func (r *Resource[T]) addHook(method, id string, hook hookBuilder) *Resource[T] {
 	if len(r.when) > 0 {
 		r.errs = append(r.errs, fmt.Errorf("%s(%q): the API server cannot evaluate the function of When: "+
@@ -128,9 +125,6 @@ func (r *Resource[T]) buildHooks(o *Operator) (hooks []webhooks.Hook) {
 	return hooks
 }
 
-// memoLookup returns the memos of an object.
-type memoLookup func(types.UID) *objectstate.Memos
-
 // withMemos adds the memos of the object to the context of an admission handler.
 func withMemos[T client.Object](fn webhooks.Handler[T], lookUp memoLookup) webhooks.Handler[T] {
 	if fn == nil {
@@ -143,11 +137,6 @@ func withMemos[T client.Object](fn webhooks.Handler[T], lookUp memoLookup) webho
 		}
 		return fn(objectstate.ContextWithMemos(ctx, memos), req)
 	}
-}
-
-// hasOnlyAdmission reports whether a resource has only admission handlers. The operator does not watch the objects of such a resource.
-func (r *Resource[T]) hasOnlyAdmission() bool {
-	return len(r.hooks) > 0 && len(r.handlers)+len(r.indexes) == 0
 }
 
 // checkUnusedOptions returns an error for each option that has no effect on a resource with only admission handlers.

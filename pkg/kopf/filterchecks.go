@@ -19,17 +19,6 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/sharding"
 )
 
-// declarations returns the declarations of all handlers and indexes.
-func (r *Resource[T]) declarations() (all []*declaration) {
-	for _, h := range r.handlers {
-		all = append(all, &h.declaration)
-	}
-	for _, x := range r.indexes {
-		all = append(all, &x.declaration)
-	}
-	return all
-}
-
 // checkFilters returns an error for each filter of a kind that can never pass because of another option of the operator.
 func checkFilters(rt *kinds.Runtime, kind engine.Kind, r resource) error {
 	var errs []error

@@ -136,13 +136,6 @@ func apiResource(r watching.Resource) metav1.APIResource {
 	}
 }
 
-// A kindSelection is a declaration of ForKinds.
-type kindSelection struct {
-	selector KindSelector
-	declare  func(metav1.APIResource) Option
-	operator *Operator
-}
-
 // Choose implements [kinds.Selector].
 func (s *kindSelection) Choose(served []watching.Resource) (chosen []watching.Resource, problems []error) {
 	return s.selector.choose(served)

@@ -2,24 +2,23 @@ package kopf
 
 import (
 	"context"
-	"errors"
-	"strings"
 	"sync"
 	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/runtime"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 	"github.com/kopf-runtime/kopf-runtime/internal/eventrecorder"
+	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/internal/kinds"
 	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 	"github.com/kopf-runtime/kopf-runtime/internal/operator"
 	"github.com/kopf-runtime/kopf-runtime/internal/parts/peers"
 	"github.com/kopf-runtime/kopf-runtime/internal/parts/probes"
 	"github.com/kopf-runtime/kopf-runtime/internal/statuspage"
-	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
 )
 
@@ -70,91 +69,31 @@ var _ interface {
 	Warmup(context.Context) error
 } = (*Operator)(nil)
 
-// New returns an operator with the given resources and options. It registers the admission handlers with the webhook server of the manager,
-// but starts nothing. [Operator.CheckDeclaration] and [Operator.Start] report invalid options.
-//
-//	err := mgr.Add(kopf.New(mgr, kopf.For(&v1.Database{}).OnCreate("provision", provision)))
-func New(mgr manager.Manager, opts ...Option) *Operator {
-	o := &Operator{mgr: mgr, kinds: kinds.NewRuntime(mgr), declared: declared{stuckAfter: defaultStuckAfter, lease: operator.DefaultLease}}
-	o.kinds.WatchCheck, o.kinds.Settings = defaultWatchCheck, engine.Settings{
-		Store:      progress.Smart(),
-		Baseline:   progress.AnnotationBaseline(""),
-		Finalizer:  DefaultFinalizer,
-		Lifecycle:  progress.AllAtOnce,
-		Checkpoint: defaultCheckpoint,
-	}
-	o.resolved = sync.OnceValues(o.engineKinds)
-	for _, opt := range opts {
-		if opt == nil {
-			o.addError(errors.New("an option is nil: remove it"))
-			continue
-		}
-		opt.applyTo(o)
-	}
-	o.kinds.Dynamic, o.kinds.Reporters, o.kinds.PauseScopes = o.hasDynamicKinds(), o.reporters(), o.peers.Scopes
-	o.kinds.Comes, o.kinds.Goes = o.rights.add, o.rights.remove
-	if err := o.setupWebhooks(); err != nil {
-		o.addError(err)
-	}
-	return o
-}
-
-// SetupWithManager creates an operator, checks its declaration and adds it to the manager. It also registers the following endpoints:
-//
-//   - [Operator.Healthz] and [Operator.Readyz] as "kopf-<controllers>", with the controller names of all resources, joined by dashes (see [WithName])
-//   - [Operator.ServeProbes] under /kopf/probes of the metrics server, if there are probes
-//   - [Operator.ServePeering] under /kopf/peering of the metrics server, if the operator has [WithPeering]
-//
-// A manager can have only one operator with probes from SetupWithManager, and only one with peering. Use mgr.Add(kopf.New(...)) for other operators. If the
-// manager is already running, SetupWithManager logs that it cannot add the health checks, and adds the operator without them.
-func SetupWithManager(mgr manager.Manager, opts ...Option) error {
-	o := New(mgr, opts...)
-	if err := o.CheckDeclaration(); err != nil {
-		return err
-	}
-	if err := mgr.Add(o); err != nil {
-		return err
-	}
-	if !o.functions.probes.IsEmpty() {
-		if err := mgr.AddMetricsServerExtraHandler("/kopf/probes", o.ServeProbes()); err != nil {
-			return err
-		}
-	}
-	if o.peers != nil {
-		if err := mgr.AddMetricsServerExtraHandler("/kopf/peering", o.ServePeering()); err != nil {
-			return err
-		}
-	}
-	name := healthCheckName(o.resources, mgr.GetScheme())
-	if err := errors.Join(mgr.AddHealthzCheck(name, o.Healthz), mgr.AddReadyzCheck(name, o.Readyz)); err != nil {
-		// A running manager accepts runnables, but no health checks.
-		mgr.GetLogger().Info("Cannot add health checks to a running manager; the operator runs without them", "error", err.Error())
-	}
-	return nil
-}
-
-// healthCheckName returns the name of the health checks, which contains the controller names of all resources.
-func healthCheckName(resources []resource, scheme *runtime.Scheme) string {
-	names := []string{"kopf"}
-	for _, r := range resources {
-		names = append(names, r.controllerName(scheme))
-	}
-	return strings.Join(names, "-")
-}
-
-// NeedLeaderElection implements manager.LeaderElectionRunnable. It returns true, unless NeedLeaderElection of the manager's controller options
-// is false, or the operator has [WithSharding].
-func (o *Operator) NeedLeaderElection() bool {
-	if o.kinds.Ring != nil {
-		return false
-	}
-	if o.mgr == nil {
-		return true
-	}
-	if need := o.mgr.GetControllerOptions().NeedLeaderElection; need != nil {
-		return *need
-	}
-	return true
-}
-
 func (d *declared) addError(err error) { d.errs = append(d.errs, err) }
+
+// An Option configures an [Operator]. A [Resource] is also an Option.
+type Option interface{ applyTo(*Operator) }
+
+type optionFunc func(*Operator)
+
+func (f optionFunc) applyTo(o *Operator) { f(o) }
+
+// An activity is a function of [OnStartup], [OnCleanup] or [OnVersion].
+type activity struct {
+	declaration
+	fn    func(context.Context) error
+	hints invoke.Warnings
+}
+
+// A declaredNeed contains the arguments of one [Needs].
+type declaredNeed struct {
+	obj   client.Object
+	verbs []string
+}
+
+// A kindSelection is a declaration of ForKinds.
+type kindSelection struct {
+	selector KindSelector
+	declare  func(metav1.APIResource) Option
+	operator *Operator
+}

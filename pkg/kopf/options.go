@@ -29,13 +29,6 @@ const PausedAnnotation = engine.PausedAnnotation
 
 const defaultCheckpoint = 100 * time.Millisecond
 
-// An Option configures an [Operator]. A [Resource] is also an Option.
-type Option interface{ applyTo(*Operator) }
-
-type optionFunc func(*Operator)
-
-func (f optionFunc) applyTo(o *Operator) { f(o) }
-
 // WithProgress sets where the progress of handlers is stored. Default: [progress.Smart].
 //
 // Equivalent in kopf: settings.persistence.progress_storage.

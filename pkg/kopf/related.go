@@ -8,7 +8,6 @@ import (
 
 	"github.com/kopf-runtime/kopf-runtime/internal/kinds"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -133,15 +132,4 @@ func (r *sharedResource[T]) checkRelated(scheme *runtime.Scheme) (errs []error) 
 		errs = append(errs, errors.New("TriggerFrom has no effect without an OnReconcile handler or a handler with RetryOnRelatedChange: add one or remove TriggerFrom"))
 	}
 	return errs
-}
-
-func gvkOf(obj client.Object, scheme *runtime.Scheme) (schema.GroupVersionKind, error) {
-	if isNil(obj) {
-		return schema.GroupVersionKind{}, nil
-	}
-	gvk, err := apiutil.GVKForObject(obj, scheme)
-	if err != nil || gvk.Empty() {
-		return gvk, orNoKind(err)
-	}
-	return gvk, nil
 }

@@ -5,62 +5,10 @@ import (
 	"slices"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/kinds"
 	"github.com/kopf-runtime/kopf-runtime/internal/loopguard"
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
-	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
 )
-
-// A Resource is a kind with its handlers. Create it with [For], add handlers, and pass it to [New] or [SetupWithManager]: it is an [Option] of
-// the operator. Its methods must not be called after the operator has started.
-type Resource[T client.Object] struct {
-	*sharedResource[T]
-	when       []func(*Request[T]) bool // filters for handlers that are added to this view later
-	middleware []Middleware[T]          // middleware for handlers that are added to this view later
-}
-
-// A sharedResource is the part of a resource that all its views share.
-type sharedResource[T client.Object] struct {
-	obj      T
-	handlers []*typedHandler[T]
-	indexes  []typedIndex[T]
-	related  []kinds.Related
-	events   []*kinds.EventSelection // selected Events of OnEventAbout
-	triggers []source.Source
-	hooks    []hookBuilder
-	resourceOptions
-}
-
-// A typedHandler is the declaration of a handler with its function and filters.
-type typedHandler[T client.Object] struct {
-	declaration
-	fn   Handler[T]
-	when []func(*Request[T]) bool
-	// changed reports whether the value of an OnChange handler has changed. It is nil for other handlers.
-	changed func(*Request[T]) bool
-}
-
-// resourceOptions contains the values that the options of For set.
-type resourceOptions struct {
-	name             string
-	concurrency      int
-	controller       controller.Options
-	predicates       []predicate.Predicate
-	results          string
-	ownChanges       bool
-	digestOnly       *bool // nil for the default
-	loopLimit        int
-	whenServed       bool
-	conditionTypes   []string
-	conditionOptions []conditions.Option
-	rootCondition    *conditions.Root
-	panicCondition   string
-	errs             []error
-}
 
 // For declares a kind. The object is a pointer to an empty object whose type is registered in the manager's scheme, such as &v1.Database{}, or
 // the result of [Unstructured] or [Metadata].

@@ -55,12 +55,6 @@ func NeedsRules(rules ...rbacv1.PolicyRule) Option {
 
 func isInvalidVerb(verb string) bool { return verb == "" || verb != strings.ToLower(verb) }
 
-// A declaredNeed contains the arguments of one [Needs].
-type declaredNeed struct {
-	obj   client.Object
-	verbs []string
-}
-
 // RightsOptions are the options of [WriteRights].
 type RightsOptions struct {
 	// Name is the name of the roles and bindings. Required.

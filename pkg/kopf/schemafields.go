@@ -1,12 +1,8 @@
 package kopf
 
 import (
-	"reflect"
-	"slices"
-
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/fieldtype"
 	"github.com/kopf-runtime/kopf-runtime/internal/served"
 	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 )
@@ -25,13 +21,4 @@ func fieldCheck(r resource) func(*apiextensionsv1.JSONSchemaProps, func(handler,
 			}
 		}
 	}
-}
-
-// handlersWithUncheckedFields returns the handlers with a field, except those of OnCondition, if the kind has no Go type. For a kind with a
-// Go type, it returns nil, because the check of the declaration covers these fields.
-func (r *Resource[T]) handlersWithUncheckedFields() []*declaration {
-	if fieldtype.Go(reflect.TypeOf(r.obj)) != nil {
-		return nil
-	}
-	return slices.DeleteFunc(r.declarations(), func(d *declaration) bool { return d.Criteria.Field == nil || d.isForCondition() })
 }

@@ -22,11 +22,11 @@ func (o *Operator) Start(ctx context.Context) error {
 	if o.warmsUp() {
 		engineKinds = o.resolved
 	}
-	kinds, err := engineKinds()
+	all, err := engineKinds()
 	if err != nil {
 		return err
 	}
-	if err := o.kinds.Ring.CheckServed(ctx, kinds); err != nil {
+	if err := o.kinds.Ring.CheckServed(ctx, all); err != nil {
 		return err
 	}
 	o.kinds.Expect(1)
@@ -38,7 +38,7 @@ func (o *Operator) Start(ctx context.Context) error {
 		}
 		return fmt.Errorf("the operator cannot start:\n%w", err)
 	}
-	err = o.kinds.Ring.Run(ctx, func(ctx context.Context) error { return o.runControllers(ctx, kinds) })
+	err = o.kinds.Ring.Run(ctx, func(ctx context.Context) error { return o.runControllers(ctx, all) })
 	cleanupErr := o.functions.run(context.WithoutCancel(ctx), o.kinds, "cleanup", o.functions.cleanup)
 	return errors.Join(err, cleanupErr)
 }

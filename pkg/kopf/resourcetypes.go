@@ -1,0 +1,176 @@
+package kopf
+
+import (
+	"errors"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/engine"
+	"github.com/kopf-runtime/kopf-runtime/internal/fieldtype"
+	"github.com/kopf-runtime/kopf-runtime/internal/kinds"
+	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
+	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+)
+
+// A resource is a [Resource] for any type of object.
+type resource interface {
+	// kind returns the kind for the engine, and all errors of the declaration, joined.
+	kind(scheme *runtime.Scheme, store progress.Store, c client.Client) (engine.Kind, error)
+	options() *resourceOptions
+	relatedKinds() []kinds.Related
+	eventSelections() []*kinds.EventSelection
+	triggerSources() []source.Source
+	buildHooks(o *Operator) []webhooks.Hook
+	hasOnlyAdmission() bool
+	hasAdmission() bool
+	declarations() []*declaration
+	handlersWithUncheckedFields() []*declaration
+	identity() any // all views of a resource have the same identity
+	controllerName(scheme *runtime.Scheme) string
+}
+
+func (r *Resource[T]) options() *resourceOptions { return &r.resourceOptions }
+
+func (r *Resource[T]) relatedKinds() []kinds.Related { return r.related }
+
+func (r *Resource[T]) eventSelections() []*kinds.EventSelection {
+	return r.events
+}
+
+func (r *Resource[T]) triggerSources() []source.Source { return r.triggers }
+
+func (r *Resource[T]) identity() any { return r.sharedResource }
+
+func (r *Resource[T]) hasAdmission() bool { return len(r.hooks) > 0 }
+
+func (r *Resource[T]) controllerName(scheme *runtime.Scheme) string {
+	if r.name != "" {
+		return r.name
+	}
+	gvk, err := apiutil.GVKForObject(r.obj, scheme)
+	if err != nil {
+		return ""
+	}
+	return strings.ToLower(gvk.Kind)
+}
+
+// isMetadata reports whether the resource was declared with [Metadata].
+func isMetadata(obj client.Object) bool {
+	_, is := obj.(*metav1.PartialObjectMetadata)
+	return is
+}
+
+// isNil reports whether the object is nil or a nil pointer.
+func isNil(obj client.Object) bool {
+	v := reflect.ValueOf(obj)
+	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
+}
+
+// orNoKind returns the error. If the error is nil, it returns an error about an object without a kind.
+func orNoKind(err error) error {
+	if err == nil {
+		return errors.New("the object has no kind")
+	}
+	return err
+}
+
+func gvkOf(obj client.Object, scheme *runtime.Scheme) (schema.GroupVersionKind, error) {
+	if isNil(obj) {
+		return schema.GroupVersionKind{}, nil
+	}
+	gvk, err := apiutil.GVKForObject(obj, scheme)
+	if err != nil || gvk.Empty() {
+		return gvk, orNoKind(err)
+	}
+	return gvk, nil
+}
+
+// hasOnlyAdmission reports whether a resource has only admission handlers. The operator does not watch the objects of such a resource.
+func (r *Resource[T]) hasOnlyAdmission() bool {
+	return len(r.hooks) > 0 && len(r.handlers)+len(r.indexes) == 0
+}
+
+// A hookBuilder builds an admission handler with a lookup of memos. [New] calls it, because the lookup needs the operator.
+type hookBuilder func(memoLookup) webhooks.Hook
+
+// memoLookup returns the memos of an object.
+type memoLookup func(types.UID) *objectstate.Memos
+
+// A Resource is a kind with its handlers. Create it with [For], add handlers, and pass it to [New] or [SetupWithManager]: it is an [Option] of
+// the operator. Its methods must not be called after the operator has started.
+type Resource[T client.Object] struct {
+	*sharedResource[T]
+	when       []func(*Request[T]) bool // filters for handlers that are added to this view later
+	middleware []Middleware[T]          // middleware for handlers that are added to this view later
+}
+
+// A sharedResource is the part of a resource that all its views share.
+type sharedResource[T client.Object] struct {
+	obj      T
+	handlers []*typedHandler[T]
+	indexes  []typedIndex[T]
+	related  []kinds.Related
+	events   []*kinds.EventSelection // selected Events of OnEventAbout
+	triggers []source.Source
+	hooks    []hookBuilder
+	resourceOptions
+}
+
+// A typedHandler is the declaration of a handler with its function and filters.
+type typedHandler[T client.Object] struct {
+	declaration
+	fn   Handler[T]
+	when []func(*Request[T]) bool
+	// changed reports whether the value of an OnChange handler has changed. It is nil for other handlers.
+	changed func(*Request[T]) bool
+}
+
+// resourceOptions contains the values that the options of For set.
+type resourceOptions struct {
+	name             string
+	concurrency      int
+	controller       controller.Options
+	predicates       []predicate.Predicate
+	results          string
+	ownChanges       bool
+	digestOnly       *bool // nil for the default
+	loopLimit        int
+	whenServed       bool
+	conditionTypes   []string
+	conditionOptions []conditions.Option
+	rootCondition    *conditions.Root
+	panicCondition   string
+	errs             []error
+}
+
+// declarations returns the declarations of all handlers and indexes.
+func (r *Resource[T]) declarations() (all []*declaration) {
+	for _, h := range r.handlers {
+		all = append(all, &h.declaration)
+	}
+	for _, x := range r.indexes {
+		all = append(all, &x.declaration)
+	}
+	return all
+}
+
+// handlersWithUncheckedFields returns the handlers with a field, except those of OnCondition, if the kind has no Go type. For a kind with a
+// Go type, it returns nil, because the check of the declaration covers these fields.
+func (r *Resource[T]) handlersWithUncheckedFields() []*declaration {
+	if fieldtype.Go(reflect.TypeOf(r.obj)) != nil {
+		return nil
+	}
+	return slices.DeleteFunc(r.declarations(), func(d *declaration) bool { return d.Criteria.Field == nil || d.isForCondition() })
+}
