@@ -6,13 +6,14 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/kinds"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/kinds"
 )
 
 // Owns makes creations, changes and deletions of objects of another kind trigger the [Resource.OnReconcile] handlers of their owners. It uses all

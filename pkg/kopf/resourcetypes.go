@@ -6,13 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/engine"
-	"github.com/kopf-runtime/kopf-runtime/internal/fieldtype"
-	"github.com/kopf-runtime/kopf-runtime/internal/kinds"
-	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
-	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
-	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
-	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -22,6 +15,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/engine"
+	"github.com/kopf-runtime/kopf-runtime/internal/fieldtype"
+	"github.com/kopf-runtime/kopf-runtime/internal/kinds"
+	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
+	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
 )
 
 // A resource is a [Resource] for any type of object.

@@ -3,8 +3,9 @@ package kopf
 import (
 	"context"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/kinds"
 	"k8s.io/apimachinery/pkg/version"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/kinds"
 )
 
 // OnVersion adds a function that the operator calls when it starts, and when the version of the API server has changed, for example after an upgrade of the

@@ -1,0 +1,230 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/kopf-runtime/kopf-runtime/internal/background"
+	"github.com/kopf-runtime/kopf-runtime/internal/cause"
+	"github.com/kopf-runtime/kopf-runtime/internal/essence"
+	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
+	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
+	"github.com/kopf-runtime/kopf-runtime/internal/patch"
+	"github.com/kopf-runtime/kopf-runtime/internal/plan"
+	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+)
+
+// detect reads the stored progress, computes the cause, and finds the cause handlers that match the object.
+func (e *Engine) detect(ctx context.Context, r *reconciliation) {
+	stored := e.computeCause(ctx, r, nil)
+	if len(stored) > 0 && r.session.Cause.Unchanged {
+		r.details.Background.Drop(stored...)
+	} else {
+		r.edits = stored
+	}
+	r.known.Worker.SeenAlive = r.known.Worker.SeenAlive || !r.session.Cause.Deleting
+	e.matchHandlers(ctx, r)
+}
+
+// computeCause reads the stored progress and computes the cause. It returns the edits by daemons and timers that the object contains. unreadable receives the errors of
+// stored data that cannot be decoded. If it is nil, they are logged and counted.
+func (e *Engine) computeCause(ctx context.Context, r *reconciliation, unreadable func(error)) (stored []*background.Edit) {
+	logger := log.FromContext(ctx)
+	state, err := progress.Load(e.Store, r.draft.Base(), e.Handlers.IDs())
+	for id, handler := range e.Handlers.All() {
+		for _, earlier := range handler.EarlierIDs {
+			err = errors.Join(err, state.Rename(e.Store, r.draft.Base(), id, earlier))
+		}
+	}
+	switch {
+	case err != nil && unreadable != nil:
+		unreadable(fmt.Errorf("the stored progress is unreadable and treated as absent: %w", err))
+	case err != nil:
+		metrics.UnreadableState.WithLabelValues(e.Name).Inc()
+		logger.Info("Stored progress is unreadable and treated as absent", "error", err.Error())
+	}
+	baseline := e.Baseline.Fetch(r.draft.Base())
+	history, replaced := e.history(r, baseline)
+	var edits []cause.BackgroundEdit
+	if state := r.details.Background; state != nil { // the baseline may lack edits by daemons and timers
+		stored, edits = state.EditsIn(r.draft.Base(), r.draft.Content())
+		r.session.NoteRaise(state.Raised())
+	}
+	r.session.Records = state
+	r.setCause(e.detector.Detect(cause.Input{
+		Facts: cause.Facts{
+			Gone:         r.session.Gone,
+			Deleting:     r.draft.Base().GetDeletionTimestamp() != nil,
+			HasFinalizer: e.hasFinalizer(r.draft.Base()) && !(r.draft.Base().GetDeletionTimestamp() != nil && r.details.isContested()),
+			Initial:      !r.known.Worker.Handled && r.known.ExistedAtStart,
+		},
+		Content:  r.draft.Content(),
+		Baseline: baseline,
+		Pin:      e.Pin.Fetch(r.draft.Base()),
+		Progress: state,
+		History:  history,
+		Replaced: replaced,
+		Edits:    edits,
+		Log:      logger,
+
+		Unreadable: unreadable,
+	}))
+	switch r.session.Cause.Reset {
+	case cause.RestartUpdate:
+		state.Restart(string(cause.Update))
+	case cause.RestartAllCauses:
+		state.RestartAll()
+	case cause.KeepProgress:
+	}
+	return stored
+}
+
+// history returns the baselines of the object that this process has stored, and the last one if another client has replaced it. It returns no history if a peer
+// may have handled the object during a pause.
+func (e *Engine) history(r *reconciliation, baseline []byte) (history *cause.BaselineHistory, replaced []byte) {
+	if r.details.Memory.PausesAtBaseline != e.pauses.Load() {
+		return nil, nil
+	}
+	history = r.details.Memory.Baselines
+	if baseline != nil && history.BaselineReplaced(baseline) {
+		replaced = e.states.BaselineBeforeReplacement(r.draft.Base().GetUID())
+	}
+	return history, replaced
+}
+
+// retype converts an essence to the Go type of the kind and back.
+func (e *Engine) retype(stored map[string]any) (map[string]any, error) {
+	obj, err := e.decodeEssence(stored, nil)
+	if err != nil {
+		return nil, err
+	}
+	if _, untyped := obj.(*unstructured.Unstructured); untyped {
+		return stored, nil
+	}
+	content, err := patch.Content(obj)
+	if err != nil {
+		return nil, err
+	}
+	typed := e.detector.Essence.Build(content)
+	if conditionStatuses, ok := stored[essence.ConditionsKey]; ok { // no Go type has them
+		typed[essence.ConditionsKey] = conditionStatuses
+	}
+	return typed, nil
+}
+
+// decodeEssence converts an essence to an object. text is the encoded essence, or nil.
+func (e *Engine) decodeEssence(of map[string]any, text []byte) (client.Object, error) {
+	obj := e.New()
+	if u, ok := obj.(*unstructured.Unstructured); ok {
+		copied := (&unstructured.Unstructured{Object: of}).DeepCopy()
+		delete(copied.Object, essence.ConditionsKey)
+		u.Object = copied.Object
+	} else {
+		if text == nil {
+			var err error
+			if text, err = json.Marshal(of); err != nil {
+				return nil, err
+			}
+		}
+		if err := json.Unmarshal(text, obj); err != nil {
+			return nil, err
+		}
+	}
+	e.identify(obj)
+	return obj, nil
+}
+
+// objectOf converts an essence to an object. It returns nil if the essence does not fit the Go type; [Engine.detect] has logged that.
+func (e *Engine) objectOf(r *reconciliation, of map[string]any) client.Object {
+	obj, err := e.decodeEssence(of, r.session.Cause.StoredTextOf(of))
+	if err != nil {
+		obj = nil
+	} else {
+		obj.SetNamespace(r.draft.Base().GetNamespace())
+		obj.SetName(r.draft.Base().GetName())
+	}
+	return obj
+}
+
+// oldObject returns a copy of the object with the last-handled configuration; nil if there is none, or if it is not known.
+func (e *Engine) oldObject(r *reconciliation) client.Object {
+	if r.old == nil && r.session.Cause.Old != nil {
+		r.old = e.objectOf(r, r.session.Cause.Old)
+	}
+	if r.old == nil {
+		return nil
+	}
+	return r.old.DeepCopyObject().(client.Object)
+}
+
+// handledObject returns the object with the essence that is being handled, if the object was edited after the cycle began. Otherwise, or if the pin contains
+// only a digest, it returns nil.
+func (e *Engine) handledObject(r *reconciliation) client.Object {
+	if r.session.Cause.Reason != cause.Create && r.session.Cause.Reason != cause.Update || r.session.Cause.PinnedDigest != "" || !r.session.Cause.WasEdited() {
+		return nil
+	}
+	return e.objectOf(r, r.session.Cause.New)
+}
+
+// matchHandlers finds the cause handlers whose filters accept the object, and sets the cause for them.
+func (e *Engine) matchHandlers(ctx context.Context, r *reconciliation) {
+	view := e.causeView(r)
+	r.matching = matching{view: view, handlers: plan.Matching(log.FromContext(ctx), &e.Handlers, view, r.subject())}
+	r.session.Unmatched = len(r.matching.handlers) == 0
+	r.setCause(e.causeFor(r.session.Cause, r.draft.Base(), r.session.Unmatched))
+}
+
+// causeFor returns the cause for the handlers that match an object. If no handler matches, the engine only removes its own data from the object.
+func (e *Engine) causeFor(c cause.Cause, obj client.Object, unmatched bool) cause.Cause {
+	if !unmatched {
+		// Another version of the operator may have stored the text, which is confidential.
+		c.OutdatedBaseline = c.OutdatedBaseline || e.DigestOnly && !e.detector.Stateless && e.committer.Builder.Baseline.HasText(obj)
+		return c
+	}
+	if c.Reason.HasHandlers() && c.Reason != cause.Delete {
+		c.Reason = cause.Noop
+	}
+	c.StalePin = c.StalePin || !e.detector.Stateless && e.Pin.Fetch(obj) != nil
+	return c
+}
+
+// causeView returns the view of the object and the cause, for the predicates of handlers.
+func (e *Engine) causeView(r *reconciliation) *invoke.View {
+	return &invoke.View{
+		Object: r.draft.Current().Object, Reason: string(r.session.Cause.Reason), Old: func() client.Object { return e.oldObject(r) }, Handled: func() client.Object { return e.handledObject(r) },
+		OldUnknown: !r.session.Cause.IsOldKnown(), Diff: r.session.Cause.Diff, Before: r.session.Cause.Old, After: r.session.Cause.New,
+		ConditionOptions: append(e.conditionPlaces, conditions.Since(r.draft.Base())), Latest: func() client.Object { return e.latest(r.draft.Base()) }, Notify: e.events.NotifierFor(r.draft.Base()),
+	}
+}
+
+// attemptView returns the view for an attempt. It contains the changes of earlier handlers.
+func (r *reconciliation) attemptView() *invoke.View {
+	view := *r.matching.view
+	view.Object, view.Reason, view.Before, view.After = r.draft.Current().Object, string(r.session.Cause.Reason), r.session.Cause.Old, r.session.Cause.New
+	view.ConditionOptions = append(r.engine.conditionPlaces, conditions.Since(r.draft.Base()))
+	return &view
+}
+
+// evaluate detects the cause, and finds the handlers, daemons and timers that match the object.
+func (e *Engine) evaluate(ctx context.Context, r *reconciliation) error {
+	if e.Remote != nil || r.details.Memory.Overlay != nil { // progress that is not stored on the object
+		if err := r.session.UseOverlay(ctx); err != nil {
+			return err
+		}
+	}
+	e.detect(ctx, r)
+	if len(e.BackgroundHandlers.IDs()) > 0 {
+		r.matching.background = e.background.Select(ctx, r.draft.Base(), r.matching.view, r.draft.Content())
+		if !r.session.Cause.Deleting {
+			e.background.Touch(r.draft.Base(), r.session.Cause.Live, r.backgroundState())
+		}
+	}
+	return nil
+}
