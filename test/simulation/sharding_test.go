@@ -371,7 +371,7 @@ func TestShards_FindPlantedBugs(t *testing.T) {
 		},
 		{
 			"the work continues while the Lease is overdue", "two attempts",
-			edit{"pkg/kopf/fence.go", "options.Overdue = lease.IsOverdue", "options.Overdue = func() bool { return false }"},
+			edit{"internal/parts/fence/fence.go", "Overdue: overdue,", "Overdue: func() bool { return false },"},
 		},
 		{
 			"the death of another shard is judged by the wall clock", "two attempts",
