@@ -22,6 +22,8 @@ type Hold struct {
 	Until time.Time
 	// Scope is the work that is kept back.
 	Scope HoldScope
+	// FromOutside is true if a user or another process keeps back the object, so that it can take any time. A test does not wait for its end.
+	FromOutside bool
 }
 
 // A HoldReason identifies the layer or the step that holds an object.
@@ -116,8 +118,10 @@ type heldObjects struct {
 
 // newHeldObjects returns no objects for each of the reasons for which a step ends a reconcile.
 func (e *Engine) newHeldObjects() (held []*heldObjects) {
-	for _, reason := range []HoldReason{HeldByWrite, HeldByCache, HeldByAnnotation, HeldByEpoch, HeldByFinalizer} {
-		held = append(held, newHeldObjects(e.Name, reason))
+	for _, s := range steps {
+		for _, reason := range s.reasons {
+			held = append(held, newHeldObjects(e.Name, reason))
+		}
 	}
 	return held
 }

@@ -17,6 +17,8 @@ import (
 
 // A step is a part of a reconcile.
 type step struct {
+	// reasons are the reasons for which run ends a reconcile; the metric counts the objects by them.
+	reasons []HoldReason
 	// check returns why the step would hold an object now. It has no effects. It is nil for a step that never waits for others.
 	check func(*Engine, subject) Hold
 	// run takes the object through the step. A hold ends the reconcile.
@@ -33,19 +35,19 @@ type pass struct {
 // steps is the order of a reconcile. Nothing is decided on a state that may be outdated, so the cause follows the freshness. The annotation, the epoch, the finalizer
 // and the loops depend on the cause and on the matching handlers.
 var steps = []step{
-	{nil, leave},
-	{checkFreshness, awaitFreshness},
-	{nil, detectCause},
-	{checkAnnotation, obeyAnnotation},
-	{nil, verifyEpoch},
-	{nil, leave}, // the epoch may have replaced the object by the one of the API server
-	{nil, keepFinalizer},
-	{checkBackground, startBackground},
-	{checkLoops, guardAgainstLoops},
-	{nil, planCalls},
-	{nil, callDueHandlers},
-	{nil, commitOutcomes},
-	{nil, scheduleNext},
+	{nil, nil, leave},
+	{[]HoldReason{HeldByCache, HeldByWrite}, checkFreshness, awaitFreshness},
+	{nil, nil, detectCause},
+	{[]HoldReason{HeldByAnnotation}, checkAnnotation, obeyAnnotation},
+	{[]HoldReason{HeldByEpoch}, nil, verifyEpoch},
+	{nil, nil, leave}, // the epoch may have replaced the object by the one of the API server
+	{[]HoldReason{HeldByFinalizer}, nil, keepFinalizer},
+	{nil, checkBackground, startBackground},
+	{nil, checkLoops, guardAgainstLoops},
+	{nil, nil, planCalls},
+	{nil, nil, callDueHandlers},
+	{nil, nil, commitOutcomes},
+	{nil, nil, scheduleNext},
 }
 
 // reconcile takes the object of a key through the steps.
@@ -101,7 +103,7 @@ func detectCause(ctx context.Context, e *Engine, p *pass) (Hold, error) {
 
 func checkAnnotation(_ *Engine, s subject) Hold {
 	if IsObjectPaused(s.obj) {
-		return Hold{Reason: HeldByAnnotation, Message: fmt.Sprintf("the annotation %s pauses the object", PausedAnnotation)}
+		return Hold{Reason: HeldByAnnotation, Message: fmt.Sprintf("the annotation %s pauses the object", PausedAnnotation), FromOutside: true}
 	}
 	return Hold{}
 }

@@ -8,7 +8,7 @@ import (
 // HeldObjects is the number of objects that a step of their reconcile holds, by the reason of the hold.
 var HeldObjects = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 	Namespace: namespace, Name: "held_objects",
-	Help: "Objects whose handlers wait, by the reason: annotation, loop, cache, write, epoch, finalizer.",
+	Help: "Objects whose handlers wait, by the reason, such as annotation or loop.",
 }, []string{"kind", "reason"})
 
 func init() { metrics.Registry.MustRegister(HeldObjects) }

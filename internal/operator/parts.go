@@ -20,7 +20,10 @@ import (
 type Part struct {
 	// Name names the part in errors and in the log.
 	Name string
-	// Check returns the mistakes in the declaration of the part. It is called before anything runs, also without a manager.
+	// Mistakes returns the mistakes in the options of the part. It must depend only on them: it is also called without a manager, and for permissions that a
+	// program writes outside of the cluster.
+	Mistakes func() []error
+	// Check returns the mistakes that depend on the kinds or on the environment of the process. It is called before anything runs.
 	Check func(kinds []engine.Kind) []error
 	// Rights returns the permissions that the part needs. namespace is the namespace of the operator, and can be empty. Rights is called without a manager, too.
 	Rights func(namespace string) []rbac.Need
@@ -30,7 +33,17 @@ type Part struct {
 	Open func(ctx context.Context) (Running, error)
 }
 
-// Check returns the mistakes in the declarations of all parts.
+// Mistakes returns the mistakes in the options of all parts.
+func Mistakes(parts []Part) (errs []error) {
+	for _, p := range parts {
+		if p.Mistakes != nil {
+			errs = append(errs, p.Mistakes()...)
+		}
+	}
+	return errs
+}
+
+// Check returns the mistakes of all parts that depend on the kinds or on the environment.
 func Check(parts []Part, kinds []engine.Kind) (errs []error) {
 	for _, p := range parts {
 		if p.Check != nil {

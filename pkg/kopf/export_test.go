@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/operator"
 	"github.com/kopf-runtime/kopf-runtime/internal/parts/versions"
 	"github.com/kopf-runtime/kopf-runtime/internal/served"
 	"github.com/kopf-runtime/kopf-runtime/internal/statuspage"
@@ -69,6 +70,11 @@ func IsHandledAt(annotation string, event *corev1.Event, now time.Time) bool {
 // WithHandled exports handledEvents.with for an annotation.
 func WithHandled(annotation string, event *corev1.Event, waiting ...*corev1.Event) string {
 	return parseHandledEvents(annotation, handledAt).with(event, waiting).String()
+}
+
+// WithPart adds a part to an operator.
+func WithPart(p operator.Part) Option {
+	return optionFunc(func(o *Operator) { o.added = append(o.added, p) })
 }
 
 // PollVersion exports versions.Poll.

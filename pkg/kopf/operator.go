@@ -39,7 +39,7 @@ type Operator struct {
 type declared struct {
 	resources  []resource
 	selections []*kindSelection // declarations of ForKinds
-	added      []operator.Part  // parts that options have added
+	added      []operator.Part  // parts that options have added; they open last
 	errs       []error          // mistakes in the options
 
 	checking sync.Mutex                    // is held while the declaration is checked

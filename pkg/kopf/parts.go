@@ -31,7 +31,7 @@ type starting struct {
 // nil, and the parts must not be opened.
 func (o *Operator) parts(s *starting) []operator.Part {
 	return append([]operator.Part{
-		{Name: "the ring", Check: o.checkSharding, Rights: o.kinds.Ring.Rights}, // runs around the other parts
+		{Name: "the ring", Mistakes: func() []error { return shardingMistakes(o.kinds.Ring, o.peers) }, Check: o.checkSharding, Rights: o.kinds.Ring.Rights}, // runs around the other parts
 		{Name: "the discovery of the kinds", Open: s.openKinds},
 		{Name: "the check of the permissions", NotReady: o.rights.notReady, Open: s.openRights},
 		{Name: "the reservation of the kinds", Open: s.openReservation},

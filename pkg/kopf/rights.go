@@ -101,7 +101,7 @@ func WriteRights(w io.Writer, scheme *runtime.Scheme, options RightsOptions, opt
 
 // declaredRights returns the permissions of an operator without a manager.
 func (o *Operator) declaredRights(scheme *runtime.Scheme, options RightsOptions) (needs []rbac.Need, err error) {
-	errs := slices.Clone(o.errs)
+	errs := slices.Concat(o.errs, operator.Mistakes(o.parts(nil)))
 	if scheme == nil {
 		errs = append(errs, errors.New("the scheme is nil: pass the scheme of the manager"))
 	}

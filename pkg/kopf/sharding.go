@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
+	"github.com/kopf-runtime/kopf-runtime/internal/parts/peers"
 	"github.com/kopf-runtime/kopf-runtime/internal/parts/ring"
 	"github.com/kopf-runtime/kopf-runtime/pkg/sharding"
 )
@@ -35,11 +36,16 @@ func WithSharding(of sharding.Ring) Option {
 	})
 }
 
-// checkSharding returns the errors of the declaration that depend on several options or kinds.
-func (o *Operator) checkSharding(kinds []engine.Kind) (errs []error) {
-	if o.kinds.Ring != nil && o.peers.HasPeers() {
+// shardingMistakes returns the mistakes in the options of the ring.
+func shardingMistakes(part *ring.Part, peering *peers.Part) (errs []error) {
+	if part != nil && peering.HasPeers() {
 		errs = append(errs, errors.New("WithSharding and WithPeering: the replicas would be peers of equal priority and pause each other: remove one of the options"))
 	}
+	return append(errs, part.Mistakes()...)
+}
+
+// checkSharding returns the mistakes that depend on the kinds or on the environment.
+func (o *Operator) checkSharding(kinds []engine.Kind) (errs []error) {
 	errs = append(errs, o.kinds.Ring.Check()...)
 	for _, r := range o.resources {
 		for _, related := range r.relatedKinds() {

@@ -36,7 +36,7 @@ func (o *Operator) CheckDeclaration() error {
 func (o *Operator) engineKinds() ([]engine.Kind, error) {
 	o.checking.Lock() // a user may call CheckObjects or CheckDeclaration while the operator starts
 	defer o.checking.Unlock()
-	errs := slices.Clone(o.errs)
+	errs := slices.Concat(o.errs, operator.Mistakes(o.parts(nil)))
 	if o.mgr == nil {
 		return nil, errors.Join(append(errs, errors.New("the manager is nil: pass a manager to New"))...)
 	}

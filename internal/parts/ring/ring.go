@@ -76,13 +76,18 @@ func (p *Part) CheckRelated(method string, related schema.GroupVersionKind, kind
 	return nil
 }
 
-// Check returns the mistakes in the options of the ring.
+// Mistakes returns the mistakes in the options of the ring.
+func (p *Part) Mistakes() (errs []error) {
+	if p != nil && *p.lease == (operator.LeaseDurations{}) {
+		errs = append(errs, errors.New("WithSharding needs the durations of the Lease: remove WithLeaseDurations(0, 0, 0)"))
+	}
+	return errs
+}
+
+// Check returns an error if the name of the shard or its namespace is not known.
 func (p *Part) Check() (errs []error) {
 	if p == nil {
 		return nil
-	}
-	if *p.lease == (operator.LeaseDurations{}) {
-		errs = append(errs, errors.New("WithSharding needs the durations of the Lease: remove WithLeaseDurations(0, 0, 0)"))
 	}
 	_, err := p.ring.Shard()
 	_, namespaceErr := p.ring.Namespace()
