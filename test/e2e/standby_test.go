@@ -57,12 +57,16 @@ func launchReplica(ns string, cold, releases bool, options []kopf.Option, setups
 	for _, s := range append(setups, r.reads.setup(), count) {
 		s(cfg)
 	}
+	lease, deadline := time.Minute, 50*time.Second // a busy machine does not cost the leader its Lease
+	if !releases {
+		lease, deadline = 4*time.Second, 3*time.Second // the next leader waits for its end
+	}
 	mgr, err := manager.New(cfg, manager.Options{
 		Scheme: scheme, Logger: logs.Logger(), Metrics: server.Options{BindAddress: "0"},
 		Cache:          cache.Options{DefaultNamespaces: map[string]cache.Config{ns: {}}, NewInformer: watching.NewDrainedInformer},
 		Controller:     config.Controller{EnableWarmup: new(!cold)},
 		LeaderElection: true, LeaderElectionID: "replicas", LeaderElectionNamespace: ns, LeaderElectionReleaseOnCancel: releases,
-		LeaseDuration: new(4 * time.Second), RenewDeadline: new(3 * time.Second), RetryPeriod: new(100 * time.Millisecond),
+		LeaseDuration: &lease, RenewDeadline: &deadline, RetryPeriod: new(100 * time.Millisecond),
 	})
 	Expect(err).NotTo(HaveOccurred())
 	r.operator = kopf.New(mgr, options...)
