@@ -23,7 +23,7 @@ type Kind struct {
 	WhenServed bool
 	// Client reads the kind and its related kinds from a cache of their own. It is nil if the kind shares a cache with other kinds.
 	Client *watching.Client
-	// CheckFields reports the fields of handlers that do not fit the published schema of the kind. It is nil if there are none to check.
+	// CheckFields reports the fields of handlers that do not fit the published schema of the kind. It is nil if there is nothing to check.
 	CheckFields fieldCheck
 }
 
