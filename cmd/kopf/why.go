@@ -132,8 +132,8 @@ func (i *inspector) explain(obj *unstructured.Unstructured) *explain.Explanation
 	default:
 		x.Cause = "noop"
 	}
-	if engine.IsObjectPaused(obj) {
-		x.Waits = append(x.Waits, "the annotation "+engine.PausedAnnotation+" pauses the object")
+	if hold := engine.HoldByAnnotation(obj); hold.Reason != "" {
+		x.Waits = append(x.Waits, hold.Message)
 	}
 	for _, record := range found.Handlers {
 		if x.Cause == "noop" && record.Cause == "resume" {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -101,8 +102,11 @@ func detectCause(ctx context.Context, e *Engine, p *pass) (Hold, error) {
 	return Hold{}, e.evaluate(ctx, p.r)
 }
 
-func checkAnnotation(_ *Engine, s subject) Hold {
-	if IsObjectPaused(s.obj) {
+func checkAnnotation(_ *Engine, s subject) Hold { return HoldByAnnotation(s.obj) }
+
+// HoldByAnnotation returns the hold of an object that its annotation pauses. It needs no operator.
+func HoldByAnnotation(obj client.Object) Hold {
+	if IsObjectPaused(obj) {
 		return Hold{Reason: HeldByAnnotation, Message: fmt.Sprintf("the annotation %s pauses the object", PausedAnnotation), FromOutside: true}
 	}
 	return Hold{}

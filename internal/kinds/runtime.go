@@ -69,8 +69,8 @@ func NewRuntime(mgr manager.Manager) *Runtime {
 	return r
 }
 
-// Expect records the number of sources that must sync before the operator is ready.
-func (r *Runtime) Expect(sources int) { r.unsynced.Store(int64(sources)) }
+// SetUnsynced sets the number of sources that must sync before the operator is ready.
+func (r *Runtime) SetUnsynced(sources int) { r.unsynced.Store(int64(sources)) }
 
 // Synced records that a source of a fixed kind has synced.
 func (r *Runtime) Synced() { r.unsynced.Add(-1) }

@@ -29,9 +29,9 @@ func (o *Operator) Start(ctx context.Context) error {
 	if err := o.kinds.Ring.CheckServed(ctx, all); err != nil {
 		return err
 	}
-	o.kinds.Expect(1)
+	o.kinds.SetUnsynced(1)
 	o.kinds.Warmth.Done()
-	defer o.kinds.Expect(0)
+	defer o.kinds.SetUnsynced(0)
 	if err := o.functions.run(ctx, o.kinds, "startup", o.functions.startup); err != nil {
 		if ctx.Err() != nil {
 			return nil // the operator was stopped during its startup
