@@ -176,13 +176,21 @@ func (r *recorder) newBaseline(obj client.Object) []byte {
 // diff returns the patch that changes the object to the target, and stamps it.
 func (r *recorder) diff(obj client.Object, content map[string]any) (patch.MergePatch, error) {
 	if r.onlyAnnotations {
-		return r.stamp(patch.DiffAnnotations(obj.GetAnnotations(), r.target.GetAnnotations()), obj), nil
+		doc := patch.DiffAnnotations(obj.GetAnnotations(), r.target.GetAnnotations())
+		if key, value, changed := r.stamp(doc, obj); changed {
+			doc["metadata"].(map[string]any)["annotations"].(map[string]any)[key] = value //nolint:forcetypeassert // the document is new, and has annotations
+		}
+		return doc, nil
 	}
 	recorded, err := patch.Content(r.target)
 	if err != nil {
 		return nil, err
 	}
-	return r.stamp(removeFields(patch.Diff(content, recorded).WithoutNulls(content), content), obj), nil
+	doc := removeFields(patch.Diff(content, recorded).WithoutNulls(content), content)
+	if key, value, changed := r.stamp(doc, obj); changed {
+		doc = patch.Merge(doc, patch.At([]string{"metadata", "annotations", key}, value))
+	}
+	return doc, nil
 }
 
 // removeFields replaces the removal of all annotations, or of the whole status, by the removal of each known field. Other clients may have added fields since
@@ -207,30 +215,27 @@ func removeFields(doc patch.MergePatch, content map[string]any) patch.MergePatch
 	return doc
 }
 
-// stamp adds the object's stamp to a patch of the framework, so that a copy of the object does not pass for the object. A stamp is never a reason for a
-// request: an empty patch stays empty, and a patch of the status alone stays one request.
-func (r *recorder) stamp(doc patch.MergePatch, obj client.Object) patch.MergePatch {
+// stamp returns the change of the object's stamp that belongs into a patch of the framework, so that a copy of the object does not pass for the object. The value is nil
+// to remove the stamp. A stamp is never a reason for a request: an empty patch stays empty, and a patch of the status alone stays one request.
+func (r *recorder) stamp(doc patch.MergePatch, obj client.Object) (key string, value any, changed bool) {
 	if r.builder.Stamps == (progress.Stamps{}) || len(doc) == 0 || r.finished && r.cause.Reason == cause.Delete {
-		return doc
+		return "", nil, false
 	}
 	if _, annotates := diff.Lookup(map[string]any(doc), "metadata", "annotations"); !annotates && r.builder.HasStatus {
-		return doc
+		return "", nil, false
 	}
 	baseline := r.builder.Baseline.Fetch(r.target)
 	isRunning := r.cause.Reason.HasHandlers() && !r.finished
-	key, value := r.builder.Stamps.Key(obj.GetUID()), essence.BaselineDigest(baseline)
+	key, digest := r.builder.Stamps.Key(obj.GetUID()), essence.BaselineDigest(baseline)
 	before, isStamped := obj.GetAnnotations()[key]
-	isTooLarge := !isStamped && AnnotationsSize(r.target)+r.added+len(key)+len(value) > annotationLimit // the baseline is more important
+	isTooLarge := !isStamped && AnnotationsSize(r.target)+r.added+len(key)+len(digest) > annotationLimit // the baseline is more important
 	switch {
 	case baseline == nil && !isRunning:
-		if !isStamped || r.hasRecords() {
-			return doc
-		}
-		return patch.Merge(doc, patch.At([]string{"metadata", "annotations", key}, nil)) // the object carries no state any more
-	case before == value, isTooLarge:
-		return doc
+		return key, nil, isStamped && !r.hasRecords() // the object carries no state any more
+	case before == digest, isTooLarge:
+		return key, nil, false
 	}
-	return patch.Merge(doc, patch.At([]string{"metadata", "annotations", key}, value))
+	return key, digest, true
 }
 
 // hasRecords reports whether the target has the record of a handler.

@@ -108,8 +108,13 @@ type Accepted struct {
 // NewSession returns a session without an object. [Draft.SetBase] sets its object.
 func (c *Committer) NewSession(memory *Memory) *Session {
 	overlay := func(stored patch.Converted) (map[string]any, error) { return c.overlaid(memory, stored) }
-	draft := &Draft{newObject: c.Writer.NewObject, overlay: overlay}
-	return &Session{committer: c, builder: c.Builder, memory: memory, Draft: draft}
+	one := &struct { // one allocation for both
+		Session
+		draft Draft
+	}{}
+	one.draft = Draft{newObject: c.Writer.NewObject, overlay: overlay}
+	one.Session = Session{committer: c, builder: c.Builder, memory: memory, Draft: &one.draft}
+	return &one.Session
 }
 
 // Result returns what the last write or flush has done, or the present one so far.

@@ -25,8 +25,21 @@ func StampsOf(b Baseline, stores ...Store) Stamps {
 // Key returns the annotation key of the stamp for a uid.
 func (s Stamps) Key(uid types.UID) string {
 	domain := len(s.prefix) - len(stampName)
+	if isPlainUID(uid) && len(stampName)+len(uid) <= maxNameLength {
+		return s.prefix + string(uid)
+	}
 	name := s.prefix[domain:] + string(uid)
 	return s.prefix[:domain] + shorten(sanitizeName(name), []rune(name), maxNameLength)
+}
+
+// isPlainUID reports whether a uid has the form of the API server: hexadecimal digits and dashes.
+func isPlainUID(uid types.UID) bool {
+	for _, c := range uid {
+		if (c < '0' || c > '9') && (c < 'a' || c > 'f') && c != '-' {
+			return false
+		}
+	}
+	return true
 }
 
 // Read returns the value of the object's own stamp, and the values of the stamps for other uids. isOwn is false if the object has no stamp of its own.
