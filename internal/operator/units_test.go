@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -30,8 +31,8 @@ func describe(u *operator.Units[string]) (all []string) {
 // A unit comes, goes and comes again. While it ends, it cannot start again.
 func TestUnits_ComeAndGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		changes := 0
-		u := operator.NewUnits[string](metrics.NewNamespaceCount(), func() { changes++ })
+		var changes atomic.Int64
+		u := operator.NewUnits[string](metrics.NewNamespaceCount(), func() { changes.Add(1) })
 		var j journal
 		run := func(name string) func(context.Context) error {
 			return func(ctx context.Context) error {
@@ -57,8 +58,8 @@ func TestUnits_ComeAndGo(t *testing.T) {
 			t.Errorf("a has the phase %d, and can start again before its end", phase)
 		}
 		<-time.After(2 * time.Minute)
-		if _, exists := u.Phase("a"); exists || changes != 1 {
-			t.Errorf("a exists after its end (%t), or the end was notified %d times", exists, changes)
+		if _, exists := u.Phase("a"); exists || changes.Load() != 1 {
+			t.Errorf("a exists after its end (%t), or the end was notified %d times", exists, changes.Load())
 		}
 		if !start("a") {
 			t.Error("a does not start again")
@@ -78,9 +79,9 @@ func TestUnits_ComeAndGo(t *testing.T) {
 func TestUnits_Fail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := operator.NewUnits[string](metrics.NewKindCount(), func() {})
-		calls := 0
+		var calls atomic.Int64
 		start := func() bool {
-			return u.Start(t.Context(), "a", func(context.Context) error { calls++; return errors.New("broken") })
+			return u.Start(t.Context(), "a", func(context.Context) error { calls.Add(1); return errors.New("broken") })
 		}
 		start()
 		synctest.Wait()
@@ -104,8 +105,8 @@ func TestUnits_Fail(t *testing.T) {
 		equal(t, describe(u), fmt.Sprint("b ", operator.Starting, " true <nil>"))
 		u.Stop(only())
 		u.Wait()
-		if calls != 2 {
-			t.Errorf("%d starts, want 2", calls)
+		if calls.Load() != 2 {
+			t.Errorf("%d starts, want 2", calls.Load())
 		}
 	})
 }
