@@ -178,7 +178,7 @@ func (r *recorder) diff(obj client.Object, content map[string]any) (patch.MergeP
 	if r.onlyAnnotations {
 		doc := patch.DiffAnnotations(obj.GetAnnotations(), r.target.GetAnnotations())
 		if key, value, changed := r.stamp(doc, obj); changed {
-			doc["metadata"].(map[string]any)["annotations"].(map[string]any)[key] = value //nolint:forcetypeassert // the document is new, and has annotations
+			doc["metadata"].(map[string]any)["annotations"].(map[string]any)[key] = value // the document is new, and has annotations
 		}
 		return doc, nil
 	}

@@ -34,7 +34,7 @@ func CheckAfter(kind *engine.Kind) (errs []error) {
 	return append(errs, checkAfterIn(&kind.ReconcileHandlers, "an OnReconcile handler")...)
 }
 
-// checkAfterIn makes the checks of checkAfter among handlers of the same sort.
+// checkAfterIn makes the checks of CheckAfter among handlers of the same sort.
 func checkAfterIn(handlers *registry.Registry[invoke.Handler], sort string) (errs []error) {
 	dependencies := map[string][]string{}
 	for _, id := range handlers.IDs() {

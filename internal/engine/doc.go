@@ -72,8 +72,8 @@
 //
 // # Reading the code
 //
-// Begin with layers.go and steps.go. A file of the package calls only files below it: setup.go, engine.go, layers.go and steps.go are at the top, state.go and
-// kind.go at the bottom. The exceptions are sub-handlers, which a handler calls after it has declared them, and the last write for a deleted object (deleted.go).
+// Begin with layers.go and steps.go. Most files of the package call only files below them: setup.go, engine.go, layers.go and steps.go are at the top, state.go and
+// kind.go at the bottom. The main exceptions are sub-handlers, which a handler calls after it has declared them, and the last write for a deleted object (deleted.go).
 //
 // # Guarantees
 //

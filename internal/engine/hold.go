@@ -22,8 +22,8 @@ type Hold struct {
 	Until time.Time
 	// Scope is the work that is kept back.
 	Scope HoldScope
-	// FromOutside is true if a user or another process keeps back the object, so that it can take any time. A test does not wait for its end.
-	FromOutside bool
+	// ByUser is true if a user keeps back the object, which can take any time. A test does not wait for its end.
+	ByUser bool
 }
 
 // A HoldReason identifies the layer or the step that holds an object.
@@ -116,8 +116,8 @@ type heldObjects struct {
 	gauge   prometheus.Gauge
 }
 
-// newHeldObjects returns no objects for each of the reasons for which a step ends a reconcile.
-func (e *Engine) newHeldObjects() (held []*heldObjects) {
+// heldByStep returns an empty set for each of the reasons for which a step ends a reconcile.
+func (e *Engine) heldByStep() (held []*heldObjects) {
 	for _, s := range steps {
 		for _, reason := range s.reasons {
 			held = append(held, newHeldObjects(e.Name, reason))

@@ -93,7 +93,7 @@ func New(settings Settings, kind Kind) *Engine {
 	for _, conditionType := range kind.ownConditions() {
 		e.committer.Observed.AddCondition(conditionType)
 	}
-	e.held, e.looping = e.newHeldObjects(), newHeldObjects(e.Name, HeldByLoop)
+	e.held, e.looping = e.heldByStep(), newHeldObjects(e.Name, HeldByLoop)
 	if e.Shard != nil {
 		metrics.DrainingObjects.WithLabelValues(e.Name).Set(0)
 	}

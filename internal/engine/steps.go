@@ -107,7 +107,7 @@ func checkAnnotation(_ *Engine, s subject) Hold { return HoldByAnnotation(s.obj)
 // HoldByAnnotation returns the hold of an object that its annotation pauses. It needs no operator.
 func HoldByAnnotation(obj client.Object) Hold {
 	if IsObjectPaused(obj) {
-		return Hold{Reason: HeldByAnnotation, Message: fmt.Sprintf("the annotation %s pauses the object", PausedAnnotation), FromOutside: true}
+		return Hold{Reason: HeldByAnnotation, Message: fmt.Sprintf("the annotation %s pauses the object", PausedAnnotation), ByUser: true}
 	}
 	return Hold{}
 }

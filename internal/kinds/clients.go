@@ -48,7 +48,7 @@ func (c *Clients) Of(mgr manager.Manager, declaration any) *watching.Client {
 
 // Client returns the client for handlers. If the operator has caches of its own, the client reads the kinds of these caches from them.
 func (r *Runtime) Client() client.Client {
-	if !r.Dynamic && !r.HasOwnCache() {
+	if !r.HasDynamicKinds && !r.HasOwnCache() {
 		return r.Manager.GetClient()
 	}
 	return r.Clients.Shared(r.Manager)

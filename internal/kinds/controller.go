@@ -21,16 +21,16 @@ import (
 func (g *Group) newController(ctx context.Context, e *engine.Engine, kind *Kind) (controller.Controller, error) {
 	options := kind.Controller
 	options.Reconciler = testhook.WrapReconciler(ctx, e, e)
-	for _, wrap := range g.Wrappers {
+	for _, wrap := range g.runtime.Wrappers {
 		options.Reconciler = wrap(options.Reconciler)
 	}
-	if len(g.Wrappers) > 0 {
+	if len(g.runtime.Wrappers) > 0 {
 		options.Reconciler = guardedReconciler(options.Reconciler)
 	}
 	if kind.Concurrency > 0 {
 		options.MaxConcurrentReconciles = kind.Concurrency
 	}
-	options.DefaultFromConfig(g.Manager.GetControllerOptions())
+	options.DefaultFromConfig(g.runtime.Manager.GetControllerOptions())
 	if options.MaxConcurrentReconciles <= 0 {
 		options.MaxConcurrentReconciles = DefaultConcurrency
 	}
@@ -51,7 +51,7 @@ func (g *Group) newController(ctx context.Context, e *engine.Engine, kind *Kind)
 		return nil, err
 	}
 	observed := sync.OnceFunc(func() { close(g.observed[e]) })
-	warmer := g.Warmth.of(e.Name)
+	warmer := g.runtime.Warmth.of(e.Name)
 	objects := operator.BeforeStart(source.Kind(g.sources, e.New(), e.EventHandler(guardedPredicates(e, "WithPredicates", kind.Predicates)...)), warmer.end)
 	watched := g.indexes.AfterSync(e.Name, objects, func(ctx context.Context) {
 		observed()

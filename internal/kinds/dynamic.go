@@ -37,7 +37,7 @@ var discoveryDelays = []time.Duration{200 * time.Millisecond, time.Second, 2 * t
 // Dynamic starts the controller of a kind when the API server serves the kind, and stops the controller when the API server no longer serves it. Only
 // the goroutine of Run may use the fields.
 type Dynamic struct {
-	*Runtime
+	runtime   *Runtime
 	settings  engine.Settings
 	discovery discovery.ServerResourcesInterfaceWithContext
 	fixed     map[schema.GroupKind]bool // kinds that the API server must serve at the start
@@ -64,10 +64,10 @@ type selectedKind struct {
 	gvk      schema.GroupVersionKind
 }
 
-// NewDynamic returns the kinds that come and go: kinds of WhenServed, and those of the selectors. It returns nil if the operator has only fixed kinds. indexes is the
-// gate of the fixed kinds, which the API server must serve.
+// NewDynamic returns the kinds that come and go: kinds of WhenServed, and those of the selectors. It returns nil if the operator has only
+// fixed kinds, which the API server must serve.
 func (r *Runtime) NewDynamic(settings engine.Settings, fixed, declared []Kind, selectors []Selector) (*Dynamic, error) {
-	if !r.Dynamic {
+	if !r.HasDynamicKinds {
 		return nil, nil
 	}
 	discovery, err := discovery.NewDiscoveryClientForConfigAndClient(r.Manager.GetConfig(), r.Manager.GetHTTPClient())
@@ -75,7 +75,7 @@ func (r *Runtime) NewDynamic(settings engine.Settings, fixed, declared []Kind, s
 		return nil, fmt.Errorf("discovering the served kinds: %w", err)
 	}
 	d := &Dynamic{
-		Runtime: r, settings: settings, discovery: discovery, fixed: map[schema.GroupKind]bool{}, declared: declared, selectors: selectors,
+		runtime: r, settings: settings, discovery: discovery, fixed: map[schema.GroupKind]bool{}, declared: declared, selectors: selectors,
 		selected: map[selectedKind]*Kind{},
 	}
 	for _, kind := range fixed {
@@ -103,14 +103,14 @@ func (d *Dynamic) Run(ctx context.Context, indexes *operator.Gate) error {
 					next = soon
 				}
 			}
-		case <-d.ended:
+		case <-d.runtime.ended:
 			next = time.Now() // the kind may be served again
 		case <-time.After(time.Until(next)):
 			wait := discoveryIntervalNoCRDs // after a failed discovery
 			if d.update(ctx) {
 				if wait = d.interval(); !discovered {
 					discovered = true
-					d.discovering.Store(false)
+					d.runtime.discovering.Store(false)
 					testhook.KindsChanged(ctx, -1) // see OperatorStarting
 				}
 			}
@@ -120,8 +120,8 @@ func (d *Dynamic) Run(ctx context.Context, indexes *operator.Gate) error {
 			next = time.Now().Add(wait)
 		}
 	}
-	d.Units.Wait()
-	d.Units.SetWaiting(0)
+	d.runtime.Units.Wait()
+	d.runtime.Units.SetWaiting(0)
 	group.Wait()
 	return nil
 }
@@ -132,7 +132,7 @@ func (d *Dynamic) interval() time.Duration {
 	if d.crdsKnown {
 		wait = discoveryInterval
 	}
-	for _, unit := range d.Units.All() {
+	for _, unit := range d.runtime.Units.All() {
 		if !unit.RetryAt.IsZero() {
 			wait = min(wait, max(time.Until(unit.RetryAt), time.Second))
 		}
@@ -149,7 +149,7 @@ func (d *Dynamic) watchDefinitions(ctx context.Context, events chan<- bool) {
 		default: // the receiver has not received the previous value yet
 		}
 	}
-	direct, err := client.NewWithWatch(d.Manager.GetConfig(), client.Options{HTTPClient: d.Manager.GetHTTPClient(), Scheme: d.Manager.GetScheme(), Mapper: d.Manager.GetRESTMapper()})
+	direct, err := client.NewWithWatch(d.runtime.Manager.GetConfig(), client.Options{HTTPClient: d.runtime.Manager.GetHTTPClient(), Scheme: d.runtime.Manager.GetScheme(), Mapper: d.runtime.Manager.GetRESTMapper()})
 	if err != nil {
 		return
 	}
@@ -183,17 +183,17 @@ func (d *Dynamic) update(ctx context.Context) bool {
 		return false
 	}
 	desired, unwatchable, waiting := d.desired(served)
-	stopped := d.Units.Stop(func(gvk schema.GroupVersionKind) bool {
+	stopped := d.runtime.Units.Stop(func(gvk schema.GroupVersionKind) bool {
 		_, unknown := failed[gvk.GroupVersion()]
 		return desired[gvk] != nil || unknown || slices.Contains(unwatchable, gvk)
 	})
 	for _, gvk := range stopped {
 		d.log().Info("The API server no longer serves the kind; its handlers stop", "kind", gvk.Kind, "apiVersion", gvk.GroupVersion().String())
-		d.Goes(gvk)
+		d.runtime.Goes(gvk)
 	}
-	d.Units.SetWaiting(waiting)
+	d.runtime.Units.SetWaiting(waiting)
 	for _, gvk := range unwatchable {
-		d.Units.Fail(gvk, errNotWatchable)
+		d.runtime.Units.Fail(gvk, errNotWatchable)
 	}
 	for gvk, declared := range desired {
 		if !d.isRunning(gvk.GroupKind()) && !hasFailed(failed, gvk.Group) {
@@ -205,7 +205,7 @@ func (d *Dynamic) update(ctx context.Context) bool {
 
 // isRunning reports whether a controller for any version of the kind is running or stopping. All versions of a kind have the same objects.
 func (d *Dynamic) isRunning(kind schema.GroupKind) bool {
-	for gvk, unit := range d.Units.All() {
+	for gvk, unit := range d.runtime.Units.All() {
 		if unit.IsRunning && gvk.GroupKind() == kind {
 			return true
 		}
@@ -306,13 +306,14 @@ func (d *Dynamic) declare(s Selector, r watching.Resource) *Kind {
 // start starts the controller of a kind, unless it has failed not long ago.
 func (d *Dynamic) start(ctx context.Context, one Kind) {
 	testhook.KindsChanged(ctx, 1) // before this function returns
-	started := d.Units.Start(ctx, one.GVK, func(ctx context.Context) error {
+	started := d.runtime.Units.Start(ctx, one.GVK, func(ctx context.Context) error {
 		defer testhook.KindsChanged(ctx, -1)
 		err := d.runKind(ctx, one)
 		if err == nil || ctx.Err() != nil {
 			return nil
 		}
-		d.log().Error(err, "The controller of a kind has failed; it will be started again", "kind", one.GVK.Kind, "apiVersion", one.GVK.GroupVersion().String())
+		d.log().Error(err, "The controller of a kind has failed; it will be started again", "kind", one.GVK.Kind, "apiVersion", one.GVK.GroupVersion().String(),
+			"retryAfter", operator.RetryInterval.String())
 		return err
 	})
 	if !started {
@@ -324,16 +325,16 @@ func (d *Dynamic) start(ctx context.Context, one Kind) {
 // informers, and an informer without permissions never syncs.
 func (d *Dynamic) runKind(ctx context.Context, one Kind) error {
 	kinds := []Kind{one}
-	if err := d.Discover(ctx, kinds); err != nil {
+	if err := d.runtime.Discover(ctx, kinds); err != nil {
 		return err
 	}
-	d.Comes(kinds[0])
-	release, err := d.Reserve(kinds)
+	d.runtime.Comes(kinds[0])
+	release, err := d.runtime.Reserve(kinds)
 	if err != nil {
 		return err
 	}
 	defer release()
-	objects, releaseCache, err := d.newKindCache(ctx, &one)
+	objects, releaseCache, err := d.runtime.newKindCache(ctx, &one)
 	if err != nil {
 		return err
 	}
@@ -354,7 +355,7 @@ func (d *Dynamic) runKind(ctx context.Context, one Kind) error {
 			d.log().Error(err, "The cache of a kind has failed", "kind", one.GVK.Kind)
 		}
 	})
-	defer d.Clients.Shared(d.Manager).UseCache(one.New(), objects)()
+	defer d.runtime.Clients.Shared(d.runtime.Manager).UseCache(one.New(), objects)()
 	defer one.Client.UseCache(one.New(), objects)()
 	for _, c := range one.Related {
 		defer one.Client.UseCache(c.watched(), objects)()
@@ -363,19 +364,19 @@ func (d *Dynamic) runKind(ctx context.Context, one Kind) error {
 	settings.Client = one.Client
 	var unsynced atomic.Int32
 	unsynced.Store(2) // the objects and the indexes
-	group, err = d.NewGroup(ctx, settings, objects, d.indexes, kinds, func() {
+	group, err = d.runtime.NewGroup(ctx, settings, objects, d.indexes, kinds, func() {
 		if unsynced.Add(-1) == 0 {
-			d.Units.Set(one.GVK, operator.Serving)
+			d.runtime.Units.Set(one.GVK, operator.Serving)
 		}
 	})
 	if err != nil {
 		return err
 	}
 	d.log().Info("Watching the kind", "kind", one.GVK.Kind, "apiVersion", one.GVK.GroupVersion().String())
-	remove := d.Engines.Add(group.engines...)
+	remove := d.runtime.Engines.Add(group.engines...)
 	defer testhook.EnginesEnded(ctx, group.engines)
 	defer remove()
-	for _, namespace := range d.PauseScopes() {
+	for _, namespace := range d.runtime.PauseScopes() {
 		group.engines[0].PauseChanged(namespace) // a pause may have begun
 	}
 	return group.Run(ctx)
@@ -387,8 +388,8 @@ var (
 	errNotWatchable = errors.New("the API server cannot list or watch the kind: remove its declaration")
 )
 
-// NotReady returns the reasons why kinds that come and go are not ready, sorted by kind.
-func (r *Runtime) NotReady() (errs []error) {
+// DynamicNotReady returns the reasons why kinds that come and go are not ready, sorted by kind.
+func (r *Runtime) DynamicNotReady() (errs []error) {
 	units := r.Units.All()
 	for _, gvk := range slices.SortedFunc(maps.Keys(units), func(a, b schema.GroupVersionKind) int { return cmp.Compare(a.String(), b.String()) }) {
 		switch unit := units[gvk]; unit.Phase {

@@ -42,12 +42,12 @@ type watchedEvents struct {
 func (g *Group) prepareEventWatches() (watches []*eventWatches, err error) {
 	for i, kind := range g.kinds {
 		for _, s := range kind.Events {
-			core, err := corev1client.NewForConfigAndClient(g.Manager.GetConfig(), g.Manager.GetHTTPClient())
+			core, err := corev1client.NewForConfigAndClient(g.runtime.Manager.GetConfig(), g.runtime.Manager.GetHTTPClient())
 			if err != nil {
 				return nil, fmt.Errorf("watching Events: %w", err)
 			}
 			e := g.engines[i]
-			options := eventWatchOptions(e, s, g.Reporters, eventwatch.NewOwners(g.Manager.GetAPIReader(), e.GVK.GroupKind(), e.Namespaced, s.Read()))
+			options := eventWatchOptions(e, s, g.runtime.Reporters, eventwatch.NewOwners(g.runtime.Manager.GetAPIReader(), e.GVK.GroupKind(), e.Namespaced, s.Read()))
 			options.Client = core
 			watches = append(watches, &eventWatches{group: g, engine: e, selection: s, options: options, running: map[watchedEvents]*eventwatch.Watcher{}})
 		}
@@ -71,7 +71,7 @@ func (w *eventWatches) run(ctx context.Context) {
 			group.Go(func() { w.runOne(ctx, watchedEvents{namespace, gvk}) })
 		}
 	}
-	if w.group.Namespaces == nil {
+	if w.group.runtime.Namespaces == nil {
 		for _, namespace := range w.namespaces() {
 			watch(ctx, namespace)
 		}
@@ -127,7 +127,7 @@ func (w *eventWatches) runOne(ctx context.Context, events watchedEvents) {
 // namespaces returns the namespaces whose Events are watched. "" means all namespaces. With Since, the watch of a namespace begins after the operator has
 // observed its objects: the annotation contains the newest handled Event, so no Event may arrive before its object.
 func (w *eventWatches) namespaces() []string {
-	namespaces, set := w.group.eventNamespaces(w.engine), w.group.Namespaces
+	namespaces, set := w.group.eventNamespaces(w.engine), w.group.runtime.Namespaces
 	if w.selection.Since == 0 || set == nil || !w.engine.Namespaced {
 		return namespaces
 	}
@@ -151,7 +151,7 @@ func (w *eventWatches) problems() (problems []watchcheck.Problem, unlisted []err
 			status := w.status(watchedEvents{namespace, gvk})
 			p, found := watchcheck.ProblemOf(eventKind, namespace, status.Err, status.Since)
 			switch {
-			case found && w.group.WatchCheck > 0:
+			case found && w.group.runtime.WatchCheck > 0:
 				problems = append(problems, p)
 			case !status.Listed:
 				unlisted = append(unlisted, errUnlisted(w.selection.ID, gvk.Kind, namespace, status.Err))
@@ -182,12 +182,12 @@ func (g *Group) runEventWatches(ctx context.Context) {
 	for _, w := range g.eventWatches {
 		group.Go(func() { w.run(ctx) })
 	}
-	if g.WatchCheck == 0 || len(g.eventWatches) == 0 {
+	if g.runtime.WatchCheck == 0 || len(g.eventWatches) == 0 {
 		return
 	}
-	count := metrics.NewWatchProblemCount(ControllerName(g.Manager, "event"))
+	count := metrics.NewWatchProblemCount(ControllerName(g.runtime.Manager, "event"))
 	defer count.Close()
-	ticker := time.NewTicker(g.WatchCheck)
+	ticker := time.NewTicker(g.runtime.WatchCheck)
 	defer ticker.Stop()
 	for ctx.Err() == nil {
 		numbers := map[string]int{string(watchcheck.Forbidden): 0}
@@ -211,9 +211,9 @@ func (g *Group) eventNamespaces(e *engine.Engine) (namespaces []string) {
 	if !e.Namespaced {
 		gvk = schema.GroupVersionKind{}
 	}
-	if g.Namespaces != nil {
-		namespaces = g.Namespaces.Names()
-	} else if namespaces = g.CachedNamespaces(gvk, g.after != nil); len(namespaces) == 0 {
+	if g.runtime.Namespaces != nil {
+		namespaces = g.runtime.Namespaces.Names()
+	} else if namespaces = g.runtime.CachedNamespaces(gvk, g.after != nil); len(namespaces) == 0 {
 		return []string{""}
 	}
 	if !e.Namespaced {

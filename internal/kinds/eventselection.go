@@ -26,7 +26,7 @@ type EventSelection struct {
 	clusterevents.Selector
 	ID      string
 	Kinds   []schema.GroupVersionKind
-	through []schema.GroupVersionKind // without the kinds in about
+	through []schema.GroupVersionKind // without those in Kinds
 	own     schema.GroupVersionKind   // the kind of the resource
 }
 

@@ -14,7 +14,7 @@ import (
 
 // A Group contains kinds whose controllers start and stop together.
 type Group struct {
-	*Runtime
+	runtime      *Runtime
 	cache        cache.Cache // the cache of the kinds and their related kinds
 	sources      cache.Cache // the cache for the sources of the controllers: see handlersEndWith
 	stopSources  func()
@@ -36,7 +36,7 @@ type Group struct {
 // synced is called for each synced source: for the objects of each kind, and for its indexes.
 func (r *Runtime) NewGroup(ctx context.Context, settings engine.Settings, objects cache.Cache, after *operator.Gate, kinds []Kind, synced func()) (*Group, error) {
 	g := &Group{
-		Runtime: r, cache: objects, after: after, indexes: operator.NewIndexGate(engineKinds(kinds)), kinds: kinds, synced: synced, observed: map[*engine.Engine]chan struct{}{},
+		runtime: r, cache: objects, after: after, indexes: operator.NewIndexGate(engineKinds(kinds)), kinds: kinds, synced: synced, observed: map[*engine.Engine]chan struct{}{},
 		epoch: operator.Epoch{Reader: r.Manager.GetAPIReader(), Log: r.Manager.GetLogger(), Cache: objects, EachNamespace: r.Namespaces != nil},
 	}
 	g.sources, g.stopSources = handlersEndWith(r.Manager, objects)
@@ -75,8 +75,8 @@ func (g *Group) Indexes() *operator.Gate { return g.indexes }
 func (g *Group) Run(ctx context.Context) error {
 	defer g.stopSources()
 	defer g.setIndexesSynced(false)
-	defer g.Watches.events.Add(g.eventWatches...)()
-	defer g.Watches.undecodable.addKinds(g)()
+	defer g.runtime.Watches.events.Add(g.eventWatches...)()
+	defer g.runtime.Watches.undecodable.addKinds(g)()
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { g.checkWatches(ctx); return nil })
 	group.Go(func() error { g.runEventWatches(ctx); return nil })
@@ -101,7 +101,7 @@ func (g *Group) Run(ctx context.Context) error {
 	for i, c := range g.controllers {
 		defer func() {
 			g.engines[i].Close()
-			g.Ring.AddEnded(g.engines[i])
+			g.runtime.Ring.AddEnded(g.engines[i])
 		}()
 		group.Go(func() error { return g.engines[i].Background(ctx) })
 		group.Go(func() error {

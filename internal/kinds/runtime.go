@@ -24,8 +24,8 @@ import (
 type Runtime struct {
 	Manager  manager.Manager
 	Settings engine.Settings // the settings that the operator declares
-	// Dynamic is true if the operator has kinds that come and go.
-	Dynamic bool
+	// HasDynamicKinds is true if the operator has kinds that come and go.
+	HasDynamicKinds bool
 
 	Namespaces *namespaces.Part // nil for the namespaces of the cache
 	Ring       *ring.Part       // nil without sharding

@@ -49,7 +49,7 @@ func (g *Group) decodedKinds() (kinds []decodedKind) {
 	}
 	for _, kind := range g.kinds {
 		for _, c := range kind.Related {
-			add(c.GVK, ControllerName(g.Manager, strings.ToLower(c.GVK.Kind)), c.watched())
+			add(c.GVK, ControllerName(g.runtime.Manager, strings.ToLower(c.GVK.Kind)), c.watched())
 		}
 	}
 	return kinds
@@ -329,12 +329,12 @@ func (g *Group) findBlocking(ctx context.Context) (synced bool) {
 	for _, kind := range g.decoded {
 		informer, err := g.cache.GetInformer(ctx, kind.obj, cache.BlockUntilSynced(false))
 		if err != nil || informer.HasSynced() {
-			g.Watches.undecodable.setStuck(stuckKey{gvk: kind.gvk}, nil)
+			g.runtime.Watches.undecodable.setStuck(stuckKey{gvk: kind.gvk}, nil)
 			continue
 		}
 		synced = false
-		found := g.findUndecodable(ctx, kind, watchcheck.Namespaces(informer), func() bool { return !informer.HasSynced() })
-		g.Watches.undecodable.setStuck(stuckKey{gvk: kind.gvk}, found)
+		found := g.runtime.findUndecodable(ctx, kind, watchcheck.Namespaces(informer), func() bool { return !informer.HasSynced() })
+		g.runtime.Watches.undecodable.setStuck(stuckKey{gvk: kind.gvk}, found)
 	}
 	return synced
 }
@@ -348,9 +348,9 @@ func (g *Group) decodingCheck(gvk schema.GroupVersionKind) func(ctx context.Cont
 	return func(ctx context.Context, namespace string, missesChanges bool) error {
 		key, found := stuckKey{gvk, namespace, true}, []decoding.Object(nil)
 		if missesChanges {
-			found = g.findUndecodable(ctx, g.decoded[i], []string{namespace}, func() bool { return true })
+			found = g.runtime.findUndecodable(ctx, g.decoded[i], []string{namespace}, func() bool { return true })
 		}
-		if g.Watches.undecodable.setStuck(key, found); len(found) == 0 {
+		if g.runtime.Watches.undecodable.setStuck(key, found); len(found) == 0 {
 			return nil
 		}
 		return blockedError(found)
@@ -377,7 +377,7 @@ func (g *Group) explainStartError(err error) error {
 	if err == nil || g.isTolerant() {
 		return err
 	}
-	u := g.Watches.undecodable
+	u := g.runtime.Watches.undecodable
 	if len(u.blocked()) == 0 { // the start has failed before explainUnsynced
 		ctx, cancel := context.WithTimeout(context.Background(), unsyncedAfter)
 		defer cancel()

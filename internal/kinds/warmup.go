@@ -247,7 +247,7 @@ func (g *Group) verifyCache(ctx context.Context, e *engine.Engine, v *verificati
 		namespaces = []string{""}
 	}
 	if err := e.VerifyCache(ctx, v.delivered, namespaces...); err != nil && ctx.Err() == nil {
-		g.Manager.GetLogger().Info("Failed to verify the cache of the kind; each object with due work is read once from the API server",
+		g.runtime.Manager.GetLogger().Info("Failed to verify the cache of the kind; each object with due work is read once from the API server",
 			"kind", e.GVK.Kind, "error", err.Error())
 	}
 }

@@ -16,11 +16,11 @@ import (
 
 // watchCheckers prepares the checks of all watches. The returned function runs the checks until its context ends.
 func (g *Group) watchCheckers() (run func(context.Context), err error) {
-	if g.WatchCheck == 0 || len(g.engines) == 0 {
+	if g.runtime.WatchCheck == 0 || len(g.engines) == 0 {
 		return func(context.Context) {}, nil
 	}
-	direct, err := client.NewWithWatch(g.Manager.GetConfig(), client.Options{
-		HTTPClient: g.Manager.GetHTTPClient(), Scheme: g.Manager.GetScheme(), Mapper: g.Manager.GetRESTMapper(),
+	direct, err := client.NewWithWatch(g.runtime.Manager.GetConfig(), client.Options{
+		HTTPClient: g.runtime.Manager.GetHTTPClient(), Scheme: g.runtime.Manager.GetScheme(), Mapper: g.runtime.Manager.GetRESTMapper(),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("checking the watches: %w", err)
@@ -30,7 +30,7 @@ func (g *Group) watchCheckers() (run func(context.Context), err error) {
 	add := func(name string, gvk schema.GroupVersionKind, obj client.Object, informers cache.Cache) {
 		checked[gvk] = true
 		checkers = append(checkers, watchcheck.New(watchcheck.Options{
-			Kind: name, GVK: gvk, Client: direct, Interval: g.WatchCheck, Log: g.Manager.GetLogger(), CheckDecoding: g.decodingCheck(gvk),
+			Kind: name, GVK: gvk, Client: direct, Interval: g.runtime.WatchCheck, Log: g.runtime.Manager.GetLogger(), CheckDecoding: g.decodingCheck(gvk),
 			Informer: func(ctx context.Context) (cache.Informer, error) {
 				return informers.GetInformer(ctx, obj, cache.BlockUntilSynced(false))
 			},
@@ -42,12 +42,12 @@ func (g *Group) watchCheckers() (run func(context.Context), err error) {
 	for _, kind := range g.kinds {
 		for _, c := range kind.Related {
 			if !checked[c.GVK] {
-				add(ControllerName(g.Manager, strings.ToLower(c.GVK.Kind)), c.GVK, c.watched(), g.cache)
+				add(ControllerName(g.runtime.Manager, strings.ToLower(c.GVK.Kind)), c.GVK, c.watched(), g.cache)
 			}
 		}
 	}
 	return func(ctx context.Context) {
-		defer g.Watches.checkers.Add(checkers...)()
+		defer g.runtime.Watches.checkers.Add(checkers...)()
 		var group sync.WaitGroup
 		for _, c := range checkers {
 			group.Go(func() { c.Run(ctx) })

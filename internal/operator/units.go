@@ -20,8 +20,8 @@ const (
 	Failing // it has ended with an error, or cannot be started
 )
 
-// retryInterval is the time after which a failed unit can start again.
-const retryInterval = 30 * time.Second
+// RetryInterval is the time after which a failed unit can start again.
+const RetryInterval = 30 * time.Second
 
 // Units are what an operator handles and what comes and goes, such as kinds or namespaces. Each unit runs in a goroutine of its own, from its start until it is no
 // longer wanted. Units is safe for concurrent use.
@@ -75,7 +75,7 @@ func (u *Units[K]) end(key K, err error) {
 		delete(u.units, key)
 		return
 	}
-	u.units[key] = &unit{phase: Failing, err: err, retryAt: time.Now().Add(retryInterval)}
+	u.units[key] = &unit{phase: Failing, err: err, retryAt: time.Now().Add(RetryInterval)}
 }
 
 // Stop stops the running units that are not wanted, and forgets the failed ones. It returns the units that it has stopped. They end later.

@@ -35,7 +35,7 @@ func New(mgr manager.Manager, opts ...Option) *Operator {
 		}
 		opt.applyTo(o)
 	}
-	o.kinds.Dynamic, o.kinds.Reporters, o.kinds.PauseScopes = o.hasDynamicKinds(), o.reporters(), o.peers.Scopes
+	o.kinds.HasDynamicKinds, o.kinds.Reporters, o.kinds.PauseScopes = o.hasDynamicKinds(), o.reporters(), o.peers.Scopes
 	o.kinds.Comes, o.kinds.Goes = o.rights.add, o.rights.remove
 	if err := o.setupWebhooks(); err != nil {
 		o.addError(err)

@@ -39,7 +39,7 @@ func (o *Operator) parts(s *starting) []operator.Part {
 		{Name: "the recorder of Events", Open: s.openRecorder},
 		{Name: "the peering", Rights: o.peers.Rights, NotReady: func() []error { return peersNotReady(o.kinds, o.peers) }, Open: s.openPeering},
 		{Name: "the controllers", NotReady: o.kinds.NotSynced, Open: s.openControllers},
-		{Name: "the controllers of other kinds", Rights: o.discoveryRights, NotReady: o.kinds.NotReady, Open: s.openDynamicKinds},
+		{Name: "the controllers of other kinds", Rights: o.discoveryRights, NotReady: o.kinds.DynamicNotReady, Open: s.openDynamicKinds},
 		{Name: "the check for suspensions", Open: s.openFence},
 		{Name: "pauses", Open: s.openPauses},
 		{Name: "the namespaces", Rights: o.kinds.Namespaces.Rights, NotReady: o.kinds.Namespaces.NotReady, Open: s.openNamespaces},

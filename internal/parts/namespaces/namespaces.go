@@ -164,6 +164,8 @@ const namespaceRetryInterval = 10 * time.Second
 // cache of the Namespaces.
 func (n *Part) Run(ctx context.Context, log logr.Logger, entered func(), reader func(context.Context) cache.Options) error {
 	n.log, n.isNew, n.reader = log, entered, reader
+	var group sync.WaitGroup // ends after the units
+	defer group.Wait()
 	defer n.units.Wait()
 	observing := false
 	for {
@@ -179,7 +181,7 @@ func (n *Part) Run(ctx context.Context, log logr.Logger, entered func(), reader 
 			observing = true
 		}
 		if desired, known := n.desired(); known {
-			n.adjust(ctx, desired)
+			n.adjust(ctx, &group, desired)
 		}
 		select {
 		case <-n.changed:
@@ -320,7 +322,7 @@ func isTerminated(ns *corev1.Namespace) bool {
 }
 
 // adjust starts to enter the desired namespaces, and starts to leave all others. A desired namespace that the operator leaves is entered afterwards.
-func (n *Part) adjust(ctx context.Context, desired map[string]bool) {
+func (n *Part) adjust(ctx context.Context, group *sync.WaitGroup, desired map[string]bool) {
 	n.units.Stop(func(namespace string) bool { return desired[namespace] })
 	together := &batch{waiting: 1, ready: make(chan struct{})} // waits until all namespaces have been added
 	isNew := false
@@ -349,13 +351,13 @@ func (n *Part) adjust(ctx context.Context, desired map[string]bool) {
 	}
 	if isNew {
 		n.isNew()
-		go func() {
+		group.Go(func() {
 			select {
 			case <-together.ready:
 				n.entered.Complete(firstNamespaces)
 			case <-ctx.Done():
 			}
-		}()
+		})
 	}
 }
 

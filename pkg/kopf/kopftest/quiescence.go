@@ -171,7 +171,7 @@ func (o *Operator) pendingObjects(ctx context.Context, e *engine.Engine) (string
 		switch seen, ok := cached[uid]; {
 		case !ok || seen.GetResourceVersion() != obj.GetResourceVersion():
 			return fmt.Sprintf("the cached %s is outdated", name), nil
-		case slices.ContainsFunc(e.Holds(obj), func(h engine.Hold) bool { return h.FromOutside }): // its handlers continue when the user removes the annotation
+		case slices.ContainsFunc(e.Holds(obj), func(h engine.Hold) bool { return h.ByUser }): // its handlers continue when the user removes the annotation
 		case len(e.InProgress(obj)) > 0:
 			return fmt.Sprintf("%s has unfinished handlers: %s%s%s", name, strings.Join(e.InProgress(obj), ", "), o.tracker.lastError(uid), whyHeld(e.Holds(obj))), nil
 		case engine.IsHeldBy(e.Holds(obj), engine.HeldByLoop):
