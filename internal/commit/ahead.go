@@ -57,14 +57,14 @@ func (s *Session) acceptSpec(ctx context.Context, written client.Object) error {
 	s.noteBaseline(s.writing.baseline)
 	s.writing.baseline = nil
 	if written == nil {
-		s.rebase(after)
+		s.Cause = after
 		return nil
 	}
 	if err := s.Draft.advance(patch.Converted{Object: written, Content: stored}); err != nil {
 		return err
 	}
 	after, _ = s.causeOfStored(ctx, after, change)
-	s.rebase(after)
+	s.Cause = after
 	s.noteRaiseBy(change)
 	return nil
 }

@@ -66,24 +66,6 @@ type WrittenVersion struct {
 	EditedAfter string
 }
 
-// Write sends a change to the API server. All writers of objects use it. suspensions is the number of suspensions of the process before the object was read. If
-// there was nothing to send, Write returns nil.
-func (c *Committer) Write(ctx context.Context, change *patch.Change, suspensions *int64) (client.Object, error) {
-	change.Allow = c.Guard(suspensions)
-	written, err := c.Writer.Write(ctx, change)
-	if err != nil || written == nil {
-		return nil, err
-	}
-	c.noteWritten(written)
-	return written, nil
-}
-
-// noteWritten records the object of a response.
-func (c *Committer) noteWritten(written client.Object) {
-	c.identify(written)
-	c.OnWritten(written)
-}
-
 // identify sets the apiVersion and the kind, which typed clients drop.
 func (c *Committer) identify(obj client.Object) {
 	obj.GetObjectKind().SetGroupVersionKind(c.Writer.GVK)
@@ -95,23 +77,6 @@ func (c *Committer) SuspensionCount() int64 {
 		return 0
 	}
 	return c.Fence.SuspensionCount()
-}
-
-// Guard returns the check that runs before each request; nil without a fence. The check returns an error if the process was suspended after the change was
-// computed, or during the hold after a suspension. After the hold, the changes are compared with the live object, as after a pause.
-func (c *Committer) Guard(suspensions *int64) func() error {
-	if c.Fence == nil {
-		return nil
-	}
-	return func() error {
-		if c.HasEnded() {
-			return ErrEnded
-		}
-		if c.Fence.IsActive() || c.Fence.SuspensionCount() != *suspensions {
-			return fencing.ErrSuspended
-		}
-		return nil
-	}
 }
 
 // AwaitFence waits for the end of the hold after a suspension, and returns the number of suspensions until then.

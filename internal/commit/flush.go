@@ -33,13 +33,13 @@ func (s *Session) Flush(ctx context.Context, id string, copied client.Object) er
 		return err
 	}
 	change := &patch.Change{Before: s.Draft.Base(), Content: s.Draft.Content(), HandlerPatch: doc}
-	written, err := s.request(ctx, change)
+	written, err := s.sendChange(ctx, change)
 	if err != nil || written == nil {
 		return err
 	}
 	s.committer.ReportDropped(ctx, change, id, doc)
 	s.noteObservations(doc, s.Draft.Content())
-	s.rebase(s.builder.Detector.MergePart(s.Cause, s.Draft.Content(), doc))
+	s.Cause = s.builder.Detector.MergePart(s.Cause, s.Draft.Content(), doc)
 	s.edited = true
 	if _, err := s.noteAccepted(change, Accepted{Patches: []*HandlerPatch{{ID: id, Patch: doc}}}, written); err != nil {
 		return err

@@ -78,7 +78,7 @@ func (s *Session) acceptSingle(ctx context.Context, p *HandlerPatch, written cli
 		return err
 	}
 	after, _ = s.causeOfStored(ctx, after, p.singleRequest)
-	s.rebase(after)
+	s.Cause = after
 	return nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/fencing"
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
@@ -92,25 +93,52 @@ func (s *Session) removeOwnPart(ctx context.Context, obj client.Object) client.O
 	return written
 }
 
-// sendChange sends a change to the API server.
+// sendChange sends a change to the API server, and records the versions that it has created and that the cache must show.
 func (s *Session) sendChange(ctx context.Context, change *patch.Change) (client.Object, error) {
-	written, err := s.request(ctx, change)
+	written, err := s.committer.Write(ctx, change, &s.Suspensions)
+	s.noteVersions(change, written)
 	if err != nil || written == nil {
 		return nil, err
 	}
+	s.awaitVersion(written)
 	metrics.StoredBytes.WithLabelValues(s.committer.Name).Observe(float64(AnnotationsSize(written)))
 	s.memory.FinalizerRemoved = s.memory.FinalizerRemoved || change.RemoveFinalizer != "" && s.Cause.Facts.Deleting
 	return written, nil
 }
 
-// request sends a change to the API server, and records the versions that it has created and that the cache must show.
-func (s *Session) request(ctx context.Context, change *patch.Change) (client.Object, error) {
-	written, err := s.committer.Write(ctx, change, &s.Suspensions)
-	s.noteVersions(change, written)
-	if written != nil {
-		s.awaitVersion(written)
+// Write sends a change to the API server. All writers of objects use it. suspensions is the number of suspensions of the process before the object was read. If
+// there was nothing to send, Write returns nil.
+func (c *Committer) Write(ctx context.Context, change *patch.Change, suspensions *int64) (client.Object, error) {
+	change.Allow = c.Guard(suspensions)
+	written, err := c.Writer.Write(ctx, change)
+	if err != nil || written == nil {
+		return nil, err
 	}
-	return written, err
+	c.noteWritten(written)
+	return written, nil
+}
+
+// noteWritten records the object of a response.
+func (c *Committer) noteWritten(written client.Object) {
+	c.identify(written)
+	c.OnWritten(written)
+}
+
+// Guard returns the check that runs before each request; nil without a fence. The check returns an error if the process was suspended after the change was
+// computed, or during the hold after a suspension. After the hold, the changes are compared with the live object, as after a pause.
+func (c *Committer) Guard(suspensions *int64) func() error {
+	if c.Fence == nil {
+		return nil
+	}
+	return func() error {
+		if c.HasEnded() {
+			return ErrEnded
+		}
+		if c.Fence.IsActive() || c.Fence.SuspensionCount() != *suspensions {
+			return fencing.ErrSuspended
+		}
+		return nil
+	}
 }
 
 // noteVersions reports the resource versions of a change. written is nil if the change was not written completely.

@@ -141,9 +141,6 @@ func (s *Session) IsAtRest() bool {
 	return !s.Draft.HasChanges() && !s.Cause.OutdatedBaseline && !s.Cause.StalePin && !s.retriesOverlay && !delayed && !s.Records.HasStale(now())
 }
 
-// rebase continues the session with the cause after a write.
-func (s *Session) rebase(after cause.Cause) { s.Cause = after }
-
 // causeOfStored returns a cause for the object that the API server has stored: other clients may have edited it, and the API server may have altered the changes
 // of handlers.
 func (s *Session) causeOfStored(ctx context.Context, c cause.Cause, change *patch.Change) (after cause.Cause, isAltered bool) {

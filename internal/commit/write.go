@@ -15,32 +15,26 @@ import (
 // that report handlers to the draft; it is called again after a rejection. If the result is pending, the next reconcile must begin with a repetition.
 func (s *Session) Write(ctx context.Context, report func(context.Context)) (Result, error) {
 	s.result = Result{}
-	written, err := s.writeAll(ctx, report)
+	var written client.Object
+	var err error
+	wasOverlaid := s.memory.Overlay != nil
+	for again := true; again && err == nil; {
+		written, again, err = s.tryWrite(ctx, report)
+		if isOverlaid := s.memory.Overlay != nil; err == nil && !again && isOverlaid != wasOverlaid && !s.memory.FinalizerRemoved {
+			wasOverlaid = isOverlaid
+			report(ctx)
+			again = s.Draft.HasChanges() // the condition that reports the overlay
+		}
+	}
 	if errors.Is(err, patch.ErrGone) {
 		s.writing.pending, s.memory.FoundDeleted, s.result.Deleted = false, true, true
 		written, err = nil, nil
 	}
+	if err != nil {
+		written = nil
+	}
 	s.result.Object, s.result.Pending = written, s.writing.pending
 	return s.result, err
-}
-
-func (s *Session) writeAll(ctx context.Context, report func(context.Context)) (client.Object, error) {
-	wasOverlaid := s.memory.Overlay != nil
-	for {
-		written, again, err := s.tryWrite(ctx, report)
-		switch {
-		case err != nil:
-			return nil, err
-		case again:
-			continue
-		case s.memory.FinalizerRemoved || wasOverlaid == (s.memory.Overlay != nil):
-			return written, nil
-		}
-		wasOverlaid = !wasOverlaid
-		if report(ctx); !s.Draft.HasChanges() { // the condition that reports the overlay
-			return written, nil
-		}
-	}
 }
 
 // tryWrite makes one attempt to write the change. It returns true if the change must be written again, in a different form.
@@ -153,7 +147,7 @@ func (s *Session) accept(ctx context.Context, written client.Object) (client.Obj
 	}
 	s.writing.pending, s.writing.change = false, nil
 	s.edited = s.edited || len(handlerPatch) > 0
-	s.rebase(s.builder.Detector.CauseAfterWrite(s.Cause, s.Draft.Content(), s.writing.handled, handlerPatch))
+	s.Cause = s.builder.Detector.CauseAfterWrite(s.Cause, s.Draft.Content(), s.writing.handled, handlerPatch)
 	s.noteBaseline(s.writing.baseline)
 	s.writing.baseline, s.Draft.patches, s.writing.revert = nil, nil, nil
 	if written == nil {
@@ -163,7 +157,7 @@ func (s *Session) accept(ctx context.Context, written client.Object) (client.Obj
 		return nil, err
 	}
 	after, isAltered := s.causeOfStored(ctx, s.Cause, change)
-	s.rebase(after)
+	s.Cause = after
 	if isAltered {
 		if err := s.storeCorrection(ctx); err != nil {
 			return nil, err
@@ -205,6 +199,6 @@ func (s *Session) storeCorrection(ctx context.Context) error {
 	after := s.Cause
 	err = s.Draft.SetBase(written)
 	after.Live = s.builder.Detector.Essence.Build(s.Draft.Content())
-	s.rebase(after)
+	s.Cause = after
 	return err
 }

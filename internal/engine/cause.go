@@ -21,22 +21,75 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// detect reads the stored progress, computes the cause, and finds the cause handlers that match the object.
-func (e *Engine) detect(ctx context.Context, r *reconciliation) {
-	stored := e.computeCause(ctx, r, nil)
-	if len(stored) > 0 && r.session.Cause.Unchanged {
+// detectCause detects the cause, and finds the handlers, daemons and timers that match the object.
+func (e *Engine) detectCause(ctx context.Context, r *reconciliation) (Hold, error) {
+	if e.Remote != nil || r.details.Memory.Overlay != nil { // progress that is not stored on the object
+		if err := r.session.UseOverlay(ctx); err != nil {
+			return Hold{}, err
+		}
+	}
+	if stored := e.detect(ctx, r, nil); len(stored) > 0 && r.session.Cause.Unchanged {
 		r.details.Background.Drop(stored...)
 	} else {
 		r.edits = stored
 	}
 	r.known.Worker.SeenAlive = r.known.Worker.SeenAlive || !r.session.Cause.Deleting
-	e.matchHandlers(ctx, r)
+	if len(e.BackgroundHandlers.IDs()) > 0 {
+		r.matching.background = e.background.Select(ctx, r.draft.Base(), r.matching.view, r.draft.Content())
+		if !r.session.Cause.Deleting {
+			e.background.Touch(r.draft.Base(), r.session.Cause.Live, r.backgroundState())
+		}
+	}
+	return Hold{}, nil
 }
 
-// computeCause reads the stored progress and computes the cause. It returns the edits by daemons and timers that the object contains. unreadable receives the errors of
-// stored data that cannot be decoded. If it is nil, they are logged and counted.
-func (e *Engine) computeCause(ctx context.Context, r *reconciliation, unreadable func(error)) (stored []*background.Edit) {
-	logger := log.FromContext(ctx)
+// detect reads the stored progress, computes the cause, and finds the cause handlers whose filters accept the object. It returns the edits by daemons and timers
+// that the object contains. unreadable receives the errors of stored data that cannot be decoded. If it is nil, they are logged and counted.
+func (e *Engine) detect(ctx context.Context, r *reconciliation, unreadable func(error)) (stored []*background.Edit) {
+	r.session.Records = e.loadRecords(ctx, r, unreadable)
+	baseline := e.Baseline.Fetch(r.draft.Base())
+	history, replaced := e.history(r, baseline)
+	var edits []cause.BackgroundEdit
+	if state := r.details.Background; state != nil { // the baseline may lack edits by daemons and timers
+		stored, edits = state.EditsIn(r.draft.Base(), r.draft.Content())
+		r.session.NoteRaise(state.Raised())
+	}
+	isDeleting := r.draft.Base().GetDeletionTimestamp() != nil
+	detected := e.detector.Detect(cause.Input{
+		Facts: cause.Facts{
+			Gone:         r.session.Gone,
+			Deleting:     isDeleting,
+			HasFinalizer: e.hasFinalizer(r.draft.Base()) && !(isDeleting && r.details.isContested()),
+			Initial:      !r.known.Worker.Handled && r.known.ExistedAtStart,
+		},
+		Content:  r.draft.Content(),
+		Baseline: baseline,
+		Pin:      e.Pin.Fetch(r.draft.Base()),
+		Progress: r.session.Records,
+		History:  history,
+		Replaced: replaced,
+		Edits:    edits,
+		Log:      log.FromContext(ctx),
+
+		Unreadable: unreadable,
+	})
+	switch detected.Reset {
+	case cause.RestartUpdate:
+		r.session.Records.Restart(string(cause.Update))
+	case cause.RestartAllCauses:
+		r.session.Records.RestartAll()
+	case cause.KeepProgress:
+	}
+	r.session.Cause = detected // the predicates of handlers may ask for the old object
+	view := e.causeView(r)
+	r.matching = matching{detected: detected.Reason, view: view, handlers: plan.Matching(log.FromContext(ctx), &e.Handlers, view, r.subject())}
+	r.session.Unmatched = len(r.matching.handlers) == 0
+	r.session.Cause = e.causeFor(detected, r.draft.Base(), r.session.Unmatched)
+	return stored
+}
+
+// loadRecords reads the stored progress of the cause handlers.
+func (e *Engine) loadRecords(ctx context.Context, r *reconciliation, unreadable func(error)) *progress.State {
 	state, err := progress.Load(e.Store, r.draft.Base(), e.Handlers.IDs())
 	for id, handler := range e.Handlers.All() {
 		for _, earlier := range handler.EarlierIDs {
@@ -48,42 +101,9 @@ func (e *Engine) computeCause(ctx context.Context, r *reconciliation, unreadable
 		unreadable(fmt.Errorf("the stored progress is unreadable and treated as absent: %w", err))
 	case err != nil:
 		metrics.UnreadableState.WithLabelValues(e.Name).Inc()
-		logger.Info("Stored progress is unreadable and treated as absent", "error", err.Error())
+		log.FromContext(ctx).Info("Stored progress is unreadable and treated as absent", "error", err.Error())
 	}
-	baseline := e.Baseline.Fetch(r.draft.Base())
-	history, replaced := e.history(r, baseline)
-	var edits []cause.BackgroundEdit
-	if state := r.details.Background; state != nil { // the baseline may lack edits by daemons and timers
-		stored, edits = state.EditsIn(r.draft.Base(), r.draft.Content())
-		r.session.NoteRaise(state.Raised())
-	}
-	r.session.Records = state
-	r.setCause(e.detector.Detect(cause.Input{
-		Facts: cause.Facts{
-			Gone:         r.session.Gone,
-			Deleting:     r.draft.Base().GetDeletionTimestamp() != nil,
-			HasFinalizer: e.hasFinalizer(r.draft.Base()) && !(r.draft.Base().GetDeletionTimestamp() != nil && r.details.isContested()),
-			Initial:      !r.known.Worker.Handled && r.known.ExistedAtStart,
-		},
-		Content:  r.draft.Content(),
-		Baseline: baseline,
-		Pin:      e.Pin.Fetch(r.draft.Base()),
-		Progress: state,
-		History:  history,
-		Replaced: replaced,
-		Edits:    edits,
-		Log:      logger,
-
-		Unreadable: unreadable,
-	}))
-	switch r.session.Cause.Reset {
-	case cause.RestartUpdate:
-		state.Restart(string(cause.Update))
-	case cause.RestartAllCauses:
-		state.RestartAll()
-	case cause.KeepProgress:
-	}
-	return stored
+	return state
 }
 
 // history returns the baselines of the object that this process has stored, and the last one if another client has replaced it. It returns no history if a peer
@@ -173,14 +193,6 @@ func (e *Engine) handledObject(r *reconciliation) client.Object {
 	return e.objectOf(r, r.session.Cause.New)
 }
 
-// matchHandlers finds the cause handlers whose filters accept the object, and sets the cause for them.
-func (e *Engine) matchHandlers(ctx context.Context, r *reconciliation) {
-	view := e.causeView(r)
-	r.matching = matching{view: view, handlers: plan.Matching(log.FromContext(ctx), &e.Handlers, view, r.subject())}
-	r.session.Unmatched = len(r.matching.handlers) == 0
-	r.setCause(e.causeFor(r.session.Cause, r.draft.Base(), r.session.Unmatched))
-}
-
 // causeFor returns the cause for the handlers that match an object. If no handler matches, the engine only removes its own data from the object.
 func (e *Engine) causeFor(c cause.Cause, obj client.Object, unmatched bool) cause.Cause {
 	if !unmatched {
@@ -210,21 +222,4 @@ func (r *reconciliation) attemptView() *invoke.View {
 	view.Object, view.Reason, view.Before, view.After = r.draft.Current().Object, string(r.session.Cause.Reason), r.session.Cause.Old, r.session.Cause.New
 	view.ConditionOptions = append(r.engine.conditionPlaces, conditions.Since(r.draft.Base()))
 	return &view
-}
-
-// evaluate detects the cause, and finds the handlers, daemons and timers that match the object.
-func (e *Engine) evaluate(ctx context.Context, r *reconciliation) error {
-	if e.Remote != nil || r.details.Memory.Overlay != nil { // progress that is not stored on the object
-		if err := r.session.UseOverlay(ctx); err != nil {
-			return err
-		}
-	}
-	e.detect(ctx, r)
-	if len(e.BackgroundHandlers.IDs()) > 0 {
-		r.matching.background = e.background.Select(ctx, r.draft.Base(), r.matching.view, r.draft.Content())
-		if !r.session.Cause.Deleting {
-			e.background.Touch(r.draft.Base(), r.session.Cause.Live, r.backgroundState())
-		}
-	}
-	return nil
 }

@@ -107,10 +107,10 @@ func (e *Engine) removeStaleAnnotations(ctx context.Context, lost *reconciliatio
 		log.FromContext(ctx).Info("Failed to remove annotations from unmatched object", "error", err.Error())
 		return
 	}
-	if e.detect(ctx, r); len(r.matching.handlers) > 0 {
+	if e.detect(ctx, r, nil); len(r.matching.handlers) > 0 {
 		return // the object matches again, and will be reconciled
 	}
-	if err := e.commit(ctx, r); err != nil {
+	if _, err := e.commit(ctx, r); err != nil {
 		log.FromContext(ctx).Info("Failed to remove annotations from unmatched object", "error", err.Error())
 	}
 }
@@ -126,7 +126,7 @@ func (e *Engine) callOptionalDelete(ctx context.Context, r *reconciliation) {
 		return
 	}
 	r.known.Worker.OptionalDeleteCalled = true
-	r.setCause(r.session.Cause.WithReason(cause.Delete))
+	r.session.Cause = r.session.Cause.WithReason(cause.Delete)
 	record := progress.Record{Started: now()}
 	for _, id := range ids {
 		log.FromContext(ctx).V(1).Info("The deletion of the object does not wait for the operator; calling an optional delete handler", "handler", id)
@@ -207,7 +207,8 @@ func (e *Engine) lastReconciliation(ctx context.Context, t *tombstone) (*reconci
 	if err := r.draft.SetBase(t.last); err != nil {
 		return nil, ctx, err
 	}
-	e.detect(ctx, r)
+	e.detect(ctx, r, nil)
+	t.known.Worker.SeenAlive = t.known.Worker.SeenAlive || !r.session.Cause.Deleting
 	return r, ctx, nil
 }
 
@@ -254,7 +255,7 @@ func (e *Engine) handleTombstone(ctx context.Context, t *tombstone) (wait time.D
 	}
 	deletion := r.session.Cause.WithReason(cause.Delete)
 	deletion.Facts.Deleting = true
-	r.setCause(deletion)
+	r.session.Cause = deletion
 	r.session.Records = t.state
 	e.selectHandlers(ctx, r)
 	e.makePlan(ctx, r)

@@ -2,126 +2,165 @@ package engine
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
 	"time"
 
+	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/background"
 	"github.com/kopf-runtime/kopf-runtime/internal/cause"
-	"github.com/kopf-runtime/kopf-runtime/internal/errtext"
-	"github.com/kopf-runtime/kopf-runtime/internal/guard"
+	"github.com/kopf-runtime/kopf-runtime/internal/commit"
+	"github.com/kopf-runtime/kopf-runtime/internal/decoding"
+	"github.com/kopf-runtime/kopf-runtime/internal/epoch"
+	"github.com/kopf-runtime/kopf-runtime/internal/eventrecorder"
+	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
+	"github.com/kopf-runtime/kopf-runtime/internal/keyed"
+	"github.com/kopf-runtime/kopf-runtime/internal/lazylog"
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
+	"github.com/kopf-runtime/kopf-runtime/internal/patch"
+	"github.com/kopf-runtime/kopf-runtime/internal/promotion"
+	"github.com/kopf-runtime/kopf-runtime/internal/rbac"
+	"github.com/kopf-runtime/kopf-runtime/internal/shards"
+	"github.com/kopf-runtime/kopf-runtime/internal/tracking"
+	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
+	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// Reconcile handles the object of a key. The key is the only input: the cause follows from the state of the object, and the due handlers follow from its
-// records.
-func (e *Engine) Reconcile(ctx context.Context, req reconcile.Request) (result reconcile.Result, err error) {
-	key := req.NamespacedName
-	defer e.trackReconcile(key)()
-	fault := error(nil)
-	if e.CallsUserCode {
-		result, err, fault = e.handleApart(ctx, key)
-	} else {
-		fault = guard.Catch("", func() error { result, err = e.handle(ctx, key); return nil })
-	}
-	if fault != nil {
-		metrics.HandlerPanics.WithLabelValues(e.Name, "reconcile").Inc()
-		log.FromContext(ctx).Error(fault, "A reconcile panicked; retrying with a backoff", "stack", guard.Trace(fault))
-		return e.requeueErrors(key)(reconcile.Result{}, fault)
-	}
-	return result, err
+// Engine reconciles the objects of one kind.
+type Engine struct {
+	Settings
+	Kind
+	layers    []layer
+	layered   reconciler // the steps within the layers
+	states    *objectStore
+	committer *commit.Committer
+	hooks     *invoke.Hooks // nil without hooks
+	detector  *cause.Detector
+	events    *eventrecorder.Poster
+
+	supervisor    *daemons.Supervisor
+	deletions     *deletionChecker
+	background    *background.Runner
+	tracker       *tracking.Tracker
+	promoter      *promotion.Promoter
+	epoch         *epoch.Epoch // nil if every state of the cache is trusted
+	releases      shards.Releases
+	shardEvents   handler.EventHandler // receives the events of the objects of the shard
+	pauses        atomic.Int32         // the number of pauses that have begun in any namespace
+	ended         atomic.Bool          // the operator has ended, and nothing is written any more
+	hasPredicates atomic.Bool          // predicates may prevent reconciles
+	order         []string             // the ids of the reconcile handlers, each after those that must succeed before it
+	created       time.Time
+	finished      atomic.Int64 // the end of the last reconcile, as a duration since created; 0 if none has begun
+
+	running          keyed.Map[types.NamespacedName, struct{}]     // the keys that are being reconciled
+	failures         keyed.Map[types.NamespacedName, failure]      // of the last reconciles
+	tombstones       keyed.Map[types.NamespacedName, []*tombstone] // of vanished objects
+	eventQueues      keyed.Map[types.NamespacedName, eventQueue]   // of event handlers
+	clusterEvents    keyed.Map[handlerKey, []*invoke.ClusterEvent] // the Kubernetes Events that wait for their handlers
+	indexFailures    keyed.Map[handlerKey, progress.Record]        // of index handlers
+	panicChanges     keyed.Map[types.UID, []panicChange]           // of daemons and timers; the workers have not written them yet
+	runs             keyed.Map[types.UID, int]                     // the number of runs of daemons and timers, with those that the supervisor has abandoned
+	deferred         keyed.Map[types.NamespacedName, struct{}]     // the keys that wait for the end of a pause, or for the admission by the scope
+	pausedNamespaces keyed.Map[string, struct{}]                   // no daemon or timer is started in them; "" means all namespaces
+	lastCalls        keyed.Map[types.NamespacedName, *lastCalls]   // of reconcile handlers for deleted objects
+	backingOff       keyed.Map[types.NamespacedName, bool]         // reconcile handlers of these keys have failed or asked for a rate-limited call
+	held             []*heldObjects                                // by the reason for which a step has ended their last reconcile
+	looping          *heldObjects                                  // their handlers cause their own calls
+	drainingObjects  metrics.ObjectSet
+
+	writesEventChanges bool // changes of an event handler are written
+	reportsConditions  bool // the engine sets conditions
+	usesFinalizer      bool // the engine adds and removes the finalizer
+	retriesOnChange    bool // changes of related objects call cause handlers that wait
+	handlesOwnChanges  bool // changes of handlers can be updates
+	conditionPlaces    []conditions.Option
 }
 
-// handleApart is handle in a goroutine of its own. It is a function of its own, because its variables are on the heap.
-func (e *Engine) handleApart(ctx context.Context, key types.NamespacedName) (result reconcile.Result, err, fault error) {
-	fault = guard.Call("", func() error { result, err = e.handle(ctx, key); return nil })
-	return result, err, fault
+// identify sets the apiVersion and the kind, which typed clients drop. It does not write to an unstructured object that has them, because its content may
+// be shared.
+func (e *Engine) identify(obj client.Object) {
+	if obj.GetObjectKind().GroupVersionKind() != e.GVK {
+		obj.GetObjectKind().SetGroupVersionKind(e.GVK)
+	}
 }
 
-// handle handles the observed events of a key, and the object of the key or its deletion.
-func (e *Engine) handle(ctx context.Context, key types.NamespacedName) (reconcile.Result, error) {
-	result, err := e.layered(ctx, key)
-	if result.RequeueAfter > 0 {
-		if result.Priority == nil && e.promoter.IsPromoted(key) {
-			result.Priority = new(0) // the queue would keep the priority of the promotion
+// latest returns a copy of the newest known state of an object. For a deleted object, this is the last known state.
+func (e *Engine) latest(obj client.Object) client.Object {
+	newest := e.states.Newest(obj.GetUID())
+	if newest == nil {
+		newest = obj
+	}
+	copied := newest.DeepCopyObject().(client.Object)
+	e.identify(copied)
+	return copied
+}
+
+func (e *Engine) readCached(ctx context.Context, key types.NamespacedName) (client.Object, error) {
+	return e.readObject(ctx, e.Cache, key)
+}
+
+func (e *Engine) readLive(ctx context.Context, key types.NamespacedName) (client.Object, error) {
+	return e.readObject(ctx, e.APIReader, key)
+}
+
+// readObject returns nil for an object that does not exist.
+func (e *Engine) readObject(ctx context.Context, from client.Reader, key types.NamespacedName, opts ...client.GetOption) (client.Object, error) {
+	obj := e.New()
+	if err := from.Get(ctx, key, obj, opts...); err != nil {
+		if _, isLeftOut := errors.AsType[decoding.Object](err); isLeftOut || patch.IsNotFound(err) {
+			return nil, nil // a cache leaves out an object that does not decode
 		}
-		e.states.MarkQueuedAt(key, time.Now().Add(result.RequeueAfter))
+		return nil, fmt.Errorf("reading %s %s: %w", e.GVK.Kind, key, rbac.Explain(err))
 	}
-	return result, err
+	e.identify(obj)
+	return obj, nil
 }
 
-// requeueErrors returns a function that replaces expected errors by a delay, see requeueFor, and records the errors for explanations.
-func (e *Engine) requeueErrors(key types.NamespacedName) func(reconcile.Result, error) (reconcile.Result, error) {
-	return func(result reconcile.Result, err error) (reconcile.Result, error) {
-		err = errtext.Limit(err)
-		delay, unexpected := requeueFor(err)
-		if delay == 0 && unexpected == nil {
-			err = nil // the object is deleted
-		}
-		if err == nil {
-			e.failures.Take(key)
-		} else {
-			e.failures.Set(key, failure{err, delay > 0})
-		}
-		if delay > 0 || unexpected != nil {
-			return reconcile.Result{RequeueAfter: delay, Priority: new(retrying)}, unexpected
-		}
-		return result, nil
+// findFault reads an object without its Go type. It returns the object, and the reason why it does not decode. The fault is nil if the object decodes, or if it
+// cannot be read.
+func (e *Engine) findFault(ctx context.Context, key types.NamespacedName) (raw *unstructured.Unstructured, fault *decoding.Fault) {
+	newObject := decoding.Constructor(e.New())
+	raw = &unstructured.Unstructured{}
+	raw.SetGroupVersionKind(e.GVK)
+	if newObject == nil || e.APIReader.Get(ctx, key, raw) != nil {
+		return nil, nil //nolint:nilerr // the caller has an error of its own
 	}
+	if data, err := raw.MarshalJSON(); err == nil {
+		fault = decoding.Check(data, newObject)
+	}
+	return raw, fault
 }
 
-// callHandlers calls the due handlers: cause handlers, then reconcile handlers, and optional delete handlers of an object without our finalizer.
-func (e *Engine) callHandlers(ctx context.Context, r *reconciliation) error {
-	if err := e.callCauseHandlers(ctx, r); err != nil {
-		return err
+// exists asks the API server whether an object exists. It reads only the metadata, because the object may have left the cache as it no longer decodes into its
+// Go type.
+func (e *Engine) exists(ctx context.Context, obj client.Object) (bool, error) {
+	live, key := &metav1.PartialObjectMetadata{}, client.ObjectKeyFromObject(obj)
+	live.SetGroupVersionKind(e.GVK)
+	switch err := e.APIReader.Get(ctx, key, live); {
+	case patch.IsNotFound(err):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("reading %s %s: %w", e.GVK.Kind, key, rbac.Explain(err))
 	}
-	if len(e.ReconcileHandlers.IDs()) > 0 {
-		e.callReconcileHandlers(ctx, r)
-	}
-	if r.session.Cause.Reason == cause.Free {
-		e.callOptionalDelete(ctx, r)
-	}
-	return nil
+	return live.GetUID() == obj.GetUID(), nil
 }
 
-// commit writes the outcomes of the reconcile. If the cause is over, the write removes the records and stores the baseline.
-func (e *Engine) commit(ctx context.Context, r *reconciliation) error {
-	r.reportConditions(ctx)
-	if !r.session.Cause.Reason.HasHandlers() && !r.session.HasLeftovers() && !r.draft.HasChanges() {
-		r.postEvents(r.draft.Base())
-		return nil
-	}
-	r.session.EndCalls(r.session.Cause.Reason == cause.Delete && e.supervisor.Busy(r.draft.Base().GetUID()))
-	if r.session.Cause.Reason == cause.Resume && r.hasNothingToWrite() {
-		r.noteHandled()
-		r.postEvents(r.draft.Base())
-		return nil
-	}
-	written, err := r.write(ctx)
-	if err != nil || written == nil {
-		return err
-	}
-	if r.session.IsFinished() && len(r.matching.selection.Selected) > 0 {
-		sum := r.session.Records.Summary()
-		log.FromContext(ctx).Info("Handled", "reason", r.session.Cause.Reason, "succeeded", sum.Succeeded, "failed", sum.Failed)
-	}
-	return nil
+// logOf returns the logger for an object outside of reconciles.
+func (e *Engine) logOf(obj client.Object) logr.Logger {
+	return lazylog.New(e.Log).WithValues("controller", e.Name, "kind", e.GVK.Kind, "namespace", obj.GetNamespace(), "name", obj.GetName(), "uid", obj.GetUID())
 }
 
-// trackReconcile records that a worker has begun a reconcile. The returned function records its end.
-func (e *Engine) trackReconcile(key types.NamespacedName) (done func()) {
-	e.states.MarkStarted(key)
-	e.promoter.Begin(key)
-	began := time.Now()
-	e.running.Set(key, struct{}{})
-	e.finished.CompareAndSwap(0, e.age()) // the liveness check measures from the first reconcile
-	return func() {
-		e.promoter.End(key, time.Since(began))
-		e.finished.Store(e.age()) // first, so that QueueStats never returns an earlier end without a running reconcile
-		e.running.Take(key)
-	}
+// handlerIDs returns the ids of the handlers of all kinds.
+func (e *Engine) handlerIDs() []string {
+	return slices.Concat(e.Handlers.IDs(), e.EventHandlers.IDs(), e.ReconcileHandlers.IDs(), e.BackgroundHandlers.IDs(), e.Indexes.IDs())
 }
-
-// age returns the time since the creation of the engine in nanoseconds, at least 1.
-func (e *Engine) age() int64 { return max(1, int64(time.Since(e.created))) }

@@ -50,7 +50,7 @@ func (e *Engine) Explain(ctx context.Context, key types.NamespacedName) (*explai
 	x.r = e.newReconciliation(known)
 	x.r.session.Pauses = e.pauses.Load()
 	x.ofObject(obj)
-	x.ofHolds(subject{key, obj, known})
+	x.ofHolds(subject{key: key, obj: obj, known: known})
 	if err := x.evaluate(ctx, obj); err != nil {
 		x.waitf("%s", err)
 		return x.Explanation, nil
@@ -58,7 +58,34 @@ func (e *Engine) Explain(ctx context.Context, key types.NamespacedName) (*explai
 	x.ofCause(ctx)
 	x.ofOthers(ctx)
 	x.ofQueue(key, obj)
+	for _, hold := range x.holds {
+		x.keepBack(hold)
+	}
 	return x.Explanation, nil
+}
+
+// keepBack corrects the states of the handlers that would be called now without a hold.
+func (x *explanation) keepBack(hold Hold) {
+	if hold.Scope == HoldsRelease || hold.Reason == HeldByLoop && !hold.Until.After(x.Time) {
+		return
+	}
+	for i := range x.Handlers {
+		one := &x.Handlers[i]
+		isOfCause := one.Kind == "cause" || one.Kind == "sub"
+		if one.State != explain.Due || hold.Scope == HoldsCauses && !isOfCause || x.engine.isBackground(one.ID) {
+			continue
+		}
+		one.State, one.Why = explain.Waiting, hold.Message
+		if hold.Until.After(x.Time) {
+			one.Due = new(hold.Until)
+		}
+	}
+}
+
+// isBackground reports whether a handler is a daemon or a timer.
+func (e *Engine) isBackground(id string) bool {
+	_, found := e.BackgroundHandlers.Get(id)
+	return found
 }
 
 // ofUndecodable explains an object that does not decode into its Go type. It returns failure if this is not so.
@@ -110,6 +137,7 @@ type explanation struct {
 	*explain.Explanation
 	engine *Engine
 	r      *reconciliation
+	holds  []Hold
 }
 
 func (x *explanation) waitf(format string, args ...any) {
@@ -130,7 +158,7 @@ func (x *explanation) ofUnobserved(ctx context.Context, key types.NamespacedName
 		return nil
 	}
 	x.ofObject(obj)
-	x.ofHolds(subject{key, obj, &objectState{}})
+	x.ofHolds(subject{key: key, obj: obj, known: &objectState{}})
 	x.waitf("the operator does not see the object: its cache is restricted to other namespaces, labels, fields or shards, or it has not received the object yet")
 	return nil
 }
@@ -144,7 +172,8 @@ func (x *explanation) ofObject(obj client.Object) {
 
 // ofHolds explains why no handler, or not all handlers, are called for the object at the moment.
 func (x *explanation) ofHolds(s subject) {
-	for _, hold := range x.engine.holdsOf(s) {
+	x.holds = x.engine.holdsOf(s)
+	for _, hold := range x.holds {
 		x.Waits = append(x.Waits, hold.Message)
 	}
 	if err := x.engine.failures.Get(s.key).err; err != nil {
@@ -166,12 +195,11 @@ func (x *explanation) evaluate(ctx context.Context, obj client.Object) error {
 	if err := r.session.UseOverlay(ctx); err != nil {
 		return err
 	}
-	e.computeCause(ctx, r, func(err error) { x.unknown(err.Error()) })
-	detected := r.session.Cause.Reason
-	e.matchHandlers(ctx, r)
+	e.detect(ctx, r, func(err error) { x.unknown(err.Error()) })
 	e.selectHandlers(ctx, r)
 	e.makePlan(ctx, r)
-	x.Cause = string(detected) // matchHandlers replaces it if no handler matches
+	detected := r.matching.detected
+	x.Cause = string(detected)
 	if len(e.Handlers.IDs()) == 0 {
 		x.Cause = "none"
 		return nil

@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"slices"
-	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -13,16 +12,15 @@ import (
 
 // ensureFinalizer adds the finalizer before the first handler that needs it is called, and removes it when no handler needs it. Handlers are
 // called when the cache shows the finalizer: a handler that reads or updates its object with a client would otherwise use an outdated state.
-// ensureFinalizer returns the time to wait; 0 to continue.
-func (e *Engine) ensureFinalizer(ctx context.Context, r *reconciliation) (time.Duration, error) {
+func (e *Engine) ensureFinalizer(ctx context.Context, r *reconciliation) (Hold, error) {
 	action := e.finalizerAction(r)
 	if action == cause.KeepFinalizer {
-		return 0, nil
+		return Hold{}, nil
 	}
 	if action == cause.RemoveFinalizer && !r.session.Cause.Deleting {
 		if r.details.FinalizerRemovals++; r.details.isContested() {
 			e.warnFinalizerContested(ctx, r)
-			return 0, nil
+			return Hold{}, nil
 		}
 	}
 	change := &patch.Change{Before: r.draft.Base(), Content: r.draft.Content(), AddFinalizer: e.Finalizer}
@@ -31,7 +29,7 @@ func (e *Engine) ensureFinalizer(ctx context.Context, r *reconciliation) (time.D
 	}
 	log.FromContext(ctx).V(1).Info("Changing the finalizer", "add", change.AddFinalizer, "remove", change.RemoveFinalizer)
 	defer r.noteResult()
-	return e.ConsistencyTimeout, r.session.Send(ctx, change)
+	return holdFor(HeldByFinalizer, e.ConsistencyTimeout), r.session.Send(ctx, change)
 }
 
 // finalizerAction decides whether the finalizer must be added or removed.

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -10,9 +11,20 @@ import (
 
 // Each reason for which a step ends a reconcile must be among the reasons of the step, or the metric does not count its objects.
 func TestSteps_NameTheirReasons(t *testing.T) {
-	source, err := os.ReadFile("steps.go")
+	files, err := filepath.Glob("*.go")
 	if err != nil {
 		t.Fatal(err)
+	}
+	var source []byte
+	for _, file := range files {
+		if file == "layers.go" || strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		source = append(source, content...)
 	}
 	var named []string
 	for _, s := range steps {

@@ -19,6 +19,23 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
+// callHandlers calls the due handlers: cause handlers, then reconcile handlers, and optional delete handlers of an object without our finalizer.
+func (e *Engine) callHandlers(ctx context.Context, r *reconciliation) (Hold, error) {
+	if e.writesEventChanges {
+		e.takeEventChanges(ctx, r)
+	}
+	if err := e.callCauseHandlers(ctx, r); err != nil {
+		return Hold{}, err
+	}
+	if len(e.ReconcileHandlers.IDs()) > 0 {
+		e.callReconcileHandlers(ctx, r)
+	}
+	if r.session.Cause.Reason == cause.Free {
+		e.callOptionalDelete(ctx, r)
+	}
+	return Hold{}, nil
+}
+
 // callCauseHandlers calls the cause handlers of the plan in order. If the handlers have worked for the checkpoint interval, it writes their outcomes before the
 // next call. This limits the work that is repeated after a crash.
 func (e *Engine) callCauseHandlers(ctx context.Context, r *reconciliation) error {
@@ -177,7 +194,7 @@ func (e *Engine) attemptCauseHandler(ctx context.Context, r *reconciliation, vie
 		e.tracker.Forget(tracking.Reader{Object: client.ObjectKeyFromObject(r.draft.Base()), Handler: id})
 	}
 	if p.Outcome.Final {
-		r.setCause(r.session.Cause.WithSeen())
+		r.session.Cause = r.session.Cause.WithSeen()
 	}
 	if r.calls.workTime == workTime { // otherwise its sub-handlers have added their time
 		r.calls.workTime += ended.Sub(began)

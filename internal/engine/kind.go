@@ -125,6 +125,8 @@ type Settings struct {
 	Backoff *time.Duration
 	// LogEvents posts the log lines of handlers as Events.
 	LogEvents bool
+	// CauseHolds keep back handlers of causes. The first hold that applies counts.
+	CauseHolds []CauseHold
 	// AttemptHooks are called before and after each attempt of a handler.
 	AttemptHooks []invoke.AttemptHook
 }

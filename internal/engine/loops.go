@@ -49,28 +49,43 @@ func (e *Engine) noteOwnChanges(r *reconciliation, accepted commit.Accepted) {
 	}
 }
 
-// guardLoops delays the next update of an object whose handlers cause their own updates. It returns the cause with which the reconcile continues: as without a
-// change if the update is delayed. It also returns the resource version up to which the reconcile handles the changes of handlers; empty if it handles none. The
-// caller must call releaseLoops with it.
-func (e *Engine) guardLoops(ctx context.Context, r *reconciliation) (next cause.Cause, handled string) {
+// guardLoops delays the next update of an object whose handlers cause their own updates. All other work continues. [Engine.releaseLoops] is its counterpart after the
+// handlers.
+func (e *Engine) guardLoops(ctx context.Context, r *reconciliation) (hold Hold, err error) {
 	loops, at := r.details.Loops, now()
+	if loops == nil || r.held.isActive() { // no handler has made changes that may cause its own calls, or no update begins
+		return Hold{}, nil
+	}
 	expireLoops(ctx, loops, at)
-	next = r.session.Cause
-	handles := !next.Reason.HasHandlers()
+	handles := !r.session.Cause.Reason.HasHandlers()
 	if !e.startsUpdate(r) {
 		loops.SkipUpdate(at)
 	} else {
 		wait := loops.StartUpdate(at, r.session.Cause.Diff, e.LoopLimit)
 		if handles = wait == 0; !handles {
 			log.FromContext(ctx).V(1).Info("The update is delayed, because handlers have caused it", "delay", wait.String())
-			next = next.WithReason(cause.Noop)
+			hold = Hold{Reason: HeldByLoop, Until: at.Add(wait), Scope: HoldsCauses}
 		}
 		e.reportLoop(ctx, r.draft.Base(), loops)
 	}
-	if !handles {
-		return next, ""
+	if handles {
+		r.calls.handledLoops = r.draft.Base().GetResourceVersion()
 	}
-	return next, r.draft.Base().GetResourceVersion()
+	return hold, nil
+}
+
+func (e *Engine) checkLoops(s subject) Hold {
+	if !e.isLooping(s.key) {
+		return Hold{}
+	}
+	h := Hold{Reason: HeldByLoop, Message: "the handlers of the object cause their own calls", Scope: HoldsCauses}
+	if details := s.known.Worker.Details; details != nil && details.Loops.IsLooping() {
+		h.Message += ": " + strings.Join(details.Loops.Changes(), ", ")
+		if h.Until = details.Loops.Held(); h.Until.After(time.Now()) {
+			h.Message += "; the next ones in " + time.Until(h.Until).Round(time.Second).String()
+		}
+	}
+	return h
 }
 
 // startsUpdate reports whether this reconcile begins to handle an update.
@@ -93,11 +108,14 @@ func (e *Engine) guardReconciles(r *reconciliation, changes, failing []string) (
 	return r.details.Loops.StartReconcile(now(), changes, failing, e.LoopLimit) > 0
 }
 
-// releaseLoops must be called after the handlers of a reconcile with the result of guardLoops. It drops the handled changes, reports a loop, and returns the
-// time until the next reconcile; 0 if none is necessary.
-func (e *Engine) releaseLoops(ctx context.Context, r *reconciliation, handled string) (next time.Duration) {
+// releaseLoops is called after the handlers of a reconcile. It drops the handled changes, reports a loop, and returns the time until the next reconcile; 0 if none
+// is necessary.
+func (e *Engine) releaseLoops(ctx context.Context, r *reconciliation) (next time.Duration) {
 	loops := r.details.Loops
-	if handled != "" {
+	if loops == nil {
+		return 0
+	}
+	if handled := r.calls.handledLoops; handled != "" {
 		loops.DropHandled(handled)
 	}
 	e.reportLoop(ctx, r.draft.Base(), loops)

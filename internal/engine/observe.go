@@ -74,15 +74,27 @@ func (e *Engine) observedObject(ctx context.Context, key types.NamespacedName) (
 
 // awaitFreshCache ensures that the object is not older than our own last write: in an older state, finished handlers would seem unfinished. If the cache
 // lags behind, the object is reconciled again when the cache changes, and no worker waits. After the consistency timeout, awaitFreshCache reads the object
-// from the API server. It returns the time to wait; 0 to continue.
-func (e *Engine) awaitFreshCache(ctx context.Context, r *reconciliation) (time.Duration, error) {
+// from the API server.
+func (e *Engine) awaitFreshCache(ctx context.Context, r *reconciliation) (Hold, error) {
 	if r.details.Memory.FoundDeleted {
-		return e.ConsistencyTimeout, nil // the cache will show the deletion
+		return holdFor(HeldByCache, e.ConsistencyTimeout), nil // the cache will show the deletion
 	}
 	if pending := r.details.Pending; pending != nil {
-		return e.retryPendingWrite(ctx, r, pending)
+		wait, err := e.retryPendingWrite(ctx, r, pending)
+		return holdFor(HeldByWrite, wait), err
 	}
-	return e.checkCacheIsCurrent(ctx, r)
+	wait, err := e.checkCacheIsCurrent(ctx, r)
+	return holdFor(HeldByCache, wait), err
+}
+
+func (e *Engine) checkFreshness(s subject) Hold {
+	switch details := s.known.Worker.Details; {
+	case details != nil && details.Pending != nil:
+		return Hold{Reason: HeldByWrite, Message: "the outcomes of the last reconcile are not written yet"}
+	case e.isStale(s.obj, s.known):
+		return Hold{Reason: HeldByCache, Message: "the cache does not show the last write of the operator yet"}
+	}
+	return Hold{}
 }
 
 func (e *Engine) checkCacheIsCurrent(ctx context.Context, r *reconciliation) (time.Duration, error) {
@@ -150,9 +162,9 @@ func (e *Engine) stopAwaiting(m *objectState, key types.NamespacedName) {
 
 // expectOwnEvent is called at the end of a reconcile. If the reconcile has written the end of a cycle, the next reconcile may
 // find nothing to do. expectOwnEvent then lets the engine skip the event of the write.
-func (e *Engine) expectOwnEvent(r *reconciliation, result reconcile.Result) {
+func (e *Engine) expectOwnEvent(r *reconciliation) {
 	m := r.known
-	if !r.session.IsFinished() || result != (reconcile.Result{}) || m.AwaitedVersion() != r.draft.Base().GetResourceVersion() || r.session.ReportRejected || r.details.Memory.Overlay != nil ||
+	if !r.session.IsFinished() || r.result != (reconcile.Result{}) || m.AwaitedVersion() != r.draft.Base().GetResourceVersion() || r.session.ReportRejected || r.details.Memory.Overlay != nil ||
 		len(e.ReconcileHandlers.IDs())+len(e.BackgroundHandlers.IDs()) > 0 || e.writesEventChanges {
 		return
 	}
@@ -207,36 +219,40 @@ func (e *Engine) retryPendingWrite(ctx context.Context, r *reconciliation, pendi
 	return e.checkCacheIsCurrent(ctx, r)
 }
 
-// verifyAgainstEpoch ensures that the engine does not call handlers or write because of a state that is older than the start of the process: an
-// earlier process may have stored progress since. If there is something to do for such a state, verifyAgainstEpoch reads the object from the API server,
-// and returns a reconciliation of that state. It also returns the time to wait; 0 to continue.
-func (e *Engine) verifyAgainstEpoch(ctx context.Context, r *reconciliation) (*reconciliation, time.Duration, error) {
+// verifyEpoch ensures that the engine does not call handlers or write because of a state that is older than the start of the process: an earlier process may
+// have stored progress since. If there is something to do for such a state, verifyEpoch reads the object from the API server, and the reconcile continues with
+// that state.
+func (e *Engine) verifyEpoch(ctx context.Context, r *reconciliation) (Hold, error) {
 	m := r.known
+	if m.Worker.SeenSinceStart {
+		return Hold{}, nil
+	}
 	if m.Worker.SeenSinceStart = r.afterEpoch || !e.epoch.IsOlder(r.draft.Base()); m.Worker.SeenSinceStart || !e.hasWork(r) {
-		return r, 0, nil
+		return Hold{}, nil
 	}
 	log.FromContext(ctx).V(1).Info("The cache may be older than the start of the operator; reading the object from the API server")
 	r.session.Pauses, r.session.Suspensions = e.pauses.Load(), e.committer.SuspensionCount()
 	live, err := e.readLive(ctx, client.ObjectKeyFromObject(r.draft.Base()))
 	if err != nil {
-		return r, 0, err
+		return Hold{}, err
 	}
 	if live == nil || live.GetUID() != r.draft.Base().GetUID() {
 		r.details.Memory.FoundDeleted = true
-		return r, e.ConsistencyTimeout, nil // the cache will show the deletion
+		return holdFor(HeldByEpoch, e.ConsistencyTimeout), nil // the cache will show the deletion
 	}
 	m.Worker.SeenSinceStart = true
 	if live.GetResourceVersion() == r.draft.Base().GetResourceVersion() {
-		return r, 0, nil
+		return Hold{}, nil
 	}
 	m.SetAwaitedVersion(live.GetResourceVersion(), e.ConsistencyTimeout)
 	e.states.UpdateUnlessOlder(live)
 	again := e.newReconciliation(m)
 	again.session.Pauses, again.session.Suspensions = r.session.Pauses, r.session.Suspensions
-	if err := again.draft.SetBase(live); err != nil {
-		return again, 0, err
+	*r = *again
+	if err := r.draft.SetBase(live); err != nil {
+		return Hold{}, err
 	}
-	return again, 0, e.evaluate(ctx, again)
+	return e.detectCause(ctx, r)
 }
 
 // hasWork reports whether the reconcile may call handlers, start daemons or timers, or write something. Event handlers do not count: they are called for

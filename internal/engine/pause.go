@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -113,6 +114,30 @@ const (
 	conditionPaused  = "Paused"
 	reasonAnnotation = "Annotation"
 )
+
+func (*Engine) checkAnnotation(s subject) Hold { return HoldByAnnotation(s.obj) }
+
+// HoldByAnnotation returns the hold of an object that its annotation pauses. It needs no operator.
+func HoldByAnnotation(obj client.Object) Hold {
+	if IsObjectPaused(obj) {
+		return Hold{Reason: HeldByAnnotation, Message: fmt.Sprintf("the annotation %s pauses the object", PausedAnnotation), ByUser: true}
+	}
+	return Hold{}
+}
+
+// obeyAnnotation holds a paused object: it stops the daemons and timers, and reports the pause in the conditions. The cause and the records stay as they are.
+func (e *Engine) obeyAnnotation(ctx context.Context, r *reconciliation) (Hold, error) {
+	if _, annotated := r.draft.Base().GetAnnotations()[PausedAnnotation]; !annotated {
+		return Hold{}, nil
+	}
+	if !IsObjectPaused(r.draft.Base()) {
+		warnAboutAnnotation(ctx, r.draft.Base())
+		return Hold{}, nil
+	}
+	log.FromContext(ctx).V(1).Info("The object is paused by its annotation", "annotation", PausedAnnotation)
+	e.supervisor.StopAll(r.draft.Base().GetUID(), daemons.ErrPaused)
+	return Hold{Reason: HeldByAnnotation}, e.reportObjectPause(ctx, r)
+}
 
 // warnAboutAnnotation logs a value of the annotation that is neither true nor false.
 func warnAboutAnnotation(ctx context.Context, obj client.Object) {

@@ -7,7 +7,6 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/cause"
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
@@ -15,6 +14,16 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/tracking"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
+
+// planCalls selects the handlers for the cause, and those of them that are due.
+func (e *Engine) planCalls(ctx context.Context, r *reconciliation) (Hold, error) {
+	e.selectHandlers(ctx, r)
+	if e.retriesOnChange {
+		r.noteRelatedChange()
+	}
+	e.makePlan(ctx, r)
+	return Hold{}, nil
+}
 
 // selectHandlers finds the handlers that are called for the cause.
 func (e *Engine) selectHandlers(ctx context.Context, r *reconciliation) {
@@ -130,20 +139,24 @@ func (e *Engine) planNext(ctx context.Context, r *reconciliation) {
 	}
 }
 
-// schedule returns when the object must be reconciled again.
-func (e *Engine) schedule(r *reconciliation) reconcile.Result {
+// schedule determines when the object must be reconciled again.
+func (e *Engine) schedule(ctx context.Context, r *reconciliation) (Hold, error) {
 	at := now()
 	delay, left := e.untilNext(r, at)
 	priority := new(retrying)
 	if next := r.nextReconcile(); next != nil && (!left || next.due.Sub(at) < delay) {
 		delay, left, priority = next.due.Sub(at), true, next.priority
 	}
-	if !left {
-		return reconcile.Result{}
+	if left {
+		r.result = requeue(delay)
+		r.result.Priority = priority
 	}
-	result := requeue(delay)
-	result.Priority = priority
-	return result
+	if until := r.held.Until; !until.IsZero() {
+		r.result = requeueBefore(r.result, max(until.Sub(at), time.Millisecond))
+	}
+	r.result = requeueBefore(r.result, e.releaseLoops(ctx, r))
+	e.expectOwnEvent(r)
+	return Hold{}, nil
 }
 
 // untilNext returns the time until there is something to do for the cause, and false if there is nothing.

@@ -3,16 +3,12 @@ package engine
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
 
-	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -21,79 +17,16 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/background"
 	"github.com/kopf-runtime/kopf-runtime/internal/cause"
 	"github.com/kopf-runtime/kopf-runtime/internal/commit"
-	"github.com/kopf-runtime/kopf-runtime/internal/decoding"
-	"github.com/kopf-runtime/kopf-runtime/internal/epoch"
-	"github.com/kopf-runtime/kopf-runtime/internal/eventrecorder"
 	"github.com/kopf-runtime/kopf-runtime/internal/fencing"
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
-	"github.com/kopf-runtime/kopf-runtime/internal/keyed"
-	"github.com/kopf-runtime/kopf-runtime/internal/lazylog"
 	"github.com/kopf-runtime/kopf-runtime/internal/loopguard"
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
-	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
 	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 	"github.com/kopf-runtime/kopf-runtime/internal/plan"
-	"github.com/kopf-runtime/kopf-runtime/internal/promotion"
-	"github.com/kopf-runtime/kopf-runtime/internal/rbac"
-	"github.com/kopf-runtime/kopf-runtime/internal/shards"
-	"github.com/kopf-runtime/kopf-runtime/internal/tracking"
-	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
-	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/explain"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
-
-// Engine reconciles the objects of one kind.
-type Engine struct {
-	Settings
-	Kind
-	layers    []layer
-	layered   reconciler // the steps within the layers
-	states    *objectStore
-	committer *commit.Committer
-	hooks     *invoke.Hooks // nil without hooks
-	detector  *cause.Detector
-	events    *eventrecorder.Poster
-
-	supervisor    *daemons.Supervisor
-	deletions     *deletionChecker
-	background    *background.Runner
-	tracker       *tracking.Tracker
-	promoter      *promotion.Promoter
-	epoch         *epoch.Epoch // nil if every state of the cache is trusted
-	releases      shards.Releases
-	shardEvents   handler.EventHandler // receives the events of the objects of the shard
-	pauses        atomic.Int32         // the number of pauses that have begun in any namespace
-	ended         atomic.Bool          // the operator has ended, and nothing is written any more
-	hasPredicates atomic.Bool          // predicates may prevent reconciles
-	order         []string             // the ids of the reconcile handlers, each after those that must succeed before it
-	created       time.Time
-	finished      atomic.Int64 // the end of the last reconcile, as a duration since created; 0 if none has begun
-
-	running          keyed.Map[types.NamespacedName, struct{}]     // the keys that are being reconciled
-	failures         keyed.Map[types.NamespacedName, failure]      // of the last reconciles
-	tombstones       keyed.Map[types.NamespacedName, []*tombstone] // of vanished objects
-	eventQueues      keyed.Map[types.NamespacedName, eventQueue]   // of event handlers
-	clusterEvents    keyed.Map[handlerKey, []*invoke.ClusterEvent] // the Kubernetes Events that wait for their handlers
-	indexFailures    keyed.Map[handlerKey, progress.Record]        // of index handlers
-	panicChanges     keyed.Map[types.UID, []panicChange]           // of daemons and timers; the workers have not written them yet
-	runs             keyed.Map[types.UID, int]                     // the number of runs of daemons and timers, with those that the supervisor has abandoned
-	deferred         keyed.Map[types.NamespacedName, struct{}]     // the keys that wait for the end of a pause, or for the admission by the scope
-	pausedNamespaces keyed.Map[string, struct{}]                   // no daemon or timer is started in them; "" means all namespaces
-	lastCalls        keyed.Map[types.NamespacedName, *lastCalls]   // of reconcile handlers for deleted objects
-	backingOff       keyed.Map[types.NamespacedName, bool]         // reconcile handlers of these keys have failed or asked for a rate-limited call
-	held             []*heldObjects                                // by the reason for which a step has ended their last reconcile
-	looping          *heldObjects                                  // their handlers cause their own calls
-	drainingObjects  metrics.ObjectSet
-
-	writesEventChanges bool // changes of an event handler are written
-	reportsConditions  bool // the engine sets conditions
-	usesFinalizer      bool // the engine adds and removes the finalizer
-	retriesOnChange    bool // changes of related objects call cause handlers that wait
-	handlesOwnChanges  bool // changes of handlers can be updates
-	conditionPlaces    []conditions.Option
-}
 
 // handlerKey is the key of data about a handler and an object.
 type handlerKey struct {
@@ -110,7 +43,9 @@ type reconciliation struct {
 	details    *objectDetails     // of known
 	afterEpoch bool               // the cache had reached the epoch before the object was read
 	edits      []*background.Edit // the edits by daemons and timers that are part of Cause.Old
-	old        client.Object      // the object of Cause.Old; nil until it is needed
+	held       Hold               // keeps back the handlers of the cause
+	result     reconcile.Result
+	old        client.Object // the object of Cause.Old; nil until it is needed
 
 	matching matching
 	calls    calls
@@ -119,6 +54,7 @@ type reconciliation struct {
 
 // matching contains the handlers whose filters accept the object.
 type matching struct {
+	detected   cause.Reason // the reason of the cause before it is known whether a handler matches
 	view       *invoke.View // for the predicates of handlers
 	handlers   []string     // the cause handlers
 	selection  plan.Selection
@@ -134,6 +70,7 @@ type calls struct {
 	workTime      time.Duration // the time in handlers since the last write
 	unsaved       bool          // handlers were called since the last write
 	aborted       bool          // no other handler is called in this reconcile, because of a deletion, a pause or a rejection
+	handledLoops  string        // the version up to which the reconcile handles the changes by which handlers may cause their own calls; empty if it handles none
 	relatedChange bool          // a related object has changed since the last reconcile; only if this can call cause handlers
 	err           error         // the error of a write between handlers
 }
@@ -310,9 +247,6 @@ func (r *reconciliation) unlock() {
 	r.known.Unlock()
 }
 
-// setCause continues the reconcile with a cause. Only writes change the cause otherwise.
-func (r *reconciliation) setCause(c cause.Cause) { r.session.Cause = c }
-
 // noteHandled is called when a cycle has ended in this process. Resume handlers are then not called any more. But if an earlier process has begun the creation
 // of the object, it may have called a handler for creations and resumes that this process has not called.
 func (r *reconciliation) noteHandled() {
@@ -342,75 +276,6 @@ func (r *reconciliation) subject() match.Input {
 // hasNothingToWrite reports whether no handler is selected and no data must be written. This is the most frequent case when the operator starts.
 func (r *reconciliation) hasNothingToWrite() bool {
 	return len(r.matching.selection.Selected) == 0 && r.session.IsAtRest()
-}
-
-// identify sets the apiVersion and the kind, which typed clients drop. It does not write to an unstructured object that has them, because its content may
-// be shared.
-func (e *Engine) identify(obj client.Object) {
-	if obj.GetObjectKind().GroupVersionKind() != e.GVK {
-		obj.GetObjectKind().SetGroupVersionKind(e.GVK)
-	}
-}
-
-// latest returns a copy of the newest known state of an object. For a deleted object, this is the last known state.
-func (e *Engine) latest(obj client.Object) client.Object {
-	newest := e.states.Newest(obj.GetUID())
-	if newest == nil {
-		newest = obj
-	}
-	copied := newest.DeepCopyObject().(client.Object)
-	e.identify(copied)
-	return copied
-}
-
-func (e *Engine) readCached(ctx context.Context, key types.NamespacedName) (client.Object, error) {
-	return e.readObject(ctx, e.Cache, key)
-}
-
-func (e *Engine) readLive(ctx context.Context, key types.NamespacedName) (client.Object, error) {
-	return e.readObject(ctx, e.APIReader, key)
-}
-
-// readObject returns nil for an object that does not exist.
-func (e *Engine) readObject(ctx context.Context, from client.Reader, key types.NamespacedName, opts ...client.GetOption) (client.Object, error) {
-	obj := e.New()
-	if err := from.Get(ctx, key, obj, opts...); err != nil {
-		if _, isLeftOut := errors.AsType[decoding.Object](err); isLeftOut || patch.IsNotFound(err) {
-			return nil, nil // a cache leaves out an object that does not decode
-		}
-		return nil, fmt.Errorf("reading %s %s: %w", e.GVK.Kind, key, rbac.Explain(err))
-	}
-	e.identify(obj)
-	return obj, nil
-}
-
-// findFault reads an object without its Go type. It returns the object, and the reason why it does not decode. The fault is nil if the object decodes, or if it
-// cannot be read.
-func (e *Engine) findFault(ctx context.Context, key types.NamespacedName) (raw *unstructured.Unstructured, fault *decoding.Fault) {
-	newObject := decoding.Constructor(e.New())
-	raw = &unstructured.Unstructured{}
-	raw.SetGroupVersionKind(e.GVK)
-	if newObject == nil || e.APIReader.Get(ctx, key, raw) != nil {
-		return nil, nil //nolint:nilerr // the caller has an error of its own
-	}
-	if data, err := raw.MarshalJSON(); err == nil {
-		fault = decoding.Check(data, newObject)
-	}
-	return raw, fault
-}
-
-// exists asks the API server whether an object exists. It reads only the metadata, because the object may have left the cache as it no longer decodes into its
-// Go type.
-func (e *Engine) exists(ctx context.Context, obj client.Object) (bool, error) {
-	live, key := &metav1.PartialObjectMetadata{}, client.ObjectKeyFromObject(obj)
-	live.SetGroupVersionKind(e.GVK)
-	switch err := e.APIReader.Get(ctx, key, live); {
-	case patch.IsNotFound(err):
-		return false, nil
-	case err != nil:
-		return false, fmt.Errorf("reading %s %s: %w", e.GVK.Kind, key, rbac.Explain(err))
-	}
-	return live.GetUID() == obj.GetUID(), nil
 }
 
 // hasFinalizer reports whether an object has the finalizer of the operator. Operators of one kind often share kopf's name. Who never adds it leaves it to the
@@ -468,16 +333,6 @@ func (e *Engine) paused(namespace string) bool {
 func IsObjectPaused(obj client.Object) bool {
 	paused, err := strconv.ParseBool(obj.GetAnnotations()[PausedAnnotation])
 	return err == nil && paused
-}
-
-// logOf returns the logger for an object outside of reconciles.
-func (e *Engine) logOf(obj client.Object) logr.Logger {
-	return lazylog.New(e.Log).WithValues("controller", e.Name, "kind", e.GVK.Kind, "namespace", obj.GetNamespace(), "name", obj.GetName(), "uid", obj.GetUID())
-}
-
-// handlerIDs returns the ids of the handlers of all kinds.
-func (e *Engine) handlerIDs() []string {
-	return slices.Concat(e.Handlers.IDs(), e.EventHandlers.IDs(), e.ReconcileHandlers.IDs(), e.BackgroundHandlers.IDs(), e.Indexes.IDs())
 }
 
 // The priorities in the queue. Changes by users have priority 0, objects of the first listing have [handler.LowPriority], and promoted objects have 1.

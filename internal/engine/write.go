@@ -4,10 +4,36 @@ import (
 	"context"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/cause"
 	"github.com/kopf-runtime/kopf-runtime/internal/commit"
 	"github.com/kopf-runtime/kopf-runtime/internal/essence"
 )
+
+// commit writes the outcomes of the reconcile. If the cause is over, the write removes the records and stores the baseline.
+func (e *Engine) commit(ctx context.Context, r *reconciliation) (Hold, error) {
+	r.reportConditions(ctx)
+	if !r.session.Cause.Reason.HasHandlers() && !r.session.HasLeftovers() && !r.draft.HasChanges() {
+		r.postEvents(r.draft.Base())
+		return Hold{}, nil
+	}
+	r.session.EndCalls(r.session.Cause.Reason == cause.Delete && e.supervisor.Busy(r.draft.Base().GetUID()))
+	if r.session.Cause.Reason == cause.Resume && r.hasNothingToWrite() {
+		r.noteHandled()
+		r.postEvents(r.draft.Base())
+		return Hold{}, nil
+	}
+	written, err := r.write(ctx)
+	if err != nil || written == nil {
+		return Hold{}, err
+	}
+	if r.session.IsFinished() && len(r.matching.selection.Selected) > 0 {
+		sum := r.session.Records.Summary()
+		log.FromContext(ctx).Info("Handled", "reason", r.session.Cause.Reason, "succeeded", sum.Succeeded, "failed", sum.Failed)
+	}
+	return Hold{}, nil
+}
 
 // write writes all changes since the last write. It returns the object after the write; nil if the object no longer exists.
 func (r *reconciliation) write(ctx context.Context) (client.Object, error) {

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"time"
 
@@ -142,4 +143,29 @@ func (e *Engine) forget(uid types.UID) {
 			forgetter.Forget(uid)
 		}
 	}
+}
+
+func (e *Engine) startBackground(ctx context.Context, r *reconciliation) (Hold, error) {
+	if len(r.matching.background) > 0 {
+		e.background.Start(ctx, r.draft.Base(), r.matching.background, r.backgroundState(), !r.known.ExistedAtStart)
+	}
+	return Hold{}, nil
+}
+
+func (e *Engine) checkBackground(s subject) Hold {
+	if s.obj.GetDeletionTimestamp() == nil {
+		return Hold{}
+	}
+	var busy []string
+	for _, id := range e.BackgroundHandlers.IDs() {
+		switch e.supervisor.Status(daemons.Key{UID: s.obj.GetUID(), ID: id}).State {
+		case daemons.StateRunning, daemons.StateStopping:
+			busy = append(busy, id)
+		default:
+		}
+	}
+	if len(busy) == 0 {
+		return Hold{}
+	}
+	return Hold{Reason: HeldByDaemons, Message: "daemons or timers have not stopped: " + strings.Join(busy, ", "), Scope: HoldsRelease}
 }
