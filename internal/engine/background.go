@@ -92,14 +92,14 @@ func (c *deletionChecker) ask(ctx context.Context, exists func(context.Context) 
 // endWork first asks the API server, unless isDeleted is true. It does not wait for the answer.
 func (e *Engine) endWork(obj client.Object, isDeleted bool) {
 	uid := obj.GetUID()
-	e.supervisor.StopWaiting(uid)
+	e.background.supervisor.StopWaiting(uid)
 	switch {
 	case isDeleted || obj.GetDeletionTimestamp() != nil:
 		e.cancelWork(uid, daemons.ErrDeleted)
-	case !e.supervisor.Busy(uid) && !e.states.AwaitsDeletion(uid):
+	case !e.background.supervisor.Busy(uid) && !e.states.AwaitsDeletion(uid):
 		e.cancelWork(uid, daemons.ErrOutOfScope) // nothing receives the cause
 	default:
-		e.deletions.start(uid, func(ctx context.Context, done func()) { e.askAndCancel(ctx, obj, done) })
+		e.gone.deletions.start(uid, func(ctx context.Context, done func()) { e.askAndCancel(ctx, obj, done) })
 	}
 }
 
@@ -107,7 +107,7 @@ func (e *Engine) endWork(obj client.Object, isDeleted bool) {
 // a daemon may drop data of a deleted object.
 func (e *Engine) askAndCancel(ctx context.Context, obj client.Object, done func()) {
 	uid, cause := obj.GetUID(), daemons.ErrDeleted
-	exists, err := e.deletions.ask(ctx, func(ctx context.Context) (bool, error) { return e.exists(ctx, obj) })
+	exists, err := e.gone.deletions.ask(ctx, func(ctx context.Context) (bool, error) { return e.exists(ctx, obj) })
 	done() // first, so that work that begins afterwards causes another check
 	if ctx.Err() != nil {
 		return // the operator has ended, and the supervisor cancels the runs
@@ -126,8 +126,8 @@ func (e *Engine) askAndCancel(ctx context.Context, obj client.Object, done func(
 
 // cancelWork stops the daemons and timers of an object with a cause, and forgets them. For a deletion, it also cancels the handlers with CancelOnDelete.
 func (e *Engine) cancelWork(uid types.UID, cause error) {
-	e.supervisor.StopAll(uid, cause)
-	e.supervisor.Forget(uid)
+	e.background.supervisor.StopAll(uid, cause)
+	e.background.supervisor.Forget(uid)
 	if errors.Is(cause, daemons.ErrDeleted) {
 		e.states.NotifyDeletion(uid)
 	}
@@ -137,7 +137,7 @@ func (e *Engine) cancelWork(uid types.UID, cause error) {
 func (e *Engine) forget(uid types.UID) {
 	e.states.Forget(uid)
 	e.forgetClusterEvents(uid)
-	e.panicChanges.Take(uid)
+	e.background.panicChanges.Take(uid)
 	for _, place := range []any{e.Store, e.Remote} {
 		if forgetter, ok := place.(progress.Forgetter); ok {
 			forgetter.Forget(uid)
@@ -147,7 +147,7 @@ func (e *Engine) forget(uid types.UID) {
 
 func (e *Engine) startBackground(ctx context.Context, r *reconciliation) (Hold, error) {
 	if len(r.matching.background) > 0 {
-		e.background.Start(ctx, r.draft.Base(), r.matching.background, r.backgroundState(), !r.known.ExistedAtStart)
+		e.background.runner.Start(ctx, r.draft.Base(), r.matching.background, r.backgroundState(), !r.known.ExistedAtStart)
 	}
 	return Hold{}, nil
 }
@@ -158,7 +158,7 @@ func (e *Engine) checkBackground(s subject) Hold {
 	}
 	var busy []string
 	for _, id := range e.BackgroundHandlers.IDs() {
-		switch e.supervisor.Status(daemons.Key{UID: s.obj.GetUID(), ID: id}).State {
+		switch e.background.supervisor.Status(daemons.Key{UID: s.obj.GetUID(), ID: id}).State {
 		case daemons.StateRunning, daemons.StateStopping:
 			busy = append(busy, id)
 		default:

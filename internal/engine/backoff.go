@@ -54,11 +54,11 @@ func (e *Engine) noteBackoff(r *reconciliation) {
 	key := client.ObjectKeyFromObject(r.draft.Base())
 	for _, st := range r.details.ReconcileHandlers {
 		if st.failures > 0 {
-			e.backingOff.Set(key, true)
+			e.queue.backingOff.Set(key, true)
 			return
 		}
 	}
-	e.backingOff.Take(key)
+	e.queue.backingOff.Take(key)
 }
 
 // QueueRateLimiter returns the rate limiter for the queue of the controller. The queue forgets an object after each reconcile without an error of the API server, and
@@ -74,7 +74,7 @@ type queueRateLimiter struct {
 
 // Forget implements [workqueue.TypedRateLimiter].
 func (l *queueRateLimiter) Forget(req reconcile.Request) {
-	if !l.engine.backingOff.Get(req.NamespacedName) {
+	if !l.engine.queue.backingOff.Get(req.NamespacedName) {
 		l.TypedRateLimiter.Forget(req)
 	}
 }

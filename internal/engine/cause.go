@@ -35,9 +35,9 @@ func (e *Engine) detectCause(ctx context.Context, r *reconciliation) (Hold, erro
 	}
 	r.known.Worker.SeenAlive = r.known.Worker.SeenAlive || !r.session.Cause.Deleting
 	if len(e.BackgroundHandlers.IDs()) > 0 {
-		r.matching.background = e.background.Select(ctx, r.draft.Base(), r.matching.view, r.draft.Content())
+		r.matching.background = e.background.runner.Select(ctx, r.draft.Base(), r.matching.view, r.draft.Content())
 		if !r.session.Cause.Deleting {
-			e.background.Touch(r.draft.Base(), r.session.Cause.Live, r.backgroundState())
+			e.background.runner.Touch(r.draft.Base(), r.session.Cause.Live, r.backgroundState())
 		}
 	}
 	return Hold{}, nil
@@ -109,7 +109,7 @@ func (e *Engine) loadRecords(ctx context.Context, r *reconciliation, unreadable 
 // history returns the baselines of the object that this process has stored, and the last one if another client has replaced it. It returns no history if a peer
 // may have handled the object during a pause.
 func (e *Engine) history(r *reconciliation, baseline []byte) (history *cause.BaselineHistory, replaced []byte) {
-	if r.details.Memory.PausesAtBaseline != e.pauses.Load() {
+	if r.details.Memory.PausesAtBaseline != e.pause.count.Load() {
 		return nil, nil
 	}
 	history = r.details.Memory.Baselines
@@ -212,7 +212,7 @@ func (e *Engine) causeView(r *reconciliation) *invoke.View {
 	return &invoke.View{
 		Object: r.draft.Current().Object, Reason: string(r.session.Cause.Reason), Old: func() client.Object { return e.oldObject(r) }, Handled: func() client.Object { return e.handledObject(r) },
 		OldUnknown: !r.session.Cause.IsOldKnown(), Diff: r.session.Cause.Diff, Before: r.session.Cause.Old, After: r.session.Cause.New,
-		ConditionOptions: append(e.conditionPlaces, conditions.Since(r.draft.Base())), Latest: func() client.Object { return e.latest(r.draft.Base()) }, Notify: e.events.NotifierFor(r.draft.Base()),
+		ConditionOptions: append(e.traits.conditionPlaces, conditions.Since(r.draft.Base())), Latest: func() client.Object { return e.latest(r.draft.Base()) }, Notify: e.events.NotifierFor(r.draft.Base()),
 	}
 }
 
@@ -220,6 +220,6 @@ func (e *Engine) causeView(r *reconciliation) *invoke.View {
 func (r *reconciliation) attemptView() *invoke.View {
 	view := *r.matching.view
 	view.Object, view.Reason, view.Before, view.After = r.draft.Current().Object, string(r.session.Cause.Reason), r.session.Cause.Old, r.session.Cause.New
-	view.ConditionOptions = append(r.engine.conditionPlaces, conditions.Since(r.draft.Base()))
+	view.ConditionOptions = append(r.engine.traits.conditionPlaces, conditions.Since(r.draft.Base()))
 	return &view
 }

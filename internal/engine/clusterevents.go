@@ -37,7 +37,7 @@ func withoutClusterEvent(waiting []*invoke.ClusterEvent, event *invoke.ClusterEv
 // forgetClusterEvents drops the Events that wait for the handlers of an object.
 func (e *Engine) forgetClusterEvents(uid types.UID) {
 	for _, id := range e.ReconcileHandlers.IDs() {
-		e.clusterEvents.Take(handlerKey{uid, id})
+		e.others.clusterEvents.Take(handlerKey{uid, id})
 	}
 }
 
@@ -50,7 +50,7 @@ func (e *Engine) AddClusterEvent(key types.NamespacedName, uid types.UID, id str
 	}
 	event.Earlier = event.Earlier || e.paused(key.Namespace) || IsObjectPaused(obj)
 	var dropped bool
-	e.clusterEvents.Update(handlerKey{obj.GetUID(), id}, func(waiting []*invoke.ClusterEvent, _ bool) ([]*invoke.ClusterEvent, bool) {
+	e.others.clusterEvents.Update(handlerKey{obj.GetUID(), id}, func(waiting []*invoke.ClusterEvent, _ bool) ([]*invoke.ClusterEvent, bool) {
 		waiting, dropped = appendClusterEvent(waiting, &event)
 		return waiting, true
 	})

@@ -38,7 +38,7 @@ func (e *Engine) reportConditions(ctx context.Context, r *reconciliation) {
 	obj := r.draft.Current().Object.DeepCopyObject().(client.Object)
 	var set *conditions.Set
 	err := e.guard(func() (err error) {
-		if set, err = conditions.For(obj, append(e.conditionPlaces, conditions.Since(r.draft.Base()))...); err == nil {
+		if set, err = conditions.For(obj, append(e.traits.conditionPlaces, conditions.Since(r.draft.Base()))...); err == nil {
 			e.setHandlerConditions(r, set)
 			err = set.Err()
 		}
@@ -177,7 +177,7 @@ func (e *Engine) conditionsIn(content map[string]any) (*conditions.Set, error) {
 	if err := patch.FromContent(content, obj); err != nil {
 		return nil, err
 	}
-	return conditions.For(obj, e.conditionPlaces...)
+	return conditions.For(obj, e.traits.conditionPlaces...)
 }
 
 // conditionStatuses returns the function that finds the statuses of the conditions in [Kind.Conditions]. It returns nil without such conditions, or if the

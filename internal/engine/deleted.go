@@ -37,14 +37,14 @@ func (e *Engine) handleDeleted(ctx context.Context, key types.NamespacedName) (w
 		e.forget(last.GetUID())
 		e.endWork(last, false) // a daemon may have been started since
 		if e.states.Observed(key) == nil {
-			e.backingOff.Take(key)
+			e.queue.backingOff.Take(key)
 			e.forgetTracked(key)
 		}
 		t.last = last.DeepCopyObject().(client.Object)
 		e.identify(t.last)
 		e.planLastCalls(ctx, key, t)
 		if e.isVanished(t) {
-			e.tombstones.Set(key, append(slices.Clone(e.tombstones.Get(key)), t))
+			e.gone.tombstones.Set(key, append(slices.Clone(e.gone.tombstones.Get(key)), t))
 		} else {
 			e.finishDeleted(ctx, t)
 		}
@@ -144,7 +144,7 @@ func (e *Engine) callOnce(ctx context.Context, r *reconciliation, id string, dec
 		callAgain = false
 		var req *invoke.Request
 		invoke.HandlerAttempt{
-			Hooks: e.hooks, CycleStarted: record.Attempt().Started,
+			Hooks: e.traits.hooks, CycleStarted: record.Attempt().Started,
 			Kind: e.Name, ID: id, Handler: &h, View: r.attemptView(), Record: record, Once: true,
 			Prepare: func(req *invoke.Request) {
 				req.SubFinished = func(sub invoke.SubHandler) bool {
@@ -187,7 +187,7 @@ func (e *Engine) stillExists(ctx context.Context, r *reconciliation) bool {
 }
 
 // Vanished returns the keys of vanished objects whose delete handlers have not finished. It is for the test kit and for [Engine.Status].
-func (e *Engine) Vanished() []types.NamespacedName { return e.tombstones.Keys() }
+func (e *Engine) Vanished() []types.NamespacedName { return e.gone.tombstones.Keys() }
 
 // isVanished reports whether an object has disappeared although it had our finalizer and no deletion timestamp: the API server may remove an object when its
 // deletion and the write of its first finalizer are concurrent. It returns false if a peer may have handled the object, because a pause began since the last
@@ -195,7 +195,7 @@ func (e *Engine) Vanished() []types.NamespacedName { return e.tombstones.Keys() 
 func (e *Engine) isVanished(t *tombstone) bool {
 	memory := t.known.Worker
 	finalizerRemoved := memory.Details != nil && memory.Details.Memory.FinalizerRemoved
-	return memory.SeenSinceStart && e.hasFinalizer(t.last) && t.last.GetDeletionTimestamp() == nil && !finalizerRemoved && memory.PausesAtReconcile == e.pauses.Load()
+	return memory.SeenSinceStart && e.hasFinalizer(t.last) && t.last.GetDeletionTimestamp() == nil && !finalizerRemoved && memory.PausesAtReconcile == e.pause.count.Load()
 }
 
 // lastReconciliation returns a reconciliation of the last known state of an object, and the context for it.
@@ -215,10 +215,10 @@ func (e *Engine) lastReconciliation(ctx context.Context, t *tombstone) (*reconci
 // handleVanished calls the due delete handlers for the vanished objects of a key, according to their policies. Their progress is kept in memory, because
 // there is no object to write it to. handleVanished returns the time until the next call; 0 if all handlers have finished.
 func (e *Engine) handleVanished(ctx context.Context, key types.NamespacedName) (wait time.Duration) {
-	for _, t := range e.tombstones.Get(key) {
+	for _, t := range e.gone.tombstones.Get(key) {
 		left, done := e.handleTombstone(ctx, t)
 		if done {
-			e.tombstones.Update(key, func(all []*tombstone, _ bool) ([]*tombstone, bool) {
+			e.gone.tombstones.Update(key, func(all []*tombstone, _ bool) ([]*tombstone, bool) {
 				all = slices.DeleteFunc(slices.Clone(all), func(one *tombstone) bool { return one == t })
 				return all, len(all) > 0
 			})

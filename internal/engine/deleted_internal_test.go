@@ -21,7 +21,7 @@ func TestHandleVanished_RemovesFinishedTombstones(t *testing.T) {
 	left := map[types.UID]int{} // the number of vanished objects during the call for an object
 	handler := onReasons(cause.Delete)
 	handler.Do = func(_ context.Context, req *invoke.Request) error {
-		left[req.Object.GetUID()] = len(e.tombstones.Get(key))
+		left[req.Object.GetUID()] = len(e.gone.tombstones.Get(key))
 		return nil
 	}
 	e, _ = explainable(t, newObject(nil), handler)
@@ -31,7 +31,7 @@ func TestHandleVanished_RemovesFinishedTombstones(t *testing.T) {
 		last.UID, last.Finalizers = uid, []string{e.Finalizer}
 		all = append(all, &tombstone{last: last, known: &objectState{}, memos: &objectstate.Memos{}})
 	}
-	e.tombstones.Set(key, all)
+	e.gone.tombstones.Set(key, all)
 	if wait := e.handleVanished(t.Context(), key); wait != 0 || len(e.Vanished()) != 0 {
 		t.Errorf("the next call is in %s, and %v are left", wait, e.Vanished())
 	}

@@ -39,51 +39,88 @@ import (
 type Engine struct {
 	Settings
 	Kind
-	layers    []layer
-	layered   reconciler // the steps within the layers
+	traits    traits
+	layers    layers
 	states    *objectStore
-	committer *commit.Committer
-	hooks     *invoke.Hooks // nil without hooks
 	detector  *cause.Detector
+	committer *commit.Committer
 	events    *eventrecorder.Poster
+	tracker   *tracking.Tracker
+	epoch     *epoch.Epoch // nil if every state of the cache is trusted
 
-	supervisor    *daemons.Supervisor
-	deletions     *deletionChecker
-	background    *background.Runner
-	tracker       *tracking.Tracker
-	promoter      *promotion.Promoter
-	epoch         *epoch.Epoch // nil if every state of the cache is trusted
-	releases      shards.Releases
-	shardEvents   handler.EventHandler // receives the events of the objects of the shard
-	pauses        atomic.Int32         // the number of pauses that have begun in any namespace
-	ended         atomic.Bool          // the operator has ended, and nothing is written any more
-	hasPredicates atomic.Bool          // predicates may prevent reconciles
-	order         []string             // the ids of the reconcile handlers, each after those that must succeed before it
-	created       time.Time
-	finished      atomic.Int64 // the end of the last reconcile, as a duration since created; 0 if none has begun
+	queue      queue
+	background backgroundWork
+	others     otherHandlers
+	gone       goneObjects
+	pause      pauses
+	sharding   sharding
+	held       heldByReason
+}
 
-	running          keyed.Map[types.NamespacedName, struct{}]     // the keys that are being reconciled
-	failures         keyed.Map[types.NamespacedName, failure]      // of the last reconciles
-	tombstones       keyed.Map[types.NamespacedName, []*tombstone] // of vanished objects
-	eventQueues      keyed.Map[types.NamespacedName, eventQueue]   // of event handlers
-	clusterEvents    keyed.Map[handlerKey, []*invoke.ClusterEvent] // the Kubernetes Events that wait for their handlers
-	indexFailures    keyed.Map[handlerKey, progress.Record]        // of index handlers
-	panicChanges     keyed.Map[types.UID, []panicChange]           // of daemons and timers; the workers have not written them yet
-	runs             keyed.Map[types.UID, int]                     // the number of runs of daemons and timers, with those that the supervisor has abandoned
-	deferred         keyed.Map[types.NamespacedName, struct{}]     // the keys that wait for the end of a pause, or for the admission by the scope
-	pausedNamespaces keyed.Map[string, struct{}]                   // no daemon or timer is started in them; "" means all namespaces
-	lastCalls        keyed.Map[types.NamespacedName, *lastCalls]   // of reconcile handlers for deleted objects
-	backingOff       keyed.Map[types.NamespacedName, bool]         // reconcile handlers of these keys have failed or asked for a rate-limited call
-	held             []*heldObjects                                // by the reason for which a step has ended their last reconcile
-	looping          *heldObjects                                  // their handlers cause their own calls
-	drainingObjects  metrics.ObjectSet
-
-	writesEventChanges bool // changes of an event handler are written
-	reportsConditions  bool // the engine sets conditions
-	usesFinalizer      bool // the engine adds and removes the finalizer
-	retriesOnChange    bool // changes of related objects call cause handlers that wait
-	handlesOwnChanges  bool // changes of handlers can be updates
+// traits follow from the declaration of the kind.
+type traits struct {
+	hooks              *invoke.Hooks // nil without hooks
+	writesEventChanges bool          // changes of an event handler are written
+	reportsConditions  bool          // the engine sets conditions
+	usesFinalizer      bool          // the engine adds and removes the finalizer
+	retriesOnChange    bool          // changes of related objects call cause handlers that wait
+	handlesOwnChanges  bool          // changes of handlers can be updates
 	conditionPlaces    []conditions.Option
+}
+
+// queue contains what the engine knows of the queue and the workers.
+type queue struct {
+	promoter      *promotion.Promoter
+	hasPredicates atomic.Bool // predicates may prevent reconciles
+	ended         atomic.Bool // the operator has ended, and nothing is written any more
+	created       time.Time
+	finished      atomic.Int64                              // the end of the last reconcile, as a duration since created; 0 if none has begun
+	running       keyed.Map[types.NamespacedName, struct{}] // the keys that are being reconciled
+	failures      keyed.Map[types.NamespacedName, failure]  // of the last reconciles
+	backingOff    keyed.Map[types.NamespacedName, bool]     // reconcile handlers of these keys have failed or asked for a rate-limited call
+}
+
+// backgroundWork contains the daemons and timers.
+type backgroundWork struct {
+	supervisor   *daemons.Supervisor
+	runner       *background.Runner
+	runs         keyed.Map[types.UID, int]           // the number of runs, with those that the supervisor has abandoned
+	panicChanges keyed.Map[types.UID, []panicChange] // the workers have not written them yet
+}
+
+// otherHandlers is the state of the handlers without a cause.
+type otherHandlers struct {
+	order         []string                                      // the ids of the reconcile handlers, each after those that must succeed before it
+	eventQueues   keyed.Map[types.NamespacedName, eventQueue]   // of event handlers
+	clusterEvents keyed.Map[handlerKey, []*invoke.ClusterEvent] // the Kubernetes Events that wait for their handlers
+	indexFailures keyed.Map[handlerKey, progress.Record]        // of index handlers
+}
+
+// goneObjects are the objects that have left the cache and for which handlers may still be called.
+type goneObjects struct {
+	deletions  *deletionChecker
+	tombstones keyed.Map[types.NamespacedName, []*tombstone] // of vanished objects
+	lastCalls  keyed.Map[types.NamespacedName, *lastCalls]   // of reconcile handlers for deleted objects
+}
+
+// pauses contains what the engine knows of pauses.
+type pauses struct {
+	count      atomic.Int32                              // the number of pauses that have begun in any namespace
+	namespaces keyed.Map[string, struct{}]               // no daemon or timer is started in them; "" means all namespaces
+	deferred   keyed.Map[types.NamespacedName, struct{}] // the keys that wait for the end of a pause, or for the admission by the scope
+}
+
+// sharding contains the objects that leave the shard.
+type sharding struct {
+	releases shards.Releases
+	events   handler.EventHandler // receives the events of the objects of the shard
+	draining metrics.ObjectSet
+}
+
+// heldByReason are the held objects, for the metric.
+type heldByReason struct {
+	bySteps []*heldObjects // by the reason for which a step has held them in their last reconcile
+	looping *heldObjects   // their handlers cause their own calls
 }
 
 // identify sets the apiVersion and the kind, which typed clients drop. It does not write to an unstructured object that has them, because its content may

@@ -21,8 +21,8 @@ const reasonEvent = "event"
 
 // WaitingEvents returns the keys of the objects with an event handler that waits for its next attempt. It is for the test kit.
 func (e *Engine) WaitingEvents() (keys []types.NamespacedName) {
-	for _, key := range e.eventQueues.Keys() {
-		if len(e.eventQueues.Get(key).events) > 0 {
+	for _, key := range e.others.eventQueues.Keys() {
+		if len(e.others.eventQueues.Get(key).events) > 0 {
 			keys = append(keys, key)
 		}
 	}
@@ -33,7 +33,7 @@ func (e *Engine) WaitingEvents() (keys []types.NamespacedName) {
 // records on the object. If an attempt must be repeated, the later events wait. callEventHandlers returns the time until the next attempt; 0 if nothing is
 // left.
 func (e *Engine) callEventHandlers(ctx context.Context, key types.NamespacedName) time.Duration {
-	queue := e.eventQueues.Take(key)
+	queue := e.others.eventQueues.Take(key)
 	defer func() { e.putEventQueue(key, queue) }()
 	for _, event := range e.states.TakeEvents(key) {
 		queue.events = append(queue.events, &eventInProgress{Event: event, memos: e.states.Memos(event.Object.GetUID())})
@@ -72,7 +72,7 @@ func (e *Engine) hasOnlyLeft(ctx context.Context, one *eventInProgress) (bool, e
 // putEventQueue stores the queue of a key. Only the worker of the key changes it.
 func (e *Engine) putEventQueue(key types.NamespacedName, queue eventQueue) {
 	if len(queue.events)+len(queue.changes) > 0 {
-		e.eventQueues.Set(key, queue)
+		e.others.eventQueues.Set(key, queue)
 	}
 }
 
@@ -120,7 +120,7 @@ func (e *Engine) callEventHandler(
 	}
 	var change *eventChange
 	outcome := invoke.HandlerAttempt{
-		Hooks: e.hooks,
+		Hooks: e.traits.hooks,
 		Kind:  e.Name, ID: id, Handler: new(e.withDefaults(h)), View: view, Record: record, Once: h.Policy.Retries == nil, QuietSuccess: true,
 		Accept: func(req *invoke.Request, failed error) (err error) {
 			if h.WritesChanges && !event.IsDeletion() {
@@ -152,7 +152,7 @@ func (e *Engine) eventChange(ctx context.Context, view *invoke.View, req *invoke
 // takeEventChanges adds the changes of event handlers to the changes that the reconcile writes.
 func (e *Engine) takeEventChanges(ctx context.Context, r *reconciliation) {
 	key := client.ObjectKeyFromObject(r.draft.Base())
-	queue := e.eventQueues.Take(key)
+	queue := e.others.eventQueues.Take(key)
 	changes := queue.changes
 	queue.changes = nil
 	e.putEventQueue(key, queue)

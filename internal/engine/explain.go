@@ -48,7 +48,7 @@ func (e *Engine) Explain(ctx context.Context, key types.NamespacedName) (*explai
 		x.unknown("what the operator keeps in memory, while it reconciles the object: try again")
 	}
 	x.r = e.newReconciliation(known)
-	x.r.session.Pauses = e.pauses.Load()
+	x.r.session.Pauses = e.pause.count.Load()
 	x.ofObject(obj)
 	x.ofHolds(subject{key: key, obj: obj, known: known})
 	if err := x.evaluate(ctx, obj); err != nil {
@@ -166,7 +166,7 @@ func (x *explanation) ofUnobserved(ctx context.Context, key types.NamespacedName
 func (x *explanation) ofObject(obj client.Object) {
 	x.Deleting, x.Finalizer = obj.GetDeletionTimestamp() != nil, x.engine.hasFinalizer(obj)
 	x.OtherFinalizers = slices.DeleteFunc(slices.Clone(obj.GetFinalizers()), func(name string) bool {
-		return x.engine.usesFinalizer && name == x.engine.Finalizer
+		return x.engine.traits.usesFinalizer && name == x.engine.Finalizer
 	})
 }
 
@@ -176,7 +176,7 @@ func (x *explanation) ofHolds(s subject) {
 	for _, hold := range x.holds {
 		x.Waits = append(x.Waits, hold.Message)
 	}
-	if err := x.engine.failures.Get(s.key).err; err != nil {
+	if err := x.engine.queue.failures.Get(s.key).err; err != nil {
 		x.waitf("the last reconcile has failed and is repeated: %v", err)
 	}
 	if details := s.known.Worker.Details; details != nil && details.Memory.Overlay != nil {
@@ -337,7 +337,7 @@ func (x *explanation) ofOthers(ctx context.Context) {
 	}
 	for id, index := range e.Indexes.All() {
 		add(id, "index", index.Handler, r.matching.view, func(one *explain.Handler) {
-			record := e.indexFailures.Get(handlerKey{r.draft.Base().GetUID(), id})
+			record := e.others.indexFailures.Get(handlerKey{r.draft.Base().GetUID(), id})
 			one.Attempts, one.LastError = record.Retries, record.Message
 		})
 	}
@@ -368,7 +368,7 @@ func (x *explanation) ofReconcileHandler(h invoke.Handler) func(*explain.Handler
 }
 
 func (x *explanation) ofBackground(one *explain.Handler) {
-	status := x.engine.supervisor.Status(daemons.Key{UID: x.r.draft.Base().GetUID(), ID: one.ID})
+	status := x.engine.background.supervisor.Status(daemons.Key{UID: x.r.draft.Base().GetUID(), ID: one.ID})
 	one.Attempts, one.LastError = status.Attempts, status.LastError
 	if !status.Due.IsZero() {
 		one.Due = &status.Due
@@ -413,7 +413,7 @@ func (x *explanation) textOf(refusal match.Refusal) string {
 func (x *explanation) ofClusterEvents(h invoke.Handler) func(*explain.Handler) {
 	return func(one *explain.Handler) {
 		one.Why = "it is called for " + h.ClusterEvents
-		waiting := len(x.engine.clusterEvents.Get(handlerKey{x.r.draft.Base().GetUID(), one.ID}))
+		waiting := len(x.engine.others.clusterEvents.Get(handlerKey{x.r.draft.Base().GetUID(), one.ID}))
 		if waiting == 0 {
 			return
 		}
@@ -429,7 +429,7 @@ func (x *explanation) ofClusterEvents(h invoke.Handler) func(*explain.Handler) {
 
 // ofVanished explains an object that no longer exists, while its delete handlers are called from memory.
 func (x *explanation) ofVanished(key types.NamespacedName) {
-	if len(x.engine.tombstones.Get(key)) == 0 {
+	if len(x.engine.gone.tombstones.Get(key)) == 0 {
 		return
 	}
 	x.Cause, x.Deleting = string(cause.Delete), true

@@ -31,7 +31,7 @@ func (e *Engine) pendingHandlers(t *tombstone) (all []explain.Handler) {
 
 // pendingDeletion describes the handlers of the vanished objects of a key that have not succeeded.
 func (e *Engine) pendingDeletion(key types.NamespacedName) (all []explain.Handler) {
-	for _, t := range e.tombstones.Get(key) {
+	for _, t := range e.gone.tombstones.Get(key) {
 		if pending := t.pending.Load(); pending != nil {
 			all = append(all, *pending...)
 		}

@@ -34,7 +34,7 @@ func (e *Engine) ensureFinalizer(ctx context.Context, r *reconciliation) (Hold, 
 
 // finalizerAction decides whether the finalizer must be added or removed.
 func (e *Engine) finalizerAction(r *reconciliation) cause.FinalizerAction {
-	needed := e.background.NeedsFinalizer(r.draft.Base().GetUID(), r.matching.background) || slices.ContainsFunc(r.matching.handlers, func(id string) bool {
+	needed := e.background.runner.NeedsFinalizer(r.draft.Base().GetUID(), r.matching.background) || slices.ContainsFunc(r.matching.handlers, func(id string) bool {
 		handler, _ := e.Handlers.Get(id)
 		return handler.IsMandatoryDelete()
 	})

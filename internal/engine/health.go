@@ -13,7 +13,7 @@ import (
 // Retry returns the expected error that ended the last reconcile of an object, and because of which the object is reconciled again: a conflict,
 // throttling, or a suspension of the process. It returns nil if there was none. It is for the test kit.
 func (e *Engine) Retry(key types.NamespacedName) error {
-	if last := e.failures.Get(key); last.isExpected {
+	if last := e.queue.failures.Get(key); last.isExpected {
 		return last.err
 	}
 	return nil
@@ -28,9 +28,9 @@ type QueueStats struct {
 // QueueStats returns the statistics of the queue, and updates the metrics of the longest waiting time and of the number of objects.
 func (e *Engine) QueueStats() QueueStats {
 	n, longest := e.states.QueueStats()
-	stats := QueueStats{Waiting: n, Running: e.running.Len(), Longest: longest}
-	if finished := e.finished.Load(); finished != 0 {
-		stats.Unfinished = time.Since(e.created.Add(time.Duration(finished)))
+	stats := QueueStats{Waiting: n, Running: e.queue.running.Len(), Longest: longest}
+	if finished := e.queue.finished.Load(); finished != 0 {
+		stats.Unfinished = time.Since(e.queue.created.Add(time.Duration(finished)))
 	}
 	metrics.OldestUnhandled.WithLabelValues(e.Name).Set(longest.Seconds())
 	metrics.Objects.WithLabelValues(e.Name).Set(float64(e.states.Len()))
@@ -62,4 +62,4 @@ func (e *Engine) InProgress(obj client.Object) (texts []string) {
 }
 
 // MayFilterEvents reports whether predicates may prevent reconciles. It is for the test kit.
-func (e *Engine) MayFilterEvents() bool { return e.hasPredicates.Load() }
+func (e *Engine) MayFilterEvents() bool { return e.queue.hasPredicates.Load() }

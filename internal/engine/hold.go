@@ -153,7 +153,7 @@ func (e *Engine) Holds(obj client.Object) []Hold {
 }
 
 func (e *Engine) holdsOf(s subject) (holds []Hold) {
-	for _, l := range e.layers {
+	for _, l := range e.layers.list {
 		if h := l.hold(s.key); h.isActive() {
 			holds = append(holds, h)
 		}
@@ -197,14 +197,14 @@ func newHeldObjects(kind string, reason HoldReason) *heldObjects {
 
 // noteHold records which step holds the object of a key, for the metric; an empty reason if none does.
 func (e *Engine) noteHold(key types.NamespacedName, reason HoldReason) {
-	for _, h := range e.held {
+	for _, h := range e.held.bySteps {
 		h.objects.Note(h.gauge, key, h.reason == reason)
 	}
 }
 
 // noteLoop records whether the handlers of the object of a key cause their own calls.
 func (e *Engine) noteLoop(key types.NamespacedName, loops bool) {
-	e.looping.objects.Note(e.looping.gauge, key, loops)
+	e.held.looping.objects.Note(e.held.looping.gauge, key, loops)
 }
 
 // IsHeldBy reports whether one of the holds has one of the reasons.

@@ -39,7 +39,7 @@ func (e *Engine) updateIndexes(ctx context.Context, observed client.Object) {
 
 func (e *Engine) updateIndex(ctx context.Context, id string, h invoke.IndexHandler, view *invoke.View) {
 	key := handlerKey{view.Object.GetUID(), id}
-	record := e.indexFailures.Get(key)
+	record := e.others.indexFailures.Get(key)
 	if record.Failure || record.Delayed.After(now()) {
 		return // the index does not contain the object
 	}
@@ -47,22 +47,22 @@ func (e *Engine) updateIndex(ctx context.Context, id string, h invoke.IndexHandl
 		record.Started = now()
 	}
 	outcome := invoke.HandlerAttempt{
-		Hooks: e.hooks,
+		Hooks: e.traits.hooks,
 		Kind:  e.Name, ID: id, Handler: new(e.withDefaults(h.Handler)), View: view, Record: record, QuietSuccess: true,
 	}.Run(ctx)
 	if outcome.Success {
-		e.indexFailures.Take(key)
+		e.others.indexFailures.Take(key)
 		return
 	}
 	h.Remove(key.uid)
-	e.indexFailures.Set(key, record.WithOutcome(outcome, now()))
+	e.others.indexFailures.Set(key, record.WithOutcome(outcome, now()))
 }
 
 // removeFromIndexes removes an object that has left the cache from the indexes.
 func (e *Engine) removeFromIndexes(obj client.Object) {
 	for id, handler := range e.Indexes.All() {
 		handler.Remove(obj.GetUID())
-		e.indexFailures.Take(handlerKey{obj.GetUID(), id})
+		e.others.indexFailures.Take(handlerKey{obj.GetUID(), id})
 	}
 }
 
@@ -101,7 +101,7 @@ func (e *Engine) observedView(observed client.Object, reason string) (*invoke.Vi
 		return nil, match.Input{}, err
 	}
 	view := &invoke.View{
-		Object: obj, Reason: reason, Before: content, After: content, ConditionOptions: e.conditionPlaces, Notify: e.events.NotifierFor(obj),
+		Object: obj, Reason: reason, Before: content, After: content, ConditionOptions: e.traits.conditionPlaces, Notify: e.events.NotifierFor(obj),
 	}
 	return view, match.Input{Object: content}, nil
 }
@@ -119,7 +119,7 @@ func (w observer) OnUpsert(ctx context.Context, obj client.Object) {
 		}
 	}
 	if len(w.BackgroundHandlers.IDs()) > 0 && obj.GetDeletionTimestamp() != nil {
-		w.supervisor.StopAll(obj.GetUID(), daemons.ErrDeleted)
+		w.background.supervisor.StopAll(obj.GetUID(), daemons.ErrDeleted)
 	}
 }
 

@@ -21,7 +21,7 @@ import (
 
 // callHandlers calls the due handlers: cause handlers, then reconcile handlers, and optional delete handlers of an object without our finalizer.
 func (e *Engine) callHandlers(ctx context.Context, r *reconciliation) (Hold, error) {
-	if e.writesEventChanges {
+	if e.traits.writesEventChanges {
 		e.takeEventChanges(ctx, r)
 	}
 	if err := e.callCauseHandlers(ctx, r); err != nil {
@@ -142,7 +142,7 @@ func (e *Engine) attemptCauseHandler(ctx context.Context, r *reconciliation, vie
 	var recorder *loopguard.Recorder
 	p.Outcome = invoke.HandlerAttempt{
 		Kind: e.Name, ID: id, Handler: &h, View: view, Record: before, Restrict: e.cancelOnDelete(r, h),
-		Hooks: e.hooks, CycleStarted: e.cycleStarted(r),
+		Hooks: e.traits.hooks, CycleStarted: e.cycleStarted(r),
 		Prepare: func(req *invoke.Request) {
 			req.Flush, req.SubFinished = r.flush(req), e.subFinished(ctx, r, h)
 			if h.RetriesOnRelatedChange {
@@ -264,7 +264,7 @@ func (e *Engine) cancelOnDelete(r *reconciliation, h invoke.Handler) func(contex
 // cycleStarted returns the time when the cycle began. The records of all handlers that are selected together have the
 // same start. Handlers that are selected later in the cycle have a later start. cycleStarted returns the zero time if there are no hooks.
 func (e *Engine) cycleStarted(r *reconciliation) (started time.Time) {
-	if e.hooks == nil {
+	if e.traits.hooks == nil {
 		return time.Time{}
 	}
 	for _, id := range r.matching.selection.Selected {
@@ -277,7 +277,7 @@ func (e *Engine) cycleStarted(r *reconciliation) (started time.Time) {
 
 // newView returns the view of an object without a cause.
 func (e *Engine) newView(obj client.Object, reason string) *invoke.View {
-	return &invoke.View{Object: obj, Reason: reason, ConditionOptions: e.conditionPlaces, Latest: func() client.Object { return e.latest(obj) }, Notify: e.events.NotifierFor(obj)}
+	return &invoke.View{Object: obj, Reason: reason, ConditionOptions: e.traits.conditionPlaces, Latest: func() client.Object { return e.latest(obj) }, Notify: e.events.NotifierFor(obj)}
 }
 
 // noteAttempt records an attempt for the reports. recorder is the client that the handler has used; nil if it has used none.

@@ -31,7 +31,7 @@ func (e *Engine) planLastCalls(ctx context.Context, key types.NamespacedName, t 
 	if err != nil {
 		return // the object could not be handled before, either
 	}
-	for _, id := range e.order {
+	for _, id := range e.others.order {
 		handler, _ := e.ReconcileHandlers.Get(id)
 		if !handler.CalledAfterDeletion || !plan.MatchObject(log.FromContext(ctx), id, handler, view, input).Accepts() {
 			continue
@@ -41,20 +41,20 @@ func (e *Engine) planLastCalls(ctx context.Context, key types.NamespacedName, t 
 			calls.handlers[id].failures = details.ReconcileHandlers[id].failures
 		}
 	}
-	e.lastCalls.Set(key, calls)
+	e.gone.lastCalls.Set(key, calls)
 }
 
 // callAfterDeletion calls the due reconcile handlers for a deleted object. It returns the time until the next call; 0 if none is left.
 func (e *Engine) callAfterDeletion(ctx context.Context, key types.NamespacedName, calls *lastCalls) (wait time.Duration) {
 	if e.states.Observed(key) != nil {
-		e.lastCalls.Take(key)
+		e.gone.lastCalls.Take(key)
 		return 0
 	}
 	ctx = objectstate.ContextWithMemos(ctx, calls.memos)
 	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithValues("uid", string(calls.last.GetUID())))
 	changed := len(e.states.TakeForeignChanges(key, calls.last.GetUID(), "")) > 0
 	failing := false
-	for _, id := range e.order {
+	for _, id := range e.others.order {
 		st, matches := calls.handlers[id]
 		if !matches {
 			continue
@@ -67,12 +67,12 @@ func (e *Engine) callAfterDeletion(ctx context.Context, key types.NamespacedName
 			wait = earlier(wait, max(time.Until(st.due), time.Millisecond))
 		}
 	}
-	if e.backingOff.Take(key); failing && e.RateLimiter != nil {
-		e.backingOff.Set(key, true)
+	if e.queue.backingOff.Take(key); failing && e.RateLimiter != nil {
+		e.queue.backingOff.Set(key, true)
 	}
 	if wait == 0 {
-		e.lastCalls.Take(key)
-		e.backingOff.Take(key)
+		e.gone.lastCalls.Take(key)
+		e.queue.backingOff.Take(key)
 	}
 	return wait
 }
@@ -83,7 +83,7 @@ func (e *Engine) attemptAfterDeletion(ctx context.Context, key types.NamespacedN
 	h.Policy = e.reconcilePolicy(h, key, st)
 	var next invoke.Requeue
 	outcome := invoke.HandlerAttempt{
-		Hooks: e.hooks,
+		Hooks: e.traits.hooks,
 		Kind:  e.Name, ID: id, Handler: new(e.withDefaults(h)), View: e.newView(last, reasonReconcile), Record: st.record, QuietSuccess: true,
 		Accept: func(req *invoke.Request, _ error) error {
 			next = req.Requeue

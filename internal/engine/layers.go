@@ -21,19 +21,25 @@ type layer interface {
 	hold(key types.NamespacedName) Hold
 }
 
+// layers are the layers of a kind.
+type layers struct {
+	list    []layer    // the outermost first
+	wrapped reconciler // the steps within the layers
+}
+
 // newLayers returns the layers that the kind needs, the outermost first. Their order matters: objects out of scope are released during a pause, and event handlers
 // are called during a pause.
-func (e *Engine) newLayers() (layers []layer) {
+func (e *Engine) newLayers() (list []layer) {
 	if e.Scope != nil || e.Shard != nil {
-		layers = append(layers, scopeLayer{e})
+		list = append(list, scopeLayer{e})
 	}
 	if len(e.EventHandlers.IDs()) > 0 {
-		layers = append(layers, watchEventLayer{e})
+		list = append(list, watchEventLayer{e})
 	}
 	if e.Pause != nil {
-		layers = append(layers, pauseLayer{e})
+		list = append(list, pauseLayer{e})
 	}
-	return append(layers, deletionLayer{e})
+	return append(list, deletionLayer{e})
 }
 
 // wrapAll returns the reconciler within all layers.
@@ -119,10 +125,10 @@ func (l deletionLayer) wrap(next reconciler) reconciler {
 	e := l.engine
 	return func(ctx context.Context, key types.NamespacedName) (reconcile.Result, error) {
 		var again, vanished time.Duration
-		if e.states.HasDeleted(key) || len(e.tombstones.Get(key)) > 0 {
+		if e.states.HasDeleted(key) || len(e.gone.tombstones.Get(key)) > 0 {
 			vanished = e.handleDeleted(ctx, key)
 		}
-		if last := e.lastCalls.Get(key); last != nil {
+		if last := e.gone.lastCalls.Get(key); last != nil {
 			again = e.callAfterDeletion(ctx, key, last)
 		}
 		result, err := e.requeueErrors(key)(next(ctx, key))

@@ -153,7 +153,7 @@ func loopMessage(loops *loopguard.Loops) string {
 
 // isLooping reports whether the handlers of the object of a key cause their own calls.
 func (e *Engine) isLooping(key types.NamespacedName) bool {
-	return !e.looping.objects.Since(key).IsZero()
+	return !e.held.looping.objects.Since(key).IsZero()
 }
 
 // setHandlerLoop sets or removes the condition that reports a loop, for kinds that declare conditions.

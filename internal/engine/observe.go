@@ -35,7 +35,7 @@ func (e *Engine) observe(ctx context.Context, key types.NamespacedName) (*reconc
 	known := e.states.GetOrCreate(obj.GetUID())
 	known.Lock()
 	r := e.newReconciliation(known)
-	r.session.Pauses, r.session.Suspensions, r.afterEpoch = e.pauses.Load(), suspensions, afterEpoch
+	r.session.Pauses, r.session.Suspensions, r.afterEpoch = e.pause.count.Load(), suspensions, afterEpoch
 	ready := false // also if the conversion panics
 	defer func() {
 		if !ready {
@@ -165,7 +165,7 @@ func (e *Engine) stopAwaiting(m *objectState, key types.NamespacedName) {
 func (e *Engine) expectOwnEvent(r *reconciliation) {
 	m := r.known
 	if !r.session.IsFinished() || r.result != (reconcile.Result{}) || m.AwaitedVersion() != r.draft.Base().GetResourceVersion() || r.session.ReportRejected || r.details.Memory.Overlay != nil ||
-		len(e.ReconcileHandlers.IDs())+len(e.BackgroundHandlers.IDs()) > 0 || e.writesEventChanges {
+		len(e.ReconcileHandlers.IDs())+len(e.BackgroundHandlers.IDs()) > 0 || e.traits.writesEventChanges {
 		return
 	}
 	if r.known.ExistedAtStart && !r.known.Worker.Handled {
@@ -231,7 +231,7 @@ func (e *Engine) verifyEpoch(ctx context.Context, r *reconciliation) (Hold, erro
 		return Hold{}, nil
 	}
 	log.FromContext(ctx).V(1).Info("The cache may be older than the start of the operator; reading the object from the API server")
-	r.session.Pauses, r.session.Suspensions = e.pauses.Load(), e.committer.SuspensionCount()
+	r.session.Pauses, r.session.Suspensions = e.pause.count.Load(), e.committer.SuspensionCount()
 	live, err := e.readLive(ctx, client.ObjectKeyFromObject(r.draft.Base()))
 	if err != nil {
 		return Hold{}, err
@@ -259,7 +259,7 @@ func (e *Engine) verifyEpoch(ctx context.Context, r *reconciliation) (Hold, erro
 // what the watch has delivered.
 func (e *Engine) hasWork(r *reconciliation) bool {
 	if e.finalizerAction(r) != cause.KeepFinalizer || !r.hasNothingToWrite() ||
-		e.background.NeedsStart(r.draft.Base().GetUID(), r.matching.background) || e.mayReconcile(r) {
+		e.background.runner.NeedsStart(r.draft.Base().GetUID(), r.matching.background) || e.mayReconcile(r) {
 		return true
 	}
 	if r.session.Cause.Reason != cause.Resume {
@@ -275,7 +275,7 @@ func (e *Engine) hasWork(r *reconciliation) bool {
 func (e *Engine) mayReconcile(r *reconciliation) bool {
 	return slices.ContainsFunc(e.ReconcileHandlers.IDs(), func(id string) bool {
 		handler, _ := e.ReconcileHandlers.Get(id)
-		hasEvents := handler.ClusterEvents == "" || len(e.clusterEvents.Get(handlerKey{r.draft.Base().GetUID(), id})) > 0
+		hasEvents := handler.ClusterEvents == "" || len(e.others.clusterEvents.Get(handlerKey{r.draft.Base().GetUID(), id})) > 0
 		return hasEvents && plan.MatchObject(logr.Discard(), id, handler, r.matching.view, match.Input{Object: r.draft.Content()}).Accepts()
 	})
 }

@@ -55,7 +55,7 @@ func (e *Engine) noteBackgroundPanic(uid types.UID, change panicChange) {
 	if e.PanicCondition == "" || change.text == "" && !e.reportsPanicOf(uid, change.id) {
 		return
 	}
-	e.panicChanges.Update(uid, func(changes []panicChange, _ bool) ([]panicChange, bool) {
+	e.background.panicChanges.Update(uid, func(changes []panicChange, _ bool) ([]panicChange, bool) {
 		return append(slices.Clip(changes), change), true
 	})
 	e.enqueue(uid)
@@ -84,7 +84,7 @@ func (e *Engine) reportsPanicOf(uid types.UID, id string) bool {
 	}
 	found := false
 	err := e.guard(func() error {
-		set, err := conditions.For(newest.DeepCopyObject().(client.Object), e.conditionPlaces...)
+		set, err := conditions.For(newest.DeepCopyObject().(client.Object), e.traits.conditionPlaces...)
 		if err != nil {
 			return err
 		}
@@ -103,7 +103,7 @@ func (e *Engine) setPanicked(r *reconciliation, set *conditions.Set) {
 	if e.PanicCondition == "" {
 		return
 	}
-	r.report.panicChanges = append(r.report.panicChanges, e.panicChanges.Take(r.draft.Base().GetUID())...)
+	r.report.panicChanges = append(r.report.panicChanges, e.background.panicChanges.Take(r.draft.Base().GetUID())...)
 	changes := slices.Clone(r.report.panicChanges)
 	for _, a := range r.report.attempts {
 		if change, ok := panicChangeOf(a.ID, a.Outcome); ok {
@@ -169,7 +169,7 @@ func parsePanics(c metav1.Condition) map[string]string {
 // countRun counts a run of a daemon or a timer until the returned function is called.
 func (e *Engine) countRun(uid types.UID) (ended func()) {
 	add := func(n int) {
-		e.runs.Update(uid, func(running int, _ bool) (int, bool) { return running + n, running+n > 0 })
+		e.background.runs.Update(uid, func(running int, _ bool) (int, bool) { return running + n, running+n > 0 })
 	}
 	add(1)
 	return func() { add(-1) }

@@ -23,7 +23,7 @@ func (e *Engine) deferIfPaused(ctx context.Context, key types.NamespacedName) bo
 // deferKey records a key if it is held, and reports whether it is. It checks and records under one lock. The end of a hold therefore finds every deferred key.
 func (e *Engine) deferKey(ctx context.Context, key types.NamespacedName, held func(types.NamespacedName) Hold) bool {
 	var hold Hold
-	e.deferred.Update(key, func(_ struct{}, found bool) (struct{}, bool) {
+	e.pause.deferred.Update(key, func(_ struct{}, found bool) (struct{}, bool) {
 		hold = held(key)
 		return struct{}{}, hold.isActive() || found
 	})
@@ -38,11 +38,11 @@ func (e *Engine) deferKey(ctx context.Context, key types.NamespacedName, held fu
 func (e *Engine) PauseChanged(namespace string) {
 	begun, ended := e.pauseTransitions(namespace)
 	if len(begun) > 0 {
-		e.pauses.Add(1)
-		e.supervisor.Pause(supervisorNamespaces(begun)...)
+		e.pause.count.Add(1)
+		e.background.supervisor.Pause(supervisorNamespaces(begun)...)
 	}
 	if len(ended) > 0 {
-		defer e.supervisor.Resume(supervisorNamespaces(ended)...)
+		defer e.background.supervisor.Resume(supervisorNamespaces(ended)...)
 		e.reconcileAll(ended)
 	}
 }
@@ -52,7 +52,7 @@ func (e *Engine) PauseChanged(namespace string) {
 func (e *Engine) pauseTransitions(namespace string) (begun, ended []string) {
 	all := map[string]bool{namespace: true}
 	if namespace != "" {
-		for _, one := range e.pausedNamespaces.Keys() {
+		for _, one := range e.pause.namespaces.Keys() {
 			all[one] = true
 		}
 		for _, obj := range e.states.List() {
@@ -60,7 +60,7 @@ func (e *Engine) pauseTransitions(namespace string) (begun, ended []string) {
 		}
 	}
 	for one := range all {
-		e.pausedNamespaces.Update(one, func(_ struct{}, before bool) (struct{}, bool) {
+		e.pause.namespaces.Update(one, func(_ struct{}, before bool) (struct{}, bool) {
 			paused := e.paused(one)
 			switch {
 			case paused && !before:
@@ -85,10 +85,10 @@ func supervisorNamespaces(namespaces []string) []string {
 // reconcileAll enqueues all objects of some namespaces.
 func (e *Engine) reconcileAll(namespaces []string) {
 	pendingEvents := map[types.NamespacedName]bool{}
-	for _, key := range e.deferred.Keys() {
+	for _, key := range e.pause.deferred.Keys() {
 		if !e.paused(key.Namespace) {
 			pendingEvents[key] = true
-			e.deferred.Take(key)
+			e.pause.deferred.Take(key)
 		}
 	}
 	all := e.states.List()
@@ -96,7 +96,7 @@ func (e *Engine) reconcileAll(namespaces []string) {
 	// A worker starts those that still match.
 	for _, obj := range all {
 		if pendingEvents[client.ObjectKeyFromObject(obj)] {
-			e.supervisor.StopAll(obj.GetUID(), daemons.ErrPaused)
+			e.background.supervisor.StopAll(obj.GetUID(), daemons.ErrPaused)
 		}
 	}
 	e.states.Enqueue(0, slices.Collect(maps.Keys(pendingEvents))...)
@@ -135,7 +135,7 @@ func (e *Engine) obeyAnnotation(ctx context.Context, r *reconciliation) (Hold, e
 		return Hold{}, nil
 	}
 	log.FromContext(ctx).V(1).Info("The object is paused by its annotation", "annotation", PausedAnnotation)
-	e.supervisor.StopAll(r.draft.Base().GetUID(), daemons.ErrPaused)
+	e.background.supervisor.StopAll(r.draft.Base().GetUID(), daemons.ErrPaused)
 	return Hold{Reason: HeldByAnnotation}, e.reportObjectPause(ctx, r)
 }
 

@@ -18,7 +18,7 @@ import (
 // planCalls selects the handlers for the cause, and those of them that are due.
 func (e *Engine) planCalls(ctx context.Context, r *reconciliation) (Hold, error) {
 	e.selectHandlers(ctx, r)
-	if e.retriesOnChange {
+	if e.traits.retriesOnChange {
 		r.noteRelatedChange()
 	}
 	e.makePlan(ctx, r)

@@ -42,8 +42,8 @@ func TestReadmit_WithIndex(t *testing.T) {
 		t.Fatal(err)
 	}
 	key := client.ObjectKeyFromObject(back)
-	e.releases.Begin(key, back.UID)
-	if left, returned := e.releases.End(key, true, back); !left || !returned {
+	e.sharding.releases.Begin(key, back.UID)
+	if left, returned := e.sharding.releases.End(key, true, back); !left || !returned {
 		t.Fatalf("left = %t, returned = %t, want both", left, returned)
 	}
 	done := make(chan struct{})

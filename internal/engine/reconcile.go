@@ -42,9 +42,9 @@ func (e *Engine) handleApart(ctx context.Context, key types.NamespacedName) (res
 
 // handle handles the observed events of a key, and the object of the key or its deletion.
 func (e *Engine) handle(ctx context.Context, key types.NamespacedName) (reconcile.Result, error) {
-	result, err := e.layered(ctx, key)
+	result, err := e.layers.wrapped(ctx, key)
 	if result.RequeueAfter > 0 {
-		if result.Priority == nil && e.promoter.IsPromoted(key) {
+		if result.Priority == nil && e.queue.promoter.IsPromoted(key) {
 			result.Priority = new(0) // the queue would keep the priority of the promotion
 		}
 		e.states.MarkQueuedAt(key, time.Now().Add(result.RequeueAfter))
@@ -116,9 +116,9 @@ func (e *Engine) requeueErrors(key types.NamespacedName) func(reconcile.Result, 
 			err = nil // the object is deleted
 		}
 		if err == nil {
-			e.failures.Take(key)
+			e.queue.failures.Take(key)
 		} else {
-			e.failures.Set(key, failure{err, delay > 0})
+			e.queue.failures.Set(key, failure{err, delay > 0})
 		}
 		if delay > 0 || unexpected != nil {
 			return reconcile.Result{RequeueAfter: delay, Priority: new(retrying)}, unexpected
@@ -130,16 +130,16 @@ func (e *Engine) requeueErrors(key types.NamespacedName) func(reconcile.Result, 
 // trackReconcile records that a worker has begun a reconcile. The returned function records its end.
 func (e *Engine) trackReconcile(key types.NamespacedName) (done func()) {
 	e.states.MarkStarted(key)
-	e.promoter.Begin(key)
+	e.queue.promoter.Begin(key)
 	began := time.Now()
-	e.running.Set(key, struct{}{})
-	e.finished.CompareAndSwap(0, e.age()) // the liveness check measures from the first reconcile
+	e.queue.running.Set(key, struct{}{})
+	e.queue.finished.CompareAndSwap(0, e.age()) // the liveness check measures from the first reconcile
 	return func() {
-		e.promoter.End(key, time.Since(began))
-		e.finished.Store(e.age()) // first, so that QueueStats never returns an earlier end without a running reconcile
-		e.running.Take(key)
+		e.queue.promoter.End(key, time.Since(began))
+		e.queue.finished.Store(e.age()) // first, so that QueueStats never returns an earlier end without a running reconcile
+		e.queue.running.Take(key)
 	}
 }
 
 // age returns the time since the creation of the engine in nanoseconds, at least 1.
-func (e *Engine) age() int64 { return max(1, int64(time.Since(e.created))) }
+func (e *Engine) age() int64 { return max(1, int64(time.Since(e.queue.created))) }

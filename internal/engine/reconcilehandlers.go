@@ -47,7 +47,7 @@ func (e *Engine) callReconcileHandlers(ctx context.Context, r *reconciliation) {
 	}
 	held := e.matchReconcileHandlers(ctx, r)
 	defer e.noteBackoff(r)
-	for _, id := range e.order {
+	for _, id := range e.others.order {
 		st, matches := r.details.ReconcileHandlers[id]
 		if !matches {
 			continue
@@ -67,7 +67,7 @@ func (e *Engine) callReconcileHandlers(ctx context.Context, r *reconciliation) {
 // matchReconcileHandlers finds the reconcile handlers whose filters accept the object, and notes which of them must handle the changes. It reports whether the
 // calls for changes must wait, because the handlers have caused these changes.
 func (e *Engine) matchReconcileHandlers(ctx context.Context, r *reconciliation) (held bool) {
-	if !e.retriesOnChange { // otherwise, they were taken before the cause handlers were called; later ones can call these handlers again
+	if !e.traits.retriesOnChange { // otherwise, they were taken before the cause handlers were called; later ones can call these handlers again
 		r.takeChanges()
 	}
 	changes := r.details.Changes
@@ -79,14 +79,14 @@ func (e *Engine) matchReconcileHandlers(ctx context.Context, r *reconciliation) 
 	for id, handler := range e.ReconcileHandlers.All() {
 		if !plan.MatchObject(log.FromContext(ctx), id, handler, view, match.Input{Object: r.draft.Content()}).Accepts() {
 			delete(r.details.ReconcileHandlers, id)
-			e.clusterEvents.Take(handlerKey{r.draft.Base().GetUID(), id})
+			e.others.clusterEvents.Take(handlerKey{r.draft.Base().GetUID(), id})
 			e.tracker.Forget(tracking.Reader{Object: client.ObjectKeyFromObject(r.draft.Base()), Handler: id})
 			continue
 		}
 		r.matching.reconciles = true
 		st, known := r.details.ReconcileHandlers[id]
 		if !known {
-			r.addReconcileHandler(id, len(changes) > 0 || !e.hasPredicates.Load())
+			r.addReconcileHandler(id, len(changes) > 0 || !e.queue.hasPredicates.Load())
 			continue
 		}
 		if handler.ClusterEvents != "" { // changes do not call it
@@ -145,7 +145,7 @@ func (e *Engine) callReconcileHandler(
 	var tracked *tracking.Attempt
 	var recorder *loopguard.Recorder
 	p.Outcome = invoke.HandlerAttempt{
-		Hooks: e.hooks, Restrict: e.cancelOnDelete(r, h),
+		Hooks: e.traits.hooks, Restrict: e.cancelOnDelete(r, h),
 		Kind: e.Name, ID: id, Handler: new(e.withDefaults(h)), View: view, Record: st.record, QuietSuccess: true,
 		Once: event != nil && h.Policy.Retries == nil,
 		Prepare: func(req *invoke.Request) {
@@ -220,7 +220,7 @@ func (st *reconcileHandlerState) recordOutcome(h invoke.Handler, outcome progres
 func (e *Engine) callForClusterEvents(ctx context.Context, r *reconciliation, id string, h invoke.Handler, st *reconcileHandlerState) {
 	key := handlerKey{r.draft.Base().GetUID(), id}
 	for {
-		waiting := e.clusterEvents.Get(key)
+		waiting := e.others.clusterEvents.Get(key)
 		if len(waiting) == 0 {
 			st.dirty = false // changes of the object are irrelevant
 			return
@@ -233,7 +233,7 @@ func (e *Engine) callForClusterEvents(ctx context.Context, r *reconciliation, id
 		call := *event
 		call.Waiting = func() []*corev1.Event {
 			received := event.Waiting() // first, because Events are added to the inbox before they are removed from there
-			for _, other := range withoutClusterEvent(e.clusterEvents.Get(key), event) {
+			for _, other := range withoutClusterEvent(e.others.clusterEvents.Get(key), event) {
 				received = append(received, other.Event)
 			}
 			return received
@@ -243,7 +243,7 @@ func (e *Engine) callForClusterEvents(ctx context.Context, r *reconciliation, id
 			log.FromContext(ctx).V(1).Info("The Event is handled again", "handler", id, "event", event.Name)
 			return
 		}
-		e.clusterEvents.Update(key, func(waiting []*invoke.ClusterEvent, _ bool) ([]*invoke.ClusterEvent, bool) {
+		e.others.clusterEvents.Update(key, func(waiting []*invoke.ClusterEvent, _ bool) ([]*invoke.ClusterEvent, bool) {
 			waiting = withoutClusterEvent(waiting, event)
 			return waiting, len(waiting) > 0
 		})

@@ -73,7 +73,7 @@ func (e *Engine) Admitted(namespace string) { e.reconcileAll([]string{namespace}
 func (e *Engine) Quiesce(ctx context.Context, left func(types.NamespacedName) bool) error {
 	for wait := quiescePoll; ; wait = min(2*wait, maxQuiescePoll) {
 		keys := e.states.Keys(left)
-		if e.ended.Load() || len(keys) == 0 && !slices.ContainsFunc(e.running.Keys(), left) {
+		if e.queue.ended.Load() || len(keys) == 0 && !slices.ContainsFunc(e.queue.running.Keys(), left) {
 			return nil
 		}
 		for _, key := range keys { // also again: an event may have restored an object that was released
@@ -126,17 +126,17 @@ func (e *Engine) release(ctx context.Context, key types.NamespacedName) (reconci
 			back = returned
 		}
 		log.FromContext(ctx).V(1).Info("The object is no longer in scope; its handlers are not called any more")
-		e.supervisor.Forget(obj.GetUID())
+		e.background.supervisor.Forget(obj.GetUID())
 		e.removeFromIndexes(obj)
 		e.events.Limiter.Forget(obj.GetUID())
 		e.forget(obj.GetUID())
 	}
-	e.eventQueues.Take(key)
+	e.others.eventQueues.Take(key)
 	e.noteHold(key, "")
 	e.noteLoop(key, false)
 	e.states.ForgetKey(key)
-	e.lastCalls.Take(key)
-	e.backingOff.Take(key)
+	e.gone.lastCalls.Take(key)
+	e.queue.backingOff.Take(key)
 	e.forgetTracked(key)
 	if back {
 		e.readmit(ctx, key)
@@ -149,7 +149,7 @@ const finished = time.Duration(-1)
 // finishWork stops the daemons and timers of an object, and writes the outcomes that are not stored yet. It returns finished, or the time after which it
 // must be called again; 0 if the object will be enqueued.
 func (e *Engine) finishWork(ctx context.Context, key types.NamespacedName, uid types.UID) (time.Duration, error) {
-	e.supervisor.StopAll(uid, daemons.ErrOutOfScope)
+	e.background.supervisor.StopAll(uid, daemons.ErrOutOfScope)
 	if e.isBusy(uid) {
 		return maxQuiescePoll, nil // the end of the last run enqueues the object earlier
 	}

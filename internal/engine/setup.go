@@ -49,7 +49,8 @@ func New(settings Settings, kind Kind) *Engine {
 	settings.Stamps = progress.StampsOf(settings.Baseline, settings.Store)
 	lastHandled := essence.WithDigestFallback(settings.Baseline, settings.Store)
 	settings.Baseline = lastHandled
-	e := &Engine{Settings: settings, Kind: kind, created: time.Now(), deletions: newDeletionChecker()}
+	e := &Engine{Settings: settings, Kind: kind}
+	e.queue.created, e.gone.deletions = time.Now(), newDeletionChecker()
 	e.states = objectstate.New[objectMemory](objectstate.Options{
 		RecordEvents: len(kind.EventHandlers.IDs()) > 0,
 		TrackDirty:   kind.tracksChanges(),
@@ -64,7 +65,7 @@ func New(settings Settings, kind Kind) *Engine {
 		Limiter:   eventrecorder.Limiter{Burst: settings.EventBurst, Interval: settings.EventInterval, AggregatesSeries: settings.AggregatesEvents},
 		LoggerFor: e.logOf,
 	}
-	e.supervisor = daemons.New(daemons.Options{
+	e.background.supervisor = daemons.New(daemons.Options{
 		OnEnd:       func(key daemons.Key) { e.enqueue(key.UID) },
 		Kind:        kind.GVK.Kind,
 		GracePeriod: background.GracePeriod,
@@ -72,33 +73,33 @@ func New(settings Settings, kind Kind) *Engine {
 	e.detector = e.newDetector()
 	e.committer = e.newCommitter(lastHandled)
 	if len(e.AttemptHooks) > 0 {
-		e.hooks = &invoke.Hooks{Kind: e.GVK, Each: e.AttemptHooks}
+		e.traits.hooks = &invoke.Hooks{Kind: e.GVK, Each: e.AttemptHooks}
 	}
-	e.background = &background.Runner{
-		Name: e.Name, Handlers: &e.BackgroundHandlers, Supervisor: e.supervisor, Committer: e.committer, Objects: e.states, Hooks: e.hooks,
+	e.background.runner = &background.Runner{
+		Name: e.Name, Handlers: &e.BackgroundHandlers, Supervisor: e.background.supervisor, Committer: e.committer, Objects: e.states, Hooks: e.traits.hooks,
 		Results: e.Results, WithDefaults: e.withDefaults, NewView: e.newView, Report: e.reportBackground, Enqueue: e.enqueue, LoggerFor: e.logOf,
 		Leaves: e.Shard.Leaves, OnCall: e.beginBackgroundCall,
 	}
-	e.promoter = promotion.New(e.states, func() {
+	e.queue.promoter = promotion.New(e.states, func() {
 		e.QueueStats() // updates the metrics
 		e.events.Limiter.Sweep()
 	})
 	e.tracker = tracking.New(e.Client, e.Tracked, func(key types.NamespacedName) { e.Trigger(key) })
-	e.order, e.retriesOnChange = reconcileOrder(&kind), kind.retriesOnRelatedChange()
-	e.writesEventChanges, e.reportsConditions = kind.WritesEventChanges(), kind.mayReportConditions()
-	e.usesFinalizer = kind.usesFinalizer(e.SharesFinalizer)
-	e.handlesOwnChanges = e.OwnChanges || len(e.Watched)+len(e.Conditions) > 0
-	e.conditionPlaces = slices.Clip(append(kind.conditionOptions(), conditions.OnSet(e.committer.Observed.AddCondition)))
-	e.committer.ConditionPlaces = e.conditionPlaces
+	e.others.order, e.traits.retriesOnChange = reconcileOrder(&kind), kind.retriesOnRelatedChange()
+	e.traits.writesEventChanges, e.traits.reportsConditions = kind.WritesEventChanges(), kind.mayReportConditions()
+	e.traits.usesFinalizer = kind.usesFinalizer(e.SharesFinalizer)
+	e.traits.handlesOwnChanges = e.OwnChanges || len(e.Watched)+len(e.Conditions) > 0
+	e.traits.conditionPlaces = slices.Clip(append(kind.conditionOptions(), conditions.OnSet(e.committer.Observed.AddCondition)))
+	e.committer.ConditionPlaces = e.traits.conditionPlaces
 	for _, conditionType := range kind.ownConditions() {
 		e.committer.Observed.AddCondition(conditionType)
 	}
-	e.held, e.looping = e.heldByStep(), newHeldObjects(e.Name, HeldByLoop)
+	e.held.bySteps, e.held.looping = e.heldByStep(), newHeldObjects(e.Name, HeldByLoop)
 	if e.Shard != nil {
 		metrics.DrainingObjects.WithLabelValues(e.Name).Set(0)
 	}
-	e.layers = e.newLayers()
-	e.layered = wrapAll(e.layers, e.reconcile)
+	e.layers.list = e.newLayers()
+	e.layers.wrapped = wrapAll(e.layers.list, e.reconcile)
 	return e
 }
 
@@ -123,7 +124,7 @@ func reconcileOrder(kind *Kind) (order []string) {
 
 // EventHandler returns the event handler for the informer of the kind.
 func (e *Engine) EventHandler(predicates ...predicate.Predicate) handler.EventHandler {
-	e.hasPredicates.Store(len(predicates) > 0)
+	e.queue.hasPredicates.Store(len(predicates) > 0)
 	all := e.states.EventHandler(observer{e}, predicates...)
 	if e.Scope != nil {
 		all = &scopeFilter{e, all}
@@ -175,7 +176,7 @@ func (g *guardedEvents) Generic(ctx context.Context, ev event.GenericEvent, q wo
 }
 
 // Promoter returns the source that a controller with the given number of workers must watch.
-func (e *Engine) Promoter(workers int) source.Source { return e.promoter.For(workers) }
+func (e *Engine) Promoter(workers int) source.Source { return e.queue.promoter.For(workers) }
 
 // Memos returns the values that handlers store for an object. For an unknown object, they are empty and not kept.
 func (e *Engine) Memos(uid types.UID) *objectstate.Memos { return e.states.Memos(uid) }
@@ -183,13 +184,13 @@ func (e *Engine) Memos(uid types.UID) *objectstate.Memos { return e.states.Memos
 // Background runs daemons and timers until the context ends, and returns when they have ended.
 func (e *Engine) Background(ctx context.Context) error {
 	logger := e.Log.WithValues("controller", e.Name)
-	return e.supervisor.Start(log.IntoContext(ctx, logger))
+	return e.background.supervisor.Start(log.IntoContext(ctx, logger))
 }
 
 // Close marks the operator as ended. Daemons and timers that have not stopped in time can no longer write.
 func (e *Engine) Close() {
-	e.ended.Store(true)
-	e.deletions.close()
+	e.queue.ended.Store(true)
+	e.gone.deletions.close()
 	e.tracker.Close()
 }
 
@@ -209,7 +210,7 @@ func (e *Engine) newCommitter(baseline essence.DigestBaseline) *commit.Committer
 			OnConflict: metrics.WriteConflicts.WithLabelValues(e.Name).Inc,
 		},
 		Name: e.Name, Remote: e.Remote, Fence: e.Fence,
-		ReadCached: e.readCached, ReadLive: e.readLive, Pauses: e.pauses.Load, HasEnded: e.ended.Load,
+		ReadCached: e.readCached, ReadLive: e.readLive, Pauses: e.pause.count.Load, HasEnded: e.queue.ended.Load,
 		OnWritten: e.states.UpdateUnlessOlder, OnBaseline: e.states.NoteStoredBaseline,
 		Warn: e.events.Warn,
 	}

@@ -28,14 +28,14 @@ func (e *Engine) acknowledgeDrain(ctx context.Context, key types.NamespacedName,
 	if _, drained := obj.GetLabels()[e.Shard.Drain]; !drained || obj.GetLabels()[e.Shard.Label] != e.Shard.Name {
 		return true, false, nil
 	}
-	if e.ended.Load() {
+	if e.queue.ended.Load() {
 		return false, false, commit.ErrEnded
 	}
 	ctx, cancel := context.WithTimeout(ctx, commit.WriteTimeout)
 	defer cancel()
 	labels, suspensions := map[string]any{e.Shard.Label: nil, e.Shard.Drain: nil}, e.committer.SuspensionCount()
 	change := &patch.Change{Before: obj, FrameworkPatch: patch.At([]string{"metadata", "labels"}, labels), Exact: true}
-	e.releases.Begin(key, obj.GetUID())
+	e.sharding.releases.Begin(key, obj.GetUID())
 	written, err := e.committer.Write(ctx, change, &suspensions)
 	if errors.Is(err, patch.ErrGone) {
 		err = nil
@@ -44,13 +44,13 @@ func (e *Engine) acknowledgeDrain(ctx context.Context, key types.NamespacedName,
 	if written != nil && !e.Shard.Leaves(written) {
 		returned = written // the sharder has assigned it to this shard again, in the same request
 	}
-	if left, back = e.releases.End(key, err == nil, returned); !left {
+	if left, back = e.sharding.releases.End(key, err == nil, returned); !left {
 		return false, false, err
 	}
-	if since := e.drainingObjects.Since(key); !since.IsZero() {
+	if since := e.sharding.draining.Since(key); !since.IsZero() {
 		metrics.DrainDuration.WithLabelValues(e.Name).Observe(time.Since(since).Seconds())
 	}
-	e.drainingObjects.Note(metrics.DrainingObjects.WithLabelValues(e.Name), key, false)
+	e.sharding.draining.Note(metrics.DrainingObjects.WithLabelValues(e.Name), key, false)
 	log.FromContext(ctx).V(1).Info("The object was released; another shard can handle it")
 	return true, back, nil
 }
@@ -58,10 +58,10 @@ func (e *Engine) acknowledgeDrain(ctx context.Context, key types.NamespacedName,
 // readmit handles an object that has returned to the shard during its release.
 func (e *Engine) readmit(ctx context.Context, key types.NamespacedName) {
 	queue := e.states.Queue()
-	e.releases.Readmit(key, func(back client.Object) {
-		e.shardEvents.Create(ctx, event.CreateEvent{Object: back, IsInInitialList: e.wasHandled(back)}, queue)
+	e.sharding.releases.Readmit(key, func(back client.Object) {
+		e.sharding.events.Create(ctx, event.CreateEvent{Object: back, IsInInitialList: e.wasHandled(back)}, queue)
 		if e.Shard.Leaves(back) {
-			e.drainingObjects.Note(metrics.DrainingObjects.WithLabelValues(e.Name), key, true)
+			e.sharding.draining.Note(metrics.DrainingObjects.WithLabelValues(e.Name), key, true)
 			e.states.MarkQueued(key)
 			queue.Add(reconcile.Request{NamespacedName: key})
 		}
@@ -71,11 +71,11 @@ func (e *Engine) readmit(ctx context.Context, key types.NamespacedName) {
 // isBusy reports whether daemons or timers of an object are running. With a shard, this includes runs that the supervisor has abandoned: another shard must
 // not start the same daemon or timer.
 func (e *Engine) isBusy(uid types.UID) bool {
-	return e.supervisor.Busy(uid) || e.Shard != nil && e.runs.Get(uid) > 0
+	return e.background.supervisor.Busy(uid) || e.Shard != nil && e.background.runs.Get(uid) > 0
 }
 
 // HasRuns reports whether runs of daemons or timers have not returned, including runs that the supervisor has abandoned.
-func (e *Engine) HasRuns() bool { return e.runs.Len() > 0 }
+func (e *Engine) HasRuns() bool { return e.background.runs.Len() > 0 }
 
 // shardFilter passes the events of the objects of a shard. An object that appears in the shard counts as listed at the start if it was handled before, so
 // that its resume handlers are called.
@@ -87,14 +87,14 @@ type shardFilter struct {
 type requests = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 func (e *Engine) filterByShard(next handler.EventHandler) handler.EventHandler {
-	e.shardEvents = next
+	e.sharding.events = next
 	return &shardFilter{e, next}
 }
 
 // Create implements [handler.EventHandler].
 func (f *shardFilter) Create(ctx context.Context, ev event.CreateEvent, q requests) {
 	e := f.engine
-	taken, returns := e.releases.Takes(e.Shard, ev.Object, false)
+	taken, returns := e.sharding.releases.Takes(e.Shard, ev.Object, false)
 	if taken {
 		return
 	}
@@ -105,7 +105,7 @@ func (f *shardFilter) Create(ctx context.Context, ev event.CreateEvent, q reques
 
 // Update implements [handler.EventHandler].
 func (f *shardFilter) Update(ctx context.Context, ev event.UpdateEvent, q requests) {
-	switch taken, returns := f.engine.releases.Takes(f.engine.Shard, ev.ObjectNew, false); {
+	switch taken, returns := f.engine.sharding.releases.Takes(f.engine.Shard, ev.ObjectNew, false); {
 	case taken:
 	case returns:
 		f.next.Create(ctx, event.CreateEvent{Object: ev.ObjectNew, IsInInitialList: true}, q)
@@ -117,8 +117,8 @@ func (f *shardFilter) Update(ctx context.Context, ev event.UpdateEvent, q reques
 
 // Delete implements [handler.EventHandler].
 func (f *shardFilter) Delete(ctx context.Context, ev event.DeleteEvent, q requests) {
-	if taken, _ := f.engine.releases.Takes(f.engine.Shard, ev.Object, true); !taken {
-		f.engine.drainingObjects.Note(metrics.DrainingObjects.WithLabelValues(f.engine.Name), client.ObjectKeyFromObject(ev.Object), false)
+	if taken, _ := f.engine.sharding.releases.Takes(f.engine.Shard, ev.Object, true); !taken {
+		f.engine.sharding.draining.Note(metrics.DrainingObjects.WithLabelValues(f.engine.Name), client.ObjectKeyFromObject(ev.Object), false)
 		f.next.Delete(ctx, ev, q)
 	}
 }
@@ -131,9 +131,9 @@ func (f *shardFilter) Generic(ctx context.Context, ev event.GenericEvent, q requ
 // drain stops the daemons and timers of an object that must be released, and enqueues it regardless of the predicates.
 func (f *shardFilter) drain(obj client.Object, q requests) {
 	key, leaves := client.ObjectKeyFromObject(obj), f.engine.Shard.Leaves(obj)
-	f.engine.drainingObjects.Note(metrics.DrainingObjects.WithLabelValues(f.engine.Name), key, leaves)
+	f.engine.sharding.draining.Note(metrics.DrainingObjects.WithLabelValues(f.engine.Name), key, leaves)
 	if leaves {
-		f.engine.supervisor.StopAll(obj.GetUID(), daemons.ErrOutOfScope)
+		f.engine.background.supervisor.StopAll(obj.GetUID(), daemons.ErrOutOfScope)
 		f.engine.states.MarkQueued(key)
 		q.Add(reconcile.Request{NamespacedName: key})
 	}

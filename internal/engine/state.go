@@ -281,13 +281,13 @@ func (r *reconciliation) hasNothingToWrite() bool {
 // hasFinalizer reports whether an object has the finalizer of the operator. Operators of one kind often share kopf's name. Who never adds it leaves it to the
 // others.
 func (e *Engine) hasFinalizer(obj client.Object) bool {
-	return e.usesFinalizer && slices.Contains(obj.GetFinalizers(), e.Finalizer)
+	return e.traits.usesFinalizer && slices.Contains(obj.GetFinalizers(), e.Finalizer)
 }
 
 // ReportLeftFinalizers is called after the first listing. If the engine never removes the finalizer, ReportLeftFinalizers logs how many objects have it: an
 // earlier version of the operator may have added it for a delete handler.
 func (e *Engine) ReportLeftFinalizers() {
-	if e.usesFinalizer {
+	if e.traits.usesFinalizer {
 		return
 	}
 	count := 0
@@ -311,7 +311,7 @@ func (e *Engine) isLeaving(key types.NamespacedName) bool {
 	if e.Shard == nil {
 		return false
 	}
-	if e.releases.IsDone(key) {
+	if e.sharding.releases.IsDone(key) {
 		return true
 	}
 	obj := e.states.Observed(key)

@@ -25,7 +25,7 @@ func (e *Engine) Status() statuspage.Kind {
 		for _, hold := range holds {
 			one.Waits = append(one.Waits, hold.Message)
 		}
-		if err := e.failures.Get(client.ObjectKeyFromObject(obj)).err; err != nil {
+		if err := e.queue.failures.Get(client.ObjectKeyFromObject(obj)).err; err != nil {
 			one.Error = err.Error()
 		}
 		kind.Objects = append(kind.Objects, one)

@@ -19,7 +19,7 @@ import (
 // Trigger makes the reconcile handlers of an object due, as a change of the object by another client does. It returns false if the informer has not
 // delivered the object: its handlers are then called when the object appears.
 func (e *Engine) Trigger(key types.NamespacedName) (known bool) {
-	if e.states.Observed(key) == nil && e.lastCalls.Get(key) == nil {
+	if e.states.Observed(key) == nil && e.gone.lastCalls.Get(key) == nil {
 		return false
 	}
 	e.states.MarkRelatedChange(key)

@@ -18,7 +18,7 @@ func (e *Engine) commit(ctx context.Context, r *reconciliation) (Hold, error) {
 		r.postEvents(r.draft.Base())
 		return Hold{}, nil
 	}
-	r.session.EndCalls(r.session.Cause.Reason == cause.Delete && e.supervisor.Busy(r.draft.Base().GetUID()))
+	r.session.EndCalls(r.session.Cause.Reason == cause.Delete && e.background.supervisor.Busy(r.draft.Base().GetUID()))
 	if r.session.Cause.Reason == cause.Resume && r.hasNothingToWrite() {
 		r.noteHandled()
 		r.postEvents(r.draft.Base())
@@ -50,7 +50,7 @@ func (r *reconciliation) reportConditions(ctx context.Context) {
 	if raised, isReported := r.session.RaiseObserved(ctx); isReported && r.details.Background != nil {
 		r.details.Background.DropRaised(raised)
 	}
-	if r.engine.reportsConditions {
+	if r.engine.traits.reportsConditions {
 		r.engine.reportConditions(ctx, r)
 	}
 }
@@ -88,7 +88,7 @@ func (r *reconciliation) noteChanges(accepted commit.Accepted) {
 		after := e.detector.Essence.Build(accepted.Changes.Apply(accepted.Before.Content))
 		a.NoteWorkerWrite(essence.DigestOf(accepted.Live), essence.DigestOf(after), accepted.Version)
 	}
-	if e.handlesOwnChanges && accepted.Stored != nil {
+	if e.traits.handlesOwnChanges && accepted.Stored != nil {
 		e.noteOwnChanges(r, accepted)
 	}
 }
