@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"sync"
-	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -13,79 +11,6 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
-
-const (
-	deletionTimeout = 30 * time.Second // until endWork gives up asking the API server
-	deletionRequest = 5 * time.Second  // for one request
-	deletionRetry   = time.Second
-	deletionChecks  = 8 // concurrent requests: an incomplete list can remove thousands of objects from the cache
-)
-
-// deletionChecker asks the API server about objects that have left the cache. It is safe for concurrent use.
-type deletionChecker struct {
-	mu      sync.Mutex
-	asking  map[types.UID]bool
-	running sync.WaitGroup
-	slots   chan struct{}
-	context context.Context //nolint:containedctx // the checks are not part of a reconcile
-	end     context.CancelFunc
-}
-
-func newDeletionChecker() *deletionChecker {
-	c := &deletionChecker{asking: map[types.UID]bool{}, slots: make(chan struct{}, deletionChecks)}
-	c.context, c.end = context.WithCancel(context.Background())
-	return c
-}
-
-// close ends all checks, and returns when they have ended.
-func (c *deletionChecker) close() {
-	c.mu.Lock()
-	c.end()
-	c.mu.Unlock()
-	c.running.Wait()
-}
-
-// start begins a check of an object, unless one has begun and not called done yet.
-func (c *deletionChecker) start(uid types.UID, check func(ctx context.Context, done func())) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.asking[uid] || c.context.Err() != nil {
-		return
-	}
-	c.asking[uid] = true
-	c.running.Go(func() {
-		check(c.context, func() {
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			delete(c.asking, uid)
-		})
-	})
-}
-
-// ask calls exists until it returns no error, or for deletionTimeout.
-func (c *deletionChecker) ask(ctx context.Context, exists func(context.Context) (bool, error)) (found bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, deletionTimeout)
-	defer cancel()
-	for {
-		select {
-		case c.slots <- struct{}{}:
-		case <-ctx.Done():
-			return false, context.Cause(ctx)
-		}
-		request, cancelRequest := context.WithTimeout(ctx, deletionRequest)
-		found, err = exists(request)
-		cancelRequest()
-		<-c.slots
-		if err == nil {
-			return found, nil
-		}
-		select {
-		case <-time.After(deletionRetry):
-		case <-ctx.Done():
-			return false, err
-		}
-	}
-}
 
 // endWork ends the work for an object that has left the cache. The object may be deleted. It may also exist: if the cache does not select it any more, or
 // if a list of the API server was incomplete. Daemons and timers see the difference in their cause, and CancelOnDelete cancels handlers only for a deletion, so

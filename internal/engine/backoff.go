@@ -4,12 +4,16 @@ import (
 	"errors"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/errtext"
+	"github.com/kopf-runtime/kopf-runtime/internal/fencing"
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
+	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
@@ -78,3 +82,64 @@ func (l *queueRateLimiter) Forget(req reconcile.Request) {
 		l.TypedRateLimiter.Forget(req)
 	}
 }
+
+// requeueErrors returns a function that replaces expected errors by a delay, see requeueFor, and records the errors for explanations.
+func (e *Engine) requeueErrors(key types.NamespacedName) func(reconcile.Result, error) (reconcile.Result, error) {
+	return func(result reconcile.Result, err error) (reconcile.Result, error) {
+		err = errtext.Limit(err)
+		delay, unexpected := requeueFor(err)
+		if delay == 0 && unexpected == nil {
+			err = nil // the object is deleted
+		}
+		if err == nil {
+			e.queue.failures.Take(key)
+		} else {
+			e.queue.failures.Set(key, failure{err, delay > 0})
+		}
+		if delay > 0 || unexpected != nil {
+			return reconcile.Result{RequeueAfter: delay, Priority: new(retrying)}, unexpected
+		}
+		return result, nil
+	}
+}
+
+// requeue returns a result with a delay of at least a millisecond. With zero, controller-runtime would not reconcile the object again.
+func requeue(after time.Duration) reconcile.Result {
+	return reconcile.Result{RequeueAfter: max(after, time.Millisecond)}
+}
+
+// requeueBefore shortens the delay of a result. With 0, the result stays as it is.
+func requeueBefore(result reconcile.Result, after time.Duration) reconcile.Result {
+	if after == 0 || result.RequeueAfter > 0 && result.RequeueAfter <= after {
+		return result
+	}
+	return reconcile.Result{RequeueAfter: after, Priority: new(retrying)}
+}
+
+// earlier returns the shorter one of two delays; 0 stands for none.
+func earlier(a, b time.Duration) time.Duration {
+	if a == 0 || b > 0 && b < a {
+		return b
+	}
+	return a
+}
+
+// requeueFor returns a delay for expected errors: conflicts, throttling, and a suspension of the process. For a deleted object, it returns neither a delay
+// nor an error. All other errors are returned as unexpected.
+func requeueFor(err error) (delay time.Duration, unexpected error) {
+	if errors.Is(err, patch.ErrGone) {
+		return 0, nil
+	}
+	if errors.Is(err, fencing.ErrSuspended) {
+		return time.Second, nil
+	}
+	if apierrors.IsConflict(err) || errors.Is(err, progress.ErrConflict) {
+		return conflictPause, nil
+	}
+	if seconds, ok := apierrors.SuggestsClientDelay(err); ok && seconds > 0 && apierrors.IsTooManyRequests(err) {
+		return time.Duration(seconds) * time.Second, nil
+	}
+	return 0, err
+}
+
+const conflictPause = 100 * time.Millisecond

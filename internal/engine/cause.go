@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -222,4 +223,51 @@ func (r *reconciliation) attemptView() *invoke.View {
 	view.Object, view.Reason, view.Before, view.After = r.draft.Current().Object, string(r.session.Cause.Reason), r.session.Cause.Old, r.session.Cause.New
 	view.ConditionOptions = append(r.engine.traits.conditionPlaces, conditions.Since(r.draft.Base()))
 	return &view
+}
+
+// holdCause keeps back the handlers of the cause if one of the holds of the kind does.
+func (e *Engine) holdCause(ctx context.Context, r *reconciliation) (Hold, error) {
+	hold := e.causeHold(r.draft.Base(), r.session.Cause.Reason)
+	if hold.isActive() {
+		log.FromContext(ctx).V(1).Info("The handlers of the cause are called later", "reason", r.session.Cause.Reason, "why", hold.Message)
+	}
+	return hold, nil
+}
+
+func (e *Engine) checkCause(s subject) Hold {
+	if len(e.CauseHolds) == 0 {
+		return Hold{}
+	}
+	r := e.newReconciliation(s.known)
+	if r.draft.SetBase(s.obj) != nil {
+		return Hold{}
+	}
+	ctx := log.IntoContext(context.Background(), logr.Discard())
+	if r.session.UseOverlay(ctx) != nil {
+		return Hold{}
+	}
+	e.detect(ctx, r, func(error) {})
+	return e.causeHold(s.obj, r.session.Cause.Reason)
+}
+
+func (e *Engine) causeHold(obj client.Object, reason cause.Reason) Hold {
+	if !reason.HasHandlers() {
+		return Hold{}
+	}
+	for _, one := range e.CauseHolds {
+		if hold := one.Check(obj, reason); hold.Message != "" {
+			hold.Reason, hold.Scope = one.Reason, HoldsCauses
+			return hold
+		}
+	}
+	return Hold{}
+}
+
+// holdCauses keeps back the handlers of the cause: the reconcile continues as without a change. A hold of an earlier step stays.
+func (r *reconciliation) holdCauses(hold Hold) {
+	if r.held.isActive() {
+		return
+	}
+	r.session.Cause = r.session.Cause.WithReason(cause.Noop)
+	r.held = hold
 }

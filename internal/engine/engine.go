@@ -5,15 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/background"
 	"github.com/kopf-runtime/kopf-runtime/internal/cause"
@@ -21,6 +24,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/decoding"
 	"github.com/kopf-runtime/kopf-runtime/internal/epoch"
 	"github.com/kopf-runtime/kopf-runtime/internal/eventrecorder"
+	"github.com/kopf-runtime/kopf-runtime/internal/guard"
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/internal/keyed"
 	"github.com/kopf-runtime/kopf-runtime/internal/lazylog"
@@ -40,7 +44,8 @@ type Engine struct {
 	Settings
 	Kind
 	traits    traits
-	layers    layers
+	layers    []layer    // the outermost first
+	layered   reconciler // the steps within the layers
 	states    *objectStore
 	detector  *cause.Detector
 	committer *commit.Committer
@@ -200,4 +205,140 @@ func (e *Engine) logOf(obj client.Object) logr.Logger {
 // handlerIDs returns the ids of the handlers of all kinds.
 func (e *Engine) handlerIDs() []string {
 	return slices.Concat(e.Handlers.IDs(), e.EventHandlers.IDs(), e.ReconcileHandlers.IDs(), e.BackgroundHandlers.IDs(), e.Indexes.IDs())
+}
+
+// guard calls a function of the engine that calls methods of users: of their Go types, and with CallsUserCode of their stores and conditions.
+func (e *Engine) guard(fn func() error) error {
+	if e.CallsUserCode {
+		return guard.Call("", fn)
+	}
+	return guard.Catch("", fn)
+}
+
+// A reconciler handles the object of a key.
+type reconciler func(ctx context.Context, key types.NamespacedName) (reconcile.Result, error)
+
+// A layer is middleware around the steps of a reconcile. It needs no object, so it also handles keys whose objects no longer exist.
+type layer struct {
+	// hold returns why the layer would keep the object of a key from the inner layers and the steps. It has no effects. It is nil for a layer that holds nothing.
+	hold func(key types.NamespacedName) Hold
+	// wrap returns the reconciler with the layer around next.
+	wrap func(next reconciler) reconciler
+}
+
+// heldObjects are the objects that a step holds for one reason.
+type heldObjects struct {
+	reason  HoldReason
+	objects metrics.ObjectSet
+	gauge   prometheus.Gauge
+}
+
+func newHeldObjects(kind string, reason HoldReason) *heldObjects {
+	gauge := metrics.HeldObjects.WithLabelValues(kind, strings.ToLower(string(reason)))
+	gauge.Set(0) // an earlier operator in this process may have set it
+	return &heldObjects{reason: reason, gauge: gauge}
+}
+
+// noteHold records which step holds the object of a key, for the metric; an empty reason if none does.
+func (e *Engine) noteHold(key types.NamespacedName, reason HoldReason) {
+	for _, h := range e.held.bySteps {
+		h.objects.Note(h.gauge, key, h.reason == reason)
+	}
+}
+
+// noteLoop records whether the handlers of the object of a key cause their own calls.
+func (e *Engine) noteLoop(key types.NamespacedName, loops bool) {
+	e.held.looping.objects.Note(e.held.looping.gauge, key, loops)
+}
+
+// newReconciliation returns a reconciliation without an object. The caller must have locked the state, unless no worker uses it.
+func (e *Engine) newReconciliation(known *objectState) *reconciliation {
+	if known.Worker.Details == nil {
+		known.Worker.Details = &objectDetails{}
+	}
+	r := &reconciliation{engine: e, known: known, details: known.Worker.Details}
+	r.session = e.committer.NewSession(&r.details.Memory)
+	r.draft = r.session.Draft
+	return r
+}
+
+// hasFinalizer reports whether an object has the finalizer of the operator. Operators of one kind often share kopf's name. Who never adds it leaves it to the
+// others.
+func (e *Engine) hasFinalizer(obj client.Object) bool {
+	return e.traits.usesFinalizer && slices.Contains(obj.GetFinalizers(), e.Finalizer)
+}
+
+// ReportLeftFinalizers is called after the first listing. If the engine never removes the finalizer, ReportLeftFinalizers logs how many objects have it: an
+// earlier version of the operator may have added it for a delete handler.
+func (e *Engine) ReportLeftFinalizers() {
+	if e.traits.usesFinalizer {
+		return
+	}
+	count := 0
+	for _, obj := range e.states.List() {
+		if slices.Contains(obj.GetFinalizers(), e.Finalizer) {
+			count++
+		}
+	}
+	if count > 0 {
+		e.Log.Info("Objects have a finalizer that no handler of this operator needs. If it belongs to no other operator, their deletion will not end before it is removed",
+			"controller", e.Name, "objects", count, "finalizer", e.Finalizer, "remedy", "kopf objects release --keep-annotations <resource>.<group> -A")
+	}
+}
+
+func (e *Engine) inScope(key types.NamespacedName) bool {
+	return (e.Scope == nil || e.Scope.InScope(key)) && !e.isLeaving(key)
+}
+
+// isLeaving reports whether the object of a key is being released, or was released.
+func (e *Engine) isLeaving(key types.NamespacedName) bool {
+	if e.Shard == nil {
+		return false
+	}
+	if e.sharding.releases.IsDone(key) {
+		return true
+	}
+	obj := e.states.Observed(key)
+	return obj != nil && e.Shard.Leaves(obj)
+}
+
+func (e *Engine) paused(namespace string) bool {
+	if e.Pause == nil {
+		return false
+	}
+	paused, _ := e.Pause.Paused(namespace)
+	return paused
+}
+
+// copyState returns a copy of the state of an object; an empty one if the object is unknown. It returns nil if a worker reconciles the object.
+func (e *Engine) copyState(ctx context.Context, uid types.UID) *objectState {
+	for range copyAttempts { // another explanation may be copying the state at the same time
+		if copied := e.tryCopyState(uid); copied != nil {
+			return copied
+		}
+		select {
+		case <-time.After(time.Millisecond):
+		case <-ctx.Done():
+			return nil
+		}
+	}
+	return nil
+}
+
+const copyAttempts = 5
+
+// tryCopyState is copyState without waiting.
+func (e *Engine) tryCopyState(uid types.UID) *objectState {
+	known := e.states.Get(uid)
+	switch {
+	case known == nil:
+		return &objectState{}
+	case !known.TryLock():
+		return nil
+	}
+	defer known.Unlock()
+	copied := &objectState{Worker: known.Worker, ExistedAtStart: known.ExistedAtStart}
+	copied.SetAwaitedVersion(known.AwaitedVersion(), 0)
+	copied.Worker.Details = known.Worker.Details.copy()
+	return copied
 }

@@ -32,7 +32,7 @@ func (e *Engine) Explain(ctx context.Context, key types.NamespacedName) (*explai
 		Source: explain.FromOperator, Time: now(), Cause: "unknown",
 	}, engine: e}
 	if !e.inScope(key) {
-		x.Waits = append(x.Waits, scopeLayer{e}.hold(key).Message)
+		x.Waits = append(x.Waits, e.holdScope(key).Message)
 		return x.Explanation, nil
 	}
 	obj, err := e.observedObject(ctx, key)
@@ -97,39 +97,6 @@ func (x *explanation) ofUndecodable(ctx context.Context, key types.NamespacedNam
 	x.ofObject(raw)
 	x.waitf("the operator does not handle the object, because it does not decode into %T: correct the field %v", x.engine.New(), fault)
 	return nil
-}
-
-// copyState returns a copy of the state of an object; an empty one if the object is unknown. It returns nil if a worker reconciles the object.
-func (e *Engine) copyState(ctx context.Context, uid types.UID) *objectState {
-	for range copyAttempts { // another explanation may be copying the state at the same time
-		if copied := e.tryCopyState(uid); copied != nil {
-			return copied
-		}
-		select {
-		case <-time.After(time.Millisecond):
-		case <-ctx.Done():
-			return nil
-		}
-	}
-	return nil
-}
-
-const copyAttempts = 5
-
-// tryCopyState is copyState without waiting.
-func (e *Engine) tryCopyState(uid types.UID) *objectState {
-	known := e.states.Get(uid)
-	switch {
-	case known == nil:
-		return &objectState{}
-	case !known.TryLock():
-		return nil
-	}
-	defer known.Unlock()
-	copied := &objectState{Worker: known.Worker, ExistedAtStart: known.ExistedAtStart}
-	copied.SetAwaitedVersion(known.AwaitedVersion(), 0)
-	copied.Worker.Details = known.Worker.Details.copy()
-	return copied
 }
 
 // explanation is an explanation under construction.

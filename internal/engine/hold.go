@@ -1,20 +1,14 @@
 package engine
 
 import (
-	"context"
 	"slices"
-	"strings"
 	"time"
 
-	"github.com/go-logr/logr"
-	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/cause"
-	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
 )
 
 // A Hold says why the engine keeps back work for an object. The zero Hold keeps back nothing.
@@ -71,15 +65,6 @@ func holdFor(reason HoldReason, wait time.Duration) Hold {
 	return Hold{Reason: reason, Until: time.Now().Add(wait)}
 }
 
-// holdCauses keeps back the handlers of the cause: the reconcile continues as without a change. A hold of an earlier step stays.
-func (r *reconciliation) holdCauses(hold Hold) {
-	if r.held.isActive() {
-		return
-	}
-	r.session.Cause = r.session.Cause.WithReason(cause.Noop)
-	r.held = hold
-}
-
 // result is the result of a reconcile that ends with the hold.
 func (h Hold) result() reconcile.Result {
 	if h.Until.IsZero() {
@@ -102,109 +87,6 @@ type CauseHold struct {
 	// Check returns why the handlers of a cause must wait; the zero Hold if they need not wait. Only Message, Until and ByUser count. Check has no effects. It is
 	// called in each reconcile of an object with a cause, and for each question about the holds of the object.
 	Check func(obj client.Object, reason cause.Reason) Hold
-}
-
-// holdCause keeps back the handlers of the cause if one of the holds of the kind does.
-func (e *Engine) holdCause(ctx context.Context, r *reconciliation) (Hold, error) {
-	hold := e.causeHold(r.draft.Base(), r.session.Cause.Reason)
-	if hold.isActive() {
-		log.FromContext(ctx).V(1).Info("The handlers of the cause are called later", "reason", r.session.Cause.Reason, "why", hold.Message)
-	}
-	return hold, nil
-}
-
-func (e *Engine) checkCause(s subject) Hold {
-	if len(e.CauseHolds) == 0 {
-		return Hold{}
-	}
-	r := e.newReconciliation(s.known)
-	if r.draft.SetBase(s.obj) != nil {
-		return Hold{}
-	}
-	ctx := log.IntoContext(context.Background(), logr.Discard())
-	if r.session.UseOverlay(ctx) != nil {
-		return Hold{}
-	}
-	e.detect(ctx, r, func(error) {})
-	return e.causeHold(s.obj, r.session.Cause.Reason)
-}
-
-func (e *Engine) causeHold(obj client.Object, reason cause.Reason) Hold {
-	if !reason.HasHandlers() {
-		return Hold{}
-	}
-	for _, one := range e.CauseHolds {
-		if hold := one.Check(obj, reason); hold.Message != "" {
-			hold.Reason, hold.Scope = one.Reason, HoldsCauses
-			return hold
-		}
-	}
-	return Hold{}
-}
-
-// Holds returns why the engine keeps back work for an object that it has observed: the holds of all layers and steps that the object would meet now, in their order.
-// It has no effects. While a worker reconciles the object, what the process keeps about its writes is not known.
-func (e *Engine) Holds(obj client.Object) []Hold {
-	known := e.tryCopyState(obj.GetUID())
-	if known == nil {
-		known = &objectState{}
-	}
-	return e.holdsOf(subject{key: client.ObjectKeyFromObject(obj), obj: obj, known: known})
-}
-
-func (e *Engine) holdsOf(s subject) (holds []Hold) {
-	for _, l := range e.layers.list {
-		if h := l.hold(s.key); h.isActive() {
-			holds = append(holds, h)
-		}
-	}
-	for _, step := range steps {
-		if step.check == nil {
-			continue
-		}
-		if h := step.check(e, s); h.isActive() {
-			holds = append(holds, h)
-		}
-	}
-	return holds
-}
-
-// heldObjects are the objects that a step holds for one reason.
-type heldObjects struct {
-	reason  HoldReason
-	objects metrics.ObjectSet
-	gauge   prometheus.Gauge
-}
-
-// heldByStep returns an empty set for each of the reasons for which a step ends a reconcile or keeps back a cause.
-func (e *Engine) heldByStep() (held []*heldObjects) {
-	for _, s := range steps {
-		for _, reason := range s.reasons {
-			held = append(held, newHeldObjects(e.Name, reason))
-		}
-	}
-	for _, one := range e.CauseHolds {
-		held = append(held, newHeldObjects(e.Name, one.Reason))
-	}
-	return held
-}
-
-func newHeldObjects(kind string, reason HoldReason) *heldObjects {
-	gauge := metrics.HeldObjects.WithLabelValues(kind, strings.ToLower(string(reason)))
-	gauge.Set(0) // an earlier operator in this process may have set it
-	return &heldObjects{reason: reason, gauge: gauge}
-}
-
-// noteHold records which step holds the object of a key, for the metric; an empty reason if none does.
-func (e *Engine) noteHold(key types.NamespacedName, reason HoldReason) {
-	for _, h := range e.held.bySteps {
-		h.objects.Note(h.gauge, key, h.reason == reason)
-	}
-}
-
-// noteLoop records whether the handlers of the object of a key cause their own calls.
-func (e *Engine) noteLoop(key types.NamespacedName, loops bool) {
-	e.held.looping.objects.Note(e.held.looping.gauge, key, loops)
 }
 
 // IsHeldBy reports whether one of the holds has one of the reasons.

@@ -19,23 +19,6 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// callHandlers calls the due handlers: cause handlers, then reconcile handlers, and optional delete handlers of an object without our finalizer.
-func (e *Engine) callHandlers(ctx context.Context, r *reconciliation) (Hold, error) {
-	if e.traits.writesEventChanges {
-		e.takeEventChanges(ctx, r)
-	}
-	if err := e.callCauseHandlers(ctx, r); err != nil {
-		return Hold{}, err
-	}
-	if len(e.ReconcileHandlers.IDs()) > 0 {
-		e.callReconcileHandlers(ctx, r)
-	}
-	if r.session.Cause.Reason == cause.Free {
-		e.callOptionalDelete(ctx, r)
-	}
-	return Hold{}, nil
-}
-
 // callCauseHandlers calls the cause handlers of the plan in order. If the handlers have worked for the checkpoint interval, it writes their outcomes before the
 // next call. This limits the work that is repeated after a crash.
 func (e *Engine) callCauseHandlers(ctx context.Context, r *reconciliation) error {
@@ -88,23 +71,6 @@ func (r *reconciliation) logPlan(ctx context.Context) {
 		}
 	}
 	logger.Info("Handling", "reason", r.session.Cause.Reason, "handlers", r.calls.plan.Next, "changed", changed)
-}
-
-// withDefaults returns the handler with the defaults of the operator.
-func (s *Settings) withDefaults(h invoke.Handler) invoke.Handler {
-	h.Policy = s.PolicyOf(h.Policy)
-	if s.LogEvents {
-		h.Do = invoke.WithLogEvents(h.Do)
-	}
-	return h
-}
-
-// PolicyOf returns the policy of a handler. If the policy has no backoff, PolicyOf sets the backoff of the operator.
-func (s *Settings) PolicyOf(policy progress.Policy) progress.Policy {
-	if policy.Backoff == nil && policy.BackoffFunc == nil {
-		policy.Backoff = s.Backoff
-	}
-	return policy
 }
 
 // callCauseHandler calls a cause handler. It calls the handler again if the handler waits for its sub-handlers to finish, and they have finished. It returns

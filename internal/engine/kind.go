@@ -246,3 +246,25 @@ func (e *Kind) ownConditions() []string {
 
 // mayReportConditions reports whether the kind has conditions that the engine sets.
 func (e *Kind) mayReportConditions() bool { return len(e.ownConditions()) > 0 }
+
+// tracksChanges reports whether handlers are called for changes by others.
+func (e *Kind) tracksChanges() bool {
+	return len(e.ReconcileHandlers.IDs()) > 0 || e.retriesOnRelatedChange()
+}
+
+// withDefaults returns the handler with the defaults of the operator.
+func (s *Settings) withDefaults(h invoke.Handler) invoke.Handler {
+	h.Policy = s.PolicyOf(h.Policy)
+	if s.LogEvents {
+		h.Do = invoke.WithLogEvents(h.Do)
+	}
+	return h
+}
+
+// PolicyOf returns the policy of a handler. If the policy has no backoff, PolicyOf sets the backoff of the operator.
+func (s *Settings) PolicyOf(policy progress.Policy) progress.Policy {
+	if policy.Backoff == nil && policy.BackoffFunc == nil {
+		policy.Backoff = s.Backoff
+	}
+	return policy
+}

@@ -13,13 +13,6 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/plan"
 )
 
-// lastCalls are the calls of reconcile handlers for an object that no longer exists. Only the worker of the key uses them.
-type lastCalls struct {
-	last     client.Object
-	memos    *objectstate.Memos
-	handlers map[string]*reconcileHandlerState
-}
-
 // planLastCalls plans the calls of the reconcile handlers that are called for a deleted object, unless predicates have rejected its deletion. If the object was
 // created again, they are called for the new object instead.
 func (e *Engine) planLastCalls(ctx context.Context, key types.NamespacedName, t *tombstone) {

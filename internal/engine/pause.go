@@ -17,7 +17,7 @@ import (
 
 // deferIfPaused records a key if the operator is paused in its namespace, and reports whether the key must wait.
 func (e *Engine) deferIfPaused(ctx context.Context, key types.NamespacedName) bool {
-	return e.Pause != nil && e.deferKey(ctx, key, pauseLayer{e}.hold)
+	return e.Pause != nil && e.deferKey(ctx, key, e.holdPause)
 }
 
 // deferKey records a key if it is held, and reports whether it is. It checks and records under one lock. The end of a hold therefore finds every deferred key.
@@ -160,4 +160,12 @@ func (e *Engine) reportObjectPause(ctx context.Context, r *reconciliation) error
 	}
 	_, err := r.write(ctx)
 	return err
+}
+
+// holdPause holds the objects of a namespace in which the operator is paused.
+func (e *Engine) holdPause(key types.NamespacedName) Hold {
+	if paused, why := e.Pause.Paused(key.Namespace); paused {
+		return Hold{Reason: HeldByPause, Message: "the operator is paused: " + why}
+	}
+	return Hold{}
 }

@@ -3,13 +3,13 @@ package engine
 import (
 	"context"
 	"slices"
-	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/cause"
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
+	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 	"github.com/kopf-runtime/kopf-runtime/internal/plan"
 	"github.com/kopf-runtime/kopf-runtime/internal/tracking"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
@@ -139,39 +139,17 @@ func (e *Engine) planNext(ctx context.Context, r *reconciliation) {
 	}
 }
 
-// schedule determines when the object must be reconciled again.
-func (e *Engine) schedule(ctx context.Context, r *reconciliation) (Hold, error) {
-	at := now()
-	delay, left := e.untilNext(r, at)
-	priority := new(retrying)
-	if next := r.nextReconcile(); next != nil && (!left || next.due.Sub(at) < delay) {
-		delay, left, priority = next.due.Sub(at), true, next.priority
-	}
-	if left {
-		r.result = requeue(delay)
-		r.result.Priority = priority
-	}
-	if until := r.held.Until; !until.IsZero() {
-		r.result = requeueBefore(r.result, max(until.Sub(at), time.Millisecond))
-	}
-	r.result = requeueBefore(r.result, e.releaseLoops(ctx, r))
-	e.expectOwnEvent(r)
-	return Hold{}, nil
-}
+// maxChanges limits the changes that are kept if the reconcile handlers cannot be called.
+const maxChanges = 100
 
-// untilNext returns the time until there is something to do for the cause, and false if there is nothing.
-func (e *Engine) untilNext(r *reconciliation, at time.Time) (delay time.Duration, left bool) {
-	return plan.Schedule(plan.Situation{Reason: r.session.Cause.Reason, Finished: r.session.IsFinished(), Edited: r.session.Cause.WasEdited(), Plan: r.calls.plan}, r.session.Records, at)
-}
-
-// nextReconcile returns the state of the reconcile handler that is due next without a change; nil if there is none. A handler that waits for another one is called after
-// that one.
-func (r *reconciliation) nextReconcile() (next *reconcileHandlerState) {
-	for id, st := range r.details.ReconcileHandlers {
-		handler, _ := r.engine.ReconcileHandlers.Get(id)
-		if !st.due.IsZero() && (next == nil || st.due.Before(next.due)) && r.blockingHandler(handler) == "" {
-			next = st
+// takeChanges takes the changes since the last reconcile, and keeps them until the reconcile handlers are matched. It reports whether a related object has
+// changed. Our own writes are no changes.
+func (r *reconciliation) takeChanges() (related bool) {
+	changes := r.engine.states.TakeForeignChanges(client.ObjectKeyFromObject(r.draft.Base()), r.draft.Base().GetUID(), r.draft.Base().GetResourceVersion())
+	if len(r.engine.ReconcileHandlers.IDs()) > 0 {
+		if r.details.Changes = append(r.details.Changes, changes...); len(r.details.Changes) > maxChanges {
+			r.details.Changes = []string{objectstate.RelatedChange}
 		}
 	}
-	return next
+	return slices.Contains(changes, objectstate.RelatedChange)
 }

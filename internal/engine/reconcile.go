@@ -5,10 +5,11 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/errtext"
+	"github.com/kopf-runtime/kopf-runtime/internal/cause"
 	"github.com/kopf-runtime/kopf-runtime/internal/guard"
 	"github.com/kopf-runtime/kopf-runtime/internal/lazylog"
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
@@ -42,7 +43,7 @@ func (e *Engine) handleApart(ctx context.Context, key types.NamespacedName) (res
 
 // handle handles the observed events of a key, and the object of the key or its deletion.
 func (e *Engine) handle(ctx context.Context, key types.NamespacedName) (reconcile.Result, error) {
-	result, err := e.layers.wrapped(ctx, key)
+	result, err := e.layered(ctx, key)
 	if result.RequeueAfter > 0 {
 		if result.Priority == nil && e.queue.promoter.IsPromoted(key) {
 			result.Priority = new(0) // the queue would keep the priority of the promotion
@@ -107,26 +108,6 @@ func (e *Engine) reconcile(ctx context.Context, key types.NamespacedName) (none 
 	return r.result, nil
 }
 
-// requeueErrors returns a function that replaces expected errors by a delay, see requeueFor, and records the errors for explanations.
-func (e *Engine) requeueErrors(key types.NamespacedName) func(reconcile.Result, error) (reconcile.Result, error) {
-	return func(result reconcile.Result, err error) (reconcile.Result, error) {
-		err = errtext.Limit(err)
-		delay, unexpected := requeueFor(err)
-		if delay == 0 && unexpected == nil {
-			err = nil // the object is deleted
-		}
-		if err == nil {
-			e.queue.failures.Take(key)
-		} else {
-			e.queue.failures.Set(key, failure{err, delay > 0})
-		}
-		if delay > 0 || unexpected != nil {
-			return reconcile.Result{RequeueAfter: delay, Priority: new(retrying)}, unexpected
-		}
-		return result, nil
-	}
-}
-
 // trackReconcile records that a worker has begun a reconcile. The returned function records its end.
 func (e *Engine) trackReconcile(key types.NamespacedName) (done func()) {
 	e.states.MarkStarted(key)
@@ -143,3 +124,63 @@ func (e *Engine) trackReconcile(key types.NamespacedName) (done func()) {
 
 // age returns the time since the creation of the engine in nanoseconds, at least 1.
 func (e *Engine) age() int64 { return max(1, int64(time.Since(e.queue.created))) }
+
+// callHandlers calls the due handlers: cause handlers, then reconcile handlers, and optional delete handlers of an object without our finalizer.
+func (e *Engine) callHandlers(ctx context.Context, r *reconciliation) (Hold, error) {
+	if e.traits.writesEventChanges {
+		e.takeEventChanges(ctx, r)
+	}
+	if err := e.callCauseHandlers(ctx, r); err != nil {
+		return Hold{}, err
+	}
+	if len(e.ReconcileHandlers.IDs()) > 0 {
+		e.callReconcileHandlers(ctx, r)
+	}
+	if r.session.Cause.Reason == cause.Free {
+		e.callOptionalDelete(ctx, r)
+	}
+	return Hold{}, nil
+}
+
+// Holds returns why the engine keeps back work for an object that it has observed: the holds of all layers and steps that the object would meet now, in their order.
+// It has no effects. While a worker reconciles the object, what the process keeps about its writes is not known.
+func (e *Engine) Holds(obj client.Object) []Hold {
+	known := e.tryCopyState(obj.GetUID())
+	if known == nil {
+		known = &objectState{}
+	}
+	return e.holdsOf(subject{key: client.ObjectKeyFromObject(obj), obj: obj, known: known})
+}
+
+func (e *Engine) holdsOf(s subject) (holds []Hold) {
+	for _, l := range e.layers {
+		if l.hold == nil {
+			continue
+		}
+		if h := l.hold(s.key); h.isActive() {
+			holds = append(holds, h)
+		}
+	}
+	for _, step := range steps {
+		if step.check == nil {
+			continue
+		}
+		if h := step.check(e, s); h.isActive() {
+			holds = append(holds, h)
+		}
+	}
+	return holds
+}
+
+// heldByStep returns an empty set for each of the reasons for which a step ends a reconcile or keeps back a cause.
+func (e *Engine) heldByStep() (held []*heldObjects) {
+	for _, s := range steps {
+		for _, reason := range s.reasons {
+			held = append(held, newHeldObjects(e.Name, reason))
+		}
+	}
+	for _, one := range e.CauseHolds {
+		held = append(held, newHeldObjects(e.Name, one.Reason))
+	}
+	return held
+}

@@ -14,7 +14,6 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/internal/loopguard"
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
-	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 	"github.com/kopf-runtime/kopf-runtime/internal/plan"
 	"github.com/kopf-runtime/kopf-runtime/internal/tracking"
@@ -23,21 +22,6 @@ import (
 
 // reasonReconcile is the reason of reconcile handlers.
 const reasonReconcile = "reconcile"
-
-// maxChanges limits the changes that are kept if the reconcile handlers cannot be called.
-const maxChanges = 100
-
-// takeChanges takes the changes since the last reconcile, and keeps them until the reconcile handlers are matched. It reports whether a related object has
-// changed. Our own writes are no changes.
-func (r *reconciliation) takeChanges() (related bool) {
-	changes := r.engine.states.TakeForeignChanges(client.ObjectKeyFromObject(r.draft.Base()), r.draft.Base().GetUID(), r.draft.Base().GetResourceVersion())
-	if len(r.engine.ReconcileHandlers.IDs()) > 0 {
-		if r.details.Changes = append(r.details.Changes, changes...); len(r.details.Changes) > maxChanges {
-			r.details.Changes = []string{objectstate.RelatedChange}
-		}
-	}
-	return slices.Contains(changes, objectstate.RelatedChange)
-}
 
 // callReconcileHandlers calls the reconcile handlers if the object or a related object has changed, or if their time has come. Their changes are written
 // at the end of the reconcile.

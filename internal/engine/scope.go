@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -168,4 +169,22 @@ func (e *Engine) finishWork(ctx context.Context, key types.NamespacedName, uid t
 		return max(wait, time.Millisecond), err
 	}
 	return finished, nil
+}
+
+// holdScope holds objects that are out of scope, that leave the shard, or whose namespaces are not warm.
+func (e *Engine) holdScope(key types.NamespacedName) Hold {
+	switch {
+	case e.isLeaving(key):
+		return Hold{Reason: HeldByShard, Message: "the object is being released: the sharder moves it to another shard"}
+	case !e.inScope(key):
+		return Hold{Reason: HeldByScope, Message: fmt.Sprintf("the operator does not handle the namespace %q: see WithNamespaces", key.Namespace)}
+	}
+	return e.holdWarmup(key)
+}
+
+func (e *Engine) holdWarmup(key types.NamespacedName) Hold {
+	if e.Scope == nil || !e.inScope(key) || e.Scope.Admits(key) {
+		return Hold{}
+	}
+	return Hold{Reason: HeldByWarmup, Message: "the caches of the namespace have not synced yet"}
 }

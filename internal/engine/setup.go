@@ -98,8 +98,10 @@ func New(settings Settings, kind Kind) *Engine {
 	if e.Shard != nil {
 		metrics.DrainingObjects.WithLabelValues(e.Name).Set(0)
 	}
-	e.layers.list = e.newLayers()
-	e.layers.wrapped = wrapAll(e.layers.list, e.reconcile)
+	e.layers, e.layered = e.newLayers(), e.reconcile
+	for _, l := range slices.Backward(e.layers) {
+		e.layered = l.wrap(e.layered)
+	}
 	return e
 }
 
@@ -133,14 +135,6 @@ func (e *Engine) EventHandler(predicates ...predicate.Predicate) handler.EventHa
 		all = e.filterByShard(all)
 	}
 	return &guardedEvents{e, all}
-}
-
-// guard calls a function of the engine that calls methods of users: of their Go types, and with CallsUserCode of their stores and conditions.
-func (e *Engine) guard(fn func() error) error {
-	if e.CallsUserCode {
-		return guard.Call("", fn)
-	}
-	return guard.Catch("", fn)
 }
 
 // guardedEvents is an event handler that survives panics. The worker then finds the object without the effects of the event, so it may panic, too, but it
@@ -222,11 +216,6 @@ func (e *Engine) newCommitter(baseline essence.DigestBaseline) *commit.Committer
 		}
 	}
 	return committer
-}
-
-// tracksChanges reports whether handlers are called for changes by others.
-func (e *Kind) tracksChanges() bool {
-	return len(e.ReconcileHandlers.IDs()) > 0 || e.retriesOnRelatedChange()
 }
 
 // newDetector returns the detector of causes for the kind of the engine.

@@ -2,13 +2,11 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -17,7 +15,6 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/background"
 	"github.com/kopf-runtime/kopf-runtime/internal/cause"
 	"github.com/kopf-runtime/kopf-runtime/internal/commit"
-	"github.com/kopf-runtime/kopf-runtime/internal/fencing"
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/internal/loopguard"
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
@@ -227,17 +224,6 @@ type panicChange struct {
 	text string // the first line of the panic; empty after a success
 }
 
-// newReconciliation returns a reconciliation without an object. The caller must have locked the state, unless no worker uses it.
-func (e *Engine) newReconciliation(known *objectState) *reconciliation {
-	if known.Worker.Details == nil {
-		known.Worker.Details = &objectDetails{}
-	}
-	r := &reconciliation{engine: e, known: known, details: known.Worker.Details}
-	r.session = e.committer.NewSession(&r.details.Memory)
-	r.draft = r.session.Draft
-	return r
-}
-
 // unlock ends the reconcile: it drops empty details and unlocks the state.
 func (r *reconciliation) unlock() {
 	if d := r.details; d.Memory == (commit.Memory{}) && d.Pending == nil && !d.Settled && len(d.ReconcileHandlers)+len(d.Changes) == 0 && d.Loops == nil && d.Background == nil &&
@@ -278,56 +264,8 @@ func (r *reconciliation) hasNothingToWrite() bool {
 	return len(r.matching.selection.Selected) == 0 && r.session.IsAtRest()
 }
 
-// hasFinalizer reports whether an object has the finalizer of the operator. Operators of one kind often share kopf's name. Who never adds it leaves it to the
-// others.
-func (e *Engine) hasFinalizer(obj client.Object) bool {
-	return e.traits.usesFinalizer && slices.Contains(obj.GetFinalizers(), e.Finalizer)
-}
-
-// ReportLeftFinalizers is called after the first listing. If the engine never removes the finalizer, ReportLeftFinalizers logs how many objects have it: an
-// earlier version of the operator may have added it for a delete handler.
-func (e *Engine) ReportLeftFinalizers() {
-	if e.traits.usesFinalizer {
-		return
-	}
-	count := 0
-	for _, obj := range e.states.List() {
-		if slices.Contains(obj.GetFinalizers(), e.Finalizer) {
-			count++
-		}
-	}
-	if count > 0 {
-		e.Log.Info("Objects have a finalizer that no handler of this operator needs. If it belongs to no other operator, their deletion will not end before it is removed",
-			"controller", e.Name, "objects", count, "finalizer", e.Finalizer, "remedy", "kopf objects release --keep-annotations <resource>.<group> -A")
-	}
-}
-
-func (e *Engine) inScope(key types.NamespacedName) bool {
-	return (e.Scope == nil || e.Scope.InScope(key)) && !e.isLeaving(key)
-}
-
-// isLeaving reports whether the object of a key is being released, or was released.
-func (e *Engine) isLeaving(key types.NamespacedName) bool {
-	if e.Shard == nil {
-		return false
-	}
-	if e.sharding.releases.IsDone(key) {
-		return true
-	}
-	obj := e.states.Observed(key)
-	return obj != nil && e.Shard.Leaves(obj)
-}
-
 // PausedAnnotation is the annotation that pauses one object.
 const PausedAnnotation = "kopf-runtime.dev/paused"
-
-func (e *Engine) paused(namespace string) bool {
-	if e.Pause == nil {
-		return false
-	}
-	paused, _ := e.Pause.Paused(namespace)
-	return paused
-}
 
 // IsObjectPaused reports whether the annotation of an object pauses it. A value that [strconv.ParseBool] does not accept has no effect.
 func IsObjectPaused(obj client.Object) bool {
@@ -341,47 +279,6 @@ const (
 	retrying  = handler.LowPriority / 2 // after a delay
 )
 
-// requeue returns a result with a delay of at least a millisecond. With zero, controller-runtime would not reconcile the object again.
-func requeue(after time.Duration) reconcile.Result {
-	return reconcile.Result{RequeueAfter: max(after, time.Millisecond)}
-}
-
-// requeueBefore shortens the delay of a result. With 0, the result stays as it is.
-func requeueBefore(result reconcile.Result, after time.Duration) reconcile.Result {
-	if after == 0 || result.RequeueAfter > 0 && result.RequeueAfter <= after {
-		return result
-	}
-	return reconcile.Result{RequeueAfter: after, Priority: new(retrying)}
-}
-
-// earlier returns the shorter one of two delays; 0 stands for none.
-func earlier(a, b time.Duration) time.Duration {
-	if a == 0 || b > 0 && b < a {
-		return b
-	}
-	return a
-}
-
-// requeueFor returns a delay for expected errors: conflicts, throttling, and a suspension of the process. For a deleted object, it returns neither a delay
-// nor an error. All other errors are returned as unexpected.
-func requeueFor(err error) (delay time.Duration, unexpected error) {
-	if errors.Is(err, patch.ErrGone) {
-		return 0, nil
-	}
-	if errors.Is(err, fencing.ErrSuspended) {
-		return time.Second, nil
-	}
-	if apierrors.IsConflict(err) || errors.Is(err, progress.ErrConflict) {
-		return conflictPause, nil
-	}
-	if seconds, ok := apierrors.SuggestsClientDelay(err); ok && seconds > 0 && apierrors.IsTooManyRequests(err) {
-		return time.Duration(seconds) * time.Second, nil
-	}
-	return 0, err
-}
-
-const conflictPause = 100 * time.Millisecond
-
 func now() time.Time { return time.Now() }
 
 func hasEnded(ctx context.Context) bool { return ctx.Err() != nil }
@@ -393,3 +290,10 @@ func (st *reconcileHandlerState) isDue(at time.Time, held bool) bool {
 
 // isRetrying reports whether the last attempt has failed and is repeated after a delay.
 func (st *reconcileHandlerState) isRetrying() bool { return !st.record.Delayed.IsZero() }
+
+// lastCalls are the calls of reconcile handlers for an object that no longer exists. Only the worker of the key uses them.
+type lastCalls struct {
+	last     client.Object
+	memos    *objectstate.Memos
+	handlers map[string]*reconcileHandlerState
+}
