@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/essence"
@@ -16,28 +15,6 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/served"
 	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
 )
-
-// Conditions returns the conditions of Object in status.conditions, or in the field that [WithConditionsIn] sets. At the end of the
-// reconcile, the operator writes the changed conditions together with all other changes of the handlers. It does not overwrite concurrent changes
-// to other conditions. The handler fails permanently if it sets an invalid condition, or if the kind has no field for conditions.
-//
-// A handler that returns a [conditions.Error] also sets the condition of this error.
-func (r *Request[T]) Conditions() *conditions.Set {
-	if r.conditions != nil && client.Object(r.Object) == r.conditionsOf {
-		return r.conditions
-	}
-	var opts []conditions.Option
-	if r.call != nil {
-		opts = r.call.ConditionOptions
-	}
-	set, err := conditions.For(r.Object, opts...)
-	if err != nil {
-		r.errs = append(r.errs, Permanent(fmt.Errorf("the object cannot have conditions: %w (%s)", err, served.ConditionsHint)))
-		set, _ = conditions.For(&unstructured.Unstructured{Object: map[string]any{}})
-	}
-	r.conditions, r.conditionsOf = set, r.Object
-	return set
-}
 
 // Flush writes the changes of the handler to the status of Object, including conditions, before the end of the reconcile. Use it in
 // long-running handlers and in daemons. It blocks until the API server has answered, and returns the error of the write. After an error,
@@ -57,19 +34,6 @@ func (r *Request[T]) Flush(ctx context.Context) error {
 		r.conditions.Rebase() // the written conditions are the base for the next transitions
 	}
 	return err
-}
-
-// applyConditions sets the conditions of each [conditions.Error] in the error of the handler. It adds the errors of invalid conditions to
-// the errors of the request.
-func (r *Request[T]) applyConditions(err error) {
-	if len(conditions.FindErrors(err)) > 0 {
-		r.Conditions().SetFromError(err)
-	}
-	if r.conditions != nil {
-		if err := r.conditions.Err(); err != nil {
-			r.errs = append(r.errs, Permanent(err))
-		}
-	}
 }
 
 // WithConditions declares conditions of the kind. The first reconcile of an object adds missing conditions with the status Unknown. If
@@ -206,11 +170,6 @@ func (r *Resource[T]) OnCondition(id, conditionType string, fn Handler[T], opts 
 	}
 	h.Criteria.Field = &match.FieldFilter{Path: []string{essence.ConditionsKey, conditionType}}
 	return r.addHandler(h, opts)
-}
-
-// isForCondition reports whether the handler was added by OnCondition.
-func (d *declaration) isForCondition() bool {
-	return d.Criteria.Field != nil && d.Criteria.Field.Path[0] == essence.ConditionsKey
 }
 
 // watchedConditions returns the types of the conditions that have an OnCondition handler.

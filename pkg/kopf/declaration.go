@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
+	"github.com/kopf-runtime/kopf-runtime/internal/essence"
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/internal/kinds"
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
@@ -124,3 +125,8 @@ func (d *declaration) fullID() string {
 
 // displayName returns the name of the handler for errors, such as OnCreate("provision").
 func (d *declaration) displayName() string { return fmt.Sprintf("%s(%q)", d.method, d.id) }
+
+// isForCondition reports whether the handler was added by OnCondition.
+func (d *declaration) isForCondition() bool {
+	return d.Criteria.Field != nil && d.Criteria.Field.Path[0] == essence.ConditionsKey
+}

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/fieldtype"
@@ -188,4 +190,51 @@ func testsForSide(m []filter.Matcher, s match.Side) (tests []match.Test) {
 		}
 	}
 	return tests
+}
+
+// addRequirements records the matchers of a label that the API server can evaluate in a label selector.
+func (d *declaration) addRequirements(key string, m []filter.Matcher) {
+	all := formsOf(m)
+	if len(all) == 0 {
+		all = append(all, filter.Present.Form())
+	}
+	for _, matcher := range all {
+		var requirement *labels.Requirement
+		var err error
+		switch text, isText := matcher.Equal.(string); {
+		case matcher.IsPresent():
+			requirement, err = labels.NewRequirement(key, selection.Exists, nil)
+		case matcher.IsAbsent():
+			requirement, err = labels.NewRequirement(key, selection.DoesNotExist, nil)
+		case matcher.HasEqual && isText:
+			requirement, err = labels.NewRequirement(key, selection.Equals, []string{text})
+		default:
+			continue
+		}
+		if err == nil {
+			d.requirements = append(d.requirements, *requirement)
+		}
+	}
+}
+
+// commonRequirements returns the object of the kind, and the label requirements that all handlers of the kind have. It returns no requirements
+// if the watch must not be restricted.
+func (r *Resource[T]) commonRequirements() (client.Object, []labels.Requirement) {
+	all := slices.Clone(r.handlers)
+	for _, x := range r.indexes {
+		all = append(all, x.typedHandler)
+	}
+	var common []labels.Requirement
+	for i, h := range all {
+		if slices.Contains([]handlerKind{eventHandler, daemonHandler, timerHandler}, h.handlerKind) || h.IsMandatoryDelete() {
+			return r.obj, nil
+		}
+		if i == 0 {
+			common = h.requirements
+		}
+		common = slices.DeleteFunc(slices.Clone(common), func(requirement labels.Requirement) bool {
+			return !slices.ContainsFunc(h.requirements, func(other labels.Requirement) bool { return requirement.Equal(other) })
+		})
+	}
+	return r.obj, common
 }

@@ -9,6 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/declare"
+	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 	"github.com/kopf-runtime/kopf-runtime/internal/guard"
 	"github.com/kopf-runtime/kopf-runtime/internal/kinds"
 	"github.com/kopf-runtime/kopf-runtime/internal/watching"
@@ -198,3 +200,8 @@ func (s *kindSelection) Declare(r watching.Resource) (one *kinds.Kind, err error
 
 // errTriggerSources is the error of a declaration with TriggerFrom for a kind that can stop and start again.
 var errTriggerSources = errors.New("TriggerFrom is not possible with WhenServed and ForKinds, because a source can start only once: use Operator.Enqueue")
+
+// checkKind returns the mistakes of a kind that depend on the options of the operator.
+func checkKind(rt *kinds.Runtime, kind engine.Kind, r resource) error {
+	return errors.Join(declare.CheckStorage(&rt.Settings, kind), checkFilters(rt, kind, r), rt.Ring.CheckKind(&kind), declare.CheckFinalizer(&rt.Settings, kind))
+}

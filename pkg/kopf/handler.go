@@ -2,16 +2,235 @@ package kopf
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
+	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/guard"
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
+	"github.com/kopf-runtime/kopf-runtime/internal/match"
+	"github.com/kopf-runtime/kopf-runtime/internal/served"
 	"github.com/kopf-runtime/kopf-runtime/internal/testhook"
+	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
+	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
+
+// A Request is the input of a handler. It belongs to one attempt and must not be used after the handler has returned.
+type Request[T client.Object] struct {
+	// Object is a copy of the current state of the object, including the changes of earlier handlers in the same reconcile. The operator
+	// writes changes to Object as a patch at the end of the reconcile, even if the handler fails.
+	//
+	// A handler can replace the pointer with another copy of the same object. A handler fails permanently if it changes the name, namespace, uid,
+	// apiVersion or kind.
+	//
+	// If the object is edited during a cycle, Object is newer than the new side of Diff. The edit is handled as a separate update.
+	Object T
+	// Old is the last-handled configuration: the essence of the object when the previous cycle ended. It is nil for a created object, and if
+	// the configuration is unknown (see [Request.OldKnown]). It is also nil for handlers without a cause: OnReconcile, OnEvent, OnEventAbout,
+	// daemons, timers and indexes.
+	//
+	// The configuration is stored in an annotation, so everyone who can edit the annotations of the object can choose Old, and no schema and no admission
+	// handler has checked it. A handler must not use it to decide what a user may do, or to find what to delete or to overwrite outside of the object.
+	//
+	// Equivalent in kopf: old.
+	Old T
+	// Diff is the difference between Old and the essence that is being handled. For handlers with a [Field], and for their sub-handlers, its paths are
+	// relative to the field. Diff is empty for handlers without a cause.
+	//
+	// Equivalent in kopf: diff.
+	Diff diff.Diff
+	// Handler is the full id of the handler.
+	Handler string
+	// Reason is the kind of the cause, or of a handler without a cause. A resume handler that is called for another cause receives the reason of
+	// that cause.
+	//
+	// Equivalent in kopf: reason.
+	Reason Reason
+	// Event is the type of the watch event for [Resource.OnEvent]: Added, Modified or Deleted. It is empty for an object of the initial list, and
+	// for all other handlers.
+	//
+	// Equivalent in kopf: type.
+	Event watch.EventType
+	// Attempt contains the number of this attempt, the time when the operator selected the handler for the cause, and the last error. For cause handlers,
+	// the operator stores these values on the object, so they survive restarts.
+	//
+	// Equivalent in kopf: retry, started.
+	Attempt progress.Attempt
+	// Client is the client of the manager, which reads from the cache of the manager. If the operator has caches of its own (see [WithKindCaches]), Client
+	// reads the kinds of these caches from them. For cause handlers and reconcile handlers, Client also records writes to the handler's own object, so that
+	// the operator can detect handlers that trigger themselves (see [WithLoopGuard]).
+	Client client.Client
+
+	call        *invoke.Request
+	current     T // the new side of Diff
+	result      any
+	resultErr   error
+	subHandlers []invoke.SubHandler
+	awaitsSubs  bool
+	requeue     invoke.Requeue
+	errs        []error
+
+	conditions   *conditions.Set
+	conditionsOf client.Object // the object of conditions; differs from Object after the handler has replaced the pointer
+}
+
+// SetResult sets the result of the handler. If the handler succeeds, the operator stores the result in the status of the object under the id of the
+// handler (see [WithResults]). If the value has no JSON form, the handler fails permanently. With a nil value, the operator stores nothing. The API
+// server drops the result if the schema of the kind neither has the field nor preserves unknown fields. Index functions have no result, and OnEvent
+// handlers have a result only with [WriteChanges].
+//
+// Equivalent in kopf: the value that a handler returns.
+func (r *Request[T]) SetResult(value any) {
+	var err error
+	if r.result, err = match.ToJSONValue(value); err != nil {
+		r.resultErr = Permanent(fmt.Errorf("the result has no JSON form: %w", err))
+		return
+	}
+	r.resultErr = nil
+}
+
+// Result returns the last value of [Request.SetResult] in its JSON form. It is for tests of handlers.
+func (r *Request[T]) Result() any { return r.result }
+
+// Latest returns a copy of the newest known state of the object, without a request to the API server. The state is from the cache, or from
+// the response to a newer write of this operator. Daemons use Latest to observe changes while they run. After the deletion of the object,
+// Latest returns the last known state.
+func (r *Request[T]) Latest() T {
+	if r.call != nil && r.call.Latest != nil {
+		if latest, ok := r.call.Latest().(T); ok {
+			return latest
+		}
+	}
+	return r.Object
+}
+
+// Field returns the old and the new value of the handler's field (see [Field]) in their JSON form, or nil for an absent value. A sub-handler without a
+// field of its own receives the values of its parent. For daemons, timers, OnReconcile, OnEventAbout, OnEvent and indexes, both are the value at the time
+// of the call.
+//
+// Equivalent in kopf: old, new of a handler with field=.
+func (r *Request[T]) Field() (old, new any) {
+	if r.call == nil {
+		return nil, nil
+	}
+	return r.call.Field[0], r.call.Field[1]
+}
+
+// OldKnown reports whether the last-handled configuration is known. It returns false if only a digest of it is stored, because the object is a Secret
+// (see [WithDigestOnly]) or too large. The object has then changed, but Old and Diff are empty.
+func (r *Request[T]) OldKnown() bool { return r.call == nil || r.call.OldKnown }
+
+// Eventf posts a Kubernetes Event about the object. The type is "Normal" or "Warning". The reason and the action are single words, such as
+// "Resized" and "Resize". The note is a format string for a text that users read. Eventf does not wait for the API server. The operator logs
+// an invalid Event instead of posting it.
+//
+// Each object has a quota of 50 Events, and one more every five minutes. 30 of the 50 are for all Events, 10 only for Warnings and automatic Events, and 10
+// only for automatic Events (see [WithEvents]). The operator drops Events beyond the quota: see [WithEventQuota].
+//
+// Equal Events about one version of the object become one Event with a count. If only their notes differ, they stay separate: the operator adds a number to
+// the action of the second one, as in "Resize (2)".
+//
+// Equivalent in kopf: kopf.event, kopf.info, kopf.warn.
+func (r *Request[T]) Eventf(eventType, reason, action, note string, args ...any) {
+	if r.call != nil && r.call.Notify != nil {
+		r.call.Notify(nil, eventType, reason, action, note, args...)
+	}
+}
+
+// EventAbout is like [Request.Eventf], but it posts the Event about another object, such as a child. The Event names Object as the related
+// object. The other object must have a uid, so read or create it before the call. It has a quota of its own.
+//
+// Equivalent in kopf: kopf.event with another object.
+func (r *Request[T]) EventAbout(obj client.Object, eventType, reason, action, note string, args ...any) {
+	if r.call != nil && r.call.Notify != nil {
+		r.call.Notify(obj, eventType, reason, action, note, args...)
+	}
+}
+
+// RequeueAfter makes the operator call an [Resource.OnReconcile] handler again after a delay, or earlier if something changes. The handler has not failed: there
+// is no error, log line, Event or metric of a failure, and handlers with [After] are called. The delay replaces the [Interval] of the handler once. If the handler
+// calls RequeueAfter several times, the shortest delay applies. A delay that is not positive has no effect. If the handler also returns an error, its backoff applies
+// instead, as in controller-runtime.
+//
+// In all other handlers, RequeueAfter makes the attempt fail permanently: a cause handler returns [Temporary] to be called again, and a timer has an interval.
+func (r *Request[T]) RequeueAfter(delay time.Duration) {
+	if r.call != nil && r.Reason != ReasonReconcile {
+		r.errs = append(r.errs, Permanent(fmt.Errorf("RequeueAfter is only for OnReconcile handlers, and the handler is called for %q: "+
+			"return Temporary in a cause handler, and use the interval of a timer", r.Reason)))
+		return
+	}
+	if delay > 0 && (r.requeue.After == 0 || delay < r.requeue.After) {
+		r.requeue.After = delay
+	}
+}
+
+// SubsFinished reports whether all sub-handlers that the handler has declared so far in this call have succeeded or failed permanently, in this or an
+// earlier reconcile. Sub-handlers whose filters do not match count as finished. If SubsFinished returns false, the handler should return nil. The operator
+// then calls the sub-handlers, and calls the handler again when they have finished. In the repeated call, the handler must declare the same sub-handlers
+// again, and continues after SubsFinished. A handler can call SubsFinished repeatedly, for several groups of sub-handlers. The repeated calls do not count
+// as attempts, but [Timeout] limits them.
+//
+// In a test that calls the handler with a Request of its own, SubsFinished returns true. With kopftest.Invoke, it returns true if WithFinishedSubHandlers
+// names all declared sub-handlers.
+//
+// Equivalent in kopf: kopf.execute.
+func (r *Request[T]) SubsFinished() bool {
+	if r.call == nil {
+		return true // a test has created the request
+	}
+	for _, sub := range r.subHandlers {
+		if r.call.SubFinished == nil || !r.call.SubFinished(sub) {
+			r.awaitsSubs = true
+			return false
+		}
+	}
+	return true
+}
+
+// Sub declares a sub-handler with the id "<handler>/<id>". The operator calls the sub-handlers after this handler has returned nil. Each
+// sub-handler has its own retries, progress and result. The declaring handler finishes when all its sub-handlers have succeeded or failed
+// permanently. Until then, the operator calls the declaring handler again, and does not count these attempts for [Retries]. The [Timeout] of the
+// declaring handler limits the whole: when it is over, or when the handler fails for another reason, its unfinished sub-handlers also fail.
+//
+// The handler must declare the same sub-handlers each time. If it finishes without an unfinished one, the operator does not call that sub-handler again, and
+// reports it in the log and in an Event. Sub-handlers can declare sub-handlers of their own. Only cause handlers can have sub-handlers.
+//
+// A sub-handler receives the same state and Diff as the declaring handler, and shares its [CancelOnDelete], [RetryOnRelatedChange], [RenamedFrom] and
+// [StoreIn]. Its own options can be filters, [Retries], [Timeout], [AttemptTimeout], [Backoff], [BackoffFunc] and [ErrorMode]. With any other option, the
+// declaring handler fails permanently.
+//
+// Equivalent in kopf: @kopf.subhandler, kopf.register.
+func (r *Request[T]) Sub(id string, fn Handler[T], opts ...HandlerOption) {
+	h := typedHandler[T]{declaration: declaration{id: id, method: "Sub", handlerKind: subHandler}, fn: fn}
+	h.apply(opts)
+	if id == "" {
+		h.addErrorf("the id is empty: set one, because it is stored on the objects")
+	}
+	if fn == nil {
+		h.addErrorf("the handler is nil: pass a function")
+	}
+	if r.call == nil {
+		return // a test has created the request, so the sub-handler is not called
+	}
+	if f := h.Criteria.Field; f != nil && len(f.From)+len(f.To) > 0 && !r.call.ReceivesDiff {
+		h.addErrorf("From and To are only for sub-handlers of OnUpdate and OnField: remove them, because this handler has no old state")
+	}
+	if !Reason(r.call.Reason).isCause() {
+		h.addErrorf("%s handlers cannot have sub-handlers, because they have no progress: use a cause handler", r.call.Reason)
+	}
+	for _, err := range h.errs {
+		r.errs = append(r.errs, Permanent(fmt.Errorf("%s: %w", h.displayName(), err)))
+	}
+	handler := h.Handler
+	handler.Do = fn.forEngine(r.Client, false)
+	r.subHandlers = append(r.subHandlers, invoke.SubHandler{ID: r.call.ID + "/" + id, Handler: handler})
+}
 
 // A Handler is a function that the operator calls for an object. A cause handler that returns nil has succeeded: the operator does not call
 // it again for this cause, not even after a restart. By default, the operator retries the handler after an error. Return a [Temporary] error
@@ -68,4 +287,57 @@ func newRequest[T client.Object](call *invoke.Request) (*Request[T], error) {
 		req.current = handled
 	}
 	return req, nil
+}
+
+// applyConditions sets the conditions of each [conditions.Error] in the error of the handler. It adds the errors of invalid conditions to
+// the errors of the request.
+func (r *Request[T]) applyConditions(err error) {
+	if len(conditions.FindErrors(err)) > 0 {
+		r.Conditions().SetFromError(err)
+	}
+	if r.conditions != nil {
+		if err := r.conditions.Err(); err != nil {
+			r.errs = append(r.errs, Permanent(err))
+		}
+	}
+}
+
+// finish copies the results of the handler to the call of the engine, and returns the error of the attempt. err is the error of the handler.
+// If the request has errors, such as an invalid condition, finish joins them with err. They are permanent and come first, so the attempt
+// fails permanently even if err is temporary.
+func (r *Request[T]) finish(err error) error {
+	r.applyConditions(err)
+	r.call.Object = r.Object                     // the handler may have replaced the pointer
+	r.call.Requeue.Priority = r.requeue.Priority // as in controller-runtime, also after an error
+	if err == nil {
+		r.call.Result, r.call.SubHandlers, r.call.Requeue = r.result, r.subHandlers, r.requeue
+		r.call.AwaitsSubs = r.awaitsSubs
+		err = r.resultErr
+	}
+	if len(r.errs) == 0 {
+		return err
+	}
+	return errors.Join(append(slices.Clone(r.errs), err)...)
+}
+
+// Conditions returns the conditions of Object in status.conditions, or in the field that [WithConditionsIn] sets. At the end of the
+// reconcile, the operator writes the changed conditions together with all other changes of the handlers. It does not overwrite concurrent changes
+// to other conditions. The handler fails permanently if it sets an invalid condition, or if the kind has no field for conditions.
+//
+// A handler that returns a [conditions.Error] also sets the condition of this error.
+func (r *Request[T]) Conditions() *conditions.Set {
+	if r.conditions != nil && client.Object(r.Object) == r.conditionsOf {
+		return r.conditions
+	}
+	var opts []conditions.Option
+	if r.call != nil {
+		opts = r.call.ConditionOptions
+	}
+	set, err := conditions.For(r.Object, opts...)
+	if err != nil {
+		r.errs = append(r.errs, Permanent(fmt.Errorf("the object cannot have conditions: %w (%s)", err, served.ConditionsHint)))
+		set, _ = conditions.For(&unstructured.Unstructured{Object: map[string]any{}})
+	}
+	r.conditions, r.conditionsOf = set, r.Object
+	return set
 }

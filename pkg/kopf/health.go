@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/kinds"
-	"github.com/kopf-runtime/kopf-runtime/internal/operator"
 	"github.com/kopf-runtime/kopf-runtime/internal/parts/peers"
 	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 	"github.com/kopf-runtime/kopf-runtime/internal/watchcheck"
@@ -52,19 +51,6 @@ func (o *Operator) Healthz(*http.Request) error {
 	}
 	return errors.Join(errs...)
 }
-
-// Readyz returns an error while the operator starts, until its caches are synced, its indexes are complete, its peers are known, and the Events for
-// OnEventAbout handlers are listed. It also returns an error while the peering fails, while the operator cannot handle a served kind or a namespace (see
-// [WithNamespaces]), while a watch has a problem (see [WithWatchCheck]), while a permission is lost (see [WithRightsCheck]), and while objects do not decode (see [NewCache]). An
-// operator with admission handlers is ready in the last case, so that the API server can reach the handlers when a user repairs the objects. A paused operator
-// is ready.
-// An operator that waits to become the leader is ready. With EnableWarmup, it is ready when its caches and indexes have synced (see [Operator.Warmup]). Use Readyz as a
-// healthz.Checker for readiness probes:
-//
-//	mgr.AddReadyzCheck("kopf", op.Readyz)
-//
-// [SetupWithManager] adds it.
-func (o *Operator) Readyz(*http.Request) error { return operator.NotReady(o.parts(nil)) }
 
 // notWarm returns the reason why a replica that waits for leadership is not ready.
 func (o *Operator) notWarm() []error {

@@ -8,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 	"github.com/kopf-runtime/kopf-runtime/internal/indexing"
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
@@ -82,15 +81,4 @@ func IndexBy[T client.Object, K comparable, V any](r *Resource[T], id string,
 		},
 	}})
 	return x
-}
-
-// A typedIndex is the declaration of an index function, with the operations of the index that the engine calls.
-type typedIndex[T client.Object] struct {
-	*typedHandler[T]
-	index invoke.IndexHandler
-}
-
-func (x typedIndex[T]) register(kind *engine.Kind, handler invoke.Handler) error {
-	x.index.Handler = handler
-	return kind.Indexes.Add(x.id, x.id, x.index)
 }

@@ -4,12 +4,19 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"os"
+	"slices"
+	"strings"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/kinds"
+	"github.com/kopf-runtime/kopf-runtime/internal/operator"
+	"github.com/kopf-runtime/kopf-runtime/internal/parts/peers"
 	"github.com/kopf-runtime/kopf-runtime/internal/rbac"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
@@ -229,4 +236,59 @@ func ofWebhooks(options webhooks.Options, namespace string) (needs []rbac.Need) 
 		needs = append(needs, n, create)
 	}
 	return needs
+}
+
+// isNamespaced returns false for the built-in cluster-scoped resources and their subresources, and true for all others.
+func (r *neededRights) isNamespaced(group, resource string) bool {
+	resource, _, _ = strings.Cut(resource, "/")
+	for kind := range clusterScoped {
+		if kind.Group == group && guessPlural(kind.WithVersion("")) == resource {
+			return false
+		}
+	}
+	return true
+}
+
+// presentRights returns the permissions of the operator and of some kinds. The argument namespaces is used only if the operator has WithNamespaces.
+func (o *Operator) presentRights(checked map[schema.GroupVersionKind]kinds.Kind, namespaces []string) ([]rbac.Need, error) {
+	r := neededRights{operator: o, scheme: o.mgr.GetScheme(), namespaces: func(gvk schema.GroupVersionKind) []string {
+		if o.kinds.Namespaces != nil {
+			return namespaces
+		}
+		return o.kinds.CachedNamespaces(gvk, checked[gvk].Client != nil)
+	}, lookUp: func(gvk schema.GroupVersionKind) (schema.GroupResource, bool) {
+		mapping, err := o.mgr.GetRESTMapper().RESTMapping(gvk.GroupKind(), gvk.Version)
+		if err != nil {
+			return lookUpIn(nil, gvk)
+		}
+		return mapping.Resource.GroupResource(), mapping.Scope.Name() == meta.RESTScopeNameNamespace
+	}}
+	needs := slices.DeleteFunc(operator.Rights(o.parts(nil), podNamespace()), func(n rbac.Need) bool { return !isServedPeering(o.mgr, n) })
+	if o.kinds.Namespaces != nil && len(namespaces) == 0 {
+		return needs, nil // the namespaces are not known yet
+	}
+	for _, one := range checked {
+		needs = append(needs, r.ofKind(&one)...)
+	}
+	more, err := r.ofHandlers()
+	return append(needs, more...), err
+}
+
+// isServedPeering returns false for peering objects that the API server does not serve. Without them, the operator has no peers.
+func isServedPeering(mgr manager.Manager, n rbac.Need) bool {
+	kind, isPeering := peers.KindOf(n)
+	if !isPeering {
+		return true
+	}
+	_, err := mgr.GetRESTMapper().RESTMapping(kind, "v1")
+	return err == nil
+}
+
+// podNamespace returns the namespace of the pod in which the operator runs, or an empty string outside of a pod.
+func podNamespace() string {
+	text, err := os.ReadFile("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(text))
 }

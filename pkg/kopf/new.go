@@ -36,7 +36,7 @@ func New(mgr manager.Manager, opts ...Option) *Operator {
 		opt.applyTo(o)
 	}
 	o.kinds.HasDynamicKinds, o.kinds.Reporters, o.kinds.PauseScopes = o.hasDynamicKinds(), o.reporters(), o.peers.Scopes
-	o.kinds.Comes, o.kinds.Goes = o.rights.add, o.rights.remove
+	o.kinds.Comes, o.kinds.Goes, o.rights.present = o.rights.add, o.rights.remove, o.presentRights
 	if err := o.setupWebhooks(); err != nil {
 		o.addError(err)
 	}
@@ -84,19 +84,4 @@ func healthCheckName(resources []resource, scheme *runtime.Scheme) string {
 		names = append(names, r.controllerName(scheme))
 	}
 	return strings.Join(names, "-")
-}
-
-// NeedLeaderElection implements manager.LeaderElectionRunnable. It returns true, unless NeedLeaderElection of the manager's controller options
-// is false, or the operator has [WithSharding].
-func (o *Operator) NeedLeaderElection() bool {
-	if o.kinds.Ring != nil {
-		return false
-	}
-	if o.mgr == nil {
-		return true
-	}
-	if need := o.mgr.GetControllerOptions().NeedLeaderElection; need != nil {
-		return *need
-	}
-	return true
 }

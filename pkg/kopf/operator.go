@@ -97,3 +97,27 @@ type kindSelection struct {
 	declare  func(metav1.APIResource) Option
 	operator *Operator
 }
+
+// warmsUp reports whether Warmup fills the caches before the operator starts.
+func (o *Operator) warmsUp() bool {
+	if o.mgr == nil || o.kinds.HasOwnCache() || !o.NeedLeaderElection() {
+		return false
+	}
+	enabled := o.mgr.GetControllerOptions().EnableWarmup
+	return enabled != nil && *enabled
+}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable. It returns true, unless NeedLeaderElection of the manager's controller options
+// is false, or the operator has [WithSharding].
+func (o *Operator) NeedLeaderElection() bool {
+	if o.kinds.Ring != nil {
+		return false
+	}
+	if o.mgr == nil {
+		return true
+	}
+	if need := o.mgr.GetControllerOptions().NeedLeaderElection; need != nil {
+		return *need
+	}
+	return true
+}

@@ -178,3 +178,21 @@ func WithReconcilerWrapper(wrap func(reconcile.Reconciler) reconcile.Reconciler)
 		o.kinds.Wrappers = append(o.kinds.Wrappers, wrap)
 	})
 }
+
+// WithRightsCheck sets how the operator handles missing permissions when it starts. The operator asks the API server for its own permissions, and compares
+// them with the permissions that [WriteRights] writes. The error of the start contains all missing rules. For kinds of [WhenServed] and [ForKinds], and for
+// namespaces that patterns or a function select, the operator only logs missing permissions, and handles the other kinds and namespaces. If all patterns of
+// [WithNamespaces] are names, missing permissions make the start fail with [RequireAllRights], but not with [RequireWatchRights].
+//
+// The operator repeats the check at the interval of [WithWatchCheck]. Each check sends one small request for the cluster, one for each namespace for which
+// that request is not sufficient, and one for each missing permission. The operator logs permissions that are lost or granted later. The metric
+// kopf_missing_permissions shows the missing permissions. [Operator.Readyz] fails while the operator lacks a permission that it had in an earlier check.
+// If the check itself fails, the operator starts without it. Default: [RequireWatchRights].
+func WithRightsCheck(mode RightsCheck) Option {
+	return optionFunc(func(o *Operator) {
+		if mode < RequireWatchRights || mode > SkipRightsCheck {
+			o.addError(fmt.Errorf("WithRightsCheck(%d): use RequireWatchRights, RequireAllRights, WarnAboutRights or SkipRightsCheck", mode))
+		}
+		o.rights.mode = mode
+	})
+}

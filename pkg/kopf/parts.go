@@ -2,6 +2,7 @@ package kopf
 
 import (
 	"context"
+	"net/http"
 
 	"k8s.io/apimachinery/pkg/version"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -55,7 +56,7 @@ func (s *starting) openKinds(ctx context.Context) (operator.Running, error) {
 }
 
 func (s *starting) openRights(ctx context.Context) (operator.Running, error) {
-	checker, err := s.operator.rights.start(ctx, s.operator, s.fixed)
+	checker, err := s.operator.rights.start(ctx, s.operator.kinds, s.fixed)
 	if checker == nil || err != nil {
 		return operator.Running{}, err
 	}
@@ -175,3 +176,16 @@ func (s *starting) openVersions(context.Context) (operator.Running, error) {
 func (s *starting) openDecoding(context.Context) (operator.Running, error) {
 	return operator.Running{Run: func(ctx context.Context) error { s.operator.kinds.ReportUndecodable(ctx); return nil }}, nil
 }
+
+// Readyz returns an error while the operator starts, until its caches are synced, its indexes are complete, its peers are known, and the Events for
+// OnEventAbout handlers are listed. It also returns an error while the peering fails, while the operator cannot handle a served kind or a namespace (see
+// [WithNamespaces]), while a watch has a problem (see [WithWatchCheck]), while a permission is lost (see [WithRightsCheck]), and while objects do not decode (see [NewCache]). An
+// operator with admission handlers is ready in the last case, so that the API server can reach the handlers when a user repairs the objects. A paused operator
+// is ready.
+// An operator that waits to become the leader is ready. With EnableWarmup, it is ready when its caches and indexes have synced (see [Operator.Warmup]). Use Readyz as a
+// healthz.Checker for readiness probes:
+//
+//	mgr.AddReadyzCheck("kopf", op.Readyz)
+//
+// [SetupWithManager] adds it.
+func (o *Operator) Readyz(*http.Request) error { return operator.NotReady(o.parts(nil)) }

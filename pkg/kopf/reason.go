@@ -33,3 +33,6 @@ const (
 
 // isCause reports whether r is the reason of a cause.
 func (r Reason) isCause() bool { return slices.Contains(causeReasons, r) }
+
+// causeReasons are the reasons of causes.
+var causeReasons = []Reason{ReasonCreate, ReasonUpdate, ReasonDelete, ReasonResume}

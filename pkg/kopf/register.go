@@ -191,29 +191,6 @@ func (h *typedHandler[T]) check(obj T, scheme *runtime.Scheme) (errs []error) {
 	return errs
 }
 
-// checkField returns an error if the field of the handler does not exist, or an error for each compared value that the field cannot have.
-// source describes the Go type or the schema in error messages.
-func (d *declaration) checkField(root fieldtype.Type, source string) (errs []error) {
-	field, unknown, suggestion := fieldtype.LookUp(root, d.Criteria.Field.Path)
-	if unknown != "" {
-		hint := ""
-		if suggestion != "" {
-			hint = fmt.Sprintf("; did you mean %s?", suggestion)
-		}
-		return []error{fmt.Errorf("%s has no field %s: correct the path%s", source, unknown, hint)}
-	}
-	for _, l := range d.literals {
-		if explanation := explainMismatch(l, field); explanation != "" {
-			effect := "can never match"
-			if l.Negated {
-				effect = "excludes nothing"
-			}
-			errs = append(errs, fmt.Errorf("%s %s: %s", l, effect, explanation))
-		}
-	}
-	return errs
-}
-
 // essenceFields returns the fields of handlers that are not part of the essence by default. The engine adds them to the essence.
 func (r *Resource[T]) essenceFields() (paths [][]string) {
 	for _, h := range r.handlers {

@@ -7,7 +7,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/loopguard"
-	"github.com/kopf-runtime/kopf-runtime/internal/match"
 )
 
 // For declares a kind. The object is a pointer to an empty object whose type is registered in the manager's scheme, such as &v1.Database{}, or
@@ -145,30 +144,4 @@ func (r *Resource[T]) on(method, id string, reasons []Reason, fn Handler[T], opt
 		h.Reasons = append(h.Reasons, string(reason))
 	}
 	return r.addHandler(h, opts)
-}
-
-// causeReasons are the reasons of causes.
-var causeReasons = []Reason{ReasonCreate, ReasonUpdate, ReasonDelete, ReasonResume}
-
-// newHandler returns the declaration of a handler of this view.
-func (r *Resource[T]) newHandler(method, id string, fn Handler[T]) *typedHandler[T] {
-	h := &typedHandler[T]{declaration: declaration{id: id, method: method}, fn: fn, when: r.when}
-	h.Criteria = match.Criteria{}
-	if fn == nil {
-		h.addErrorf("the handler is nil: pass a function")
-		return h
-	}
-	for _, wrap := range slices.Backward(r.middleware) {
-		if h.fn = wrap(h.fn); h.fn == nil {
-			h.addErrorf("a middleware of Use has returned a nil handler: return a handler")
-			return h
-		}
-	}
-	return h
-}
-
-func (r *Resource[T]) addHandler(h *typedHandler[T], opts []HandlerOption) *Resource[T] {
-	h.apply(opts)
-	r.handlers = append(r.handlers, h)
-	return r
 }

@@ -9,9 +9,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 )
 
-// A ResourceOption configures a [Resource]. Pass it to [For].
-type ResourceOption func(*resourceOptions)
-
 // WithName sets the name of the controller of the kind in logs and metrics. Default: the kind in lower case.
 func WithName(name string) ResourceOption {
 	return func(o *resourceOptions) {

@@ -18,7 +18,9 @@ import (
 
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 	"github.com/kopf-runtime/kopf-runtime/internal/fieldtype"
+	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/internal/kinds"
+	"github.com/kopf-runtime/kopf-runtime/internal/match"
 	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
@@ -175,3 +177,40 @@ func (r *Resource[T]) handlersWithUncheckedFields() []*declaration {
 	}
 	return slices.DeleteFunc(r.declarations(), func(d *declaration) bool { return d.Criteria.Field == nil || d.isForCondition() })
 }
+
+// A typedIndex is the declaration of an index function, with the operations of the index that the engine calls.
+type typedIndex[T client.Object] struct {
+	*typedHandler[T]
+	index invoke.IndexHandler
+}
+
+func (x typedIndex[T]) register(kind *engine.Kind, handler invoke.Handler) error {
+	x.index.Handler = handler
+	return kind.Indexes.Add(x.id, x.id, x.index)
+}
+
+// newHandler returns the declaration of a handler of this view.
+func (r *Resource[T]) newHandler(method, id string, fn Handler[T]) *typedHandler[T] {
+	h := &typedHandler[T]{declaration: declaration{id: id, method: method}, fn: fn, when: r.when}
+	h.Criteria = match.Criteria{}
+	if fn == nil {
+		h.addErrorf("the handler is nil: pass a function")
+		return h
+	}
+	for _, wrap := range slices.Backward(r.middleware) {
+		if h.fn = wrap(h.fn); h.fn == nil {
+			h.addErrorf("a middleware of Use has returned a nil handler: return a handler")
+			return h
+		}
+	}
+	return h
+}
+
+func (r *Resource[T]) addHandler(h *typedHandler[T], opts []HandlerOption) *Resource[T] {
+	h.apply(opts)
+	r.handlers = append(r.handlers, h)
+	return r
+}
+
+// A ResourceOption configures a [Resource]. Pass it to [For].
+type ResourceOption func(*resourceOptions)

@@ -1,8 +1,11 @@
 package kopf
 
 import (
+	"fmt"
+
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/fieldtype"
 	"github.com/kopf-runtime/kopf-runtime/internal/served"
 	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 )
@@ -21,4 +24,27 @@ func fieldCheck(r resource) func(*apiextensionsv1.JSONSchemaProps, func(handler,
 			}
 		}
 	}
+}
+
+// checkField returns an error if the field of the handler does not exist, or an error for each compared value that the field cannot have.
+// source describes the Go type or the schema in error messages.
+func (d *declaration) checkField(root fieldtype.Type, source string) (errs []error) {
+	field, unknown, suggestion := fieldtype.LookUp(root, d.Criteria.Field.Path)
+	if unknown != "" {
+		hint := ""
+		if suggestion != "" {
+			hint = fmt.Sprintf("; did you mean %s?", suggestion)
+		}
+		return []error{fmt.Errorf("%s has no field %s: correct the path%s", source, unknown, hint)}
+	}
+	for _, l := range d.literals {
+		if explanation := explainMismatch(l, field); explanation != "" {
+			effect := "can never match"
+			if l.Negated {
+				effect = "excludes nothing"
+			}
+			errs = append(errs, fmt.Errorf("%s %s: %s", l, effect, explanation))
+		}
+	}
+	return errs
 }

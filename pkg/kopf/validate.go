@@ -76,8 +76,3 @@ func (o *Operator) engineKinds() ([]engine.Kind, error) {
 	}
 	return all, nil
 }
-
-// checkKind returns the mistakes of a kind that depend on the options of the operator.
-func checkKind(rt *kinds.Runtime, kind engine.Kind, r resource) error {
-	return errors.Join(declare.CheckStorage(&rt.Settings, kind), checkFilters(rt, kind, r), rt.Ring.CheckKind(&kind), declare.CheckFinalizer(&rt.Settings, kind))
-}

@@ -26,12 +26,3 @@ func (o *Operator) Warmup(ctx context.Context) error {
 	o.kinds.Warm(ctx, fixed)
 	return nil
 }
-
-// warmsUp reports whether Warmup fills the caches before the operator starts.
-func (o *Operator) warmsUp() bool {
-	if o.mgr == nil || o.kinds.HasOwnCache() || !o.NeedLeaderElection() {
-		return false
-	}
-	enabled := o.mgr.GetControllerOptions().EnableWarmup
-	return enabled != nil && *enabled
-}
