@@ -84,7 +84,7 @@ test: controlplane $(GINKGO) note-race ## Run all tests, including those on a re
 	@status=0; \
 	$(if $(TESTFLAGS),,$(mutations) $(GINKGO) run $(RACE) --procs=4 --randomize-all --output-interceptor-mode=none --no-color --timeout=40m ./test/e2e || status=1; )\
 	go test $(race) $(tests) $(LONG) $(if $(TESTFLAGS),./...,$$(go list ./... | grep -v '/test/e2e$$')) || status=1; \
-	$(if $(RACE),$(mutations) go test $(tests) ./test/simulation || status=1; )\
+	$(if $(RACE),$(mutations) go test $(tests) ./test/simulation ./test/simulation/explore || status=1; )\
 	for module in $(EXAMPLE_MODULES) $(CONTRIB_MODULES); do \
 		echo "cd $$module && go test ./..."; \
 		(cd $$module && go test $(race) $(tests) ./...) || status=1; \

@@ -50,6 +50,11 @@ func (s *fixedReader) Patch(context.Context, client.Object, client.Patch, ...cli
 
 func explainable(t *testing.T, obj *corev1.ConfigMap, handlers ...invoke.Handler) (*Engine, *fixedReader) {
 	t.Helper()
+	return explainableWith(t, obj, func(*Settings) {}, handlers...)
+}
+
+func explainableWith(t *testing.T, obj *corev1.ConfigMap, configure func(*Settings), handlers ...invoke.Handler) (*Engine, *fixedReader) {
+	t.Helper()
 	s := &fixedReader{obj: obj}
 	kind := Kind{Name: "explain-" + t.Name(), GVK: corev1.SchemeGroupVersion.WithKind("ConfigMap"), New: func() client.Object { return &corev1.ConfigMap{} }}
 	for i, h := range handlers {
@@ -58,10 +63,12 @@ func explainable(t *testing.T, obj *corev1.ConfigMap, handlers ...invoke.Handler
 			t.Fatal(err)
 		}
 	}
-	return New(Settings{
+	settings := Settings{
 		Client: s, Cache: s, APIReader: s, Store: progress.Smart(), Baseline: progress.AnnotationBaseline(""), Finalizer: "example.com/finalizer",
 		Lifecycle: progress.AllAtOnce, Checkpoint: time.Minute,
-	}, kind), s
+	}
+	configure(&settings)
+	return New(settings, kind), s
 }
 
 func newObject(annotations map[string]string) *corev1.ConfigMap {

@@ -89,6 +89,8 @@ func (e *Engine) awaitFreshCache(ctx context.Context, r *reconciliation) (Hold, 
 
 func (e *Engine) checkFreshness(s subject) Hold {
 	switch details := s.known.Worker.Details; {
+	case details != nil && details.Memory.FoundDeleted:
+		return Hold{Reason: HeldByCache, Message: "the object is deleted, and the cache does not show that yet"}
 	case details != nil && details.Pending != nil:
 		return Hold{Reason: HeldByWrite, Message: "the outcomes of the last reconcile are not written yet"}
 	case e.isStale(s.obj, s.known):

@@ -20,7 +20,7 @@ import (
 const manyLines = 200
 
 // cutLines is the number of lines in tests with a request for each byte of the log, whose time grows with the square of the bytes.
-const cutLines = 90
+const cutLines = 45
 
 // In one process, the stream ends or breaks after each byte of the log in turn.
 func TestLines_HandleEachLineOnceWhileTheStreamBreaksAtEachByte(t *testing.T) {

@@ -2,4 +2,8 @@
 
 package simulation
 
+import "testing"
+
 const raceEnabled = false
+
+func skipSlow(*testing.T) {}

@@ -44,7 +44,7 @@ func TestSimulations(t *testing.T) {
 		replay(t)
 		return
 	}
-	if testing.Short() {
+	if testing.Short() || raceEnabled {
 		*simulations = min(*simulations, 50)
 	}
 	// Each day has its own seeds. The names of failed tests contain the seeds.

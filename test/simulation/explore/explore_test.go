@@ -18,9 +18,6 @@ var (
 	only = flag.String("plan", "", "repeat this plan of a scenario, such as 'create: crash-after@3'")
 )
 
-// sampled is the number of plans of each scenario without -all.
-const sampled = 9
-
 func TestMain(m *testing.M) {
 	flag.Parse()
 	utilruntime.ErrorHandlers = nil //nolint:reassign // one of them sleeps by a clock that all bubbles share, and the others write to stderr
