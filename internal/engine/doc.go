@@ -6,7 +6,7 @@
 //
 // Package kopf declares a [Kind] and its [Settings]; the controller calls [Engine.Reconcile] with keys. Layers (layers.go) handle the key: they release objects
 // that are out of scope, call the handlers of watch events, wait for the end of a pause, and handle deleted objects. Within them, the object goes through the steps
-// of steps.go, whose list is the order of a reconcile. A layer or a step that keeps back work returns a [Hold] (hold.go). Explanations, the status page and the test
+// of reconcile.go, whose list is the order of a reconcile. A layer or a step that keeps back work returns a [Hold] (hold.go). Explanations, the status page and the test
 // kit read the same holds with [Engine.Holds], which has no effects.
 //
 // The steps belong to these phases:
@@ -69,11 +69,6 @@
 // transaction removes the records and the pin, and stores {spec: {size: 2}} as the last-handled configuration. The engine posts an Event about the recovery of
 // resize; by default, it posts none about the temporary failure and the success of notify. It may skip the watch event of a write that ends a cycle, such as
 // this one, but no other events.
-//
-// # Reading the code
-//
-// Begin with layers.go and steps.go. Most files of the package call only files below them: setup.go, engine.go, layers.go and steps.go are at the top, state.go and
-// kind.go at the bottom. The main exceptions are sub-handlers, which a handler calls after it has declared them, and the last write for a deleted object (deleted.go).
 //
 // # Guarantees
 //
