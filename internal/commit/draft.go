@@ -15,9 +15,8 @@ import (
 // Draft is an object with the changes of handlers that are not written yet. It never changes the objects and JSON forms that it receives or returns.
 type Draft struct {
 	newObject func() client.Object
-	// overlay returns the JSON form of an object with the progress that is not stored on it, and without that of another object; nil if there is neither. It
-	// is optional.
-	overlay func(stored patch.Converted) (map[string]any, error)
+	committer *Committer // knows the progress that is not stored on the object; nil for a draft without it
+	memory    *Memory
 
 	stored   patch.Converted // the object as the API server has it
 	base     patch.Converted // stored, with the overlay
@@ -74,10 +73,10 @@ func (d *Draft) setStored(stored patch.Converted) error {
 // applyOverlay computes the base from the stored object and the overlay.
 func (d *Draft) applyOverlay() error {
 	d.base = d.stored
-	if d.overlay == nil {
+	if d.committer == nil {
 		return nil
 	}
-	content, err := d.overlay(d.stored)
+	content, err := d.committer.overlaid(d.memory, d.stored)
 	if content == nil || err != nil {
 		return err
 	}

@@ -83,24 +83,22 @@ func (l *queueRateLimiter) Forget(req reconcile.Request) {
 	}
 }
 
-// requeueErrors returns a function that replaces expected errors by a delay, see requeueFor, and records the errors for explanations.
-func (e *Engine) requeueErrors(key types.NamespacedName) func(reconcile.Result, error) (reconcile.Result, error) {
-	return func(result reconcile.Result, err error) (reconcile.Result, error) {
-		err = errtext.Limit(err)
-		delay, unexpected := requeueFor(err)
-		if delay == 0 && unexpected == nil {
-			err = nil // the object is deleted
-		}
-		if err == nil {
-			e.queue.failures.Take(key)
-		} else {
-			e.queue.failures.Set(key, failure{err, delay > 0})
-		}
-		if delay > 0 || unexpected != nil {
-			return reconcile.Result{RequeueAfter: delay, Priority: new(retrying)}, unexpected
-		}
-		return result, nil
+// requeueErrors replaces expected errors by a delay, see requeueFor, and records the errors for explanations.
+func (e *Engine) requeueErrors(key types.NamespacedName, result reconcile.Result, err error) (reconcile.Result, error) {
+	err = errtext.Limit(err)
+	delay, unexpected := requeueFor(err)
+	if delay == 0 && unexpected == nil {
+		err = nil // the object is deleted
 	}
+	if err == nil {
+		e.queue.failures.Take(key)
+	} else {
+		e.queue.failures.Set(key, failure{err, delay > 0})
+	}
+	if delay > 0 || unexpected != nil {
+		return reconcile.Result{RequeueAfter: delay, Priority: new(retrying)}, unexpected
+	}
+	return result, nil
 }
 
 // requeue returns a result with a delay of at least a millisecond. With zero, controller-runtime would not reconcile the object again.

@@ -20,7 +20,7 @@ func (e *Engine) handleDeleted(ctx context.Context, key types.NamespacedName) (w
 	for _, left := range e.states.TakeDeleted(key) {
 		last := left.Object
 		if left.Inferred {
-			missing, err := e.isMissing(ctx, last)
+			missing, err := e.isMissingInCache(ctx, last)
 			if err != nil {
 				log.FromContext(ctx).Error(err, "Failed to check whether the object is deleted; its delete handlers wait", "retryAfter", e.ConsistencyTimeout.String())
 				e.states.RestoreTombstone(left)
@@ -55,9 +55,9 @@ func (e *Engine) handleDeleted(ctx context.Context, key types.NamespacedName) (w
 	return wait
 }
 
-// isMissing reports whether the cache lacks an object that exists and that it selects. The data about the object is then kept. An object that no longer decodes
+// isMissingInCache reports whether the cache lacks an object that exists and that it selects. The data about the object is then kept. An object that no longer decodes
 // is not missing: it is out of scope until a client repairs it.
-func (e *Engine) isMissing(ctx context.Context, obj client.Object) (bool, error) {
+func (e *Engine) isMissingInCache(ctx context.Context, obj client.Object) (bool, error) {
 	key := client.ObjectKeyFromObject(obj)
 	live, err := e.readLive(ctx, key)
 	if err != nil {

@@ -28,7 +28,8 @@ func (e *Engine) withScope(next reconciler) reconciler {
 	return func(ctx context.Context, key types.NamespacedName) (reconcile.Result, error) {
 		switch {
 		case !e.inScope(key):
-			return e.requeueErrors(key)(e.release(ctx, key))
+			result, err := e.release(ctx, key)
+			return e.requeueErrors(key, result, err)
 		case e.deferKey(ctx, key, e.holdWarmup):
 			return reconcile.Result{}, nil
 		}
@@ -68,8 +69,8 @@ func (e *Engine) withDeletions(next reconciler) reconciler {
 		if last := e.gone.lastCalls.Get(key); last != nil {
 			again = e.callAfterDeletion(ctx, key, last)
 		}
-		result, err := e.requeueErrors(key)(next(ctx, key))
-		if err == nil {
+		result, err := next(ctx, key)
+		if result, err = e.requeueErrors(key, result, err); err == nil {
 			result = requeueBefore(requeueBefore(result, vanished), again)
 		}
 		return result, err

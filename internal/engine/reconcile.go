@@ -30,7 +30,7 @@ func (e *Engine) Reconcile(ctx context.Context, req reconcile.Request) (result r
 	if fault != nil {
 		metrics.HandlerPanics.WithLabelValues(e.Name, "reconcile").Inc()
 		log.FromContext(ctx).Error(fault, "A reconcile panicked; retrying with a backoff", "stack", guard.Trace(fault))
-		return e.requeueErrors(key)(reconcile.Result{}, fault)
+		return e.requeueErrors(key, reconcile.Result{}, fault)
 	}
 	return result, err
 }
@@ -66,12 +66,12 @@ type step struct {
 // steps is the order of a reconcile. Nothing is decided on a state that may be outdated, so the cause follows the freshness. The annotation, the epoch, the finalizer
 // and the holds of the cause depend on the cause and on the matching handlers.
 var steps = []step{
-	{run: (*Engine).leave},
+	{run: (*Engine).leaveShard},
 	{[]HoldReason{HeldByCache, HeldByWrite}, (*Engine).checkFreshness, (*Engine).awaitFreshCache},
 	{run: (*Engine).detectCause},
 	{[]HoldReason{HeldByAnnotation}, (*Engine).checkAnnotation, (*Engine).obeyAnnotation},
 	{[]HoldReason{HeldByEpoch}, nil, (*Engine).verifyEpoch},
-	{run: (*Engine).leave}, // the epoch may have replaced the object by the one of the API server
+	{run: (*Engine).leaveShard}, // the epoch may have replaced the object by the one of the API server
 	{[]HoldReason{HeldByFinalizer}, nil, (*Engine).ensureFinalizer},
 	{nil, (*Engine).checkBackground, (*Engine).startBackground},
 	{nil, (*Engine).checkCause, (*Engine).holdCause},  // the reasons are those of the holds

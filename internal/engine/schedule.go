@@ -11,13 +11,12 @@ import (
 func (e *Engine) schedule(ctx context.Context, r *reconciliation) (Hold, error) {
 	at := now()
 	delay, left := e.untilNext(r, at)
-	priority := new(retrying)
 	if next := r.nextReconcile(); next != nil && (!left || next.due.Sub(at) < delay) {
-		delay, left, priority = next.due.Sub(at), true, next.priority
-	}
-	if left {
+		r.result = requeue(next.due.Sub(at))
+		r.result.Priority = next.priority
+	} else if left {
 		r.result = requeue(delay)
-		r.result.Priority = priority
+		r.result.Priority = new(retrying)
 	}
 	if until := r.held.Until; !until.IsZero() {
 		r.result = requeueBefore(r.result, max(until.Sub(at), time.Millisecond))

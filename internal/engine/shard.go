@@ -144,8 +144,8 @@ func (e *Engine) wasHandled(obj client.Object) bool {
 	return e.Remote != nil || e.Baseline.Fetch(obj) != nil
 }
 
-// leave ends the reconcile of an object that leaves the shard. The informer will deliver this state, and the engine then releases the object.
-func (e *Engine) leave(_ context.Context, r *reconciliation) (Hold, error) {
+// leaveShard ends the reconcile of an object that leaves the shard. The informer will deliver this state, and the engine then releases the object.
+func (e *Engine) leaveShard(_ context.Context, r *reconciliation) (Hold, error) {
 	if e.Shard != nil && e.Shard.Leaves(r.draft.Base()) {
 		return Hold{Reason: HeldByShard}, nil
 	}

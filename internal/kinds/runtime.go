@@ -72,6 +72,12 @@ func NewRuntime(mgr manager.Manager) *Runtime {
 // SetUnsynced sets the number of sources that must sync before the operator is ready.
 func (r *Runtime) SetUnsynced(sources int) { r.unsynced.Store(int64(sources)) }
 
+// EndStart records that the operator waits for no source and for no discovery any more, also if it ends before.
+func (r *Runtime) EndStart() {
+	r.unsynced.Store(0)
+	r.discovering.Store(false)
+}
+
 // Synced records that a source of a fixed kind has synced.
 func (r *Runtime) Synced() { r.unsynced.Add(-1) }
 

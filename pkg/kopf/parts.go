@@ -131,7 +131,7 @@ func (s *starting) openControllers(ctx context.Context) (operator.Running, error
 	engines := s.group.Engines()
 	all.SetUnsynced(2 * len(engines)) // the objects and the indexes of each kind
 	remove := all.Engines.Add(engines...)
-	return operator.Running{Run: s.group.Run, Close: func() { remove(); all.SetUnsynced(0) }}, nil // the health checks ignore the functions of OnCleanup
+	return operator.Running{Run: s.group.Run, Close: func() { remove(); all.EndStart() }}, nil // the health checks ignore the functions of OnCleanup
 }
 
 func (s *starting) openDynamicKinds(context.Context) (operator.Running, error) {

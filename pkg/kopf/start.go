@@ -27,7 +27,7 @@ func (o *Operator) Start(ctx context.Context) error {
 	}
 	o.kinds.SetUnsynced(1)
 	o.kinds.Warmth.Done()
-	defer o.kinds.SetUnsynced(0)
+	defer o.kinds.EndStart()
 	if err := o.functions.run(ctx, o.kinds, "startup", o.functions.startup); err != nil {
 		if ctx.Err() != nil {
 			return nil // the operator was stopped during its startup
