@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"math/bits"
 	"slices"
 	"testing"
 	"time"
@@ -171,5 +172,84 @@ func TestHolds_OfADeletedObjectWithADaemon(t *testing.T) {
 	e.states.Observe(deleted, false)
 	if x := explainOne(t, e, deleted); !slices.Contains(x.Waits, "daemons or timers have not stopped: watch") || x.Handlers[0].State != explain.Due {
 		t.Errorf("Explain says %q, and the delete handler is %s", x.Waits, x.Handlers[0].State)
+	}
+}
+
+// holdsInOrder are holds that can be active at the same time, in the order in which an object meets them.
+var holdsInOrder = []struct {
+	reason    HoldReason
+	configure func(*Settings)
+	edit      func(*corev1.ConfigMap)
+	prepare   func(*Engine, *corev1.ConfigMap)
+}{
+	{reason: HeldByShard, configure: func(s *Settings) { s.Shard = &shards.Shard{Label: "shard", Name: "a", Drain: "drain"} }},
+	{reason: HeldByScope, configure: func(s *Settings) { s.Scope = fixedScope{} }},
+	{reason: HeldByWarmup, configure: func(s *Settings) {
+		if s.Scope == nil {
+			s.Scope = fixedScope{in: true}
+		}
+	}},
+	{reason: HeldByPause, configure: func(s *Settings) { s.Pause = fixedScope{paused: true} }},
+	{reason: HeldByCache, prepare: func(e *Engine, obj *corev1.ConfigMap) {
+		e.states.GetOrCreate(obj.UID).SetAwaitedVersion("8", time.Minute)
+	}},
+	{reason: HeldByAnnotation, edit: func(obj *corev1.ConfigMap) { obj.Annotations = map[string]string{PausedAnnotation: "true"} }},
+	{reason: "Evening", configure: func(s *Settings) {
+		s.CauseHolds = []CauseHold{{"Evening", func(client.Object, cause.Reason) Hold { return Hold{Message: "handlers wait until the evening"} }}}
+	}},
+	{reason: HeldByLoop, prepare: func(e *Engine, obj *corev1.ConfigMap) { e.noteLoop(client.ObjectKeyFromObject(obj), true) }},
+}
+
+// Pairs and triples of holds: all are named in their order, and whatever their number, no handler is called. The layer of the scope names only the first of its reasons.
+func TestHolds_Together(t *testing.T) {
+	for set := range 1 << len(holdsInOrder) {
+		if n := bits.OnesCount(uint(set)); n == 0 || n > 3 {
+			continue
+		}
+		for _, deleting := range []bool{false, true} {
+			obj, called := newObject(nil), 0
+			if deleting {
+				obj.DeletionTimestamp, obj.Finalizers = &metav1.Time{Time: time.Now()}, []string{"example.com/finalizer"}
+			}
+			h := onReasons(cause.Create, cause.Delete)
+			h.Do = func(context.Context, *invoke.Request) error { called++; return nil }
+			configure := func(*Settings) {}
+			var want []HoldReason
+			for i, one := range holdsInOrder {
+				if set>>i&1 == 0 {
+					continue
+				}
+				if inner := configure; one.configure != nil {
+					configure = func(s *Settings) { inner(s); one.configure(s) }
+				}
+				if one.edit != nil {
+					one.edit(obj)
+				}
+				if isOfScope := i < 3; !isOfScope || len(want) == 0 {
+					want = append(want, one.reason)
+				}
+			}
+			e, _ := explainableWith(t, obj, configure, h)
+			e.states.Observe(obj, false)
+			for i, one := range holdsInOrder {
+				if set>>i&1 == 1 && one.prepare != nil {
+					one.prepare(e, obj)
+				}
+			}
+			var got []HoldReason
+			for _, hold := range e.Holds(obj) {
+				got = append(got, hold.Reason)
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("the holds are %q, want %q (deleting: %t)", got, want, deleting)
+			}
+			if slices.Equal(want, []HoldReason{HeldByLoop}) || want[0] == HeldByShard { // a loop holds only the calls that handlers cause, and the release of a shard needs an API server
+				continue
+			}
+			// A reconcile that adds the finalizer returns an error, because the API server of the test rejects writes.
+			if _, _ = e.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(obj)}); called > 0 {
+				t.Errorf("with the holds %q, the handler was called %d times (deleting: %t)", want, called, deleting)
+			}
+		}
 	}
 }
