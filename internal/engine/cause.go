@@ -225,9 +225,9 @@ func (r *reconciliation) attemptView() *invoke.View {
 	return &view
 }
 
-// holdCause keeps back the handlers of the cause if one of the holds of the kind does.
+// holdCause keeps back the handlers of the cause if one of the holds of the operator does.
 func (e *Engine) holdCause(ctx context.Context, r *reconciliation) (Hold, error) {
-	hold := e.causeHold(r.draft.Base(), r.session.Cause.Reason)
+	hold := e.causeHold(r)
 	if hold.isActive() {
 		log.FromContext(ctx).V(1).Info("The handlers of the cause are called later", "reason", r.session.Cause.Reason, "why", hold.Message)
 	}
@@ -247,15 +247,16 @@ func (e *Engine) checkCause(s subject) Hold {
 		return Hold{}
 	}
 	e.detect(ctx, r, func(error) {})
-	return e.causeHold(s.obj, r.session.Cause.Reason)
+	_, _ = e.selectHandlers(ctx, r)
+	return e.causeHold(r)
 }
 
-func (e *Engine) causeHold(obj client.Object, reason cause.Reason) Hold {
-	if !reason.HasHandlers() {
+func (e *Engine) causeHold(r *reconciliation) Hold {
+	if len(r.matching.selection.Selected) == 0 {
 		return Hold{}
 	}
 	for _, one := range e.CauseHolds {
-		if hold := one.Check(obj, reason); hold.Message != "" {
+		if hold := one.Check(r.draft.Base(), r.session.Cause.Reason); hold.Message != "" {
 			hold.Reason, hold.Scope = one.Reason, HoldsCauses
 			return hold
 		}
@@ -263,11 +264,13 @@ func (e *Engine) causeHold(obj client.Object, reason cause.Reason) Hold {
 	return Hold{}
 }
 
-// holdCauses keeps back the handlers of the cause: the reconcile continues as without a change. A hold of an earlier step stays.
+// holdCauses keeps back the handlers of the cause. If no handler was called for it yet, the reconcile continues as without a change. Otherwise, it continues the
+// cycle without calls, so that the records and the pin stay. A hold of an earlier step stays.
 func (r *reconciliation) holdCauses(hold Hold) {
 	if r.held.isActive() {
 		return
 	}
-	r.session.Cause = r.session.Cause.WithReason(cause.Noop)
-	r.held = hold
+	if r.held = hold; !r.session.Records.HasRecords(string(r.session.Cause.Reason)) {
+		r.session.Cause, r.matching.selection = r.session.Cause.WithReason(cause.Noop), plan.Selection{}
+	}
 }

@@ -163,7 +163,7 @@ func (x *explanation) evaluate(ctx context.Context, obj client.Object) error {
 		return err
 	}
 	e.detect(ctx, r, func(err error) { x.unknown(err.Error()) })
-	e.selectHandlers(ctx, r)
+	_, _ = e.selectHandlers(ctx, r)
 	e.makePlan(ctx, r)
 	detected := r.matching.detected
 	x.Cause = string(detected)

@@ -15,9 +15,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// planCalls selects the handlers for the cause, and those of them that are due.
+// planCalls plans the calls of the selected handlers that are due.
 func (e *Engine) planCalls(ctx context.Context, r *reconciliation) (Hold, error) {
-	e.selectHandlers(ctx, r)
 	if e.traits.retriesOnChange {
 		r.noteRelatedChange()
 	}
@@ -26,9 +25,9 @@ func (e *Engine) planCalls(ctx context.Context, r *reconciliation) (Hold, error)
 }
 
 // selectHandlers finds the handlers that are called for the cause.
-func (e *Engine) selectHandlers(ctx context.Context, r *reconciliation) {
+func (e *Engine) selectHandlers(ctx context.Context, r *reconciliation) (Hold, error) {
 	if !r.session.Cause.Reason.HasHandlers() {
-		return
+		return Hold{}, nil
 	}
 	situation := match.Cause{
 		Reason:   string(r.session.Cause.Reason),
@@ -39,6 +38,7 @@ func (e *Engine) selectHandlers(ctx context.Context, r *reconciliation) {
 	if r.session.Cause.Facts.Initial {
 		e.selectResuming(r)
 	}
+	return Hold{}, nil
 }
 
 // selectResuming corrects the selection for an object of the first listing: what resume handlers have done belongs to the process, for example a connection.
@@ -88,7 +88,7 @@ func (e *Engine) makePlan(ctx context.Context, r *reconciliation) {
 	if r.session.Cause.Reason == cause.Delete {
 		r.known.Worker.OptionalDeleteCalled = true // optional delete handlers are called together with the other delete handlers
 	}
-	if !r.session.Cause.Reversed { // this reconcile stores the reversal; the next one calls handlers
+	if !r.session.Cause.Reversed && !r.held.isActive() { // this reconcile stores the reversal; the next one calls handlers
 		e.planNext(ctx, r)
 	}
 }

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -74,6 +75,7 @@ var steps = []step{
 	{run: (*Engine).leaveShard}, // the epoch may have replaced the object by the one of the API server
 	{[]HoldReason{HeldByFinalizer}, nil, (*Engine).ensureFinalizer},
 	{nil, (*Engine).checkBackground, (*Engine).startBackground},
+	{run: (*Engine).selectHandlers},
 	{nil, (*Engine).checkCause, (*Engine).holdCause},  // the reasons are those of the holds
 	{nil, (*Engine).checkLoops, (*Engine).guardLoops}, // the metric counts a loop until it ends
 	{run: (*Engine).planCalls},
@@ -180,7 +182,9 @@ func (e *Engine) heldByStep() (held []*heldObjects) {
 		}
 	}
 	for _, one := range e.CauseHolds {
-		held = append(held, newHeldObjects(e.Name, one.Reason))
+		if !slices.ContainsFunc(held, func(h *heldObjects) bool { return h.reason == one.Reason }) {
+			held = append(held, newHeldObjects(e.Name, one.Reason))
+		}
 	}
 	return held
 }

@@ -11,6 +11,7 @@ import (
 func (e *Engine) schedule(ctx context.Context, r *reconciliation) (Hold, error) {
 	at := now()
 	delay, left := e.untilNext(r, at)
+	left = left && !(r.held.isActive() && r.session.Cause.Reason.HasHandlers()) // a cycle that is held continues at the end of the hold
 	if next := r.nextReconcile(); next != nil && (!left || next.due.Sub(at) < delay) {
 		r.result = requeue(next.due.Sub(at))
 		r.result.Priority = next.priority

@@ -112,7 +112,7 @@ func testList(t *testing.T, b *chromium.Browser) {
 		t.Errorf("the rows are %q, want %q: objects with problems come first", got, want)
 	}
 	p.expectContains("document.querySelector('#kinds article').innerText.replace(/\\s+/g, ' ')",
-		"Database shop.example.com/v1", "objects 5 unfinished 3 failing 1 looping 1 waiting 2 deleting 1 paused 1", "Handlers without unfinished objects: backup, health")
+		"Database shop.example.com/v1", "objects 5 unfinished 3 failing 1 looping 1 waiting 2 deleting 1 paused 1 held 1", "Handlers without unfinished objects: backup, health")
 	p.expectText("[...document.querySelectorAll('.heat tbody tr')].map(row => row.innerText.replace(/\\s+/g, ' ').trim()).join('; ')", "provision 0 2 0; users 0 0 1; release 1 0 0")
 	p.expectContains("document.querySelector('#objects tbody tr').innerText.replace(/\\s+/g, ' ')",
 		"orders", "shop", "Database", "failing", "provision waiting 3 attempts", "users failed 5 attempts", `handler "provision": the disk pool ssd-2 is full`, "users: the role reporting does not exist")
@@ -137,6 +137,7 @@ func testSearch(t *testing.T, b *chromium.Browser) {
 		{"only=waiting", []string{"orders", "products"}},
 		{"only=deleting", []string{"invoices"}},
 		{"only=paused", []string{"carts"}},
+		{"only=held", []string{"carts"}},
 		{"only=looping", []string{"sessions"}},
 		{"only=waiting&q=products&kind=Database.shop.example.com", []string{"products"}},
 		{"only=nonsense&kind=nonsense&q=settings", []string{"settings"}},

@@ -9,9 +9,10 @@ const filters = {
   waiting: o => o.unfinished.some(u => u.state === 'waiting'),
   deleting: o => o.deleting === true,
   paused: o => o.paused === true,
+  held: o => o.waits.length > 0,
 };
 // The table begins with the objects that match the first of these filters.
-const urgency = ['failing', 'looping', 'deleting', 'unfinished', 'paused'];
+const urgency = ['failing', 'looping', 'deleting', 'unfinished', 'paused', 'held'];
 
 const $ = id => document.getElementById(id);
 const number = n => n.toLocaleString('en');
@@ -74,8 +75,8 @@ function prepare(all) {
   kinds = (all ?? []).map(({ group, version, kind, handlers, objects }) => ({ group, version, kind, handlers: handlers ?? [], objects: objects ?? [] }));
   for (const kind of kinds) {
     const id = qualified(kind);
-    kind.objects = kind.objects.map(({ namespace = '', name, unfinished, deleting, paused, looping, error }) => {
-      const o = { kind: kind.kind, id, namespace, name, unfinished: unfinished ?? [], deleting, paused, looping };
+    kind.objects = kind.objects.map(({ namespace = '', name, unfinished, deleting, paused, looping, waits, error }) => {
+      const o = { kind: kind.kind, id, namespace, name, unfinished: unfinished ?? [], deleting, paused, looping, waits: waits ?? [] };
       o.errors = error ? [error] : [];
       for (const u of o.unfinished) if (u.error && !error?.includes(u.error)) o.errors.push(`${u.handler}: ${u.error}`);
       o.text = [name, namespace, ...o.unfinished.map(u => u.handler), ...o.errors].join('\n').toLowerCase();

@@ -69,7 +69,7 @@ func example() source {
 		kinds: []statuspage.Kind{{
 			Group: "shop.example.com", Version: "v1", Kind: "Database", Handlers: []string{"provision", "users", "backup", "health", "release"},
 			Objects: []statuspage.Object{
-				{Namespace: "shop", Name: "carts", Paused: true},
+				{Namespace: "shop", Name: "carts", Paused: true, Waits: []string{"the operator is paused: a peer has a higher priority"}},
 				{Namespace: "shop", Name: "invoices", Deleting: true, Unfinished: []statuspage.Unfinished{{Handler: "release", State: explain.Due, Attempts: 1}}},
 				{
 					Namespace: "shop", Name: "orders", Error: `handler "provision": the disk pool ssd-2 is full`,

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 	"github.com/kopf-runtime/kopf-runtime/internal/operator"
 	"github.com/kopf-runtime/kopf-runtime/internal/parts/versions"
 	"github.com/kopf-runtime/kopf-runtime/internal/served"
@@ -52,6 +53,11 @@ func ErrNotServed(gvk schema.GroupVersionKind, kindsOf map[string][]string) erro
 		}
 	}
 	return served.Explain(all, gvk)
+}
+
+// WithCauseHold adds a hold of causes for all kinds.
+func WithCauseHold(hold engine.CauseHold) Option {
+	return optionFunc(func(o *Operator) { o.kinds.Settings.CauseHolds = append(o.kinds.Settings.CauseHolds, hold) })
 }
 
 // IsHandled exports handledEvents.contains for an annotation.

@@ -176,6 +176,8 @@ func (o *Operator) pendingObjects(ctx context.Context, e *engine.Engine) (string
 			return fmt.Sprintf("%s has unfinished handlers: %s%s%s", name, strings.Join(e.InProgress(obj), ", "), o.tracker.lastError(uid), whyHeld(e.Holds(obj))), nil
 		case engine.IsHeldBy(e.Holds(obj), engine.HeldByLoop):
 			return fmt.Sprintf("the handlers of %s cause their own calls again and again; the log has their names and the changed fields", name), nil
+		case slices.ContainsFunc(e.Holds(obj), func(h engine.Hold) bool { return h.Scope == engine.HoldsCauses }):
+			return fmt.Sprintf("the handlers of %s are not called yet%s", name, whyHeld(e.Holds(obj))), nil
 		case obj.GetDeletionTimestamp() != nil && hasFinalizer(obj, e.Finalizer):
 			return fmt.Sprintf("%s is under deletion and still has the operator's finalizer", name), nil
 		case !o.tracker.hasReconciled(e, client.ObjectKeyFromObject(obj)) && !(e.MayFilterEvents() && o.tracker.isIdle()):
