@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/background"
 	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
@@ -68,6 +69,15 @@ func (e *Engine) forget(uid types.UID) {
 			forgetter.Forget(uid)
 		}
 	}
+}
+
+// newSupervisor returns the supervisor of the daemons and timers. The end of one enqueues its object: the deletion of the object may have waited for it.
+func (e *Engine) newSupervisor() *daemons.Supervisor {
+	return daemons.New(daemons.Options{
+		OnEnd:       func(key daemons.Key) { e.enqueue(key.UID) },
+		Kind:        e.GVK.Kind,
+		GracePeriod: background.GracePeriod,
+	})
 }
 
 func (e *Engine) startBackground(ctx context.Context, r *reconciliation) (Hold, error) {

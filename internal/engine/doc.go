@@ -70,6 +70,16 @@
 // resize; by default, it posts none about the temporary failure and the success of notify. It may skip the watch event of a write that ends a cycle, such as
 // this one, but no other events.
 //
+// # Creation and deletion
+//
+// An object without a baseline is created. If a handler needs the finalizer, the reconcile adds it and ends, and the event of that write calls the handlers. The last
+// write of the cycle stores the baseline.
+//
+// If an object is being deleted, the goroutine of the informer cancels the contexts of its daemons and timers. The worker detects the cause delete if the object has
+// the finalizer, and calls the delete handlers without waiting for the daemons. When both have finished, the write of the step commit removes the finalizer; the end
+// of a daemon enqueues the object. When the object has left the cache, the outermost layers forget it, and call optional delete handlers that were not called yet.
+// An object that has vanished in spite of the finalizer gets its delete handlers from memory.
+//
 // # Guarantees
 //
 // A handler whose success or permanent failure is stored is not called again for its cause. The engine makes no decision on an object that is older than its

@@ -10,7 +10,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 )
 
-// ensureFinalizer adds the finalizer before the first handler that needs it is called, and removes it when no handler needs it. Handlers are
+// ensureFinalizer adds the finalizer before the first handler that needs it is called, and removes it when no handler needs it. After the delete handlers, the
+// write of the step commit removes it. Handlers are
 // called when the cache shows the finalizer: a handler that reads or updates its object with a client would otherwise use an outdated state.
 func (e *Engine) ensureFinalizer(ctx context.Context, r *reconciliation) (Hold, error) {
 	action := e.finalizerAction(r)

@@ -4,11 +4,18 @@ import (
 	"context"
 
 	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/kopf-runtime/kopf-runtime/internal/guard"
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/internal/match"
+	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
 	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 	"github.com/kopf-runtime/kopf-runtime/internal/plan"
@@ -127,4 +134,49 @@ func (w observer) OnUpsert(ctx context.Context, obj client.Object) {
 func (w observer) OnLeave(obj client.Object, isDeleted bool) {
 	w.removeFromIndexes(obj)
 	w.endWork(obj, isDeleted)
+}
+
+// EventHandler returns the event handler for the informer of the kind.
+func (e *Engine) EventHandler(predicates ...predicate.Predicate) handler.EventHandler {
+	e.queue.hasPredicates.Store(len(predicates) > 0)
+	all := e.states.EventHandler(observer{e}, predicates...)
+	if e.Scope != nil {
+		all = &scopeFilter{e, all}
+	}
+	if e.Shard != nil {
+		all = e.filterByShard(all)
+	}
+	return &guardedEvents{e, all}
+}
+
+// guardedEvents is an event handler that survives panics. The worker then finds the object without the effects of the event, so it may panic, too, but it
+// retries.
+type guardedEvents struct {
+	engine *Engine
+	inner  handler.EventHandler
+}
+
+func (g *guardedEvents) call(obj client.Object, fn func()) {
+	e := g.engine
+	if err := e.guard(func() error { fn(); return nil }); err != nil {
+		metrics.HandlerPanics.WithLabelValues(e.Name, "event").Inc()
+		e.logOf(obj).Error(err, "Handling a watch event panicked; the object is reconciled nevertheless", "stack", guard.Trace(err))
+		e.states.Enqueue(0, client.ObjectKeyFromObject(obj))
+	}
+}
+
+func (g *guardedEvents) Create(ctx context.Context, ev event.CreateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+	g.call(ev.Object, func() { g.inner.Create(ctx, ev, q) })
+}
+
+func (g *guardedEvents) Update(ctx context.Context, ev event.UpdateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+	g.call(ev.ObjectNew, func() { g.inner.Update(ctx, ev, q) })
+}
+
+func (g *guardedEvents) Delete(ctx context.Context, ev event.DeleteEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+	g.call(ev.Object, func() { g.inner.Delete(ctx, ev, q) })
+}
+
+func (g *guardedEvents) Generic(ctx context.Context, ev event.GenericEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+	g.call(ev.Object, func() { g.inner.Generic(ctx, ev, q) })
 }

@@ -9,13 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/background"
@@ -24,7 +19,6 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/epoch"
 	"github.com/kopf-runtime/kopf-runtime/internal/essence"
 	"github.com/kopf-runtime/kopf-runtime/internal/eventrecorder"
-	"github.com/kopf-runtime/kopf-runtime/internal/guard"
 	"github.com/kopf-runtime/kopf-runtime/internal/invoke"
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
 	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
@@ -32,7 +26,6 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/promotion"
 	"github.com/kopf-runtime/kopf-runtime/internal/tracking"
 	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
-	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
@@ -65,11 +58,7 @@ func New(settings Settings, kind Kind) *Engine {
 		Limiter:   eventrecorder.Limiter{Burst: settings.EventBurst, Interval: settings.EventInterval, AggregatesSeries: settings.AggregatesEvents},
 		LoggerFor: e.logOf,
 	}
-	e.background.supervisor = daemons.New(daemons.Options{
-		OnEnd:       func(key daemons.Key) { e.enqueue(key.UID) },
-		Kind:        kind.GVK.Kind,
-		GracePeriod: background.GracePeriod,
-	})
+	e.background.supervisor = e.newSupervisor()
 	e.detector = e.newDetector()
 	e.committer = e.newCommitter(lastHandled)
 	if len(e.AttemptHooks) > 0 {
@@ -122,51 +111,6 @@ func reconcileOrder(kind *Kind) (order []string) {
 		add(id)
 	}
 	return order
-}
-
-// EventHandler returns the event handler for the informer of the kind.
-func (e *Engine) EventHandler(predicates ...predicate.Predicate) handler.EventHandler {
-	e.queue.hasPredicates.Store(len(predicates) > 0)
-	all := e.states.EventHandler(observer{e}, predicates...)
-	if e.Scope != nil {
-		all = &scopeFilter{e, all}
-	}
-	if e.Shard != nil {
-		all = e.filterByShard(all)
-	}
-	return &guardedEvents{e, all}
-}
-
-// guardedEvents is an event handler that survives panics. The worker then finds the object without the effects of the event, so it may panic, too, but it
-// retries.
-type guardedEvents struct {
-	engine *Engine
-	inner  handler.EventHandler
-}
-
-func (g *guardedEvents) call(obj client.Object, fn func()) {
-	e := g.engine
-	if err := e.guard(func() error { fn(); return nil }); err != nil {
-		metrics.HandlerPanics.WithLabelValues(e.Name, "event").Inc()
-		e.logOf(obj).Error(err, "Handling a watch event panicked; the object is reconciled nevertheless", "stack", guard.Trace(err))
-		e.states.Enqueue(0, client.ObjectKeyFromObject(obj))
-	}
-}
-
-func (g *guardedEvents) Create(ctx context.Context, ev event.CreateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-	g.call(ev.Object, func() { g.inner.Create(ctx, ev, q) })
-}
-
-func (g *guardedEvents) Update(ctx context.Context, ev event.UpdateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-	g.call(ev.ObjectNew, func() { g.inner.Update(ctx, ev, q) })
-}
-
-func (g *guardedEvents) Delete(ctx context.Context, ev event.DeleteEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-	g.call(ev.Object, func() { g.inner.Delete(ctx, ev, q) })
-}
-
-func (g *guardedEvents) Generic(ctx context.Context, ev event.GenericEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-	g.call(ev.Object, func() { g.inner.Generic(ctx, ev, q) })
 }
 
 // Promoter returns the source that a controller with the given number of workers must watch.

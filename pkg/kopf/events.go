@@ -137,3 +137,14 @@ func runRecorder(ctx context.Context, recorder *eventrecorder.CoreV1Recorder) (s
 		<-done
 	}
 }
+
+// recorderName is the reporting controller of the Events.
+const recorderName = "kopf-runtime"
+
+// reporters returns the reporting controllers of the operator's own Events.
+func (d *declared) reporters() []string {
+	if d.eventNames != nil {
+		return []string{recorderName, d.eventNames.Component}
+	}
+	return []string{recorderName}
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
+	"github.com/kopf-runtime/kopf-runtime/internal/kinds"
 	"github.com/kopf-runtime/kopf-runtime/internal/operator"
 )
 
@@ -45,4 +46,53 @@ func (o *Operator) runControllers(ctx context.Context, all []engine.Kind) error 
 	s.settings.SharesFinalizer = s.settings.Finalizer == DefaultFinalizer
 	s.fixed, s.whenServed = o.watchedKinds(all)
 	return operator.Run(ctx, o.mgr.GetLogger(), o.parts(s))
+}
+
+// watchedKinds returns the kinds whose objects the operator watches: the kinds that it watches from the start, and the kinds of [WhenServed]. It omits kinds that
+// have only admission handlers.
+func (o *Operator) watchedKinds(all []engine.Kind) (fixed, whenServed []kinds.Kind) {
+	for i, r := range o.resources {
+		kind := watchedKind(all[i], r)
+		switch {
+		case r.hasOnlyAdmission():
+		case kind.WhenServed:
+			kind.Client = o.kinds.Clients.Of(o.mgr, r.identity())
+			whenServed = append(whenServed, kind)
+		default:
+			fixed = append(fixed, kind)
+		}
+	}
+	return fixed, whenServed
+}
+
+// watchedKind returns the declaration of a kind without its Go type.
+func watchedKind(kind engine.Kind, r resource) kinds.Kind {
+	options := r.options()
+	return kinds.Kind{
+		Kind: kind, Controller: options.controller, Concurrency: options.concurrency, Predicates: options.predicates, WhenServed: options.whenServed,
+		Related: r.relatedKinds(), Events: r.eventSelections(), Triggers: r.triggerSources(), CheckFields: fieldCheck(r),
+	}
+}
+
+// Warmup fills the caches and the indexes of a replica that waits for leadership, if EnableWarmup of the manager's controller options is true. The manager
+// calls Warmup. Without EnableWarmup, or without leader election for controllers, it does nothing.
+//
+// Warmup writes nothing. It starts the watches of the kinds and their related kinds, and calls the functions of [IndexBy], even before the functions of
+// [OnStartup]. It calls no other handlers. The replica then needs as much memory for its caches as the leader. [Operator.Readyz] fails until the caches and the
+// indexes have synced. Kinds of [WhenServed] and [ForKinds] have caches of their own, which only
+// the leader fills. With [WithNamespaces], [WithNamespaceFunc], [WithWatchSelector] or [WithSharding], Warmup does nothing.
+//
+// A replica that becomes the leader compares its caches with the API server. For this, it lists the metadata of the objects once for each kind, or once for
+// each namespace to which the cache of the manager is restricted.
+func (o *Operator) Warmup(ctx context.Context) error {
+	if !o.warmsUp() {
+		return nil
+	}
+	all, err := o.resolved()
+	if err != nil {
+		return err
+	}
+	fixed, _ := o.watchedKinds(all)
+	o.kinds.Warm(ctx, fixed)
+	return nil
 }

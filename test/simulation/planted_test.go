@@ -45,13 +45,13 @@ var bugs = []plantedBug{
 			{"internal/engine/state.go", "\tmatching matching\n", "\tqueued   time.Duration\n\tmatching matching\n"},
 			{"internal/engine/invoke.go", "r.session.Records.RecordOutcome(id, p.Outcome, ended)",
 				"r.queued = max(r.queued, p.Outcome.Delay)\n\tp.Outcome.Delay = 0\n\tr.session.Records.RecordOutcome(id, p.Outcome, ended)"},
-			{"internal/engine/schedule.go", "return plan.Schedule(", "defer func() { delay = max(delay, r.queued) }()\n\treturn plan.Schedule("},
+			{"internal/engine/plan.go", "return plan.Schedule(", "defer func() { delay = max(delay, r.queued) }()\n\treturn plan.Schedule("},
 		},
 	},
 	{
 		name:  "B-03 a due time that is not computed again",
 		shows: scenario.Settles,
-		edits: []edit{{"internal/engine/schedule.go", "return plan.Schedule(",
+		edits: []edit{{"internal/engine/plan.go", "return plan.Schedule(",
 			"if r.session.Cause.Reason.HasHandlers() && len(r.calls.called) == 0 {\n\t\treturn 0, false\n\t}\n\treturn plan.Schedule("}},
 	},
 }

@@ -330,7 +330,7 @@ func TestScopes_FindPlantedBugs(t *testing.T) {
 	}{
 		{
 			"a namespace is removed before its work has ended", "a handler cannot read its object",
-			edit{file, "if e.ended.Load() || len(", "if true || len("},
+			edit{file, "if e.queue.ended.Load() || len(", "if true || len("},
 		},
 		{
 			"pending outcomes are not written", "does not follow what was handled before",

@@ -11,7 +11,9 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/essence"
 )
 
-// commit writes the outcomes of the reconcile. If the cause is over, the write removes the records and stores the baseline.
+// commit writes the outcomes of the reconcile: the changes of handlers, and the records and the pin of a cycle that is not over. If the cause is over, the same write
+// removes the records and the pin, and stores the handled essence as the baseline; for a deletion, it removes the finalizer instead. A deletion also waits for the
+// daemons and timers of the object.
 func (e *Engine) commit(ctx context.Context, r *reconciliation) (Hold, error) {
 	r.reportConditions(ctx)
 	if !r.session.Cause.Reason.HasHandlers() && !r.session.HasLeftovers() && !r.draft.HasChanges() {
