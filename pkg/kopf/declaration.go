@@ -130,3 +130,6 @@ func (d *declaration) displayName() string { return fmt.Sprintf("%s(%q)", d.meth
 func (d *declaration) isForCondition() bool {
 	return d.Criteria.Field != nil && d.Criteria.Field.Path[0] == essence.ConditionsKey
 }
+
+// A HandlerOption configures one handler. Most options correspond to a keyword argument of kopf's decorators.
+type HandlerOption func(*declaration)

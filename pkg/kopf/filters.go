@@ -216,25 +216,3 @@ func (d *declaration) addRequirements(key string, m []filter.Matcher) {
 		}
 	}
 }
-
-// commonRequirements returns the object of the kind, and the label requirements that all handlers of the kind have. It returns no requirements
-// if the watch must not be restricted.
-func (r *Resource[T]) commonRequirements() (client.Object, []labels.Requirement) {
-	all := slices.Clone(r.handlers)
-	for _, x := range r.indexes {
-		all = append(all, x.typedHandler)
-	}
-	var common []labels.Requirement
-	for i, h := range all {
-		if slices.Contains([]handlerKind{eventHandler, daemonHandler, timerHandler}, h.handlerKind) || h.IsMandatoryDelete() {
-			return r.obj, nil
-		}
-		if i == 0 {
-			common = h.requirements
-		}
-		common = slices.DeleteFunc(slices.Clone(common), func(requirement labels.Requirement) bool {
-			return !slices.ContainsFunc(h.requirements, func(other labels.Requirement) bool { return requirement.Equal(other) })
-		})
-	}
-	return r.obj, common
-}

@@ -8,9 +8,6 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// A HandlerOption configures one handler. Most options correspond to a keyword argument of kopf's decorators.
-type HandlerOption func(*declaration)
-
 // Retries sets the maximum number of attempts, including the first attempt. After the last failed attempt, the handler fails permanently. For
 // timers and OnReconcile handlers, the count restarts after each success or permanent failure. If a change calls an OnReconcile handler before the delay
 // of a failed attempt has passed, the new attempt does not count. With 0, the handler fails without a call, as in

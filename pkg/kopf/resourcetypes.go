@@ -2,6 +2,7 @@ package kopf
 
 import (
 	"errors"
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -214,3 +215,42 @@ func (r *Resource[T]) addHandler(h *typedHandler[T], opts []HandlerOption) *Reso
 
 // A ResourceOption configures a [Resource]. Pass it to [For].
 type ResourceOption func(*resourceOptions)
+
+// Sub declares a sub-handler with the id "<handler>/<id>". The operator calls the sub-handlers after this handler has returned nil. Each
+// sub-handler has its own retries, progress and result. The declaring handler finishes when all its sub-handlers have succeeded or failed
+// permanently. Until then, the operator calls the declaring handler again, and does not count these attempts for [Retries]. The [Timeout] of the
+// declaring handler limits the whole: when it is over, or when the handler fails for another reason, its unfinished sub-handlers also fail.
+//
+// The handler must declare the same sub-handlers each time. If it finishes without an unfinished one, the operator does not call that sub-handler again, and
+// reports it in the log and in an Event. Sub-handlers can declare sub-handlers of their own. Only cause handlers can have sub-handlers.
+//
+// A sub-handler receives the same state and Diff as the declaring handler, and shares its [CancelOnDelete], [RetryOnRelatedChange], [RenamedFrom] and
+// [StoreIn]. Its own options can be filters, [Retries], [Timeout], [AttemptTimeout], [Backoff], [BackoffFunc] and [ErrorMode]. With any other option, the
+// declaring handler fails permanently.
+//
+// Equivalent in kopf: @kopf.subhandler, kopf.register.
+func (r *Request[T]) Sub(id string, fn Handler[T], opts ...HandlerOption) {
+	h := typedHandler[T]{declaration: declaration{id: id, method: "Sub", handlerKind: subHandler}, fn: fn}
+	h.apply(opts)
+	if id == "" {
+		h.addErrorf("the id is empty: set one, because it is stored on the objects")
+	}
+	if fn == nil {
+		h.addErrorf("the handler is nil: pass a function")
+	}
+	if r.call == nil {
+		return // a test has created the request, so the sub-handler is not called
+	}
+	if f := h.Criteria.Field; f != nil && len(f.From)+len(f.To) > 0 && !r.call.ReceivesDiff {
+		h.addErrorf("From and To are only for sub-handlers of OnUpdate and OnField: remove them, because this handler has no old state")
+	}
+	if !Reason(r.call.Reason).isCause() {
+		h.addErrorf("%s handlers cannot have sub-handlers, because they have no progress: use a cause handler", r.call.Reason)
+	}
+	for _, err := range h.errs {
+		r.errs = append(r.errs, Permanent(fmt.Errorf("%s: %w", h.displayName(), err)))
+	}
+	handler := h.Handler
+	handler.Do = fn.forEngine(r.Client, false)
+	r.subHandlers = append(r.subHandlers, invoke.SubHandler{ID: r.call.ID + "/" + id, Handler: handler})
+}
