@@ -152,7 +152,12 @@ func TestHolds_OfADeletedObjectWithADaemon(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- e.Background(ctx) }()
-	defer func() { cancel(); <-ended }()
+	defer func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}()
 	e.background.runner.Start(ctx, obj, []string{"watch"}, &background.State{}, true)
 	<-started
 	deleted := obj.DeepCopy()
