@@ -95,7 +95,7 @@ func TestTracing_OneTraceForEachCycle(t *testing.T) {
 		setup := func() []kopf.Option {
 			return []kopf.Option{kopfotel.Tracing(provider), kopf.For(&corev1.ConfigMap{}).
 				OnCreate("announce", succeed).
-				On("provision", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate}, func(context.Context, *kopf.Request[configMap]) error {
+				OnCreateOrUpdate("provision", func(context.Context, *kopf.Request[configMap]) error {
 					if failures--; failures >= 0 {
 						return kopf.Temporary(errors.New("busy"), time.Minute)
 					}

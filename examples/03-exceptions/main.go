@@ -52,12 +52,11 @@ func run() error {
 }
 
 func backups() *kopf.Resource[*v1.Backup] {
-	created, changed := kopf.ReasonCreate, kopf.ReasonUpdate
 	return kopf.For(&v1.Backup{}).
 		// snapshot returns a temporary error. The engine retries the handler after the delay in the error.
 		OnCreate("snapshot", snapshot).
 		// check returns a permanent error. The engine calls it again only for a new cause, such as a change of the spec.
-		On("check", []kopf.Reason{created, changed}, check).
+		OnCreateOrUpdate("check", check).
 		// After any other error, the engine retries a handler with a backoff, within the limits in the options.
 		OnCreate("copy", upload, kopf.Backoff(time.Second), kopf.Retries(3)).
 		OnCreate("announce", announce, kopf.Backoff(2*time.Second), kopf.Timeout(5*time.Second)).

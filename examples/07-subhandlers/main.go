@@ -52,10 +52,9 @@ func run() error {
 }
 
 func rollouts() *kopf.Resource[*v1.Rollout] {
-	always := []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate}
 	return kopf.For(&v1.Rollout{}).
-		On("roll", always, roll).
-		On("report", always, report, kopf.After("roll"))
+		OnCreateOrUpdate("roll", roll).
+		OnCreateOrUpdate("report", report, kopf.After("roll"))
 }
 
 // roll declares a sub-handler for each region. The engine calls them when roll has returned, and calls roll again until

@@ -43,7 +43,6 @@ func run() error {
 }
 
 func buckets() *kopf.Resource[*v1.Bucket] {
-	either := []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate}
 	// All objects have these conditions after the first reconcile, Unknown at first. Ready summarizes the others.
 	return kopf.For(&v1.Bucket{}, kopf.WithConditions("Ready", "Created", "Filled", "Reachable", "Sized")).
 		// The engine sets the condition from the progress of the handler.
@@ -51,9 +50,9 @@ func buckets() *kopf.Resource[*v1.Bucket] {
 		// fill sets the condition while it runs.
 		OnCreate("fill", fill, kopf.After("create")).
 		// connect sets the condition by returning a conditions.Error, or directly when it succeeds.
-		On("connect", either, connect, kopf.Field("spec.store"), kopf.Backoff(time.Second)).
+		OnCreateOrUpdate("connect", connect, kopf.Field("spec.store"), kopf.Backoff(time.Second)).
 		// resize fails permanently if the size is too large.
-		On("resize", either, resize, kopf.Field("spec.sizeGiB"), kopf.ReportCondition("Sized")).
+		OnCreateOrUpdate("resize", resize, kopf.Field("spec.sizeGiB"), kopf.ReportCondition("Sized")).
 		// The engine calls announce for each change of Ready, regardless of which client made it.
 		OnCondition("announce", "Ready", announce).
 		// The engine calls remind only for objects that are not ready.

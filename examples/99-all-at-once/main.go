@@ -98,7 +98,6 @@ func operator(at addresses, peers peering.Options) []kopf.Option {
 }
 
 func clusters() (*kopf.Resource[*v1.Cluster], *kopf.Index[string, string]) {
-	always := []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate}
 	clusters := kopf.For(&v1.Cluster{}, kopf.WithMaxConcurrentReconciles(4), kopf.WithResults("status.results"),
 		kopf.WithConditions("Ready", "Provisioned", "Connected"))
 	versions := kopf.IndexBy(clusters, "by-version", byVersion)
@@ -111,7 +110,7 @@ func clusters() (*kopf.Resource[*v1.Cluster], *kopf.Index[string, string]) {
 		OnCreate("provision", provision, kopf.Retries(10), kopf.BackoffFunc(progress.Exponential(time.Second, time.Minute)),
 			kopf.Timeout(time.Hour), kopf.AttemptTimeout(time.Minute), kopf.ReportCondition("Provisioned")).
 		On("connect", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonResume}, connect, kopf.After("provision")).
-		On("users", always, users, kopf.Field("spec.users")). // declares sub-handlers
+		OnCreateOrUpdate("users", users, kopf.Field("spec.users")). // declares sub-handlers
 		OnUpdate("upgrade", upgrade(versions), kopf.Field("spec.version", filter.From(filter.Present))).
 		OnField("scale", "spec.nodes", scale, kopf.ErrorMode(progress.ErrorsPermanent)).
 		OnUpdate("greet", greet, kopf.Annotation("example.com/greet"), kopf.ErrorMode(progress.ErrorsIgnored)).

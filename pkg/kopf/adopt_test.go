@@ -41,7 +41,7 @@ func TestUserAnnotations_OfHandledObjects(t *testing.T) {
 						}
 						return nil
 					}, kopf.Field("data")).
-					On("adopt", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate}, func(ctx context.Context, req *kopf.Request[configMap]) error {
+					OnCreateOrUpdate("adopt", func(ctx context.Context, req *kopf.Request[configMap]) error {
 						copied = kopf.UserAnnotations(req.Object)
 						adopted := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "adopted-" + string(req.Reason), Annotations: maps.Clone(req.Object.Annotations)}}
 						if err := req.Adopt(adopted); err != nil {

@@ -144,7 +144,7 @@ func TestWithAttemptHook_CycleStarted(t *testing.T) {
 		setup := func() []kopf.Option {
 			return []kopf.Option{kopf.WithAttemptHook(hooked.hook), kopf.For(&corev1.ConfigMap{}).
 				OnCreate("first", func(context.Context, *kopf.Request[configMap]) error { return nil }).
-				On("second", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate}, func(_ context.Context, req *kopf.Request[configMap]) error {
+				OnCreateOrUpdate("second", func(_ context.Context, req *kopf.Request[configMap]) error {
 					if failures--; failures >= 0 {
 						return kopf.Temporary(errors.New("busy"), time.Minute)
 					}

@@ -64,7 +64,7 @@ func TestCheckDeclaration_Contradictions(t *testing.T) {
 	}
 	for name, given := range map[string]kopf.Option{
 		"shared options, overridden":       onCreate(kopf.Backoff(s), kopf.Backoff(2*s), kopf.Retries(1), kopf.Retries(2)),
-		"After one of several reasons":     newThings().On("a", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate}, noop).OnUpdate("h", noop, kopf.After("a")),
+		"After one of several reasons":     newThings().OnCreateOrUpdate("a", noop).OnUpdate("h", noop, kopf.After("a")),
 		"an update after resuming":         onUpdate(kopf.After("r")).OnResume("r", noop),
 		"After a handler for a field":      onDelete(kopf.After("f")).OnField("f", "spec.size", noop),
 		"conditions of two types":          pods().OnCreate("h", noopFor[*corev1.Pod], kopf.WhenCondition("A", metav1.ConditionTrue), kopf.WhenCondition("B", metav1.ConditionFalse)),

@@ -292,7 +292,7 @@ func TestCheckDeclaration_Handlers(t *testing.T) {
 		{"FLT-02 an empty value", onCreate(kopf.Label("a", filter.Equal("")), kopf.Annotation("a", filter.Equal("all sorts of text")))},
 		{"FLT-08 From and To of a field", onField("spec.size", kopf.Field("spec.size", filter.From(filter.Absent), filter.To(1)))},
 		{"FLT-08 From and To of an update", onUpdate(kopf.Field("spec.size", filter.From(2), filter.To(1)))},
-		{"FLT-08 To of a handler for create and update", newThings().On("h", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate}, noop, kopf.Field("spec.size", filter.To(1)))},
+		{"FLT-08 To of a handler for create and update", newThings().OnCreateOrUpdate("h", noop, kopf.Field("spec.size", filter.To(1)))},
 		{"FLT-08 From and To of OnChange", onChange(kopf.Field("spec.size", filter.From(2)))},
 		{"HND-13 the same id for two fields", onField("spec.size").OnField("h", "spec.color", noop)},
 		{"HND-03 the same id with and without a field", onCreate().OnField("h", "spec.color", noop)},

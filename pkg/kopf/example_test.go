@@ -110,7 +110,7 @@ func ExampleTemporary() {
 
 func ExamplePermanent() {
 	kopf.For(&corev1.ConfigMap{}).
-		On("check", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate}, func(_ context.Context, req *kopf.Request[*corev1.ConfigMap]) error {
+		OnCreateOrUpdate("check", func(_ context.Context, req *kopf.Request[*corev1.ConfigMap]) error {
 			if req.Object.Data["url"] == "" {
 				return kopf.Permanent(errors.New("data.url is missing: set it")) // the next update of the object calls the handler again
 			}

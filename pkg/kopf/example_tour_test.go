@@ -63,7 +63,7 @@ func drop(ctx context.Context, req *DatabaseRequest) error {
 
 func setup(mgr ctrl.Manager) error {
 	databases := kopf.For(&Database{}).
-		On("provision", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate}, provision, kopf.Backoff(30*time.Second)).
+		OnCreateOrUpdate("provision", provision, kopf.Backoff(30*time.Second)).
 		OnUpdate("announce", announce, kopf.Retries(5)).
 		OnDelete("drop", drop)
 

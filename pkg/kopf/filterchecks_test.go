@@ -104,7 +104,7 @@ func TestCheckDeclaration_FieldsThatAreNotTracked(t *testing.T) {
 		"a field next to an ignored one":             {onField("spec.size"), ignoring},
 		"an ignored label as a filter":               {onUpdate(kopf.Label("tier", filter.Equal("gold"))), ignoring},
 		"the creation of an object with a name":      {onCreate(kopf.Field("metadata.name", filter.Equal("main")))},
-		"any change of an object with a name":        {newThings().On("h", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate}, noop, kopf.Field("metadata.name", filter.Equal("main")))},
+		"any change of an object with a name":        {newThings().OnCreateOrUpdate("h", noop, kopf.Field("metadata.name", filter.Equal("main")))},
 		"the owners":                                 {onField("metadata.ownerReferences")},
 		"a label within the watch":                   {onCreate(kopf.Label("tier", filter.Equal("a")), kopf.Label("other")), kopf.WithWatchSelector("tier in (a, b)")},
 		"a number within the watch":                  {onCreate(kopf.Label("tier", filter.Equal("3"))), kopf.WithWatchSelector("tier>2")},

@@ -478,7 +478,7 @@ func TestIgnoringFields_StayOnTheObject(t *testing.T) {
 				operator := cluster.RunManager(t, func(mgr manager.Manager) error {
 					options := []kopf.Option{
 						kopf.WithBaseline(progress.IgnoringFields(progress.AnnotationBaseline(""), "data.ignored")),
-						kopf.For(&corev1.ConfigMap{}).On("all", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate}, func(_ context.Context, req *kopf.Request[configMap]) error {
+						kopf.For(&corev1.ConfigMap{}).OnCreateOrUpdate("all", func(_ context.Context, req *kopf.Request[configMap]) error {
 							seen = append(seen, req.Object.Data["ignored"])
 							req.Object.Data["own"] = "x"
 							if req.Reason == kopf.ReasonUpdate {

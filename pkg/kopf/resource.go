@@ -39,6 +39,13 @@ func (r *Resource[T]) OnUpdate(id string, fn Handler[T], opts ...HandlerOption) 
 	return r.on("OnUpdate", id, []Reason{ReasonUpdate}, fn, opts)
 }
 
+// OnCreateOrUpdate adds a cause handler for new objects and for changes, with one id: see [Resource.OnCreate] and [Resource.OnUpdate].
+//
+// Equivalent in kopf: @kopf.on.create and @kopf.on.update on one function.
+func (r *Resource[T]) OnCreateOrUpdate(id string, fn Handler[T], opts ...HandlerOption) *Resource[T] {
+	return r.on("OnCreateOrUpdate", id, []Reason{ReasonCreate, ReasonUpdate}, fn, opts)
+}
+
 // OnDelete adds a cause handler for objects that are being deleted. The finalizer of the operator blocks the deletion until the handler has
 // finished, unless the handler is [Optional].
 //
@@ -55,7 +62,7 @@ func (r *Resource[T]) OnResume(id string, fn Handler[T], opts ...HandlerOption) 
 	return r.on("OnResume", id, []Reason{ReasonResume}, fn, opts)
 }
 
-// On adds a cause handler for several reasons, for example [ReasonCreate] and [ReasonResume], with one id.
+// On adds a cause handler for several reasons, for example [ReasonCreate] and [ReasonResume], with one id. For creations and updates, see [Resource.OnCreateOrUpdate].
 //
 // Equivalent in kopf: several decorators on one function.
 func (r *Resource[T]) On(id string, reasons []Reason, fn Handler[T], opts ...HandlerOption) *Resource[T] {

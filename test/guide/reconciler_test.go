@@ -125,7 +125,7 @@ func (s *Sites) Drop(ctx context.Context, req *SiteRequest) error {
 
 func handlersOf(sites *Sites) *kopf.Resource[*corev1.ConfigMap] {
 	return kopf.For(&corev1.ConfigMap{}).
-		On("ensure", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate}, sites.Ensure, kopf.Label("site", filter.Equal("handlers"))).
+		OnCreateOrUpdate("ensure", sites.Ensure, kopf.Label("site", filter.Equal("handlers"))).
 		OnDelete("drop", sites.Drop, kopf.Label("site", filter.Equal("handlers")))
 }
 

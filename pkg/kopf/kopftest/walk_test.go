@@ -97,7 +97,7 @@ func runWalk(t *testing.T, steps int, declare func(*kopf.Resource[box])) string 
 
 func TestWalk_AcceptsHandlersThatDependOnTheSpecOnly(t *testing.T) {
 	NewWithT(t).Expect(runWalk(t, 8, func(r *kopf.Resource[box]) {
-		r.On("child", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate}, applyChild).
+		r.OnCreateOrUpdate("child", applyChild).
 			OnDelete("delete", func(context.Context, *boxRequest) error { return nil })
 	})).To(BeEmpty())
 }
