@@ -30,7 +30,7 @@ var errBusy = errors.New("the mail server is busy")
 // mailboxes declares the handlers. It takes the server, so that a test can pass another one.
 func mailboxes(server Server) *kopf.Resource[*v1.Mailbox] {
 	return kopf.For(&v1.Mailbox{}).
-		OnCreateOrUpdate("open", open(server)). // ReasonUpdate allows an edit to fix a rejected quota
+		OnCreateOrUpdate("open", open(server)). // also for updates, so that an edit can fix a rejected quota
 		OnField("resize", "spec.quota", resize(server), kopf.Backoff(10*time.Second)).
 		OnDelete("close", func(ctx context.Context, req *Request) error { return server.Close(ctx, req.Object.Name) })
 }

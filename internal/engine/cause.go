@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -257,7 +258,7 @@ func (e *Engine) causeHold(r *reconciliation) Hold {
 	}
 	for _, one := range e.CauseHolds {
 		if hold := one.Check(r.draft.Base(), r.session.Cause.Reason); hold.Message != "" {
-			hold.Reason, hold.Scope = one.Reason, HoldsCauses
+			hold.Reason, hold.Scope = cmp.Or(one.Reason, HeldByFeature), HoldsCauses
 			return hold
 		}
 	}

@@ -72,13 +72,13 @@
 //
 // # Creation and deletion
 //
-// An object without a baseline is created. If a handler needs the finalizer, the reconcile adds it and ends, and the event of that write calls the handlers. The last
+// An object without a baseline has the cause create. If a handler needs the finalizer, the reconcile adds it and ends, and the event of that write calls the handlers. The last
 // write of the cycle stores the baseline.
 //
 // If an object is being deleted, the goroutine of the informer cancels the contexts of its daemons and timers. The worker detects the cause delete if the object has
 // the finalizer, and calls the delete handlers without waiting for the daemons. When both have finished, the write of the step commit removes the finalizer; the end
-// of a daemon enqueues the object. When the object has left the cache, the outermost layers forget it, and call optional delete handlers that were not called yet.
-// An object that has vanished in spite of the finalizer gets its delete handlers from memory.
+// of a daemon enqueues the object. When the object has left the cache, the innermost layer forgets it, and calls optional delete handlers that were not called yet.
+// If an object has vanished in spite of the finalizer, its delete handlers are called with its last known state.
 //
 // # Guarantees
 //

@@ -62,7 +62,7 @@ type Engine struct {
 	held       heldByReason
 }
 
-// traits follow from the declaration of the kind.
+// traits follow from the declaration of the kind and the settings.
 type traits struct {
 	hooks              *invoke.Hooks // nil without hooks
 	writesEventChanges bool          // changes of an event handler are written
@@ -73,7 +73,7 @@ type traits struct {
 	conditionPlaces    []conditions.Option
 }
 
-// queue contains what the engine knows of the queue and the workers.
+// queue contains what the engine knows of the queue, the workers and their end.
 type queue struct {
 	promoter      *promotion.Promoter
 	hasPredicates atomic.Bool // predicates may prevent reconciles

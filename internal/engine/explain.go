@@ -64,9 +64,10 @@ func (e *Engine) Explain(ctx context.Context, key types.NamespacedName) (*explai
 	return x.Explanation, nil
 }
 
-// keepBack corrects the states of the handlers that would be called now without a hold.
+// keepBack corrects the states of the handlers that would be called now without a hold. A loop keeps back only the calls that handlers have caused, so its hold
+// changes no state.
 func (x *explanation) keepBack(hold Hold) {
-	if hold.Scope == HoldsRelease || hold.Reason == HeldByLoop && !hold.Until.After(x.Time) {
+	if hold.Scope == HoldsRelease || hold.Reason == HeldByLoop {
 		return
 	}
 	for i := range x.Handlers {

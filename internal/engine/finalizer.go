@@ -10,9 +10,9 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/patch"
 )
 
-// ensureFinalizer adds the finalizer before the first handler that needs it is called, and removes it when no handler needs it. After the delete handlers, the
-// write of the step commit removes it. Handlers are
-// called when the cache shows the finalizer: a handler that reads or updates its object with a client would otherwise use an outdated state.
+// ensureFinalizer adds the finalizer before the first handler that needs it is called. It removes the finalizer if neither a handler nor a running daemon or timer
+// needs it; after delete handlers, the write of the step commit removes it. Handlers are called when the cache shows the finalizer: a handler that reads or updates
+// its object with a client would otherwise use an outdated state.
 func (e *Engine) ensureFinalizer(ctx context.Context, r *reconciliation) (Hold, error) {
 	action := e.finalizerAction(r)
 	if action == cause.KeepFinalizer {
@@ -30,7 +30,8 @@ func (e *Engine) ensureFinalizer(ctx context.Context, r *reconciliation) (Hold, 
 	}
 	log.FromContext(ctx).V(1).Info("Changing the finalizer", "add", change.AddFinalizer, "remove", change.RemoveFinalizer)
 	defer r.noteResult()
-	return holdFor(HeldByFinalizer, e.ConsistencyTimeout), r.session.Send(ctx, change)
+	err := r.session.Send(ctx, change)
+	return holdFor(HeldByFinalizer, e.ConsistencyTimeout), err
 }
 
 // finalizerAction decides whether the finalizer must be added or removed.

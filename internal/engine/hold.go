@@ -38,11 +38,12 @@ const (
 	HeldByAnnotation HoldReason = "Annotation" // the object is paused
 	HeldByEpoch      HoldReason = "Epoch"      // the cache is older than the process, and a read has found the object deleted
 	HeldByFinalizer  HoldReason = "Finalizer"  // the cache does not show the change of the finalizer
+	HeldByFeature    HoldReason = "Feature"    // a CauseHold without a reason
 	HeldByLoop       HoldReason = "Loop"       // handlers cause their own calls
 	HeldByDaemons    HoldReason = "Daemons"    // daemons or timers of a deleted object have not returned
 )
 
-// A HoldScope is the work that a hold keeps back. A hold that ends a reconcile keeps back the object; the others are for readers of [Engine.Holds].
+// A HoldScope is the work that a hold keeps back. A hold of the object ends the reconcile, and a hold of the cause keeps back its handlers. A hold of the release is only for readers of [Engine.Holds].
 type HoldScope int
 
 const (
@@ -80,12 +81,12 @@ type subject struct {
 	known *objectState // a copy of what the process knows of the object; empty while a worker reconciles it
 }
 
-// A CauseHold keeps back handlers of causes, for example until a time of the day.
+// A CauseHold keeps back handlers of causes, for example until a certain time of day.
 type CauseHold struct {
 	// Reason identifies the hold in metrics.
 	Reason HoldReason
 	// Check returns why the handlers of a cause must wait; the zero Hold if they need not wait. Only Message, Until and ByUser count. Check has no effects. It is
-	// called in each reconcile of an object with a cause, and for each question about the holds of the object.
+	// called in each reconcile that would call handlers for a cause, and whenever the holds of the object are asked for.
 	Check func(obj client.Object, reason cause.Reason) Hold
 }
 

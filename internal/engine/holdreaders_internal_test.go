@@ -108,7 +108,13 @@ func TestHolds_ReadersAgree(t *testing.T) {
 			if !slices.Contains(x.Waits, holds[0].Message) {
 				t.Errorf("%s: Explain says %q, want %q", test.reason, x.Waits, holds[0].Message)
 			}
-			if test.reason != HeldByScope && test.reason != HeldByShard { // Explain evaluates no handlers of such an object
+			switch h := x.Handlers; {
+			case test.reason == HeldByScope || test.reason == HeldByShard: // Explain evaluates no handlers of such an object
+			case test.reason == HeldByLoop: // it keeps back only the calls that handlers have caused
+				if h[0].State != explain.Due {
+					t.Errorf("a loop keeps back the creation: %+v", h[0])
+				}
+			default:
 				if h := x.Handlers[0]; h.State != explain.Waiting || h.Why != holds[0].Message {
 					t.Errorf("%s: the handler is %s, because %q; want it to wait for the hold", test.reason, h.State, h.Why)
 				}

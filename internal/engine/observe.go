@@ -81,6 +81,9 @@ func (e *Engine) awaitFreshCache(ctx context.Context, r *reconciliation) (Hold, 
 	}
 	if pending := r.details.Pending; pending != nil {
 		wait, err := e.retryPendingWrite(ctx, r, pending)
+		if r.details.Pending == nil { // only the cache lags behind
+			return holdFor(HeldByCache, wait), err
+		}
 		return holdFor(HeldByWrite, wait), err
 	}
 	wait, err := e.checkCacheIsCurrent(ctx, r)

@@ -168,7 +168,7 @@ func (e *Engine) schedule(ctx context.Context, r *reconciliation) (Hold, error) 
 		r.result.Priority = new(retrying)
 	}
 	if until := r.held.Until; !until.IsZero() {
-		r.result = requeueBefore(r.result, max(until.Sub(at), time.Millisecond))
+		r.result = requeueBefore(r.result, max(until.Sub(at), conflictPause))
 	}
 	r.result = requeueBefore(r.result, e.releaseLoops(ctx, r))
 	e.expectOwnEvent(r)

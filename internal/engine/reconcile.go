@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -60,7 +61,7 @@ type step struct {
 	reasons []HoldReason
 	// check returns why the step would hold an object now. It has no effects. It is nil for a step that never waits for others.
 	check func(*Engine, subject) Hold
-	// run takes the object through the step. A hold of the object ends the reconcile. A hold of the causes keeps back their handlers, and the reconcile continues.
+	// run takes the object through the step. A hold of the object ends the reconcile. A hold of the cause keeps back its handlers, and the reconcile continues.
 	run func(*Engine, context.Context, *reconciliation) (Hold, error)
 }
 
@@ -102,7 +103,7 @@ func (e *Engine) reconcile(ctx context.Context, key types.NamespacedName) (none 
 		case err == nil && hold.Scope == HoldsCauses:
 			r.holdCauses(hold)
 		case err != nil || hold.isActive():
-			e.noteHold(key, hold.Reason)
+			e.noteHold(key, cmp.Or(hold.Reason, r.held.Reason))
 			return hold.result(), err
 		}
 	}

@@ -72,7 +72,7 @@ func NewRuntime(mgr manager.Manager) *Runtime {
 // SetUnsynced sets the number of sources that must sync before the operator is ready.
 func (r *Runtime) SetUnsynced(sources int) { r.unsynced.Store(int64(sources)) }
 
-// EndStart records that the operator waits for no source and for no discovery any more, also if it ends before.
+// EndStart records that the operator waits for no source and no discovery any more, also if neither has succeeded.
 func (r *Runtime) EndStart() {
 	r.unsynced.Store(0)
 	r.discovering.Store(false)

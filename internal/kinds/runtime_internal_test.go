@@ -2,7 +2,7 @@ package kinds
 
 import "testing"
 
-// An operator that ends before its first discovery has succeeded waits for nothing any more: its health checks answer for the functions of OnCleanup.
+// An operator that ends before its first discovery has succeeded waits for nothing any more: its health checks ignore the functions of OnCleanup.
 func TestRuntime_EndStart(t *testing.T) {
 	r := NewRuntime(nil)
 	r.SetUnsynced(2)

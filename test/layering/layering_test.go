@@ -29,7 +29,6 @@ var levels = map[string]int{
 	"pkg/kopf/kopftest": 12,
 
 	// This package has daemons for handlers of kopf.
-	"pkg/logs": 12,
 
 	// This package is the public API.
 	"pkg/kopf": 11,

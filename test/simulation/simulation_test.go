@@ -20,8 +20,10 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/test/simulation/scenario"
 )
 
+const defaultSimulations = 300
+
 var (
-	simulations = flag.Int("simulations", 300, "number of scenarios to simulate")
+	simulations = flag.Int("simulations", defaultSimulations, "number of scenarios to simulate")
 	seed        = flag.Uint64("seed", 0, "repeat this scenario and show the log")
 )
 
@@ -44,7 +46,7 @@ func TestSimulations(t *testing.T) {
 		replay(t)
 		return
 	}
-	if testing.Short() || raceEnabled {
+	if testing.Short() || raceEnabled && *simulations == defaultSimulations {
 		*simulations = min(*simulations, 50)
 	}
 	// Each day has its own seeds. The names of failed tests contain the seeds.

@@ -11,9 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/kopf-runtime/kopf-runtime/contrib/logs"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
-	"github.com/kopf-runtime/kopf-runtime/pkg/logs"
 )
 
 // A real API server reads the logs from a kubelet of the test, whose responses break or end early. The operator has only the permissions that it declares.
