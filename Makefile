@@ -234,10 +234,6 @@ manifests: $(CONTROLLER_GEN) ## Write the CRDs of peering and of the examples in
 api: ## Write docs/api.txt, the list of exported names
 	go run ./hack/api > docs/api.txt
 
-.PHONY: messages
-messages: ## Write docs/reference/messages.md, the log messages and errors; the advice is in hack/messages/advice.yaml
-	go run ./hack/messages
-
 plain-examples = $(filter-out $(EXAMPLE_PROJECTS),$(patsubst %/main.go,%,$(wildcard examples/*/main.go)))
 each-project = set -e; for project in $(EXAMPLE_PROJECTS); do \
 	echo "make $(1): $$project"; $(MAKE) --no-print-directory -C $$project $(1) CONTROLLER_GEN=$(CONTROLLER_GEN) >/dev/null; \
@@ -255,7 +251,7 @@ screenshots: ## Take the screenshots of the guide with Chromium; CHROMIUM=path s
 ##@ Checks
 
 .PHONY: verify
-verify: verify-fmt verify-tidy verify-generated verify-api verify-messages verify-licenses verify-vulnerabilities ## Check formatting, go.mod, generated files, docs/api.txt, docs/reference/messages.md, licenses and vulnerabilities
+verify: verify-fmt verify-tidy verify-generated verify-api verify-licenses verify-vulnerabilities ## Check formatting, go.mod, generated files, docs/api.txt, licenses and vulnerabilities
 
 .PHONY: verify-fmt
 verify-fmt: $(GOLANGCI_LINT)
@@ -302,10 +298,6 @@ verify-api: $(APIDIFF)
 		echo "verify: undo them, or add a line that begins with *Breaking* to the changelog" >&2; exit 1; }
 
 PUBLIC := github.com/kopf-runtime/kopf-runtime/pkg
-
-.PHONY: verify-messages
-verify-messages:
-	@go run ./hack/messages -check && echo "verify: docs/reference/messages.md is up to date"
 
 .PHONY: verify-licenses
 verify-licenses:

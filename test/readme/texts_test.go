@@ -30,6 +30,55 @@ func TestTroubleshooting_TextsAreInTheCode(t *testing.T) {
 	}
 }
 
+// Each log message at error level must be in the section "Texts", with what it means or what to do.
+func TestTroubleshooting_HasTheErrorsOfTheLog(t *testing.T) {
+	_, section, _ := strings.Cut(read(t, filepath.Join(root, "docs/troubleshooting.md")), "\n## Texts\n")
+	rows := regexp.MustCompile("(?m)^\\| `([^`]+)` \\|").FindAllStringSubmatch(section, -1)
+	found := 0
+	for _, file := range sources(t) {
+		for _, message := range errorsOfTheLog(t, file) {
+			found++
+			if !slices.ContainsFunc(rows, func(row []string) bool { return isInCode(row[1], []string{message}) }) {
+				t.Errorf("%s: the log message %q is not in docs/troubleshooting.md: add what it means or what to do", file, message)
+			}
+		}
+	}
+	if found < 50 {
+		t.Errorf("only %d log messages at error level found: the search is wrong", found)
+	}
+}
+
+// errorsOfTheLog returns the constant messages of a file that are logged at error level.
+func errorsOfTheLog(t *testing.T, file string) (messages []string) {
+	t.Helper()
+	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ast.Inspect(parsed, func(n ast.Node) bool {
+		call, ok := n.(*ast.CallExpr)
+		if !ok || len(call.Args) < 2 {
+			return true
+		}
+		if method, ok := call.Fun.(*ast.SelectorExpr); ok && method.Sel.Name == "Error" {
+			if message, ok := joined(call.Args[1]); ok {
+				messages = append(messages, message)
+			}
+		}
+		return true
+	})
+	return messages
+}
+
+// sources returns the files of the library that run in an operator.
+func sources(t *testing.T) []string {
+	t.Helper()
+	files := glob(t, "pkg/*/*.go", "pkg/*/*/*.go", "internal/*/*.go", "internal/*/*/*.go")
+	return slices.DeleteFunc(files, func(file string) bool {
+		return strings.HasSuffix(file, "_test.go") || regexp.MustCompile(`/(kopftest|conditionstest|apiserver|controlplane|explore|reaper|chromium|testhook)/`).MatchString(filepath.ToSlash(file))
+	})
+}
+
 // TestTroubleshooting_TextsAreInTheCode must detect unknown texts.
 func TestTexts_DetectsUnknownTexts(t *testing.T) {
 	texts := []string{"the object %s is %d too large: %w", "other"}
@@ -69,10 +118,7 @@ func isInCode(text string, texts []string) bool {
 // textsOfTheCode returns the string literals of the library, with concatenations joined.
 func textsOfTheCode(t *testing.T) (texts []string) {
 	t.Helper()
-	for _, file := range glob(t, "pkg/*/*.go", "pkg/*/*/*.go", "internal/*/*.go") {
-		if strings.HasSuffix(file, "_test.go") {
-			continue
-		}
+	for _, file := range sources(t) {
 		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
 		if err != nil {
 			t.Fatal(err)
