@@ -239,10 +239,6 @@ each-project = set -e; for project in $(EXAMPLE_PROJECTS); do \
 	echo "make $(1): $$project"; $(MAKE) --no-print-directory -C $$project $(1) CONTROLLER_GEN=$(CONTROLLER_GEN) >/dev/null; \
 	done
 
-.PHONY: pictures
-pictures: ## Draw the pictures of the guide from their sources
-	go run ./hack/pictures docs/pictures
-
 # The fonts of the machine change the pictures, so "make verify" does not compare them.
 .PHONY: screenshots
 screenshots: ## Take the screenshots of the guide with Chromium; CHROMIUM=path selects the browser
@@ -274,7 +270,7 @@ verify-generated: $(CONTROLLER_GEN)
 	fi; \
 	snapshot() { rm -f $(BIN)/verify.index; GIT_INDEX_FILE=$(BIN)/verify.index git add -A . && GIT_INDEX_FILE=$(BIN)/verify.index git write-tree; }; \
 	before=$$(snapshot); \
-	$(MAKE) --no-print-directory generate manifests pictures; \
+	$(MAKE) --no-print-directory generate manifests; \
 	after=$$(snapshot); rm -f $(BIN)/verify.index; \
 	if [ "$$before" = "$$after" ]; then echo "verify: the generated files are up to date"; \
 	else git --no-pager diff "$$before" "$$after"; \
