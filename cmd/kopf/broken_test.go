@@ -115,14 +115,6 @@ func TestBrokenObjects(t *testing.T) {
 		})
 	}
 
-	ask := []string{"--operator", url, "--insecure-skip-tls-verify"}
-	g.Expect(mustRun(t, append([]string{"report", "configmaps", "-n", shop.Namespace, "-o", "mermaid"}, ask...)...)).To(And(
-		ContainSubstring("/retried"), ContainSubstring("/blocked"), ContainSubstring("the backend is busy"), Not(ContainSubstring("/filtered"))))
-	g.Expect(mustRun(t, append([]string{"report", "configmaps", "retried", "-n", shop.Namespace, "-o", "svg"}, ask...)...)).To(MatchRegexp(
-		`<title>attempt 1 of make retrying at .*: the backend is busy</title>`))
-	_, err = kopf(t, "report", "configmaps", "-n", shop.Namespace, "--operator", url+"/nowhere", "--insecure-skip-tls-verify")
-	g.Expect(err).To(MatchError(ContainSubstring("there is no status page")))
-
 	page := browser.Open(t, address+fmt.Sprintf("#ConfigMap/%s/retried", shop.Namespace))
 	g.Expect(page.Text("document.querySelector('svg.times desc').textContent")).To(MatchRegexp(`make began \d.* ago, attempt 1 retrying .* ago, next in`))
 	g.Expect(page.Text("[...document.querySelectorAll('#explanation table')].at(-1).innerText")).To(MatchRegexp(`make\s+1\s+create[^$]*retrying\s+the backend is busy`))

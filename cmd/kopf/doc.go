@@ -5,9 +5,7 @@
 //	go run github.com/kopf-runtime/kopf-runtime/cmd/kopf objects list databases.example.com -A
 //	go run github.com/kopf-runtime/kopf-runtime/cmd/kopf objects check databases.example.com -A --crd config/crd/bases/example.com_databases.yaml
 //	go run github.com/kopf-runtime/kopf-runtime/cmd/kopf objects release databases.example.com -A --yes
-//	go run github.com/kopf-runtime/kopf-runtime/cmd/kopf tree databases.example.com orders
 //	go run github.com/kopf-runtime/kopf-runtime/cmd/kopf watch databases.example.com -A
-//	go run github.com/kopf-runtime/kopf-runtime/cmd/kopf report databases.example.com -A
 //	go run github.com/kopf-runtime/kopf-runtime/cmd/kopf rbac verify config/rbac/rbac.yaml
 //
 // If the binary is named kubectl-kopf and is in the PATH, it is a plugin of kubectl: kubectl kopf peers list.
@@ -20,7 +18,7 @@
 // prints the error to standard error and exits with code 1.
 //
 // "peers freeze" and "peers resume" change only the record of one identity. The default is the identity of the user. "peers
-// list", "objects list", "objects check", "tree", "watch", "report", "why", "page" and "rbac verify" do not change objects. "objects release"
+// list", "objects list", "objects check", "watch", "why", "page" and "rbac verify" do not change objects. "objects release"
 // writes nothing without --yes. With --yes, it removes only the finalizer and the annotations that it prints.
 //
 // # Caveats

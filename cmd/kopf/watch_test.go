@@ -175,7 +175,7 @@ func testWatchInterrupted(t *testing.T, config *rest.Config, k8s client.Client) 
 	t.Cleanup(server.Close)
 	kubeconfig(t, &rest.Config{Host: server.URL})
 
-	record := reportRecord("create", 2, never, never, 3, false, "no disk")
+	record := recordOf("create", 2, never, never, 3, false, "no disk")
 	must(t, k8s.Create(t.Context(), sample("first", map[string]string{"kopf.zalando.org/a": record})))
 	watch := start(t, "watch", kind)
 	watch.next(t, "default/first create a failed attempts=2 no disk")
@@ -220,16 +220,16 @@ func testWatchInterrupted(t *testing.T, config *rest.Config, k8s client.Client) 
 func TestWatch_SelectsRows(t *testing.T) {
 	obj := sample("orders", map[string]string{
 		baseline:                    handled,
-		"kopf.zalando.org/busy":     reportRecord("update", 2, 8, 14, never, false, "busy"),
-		"kopf.zalando.org/delayed":  reportRecord("update", 2, 8, 14, never, false, ""),
-		"kopf.zalando.org/due":      reportRecord("update", 2, never, never, never, false, ""),
-		"kopf.zalando.org/failed":   reportRecord("update", 2, never, never, 3, false, "no"),
-		"kopf.zalando.org/finished": reportRecord("update", 2, never, never, 3, true, ""),
+		"kopf.zalando.org/busy":     recordOf("update", 2, 8, 14, never, false, "busy"),
+		"kopf.zalando.org/delayed":  recordOf("update", 2, 8, 14, never, false, ""),
+		"kopf.zalando.org/due":      recordOf("update", 2, never, never, never, false, ""),
+		"kopf.zalando.org/failed":   recordOf("update", 2, never, never, 3, false, "no"),
+		"kopf.zalando.org/finished": recordOf("update", 2, never, never, 3, true, ""),
 	})
 	for want, w := range map[string]watcher{
 		"busy delayed due failed": {}, "busy delayed": {waiting: true}, "busy failed": {failing: true}, "busy delayed failed": {waiting: true, failing: true},
 	} {
-		w.look = inspector{storage: storage{finalizer: framework.DefaultFinalizer, prefix: progress.DefaultPrefix}, now: reportNow}
+		w.look = inspector{storage: storage{finalizer: framework.DefaultFinalizer, prefix: progress.DefaultPrefix}, now: watchNow}
 		found := w.look.inspect(obj)
 		rows, unfinished := w.rowsOf(&found, true)
 		for id := range rows {
@@ -243,7 +243,7 @@ func TestWatch_SelectsRows(t *testing.T) {
 	}
 	for want, obj := range map[bool]*unstructured.Unstructured{true: sample("a", nil), false: sample("a", map[string]string{baseline: handled})} {
 		var w watcher
-		w.look = inspector{storage: storage{finalizer: framework.DefaultFinalizer, prefix: progress.DefaultPrefix}, now: reportNow}
+		w.look = inspector{storage: storage{finalizer: framework.DefaultFinalizer, prefix: progress.DefaultPrefix}, now: watchNow}
 		found := w.look.inspect(obj)
 		if rows, unfinished := w.rowsOf(&found, false); unfinished != want || len(rows) > 0 != want {
 			t.Errorf("got %v and unfinished = %v, want %v", rows, unfinished, want)
@@ -263,7 +263,7 @@ func TestWatch_DrawsOnATerminal(t *testing.T) {
 	must(t, err)
 	w := watcher{terminal: file, look: inspector{storage: storage{finalizer: framework.DefaultFinalizer, prefix: progress.DefaultPrefix}}}
 	w.reset()
-	w.update(watchEvent{object: sample("orders", map[string]string{"kopf.zalando.org/busy": reportRecord("\x1b[31m", 2, 8, 14, never, false, "no\x1b[2J\ndisk")})})
+	w.update(watchEvent{object: sample("orders", map[string]string{"kopf.zalando.org/busy": recordOf("\x1b[31m", 2, 8, 14, never, false, "no\x1b[2J\ndisk")})})
 	w.draw()
 	must(t, file.Close())
 	text, err := os.ReadFile(file.Name())
@@ -272,4 +272,27 @@ func TestWatch_DrawsOnATerminal(t *testing.T) {
 	if s, found := strings.CutPrefix(s, "\x1b[H1 objects with unfinished handlers at "); !found || strings.Contains(s, "\x1b") || !strings.Contains(s, "orders") {
 		t.Errorf("got screen %q, want the object without control characters", text)
 	}
+}
+
+var watchNow = time.Date(2026, 5, 1, 12, 10, 0, 0, time.UTC)
+
+const never = -1
+
+// recordOf returns a record with times in minutes after 12:00.
+func recordOf(purpose string, started, attempted, delayed, stopped float64, success bool, message string) string {
+	at := func(minutes float64) time.Time {
+		if minutes < 0 {
+			return time.Time{}
+		}
+		return watchNow.Add(time.Duration((minutes - 10) * float64(time.Minute)))
+	}
+	record := progress.Record{
+		Started: at(started), Attempted: at(attempted), Delayed: at(delayed), Stopped: at(stopped), Purpose: purpose, Retries: 2,
+		Success: success, Failure: !success && stopped >= 0, Message: message,
+	}
+	text, err := record.MarshalJSON()
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
 }
