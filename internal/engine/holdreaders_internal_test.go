@@ -108,11 +108,11 @@ func TestHolds_ReadersAgree(t *testing.T) {
 			if !slices.Contains(x.Waits, holds[0].Message) {
 				t.Errorf("%s: Explain says %q, want %q", test.reason, x.Waits, holds[0].Message)
 			}
-			switch h := x.Handlers; {
-			case test.reason == HeldByScope || test.reason == HeldByShard: // Explain evaluates no handlers of such an object
-			case test.reason == HeldByLoop: // it keeps back only the calls that handlers have caused
-				if h[0].State != explain.Due {
-					t.Errorf("a loop keeps back the creation: %+v", h[0])
+			switch test.reason {
+			case HeldByScope, HeldByShard: // Explain evaluates no handlers of such an object
+			case HeldByLoop: // it keeps back only the calls that handlers have caused
+				if h := x.Handlers[0]; h.State != explain.Due {
+					t.Errorf("a loop keeps back the creation: %+v", h)
 				}
 			default:
 				if h := x.Handlers[0]; h.State != explain.Waiting || h.Why != holds[0].Message {
