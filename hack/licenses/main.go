@@ -92,6 +92,9 @@ func modules() ([]module, error) {
 	var all []module
 	for _, line := range slices.Compact(lines) {
 		path, folder, _ := strings.Cut(line, "=")
+		if strings.HasPrefix(path, "github.com/kopf-runtime/kopf-runtime/") { // the root of the repository has the license of its modules
+			continue
+		}
 		all = append(all, module{path, folder})
 	}
 	return all, nil
