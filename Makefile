@@ -93,7 +93,7 @@ test: controlplane $(GINKGO) note-race ## Run all tests, including those on a re
 # The engine shares objects with the cache. With this variable, client-go panics if an object in the cache is changed.
 mutations = KUBE_CACHE_MUTATION_DETECTOR=true
 # Ginkgo runs the specs of test/e2e in four processes, each with its own control plane. go test would run them one after another.
-# With the race detector, simulations use only some of their seeds and skip the longest tests, so they run again without it.
+# With the race detector, simulations use only some of their seeds, so they run again without it.
 tests = -p $(PARALLEL) -shuffle=on -timeout 40m $(TESTFLAGS)
 
 .PHONY: controller-manager

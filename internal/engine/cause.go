@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -226,8 +225,9 @@ func (r *reconciliation) attemptView() *invoke.View {
 	return &view
 }
 
-// holdCause keeps back the handlers of the cause if one of the holds of the operator does.
-func (e *Engine) holdCause(ctx context.Context, r *reconciliation) (Hold, error) {
+// selectOrHold selects the handlers for the cause. It holds them if a hold of the operator applies.
+func (e *Engine) selectOrHold(ctx context.Context, r *reconciliation) (Hold, error) {
+	e.selectHandlers(ctx, r)
 	hold := e.causeHold(r)
 	if hold.isActive() {
 		log.FromContext(ctx).V(1).Info("The handlers of the cause are called later", "reason", r.session.Cause.Reason, "why", hold.Message)
@@ -248,7 +248,7 @@ func (e *Engine) checkCause(s subject) Hold {
 		return Hold{}
 	}
 	e.detect(ctx, r, func(error) {})
-	_, _ = e.selectHandlers(ctx, r)
+	e.selectHandlers(ctx, r)
 	return e.causeHold(r)
 }
 
@@ -258,7 +258,7 @@ func (e *Engine) causeHold(r *reconciliation) Hold {
 	}
 	for _, one := range e.CauseHolds {
 		if hold := one.Check(r.draft.Base(), r.session.Cause.Reason); hold.Message != "" {
-			hold.Reason, hold.Scope = cmp.Or(one.Reason, HeldByFeature), HoldsCauses
+			hold.Reason, hold.Scope = one.Reason, HoldsCauses
 			return hold
 		}
 	}

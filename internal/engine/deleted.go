@@ -257,7 +257,7 @@ func (e *Engine) handleTombstone(ctx context.Context, t *tombstone) (wait time.D
 	deletion.Facts.Deleting = true
 	r.session.Cause = deletion
 	r.session.Records = t.state
-	_, _ = e.selectHandlers(ctx, r)
+	e.selectHandlers(ctx, r)
 	e.makePlan(ctx, r)
 	_ = e.callCauseHandlers(ctx, r) // callCauseHandlers returns only errors of writes, and nothing is written
 	t.last = r.draft.Current().Object

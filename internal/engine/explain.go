@@ -164,7 +164,7 @@ func (x *explanation) evaluate(ctx context.Context, obj client.Object) error {
 		return err
 	}
 	e.detect(ctx, r, func(err error) { x.unknown(err.Error()) })
-	_, _ = e.selectHandlers(ctx, r)
+	e.selectHandlers(ctx, r)
 	e.makePlan(ctx, r)
 	detected := r.matching.detected
 	x.Cause = string(detected)

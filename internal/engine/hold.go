@@ -38,7 +38,6 @@ const (
 	HeldByAnnotation HoldReason = "Annotation" // the object is paused
 	HeldByEpoch      HoldReason = "Epoch"      // the cache is older than the process, and a read has found the object deleted
 	HeldByFinalizer  HoldReason = "Finalizer"  // the cache does not show the change of the finalizer
-	HeldByFeature    HoldReason = "Feature"    // a CauseHold without a reason
 	HeldByLoop       HoldReason = "Loop"       // handlers cause their own calls
 	HeldByDaemons    HoldReason = "Daemons"    // daemons or timers of a deleted object have not returned
 )
@@ -83,7 +82,7 @@ type subject struct {
 
 // A CauseHold keeps back handlers of causes, for example until a certain time of day.
 type CauseHold struct {
-	// Reason identifies the hold in metrics.
+	// Reason identifies the hold in metrics. Required.
 	Reason HoldReason
 	// Check returns why the handlers of a cause must wait; the zero Hold if they need not wait. Only Message, Until and ByUser count. Check has no effects. It is
 	// called in each reconcile that would call handlers for a cause, and whenever the holds of the object are asked for.

@@ -152,7 +152,7 @@ func (e *Engine) reportObjectPause(ctx context.Context, r *reconciliation) error
 	if r.session.Cause.Deleting || len(e.DeclaredConditions) == 0 {
 		return nil
 	}
-	_, _ = e.selectHandlers(ctx, r) // without a plan, the write would drop the records of the cause
+	e.selectHandlers(ctx, r) // without a plan, the write would drop the records of the cause
 	e.makePlan(ctx, r)
 	e.reportConditions(ctx, r)
 	if len(r.draft.Patches()) == 0 {

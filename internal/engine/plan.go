@@ -26,9 +26,9 @@ func (e *Engine) planCalls(ctx context.Context, r *reconciliation) (Hold, error)
 }
 
 // selectHandlers finds the handlers that are called for the cause.
-func (e *Engine) selectHandlers(ctx context.Context, r *reconciliation) (Hold, error) {
+func (e *Engine) selectHandlers(ctx context.Context, r *reconciliation) {
 	if !r.session.Cause.Reason.HasHandlers() {
-		return Hold{}, nil
+		return
 	}
 	situation := match.Cause{
 		Reason:   string(r.session.Cause.Reason),
@@ -39,7 +39,6 @@ func (e *Engine) selectHandlers(ctx context.Context, r *reconciliation) (Hold, e
 	if r.session.Cause.Facts.Initial {
 		e.selectResuming(r)
 	}
-	return Hold{}, nil
 }
 
 // selectResuming corrects the selection for an object of the first listing: what resume handlers have done belongs to the process, for example a connection.

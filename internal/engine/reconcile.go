@@ -76,9 +76,8 @@ var steps = []step{
 	{run: (*Engine).leaveShard}, // the epoch may have replaced the object by the one of the API server
 	{[]HoldReason{HeldByFinalizer}, nil, (*Engine).ensureFinalizer},
 	{nil, (*Engine).checkBackground, (*Engine).startBackground},
-	{run: (*Engine).selectHandlers},
-	{nil, (*Engine).checkCause, (*Engine).holdCause},  // the reasons are those of the holds
-	{nil, (*Engine).checkLoops, (*Engine).guardLoops}, // the metric counts a loop until it ends
+	{nil, (*Engine).checkCause, (*Engine).selectOrHold}, // the reasons are those of the holds
+	{nil, (*Engine).checkLoops, (*Engine).guardLoops},   // the metric counts a loop until it ends
 	{run: (*Engine).planCalls},
 	{run: (*Engine).callHandlers},
 	{run: (*Engine).commit},
@@ -100,9 +99,10 @@ func (e *Engine) reconcile(ctx context.Context, key types.NamespacedName) (none 
 	for _, s := range steps {
 		hold, err := s.run(e, ctx, r)
 		switch {
+		case err == nil && !hold.isActive():
 		case err == nil && hold.Scope == HoldsCauses:
 			r.holdCauses(hold)
-		case err != nil || hold.isActive():
+		default:
 			e.noteHold(key, cmp.Or(hold.Reason, r.held.Reason))
 			return hold.result(), err
 		}

@@ -91,7 +91,6 @@ func (d *callTimes) within(name string, one lifetime) (all []time.Time) {
 // TIM-01, TIM-04, DAE-11: An operator restarts twenty times while users and handlers change the objects. No timer is lost or duplicated, and sharp
 // timers keep their schedule.
 func TestTimers_SurviveManyRestarts(t *testing.T) {
-	skipSlow(t)
 	const sharp, plain = 10 * time.Second, 7 * time.Second
 	for seed := range seeds(5) {
 		synctest.Test(t, func(t *testing.T) {

@@ -241,7 +241,6 @@ func TestWithOwnChangesAsUpdates(t *testing.T) {
 
 // Chains also work for objects that are too large for a baseline. Their old state is unknown.
 func TestWatchedStatusFields_LargeObjects(t *testing.T) {
-	skipSlow(t)
 	p := &phases{}
 	widgets := chain(kopf.For(&v1.Widget{}), p, setTyped, false).
 		Timer("t", time.Hour, func(_ context.Context, req *kopf.Request[widget]) error {

@@ -113,7 +113,6 @@ func (l *lifecycle) daemons() int {
 // PEER-50, PEER-51, PEER-53, PEER-54: an operator is paused at each of its writes, for each outcome of the write. No
 // handler starts during the pause, no call is lost or repeated, and background handlers restart once.
 func TestPauses_AtEachWrite(t *testing.T) {
-	skipSlow(t)
 	pauses := 0
 	for result, description := range map[writeResult]string{passes: "which passes", fails: "which fails", isLost: "whose response is lost"} {
 		for at, reached := 1, true; reached; at++ {

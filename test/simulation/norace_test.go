@@ -2,8 +2,4 @@
 
 package simulation
 
-import "testing"
-
 const raceEnabled = false
-
-func skipSlow(*testing.T) {}

@@ -266,7 +266,6 @@ func (w *shardWorld) stopAll(more time.Duration) {
 // TestShards_ServeAgain checks that each object of a shard that has ended, or that does not renew its Lease, is served again within the lease duration, after
 // which the other shards consider the shard dead, and two seconds.
 func TestShards_ServeAgain(t *testing.T) {
-	skipSlow(t)
 	const limit = leaseDuration + 2*time.Second
 	for name, end := range map[string]func(w *shardWorld, p *shardProcess){
 		"killed":       func(_ *shardWorld, p *shardProcess) { p.kill() },
