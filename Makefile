@@ -33,9 +33,8 @@ RACE ?= $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 # (https://go.dev/issue/78156). With one thread they can't. Data races are found all the same, and packages still run side by side.
 race = $(if $(RACE),$(RACE) -cpu=1)
 TESTFLAGS ?=
-# Tests of operators mostly wait, so at least four packages run in parallel. The packages in LONG start first.
+# Tests of operators mostly wait, so at least four packages run in parallel.
 PARALLEL ?= $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1); if [ "$$n" -gt 4 ]; then echo "$$n"; else echo 4; fi)
-LONG := ./hack/example ./examples ./test/peering ./pkg/webhooks
 BENCHFLAGS ?=
 FUZZTIME ?= 10s
 MUTATE ?= ./internal/cause ./internal/plan
@@ -83,17 +82,25 @@ quoted-name = $(if $(NAME),'$(NAME)')
 test: controlplane $(GINKGO) note-race ## Run all tests, including those on a real API server; TESTFLAGS="-count=20 -run X" adds flags of go test
 	@status=0; \
 	$(if $(TESTFLAGS),,$(mutations) $(GINKGO) run $(RACE) --procs=4 --randomize-all --output-interceptor-mode=none --no-color --timeout=40m ./test/e2e || status=1; )\
-	go test $(race) $(tests) $(LONG) $(if $(TESTFLAGS),./...,$$(go list ./... | grep -v '/test/e2e$$')) || status=1; \
-	$(if $(RACE),$(mutations) go test $(tests) ./test/simulation ./test/simulation/explore || status=1; )\
-	for module in $(EXAMPLE_MODULES) $(CONTRIB_MODULES); do \
+	go test $(race) $(tests) $(RACED) $(if $(TESTFLAGS),./test/e2e) || status=1; \
+	$(mutations) go test $(tests) ./examples ./hack/example $$(go list ./... | grep -vE $(raced)) || status=1; \
+	for module in $(EXAMPLE_MODULES); do \
+		echo "cd $$module && go test ./..."; \
+		(cd $$module && go test $(tests) ./...) || status=1; \
+	done; \
+	for module in $(CONTRIB_MODULES); do \
 		echo "cd $$module && go test ./..."; \
 		(cd $$module && go test $(race) $(tests) ./...) || status=1; \
 	done; exit $$status
 
+# The race detector slows tests down, so it runs where goroutines share memory. The others start programs or check files. The simulations use only some of
+# their seeds with it, and all of them without it.
+RACED := ./pkg/... ./internal/... ./test/peering ./test/reconcilers ./test/simulation/... ./test/soak
+raced = '/(pkg|internal)/|/test/(e2e|peering|reconcilers|soak|simulation/conformance$(if $(RACE),,|simulation.*))$$'
+
 # The engine shares objects with the cache. With this variable, client-go panics if an object in the cache is changed.
 mutations = KUBE_CACHE_MUTATION_DETECTOR=true
 # Ginkgo runs the specs of test/e2e in four processes, each with its own control plane. go test would run them one after another.
-# With the race detector, simulations use only some of their seeds, so they run again without it.
 tests = -p $(PARALLEL) -shuffle=on -timeout 40m $(TESTFLAGS)
 
 .PHONY: controller-manager
@@ -186,11 +193,11 @@ bench: controlplane ## Compare with a plain reconciler in about an hour, or in t
 
 ##@ Code
 
-# The tests of the small modules use the race detector, so golangci-lint does, too. Otherwise, their dependencies would be compiled twice.
+# The tests of contrib use the race detector, so golangci-lint does, too. Otherwise, their dependencies would be compiled twice.
 .PHONY: lint
 lint: $(GOLANGCI_LINT) lint-prose ## Run golangci-lint in all modules, and check the language of documentation, comments and messages
 	@status=0; for module in $(MODULES); do \
-		case $$module in examples/*|contrib/*) race=$(RACE) ;; *) race= ;; esac; \
+		case $$module in contrib/*) race=$(RACE) ;; *) race= ;; esac; \
 		echo "cd $$module && golangci-lint run"; \
 		(cd $$module && GOFLAGS="$$GOFLAGS $$race" $(GOLANGCI_LINT) run ./...) || status=1; \
 	done; exit $$status

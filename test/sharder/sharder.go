@@ -126,7 +126,7 @@ func (s *Sharder) assign(ctx context.Context, obj *metav1.PartialObjectMetadata,
 	shard, drain := sharding.ShardLabel(s.Ring), sharding.DrainLabel(s.Ring)
 	current := obj.Labels[shard]
 	_, isDrained := obj.Labels[drain]
-	desired := choose(obj.Namespace+"/"+obj.Name, available)
+	desired := Choose(obj.Namespace+"/"+obj.Name, available)
 	text := fmt.Sprintf(`{"metadata":{"resourceVersion":%q,"labels":{%q:%q,%q:null}}}`, obj.ResourceVersion, shard, desired, drain)
 	mustDrain := slices.Contains(available, current)
 	switch {
@@ -145,8 +145,8 @@ func (s *Sharder) assign(ctx context.Context, obj *metav1.PartialObjectMetadata,
 	return nil
 }
 
-// choose returns the shard with the highest hash for a key, so that few objects move if the shards change.
-func choose(key string, shards []string) (best string) {
+// Choose returns the shard with the highest hash for a key, so that few objects move if the shards change.
+func Choose(key string, shards []string) (best string) {
 	var highest uint64
 	for _, shard := range shards {
 		hash := fnv.New64a()
