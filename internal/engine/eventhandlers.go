@@ -63,7 +63,7 @@ func (e *Engine) callEventHandlers(ctx context.Context, key types.NamespacedName
 // hasOnlyLeft reports whether an event is the deletion of an object that still exists. The object has then left the cache, for example because a user has
 // removed its label. A deletion that a watch without a selector has reported is not checked, because the API server has confirmed it already.
 func (e *Engine) hasOnlyLeft(ctx context.Context, one *eventInProgress) (bool, error) {
-	if !one.IsDeletion() || !e.Selective && !one.Inferred {
+	if !one.IsDeletion() || e.Selector == nil && !one.Inferred {
 		return false, nil
 	}
 	return e.exists(ctx, one.Object)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
@@ -89,8 +90,8 @@ type Settings struct {
 	Scope Scope
 	// Shard selects the objects of this process. If it is nil, the process handles all objects that the informers deliver.
 	Shard *shards.Shard
-	// Selective is true if the informers deliver only objects with certain labels. An object that leaves the cache may then still exist.
-	Selective bool
+	// Selector selects the objects that the informers deliver; nil for all objects. With a selector, an object that leaves the cache may still exist.
+	Selector labels.Selector
 	// Selects reports whether the informers deliver an object; nil if they deliver all objects.
 	Selects func(client.Object) bool
 	// Fence detects suspensions of the process. It is optional.

@@ -182,7 +182,7 @@ func (e *Engine) newDetector() *cause.Detector {
 // or if the cache has reached the version. With an empty version, it trusts no state. store returns the store of the cache for a namespace, or nil if it is
 // unknown. StartFrom must be called before the informer delivers the first object. Without it, the engine trusts every state.
 func (e *Engine) StartFrom(version string, store func(namespace string) toolscache.Store) {
-	e.epoch = &epoch.Epoch{Version: version, Store: store, Scoped: e.Scope != nil, Reader: e.APIReader, GVK: e.GVK, States: e.states}
+	e.epoch = &epoch.Epoch{Version: version, Store: store, Scoped: e.Scope != nil, Selector: e.Selector, Reader: e.APIReader, GVK: e.GVK, States: e.states}
 }
 
 // AwaitEpoch calls [epoch.Epoch.Await].

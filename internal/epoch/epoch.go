@@ -4,6 +4,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -20,6 +21,8 @@ type Epoch struct {
 	Store func(namespace string) toolscache.Store
 	// Scoped is true if namespaces can come into scope later.
 	Scoped bool
+	// Selector selects the objects of the cache; nil for all objects.
+	Selector labels.Selector
 	// Reader reads from the API server.
 	Reader client.Reader
 	GVK    schema.GroupVersionKind

@@ -114,7 +114,9 @@ func (e *Epoch) list(ctx context.Context, namespaces []string, pageSize int64) (
 		pages := pager.New(func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 			page := &metav1.PartialObjectMetadataList{}
 			page.SetGroupVersionKind(e.GVK.GroupVersion().WithKind(e.GVK.Kind + "List"))
-			return page, e.Reader.List(ctx, page, client.InNamespace(namespace), client.Limit(opts.Limit), client.Continue(opts.Continue))
+			return page, e.Reader.List(ctx, page, &client.ListOptions{
+				Namespace: namespace, LabelSelector: e.Selector, Limit: opts.Limit, Continue: opts.Continue,
+			})
 		})
 		pages.PageSize = pageSize
 		err = errors.Join(err, pages.EachListItem(ctx, metav1.ListOptions{}, func(item runtime.Object) error {

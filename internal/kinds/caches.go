@@ -43,10 +43,14 @@ func (r *Runtime) CachedNamespaces(gvk schema.GroupVersionKind, atRunTime bool) 
 	return slices.Sorted(maps.Keys(configs))
 }
 
-// StartCache returns the cache of the fixed kinds: the cache of the manager, or a cache of the operator, which runs until stop is called.
+// StartCache returns the cache of the fixed kinds: the cache of the manager, or a cache of the operator, which runs until stop is called. After Warmup, it is the
+// filled cache.
 func (r *Runtime) StartCache(ctx context.Context, kinds []Kind) (objects cache.Cache, stop func(), err error) {
 	if !r.HasOwnCache() {
 		return r.Manager.GetCache(), func() {}, nil
+	}
+	if objects, stop = r.Warmth.take(); objects != nil {
+		return objects, stop, nil
 	}
 	options := r.OwnCacheOptions(ctx)
 	r.selectObjects(&options, engineKinds(kinds)...)

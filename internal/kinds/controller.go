@@ -17,20 +17,20 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/testhook"
 )
 
-// newController returns the controller of one kind with its sources. It does not start the controller.
-func (g *Group) newController(ctx context.Context, e *engine.Engine, kind *Kind) (controller.Controller, error) {
-	options := kind.Controller
+// newController returns the controller of the unit with its sources. It does not start the controller.
+func (u *Unit) newController(ctx context.Context) (controller.Controller, error) {
+	e, kind, options := u.engine, &u.kind, u.kind.Controller
 	options.Reconciler = testhook.WrapReconciler(ctx, e, e)
-	for _, wrap := range g.runtime.Wrappers {
+	for _, wrap := range u.runtime.Wrappers {
 		options.Reconciler = wrap(options.Reconciler)
 	}
-	if len(g.runtime.Wrappers) > 0 {
+	if len(u.runtime.Wrappers) > 0 {
 		options.Reconciler = guardedReconciler(options.Reconciler)
 	}
 	if kind.Concurrency > 0 {
 		options.MaxConcurrentReconciles = kind.Concurrency
 	}
-	options.DefaultFromConfig(g.runtime.Manager.GetControllerOptions())
+	options.DefaultFromConfig(u.runtime.Manager.GetControllerOptions())
 	if options.MaxConcurrentReconciles <= 0 {
 		options.MaxConcurrentReconciles = DefaultConcurrency
 	}
@@ -50,30 +50,30 @@ func (g *Group) newController(ctx context.Context, e *engine.Engine, kind *Kind)
 	if err != nil {
 		return nil, err
 	}
-	observed := sync.OnceFunc(func() { close(g.observed[e]) })
-	warmer := g.runtime.Warmth.of(e.Name)
-	objects := operator.BeforeStart(source.Kind(g.sources, e.New(), e.EventHandler(guardedPredicates(e, "WithPredicates", kind.Predicates)...)), warmer.end)
-	watched := g.indexes.AfterSync(e.Name, objects, func(ctx context.Context) {
+	observed := sync.OnceFunc(func() { close(u.observed) })
+	warmer := u.runtime.Warmth.of(e.Name)
+	objects := operator.BeforeStart(source.Kind(u.sources, e.New(), e.EventHandler(guardedPredicates(e, "WithPredicates", kind.Predicates)...)), warmer.end)
+	watched := u.indexes.AfterSync(e.Name, objects, func(ctx context.Context) {
 		observed()
-		g.warm[e].observed(ctx, e.HandlesEachObjectAtStart())
+		u.verified.observed(ctx, e.HandlesEachObjectAtStart())
 		if len(e.Indexes.IDs()) > 0 {
-			g.epoch.Await(ctx, e)
+			u.epoch.Await(ctx, e)
 		}
 		if warmer != nil {
 			e.PruneIndexes() // objects may have been deleted between the end of the warmer and the start of the source
 		}
-		g.synced()
+		u.synced()
 	})
-	gates := []*operator.Gate{g.indexes}
-	if g.after != nil {
-		gates = append(gates, g.after)
+	gates := []*operator.Gate{u.indexes}
+	if u.after != nil {
+		gates = append(gates, u.after)
 	}
 	sources := []source.Source{
-		watched, operator.AfterGates(g.synced, g.indexes), operator.AfterGates(func() { g.setIndexesSynced(true) }, gates...), // the workers start afterwards
+		watched, operator.AfterGates(u.synced, u.indexes), operator.AfterGates(u.indexesSynced, gates...), // the workers start afterwards
 		e.Promoter(options.MaxConcurrentReconciles), e.BackgroundSource(),
 	}
 	for _, c := range kind.Related {
-		sources = append(sources, c.source(g.sources, e))
+		sources = append(sources, c.source(u.sources, e))
 	}
 	for _, src := range kind.Triggers {
 		sources = append(sources, e.Triggered(src))

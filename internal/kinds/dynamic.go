@@ -8,7 +8,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -47,6 +46,7 @@ type Dynamic struct {
 	selected  map[selectedKind]*Kind    // kinds of ForKinds; the value is nil for an invalid declaration
 	reported  map[string]bool           // messages that the last discovery has logged or repeated
 	crdsKnown bool                      // the operator receives events of CustomResourceDefinitions
+	warms     bool                      // only fills caches and indexes, because the replica waits for leadership
 }
 
 // A Selector declares the kinds that it selects among the served kinds.
@@ -111,7 +111,7 @@ func (d *Dynamic) Run(ctx context.Context, indexes *operator.Gate) error {
 				if wait = d.interval(); !discovered {
 					discovered = true
 					d.runtime.discovering.Store(false)
-					testhook.KindsChanged(ctx, -1) // see OperatorStarting
+					d.kindsChanged(ctx, -1) // see OperatorStarting
 				}
 			}
 			if len(delays) > 0 {
@@ -189,7 +189,9 @@ func (d *Dynamic) update(ctx context.Context) bool {
 	})
 	for _, gvk := range stopped {
 		d.log().Info("The API server no longer serves the kind; its handlers stop", "kind", gvk.Kind, "apiVersion", gvk.GroupVersion().String())
-		d.runtime.Goes(gvk)
+		if !d.warms {
+			d.runtime.Goes(gvk)
+		}
 	}
 	d.runtime.Units.SetWaiting(waiting)
 	for _, gvk := range unwatchable {
@@ -305,9 +307,9 @@ func (d *Dynamic) declare(s Selector, r watching.Resource) *Kind {
 
 // start starts the controller of a kind, unless it has failed not long ago.
 func (d *Dynamic) start(ctx context.Context, one Kind) {
-	testhook.KindsChanged(ctx, 1) // before this function returns
+	d.kindsChanged(ctx, 1) // before this function returns
 	started := d.runtime.Units.Start(ctx, one.GVK, func(ctx context.Context) error {
-		defer testhook.KindsChanged(ctx, -1)
+		defer d.kindsChanged(ctx, -1)
 		err := d.runKind(ctx, one)
 		if err == nil || ctx.Err() != nil {
 			return nil
@@ -317,7 +319,14 @@ func (d *Dynamic) start(ctx context.Context, one Kind) {
 		return err
 	})
 	if !started {
-		testhook.KindsChanged(ctx, -1)
+		d.kindsChanged(ctx, -1)
+	}
+}
+
+// kindsChanged lets tests wait for the kinds of a running operator.
+func (d *Dynamic) kindsChanged(ctx context.Context, by int) {
+	if !d.warms {
+		testhook.KindsChanged(ctx, by)
 	}
 }
 
@@ -328,23 +337,20 @@ func (d *Dynamic) runKind(ctx context.Context, one Kind) error {
 	if err := d.runtime.Discover(ctx, kinds); err != nil {
 		return err
 	}
-	d.runtime.Comes(kinds[0])
-	release, err := d.runtime.Reserve(kinds)
-	if err != nil {
-		return err
+	if !d.warms {
+		d.runtime.Comes(kinds[0])
+		release, err := d.runtime.Reserve(kinds)
+		if err != nil {
+			return err
+		}
+		defer release()
 	}
-	defer release()
 	objects, releaseCache, err := d.runtime.newKindCache(ctx, &one)
 	if err != nil {
 		return err
 	}
 	defer releaseCache()
-	var group *Group
-	defer func() {
-		if group != nil {
-			group.clearIndexes() // after the cache has stopped
-		}
-	}()
+	defer kinds[0].ClearIndexes() // after the cache has stopped
 	// The cache ends after the controller, and its goroutines end before runKind returns.
 	cacheCtx, stopCache := context.WithCancel(context.WithoutCancel(ctx))
 	var cacheEnded sync.WaitGroup
@@ -360,36 +366,41 @@ func (d *Dynamic) runKind(ctx context.Context, one Kind) error {
 	for _, c := range one.Related {
 		defer one.Client.UseCache(c.watched(), objects)()
 	}
+	if d.warms {
+		d.runtime.warm(ctx, &kinds[0], objects)
+		return nil
+	}
 	settings := d.settings
 	settings.Client = one.Client
-	var unsynced atomic.Int32
-	unsynced.Store(2) // the objects and the indexes
-	group, err = d.runtime.NewGroup(ctx, settings, objects, d.indexes, kinds, func() {
-		if unsynced.Add(-1) == 0 {
-			d.runtime.Units.Set(one.GVK, operator.Serving)
-		}
-	})
+	group := d.runtime.NewGroup(settings, objects, d.indexes, kinds, false)
+	group.ownCache = true
+	units, err := group.Units(ctx)
 	if err != nil {
 		return err
 	}
+	unit := units[0]
 	d.log().Info("Watching the kind", "kind", one.GVK.Kind, "apiVersion", one.GVK.GroupVersion().String())
-	remove := d.runtime.Engines.Add(group.engines...)
-	defer testhook.EnginesEnded(ctx, group.engines)
+	remove := d.runtime.Engines.Add(unit.engine)
+	defer testhook.EnginesEnded(ctx, []*engine.Engine{unit.engine})
 	defer remove()
 	for _, namespace := range d.runtime.PauseScopes() {
-		group.engines[0].PauseChanged(namespace) // a pause may have begun
+		unit.engine.PauseChanged(namespace) // a pause may have begun
 	}
-	return group.Run(ctx)
+	return unit.Run(ctx)
 }
 
 // These errors are the reasons why a kind is not ready.
 var (
+	errStarting     = errors.New("the operator is starting: its caches have not synced yet")
 	errNotSynced    = errors.New("the cache of the kind has not synced yet")
 	errNotWatchable = errors.New("the API server cannot list or watch the kind: remove its declaration")
 )
 
-// DynamicNotReady returns the reasons why kinds that come and go are not ready, sorted by kind.
-func (r *Runtime) DynamicNotReady() (errs []error) {
+// NotReady returns the reasons why kinds are not ready, sorted by kind.
+func (r *Runtime) NotReady() (errs []error) {
+	if r.isPreparing.Load() || r.discovering.Load() {
+		return []error{errStarting}
+	}
 	units := r.Units.All()
 	for _, gvk := range slices.SortedFunc(maps.Keys(units), func(a, b schema.GroupVersionKind) int { return cmp.Compare(a.String(), b.String()) }) {
 		switch unit := units[gvk]; unit.Phase {

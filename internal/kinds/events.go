@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
-	"github.com/kopf-runtime/kopf-runtime/internal/engine"
 	"github.com/kopf-runtime/kopf-runtime/internal/eventwatch"
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
 	"github.com/kopf-runtime/kopf-runtime/internal/rbac"
@@ -23,8 +22,7 @@ const eventNamespacesInterval = time.Second
 
 // eventWatches are the watches of one OnEventAbout handler: one for each kind of About and each namespace.
 type eventWatches struct {
-	group     *Group
-	engine    *engine.Engine
+	unit      *Unit
 	selection *EventSelection
 	options   eventwatch.Options // without the namespace and the kind
 
@@ -38,19 +36,17 @@ type watchedEvents struct {
 	about     schema.GroupVersionKind
 }
 
-// prepareEventWatches returns the watches of all OnEventAbout handlers. It starts nothing.
-func (g *Group) prepareEventWatches() (watches []*eventWatches, err error) {
-	for i, kind := range g.kinds {
-		for _, s := range kind.Events {
-			core, err := corev1client.NewForConfigAndClient(g.runtime.Manager.GetConfig(), g.runtime.Manager.GetHTTPClient())
-			if err != nil {
-				return nil, fmt.Errorf("watching Events: %w", err)
-			}
-			e := g.engines[i]
-			options := eventWatchOptions(e, s, g.runtime.Reporters, eventwatch.NewOwners(g.runtime.Manager.GetAPIReader(), e.GVK.GroupKind(), e.Namespaced, s.Read()))
-			options.Client = core
-			watches = append(watches, &eventWatches{group: g, engine: e, selection: s, options: options, running: map[watchedEvents]*eventwatch.Watcher{}})
+// prepareEventWatches returns the watches of the OnEventAbout handlers. It starts nothing.
+func (u *Unit) prepareEventWatches() (watches []*eventWatches, err error) {
+	e := u.engine
+	for _, s := range u.kind.Events {
+		core, err := corev1client.NewForConfigAndClient(u.runtime.Manager.GetConfig(), u.runtime.Manager.GetHTTPClient())
+		if err != nil {
+			return nil, fmt.Errorf("watching Events: %w", err)
 		}
+		options := eventWatchOptions(e, s, u.runtime.Reporters, eventwatch.NewOwners(u.runtime.Manager.GetAPIReader(), e.GVK.GroupKind(), e.Namespaced, s.Read()))
+		options.Client = core
+		watches = append(watches, &eventWatches{unit: u, selection: s, options: options, running: map[watchedEvents]*eventwatch.Watcher{}})
 	}
 	return watches, nil
 }
@@ -61,7 +57,7 @@ func (w *eventWatches) run(ctx context.Context) {
 	defer group.Wait()
 	if w.selection.Since > 0 { // see namespaces
 		select {
-		case <-w.group.observed[w.engine]:
+		case <-w.unit.observed:
 		case <-ctx.Done():
 			return
 		}
@@ -71,7 +67,7 @@ func (w *eventWatches) run(ctx context.Context) {
 			group.Go(func() { w.runOne(ctx, watchedEvents{namespace, gvk}) })
 		}
 	}
-	if w.group.runtime.Namespaces == nil {
+	if w.unit.runtime.Namespaces == nil {
 		for _, namespace := range w.namespaces() {
 			watch(ctx, namespace)
 		}
@@ -127,8 +123,8 @@ func (w *eventWatches) runOne(ctx context.Context, events watchedEvents) {
 // namespaces returns the namespaces whose Events are watched. "" means all namespaces. With Since, the watch of a namespace begins after the operator has
 // observed its objects: the annotation contains the newest handled Event, so no Event may arrive before its object.
 func (w *eventWatches) namespaces() []string {
-	namespaces, set := w.group.eventNamespaces(w.engine), w.group.runtime.Namespaces
-	if w.selection.Since == 0 || set == nil || !w.engine.Namespaced {
+	namespaces, set := w.unit.eventNamespaces(), w.unit.runtime.Namespaces
+	if w.selection.Since == 0 || set == nil || !w.unit.engine.Namespaced {
 		return namespaces
 	}
 	return slices.DeleteFunc(namespaces, func(namespace string) bool { return !set.Handles(namespace) })
@@ -151,7 +147,7 @@ func (w *eventWatches) problems() (problems []watchcheck.Problem, unlisted []err
 			status := w.status(watchedEvents{namespace, gvk})
 			p, found := watchcheck.ProblemOf(eventKind, namespace, status.Err, status.Since)
 			switch {
-			case found && w.group.runtime.WatchCheck > 0:
+			case found && w.unit.runtime.WatchCheck > 0:
 				problems = append(problems, p)
 			case !status.Listed:
 				unlisted = append(unlisted, errUnlisted(w.selection.ID, gvk.Kind, namespace, status.Err))
@@ -175,23 +171,23 @@ func errUnlisted(handler, kind, namespace string, err error) error {
 	return fmt.Errorf("handler %q: the operator has not listed the Events about the kind %s %s yet: %w", handler, kind, where, rbac.Explain(err))
 }
 
-// runEventWatches runs the watches of all OnEventAbout handlers until the context ends. It updates the metric of their problems at the interval of WithWatchCheck.
-func (g *Group) runEventWatches(ctx context.Context) {
+// runEventWatches runs the watches of the OnEventAbout handlers until the context ends. It updates the metric of their problems at the interval of WithWatchCheck.
+func (u *Unit) runEventWatches(ctx context.Context) {
 	var group sync.WaitGroup
 	defer group.Wait()
-	for _, w := range g.eventWatches {
+	for _, w := range u.eventWatches {
 		group.Go(func() { w.run(ctx) })
 	}
-	if g.runtime.WatchCheck == 0 || len(g.eventWatches) == 0 {
+	if u.runtime.WatchCheck == 0 || len(u.eventWatches) == 0 {
 		return
 	}
-	count := metrics.NewWatchProblemCount(ControllerName(g.runtime.Manager, "event"))
+	count := metrics.NewWatchProblemCount(ControllerName(u.runtime.Manager, "event"))
 	defer count.Close()
-	ticker := time.NewTicker(g.runtime.WatchCheck)
+	ticker := time.NewTicker(u.runtime.WatchCheck)
 	defer ticker.Stop()
 	for ctx.Err() == nil {
 		numbers := map[string]int{string(watchcheck.Forbidden): 0}
-		for _, w := range g.eventWatches {
+		for _, w := range u.eventWatches {
 			problems, _ := w.problems()
 			for _, p := range problems {
 				numbers[string(p.Reason)]++
@@ -206,14 +202,14 @@ func (g *Group) runEventWatches(ctx context.Context) {
 }
 
 // eventNamespaces returns the namespaces whose Events are watched. "" means all namespaces.
-func (g *Group) eventNamespaces(e *engine.Engine) (namespaces []string) {
-	gvk := e.GVK
+func (u *Unit) eventNamespaces() (namespaces []string) {
+	e, gvk := u.engine, u.engine.GVK
 	if !e.Namespaced {
 		gvk = schema.GroupVersionKind{}
 	}
-	if g.runtime.Namespaces != nil {
-		namespaces = g.runtime.Namespaces.Names()
-	} else if namespaces = g.runtime.CachedNamespaces(gvk, g.after != nil); len(namespaces) == 0 {
+	if u.runtime.Namespaces != nil {
+		namespaces = u.runtime.Namespaces.Names()
+	} else if namespaces = u.runtime.CachedNamespaces(gvk, u.ownCache); len(namespaces) == 0 {
 		return []string{""}
 	}
 	if !e.Namespaced {

@@ -1,10 +1,11 @@
 package kinds
 
 import (
-	"errors"
+	"context"
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -46,10 +47,10 @@ type Runtime struct {
 	Engines operator.Set[*engine.Engine] // the running engines
 	Clients Clients
 	Watches Watches
-	Units   *operator.Units[schema.GroupVersionKind] // the kinds that come and go
+	Units   *operator.Units[schema.GroupVersionKind] // one for each kind
 	Warmth  Warmth
 
-	unsynced    atomic.Int64  // number of sources of fixed kinds that have not synced yet
+	isPreparing atomic.Bool   // the operator has started, and its fixed kinds are not known yet
 	discovering atomic.Bool   // the first discovery of kinds has not succeeded yet
 	ended       chan struct{} // has an element after a unit has ended
 }
@@ -69,27 +70,46 @@ func NewRuntime(mgr manager.Manager) *Runtime {
 	return r
 }
 
-// SetUnsynced sets the number of sources that must sync before the operator is ready.
-func (r *Runtime) SetUnsynced(sources int) { r.unsynced.Store(int64(sources)) }
+// BeginStart ends the warm-up, and records that the operator starts.
+func (r *Runtime) BeginStart() {
+	r.Warmth.Finish()
+	r.isPreparing.Store(true)
+}
 
-// EndStart records that the operator waits for no source and no discovery any more, also if neither has succeeded.
+// EndStart records that the operator does not wait for its kinds any more, also if it has not found them.
 func (r *Runtime) EndStart() {
-	r.unsynced.Store(0)
+	r.isPreparing.Store(false)
 	r.discovering.Store(false)
 }
 
-// Synced records that a source of a fixed kind has synced.
-func (r *Runtime) Synced() { r.unsynced.Add(-1) }
+// IsStarting reports whether the operator has not found all kinds yet, or not received the objects of the fixed ones.
+func (r *Runtime) IsStarting() bool {
+	return r.isPreparing.Load() || r.discovering.Load() || r.Units.KeptIn(operator.Starting)
+}
 
-// IsStarting reports whether the operator has not found all kinds yet, or not received their objects.
-func (r *Runtime) IsStarting() bool { return r.unsynced.Load() > 0 || r.discovering.Load() }
-
-// NotSynced returns an error while the caches of the operator fill.
-func (r *Runtime) NotSynced() []error {
-	if r.IsStarting() {
-		return []error{errors.New("the operator is starting: its caches have not synced yet")}
+// Fixed returns a part with the units of the fixed kinds. They run until the operator ends, or until one of them fails.
+func (r *Runtime) Fixed(units []*Unit) operator.Running {
+	var engines []*engine.Engine
+	var kinds []schema.GroupVersionKind
+	for _, u := range units {
+		engines, kinds = append(engines, u.engine), append(kinds, u.kind.GVK)
 	}
-	return nil
+	forget, remove := r.Units.Keep(kinds...), r.Engines.Add(engines...)
+	r.isPreparing.Store(false)
+	return operator.Running{
+		Run: func(ctx context.Context) error {
+			group, ctx := errgroup.WithContext(ctx)
+			group.Go(func() error {
+				<-ctx.Done() // an operator without fixed kinds runs, too
+				return nil
+			})
+			for _, u := range units {
+				group.Go(func() error { return u.Run(ctx) })
+			}
+			return group.Wait()
+		},
+		Close: func() { remove(); forget(); r.EndStart() },
+	}
 }
 
 // MemosOf returns the memos of an object that this process handles. For other objects, it returns empty memos and does not store them.

@@ -36,21 +36,16 @@ type decodedKind struct {
 	newObject func() any
 }
 
-// decodedKinds returns the kinds and related kinds of a group that have Go types.
-func (g *Group) decodedKinds() (kinds []decodedKind) {
+// decodedKinds returns the kind of the unit and its related kinds if they have Go types.
+func (u *Unit) decodedKinds() (kinds []decodedKind) {
 	add := func(gvk schema.GroupVersionKind, name string, obj client.Object) {
-		isKnown := slices.ContainsFunc(kinds, func(k decodedKind) bool { return k.gvk == gvk })
-		if newObject := decoding.Constructor(obj); newObject != nil && !isKnown {
+		if newObject := decoding.Constructor(obj); newObject != nil {
 			kinds = append(kinds, decodedKind{gvk, name, obj, newObject})
 		}
 	}
-	for _, e := range g.engines {
-		add(e.GVK, e.Name, e.New())
-	}
-	for _, kind := range g.kinds {
-		for _, c := range kind.Related {
-			add(c.GVK, ControllerName(g.runtime.Manager, strings.ToLower(c.GVK.Kind)), c.watched())
-		}
+	add(u.engine.GVK, u.engine.Name, u.engine.New())
+	for _, c := range u.related {
+		add(c.GVK, ControllerName(u.runtime.Manager, strings.ToLower(c.GVK.Kind)), c.watched())
 	}
 	return kinds
 }
@@ -61,7 +56,7 @@ type undecodable struct {
 
 	mu       sync.Mutex
 	shared   *decoding.Faults // of the cache of the manager; nil if it does not leave out objects, or before the start
-	kinds    map[*Group][]decodedKind
+	kinds    map[*Unit][]decodedKind
 	stuck    map[stuckKey][]decoding.Object     // objects that block a cache
 	reported map[undecodableKey]decoding.Object // only for the goroutine of ReportUndecodable
 	changed  chan struct{}                      // has an element if the kinds or the stuck objects have changed
@@ -88,7 +83,7 @@ func keyOf(obj decoding.Object) undecodableKey {
 func newUndecodable() *undecodable {
 	return &undecodable{
 		own:   decoding.NewFaults(),
-		kinds: map[*Group][]decodedKind{}, stuck: map[stuckKey][]decoding.Object{}, changed: make(chan struct{}, 1),
+		kinds: map[*Unit][]decodedKind{}, stuck: map[stuckKey][]decoding.Object{}, changed: make(chan struct{}, 1),
 	}
 }
 
@@ -108,19 +103,19 @@ func (u *undecodable) notify() {
 	}
 }
 
-// addKinds adds the kinds of a group until remove is called.
-func (u *undecodable) addKinds(g *Group) (remove func()) {
+// addKinds adds the kinds of a unit until remove is called.
+func (u *undecodable) addKinds(of *Unit) (remove func()) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.kinds[g] = g.decoded
+	u.kinds[of] = of.decoded
 	u.notify()
 	return func() {
 		u.mu.Lock()
 		defer u.mu.Unlock()
 		maps.DeleteFunc(u.stuck, func(key stuckKey, _ []decoding.Object) bool {
-			return slices.ContainsFunc(g.decoded, func(kind decodedKind) bool { return kind.gvk == key.gvk })
+			return slices.ContainsFunc(of.decoded, func(kind decodedKind) bool { return kind.gvk == key.gvk })
 		})
-		delete(u.kinds, g)
+		delete(u.kinds, of)
 		u.notify()
 	}
 }
@@ -300,15 +295,15 @@ func (r *Runtime) NotReadyForObjects() (errs []error) {
 	return errs
 }
 
-// isTolerant reports whether the cache of the group leaves out objects that do not decode.
+// isTolerant reports whether the cache leaves out objects that do not decode.
 func (g *Group) isTolerant() bool {
 	_, ok := g.cache.(interface{ Faults() *decoding.Faults })
 	return ok
 }
 
-// explainUnsynced looks for objects that do not decode until all caches of the group have synced. It does so only if this takes long.
-func (g *Group) explainUnsynced(ctx context.Context) {
-	if g.isTolerant() {
+// explainUnsynced looks for objects that do not decode until all caches of the unit have synced. It does so only if this takes lonu.
+func (u *Unit) explainUnsynced(ctx context.Context) {
+	if u.isTolerant() {
 		return
 	}
 	for wait := unsyncedAfter; ; wait *= 2 {
@@ -317,40 +312,40 @@ func (g *Group) explainUnsynced(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		if g.findBlocking(ctx) {
+		if u.findBlocking(ctx) {
 			return
 		}
 	}
 }
 
 // findBlocking looks for objects that block the caches of kinds that have not synced. It returns true if all caches have synced.
-func (g *Group) findBlocking(ctx context.Context) (synced bool) {
+func (u *Unit) findBlocking(ctx context.Context) (synced bool) {
 	synced = true
-	for _, kind := range g.decoded {
-		informer, err := g.cache.GetInformer(ctx, kind.obj, cache.BlockUntilSynced(false))
+	for _, kind := range u.decoded {
+		informer, err := u.cache.GetInformer(ctx, kind.obj, cache.BlockUntilSynced(false))
 		if err != nil || informer.HasSynced() {
-			g.runtime.Watches.undecodable.setStuck(stuckKey{gvk: kind.gvk}, nil)
+			u.runtime.Watches.undecodable.setStuck(stuckKey{gvk: kind.gvk}, nil)
 			continue
 		}
 		synced = false
-		found := g.runtime.findUndecodable(ctx, kind, watchcheck.Namespaces(informer), func() bool { return !informer.HasSynced() })
-		g.runtime.Watches.undecodable.setStuck(stuckKey{gvk: kind.gvk}, found)
+		found := u.runtime.findUndecodable(ctx, kind, watchcheck.Namespaces(informer), func() bool { return !informer.HasSynced() })
+		u.runtime.Watches.undecodable.setStuck(stuckKey{gvk: kind.gvk}, found)
 	}
 	return synced
 }
 
 // decodingCheck returns the check whether the watch of a kind is blocked by objects that do not decode. It returns nil if nothing can block the watch.
-func (g *Group) decodingCheck(gvk schema.GroupVersionKind) func(ctx context.Context, namespace string, missesChanges bool) error {
-	i := slices.IndexFunc(g.decoded, func(kind decodedKind) bool { return kind.gvk == gvk })
-	if i < 0 || g.isTolerant() {
+func (u *Unit) decodingCheck(gvk schema.GroupVersionKind) func(ctx context.Context, namespace string, missesChanges bool) error {
+	i := slices.IndexFunc(u.decoded, func(kind decodedKind) bool { return kind.gvk == gvk })
+	if i < 0 || u.isTolerant() {
 		return nil
 	}
 	return func(ctx context.Context, namespace string, missesChanges bool) error {
 		key, found := stuckKey{gvk, namespace, true}, []decoding.Object(nil)
 		if missesChanges {
-			found = g.runtime.findUndecodable(ctx, g.decoded[i], []string{namespace}, func() bool { return true })
+			found = u.runtime.findUndecodable(ctx, u.decoded[i], []string{namespace}, func() bool { return true })
 		}
-		if g.runtime.Watches.undecodable.setStuck(key, found); len(found) == 0 {
+		if u.runtime.Watches.undecodable.setStuck(key, found); len(found) == 0 {
 			return nil
 		}
 		return blockedError(found)
@@ -373,17 +368,17 @@ func (r *Runtime) findUndecodable(ctx context.Context, kind decodedKind, namespa
 }
 
 // explainStartError adds the objects that block a cache to the error of a controller.
-func (g *Group) explainStartError(err error) error {
-	if err == nil || g.isTolerant() {
+func (u *Unit) explainStartError(err error) error {
+	if err == nil || u.isTolerant() {
 		return err
 	}
-	u := g.runtime.Watches.undecodable
-	if len(u.blocked()) == 0 { // the start has failed before explainUnsynced
+	known := u.runtime.Watches.undecodable
+	if len(known.blocked()) == 0 { // the start has failed before explainUnsynced
 		ctx, cancel := context.WithTimeout(context.Background(), unsyncedAfter)
 		defer cancel()
-		g.findBlocking(ctx)
+		u.findBlocking(ctx)
 	}
-	return errors.Join(append(u.blocked(), err)...)
+	return errors.Join(append(known.blocked(), err)...)
 }
 
 // CheckObjects lists all objects of the kinds and related kinds with Go types, and returns an error for each object that does not decode.

@@ -17,22 +17,23 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/watchcheck"
 )
 
-// Warm fills the caches and the indexes of fixed kinds in a replica that waits for leadership, until the replica becomes the leader.
-func (r *Runtime) Warm(ctx context.Context, kinds []Kind) {
+// Warm fills the caches and the indexes in a replica that waits for leadership, until the replica becomes the leader. dynamic contains the kinds that come and go;
+// nil if there are none.
+//
+// The leader goes on with the cache of fixed kinds, except for the cache of an operator with changing namespaces: the leader fills it again, as it must know for
+// each namespace from which version on it contains the writes of the former leader. The indexes keep their values.
+func (r *Runtime) Warm(ctx context.Context, fixed []Kind, dynamic *Dynamic) {
+	if !r.Warmth.begin() {
+		return
+	}
+	defer r.Warmth.end()
+	context.AfterFunc(ctx, func() { // an operator that does not start does not take the cache
+		if _, stop := r.Warmth.take(); stop != nil {
+			stop()
+		}
+	})
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	var group sync.WaitGroup
-	for _, kind := range kinds {
-		warmer := r.newIndexWarmer(context.WithoutCancel(ctx), &kind.Kind)
-		group.Go(func() {
-			if r.fillCache(ctx, kind.GVK.Kind, kind.New(), warmer) {
-				kind.SetIndexesSynced(true)
-			}
-		})
-		for _, c := range kind.Related {
-			group.Go(func() { r.fillCache(ctx, c.GVK.Kind, c.watched(), nil) })
-		}
-	}
 	go func() { // when the replica becomes the leader, Start fills the caches
 		select {
 		case <-r.Manager.Elected():
@@ -40,8 +41,89 @@ func (r *Runtime) Warm(ctx context.Context, kinds []Kind) {
 		case <-ctx.Done():
 		}
 	}()
-	group.Wait()
-	r.Warmth.Done()
+	var running, filling sync.WaitGroup
+	defer running.Wait()
+	objects, stop, err := r.warmCache(ctx, fixed)
+	if err != nil {
+		return // the replica becomes the leader, or ends
+	}
+	defer func() {
+		select {
+		case <-r.Manager.Elected():
+			if r.Namespaces == nil {
+				r.Warmth.keep(objects, stop)
+				return
+			}
+		default:
+		}
+		stop()
+	}()
+	if r.Namespaces != nil {
+		defer r.Namespaces.Reset()
+		defer running.Wait()
+		running.Go(func() {
+			if err := r.Namespaces.Run(ctx, r.Manager.GetLogger(), func() {}, r.OwnCacheOptions); err != nil {
+				r.Warmth.setErr(fmt.Errorf("%w: %w", errNotWarm, err))
+			}
+		})
+	}
+	if dynamic != nil {
+		dynamic.warms = true
+		running.Go(func() { _ = dynamic.Run(ctx, nil) }) // it never fails
+	}
+	for _, kind := range fixed {
+		r.fill(ctx, &filling, &kind, objects)
+	}
+	if filling.Wait(); ctx.Err() == nil {
+		r.Warmth.Done()
+	}
+	<-ctx.Done()
+}
+
+// warmCache starts the cache of the fixed kinds. It retries until the context ends.
+func (r *Runtime) warmCache(ctx context.Context, fixed []Kind) (objects cache.Cache, stop func(), err error) {
+	for {
+		if objects, stop, err = r.StartCache(ctx, fixed); err == nil {
+			return objects, stop, nil
+		}
+		r.cannotWarm(ctx, "the operator", err)
+		select {
+		case <-time.After(warmupRetryInterval):
+		case <-ctx.Done():
+			return nil, nil, ctx.Err()
+		}
+	}
+}
+
+// fill fills the caches and the indexes of a kind and its related kinds.
+func (r *Runtime) fill(ctx context.Context, filling *sync.WaitGroup, kind *Kind, objects cache.Cache) {
+	warmer := r.newIndexWarmer(context.WithoutCancel(ctx), &kind.Kind)
+	filling.Go(func() {
+		if r.fillCache(ctx, objects, kind.GVK.Kind, kind.New(), warmer) {
+			kind.SetIndexesSynced(true)
+		}
+	})
+	for _, c := range kind.Related {
+		filling.Go(func() { r.fillCache(ctx, objects, c.GVK.Kind, c.watched(), nil) })
+	}
+}
+
+// warm fills the caches and the indexes of a kind with a cache of its own until the context ends.
+func (r *Runtime) warm(ctx context.Context, kind *Kind, objects cache.Cache) {
+	defer kind.SetIndexesSynced(false)
+	defer r.Warmth.remove(kind.Name)
+	var filling sync.WaitGroup
+	r.fill(ctx, &filling, kind, objects)
+	filling.Wait()
+	r.Units.Set(kind.GVK, operator.Serving)
+	<-ctx.Done()
+}
+
+func (r *Runtime) cannotWarm(ctx context.Context, kind string, err error) {
+	if ctx.Err() == nil {
+		r.Manager.GetLogger().Info("Failed to fill a cache while the replica waits for leadership; retrying", "kind", kind, "error", err.Error())
+		r.Warmth.setErr(fmt.Errorf("%w: %s: %w", errNotWarm, kind, err))
+	}
 }
 
 var errNotWarm = errors.New("the replica waits for leadership: its caches have not synced yet")
@@ -52,21 +134,19 @@ const (
 )
 
 // fillCache starts the watch of a kind, and waits until the cache and the indexes of the kind have synced. It returns false if the context ends first.
-func (r *Runtime) fillCache(ctx context.Context, kind string, obj client.Object, warmer *indexWarmer) bool {
+func (r *Runtime) fillCache(ctx context.Context, objects cache.Cache, kind string, obj client.Object, warmer *indexWarmer) bool {
 	for {
-		informer, err := r.Manager.GetCache().GetInformer(ctx, obj, cache.BlockUntilSynced(false))
+		informer, err := objects.GetInformer(ctx, obj, cache.BlockUntilSynced(false))
 		if err == nil {
 			err = warmer.follow(informer)
 		}
-		wait := warmupRetryInterval
+		wait := warmupPoll
 		switch {
-		case err == nil && informer.HasSynced() && warmer.hasSynced():
+		case err != nil:
+			r.cannotWarm(ctx, kind, err)
+			wait = warmupRetryInterval
+		case r.hasEntered() && informer.HasSynced() && warmer.hasSynced():
 			return true
-		case err == nil:
-			wait = warmupPoll
-		case ctx.Err() == nil:
-			r.Manager.GetLogger().Info("Failed to fill a cache while the replica waits for leadership; retrying", "kind", kind, "error", err.Error())
-			r.Warmth.setErr(fmt.Errorf("%w: %s: %w", errNotWarm, kind, err))
 		}
 		select {
 		case <-time.After(wait):
@@ -75,6 +155,9 @@ func (r *Runtime) fillCache(ctx context.Context, kind string, obj client.Object,
 		}
 	}
 }
+
+// hasEntered reports whether the caches contain the first namespaces.
+func (r *Runtime) hasEntered() bool { return r.Namespaces == nil || r.Namespaces.Entered().IsOpen() }
 
 // An indexWarmer updates the indexes of a kind until the operator starts. A nil indexWarmer does nothing.
 type indexWarmer struct {
@@ -160,13 +243,62 @@ func (w *indexWarmer) OnDelete(obj any) { w.handle(func() { w.events.OnDelete(ob
 
 // Warmth is what Warmup has done.
 type Warmth struct {
-	mu      sync.Mutex
-	isDone  bool                    // Warmup has filled the caches, or Start was called
-	err     error                   // the last error
-	warmers map[string]*indexWarmer // by the name of the kind; nil without Warmup
+	mu        sync.Mutex
+	running   chan struct{}           // closed when Warmup has ended; nil before
+	isStarted bool                    // Start was called
+	isDone    bool                    // Warmup has filled the caches, or Start was called
+	err       error                   // the last error
+	warmers   map[string]*indexWarmer // by the name of the kind; nil without Warmup
+	objects   cache.Cache             // the filled cache of the operator; nil if it has none
+	stop      func()                  // stops the cache
 }
 
-// Done records that Warmup has filled the caches, or that the operator starts.
+// begin records that Warmup runs. It returns false if the operator has started already.
+func (w *Warmth) begin() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.isStarted {
+		return false
+	}
+	w.running = make(chan struct{})
+	return true
+}
+
+func (w *Warmth) end() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	close(w.running)
+}
+
+// Finish waits until Warmup has ended, because the operator starts.
+func (w *Warmth) Finish() {
+	w.mu.Lock()
+	w.isStarted = true
+	running := w.running
+	w.mu.Unlock()
+	if running != nil {
+		<-running
+	}
+	w.Done()
+}
+
+// keep keeps a filled cache for Start.
+func (w *Warmth) keep(objects cache.Cache, stop func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.objects, w.stop = objects, stop
+}
+
+// take returns the filled cache of the operator once; nil if there is none.
+func (w *Warmth) take() (objects cache.Cache, stop func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	objects, stop = w.objects, w.stop
+	w.objects, w.stop = nil, nil
+	return objects, stop
+}
+
+// Done records that the caches are filled, or that the operator starts.
 func (w *Warmth) Done() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -198,6 +330,12 @@ func (w *Warmth) add(kind string, warmer *indexWarmer) {
 	w.warmers[kind] = warmer
 }
 
+func (w *Warmth) remove(kind string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.warmers, kind)
+}
+
 // of returns the warmer for the indexes of a kind; nil if there is none.
 func (w *Warmth) of(kind string) *indexWarmer {
 	w.mu.Lock()
@@ -211,12 +349,8 @@ type verification struct {
 	ended     chan struct{}
 }
 
-// ExpectWarmCaches makes the group verify its caches when it runs, because Warmup has filled them before the operator started.
-func (g *Group) ExpectWarmCaches() {
-	g.warm = map[*engine.Engine]*verification{}
-	for _, e := range g.engines {
-		g.warm[e] = &verification{delivered: make(chan struct{}), ended: make(chan struct{})}
-	}
+func newVerification() *verification {
+	return &verification{delivered: make(chan struct{}), ended: make(chan struct{})}
 }
 
 // observed records that the engine has observed all objects of the cache. If wait is true, it waits for the end of the verification or of the context, so that
@@ -234,11 +368,11 @@ func (v *verification) observed(ctx context.Context, wait bool) {
 	}
 }
 
-// verifyCache verifies that the cache of a kind is not older than the start of the operator. Until the verification has succeeded, the engine reads each object
+// verifyCache verifies that the cache of the kind is not older than the start of the operator. Until the verification has succeeded, the engine reads each object
 // with due work once from the API server.
-func (g *Group) verifyCache(ctx context.Context, e *engine.Engine, v *verification) {
-	defer close(v.ended)
-	informer, err := g.cache.GetInformer(ctx, e.New(), cache.BlockUntilSynced(false))
+func (u *Unit) verifyCache(ctx context.Context) {
+	defer close(u.verified.ended)
+	informer, err := u.cache.GetInformer(ctx, u.engine.New(), cache.BlockUntilSynced(false))
 	if err != nil {
 		return // the cache is stopping
 	}
@@ -246,8 +380,8 @@ func (g *Group) verifyCache(ctx context.Context, e *engine.Engine, v *verificati
 	if len(namespaces) == 0 {
 		namespaces = []string{""}
 	}
-	if err := e.VerifyCache(ctx, v.delivered, namespaces...); err != nil && ctx.Err() == nil {
-		g.runtime.Manager.GetLogger().Info("Failed to verify the cache of the kind; each object with due work is read once from the API server",
-			"kind", e.GVK.Kind, "error", err.Error())
+	if err := u.engine.VerifyCache(ctx, u.verified.delivered, namespaces...); err != nil && ctx.Err() == nil {
+		u.runtime.Manager.GetLogger().Info("Failed to verify the cache of the kind; each object with due work is read once from the API server",
+			"kind", u.kind.GVK.Kind, "error", err.Error())
 	}
 }

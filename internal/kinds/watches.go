@@ -14,40 +14,32 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/watchcheck"
 )
 
-// watchCheckers prepares the checks of all watches. The returned function runs the checks until its context ends.
-func (g *Group) watchCheckers() (run func(context.Context), err error) {
-	if g.runtime.WatchCheck == 0 || len(g.engines) == 0 {
+// watchCheckers prepares the checks of the watches of the unit. The returned function runs the checks until its context ends.
+func (u *Unit) watchCheckers() (run func(context.Context), err error) {
+	if u.runtime.WatchCheck == 0 {
 		return func(context.Context) {}, nil
 	}
-	direct, err := client.NewWithWatch(g.runtime.Manager.GetConfig(), client.Options{
-		HTTPClient: g.runtime.Manager.GetHTTPClient(), Scheme: g.runtime.Manager.GetScheme(), Mapper: g.runtime.Manager.GetRESTMapper(),
+	direct, err := client.NewWithWatch(u.runtime.Manager.GetConfig(), client.Options{
+		HTTPClient: u.runtime.Manager.GetHTTPClient(), Scheme: u.runtime.Manager.GetScheme(), Mapper: u.runtime.Manager.GetRESTMapper(),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("checking the watches: %w", err)
 	}
 	var checkers []*watchcheck.Checker
-	checked := map[schema.GroupVersionKind]bool{}
-	add := func(name string, gvk schema.GroupVersionKind, obj client.Object, informers cache.Cache) {
-		checked[gvk] = true
+	add := func(name string, gvk schema.GroupVersionKind, obj client.Object) {
 		checkers = append(checkers, watchcheck.New(watchcheck.Options{
-			Kind: name, GVK: gvk, Client: direct, Interval: g.runtime.WatchCheck, Log: g.runtime.Manager.GetLogger(), CheckDecoding: g.decodingCheck(gvk),
+			Kind: name, GVK: gvk, Client: direct, Interval: u.runtime.WatchCheck, Log: u.runtime.Manager.GetLogger(), CheckDecoding: u.decodingCheck(gvk),
 			Informer: func(ctx context.Context) (cache.Informer, error) {
-				return informers.GetInformer(ctx, obj, cache.BlockUntilSynced(false))
+				return u.cache.GetInformer(ctx, obj, cache.BlockUntilSynced(false))
 			},
 		}))
 	}
-	for _, e := range g.engines {
-		add(e.Name, e.GVK, e.New(), g.cache)
-	}
-	for _, kind := range g.kinds {
-		for _, c := range kind.Related {
-			if !checked[c.GVK] {
-				add(ControllerName(g.runtime.Manager, strings.ToLower(c.GVK.Kind)), c.GVK, c.watched(), g.cache)
-			}
-		}
+	add(u.engine.Name, u.engine.GVK, u.engine.New())
+	for _, c := range u.related {
+		add(ControllerName(u.runtime.Manager, strings.ToLower(c.GVK.Kind)), c.GVK, c.watched())
 	}
 	return func(ctx context.Context) {
-		defer g.runtime.Watches.checkers.Add(checkers...)()
+		defer u.runtime.Watches.checkers.Add(checkers...)()
 		var group sync.WaitGroup
 		for _, c := range checkers {
 			group.Go(func() { c.Run(ctx) })

@@ -46,13 +46,18 @@ func NewIndexGate(kinds []engine.Kind) *Gate {
 func (g *Gate) Complete(name string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	delete(g.incomplete, name)
+	if delete(g.incomplete, name); len(g.incomplete) == 0 && !g.IsOpen() {
+		close(g.open)
+	}
+}
+
+// IsOpen reports whether everything is complete.
+func (g *Gate) IsOpen() bool {
 	select {
 	case <-g.open:
+		return true
 	default:
-		if len(g.incomplete) == 0 {
-			close(g.open)
-		}
+		return false
 	}
 }
 

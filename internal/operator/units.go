@@ -23,7 +23,7 @@ const (
 // RetryInterval is the time after which a failed unit can start again.
 const RetryInterval = 30 * time.Second
 
-// Units are what an operator handles and what comes and goes, such as kinds or namespaces. Each unit runs in a goroutine of its own, from its start until it is no
+// Units are what an operator handles, such as kinds or namespaces. Most of them come and go: such a unit runs in a goroutine of its own, from its start until it is no
 // longer wanted. Units is safe for concurrent use.
 type Units[K comparable] struct {
 	count   *metrics.StateCount
@@ -37,7 +37,8 @@ type Units[K comparable] struct {
 
 type unit struct {
 	phase      Phase
-	stop       context.CancelFunc // nil if the unit does not run
+	stop       context.CancelFunc // nil if the unit does not run, and for kept units
+	isKept     bool
 	isStopping bool
 	err        error     // why it has failed
 	retryAt    time.Time // when it can start again
@@ -48,12 +49,42 @@ func NewUnits[K comparable](count *metrics.StateCount, changed func()) *Units[K]
 	return &Units[K]{count: count, changed: changed, units: map[K]*unit{}}
 }
 
+func (u *unit) isRunning() bool { return u.stop != nil || u.isKept }
+
+// Keep adds units that run until forget is called, and that nobody stops. The caller runs them.
+func (u *Units[K]) Keep(keys ...K) (forget func()) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, key := range keys {
+		u.units[key] = &unit{phase: Starting, isKept: true}
+	}
+	return func() {
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		for _, key := range keys {
+			delete(u.units, key)
+		}
+	}
+}
+
+// KeptIn reports whether a kept unit is in a phase.
+func (u *Units[K]) KeptIn(phase Phase) bool {
+	u.mu.RLock()
+	defer u.mu.RUnlock()
+	for _, one := range u.units {
+		if one.isKept && one.phase == phase {
+			return true
+		}
+	}
+	return false
+}
+
 // Start starts a unit until the context ends, or until [Units.Stop] is called. It does nothing if the unit is running, or has failed not long ago. If run returns an
 // error, the unit has failed.
 func (u *Units[K]) Start(ctx context.Context, key K, run func(ctx context.Context) error) (started bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if existing := u.units[key]; existing != nil && (existing.stop != nil || time.Now().Before(existing.retryAt)) {
+	if existing := u.units[key]; existing != nil && (existing.isRunning() || time.Now().Before(existing.retryAt)) {
 		return false
 	}
 	ctx, stop := context.WithCancel(ctx)
@@ -85,7 +116,7 @@ func (u *Units[K]) Stop(isWanted func(K) bool) (stopped []K) {
 	defer u.updateMetric()
 	for key, one := range u.units {
 		switch {
-		case isWanted(key) || one.isStopping:
+		case isWanted(key) || one.isStopping || one.isKept:
 		case one.stop == nil:
 			delete(u.units, key)
 		default:
@@ -117,7 +148,7 @@ func (u *Units[K]) Set(key K, phase Phase) {
 func (u *Units[K]) Fail(key K, err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if one := u.units[key]; one == nil || one.stop == nil {
+	if one := u.units[key]; one == nil || !one.isRunning() {
 		u.units[key] = &unit{phase: Failing, err: err}
 		u.updateMetric()
 	}
@@ -155,18 +186,21 @@ func (u *Units[K]) All() map[K]UnitState {
 	defer u.mu.RUnlock()
 	all := make(map[K]UnitState, len(u.units))
 	for key, one := range u.units {
-		all[key] = UnitState{one.phase, one.err, one.stop != nil, one.retryAt}
+		all[key] = UnitState{one.phase, one.err, one.isRunning(), one.retryAt}
 	}
 	return all
 }
 
-// updateMetric updates the metric of the units by phase. The caller must hold the lock.
+// updateMetric updates the metric of the units that come and go, by phase. The caller must hold the lock.
 func (u *Units[K]) updateMetric() {
 	numbers := map[string]int{}
 	if u.waiting > 0 {
 		numbers[metrics.Waiting] = u.waiting
 	}
 	for one := range maps.Values(u.units) {
+		if one.isKept {
+			continue
+		}
 		numbers[[...]string{Starting: metrics.Starting, Serving: metrics.Served, Leaving: metrics.Leaving, Failing: metrics.Failed}[one.phase]]++
 	}
 	u.count.Set(numbers)

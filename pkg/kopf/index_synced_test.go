@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
@@ -72,63 +73,84 @@ func TestIndex_HasSynced(t *testing.T) {
 // A replica that waits for leadership keeps its indexes up to date for its admission handlers if the manager has EnableWarmup. They stay complete during
 // the takeover.
 func TestWarmup_FillsIndexes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cluster := kopftest.Memory(t, kopftest.Objects(newConfigMap("one", "team", "a"), newConfigMap("two", "team", "b")))
-		calls := &steps{}
-		run := func(name string, warm bool) (operator *kopftest.Operator, index nameIndex, ready func() error) {
-			operator = cluster.RunManager(t, func(mgr manager.Manager) error {
-				indexed := kopf.For(&corev1.ConfigMap{}, kopf.WithName(name))
-				index = indexByTeam(indexed)
-				indexed.On("handle", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonResume}, func(_ context.Context, req *kopf.Request[configMap]) error {
-					calls.add(fmt.Sprintf("%s: %s %s", name, req.Reason, req.Object.Name))
-					return nil
-				}, kopf.Label("team"))
-				op := kopf.New(mgr, indexed, kopf.OnStartup("slow", func(context.Context) error { <-time.After(10 * time.Second); return nil }))
-				ready = func() error { return op.Readyz(nil) }
-				return mgr.Add(op)
-			}, func(o *manager.Options) {
-				o.LeaderElection, o.LeaderElectionID, o.LeaderElectionNamespace, o.LeaderElectionReleaseOnCancel = true, "replicas", "default", true
-				o.Controller.EnableWarmup = &warm
-			})
-			<-time.After(time.Minute)
-			return operator, index, ready
-		}
-		expect := func(when string, index nameIndex, synced bool, a, b []string) {
-			t.Helper()
-			got := [][]string{slices.Sorted(slices.Values(index.Get("a"))), slices.Sorted(slices.Values(index.Get("b")))}
-			if index.HasSynced() != synced || !slices.Equal(got[0], a) || !slices.Equal(got[1], b) {
-				t.Errorf("%s: HasSynced = %t and the names are %v, want %t and [%v %v]", when, index.HasSynced(), got, synced, a, b)
-			}
-		}
-		leader, leading, _ := run("leader", true)
-		expect("leader", leading, true, []string{"one"}, []string{"two"})
-		waiting, cold, _ := run("cold", false)
-		expect("without warm-up", cold, false, nil, nil)
-		waiting.Stop(t)
-		_, warm, ready := run("warm", true)
-		expect("with warm-up", warm, true, []string{"one"}, []string{"two"})
-		if err := ready(); err != nil {
-			t.Errorf("the replica is not ready: %v", err)
-		}
-		if got := slices.Sorted(slices.Values(calls.take())); !slices.Equal(got, []string{"leader: create one", "leader: create two"}) {
-			t.Errorf("calls %q before the takeover, want only those of the leader", got)
-		}
-		cluster.Create(t, newConfigMap("three", "team", "b"))
-		kopftest.Edit(t, cluster, newConfigMap("one"), func(obj configMap) { obj.Labels["team"] = "b" })
-		cluster.Delete(t, newConfigMap("two"))
-		<-time.After(time.Second)
-		expect("after changes", warm, true, nil, []string{"one", "three"})
+	for name, c := range map[string]struct {
+		options []kopf.Option
+		kind    []kopf.ResourceOption
+		relists bool // the indexes are empty for a moment during the takeover
+	}{
+		"cache of the manager": {},
+		"watch selector":       {options: []kopf.Option{kopf.WithWatchSelector("team")}},
+		"namespace patterns":   {options: []kopf.Option{kopf.WithNamespaces("def*")}},
+		"namespace names":      {options: []kopf.Option{kopf.WithNamespaces("default")}},
+		"kind that may come":   {kind: []kopf.ResourceOption{kopf.WhenServed()}, relists: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { fillsIndexes(t, c.options, c.kind, c.relists) })
+		})
+	}
+}
 
-		leader.Stop(t)
-		for range 600 {
-			<-time.After(100 * time.Millisecond)
-			expect("during the takeover", warm, true, nil, []string{"one", "three"})
-		}
-		if got := slices.Sorted(slices.Values(calls.take())); !slices.Equal(got, []string{"leader: create three", "warm: resume one", "warm: resume three"}) {
-			t.Errorf("calls %q after the takeover, want those of the next leader", got)
-		}
-		cluster.Delete(t, newConfigMap("three"))
+func fillsIndexes(t *testing.T, options []kopf.Option, kind []kopf.ResourceOption, relists bool) {
+	cluster := kopftest.Memory(t, kopftest.Objects(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, newConfigMap("one", "team", "a"), newConfigMap("two", "team", "b")))
+	calls := &steps{}
+	run := func(name string, warm bool) (operator *kopftest.Operator, index nameIndex, ready func() error) {
+		operator = cluster.RunManager(t, func(mgr manager.Manager) error {
+			indexed := kopf.For(&corev1.ConfigMap{}, append(kind, kopf.WithName(name))...)
+			index = indexByTeam(indexed)
+			indexed.On("handle", []kopf.Reason{kopf.ReasonCreate, kopf.ReasonResume}, func(_ context.Context, req *kopf.Request[configMap]) error {
+				calls.add(fmt.Sprintf("%s: %s %s", name, req.Reason, req.Object.Name))
+				return nil
+			}, kopf.Label("team"))
+			op := kopf.New(mgr, append(options, indexed, kopf.OnStartup("slow", func(context.Context) error { <-time.After(10 * time.Second); return nil }))...)
+			ready = func() error { return op.Readyz(nil) }
+			return mgr.Add(op)
+		}, func(o *manager.Options) {
+			o.LeaderElection, o.LeaderElectionID, o.LeaderElectionNamespace, o.LeaderElectionReleaseOnCancel = true, "replicas", "default", true
+			o.Controller.EnableWarmup = &warm
+		})
 		<-time.After(time.Minute)
-		expect("after the takeover", warm, true, nil, []string{"one"})
-	})
+		return operator, index, ready
+	}
+	expect := func(when string, index nameIndex, synced bool, a, b []string) {
+		t.Helper()
+		got := [][]string{slices.Sorted(slices.Values(index.Get("a"))), slices.Sorted(slices.Values(index.Get("b")))}
+		if index.HasSynced() != synced || !slices.Equal(got[0], a) || !slices.Equal(got[1], b) {
+			t.Errorf("%s: HasSynced = %t and the names are %v, want %t and [%v %v]", when, index.HasSynced(), got, synced, a, b)
+		}
+	}
+	leader, leading, _ := run("leader", true)
+	expect("leader", leading, true, []string{"one"}, []string{"two"})
+	waiting, cold, ready := run("cold", false)
+	expect("without warm-up", cold, false, nil, nil)
+	if err := ready(); err != nil {
+		t.Errorf("the replica without warm-up is not ready: %v", err)
+	}
+	waiting.Stop(t)
+	_, warm, ready := run("warm", true)
+	expect("with warm-up", warm, true, []string{"one"}, []string{"two"})
+	if err := ready(); err != nil {
+		t.Errorf("the replica is not ready: %v", err)
+	}
+	if got := slices.Sorted(slices.Values(calls.take())); !slices.Equal(got, []string{"leader: create one", "leader: create two"}) {
+		t.Errorf("calls %q before the takeover, want only those of the leader", got)
+	}
+	cluster.Create(t, newConfigMap("three", "team", "b"))
+	kopftest.Edit(t, cluster, newConfigMap("one"), func(obj configMap) { obj.Labels["team"] = "b" })
+	cluster.Delete(t, newConfigMap("two"))
+	<-time.After(time.Second)
+	expect("after changes", warm, true, nil, []string{"one", "three"})
+
+	leader.Stop(t)
+	for range 600 {
+		if <-time.After(100 * time.Millisecond); relists && !warm.HasSynced() {
+			continue
+		}
+		expect("during the takeover", warm, true, nil, []string{"one", "three"})
+	}
+	if got := slices.Sorted(slices.Values(calls.take())); !slices.Equal(got, []string{"leader: create three", "warm: resume one", "warm: resume three"}) {
+		t.Errorf("calls %q after the takeover, want those of the next leader", got)
+	}
+	cluster.Delete(t, newConfigMap("three"))
+	<-time.After(time.Minute)
+	expect("after the takeover", warm, true, nil, []string{"one"})
 }

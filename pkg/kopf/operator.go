@@ -100,7 +100,7 @@ type kindSelection struct {
 
 // warmsUp reports whether Warmup fills the caches before the operator starts.
 func (o *Operator) warmsUp() bool {
-	if o.mgr == nil || o.kinds.HasOwnCache() || !o.NeedLeaderElection() {
+	if o.mgr == nil || !o.NeedLeaderElection() {
 		return false
 	}
 	enabled := o.mgr.GetControllerOptions().EnableWarmup

@@ -25,7 +25,7 @@ type starting struct {
 	objects    cache.Cache // of the fixed kinds
 	peers      *peering.Peering
 	dynamic    *kinds.Dynamic
-	group      *kinds.Group // of the fixed kinds
+	indexes    *operator.Gate // of the fixed kinds
 }
 
 // parts returns the parts of the operator in the order in which they open. Parts that the declaration does not need are open without effect. Without a start, s is
@@ -39,8 +39,8 @@ func (o *Operator) parts(s *starting) []operator.Part {
 		{Name: "the cache", NotReady: o.notWarm, Open: s.openCache},
 		{Name: "the recorder of Events", Open: s.openRecorder},
 		{Name: "the peering", Rights: o.peers.Rights, NotReady: func() []error { return peersNotReady(o.kinds, o.peers) }, Open: s.openPeering},
-		{Name: "the controllers", NotReady: o.kinds.NotSynced, Open: s.openControllers},
-		{Name: "the controllers of other kinds", Rights: o.discoveryRights, NotReady: o.kinds.DynamicNotReady, Open: s.openDynamicKinds},
+		{Name: "the controllers", NotReady: o.kinds.NotReady, Open: s.openControllers},
+		{Name: "the controllers of other kinds", Rights: o.discoveryRights, Open: s.openDynamicKinds},
 		{Name: "the check for suspensions", Open: s.openFence},
 		{Name: "pauses", Open: s.openPauses},
 		{Name: "the namespaces", Rights: o.kinds.Namespaces.Rights, NotReady: o.kinds.Namespaces.NotReady, Open: s.openNamespaces},
@@ -122,23 +122,20 @@ func (s *starting) openControllers(ctx context.Context) (operator.Running, error
 		discoveries = 1
 	}
 	testhook.OperatorStarting(ctx, len(s.fixed)+discoveries)
-	if s.group, err = all.NewGroup(ctx, s.settings, s.objects, after, s.fixed, all.Synced); err != nil {
+	group := all.NewGroup(s.settings, s.objects, after, s.fixed, s.operator.warmsUp() && all.Namespaces == nil)
+	s.indexes = group.Indexes()
+	units, err := group.Units(ctx)
+	if err != nil {
 		return operator.Running{}, err
 	}
-	if s.operator.warmsUp() {
-		s.group.ExpectWarmCaches()
-	}
-	engines := s.group.Engines()
-	all.SetUnsynced(2 * len(engines)) // the objects and the indexes of each kind
-	remove := all.Engines.Add(engines...)
-	return operator.Running{Run: s.group.Run, Close: func() { remove(); all.EndStart() }}, nil // the health checks ignore the functions of OnCleanup
+	return all.Fixed(units), nil
 }
 
 func (s *starting) openDynamicKinds(context.Context) (operator.Running, error) {
 	if s.dynamic == nil {
 		return operator.Running{}, nil
 	}
-	return operator.Running{Run: func(ctx context.Context) error { return s.dynamic.Run(ctx, s.group.Indexes()) }}, nil
+	return operator.Running{Run: func(ctx context.Context) error { return s.dynamic.Run(ctx, s.indexes) }}, nil
 }
 
 func (s *starting) openFence(ctx context.Context) (operator.Running, error) {

@@ -26,8 +26,7 @@ func (o *Operator) Start(ctx context.Context) error {
 	if err := o.kinds.Ring.CheckServed(ctx, all); err != nil {
 		return err
 	}
-	o.kinds.SetUnsynced(1)
-	o.kinds.Warmth.Done()
+	o.kinds.BeginStart()
 	defer o.kinds.EndStart()
 	if err := o.functions.run(ctx, o.kinds, "startup", o.functions.startup); err != nil {
 		if ctx.Err() != nil {
@@ -79,11 +78,11 @@ func watchedKind(kind engine.Kind, r resource) kinds.Kind {
 //
 // Warmup writes nothing. It starts the watches of the kinds and their related kinds, and calls the functions of [IndexBy], even before the functions of
 // [OnStartup]. It calls no other handlers. The replica then needs as much memory for its caches as the leader. [Operator.Readyz] fails until the caches and the
-// indexes have synced. Kinds of [WhenServed] and [ForKinds] have caches of their own, which only
-// the leader fills. With [WithNamespaces], [WithNamespaceFunc], [WithWatchSelector] or [WithSharding], Warmup does nothing.
+// indexes have synced.
 //
 // A replica that becomes the leader compares its caches with the API server. For this, it lists the metadata of the objects once for each kind, or once for
-// each namespace to which the cache of the manager is restricted.
+// each namespace to which the cache of the manager is restricted. It lists the objects again for kinds of [WhenServed] and [ForKinds], whose indexes are empty
+// until then, and with [WithNamespaces] or [WithNamespaceFunc].
 func (o *Operator) Warmup(ctx context.Context) error {
 	if !o.warmsUp() {
 		return nil
@@ -92,7 +91,13 @@ func (o *Operator) Warmup(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	fixed, _ := o.watchedKinds(all)
-	o.kinds.Warm(ctx, fixed)
+	settings := o.kinds.Settings
+	settings.Log = o.mgr.GetLogger().WithValues("operator", operator.Identity(nil))
+	fixed, whenServed := o.watchedKinds(all)
+	dynamic, err := o.kinds.NewDynamic(settings, fixed, whenServed, o.selectors())
+	if err != nil {
+		return err
+	}
+	o.kinds.Warm(ctx, fixed, dynamic)
 	return nil
 }

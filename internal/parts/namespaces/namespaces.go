@@ -45,7 +45,8 @@ type Part struct {
 	objects toolscache.Store // the Namespaces; nil if the operator does not watch Namespaces
 	synced  func() bool      // reports whether objects is complete
 	denied  error            // the error of a forbidden list or watch of Namespaces
-	decided bool             // the first namespaces are known
+	running bool
+	decided bool // the first namespaces are known
 }
 
 // A batch contains namespaces that the operator enters together. It calls handlers after the caches of all these namespaces have synced, so that the indexes
@@ -74,13 +75,19 @@ const firstNamespaces = "namespaces"
 
 // New returns the part without namespaces.
 func New(mgr manager.Manager, engines *operator.Set[*engine.Engine]) *Part {
-	n := &Part{
-		manager: mgr, engines: engines, changed: make(chan struct{}, 1),
-		entered: operator.NewGate("timed out waiting for the caches of the first namespaces: check that the API server answers lists of Namespaces and of the kinds in them",
-			firstNamespaces),
-	}
+	n := &Part{manager: mgr, engines: engines, changed: make(chan struct{}, 1)}
+	n.Reset()
 	n.units = operator.NewUnits[string](metrics.NewNamespaceCount(), n.notifyChanged)
 	return n
+}
+
+// Reset makes the part wait for its first namespaces again. It must not be called while the part runs.
+func (n *Part) Reset() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.decided = false
+	n.entered = operator.NewGate("timed out waiting for the caches of the first namespaces: check that the API server answers lists of Namespaces and of the kinds in them",
+		firstNamespaces)
 }
 
 // SetPatterns sets the patterns of the namespaces. It is safe for concurrent use.
@@ -95,7 +102,11 @@ func (n *Part) SetPatterns(patterns []watching.NamespacePattern) {
 func (n *Part) SetFunc(match func(*corev1.Namespace) bool) { n.match = match }
 
 // Entered returns the gate that opens when the caches of the first namespaces have synced.
-func (n *Part) Entered() *operator.Gate { return n.entered }
+func (n *Part) Entered() *operator.Gate {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	return n.entered
+}
 
 // InScope implements engine.Scope. It returns true for all cluster-scoped objects, whose namespace is empty.
 func (n *Part) InScope(key types.NamespacedName) bool {
@@ -164,6 +175,8 @@ const namespaceRetryInterval = 10 * time.Second
 // cache of the Namespaces.
 func (n *Part) Run(ctx context.Context, log logr.Logger, entered func(), reader func(context.Context) cache.Options) error {
 	n.log, n.isNew, n.reader = log, entered, reader
+	n.setRunning(true)
+	defer n.setRunning(false)
 	var group sync.WaitGroup // ends after the units
 	defer group.Wait()
 	defer n.units.Wait()
@@ -189,6 +202,12 @@ func (n *Part) Run(ctx context.Context, log logr.Logger, entered func(), reader 
 			return nil
 		}
 	}
+}
+
+func (n *Part) setRunning(running bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.running = running
 }
 
 // needsObjects reports whether the set depends on the Namespaces that exist. The caller must hold the lock.
@@ -347,14 +366,14 @@ func (n *Part) adjust(ctx context.Context, group *sync.WaitGroup, desired map[st
 			"watches", watches)
 	}
 	if number == 0 {
-		n.entered.Complete(firstNamespaces)
+		n.Entered().Complete(firstNamespaces)
 	}
 	if isNew {
 		n.isNew()
 		group.Go(func() {
 			select {
 			case <-together.ready:
-				n.entered.Complete(firstNamespaces)
+				n.Entered().Complete(firstNamespaces)
 			case <-ctx.Done():
 			}
 		})
@@ -496,13 +515,16 @@ func (n *Part) leave(ctx context.Context, namespace string) {
 	n.log.Info("The namespace is no longer handled", "namespace", namespace)
 }
 
-// NotReady returns the reasons why the operator does not handle namespaces yet.
+// NotReady returns the reasons why the operator does not handle namespaces yet. A replica that waits for leadership handles none.
 func (n *Part) NotReady() (errs []error) {
 	if n == nil {
 		return nil
 	}
 	n.mu.RLock()
 	defer n.mu.RUnlock()
+	if !n.running {
+		return nil
+	}
 	if n.match != nil && n.denied != nil && (n.synced == nil || !n.synced()) {
 		return append(errs, fmt.Errorf("the operator may not list Namespaces: %w", n.denied))
 	}
