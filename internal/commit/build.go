@@ -61,7 +61,7 @@ func (b *Builder) Build(in Input) (Transaction, error) {
 		change.ReadUntyped = change.ReadUntyped || p.Untyped
 	}
 	change.HandlerPatch = patch.Merge(in.Revert.RemovalsOfAbsentFields(in.Content), patch.Diff(in.Content, target))
-	r := b.newRecorder(in.Object, in.Cause, contentAnnotationsSize(target)-contentAnnotationsSize(in.Content))
+	r := b.newStateDraft(in.Object, in.Cause, contentAnnotationsSize(target)-contentAnnotationsSize(in.Content))
 	r.finished = in.Finished
 	handled := b.Detector.MergeOwn(in.Content, in.Cause.New, change.HandlerPatch) // New, if the patch changes no field of the essence
 	tx, err := r.transaction(change, handled, r.saveOrPurge(in, change.HandlerPatch, handled))
@@ -77,7 +77,7 @@ func (b *Builder) Build(in Input) (Transaction, error) {
 func (b *Builder) BuildSpecFirst(in Input, of *patch.Change) (Transaction, error) {
 	change := &patch.Change{Before: of.Before, Content: of.Content, HandlerPatch: of.HandlerPatch.WithoutField("status"), ReadUntyped: of.ReadUntyped, Expected: of.Expected}
 	target := change.HandlerPatch.Apply(in.Content)
-	r := b.newRecorder(in.Object, in.Cause, contentAnnotationsSize(target)-contentAnnotationsSize(in.Content))
+	r := b.newStateDraft(in.Object, in.Cause, contentAnnotationsSize(target)-contentAnnotationsSize(in.Content))
 	handled := b.Detector.MergeOwn(in.Content, in.Cause.New, change.HandlerPatch)
 	var err error
 	if in.Cause.Reason.HasHandlers() || in.Cause.Reason == cause.Noop {
@@ -96,7 +96,7 @@ func (b *Builder) BuildSpecFirst(in Input, of *patch.Change) (Transaction, error
 
 // BuildCorrection returns a transaction that stores the baseline and the pin of a cause again, after the API server has altered the changes of handlers.
 func (b *Builder) BuildCorrection(obj client.Object, content map[string]any, c *cause.Cause, finished bool) (Transaction, error) {
-	r := b.newRecorder(obj, c, 0)
+	r := b.newStateDraft(obj, c, 0)
 	r.finished = finished
 	var err error
 	switch {
@@ -111,20 +111,20 @@ func (b *Builder) BuildCorrection(obj client.Object, content map[string]any, c *
 	return r.transaction(&patch.Change{Before: obj, Content: content}, c.New, err)
 }
 
-// transaction completes a change with what the recorder has stored, unless there was an error.
-func (r *recorder) transaction(change *patch.Change, handled map[string]any, err error) (Transaction, error) {
+// transaction completes a change with what the stateDraft has stored, unless there was an error.
+func (d *stateDraft) transaction(change *patch.Change, handled map[string]any, err error) (Transaction, error) {
 	if err == nil {
-		change.FrameworkPatch, err = r.diff(change.Before, change.Content)
+		change.FrameworkPatch, err = d.diff(change.Before, change.Content)
 	}
 	if err != nil {
 		return Transaction{}, fmt.Errorf("recording progress: %w", err)
 	}
-	return Transaction{change, handled, r.newBaseline(change.Before), r.tooLarge}, nil
+	return Transaction{change, handled, d.newBaseline(change.Before), d.tooLarge}, nil
 }
 
 // BuildPin returns a change that stores the pin of a cause. It must be written before the records.
 func (b *Builder) BuildPin(obj client.Object, content map[string]any, c *cause.Cause) (*patch.Change, error) {
-	r := b.newRecorder(obj, c, 0)
+	r := b.newStateDraft(obj, c, 0)
 	if err := r.storePin(c.PinAhead()); err != nil {
 		return nil, err
 	}
@@ -134,19 +134,19 @@ func (b *Builder) BuildPin(obj client.Object, content map[string]any, c *cause.C
 
 // saveOrPurge stores the records while the cause is being handled. At the end of the cycle, it removes them and stores the baseline. Without a cause, it
 // removes data that is no longer needed.
-func (r *recorder) saveOrPurge(in Input, changed patch.MergePatch, handled map[string]any) error {
+func (d *stateDraft) saveOrPurge(in Input, changed patch.MergePatch, handled map[string]any) error {
 	switch {
 	case in.Finished:
-		return errors.Join(in.Progress.Purge(r.builder.Store, r.target), r.sweep(), r.closeCycle(in, handled))
+		return errors.Join(in.Progress.Purge(d.builder.Store, d.target), d.sweep(), d.closeCycle(in, handled))
 	case in.Cause.Reason.HasHandlers():
 		// The pin contains the digest of the baseline, so the baseline is set on the copy first.
-		return errors.Join(in.Progress.Save(r.builder.Store, r.target), r.amendBaseline(in, changed), r.storeCyclePin(handled), r.truncateMessages(in.Progress))
+		return errors.Join(in.Progress.Save(d.builder.Store, d.target), d.amendBaseline(in, changed), d.storeCyclePin(handled), d.truncateMessages(in.Progress))
 	case in.Leaving:
-		r.removePin()
-		return in.Progress.Purge(r.builder.Store, r.target) // no later reconcile can remove the records
+		d.removePin()
+		return in.Progress.Purge(d.builder.Store, d.target) // no later reconcile can remove the records
 	case in.Cause.Reason == cause.Noop:
-		err := errors.Join(in.Progress.PurgeStale(r.builder.Store, r.target, in.Now), r.amendBaseline(in, changed))
-		r.removePin()
+		err := errors.Join(in.Progress.PurgeStale(d.builder.Store, d.target, in.Now), d.amendBaseline(in, changed))
+		d.removePin()
 		return err
 	}
 	return nil
@@ -154,40 +154,40 @@ func (r *recorder) saveOrPurge(in Input, changed patch.MergePatch, handled map[s
 
 // closeCycle stores the handled essence as the baseline: the essence with which the cycle began, with the changes of its handlers. The baseline does
 // not contain changes that other clients made during the cycle. A deleted object needs no baseline.
-func (r *recorder) closeCycle(in Input, handled map[string]any) (err error) {
-	c := r.cause
+func (d *stateDraft) closeCycle(in Input, handled map[string]any) (err error) {
+	c := d.cause
 	switch {
 	case c.Reason == cause.Delete:
 	case c.PinnedDigest != "":
-		err = r.storeDigest(c.PinnedDigest)
+		err = d.storeDigest(c.PinnedDigest)
 	case c.OutdatedBaseline:
-		err = r.storeBaseline(handled, false)
+		err = d.storeBaseline(handled, false)
 	case c.HasBaseline && (!c.Changed || c.Reversed) && !in.Edited && diff.Equal(c.New, handled): // unchanged
 	case c.Old != nil && !c.Reversed && diff.Equal(c.Old, handled):
 	default:
-		err = r.storeBaseline(handled, false)
+		err = d.storeBaseline(handled, false)
 	}
 	var pin *cause.Pin
 	if c.Seen != nil {
 		pin = c.FinalPin(handled)
 	}
-	return errors.Join(err, r.storePin(pin))
+	return errors.Join(err, d.storePin(pin))
 }
 
 // amendBaseline adds the changes of handlers to the baseline before the cycle ends. Otherwise, a later reconcile would detect these changes as an update.
-func (r *recorder) amendBaseline(in Input, changed patch.MergePatch) error {
-	c := r.cause
+func (d *stateDraft) amendBaseline(in Input, changed patch.MergePatch) error {
+	c := d.cause
 	if c.OldDigest != "" {
-		return r.storeDigest(c.OldDigest)
+		return d.storeDigest(c.OldDigest)
 	}
 	if c.Old == nil || c.Reason == cause.Delete || in.Unmatched {
 		return nil
 	}
-	amended := r.builder.Detector.MergeOwn(in.Content, c.Old, changed)
+	amended := d.builder.Detector.MergeOwn(in.Content, c.Old, changed)
 	if diff.Equal(c.Old, amended) && !c.Reversed && !c.OutdatedBaseline {
 		return nil
 	}
-	return r.storeBaseline(amended, c.Reason.HasHandlers())
+	return d.storeBaseline(amended, c.Reason.HasHandlers())
 }
 
 // Builder builds the transactions of one kind. It is safe for concurrent use.

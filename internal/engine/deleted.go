@@ -17,13 +17,13 @@ import (
 
 // handleDeleted handles the objects of a key that have left the cache. It returns the time until the next delete handler is due; 0 if none is left.
 func (e *Engine) handleDeleted(ctx context.Context, key types.NamespacedName) (wait time.Duration) {
-	for _, left := range e.states.TakeDeleted(key) {
+	for _, left := range e.states.TakeLeft(key) {
 		last := left.Object
 		if left.Inferred {
 			missing, err := e.isMissingInCache(ctx, last)
 			if err != nil {
 				log.FromContext(ctx).Error(err, "Failed to check whether the object is deleted; its delete handlers wait", "retryAfter", e.ConsistencyTimeout.String())
-				e.states.RestoreTombstone(left)
+				e.states.RestoreLeft(left)
 				wait = e.ConsistencyTimeout
 				continue
 			}

@@ -89,7 +89,7 @@ func TestExplain_VanishedObject(t *testing.T) {
 	obj.Finalizers = []string{e.Finalizer}
 	e.states.Observe(obj, false)
 	e.states.GetOrCreate(obj.UID).Worker.SeenSinceStart = true
-	e.states.MarkLeft(objectstate.Tombstone{Object: obj})
+	e.states.MarkLeft(objectstate.LeftObject{Object: obj})
 	if _, err := e.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(obj)}); err != nil {
 		t.Fatal(err)
 	}

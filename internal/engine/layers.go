@@ -63,7 +63,7 @@ func (e *Engine) withPause(next reconciler) reconciler {
 func (e *Engine) withDeletions(next reconciler) reconciler {
 	return func(ctx context.Context, key types.NamespacedName) (reconcile.Result, error) {
 		var again, vanished time.Duration
-		if e.states.HasDeleted(key) || len(e.gone.tombstones.Get(key)) > 0 {
+		if e.states.HasLeft(key) || len(e.gone.tombstones.Get(key)) > 0 {
 			vanished = e.handleDeleted(ctx, key)
 		}
 		if last := e.gone.lastCalls.Get(key); last != nil {

@@ -177,7 +177,7 @@ func TestEpoch_Verify(t *testing.T) {
 		"an object is deleted": {
 			observed: []*corev1.ConfigMap{configMap("ns", "one", "5")},
 			prepare: func(o *operator) {
-				time.AfterFunc(1050*time.Millisecond, func() { o.states.MarkLeft(objectstate.Tombstone{Object: configMap("ns", "one", "5")}) })
+				time.AfterFunc(1050*time.Millisecond, func() { o.states.MarkLeft(objectstate.LeftObject{Object: configMap("ns", "one", "5")}) })
 			},
 			took: 1100 * time.Millisecond,
 		},

@@ -161,6 +161,6 @@ func TestTakeForeignChanges_KeepsNewerVersions(t *testing.T) {
 	equal(t, "B-28 our own write", isDirty(s, nameOf("a"), "120"), false)
 
 	s.Observe(object("a", "1", "130"), false)
-	s.MarkLeft(objectstate.Tombstone{Object: object("a", "1", "130")})
+	s.MarkLeft(objectstate.LeftObject{Object: object("a", "1", "130")})
 	equal(t, "B-28 after the deletion", isDirty(s, nameOf("a"), ""), false)
 }

@@ -3,14 +3,14 @@
 //	states := objectstate.New[memory](objectstate.Options{}) // memory is a type with additional data of the worker
 //	controller.Watch(source.Kind(cache, obj, states.EventHandler(nil)))
 //	// in the reconciler:
-//	for _, tombstone := range states.TakeDeleted(key) {
-//		handleDeletion(tombstone)
+//	for _, left := range states.TakeLeft(key) {
+//		handleDeletion(left)
 //	}
 //	state := states.GetOrCreate(obj.GetUID())
 //
 // [Store.EventHandler] receives the events of the informer: it records objects and deletions, and adds keys to the work queue.
 // [Store.Enqueue] adds keys for other reasons, if the controller also watches [Store.Source].
-// The worker that takes a key from the queue reads the [State] of the object and the tombstones of deleted objects with this key.
+// The worker that takes a key from the queue reads the [State] of the object and the objects with this key that have left the cache.
 //
 // States are stored by uid, so a re-created object of the same name gets a new state. The store detects a deletion by a delete
 // event, or by an update with another uid after a lost watch.

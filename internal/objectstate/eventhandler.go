@@ -55,7 +55,7 @@ func (s *Store[W]) EventHandler(observer Observer, predicates ...predicate.Predi
 			replaced := e.ObjectOld.GetUID() != e.ObjectNew.GetUID()
 			if replaced { // another uid means that the watch has missed a deletion and a creation
 				isDeleted := isOlder(e.ObjectOld, e.ObjectNew) // otherwise, a list may have been older than the cache
-				s.MarkLeft(Tombstone{s.newestOf(e.ObjectOld), !isDeleted})
+				s.MarkLeft(LeftObject{s.newestOf(e.ObjectOld), !isDeleted})
 				observer.OnLeave(e.ObjectOld, isDeleted)
 				s.recordEvent(Event{Object: e.ObjectOld, Type: eventDeleted, Inferred: !isDeleted})
 			}
@@ -83,7 +83,7 @@ func (s *Store[W]) EventHandler(observer Observer, predicates ...predicate.Predi
 			if e.DeleteStateUnknown {
 				last = s.newestOf(last)
 			}
-			s.MarkLeft(Tombstone{last, e.DeleteStateUnknown})
+			s.MarkLeft(LeftObject{last, e.DeleteStateUnknown})
 			observer.OnLeave(e.Object, false)
 			if s.options.MarkDeletions && accepts.Delete(e) {
 				s.MarkRelatedChange(client.ObjectKeyFromObject(last))

@@ -67,7 +67,7 @@ func TestEventHandler_RecordsAndEnqueues(t *testing.T) {
 	s.updated(t, object("a", "1", "3"), object("a", "1", "3"))
 	equal(t, "MIG-14 updates and resyncs are enqueued", s.queued(), []string{"ns/a", "ns/a"})
 	equal(t, "CAUSE-22 MIG-14 still listed", s.GetOrCreate("1").ExistedAtStart, true)
-	equal(t, "tombstones", len(takeDeleted(s.Store, "a")), 0)
+	equal(t, "objects that have left", len(takeLeft(s.Store, "a")), 0)
 	equal(t, "count", s.Len(), 2)
 }
 
@@ -93,7 +93,7 @@ func TestEventHandler_Deletion(t *testing.T) {
 			s.queued()
 			s.deleted(t, object("a", "1", "4"), test.unknown)
 			equal(t, "enqueued", s.queued(), []string{"ns/a"})
-			equal(t, "the last known state", takeDeleted(s.Store, "a"), []string{"1@4"})
+			equal(t, "the last known state", takeLeft(s.Store, "a"), []string{"1@4"})
 		})
 	}
 }
@@ -105,7 +105,7 @@ func TestEventHandler_UpdateWithAnotherUID(t *testing.T) {
 	s.queued()
 	s.updated(t, object("a", "1", "1"), object("a", "2", "9"))
 	equal(t, "B-04 B-06 enqueued", s.queued(), []string{"ns/a"})
-	equal(t, "B-04 B-06 tombstone of the old object", takeDeleted(s.Store, "a"), []string{"1@1"})
+	equal(t, "B-04 B-06 tombstone of the old object", takeLeft(s.Store, "a"), []string{"1@1"})
 	equal(t, "B-06 MEMO-04 state of the new object", *s.GetOrCreate("2"), objectstate.State[bool]{})
 	equal(t, "B-06 state of the old object, for its optional delete handlers", s.GetOrCreate("1").Worker, true)
 }
@@ -114,7 +114,7 @@ func TestEventHandler_DeletionOfUnknownObject(t *testing.T) {
 	s := newFixture()
 	s.deleted(t, object("a", "1", "4"), true)
 	equal(t, "enqueued", s.queued(), []string{"ns/a"})
-	equal(t, "tombstones", len(takeDeleted(s.Store, "a")), 0)
+	equal(t, "objects that have left", len(takeLeft(s.Store, "a")), 0)
 	equal(t, "count", s.Len(), 0)
 }
 
@@ -133,7 +133,7 @@ func TestEventHandler_Predicates(t *testing.T) {
 
 	s.deleted(t, object("b", "2", "2"), false)
 	equal(t, "B-04 deletions are always enqueued", s.queued(), []string{"ns/b"})
-	equal(t, "B-04 tombstone", takeDeleted(s.Store, "b"), []string{"2@2"})
+	equal(t, "B-04 tombstone", takeLeft(s.Store, "b"), []string{"2@2"})
 }
 
 // New events must not wait for all objects of the first listing.
@@ -181,7 +181,7 @@ func TestEventHandler_DeletionsIgnorePredicates(t *testing.T) {
 
 			s.updated(t, deleted, object("a", "2", "9"))
 			equal(t, "B-06 a replacement is enqueued", s.queued(), []string{"ns/a"})
-			equal(t, "B-06 tombstone of the old object", takeDeleted(s.Store, "a"), []string{"1@3"})
+			equal(t, "B-06 tombstone of the old object", takeLeft(s.Store, "a"), []string{"1@3"})
 		})
 	}
 }

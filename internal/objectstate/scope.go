@@ -15,7 +15,7 @@ func (s *Store[W]) IsKnown(uid types.UID) bool {
 	return known
 }
 
-// Keys returns the keys with an object, a tombstone or an event for which match returns true. The order is random.
+// Keys returns the keys with an object, an object that has left, or an event for which match returns true. The order is random.
 func (s *Store[W]) Keys(match func(types.NamespacedName) bool) []types.NamespacedName {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -23,7 +23,7 @@ func (s *Store[W]) Keys(match func(types.NamespacedName) bool) []types.Namespace
 	for _, key := range s.current.keys(match) {
 		found[key] = true
 	}
-	collect(found, s.deleted, match)
+	collect(found, s.left, match)
 	collect(found, s.events, match)
 	return slices.Collect(maps.Keys(found))
 }
@@ -43,11 +43,11 @@ func (s *Store[W]) ForgetKey(key types.NamespacedName) {
 	if state := s.current.get(key); state != nil {
 		s.forget(state.observed.GetUID())
 	}
-	for _, obj := range s.deleted[key] {
+	for _, obj := range s.left[key] {
 		s.forget(obj.GetUID())
 	}
 	s.current.remove(key)
-	delete(s.deleted, key)
+	delete(s.left, key)
 	delete(s.queued, key)
 	delete(s.skipped, key)
 	delete(s.dirty, key)

@@ -15,7 +15,7 @@ func TestForgetKey(t *testing.T) {
 	for _, obj := range []client.Object{old, current, other} {
 		store.Observe(obj, false)
 	}
-	store.MarkLeft(objectstate.Tombstone{Object: old})
+	store.MarkLeft(objectstate.LeftObject{Object: old})
 	key := client.ObjectKeyFromObject(current)
 	all := func(types.NamespacedName) bool { return true }
 	if keys := store.Keys(all); len(keys) != 2 {

@@ -13,12 +13,12 @@ import (
 type Store[W any] struct {
 	mu      sync.Mutex
 	states  map[types.UID]*State[W]
-	current names[W]                             // the states of existing objects by key
-	deleted map[types.NamespacedName][]Tombstone // of objects that have left the cache
-	queued  map[types.NamespacedName]time.Time   // when the key was queued
-	skipped map[types.NamespacedName]string      // the resource versions of events that predicates have rejected, until the next reconcile
-	dirty   map[types.NamespacedName][]dirtyMark // the changes that made the key dirty
-	events  map[types.NamespacedName][]Event     // events that TakeEvents has not returned yet
+	current names[W]                              // the states of existing objects by key
+	left    map[types.NamespacedName][]LeftObject // of objects that have left the cache
+	queued  map[types.NamespacedName]time.Time    // when the key was queued
+	skipped map[types.NamespacedName]string       // the resource versions of events that predicates have rejected, until the next reconcile
+	dirty   map[types.NamespacedName][]dirtyMark  // the changes that made the key dirty
+	events  map[types.NamespacedName][]Event      // events that TakeEvents has not returned yet
 
 	newer             map[types.UID]client.Object // the newest known states of objects, if they are not the observed states
 	ownVersions       map[types.UID][]OwnVersion  // of writes of this process, until the watch delivers them
@@ -51,7 +51,7 @@ func New[W any](options Options) *Store[W] {
 		options: options,
 		states:  map[types.UID]*State[W]{},
 		current: newNames[W](),
-		deleted: map[types.NamespacedName][]Tombstone{},
+		left:    map[types.NamespacedName][]LeftObject{},
 		queued:  map[types.NamespacedName]time.Time{},
 		skipped: map[types.NamespacedName]string{},
 		dirty:   map[types.NamespacedName][]dirtyMark{},
@@ -90,15 +90,15 @@ func (s *Store[W]) observe(obj client.Object, listedAtStart, isChange bool) {
 	}
 }
 
-// Tombstone is the last known state of an object that has left the cache. The object is deleted, or the cache does not select it any more.
-type Tombstone struct {
+// LeftObject is the last known state of an object that has left the cache. The object is deleted, or the cache does not select it any more.
+type LeftObject struct {
 	client.Object
 	// Inferred is true if the watch has reported nothing, but a later list lacked the object.
 	Inferred bool
 }
 
-// MarkLeft records a tombstone. It ignores unknown objects.
-func (s *Store[W]) MarkLeft(left Tombstone) {
+// MarkLeft records an object that has left the cache. It ignores unknown objects.
+func (s *Store[W]) MarkLeft(left LeftObject) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	obj := left.Object
@@ -107,7 +107,7 @@ func (s *Store[W]) MarkLeft(left Tombstone) {
 		s.current.remove(key)
 	}
 	if state, known := s.states[obj.GetUID()]; known {
-		s.deleted[key] = append(s.deleted[key], left)
+		s.left[key] = append(s.left[key], left)
 		delete(s.skipped, key)
 		delete(s.dirty, key) // a re-created object starts without dirty marks
 		s.current.removeState(state)
@@ -116,39 +116,39 @@ func (s *Store[W]) MarkLeft(left Tombstone) {
 	}
 }
 
-// unmarkLeft removes the tombstone of an object that is observed again, for example after the selector of the cache has changed.
+// unmarkLeft forgets that an object has left the cache. It is observed again, for example after the selector of the cache has changed.
 func (s *Store[W]) unmarkLeft(obj client.Object) {
 	key := client.ObjectKeyFromObject(obj)
-	others := slices.DeleteFunc(s.deleted[key], func(other Tombstone) bool { return other.GetUID() == obj.GetUID() })
-	if s.deleted[key] = others; len(others) == 0 {
-		delete(s.deleted, key)
+	others := slices.DeleteFunc(s.left[key], func(other LeftObject) bool { return other.GetUID() == obj.GetUID() })
+	if s.left[key] = others; len(others) == 0 {
+		delete(s.left, key)
 	}
 }
 
-// HasDeleted reports whether tombstones are recorded for key.
-func (s *Store[W]) HasDeleted(key types.NamespacedName) bool {
+// HasLeft reports whether objects of a key have left the cache.
+func (s *Store[W]) HasLeft(key types.NamespacedName) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.deleted[key]) > 0
+	return len(s.left[key]) > 0
 }
 
-// RestoreTombstone records a tombstone again that TakeDeleted has returned.
-func (s *Store[W]) RestoreTombstone(left Tombstone) {
+// RestoreLeft records an object again that TakeLeft has returned.
+func (s *Store[W]) RestoreLeft(left LeftObject) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.states[left.GetUID()] != nil {
 		key := client.ObjectKeyFromObject(left.Object)
-		s.deleted[key] = append(s.deleted[key], left)
+		s.left[key] = append(s.left[key], left)
 	}
 }
 
-// TakeDeleted returns and clears the tombstones recorded for key.
-func (s *Store[W]) TakeDeleted(key types.NamespacedName) []Tombstone {
+// TakeLeft returns and clears the objects of a key that have left the cache.
+func (s *Store[W]) TakeLeft(key types.NamespacedName) []LeftObject {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	tombstones := s.deleted[key]
-	delete(s.deleted, key)
-	return tombstones
+	left := s.left[key]
+	delete(s.left, key)
+	return left
 }
 
 // GetOrCreate returns the state of an object, and creates an empty one if the object is unknown.

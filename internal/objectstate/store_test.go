@@ -29,10 +29,10 @@ func nameOf(name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: "ns", Name: name}
 }
 
-// takeDeleted returns the uids and versions of the tombstones of a name.
-func takeDeleted(s *objectstate.Store[bool], name string) []string {
+// takeLeft returns the uids and versions of the objects of a name that have left the cache.
+func takeLeft(s *objectstate.Store[bool], name string) []string {
 	var found []string
-	for _, obj := range s.TakeDeleted(nameOf(name)) {
+	for _, obj := range s.TakeLeft(nameOf(name)) {
 		found = append(found, string(obj.GetUID())+"@"+obj.GetResourceVersion())
 	}
 	return found
@@ -106,13 +106,13 @@ func TestMarkLeft(t *testing.T) {
 	s.Observe(object("a", "1", "1"), false)
 	s.Observe(object("b", "2", "1"), false)
 	s.GetOrCreate("1").Worker = true
-	s.MarkLeft(objectstate.Tombstone{Object: object("a", "1", "5")})
-	s.MarkLeft(objectstate.Tombstone{Object: object("x", "9", "5")})
-	equal(t, "B-04 another name", len(takeDeleted(s, "b")), 0)
-	equal(t, "B-04 an unknown object", len(takeDeleted(s, "x")), 0)
+	s.MarkLeft(objectstate.LeftObject{Object: object("a", "1", "5")})
+	s.MarkLeft(objectstate.LeftObject{Object: object("x", "9", "5")})
+	equal(t, "B-04 another name", len(takeLeft(s, "b")), 0)
+	equal(t, "B-04 an unknown object", len(takeLeft(s, "x")), 0)
 	equal(t, "B-04 PIPE-02 the state remains, for the optional delete handlers", s.GetOrCreate("1").Worker, true)
-	equal(t, "B-04 the last known state", takeDeleted(s, "a"), []string{"1@5"})
-	equal(t, "B-04 second call", len(takeDeleted(s, "a")), 0)
+	equal(t, "B-04 the last known state", takeLeft(s, "a"), []string{"1@5"})
+	equal(t, "B-04 second call", len(takeLeft(s, "a")), 0)
 }
 
 func TestMarkLeft_SameName(t *testing.T) {
@@ -121,10 +121,10 @@ func TestMarkLeft_SameName(t *testing.T) {
 	other.Namespace = "elsewhere"
 	for _, obj := range []client.Object{object("a", "1", "1"), object("a", "2", "1"), other} {
 		s.Observe(obj, false)
-		s.MarkLeft(objectstate.Tombstone{Object: obj})
+		s.MarkLeft(objectstate.LeftObject{Object: obj})
 	}
-	equal(t, "B-06 both objects with the name", takeDeleted(s, "a"), []string{"1@1", "2@1"})
-	equal(t, "the same name in another namespace", len(s.TakeDeleted(client.ObjectKeyFromObject(other))), 1)
+	equal(t, "B-06 both objects with the name", takeLeft(s, "a"), []string{"1@1", "2@1"})
+	equal(t, "the same name in another namespace", len(s.TakeLeft(client.ObjectKeyFromObject(other))), 1)
 }
 
 // The informer and the workers use the store concurrently.
@@ -138,8 +138,8 @@ func TestStore_ConcurrentUse(t *testing.T) {
 				uid := fmt.Sprintf("%d-%d", worker, n)
 				s.Observe(object(name, uid, "1"), true)
 				s.GetOrCreate(types.UID(uid)).Worker = true
-				s.MarkLeft(objectstate.Tombstone{Object: object(name, uid, "2")})
-				s.TakeDeleted(nameOf(name))
+				s.MarkLeft(objectstate.LeftObject{Object: object(name, uid, "2")})
+				s.TakeLeft(nameOf(name))
 				s.Len()
 				if n%2 == 0 {
 					s.Forget(types.UID(uid))
@@ -150,7 +150,7 @@ func TestStore_ConcurrentUse(t *testing.T) {
 	wg.Wait()
 	equal(t, "count", s.Len(), 200)
 	for n := range 100 {
-		equal(t, "remaining tombstones", len(s.TakeDeleted(nameOf(fmt.Sprint(n)))), 0)
+		equal(t, "remaining objects", len(s.TakeLeft(nameOf(fmt.Sprint(n)))), 0)
 	}
 }
 

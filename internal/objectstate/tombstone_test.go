@@ -17,7 +17,7 @@ func TestMarkLeft_MissedDeletionKeepsOwnWrite(t *testing.T) {
 			s.created(t, object("a", "1", "3"), false)
 			s.Store.UpdateUnlessOlder(object("a", "1", "9"))
 			s.Store.EventHandler(nil).Delete(t.Context(), event.DeleteEvent{Object: object("a", "1", "5"), DeleteStateUnknown: test.unknown}, s.queue)
-			equal(t, "the tombstone", takeDeleted(s.Store, "a"), []string{test.want})
+			equal(t, "the tombstone", takeLeft(s.Store, "a"), []string{test.want})
 		})
 	}
 }

@@ -17,7 +17,7 @@ import (
 type namespacedInformer struct {
 	cache         *NamespacedCache
 	obj           client.Object
-	parts         map[string]cache.Informer // by namespace
+	members       map[string]cache.Informer // by namespace
 	registrations []*registration
 }
 
@@ -26,7 +26,7 @@ type registration struct {
 	informer *namespacedInformer
 	handler  toolscache.ResourceEventHandler
 	options  toolscache.HandlerOptions
-	parts    map[string]toolscache.ResourceEventHandlerRegistration
+	members  map[string]toolscache.ResourceEventHandlerRegistration
 }
 
 var (
@@ -34,8 +34,8 @@ var (
 	_ toolscache.ResourceEventHandlerRegistration = &registration{}
 )
 
-// addPart adds the informer of a namespace, with all event handlers.
-func (i *namespacedInformer) addPart(ctx context.Context, namespace string, p *part) error {
+// addMember adds the informer of a namespace, with all event handlers.
+func (i *namespacedInformer) addMember(ctx context.Context, namespace string, p *member) error {
 	one, err := p.GetInformer(ctx, i.obj, cache.BlockUntilSynced(false))
 	if err != nil {
 		return err
@@ -51,19 +51,19 @@ func (i *namespacedInformer) addPart(ctx context.Context, namespace string, p *p
 	}
 	i.cache.mu.Lock()
 	defer i.cache.mu.Unlock()
-	i.parts[namespace] = one
+	i.members[namespace] = one
 	for r, handle := range added {
-		r.parts[namespace] = handle
+		r.members[namespace] = handle
 	}
 	return nil
 }
 
-func (i *namespacedInformer) removePart(namespace string) {
+func (i *namespacedInformer) removeMember(namespace string) {
 	i.cache.mu.Lock()
 	defer i.cache.mu.Unlock()
-	delete(i.parts, namespace)
+	delete(i.members, namespace)
 	for _, r := range i.registrations {
-		delete(r.parts, namespace)
+		delete(r.members, namespace)
 	}
 }
 
@@ -71,7 +71,7 @@ func (i *namespacedInformer) removePart(namespace string) {
 func (i *namespacedInformer) ByNamespace() map[string]cache.Informer {
 	i.cache.mu.RLock()
 	defer i.cache.mu.RUnlock()
-	return maps.Clone(i.parts)
+	return maps.Clone(i.members)
 }
 
 // AddEventHandler implements [cache.Informer].
@@ -87,13 +87,13 @@ func (i *namespacedInformer) AddEventHandlerWithResyncPeriod(handler toolscache.
 // AddEventHandlerWithOptions implements [cache.Informer].
 func (i *namespacedInformer) AddEventHandlerWithOptions(handler toolscache.ResourceEventHandler, options toolscache.HandlerOptions) (toolscache.ResourceEventHandlerRegistration, error) {
 	defer i.cache.change()()
-	r := &registration{informer: i, handler: handler, options: options, parts: map[string]toolscache.ResourceEventHandlerRegistration{}}
+	r := &registration{informer: i, handler: handler, options: options, members: map[string]toolscache.ResourceEventHandlerRegistration{}}
 	for namespace, one := range i.ByNamespace() {
 		handle, err := one.AddEventHandlerWithOptions(handler, options)
 		if err != nil {
 			return nil, err
 		}
-		r.parts[namespace] = handle
+		r.members[namespace] = handle
 	}
 	i.cache.mu.Lock()
 	defer i.cache.mu.Unlock()
@@ -110,7 +110,7 @@ func (i *namespacedInformer) RemoveEventHandler(handle toolscache.ResourceEventH
 	defer i.cache.change()()
 	var err error
 	informers := i.ByNamespace()
-	for namespace, one := range r.parts {
+	for namespace, one := range r.members {
 		err = errors.Join(err, informers[namespace].RemoveEventHandler(one))
 	}
 	i.cache.mu.Lock()
@@ -132,7 +132,7 @@ func (i *namespacedInformer) HasSynced() bool {
 }
 
 func (i *namespacedInformer) hasSynced() bool {
-	for _, one := range i.parts {
+	for _, one := range i.members {
 		if !one.HasSynced() && denied(one) == nil {
 			return false
 		}
@@ -156,8 +156,8 @@ func (i *namespacedInformer) IsStopped() bool {
 func (r *registration) HasSynced() bool {
 	r.informer.cache.mu.RLock()
 	defer r.informer.cache.mu.RUnlock()
-	for namespace, one := range r.parts {
-		if !one.HasSynced() && denied(r.informer.parts[namespace]) == nil {
+	for namespace, one := range r.members {
+		if !one.HasSynced() && denied(r.informer.members[namespace]) == nil {
 			return false
 		}
 	}

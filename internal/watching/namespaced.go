@@ -44,18 +44,18 @@ type NamespacedCache struct {
 	mu        sync.RWMutex // protects the fields below; never held while waiting for the API server
 	running   context.Context
 	closed    bool
-	parts     map[string]*part // by namespace
+	members   map[string]*member // by namespace
 	informers map[informerKey]*namespacedInformer
 	indexed   []indexedField
 	group     sync.WaitGroup
 }
 
-// A part is the cache of one namespace.
-type part struct {
+// A member is the cache of one namespace.
+type member struct {
 	cache.Cache
-	removed context.Context // ends when the part is removed
+	removed context.Context // ends when the member is removed
 	remove  context.CancelFunc
-	ended   chan struct{} // closed when the cache of the part has stopped
+	ended   chan struct{} // closed when the cache of the member has stopped
 }
 
 // A deniableInformer records the last error with which the API server denied its list or watch.
@@ -116,32 +116,32 @@ func NewNamespacedCache(config *rest.Config, options cache.Options) (*Namespaced
 		return nil, err
 	}
 	return &NamespacedCache{
-		config: config, options: options, cluster: cluster, changing: make(chan struct{}, 1), parts: map[string]*part{}, informers: map[informerKey]*namespacedInformer{},
+		config: config, options: options, cluster: cluster, changing: make(chan struct{}, 1), members: map[string]*member{}, informers: map[informerKey]*namespacedInformer{},
 	}, nil
 }
 
 // Add adds a namespace. It does not wait until the objects of the namespace are listed: see [NamespacedCache.WaitForNamespace].
 func (c *NamespacedCache) Add(ctx context.Context, namespace string) error {
 	defer c.change()()
-	if c.part(namespace) != nil {
+	if c.member(namespace) != nil {
 		return nil
 	}
-	p, err := c.newPart(ctx, namespace)
+	p, err := c.newMember(ctx, namespace)
 	if err != nil {
 		return fmt.Errorf("caching namespace %q: %w", namespace, err)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.parts[namespace] = p
+	c.members[namespace] = p
 	if c.running != nil {
 		c.start(p)
 	}
 	return nil
 }
 
-// newPart returns the cache of a namespace, with all informers and event handlers. newPart does not start the cache.
-func (c *NamespacedCache) newPart(ctx context.Context, namespace string) (*part, error) {
-	p := &part{ended: make(chan struct{})}
+// newMember returns the cache of a namespace, with all informers and event handlers. newMember does not start the cache.
+func (c *NamespacedCache) newMember(ctx context.Context, namespace string) (*member, error) {
+	p := &member{ended: make(chan struct{})}
 	p.removed, p.remove = context.WithCancel(context.Background())
 	options, newInformer := c.options, c.options.NewInformer
 	if newInformer == nil {
@@ -175,11 +175,11 @@ func (c *NamespacedCache) newPart(ctx context.Context, namespace string) (*part,
 		}
 	}
 	for _, i := range c.informers {
-		err = errors.Join(err, i.addPart(ctx, namespace, p))
+		err = errors.Join(err, i.addMember(ctx, namespace, p))
 	}
 	if err != nil {
 		for _, i := range c.informers {
-			i.removePart(namespace)
+			i.removeMember(namespace)
 		}
 	}
 	return p, err
@@ -192,8 +192,8 @@ func bothFields(one, other fields.Selector) fields.Selector {
 	return fields.AndSelectors(one, other)
 }
 
-// start starts a part. The caller must hold c.mu.
-func (c *NamespacedCache) start(p *part) {
+// start starts a member. The caller must hold c.mu.
+func (c *NamespacedCache) start(p *member) {
 	ctx, stop := context.WithCancel(c.running)
 	context.AfterFunc(p.removed, stop)
 	c.group.Go(func() {
@@ -214,15 +214,15 @@ func (c *NamespacedCache) Remove(namespace string) {
 	}
 }
 
-// detach removes a part from the cache, and returns it. It returns nil if the namespace is not cached.
-func (c *NamespacedCache) detach(namespace string) (p *part, isRunning bool) {
+// detach removes a member from the cache, and returns it. It returns nil if the namespace is not cached.
+func (c *NamespacedCache) detach(namespace string) (p *member, isRunning bool) {
 	defer c.change()()
 	c.mu.Lock()
-	p, isRunning = c.parts[namespace], c.running != nil
-	delete(c.parts, namespace)
+	p, isRunning = c.members[namespace], c.running != nil
+	delete(c.members, namespace)
 	c.mu.Unlock()
 	for _, i := range c.informers {
-		i.removePart(namespace)
+		i.removeMember(namespace)
 	}
 	return p, isRunning
 }
@@ -253,11 +253,11 @@ func (c *NamespacedCache) WaitForNamespace(ctx context.Context, namespace string
 func (c *NamespacedCache) handlersSynced(namespace string) (synced bool, reasons, err error) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	if c.closed || c.parts[namespace] == nil || c.running != nil && c.running.Err() != nil {
+	if c.closed || c.members[namespace] == nil || c.running != nil && c.running.Err() != nil {
 		return false, nil, fmt.Errorf("namespace %q is no longer cached", namespace)
 	}
 	for _, i := range c.informers {
-		one, ok := i.parts[namespace]
+		one, ok := i.members[namespace]
 		if reason := denied(one); reason != nil || !ok {
 			reasons = errors.Join(reasons, reason)
 			continue
@@ -266,7 +266,7 @@ func (c *NamespacedCache) handlersSynced(namespace string) (synced bool, reasons
 			return false, nil, nil
 		}
 		for _, r := range i.registrations {
-			if one, ok := r.parts[namespace]; ok && !one.HasSynced() {
+			if one, ok := r.members[namespace]; ok && !one.HasSynced() {
 				return false, nil, nil
 			}
 		}
@@ -280,10 +280,10 @@ func (c *NamespacedCache) change() (end func()) {
 	return func() { <-c.changing }
 }
 
-func (c *NamespacedCache) part(namespace string) *part {
+func (c *NamespacedCache) member(namespace string) *member {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	return c.parts[namespace]
+	return c.members[namespace]
 }
 
 func (c *NamespacedCache) isNamespaced(obj runtime.Object) bool {
@@ -295,7 +295,7 @@ func (c *NamespacedCache) isNamespaced(obj runtime.Object) bool {
 func (c *NamespacedCache) Start(ctx context.Context) error {
 	c.mu.Lock()
 	c.running = ctx
-	for _, p := range c.parts {
+	for _, p := range c.members {
 		c.start(p)
 	}
 	c.mu.Unlock()
@@ -376,14 +376,14 @@ func (c *NamespacedCache) informer(ctx context.Context, key informerKey, obj cli
 	}
 	defer c.change()()
 	c.mu.RLock()
-	i, parts := c.informers[key], maps.Clone(c.parts)
+	i, members := c.informers[key], maps.Clone(c.members)
 	c.mu.RUnlock()
 	if i != nil {
 		return i, nil
 	}
-	i = &namespacedInformer{cache: c, obj: obj, parts: map[string]cache.Informer{}}
-	for namespace, p := range parts {
-		if err := i.addPart(ctx, namespace, p); err != nil {
+	i = &namespacedInformer{cache: c, obj: obj, members: map[string]cache.Informer{}}
+	for namespace, p := range members {
+		if err := i.addMember(ctx, namespace, p); err != nil {
 			return nil, err
 		}
 	}
@@ -414,9 +414,9 @@ func (c *NamespacedCache) RemoveInformer(ctx context.Context, obj client.Object)
 	defer c.change()()
 	c.mu.Lock()
 	delete(c.informers, informerKey{gvk, reflect.TypeOf(obj)})
-	parts := slices.Collect(maps.Values(c.parts))
+	members := slices.Collect(maps.Values(c.members))
 	c.mu.Unlock()
-	for _, p := range parts {
+	for _, p := range members {
 		err = errors.Join(err, p.RemoveInformer(ctx, obj))
 	}
 	return err
@@ -430,10 +430,10 @@ func (c *NamespacedCache) IndexField(ctx context.Context, obj client.Object, nam
 	defer c.change()()
 	c.mu.Lock()
 	c.indexed = append(c.indexed, indexedField{obj, name, extract})
-	parts := slices.Collect(maps.Values(c.parts))
+	members := slices.Collect(maps.Values(c.members))
 	c.mu.Unlock()
 	var err error
-	for _, p := range parts {
+	for _, p := range members {
 		err = errors.Join(err, p.IndexField(ctx, obj, name, extract))
 	}
 	return err
@@ -448,7 +448,7 @@ func (c *NamespacedCache) Get(ctx context.Context, key client.ObjectKey, obj cli
 	if !namespaced {
 		return c.cluster.Get(ctx, key, obj, opts...)
 	}
-	p := c.part(key.Namespace)
+	p := c.member(key.Namespace)
 	if p == nil {
 		return errNotCached(key.Namespace)
 	}
@@ -458,9 +458,9 @@ func (c *NamespacedCache) Get(ctx context.Context, key client.ObjectKey, obj cli
 	return p.Get(ctx, key, obj, opts...)
 }
 
-// waitToRead waits until a part has listed the kind of an object. It returns the reason if the API server denies the list, and an error if the
-// part is removed or the context ends.
-func (c *NamespacedCache) waitToRead(ctx context.Context, p *part, obj client.Object) (reason, err error) {
+// waitToRead waits until a member has listed the kind of an object. It returns the reason if the API server denies the list, and an error if the
+// member is removed or the context ends.
+func (c *NamespacedCache) waitToRead(ctx context.Context, p *member, obj client.Object) (reason, err error) {
 	i, err := p.GetInformer(ctx, obj, cache.BlockUntilSynced(false))
 	if err != nil {
 		return nil, err
@@ -520,7 +520,7 @@ func (c *NamespacedCache) List(ctx context.Context, list client.ObjectList, opts
 	var options client.ListOptions
 	options.ApplyOptions(opts)
 	if options.Namespace != "" {
-		p := c.part(options.Namespace)
+		p := c.member(options.Namespace)
 		if p == nil {
 			return errNotCached(options.Namespace)
 		}
@@ -530,18 +530,18 @@ func (c *NamespacedCache) List(ctx context.Context, list client.ObjectList, opts
 		return p.List(ctx, list, opts...)
 	}
 	c.mu.RLock()
-	parts := maps.Clone(c.parts)
+	members := maps.Clone(c.members)
 	c.mu.RUnlock()
 	var all []runtime.Object
-	for _, namespace := range slices.Sorted(maps.Keys(parts)) {
-		if reason, err := c.waitToRead(ctx, parts[namespace], item); reason != nil || err != nil {
+	for _, namespace := range slices.Sorted(maps.Keys(members)) {
+		if reason, err := c.waitToRead(ctx, members[namespace], item); reason != nil || err != nil {
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
 			continue // the API server denies the list, or the namespace has been removed
 		}
 		some := list.DeepCopyObject().(client.ObjectList)
-		if err := parts[namespace].List(ctx, some, opts...); err != nil {
+		if err := members[namespace].List(ctx, some, opts...); err != nil {
 			return err
 		}
 		items, err := meta.ExtractList(some)

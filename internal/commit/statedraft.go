@@ -17,8 +17,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// recorder stores the framework's part on a copy of an object.
-type recorder struct {
+// stateDraft stores the framework's part on a copy of an object.
+type stateDraft struct {
 	builder         *Builder
 	cause           *cause.Cause
 	target          client.Object
@@ -28,15 +28,15 @@ type recorder struct {
 	finished        bool // the write ends the cycle
 }
 
-func (b *Builder) newRecorder(obj client.Object, c *cause.Cause, added int) *recorder {
-	r := &recorder{builder: b, cause: c, added: added}
-	r.onlyAnnotations = progress.UsesOnlyAnnotations(b.Store, obj) && progress.UsesOnlyAnnotations(b.Baseline, obj) && progress.UsesOnlyAnnotations(b.Pin, obj)
-	if r.onlyAnnotations {
-		r.target = metadataOf(obj)
+func (b *Builder) newStateDraft(obj client.Object, c *cause.Cause, added int) *stateDraft {
+	d := &stateDraft{builder: b, cause: c, added: added}
+	d.onlyAnnotations = progress.UsesOnlyAnnotations(b.Store, obj) && progress.UsesOnlyAnnotations(b.Baseline, obj) && progress.UsesOnlyAnnotations(b.Pin, obj)
+	if d.onlyAnnotations {
+		d.target = metadataOf(obj)
 	} else {
-		r.target = obj.DeepCopyObject().(client.Object)
+		d.target = obj.DeepCopyObject().(client.Object)
 	}
-	return r
+	return d
 }
 
 // metadataOf returns a copy of the metadata that stores read.
@@ -50,28 +50,28 @@ func metadataOf(obj client.Object) client.Object {
 }
 
 // removePin removes the pin, unless this operator stores none. The pin is then that of another operator.
-func (r *recorder) removePin() {
-	if !r.builder.Detector.Stateless {
-		r.builder.Pin.Store(r.target, nil)
+func (d *stateDraft) removePin() {
+	if !d.builder.Detector.Stateless {
+		d.builder.Pin.Store(d.target, nil)
 	}
 }
 
 // sweep removes the records of handlers that the operator no longer has.
-func (r *recorder) sweep() error {
-	if sweeper, ok := r.builder.Store.(progress.Sweeper); ok {
-		return sweeper.Sweep(r.target, r.builder.HandlerIDs)
+func (d *stateDraft) sweep() error {
+	if sweeper, ok := d.builder.Store.(progress.Sweeper); ok {
+		return sweeper.Sweep(d.target, d.builder.HandlerIDs)
 	}
 	return nil
 }
 
 // truncateMessages shortens the messages in the records until the object has room for all records.
-func (r *recorder) truncateMessages(state *progress.State) error {
+func (d *stateDraft) truncateMessages(state *progress.State) error {
 	for _, limit := range []int{256, 32, 0} {
-		if AnnotationsSize(r.target)+r.added <= annotationLimit {
+		if AnnotationsSize(d.target)+d.added <= annotationLimit {
 			return nil
 		}
 		state.TruncateMessages(limit)
-		if err := state.Save(r.builder.Store, r.target); err != nil {
+		if err := state.Save(d.builder.Store, d.target); err != nil {
 			return err
 		}
 	}
@@ -81,67 +81,67 @@ func (r *recorder) truncateMessages(state *progress.State) error {
 // storeBaseline stores an essence as the last-handled configuration. If the object has no room for the essence, storeBaseline stores only the digest, which
 // still distinguishes changed from unchanged objects. During a cycle, storeBaseline does not replace a stored essence by a digest. If the API server then
 // rejects the records, the engine keeps them in memory.
-func (r *recorder) storeBaseline(of map[string]any, running bool) error {
-	text, err := r.cause.EncodeEssence(of)
+func (d *stateDraft) storeBaseline(of map[string]any, running bool) error {
+	text, err := d.cause.EncodeEssence(of)
 	if err != nil {
 		return fmt.Errorf("the essence has no JSON form: %w", err)
 	}
-	if r.builder.DigestOnly {
-		return r.storeDigest(essence.Digest(text))
+	if d.builder.DigestOnly {
+		return d.storeDigest(essence.Digest(text))
 	}
-	superseded, before := r.builder.Baseline.FetchIgnoringDigest(r.target), AnnotationsSize(r.target)
-	isComplete := running && r.builder.Baseline.HasFullEssence(r.target)
-	r.builder.Baseline.Store(r.target, text)
-	if size := AnnotationsSize(r.target); size == before || size+r.added <= annotationLimit || isComplete {
+	superseded, before := d.builder.Baseline.FetchIgnoringDigest(d.target), AnnotationsSize(d.target)
+	isComplete := running && d.builder.Baseline.HasFullEssence(d.target)
+	d.builder.Baseline.Store(d.target, text)
+	if size := AnnotationsSize(d.target); size == before || size+d.added <= annotationLimit || isComplete {
 		return nil
 	}
-	r.tooLarge = true
-	return r.supersede(essence.Digest(text), superseded)
+	d.tooLarge = true
+	return d.supersede(essence.Digest(text), superseded)
 }
 
 // storeDigest stores the digest of the last-handled essence.
-func (r *recorder) storeDigest(digest string) error {
-	if r.builder.DigestOnly {
-		return r.supersede(digest, nil) // the earlier text is confidential, too
+func (d *stateDraft) storeDigest(digest string) error {
+	if d.builder.DigestOnly {
+		return d.supersede(digest, nil) // the earlier text is confidential, too
 	}
-	return r.supersede(digest, r.builder.Baseline.FetchIgnoringDigest(r.target))
+	return d.supersede(digest, d.builder.Baseline.FetchIgnoringDigest(d.target))
 }
 
-func (r *recorder) supersede(digest string, superseded []byte) error {
-	return r.builder.Baseline.SupersedeByDigest(r.target, digest, superseded, func(obj client.Object) bool {
-		return AnnotationsSize(obj)+r.added <= annotationBudget
+func (d *stateDraft) supersede(digest string, superseded []byte) error {
+	return d.builder.Baseline.SupersedeByDigest(d.target, digest, superseded, func(obj client.Object) bool {
+		return AnnotationsSize(obj)+d.added <= annotationBudget
 	})
 }
 
 // storeCyclePin stores the essence that is being handled, for the next reconciles.
-func (r *recorder) storeCyclePin(handled map[string]any) error {
-	pin, err := r.cause.PinOf(handled)
+func (d *stateDraft) storeCyclePin(handled map[string]any) error {
+	pin, err := d.cause.PinOf(handled)
 	if err != nil {
 		return err
 	}
-	return r.storePin(pin)
+	return d.storePin(pin)
 }
 
 // storePinAhead stores the essence that is being handled, before any record.
-func (r *recorder) storePinAhead(handled map[string]any) error {
-	pin, err := r.cause.PinOf(handled)
+func (d *stateDraft) storePinAhead(handled map[string]any) error {
+	pin, err := d.cause.PinOf(handled)
 	if err != nil || pin == nil {
 		return err
 	}
 	pin.Ahead = pin.Digest != ""
-	return r.storePin(pin)
+	return d.storePin(pin)
 }
 
 // storePin stores a pin. If the object has no room for the essences of the pin, or must not contain them, storePin stores the pin without
 // them. If p is nil, it removes the stored pin.
-func (r *recorder) storePin(p *cause.Pin) error {
+func (d *stateDraft) storePin(p *cause.Pin) error {
 	if p == nil {
-		r.removePin()
+		d.removePin()
 		return nil
 	}
-	baseline := r.builder.Baseline.Fetch(r.target)
+	baseline := d.builder.Baseline.Fetch(d.target)
 	forms := []cause.Pin{*p, p.WithoutEssences()}
-	if r.builder.DigestOnly {
+	if d.builder.DigestOnly {
 		forms = forms[1:]
 	}
 	for _, stored := range forms {
@@ -149,7 +149,7 @@ func (r *recorder) storePin(p *cause.Pin) error {
 		if err != nil {
 			return err
 		}
-		if r.builder.Pin.Store(r.target, text); AnnotationsSize(r.target)+r.added <= annotationBudget {
+		if d.builder.Pin.Store(d.target, text); AnnotationsSize(d.target)+d.added <= annotationBudget {
 			break
 		}
 	}
@@ -165,29 +165,29 @@ const (
 
 // newBaseline returns the baseline of the target if it differs from the baseline of the object, or if another client has restored an old
 // baseline. Otherwise, it returns nil.
-func (r *recorder) newBaseline(obj client.Object) []byte {
-	stored := r.builder.Baseline.Fetch(r.target)
-	if !r.cause.RestoredBaseline && bytes.Equal(stored, r.builder.Baseline.Fetch(obj)) {
+func (d *stateDraft) newBaseline(obj client.Object) []byte {
+	stored := d.builder.Baseline.Fetch(d.target)
+	if !d.cause.RestoredBaseline && bytes.Equal(stored, d.builder.Baseline.Fetch(obj)) {
 		return nil
 	}
 	return stored
 }
 
 // diff returns the patch that changes the object to the target, and stamps it.
-func (r *recorder) diff(obj client.Object, content map[string]any) (patch.MergePatch, error) {
-	if r.onlyAnnotations {
-		doc := patch.DiffAnnotations(obj.GetAnnotations(), r.target.GetAnnotations())
-		if key, value, changed := r.stamp(doc, obj); changed {
+func (d *stateDraft) diff(obj client.Object, content map[string]any) (patch.MergePatch, error) {
+	if d.onlyAnnotations {
+		doc := patch.DiffAnnotations(obj.GetAnnotations(), d.target.GetAnnotations())
+		if key, value, changed := d.stamp(doc, obj); changed {
 			doc["metadata"].(map[string]any)["annotations"].(map[string]any)[key] = value // the document is new, and has annotations
 		}
 		return doc, nil
 	}
-	recorded, err := patch.Content(r.target)
+	recorded, err := patch.Content(d.target)
 	if err != nil {
 		return nil, err
 	}
 	doc := removeFields(patch.Diff(content, recorded).WithoutNulls(content), content)
-	if key, value, changed := r.stamp(doc, obj); changed {
+	if key, value, changed := d.stamp(doc, obj); changed {
 		doc = patch.Merge(doc, patch.At([]string{"metadata", "annotations", key}, value))
 	}
 	return doc, nil
@@ -217,21 +217,21 @@ func removeFields(doc patch.MergePatch, content map[string]any) patch.MergePatch
 
 // stamp returns the change of the object's stamp that belongs into a patch of the framework, so that a copy of the object does not pass for the object. The value is nil
 // to remove the stamp. A stamp is never a reason for a request: an empty patch stays empty, and a patch of the status alone stays one request.
-func (r *recorder) stamp(doc patch.MergePatch, obj client.Object) (key string, value any, changed bool) {
-	if r.builder.Stamps == (progress.Stamps{}) || len(doc) == 0 || r.finished && r.cause.Reason == cause.Delete {
+func (d *stateDraft) stamp(doc patch.MergePatch, obj client.Object) (key string, value any, changed bool) {
+	if d.builder.Stamps == (progress.Stamps{}) || len(doc) == 0 || d.finished && d.cause.Reason == cause.Delete {
 		return "", nil, false
 	}
-	if _, annotates := diff.Lookup(map[string]any(doc), "metadata", "annotations"); !annotates && r.builder.HasStatus {
+	if _, annotates := diff.Lookup(map[string]any(doc), "metadata", "annotations"); !annotates && d.builder.HasStatus {
 		return "", nil, false
 	}
-	baseline := r.builder.Baseline.Fetch(r.target)
-	isRunning := r.cause.Reason.HasHandlers() && !r.finished
-	key, digest := r.builder.Stamps.Key(obj.GetUID()), essence.BaselineDigest(baseline)
+	baseline := d.builder.Baseline.Fetch(d.target)
+	isRunning := d.cause.Reason.HasHandlers() && !d.finished
+	key, digest := d.builder.Stamps.Key(obj.GetUID()), essence.BaselineDigest(baseline)
 	before, isStamped := obj.GetAnnotations()[key]
-	isTooLarge := !isStamped && AnnotationsSize(r.target)+r.added+len(key)+len(digest) > annotationLimit // the baseline is more important
+	isTooLarge := !isStamped && AnnotationsSize(d.target)+d.added+len(key)+len(digest) > annotationLimit // the baseline is more important
 	switch {
 	case baseline == nil && !isRunning:
-		return key, nil, isStamped && !r.hasRecords() // the object carries no state any more
+		return key, nil, isStamped && !d.hasRecords() // the object carries no state any more
 	case before == digest, isTooLarge:
 		return key, nil, false
 	}
@@ -239,9 +239,9 @@ func (r *recorder) stamp(doc patch.MergePatch, obj client.Object) (key string, v
 }
 
 // hasRecords reports whether the target has the record of a handler.
-func (r *recorder) hasRecords() bool {
-	return slices.ContainsFunc(r.builder.HandlerIDs, func(id string) bool {
-		record, err := r.builder.Store.Fetch(r.target, id)
+func (d *stateDraft) hasRecords() bool {
+	return slices.ContainsFunc(d.builder.HandlerIDs, func(id string) bool {
+		record, err := d.builder.Store.Fetch(d.target, id)
 		return record != nil || err != nil
 	})
 }
@@ -255,7 +255,7 @@ func (b *Builder) disown(obj client.Object, content map[string]any) (patch.Merge
 	}
 	isOwn := own != ""
 	if isOwn && own != essence.NoBaseline {
-		r := b.newRecorder(obj, &cause.Cause{}, 0)
+		r := b.newStateDraft(obj, &cause.Cause{}, 0)
 		if err := r.supersede(own, nil); err != nil {
 			return nil, err
 		}
