@@ -93,15 +93,16 @@ test: controlplane $(GINKGO) note-race ## Run all tests, including those on a re
 		(cd $$module && go test $(race) $(tests) ./...) || status=1; \
 	done; exit $$status
 
-# The race detector slows tests down, so it runs where goroutines share memory. The others start programs or check files. The simulations use only some of
+# The slowest packages start first. The race detector slows tests down, so it runs where goroutines share memory. The others start programs or check files. The simulations use only some of
 # their seeds with it, and all of them without it.
-RACED := ./pkg/... ./internal/... ./test/peering ./test/reconcilers ./test/simulation/... ./test/soak
+RACED := ./test/peering ./pkg/webhooks ./test/simulation/... ./test/reconcilers ./test/soak ./pkg/... ./internal/...
 raced = '/(pkg|internal)/|/test/(e2e|peering|reconcilers|soak|simulation/conformance$(if $(RACE),,|simulation.*))$$'
 
 # The engine shares objects with the cache. With this variable, client-go panics if an object in the cache is changed.
 mutations = KUBE_CACHE_MUTATION_DETECTOR=true
-# Ginkgo runs the specs of test/e2e in four processes, each with its own control plane. go test would run them one after another.
-tests = -p $(PARALLEL) -shuffle=on -timeout 40m $(TESTFLAGS)
+# Ginkgo runs the specs of test/e2e in four processes, each with its own control plane. go test would run them one after another. golangci-lint
+# runs vet.
+tests = -p $(PARALLEL) -vet=off -shuffle=on -timeout 40m $(TESTFLAGS)
 
 .PHONY: controller-manager
 controller-manager: ## Build kube-controller-manager, which test/garbagecollection requires

@@ -311,7 +311,7 @@ func TestWithSharding_MovesObjects(t *testing.T) {
 			t.Errorf("labels = %v, data = %v, finalizers = %v; want no labels, the last change of the daemon, and the finalizer", a.Labels, a.Data, a.Finalizers)
 		}
 		version := a.ResourceVersion
-		<-time.After(time.Hour)
+		<-time.After(10 * time.Minute)
 		if c.Get(t, a); a.ResourceVersion != version {
 			t.Error("the released object has been written")
 		}

@@ -92,7 +92,7 @@ func (d *callTimes) within(name string, one lifetime) (all []time.Time) {
 // timers keep their schedule.
 func TestTimers_SurviveManyRestarts(t *testing.T) {
 	const sharp, plain = 10 * time.Second, 7 * time.Second
-	for seed := range seeds(5) {
+	for seed := range seeds(2) {
 		synctest.Test(t, func(t *testing.T) {
 			dice := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // a repeatable sequence, not used for security
 			config, scheme, users := newWorld(t)
@@ -201,7 +201,7 @@ func checkPlain(t *testing.T, what string, seen []time.Time, interval time.Durat
 // B-01, B-13: changes of the essence by timers and daemons are not updates, even during a cycle. Changes by users are
 // updates, and each handler eventually receives them.
 func TestBackgroundEdits_AreNoUpdates(t *testing.T) {
-	for seed := range seeds(20) {
+	for seed := range seeds(6) {
 		synctest.Test(t, func(t *testing.T) {
 			dice := rand.New(rand.NewPCG(seed, 2)) //nolint:gosec // a repeatable sequence, not used for security
 			config, scheme, users := newWorld(t)

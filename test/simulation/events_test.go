@@ -87,9 +87,9 @@ func intercept(config *rest.Config) *mailbox {
 // succeeds. The recorder posts only two Events.
 func TestEvents_FewForManyFailures(t *testing.T) {
 	if testing.Short() || raceEnabled {
-		t.Skip("the test writes twenty thousand times and runs only without the race detector")
+		t.Skip("the test writes thousands of times and runs only without the race detector")
 	}
-	const failures, hour = 10_000, time.Hour
+	const failures, hour = 2_000, time.Hour
 	synctest.Test(t, func(t *testing.T) {
 		config, scheme, users := newWorld(t)
 		box := intercept(config)
@@ -125,9 +125,9 @@ func TestEvents_FewForManyFailures(t *testing.T) {
 // of other objects.
 func TestEvents_LimitedForANoisyObject(t *testing.T) {
 	if testing.Short() || raceEnabled {
-		t.Skip("the test writes tens of thousands of times and runs only without the race detector")
+		t.Skip("the test writes thousands of times and runs only without the race detector")
 	}
-	const failures, most, hour = 10_000, 60, time.Hour
+	const failures, most, hour = 2_000, 60, time.Hour
 	pause := kopf.Backoff(hour / failures)
 	steps, asKopf := kopf.WithEvents(kopf.EventsSteps), kopf.WithKopfEvents(kopf.EventNames{})
 	type handler = kopf.Handler[widget]

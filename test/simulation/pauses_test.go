@@ -51,7 +51,7 @@ func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f
 func TestPauses_OfABusyOperator(t *testing.T) {
 	const crowd = 6
 	var pauses, starts atomic.Int64
-	for seed := range seeds(20) {
+	for seed := range seeds(6) {
 		synctest.Test(t, func(t *testing.T) {
 			dice := rand.New(rand.NewPCG(seed, 3)) //nolint:gosec // a repeatable sequence, not used for security
 			var luck sync.Mutex

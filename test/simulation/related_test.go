@@ -32,7 +32,7 @@ const (
 	relatedSteps   = 40
 )
 
-var relatedSeeds = flag.Uint64("related", 60, "number of simulations with related objects")
+var relatedSeeds = flag.Uint64("related", 20, "number of simulations with related objects")
 
 // relatedScheme has widgets and ConfigMaps.
 func relatedScheme() *runtime.Scheme {

@@ -23,7 +23,7 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
-var scopeSeeds = flag.Uint64("scopes", 60, "number of simulations in which kinds and namespaces come and go")
+var scopeSeeds = flag.Uint64("scopes", 20, "number of simulations in which kinds and namespaces come and go")
 
 const (
 	scopeNamespaces = 3

@@ -18,7 +18,7 @@ import (
 )
 
 var (
-	shardSeeds = flag.Uint64("shards", 60, "number of simulations of several shards")
+	shardSeeds = flag.Uint64("shards", 20, "number of simulations of several shards")
 	shardFrom  = flag.Uint64("shards-from", 0, "seed of the first simulation of several shards")
 	shardSeed  = flag.Int64("shard", -1, "repeat this simulation of several shards and show the log")
 )
@@ -276,7 +276,7 @@ func TestShards_ServeAgain(t *testing.T) {
 		"stopped":      func(_ *shardWorld, p *shardProcess) { p.stop() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			for seed := range seeds(10) {
+			for seed := range seeds(3) {
 				synctest.Test(t, func(t *testing.T) {
 					w := newShardWorld(t, seed)
 					w.longest = time.Second // less than the CancellationTimeout, so that a stopped shard releases its Lease
