@@ -85,6 +85,10 @@ func (l *queueRateLimiter) Forget(req reconcile.Request) {
 
 // requeueErrors replaces expected errors by a delay, see requeueFor, and records the errors for explanations.
 func (e *Engine) requeueErrors(key types.NamespacedName, result reconcile.Result, err error) (reconcile.Result, error) {
+	if err == nil {
+		e.queue.failures.Take(key)
+		return result, nil
+	}
 	err = errtext.Limit(err)
 	delay, unexpected := requeueFor(err)
 	if delay == 0 && unexpected == nil {

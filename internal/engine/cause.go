@@ -82,7 +82,7 @@ func (e *Engine) detect(ctx context.Context, r *reconciliation, unreadable func(
 	case cause.KeepProgress:
 	}
 	r.session.Cause = detected // the predicates of handlers may ask for the old object
-	view := e.causeView(r)
+	view := r.causeView()
 	r.matching = matching{detected: detected.Reason, view: view, handlers: plan.Matching(log.FromContext(ctx), &e.Handlers, view, r.subject())}
 	r.session.Unmatched = len(r.matching.handlers) == 0
 	r.session.Cause = e.causeFor(detected, r.draft.Base(), r.session.Unmatched)
@@ -209,19 +209,26 @@ func (e *Engine) causeFor(c cause.Cause, obj client.Object, unmatched bool) caus
 }
 
 // causeView returns the view of the object and the cause, for the predicates of handlers.
-func (e *Engine) causeView(r *reconciliation) *invoke.View {
+func (r *reconciliation) causeView() *invoke.View {
 	return &invoke.View{
-		Object: r.draft.Current().Object, Reason: string(r.session.Cause.Reason), Old: func() client.Object { return e.oldObject(r) }, Handled: func() client.Object { return e.handledObject(r) },
-		OldUnknown: !r.session.Cause.IsOldKnown(), Diff: r.session.Cause.Diff, Before: r.session.Cause.Old, After: r.session.Cause.New,
-		ConditionOptions: append(e.traits.conditionPlaces, conditions.Since(r.draft.Base())), Latest: func() client.Object { return e.latest(r.draft.Base()) }, Notify: e.events.NotifierFor(r.draft.Base()),
+		Object: r.draft.Current().Object, Reason: string(r.session.Cause.Reason), OldUnknown: !r.session.Cause.IsOldKnown(), Diff: r.session.Cause.Diff,
+		Before: r.session.Cause.Old, After: r.session.Cause.New, Fill: r.fillView,
 	}
+}
+
+// fillView completes a view of the object and the cause.
+func (r *reconciliation) fillView(view *invoke.View) {
+	e, base := r.engine, r.draft.Base()
+	view.Old, view.Handled = func() client.Object { return e.oldObject(r) }, func() client.Object { return e.handledObject(r) }
+	view.Latest, view.Notify = func() client.Object { return e.latest(base) }, e.events.NotifierFor(base)
+	view.ConditionOptions = append(e.traits.conditionPlaces, conditions.Since(base))
 }
 
 // attemptView returns the view for an attempt. It contains the changes of earlier handlers.
 func (r *reconciliation) attemptView() *invoke.View {
 	view := *r.matching.view
 	view.Object, view.Reason, view.Before, view.After = r.draft.Current().Object, string(r.session.Cause.Reason), r.session.Cause.Old, r.session.Cause.New
-	view.ConditionOptions = append(r.engine.traits.conditionPlaces, conditions.Since(r.draft.Base()))
+	view.Fill = r.fillView
 	return &view
 }
 

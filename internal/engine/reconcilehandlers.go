@@ -56,7 +56,7 @@ func (e *Engine) matchReconcileHandlers(ctx context.Context, r *reconciliation) 
 	}
 	changes := r.details.Changes
 	r.details.Changes = nil
-	view := e.causeView(r)
+	view := r.causeView()
 	view.Object = r.draft.Base() // predicates see the object as it is stored, not the pending changes of handlers
 	var failing []string
 	caused := false // by these changes, a handler is called

@@ -188,6 +188,9 @@ type View struct {
 	Latest           func() client.Object
 	Notify           func(about client.Object, eventType, reason, action, note string, args ...any)
 
+	// Fill sets Old, Handled, ConditionOptions, Latest and Notify before the first request is made, because most views need none. It is optional.
+	Fill func(*View)
+
 	predicateRequest *Request
 	predicateObject  client.Object // for which predicateRequest was created
 }
@@ -215,6 +218,10 @@ func (v *View) PredicateRequest() *Request {
 }
 
 func (v *View) newRequest() *Request {
+	if v.Fill != nil {
+		v.Fill(v)
+		v.Fill = nil
+	}
 	req := &Request{
 		Object: patch.DeepCopy(v.Object), OldKnown: !v.OldUnknown, Diff: withoutConditions(v.Diff), Reason: v.Reason, Event: v.Event,
 		ConditionOptions: v.ConditionOptions,

@@ -118,7 +118,12 @@ func (f objectField) changeBelow(obj client.Object, changes []fieldChange) error
 }
 
 // clear removes the field from an essence, and then each parent that has become empty.
-func (f objectField) clear(essence map[string]any) { clearField(essence, f.path()) }
+func (f objectField) clear(essence map[string]any) {
+	root, _, _ := strings.Cut(string(f), ".")
+	if essence[root] != nil { // most objects have no such field, and the path needs memory
+		clearField(essence, f.path())
+	}
+}
 
 func clearField(essence map[string]any, path []string) {
 	// Modify only the outermost map, because an essence shares its values with the object.
