@@ -127,6 +127,17 @@ func (e *Engine) release(ctx context.Context, key types.NamespacedName) (reconci
 			back = returned
 		}
 		log.FromContext(ctx).V(1).Info("The object is no longer in scope; its handlers are not called any more")
+	}
+	e.forgetReleased(key, obj)
+	if back {
+		e.readmit(ctx, key)
+	}
+	return requeueBefore(reconcile.Result{}, vanished), nil
+}
+
+// forgetReleased drops all data about a key and its object, which is nil if the engine does not know one.
+func (e *Engine) forgetReleased(key types.NamespacedName, obj client.Object) {
+	if obj != nil {
 		e.background.supervisor.Forget(obj.GetUID())
 		e.removeFromIndexes(obj)
 		e.events.Limiter.Forget(obj.GetUID())
@@ -139,10 +150,6 @@ func (e *Engine) release(ctx context.Context, key types.NamespacedName) (reconci
 	e.gone.lastCalls.Take(key)
 	e.queue.backingOff.Take(key)
 	e.forgetTracked(key)
-	if back {
-		e.readmit(ctx, key)
-	}
-	return requeueBefore(reconcile.Result{}, vanished), nil
 }
 
 const finished = time.Duration(-1)

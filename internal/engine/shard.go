@@ -28,6 +28,9 @@ func (e *Engine) acknowledgeDrain(ctx context.Context, key types.NamespacedName,
 	if _, drained := obj.GetLabels()[e.Shard.Drain]; !drained || obj.GetLabels()[e.Shard.Label] != e.Shard.Name {
 		return true, false, nil
 	}
+	if e.sharding.releases.IsDone(key) { // see shardFilter.passed
+		return true, false, nil
+	}
 	if e.queue.ended.Load() {
 		return false, false, commit.ErrEnded
 	}
@@ -100,7 +103,7 @@ func (f *shardFilter) Create(ctx context.Context, ev event.CreateEvent, q reques
 	}
 	ev.IsInInitialList = ev.IsInInitialList || returns || e.wasHandled(ev.Object)
 	f.next.Create(ctx, ev, q)
-	f.drain(ev.Object, q)
+	f.passed(ev.Object, q)
 }
 
 // Update implements [handler.EventHandler].
@@ -111,8 +114,18 @@ func (f *shardFilter) Update(ctx context.Context, ev event.UpdateEvent, q reques
 		f.next.Create(ctx, event.CreateEvent{Object: ev.ObjectNew, IsInInitialList: true}, q)
 	default:
 		f.next.Update(ctx, ev, q)
-		f.drain(ev.ObjectNew, q)
+		f.passed(ev.ObjectNew, q)
 	}
+}
+
+// passed must be called after an event was passed to the next event handler. If the object was released in the meantime, the engine has learned a state that it must
+// not have, because the event of the release has not arrived or will not be passed.
+func (f *shardFilter) passed(obj client.Object, q requests) {
+	if key := client.ObjectKeyFromObject(obj); f.engine.sharding.releases.IsDone(key) && f.engine.Shard.Leaves(obj) {
+		f.engine.forgetReleased(key, obj)
+		return
+	}
+	f.drain(obj, q)
 }
 
 // Delete implements [handler.EventHandler].
