@@ -1,58 +1,93 @@
-// Command example runs one of the examples. It builds the operator, starts a control plane on this machine, creates the CRDs and samples, and shows
-// the log of the operator. Ctrl-C stops everything.
+// Command example runs one of the examples on a control plane on this machine, creates its samples, and shows its log until Ctrl-C.
 //
-//	go run ./hack/example [flags] [name [flags of the operator]]
+//	go run ./hack/example [-cluster=kubeconfig] [name [flags of the operator]]
 //	go run ./hack/example -demo [-keep]
 //
-// Without a name, it lists the examples. With -demo, it runs 01-minimal, and creates, edits and deletes an object. After each step, it prints the log of
-// the operator, the object, and the requests.
-//
-// Start reading in stage.go, and for the demo in demo.go. The exit code is 0 after a complete demo, or after Ctrl-C while the command shows the log of an
-// example. It is 130 after an earlier interrupt, 1 after an error, and 2 after an error in the command line.
+// Without a name, it lists the examples. With -demo, it runs 01-minimal, creates, edits and deletes an object, and shows the log, the object and the write
+// requests after each step.
 package main
 
 import (
-	"errors"
+	"context"
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
+	"slices"
 
 	"github.com/go-logr/logr"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/kopf-runtime/kopf-runtime/hack/example/catalog"
 	"github.com/kopf-runtime/kopf-runtime/hack/example/program"
-	"github.com/kopf-runtime/kopf-runtime/hack/example/screen"
+)
+
+// Values of the flag -cluster.
+const (
+	own        = "own"
+	kubeconfig = "kubeconfig"
 )
 
 func main() {
-	c := choice{input: os.Stdin}
-	flag.StringVar(&c.cluster, "cluster", own, "cluster to use: own (a control plane for this example) or kubeconfig (the cluster of kubectl)")
-	flag.StringVar(&c.context, "context", "", "context to use with -cluster=kubeconfig (default: the current context)")
-	flag.BoolVar(&c.demo, "demo", false, "run 01-minimal step by step on a control plane of its own")
-	flag.BoolVar(&c.keep, "keep", false, "continue after the last step of the demo, for use with kubectl, until Ctrl-C")
+	r := run{input: os.Stdin, out: os.Stdout}
+	flag.StringVar(&r.cluster, "cluster", own, "cluster to use: own (a control plane for this example) or kubeconfig (the cluster of kubectl)")
+	flag.StringVar(&r.context, "context", "", "context to use with -cluster=kubeconfig (default: the current context)")
+	flag.BoolVar(&r.demo, "demo", false, "run 01-minimal step by step")
+	flag.BoolVar(&r.keep, "keep", false, "continue after the last step of the demo, for use with kubectl, until Ctrl-C")
 	check := flag.Bool("check", false, "only check the arguments")
 	flag.Parse()
 	if flag.NArg() > 0 {
-		c.name, c.args = flag.Arg(0), flag.Args()[1:]
+		r.name, r.args = flag.Arg(0), flag.Args()[1:]
 	}
-	log.SetLogger(logr.Discard()) // this command prints its own messages to the screen
+	log.SetLogger(logr.Discard()) // this command prints its own messages
 	ctx := program.UntilInterrupted()
-	err := c.resolve(ctx)
-	switch {
-	case err == nil && c.name == "":
-		err = list(os.Stdout, c.root)
-	case err == nil && !*check:
-		err = run(ctx, screen.New(os.Stdout), c)
+	err := r.find(ctx)
+	if err == nil && r.name != "" && !*check {
+		err = r.run(ctx)
 	}
-	switch {
-	case errors.Is(err, errUsage):
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(2)
-	case errors.Is(err, errInterrupted):
+	if err != nil {
 		fmt.Fprintf(os.Stderr, "\nexample: %v\n", err)
-		os.Exit(130)
-	case err != nil:
-		fmt.Fprintf(os.Stderr, "\nexample: FAILED: %v\n", err)
 		os.Exit(1)
 	}
+}
+
+// find checks the arguments and finds the example. Without a name, it lists all examples.
+func (r *run) find(ctx context.Context) error {
+	folder, err := program.Folder(ctx, "github.com/kopf-runtime/kopf-runtime/hack/example")
+	if err != nil {
+		return fmt.Errorf("run examples in a git clone of the project: %w", err)
+	}
+	all, err := catalog.All(filepath.Join(folder, "..", ".."))
+	if err != nil {
+		return err
+	}
+	switch {
+	case r.cluster != own && r.cluster != kubeconfig:
+		return fmt.Errorf("unknown cluster %q: CLUSTER must be %s (a control plane for this example, the default) or %s (the cluster of kubectl)",
+			r.cluster, own, kubeconfig)
+	case r.context != "" && r.cluster != kubeconfig:
+		return fmt.Errorf("CONTEXT=%s needs CLUSTER=%s", r.context, kubeconfig)
+	case r.demo && (r.cluster != own || r.name != ""):
+		return fmt.Errorf("-demo needs -cluster=%s and no name", own)
+	case r.demo:
+		r.name = "01-minimal"
+	case r.name == "":
+		list(r, all)
+		return nil
+	}
+	index := slices.IndexFunc(all, func(e catalog.Example) bool { return e.Name == r.name })
+	if index < 0 {
+		list(r, all)
+		return fmt.Errorf("unknown example %q: use one of the above", r.name)
+	}
+	r.example = all[index]
+	return nil
+}
+
+func list(r *run, all []catalog.Example) {
+	r.say("make example NAME=<one of these>")
+	for _, e := range all {
+		r.say("  %-18s %s", e.Name, e.About)
+	}
+	r.say("\nCLUSTER=kubeconfig uses the cluster of kubectl, and ARGS=\"-flag\" passes flags to the operator.")
 }
