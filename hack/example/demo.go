@@ -60,7 +60,7 @@ func (r *run) play(ctx context.Context) error {
 	r.newLines() // those of the start
 	for _, s := range demoSteps {
 		r.heading(s.title)
-		r.say("%s\n\n$ %s", s.about, s.command)
+		r.sayf("%s\n\n$ %s", s.about, s.command)
 		obj := samples[0].DeepCopy()
 		if err := s.do(ctx, r.client, obj); err != nil {
 			return fmt.Errorf("%s: %w", s.command, err)
@@ -77,15 +77,15 @@ func (r *run) play(ctx context.Context) error {
 		}
 	}
 	r.heading("End of the demo")
-	r.say("The operator is examples/01-minimal/main.go. To try it with kubectl: make demo KEEP=1")
+	r.sayf("The operator is examples/01-minimal/main.go. To try it with kubectl: make demo KEEP=1")
 	return nil
 }
 
 // showStep prints the new log lines, the object, and the write requests for it.
 func (r *run) showStep(ctx context.Context, obj client.Object) error {
-	r.say("\nThe log of the operator:")
+	r.sayf("\nThe log of the operator:")
 	r.showLog()
-	r.say("\nThe object:")
+	r.sayf("\nThe object:")
 	state := "(deleted)\n"
 	if err := r.client.Get(ctx, client.ObjectKeyFromObject(obj), obj); client.IgnoreNotFound(err) != nil {
 		return err
@@ -98,9 +98,9 @@ func (r *run) showStep(ctx context.Context, obj client.Object) error {
 		state = string(text)
 	}
 	for line := range strings.Lines(state) {
-		r.say("  %s", strings.TrimRight(line, "\n"))
+		r.sayf("  %s", strings.TrimRight(line, "\n"))
 	}
-	r.say("\nThe write requests for the object:")
+	r.sayf("\nThe write requests for the object:")
 	requests, err := r.audit.Next()
 	for _, one := range requests {
 		if one.Resource != "databases" {
@@ -115,7 +115,7 @@ func (r *run) showStep(ctx context.Context, obj client.Object) error {
 			body.Reset()
 		}
 		what := strings.TrimRight(strings.Join([]string{one.Resource, one.Name, one.Subresource}, "/"), "/")
-		r.say("  %-8s  %-6s  %-23s  %d  %s", who, methods[one.Verb], what, one.Code, body.String())
+		r.sayf("  %-8s  %-6s  %-23s  %d  %s", who, methods[one.Verb], what, one.Code, body.String())
 	}
 	return err
 }

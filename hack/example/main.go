@@ -85,9 +85,9 @@ func (r *run) find(ctx context.Context) error {
 }
 
 func list(r *run, all []catalog.Example) {
-	r.say("make example NAME=<one of these>")
+	r.sayf("make example NAME=<one of these>")
 	for _, e := range all {
-		r.say("  %-18s %s", e.Name, e.About)
+		r.sayf("  %-18s %s", e.Name, e.About)
 	}
-	r.say("\nCLUSTER=kubeconfig uses the cluster of kubectl, and ARGS=\"-flag\" passes flags to the operator.")
+	r.sayf("\nCLUSTER=kubeconfig uses the cluster of kubectl, and ARGS=\"-flag\" passes flags to the operator.")
 }

@@ -48,9 +48,9 @@ type run struct {
 
 var errInterrupted = errors.New("interrupted; everything was stopped")
 
-func (r *run) say(format string, args ...any) { _, _ = fmt.Fprintf(r.out, format+"\n", args...) }
+func (r *run) sayf(format string, args ...any) { _, _ = fmt.Fprintf(r.out, format+"\n", args...) }
 
-func (r *run) heading(title string) { r.say("\n=== %s\n", title) }
+func (r *run) heading(title string) { r.sayf("\n=== %s\n", title) }
 
 const (
 	startLimit = time.Minute      // for the start of the workers
@@ -66,7 +66,7 @@ func (r *run) run(ctx context.Context) (err error) {
 	}
 	defer func() {
 		if ctx.Err() != nil {
-			r.say("\nStopping everything.")
+			r.sayf("\nStopping everything.")
 			if err = nil; !r.follows {
 				err = errInterrupted
 			}
@@ -118,10 +118,10 @@ func (r *run) connect(ctx context.Context) (err error) {
 }
 
 func (r *run) startControlPlane(ctx context.Context) (err error) {
-	r.say("Starting etcd and kube-apiserver (about 10 seconds) ...")
+	r.sayf("Starting etcd and kube-apiserver (about 10 seconds) ...")
 	options := controlplane.Options{Controllers: true, Audit: r.demo}
 	if r.cp, err = controlplane.StartContext(ctx, options); errors.Is(err, controlplane.ErrNoControllers) {
-		r.say("Without controllers, so children are not deleted with their owners. To build them, run make controller-manager.")
+		r.sayf("Without controllers, so children are not deleted with their owners. To build them, run make controller-manager.")
 		options.Controllers = false
 		r.cp, err = controlplane.StartContext(ctx, options)
 	}
@@ -129,7 +129,7 @@ func (r *run) startControlPlane(ctx context.Context) (err error) {
 		return err
 	}
 	r.audit = r.cp.AuditSinceStart()
-	r.say("The cluster is only for this example: %s. Pods never run. Your KUBECONFIG is not used.", r.cp.Config.Host)
+	r.sayf("The cluster is only for this example: %s. Pods never run. Your KUBECONFIG is not used.", r.cp.Config.Host)
 	return r.cp.WriteKubeconfig(r.access())
 }
 
@@ -147,12 +147,12 @@ func (r *run) useKubeconfig() error {
 	if err := errors.Join(clientcmdapi.MinifyConfig(&config), clientcmdapi.FlattenConfig(&config)); err != nil {
 		return err
 	}
-	r.say("The example uses the context %q of kubectl. The created objects stay: see \"Clean up\" in examples/%s/README.md.", config.CurrentContext, r.name)
+	r.sayf("The example uses the context %q of kubectl. The created objects stay: see \"Clean up\" in examples/%s/README.md.", config.CurrentContext, r.name)
 	return clientcmd.WriteToFile(config, r.access())
 }
 
 func (r *run) build(ctx context.Context) error {
-	r.say("Building the operator (seconds, or one to two minutes with an empty cache) ...")
+	r.sayf("Building the operator (seconds, or one to two minutes with an empty cache) ...")
 	return program.Build(ctx, r.example.Main(), r.file())
 }
 
@@ -194,11 +194,11 @@ func (r *run) create(ctx context.Context, first bool) error {
 func (r *run) createOne(ctx context.Context, obj client.Object, what string) error {
 	switch err := r.client.Create(ctx, obj); {
 	case err == nil:
-		r.say("* %s: created", what)
+		r.sayf("* %s: created", what)
 	case apierrors.IsAlreadyExists(err):
-		r.say("* %s: exists already, unchanged", what)
+		r.sayf("* %s: exists already, unchanged", what)
 	case apierrors.IsInvalid(err), apierrors.IsForbidden(err):
-		r.say("* %s: rejected: %v", what, err)
+		r.sayf("* %s: rejected: %v", what, err)
 	default:
 		return fmt.Errorf("create %s: %w", what, err)
 	}
@@ -208,7 +208,7 @@ func (r *run) createOne(ctx context.Context, obj client.Object, what string) err
 // start starts the operator, and waits until its workers run and it has nothing more to say. Operators with webhooks have then written their configurations, so
 // they see the creation of the samples.
 func (r *run) start(ctx context.Context) (err error) {
-	r.say("Starting the operator ...")
+	r.sayf("Starting the operator ...")
 	namespace := cmp.Or(os.Getenv("POD_NAMESPACE"), "default") // for the Lease of a shard
 	if r.operator, err = program.Start(r.file(), r.args, "KUBECONFIG="+r.access(), "POD_NAMESPACE="+namespace); err != nil {
 		return err
@@ -253,12 +253,12 @@ func (r *run) explain() error {
 		return err
 	}
 	r.heading("Your turn")
-	r.say("In another terminal, as in examples/%s/README.md:\n", r.name)
+	r.sayf("In another terminal, as in examples/%s/README.md:\n", r.name)
 	for _, line := range append(append(controlplane.Exports(r.access()), "cd "+r.example.Folder), commands...) {
-		r.say("  %s", line)
+		r.sayf("  %s", line)
 	}
-	r.say("\nWith the first of these lines, make example NAME=%s CLUSTER=kubeconfig runs a second operator in this cluster.", r.name)
-	r.say("\nPress Enter to stop or restart the operator, and Ctrl-C to stop everything. The log of the operator follows:\n")
+	r.sayf("\nWith the first of these lines, make example NAME=%s CLUSTER=kubeconfig runs a second operator in this cluster.", r.name)
+	r.sayf("\nPress Enter to stop or restart the operator, and Ctrl-C to stop everything. The log of the operator follows:\n")
 	return nil
 }
 
@@ -278,12 +278,12 @@ func (r *run) follow(ctx context.Context) error {
 			if err := errors.Join(errEnded, r.stop()); enters == nil {
 				return err
 			}
-			r.say("The operator has ended. Press Enter to start it again.")
+			r.sayf("The operator has ended. Press Enter to start it again.")
 		case _, more := <-enters:
 			if !more {
 				enters = nil
 			} else if err := r.toggle(ctx); err != nil && ctx.Err() == nil {
-				r.say("%v\nPress Enter to try again.", err) // the user may be editing the code
+				r.sayf("%v\nPress Enter to try again.", err) // the user may be editing the code
 			}
 		}
 	}
@@ -296,7 +296,7 @@ var errEnded = errors.New("the operator has ended")
 func (r *run) toggle(ctx context.Context) error {
 	if r.operator != nil {
 		err := r.stop()
-		r.say("The operator is stopped, and the cluster still runs. Press Enter to start it again.")
+		r.sayf("The operator is stopped, and the cluster still runs. Press Enter to start it again.")
 		return err
 	}
 	if err := r.build(ctx); err != nil {
@@ -335,7 +335,7 @@ func (r *run) enters() <-chan struct{} {
 // showLog prints the new log lines.
 func (r *run) showLog() {
 	for _, line := range r.newLines() {
-		r.say("  %s", line)
+		r.sayf("  %s", line)
 	}
 }
 

@@ -18,7 +18,7 @@ import (
 )
 
 // Warm fills the caches and the indexes in a replica that waits for leadership, until the replica becomes the leader. dynamic contains the kinds that come and go;
-// nil if there are none.
+// nil without them.
 //
 // The leader goes on with the cache of fixed kinds, except for the cache of an operator with changing namespaces: the leader fills it again, as it must know for
 // each namespace from which version on it contains the writes of the former leader. The indexes keep their values.
