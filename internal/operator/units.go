@@ -51,7 +51,7 @@ func NewUnits[K comparable](count *metrics.StateCount, changed func()) *Units[K]
 
 func (u *unit) isRunning() bool { return u.stop != nil || u.isKept }
 
-// Keep adds units that run until forget is called, and that always run. The caller runs them.
+// Keep adds units that Stop does not stop. The caller runs them until it calls forget.
 func (u *Units[K]) Keep(keys ...K) (forget func()) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

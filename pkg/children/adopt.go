@@ -12,20 +12,21 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Adopt sets the owner reference, name, namespace and labels of children, like [Owner.AppendReference],
-// [Owner.HarmonizeNaming], [Owner.AdjustNamespace] and [Owner.Label]. Equivalent in kopf: adopt. If a child is invalid, no child
-// is changed. Adopt does not write to the API server.
+// Adopt sets the owner reference, name, namespace and labels of children, like [Owner.AppendReference], [Owner.HarmonizeNaming],
+// [Owner.AdjustNamespace] and [Owner.Label]. Equivalent in kopf: adopt. If a child is invalid, no child is changed. Adopt doesn't write to
+// the API server.
 //
-// Adopt removes annotations in which an operator with kopf or package kopf stores its data, and the annotation of kubectl apply, if the child has them with
-// the same values as its owner, also in pod templates and other nested structures. So an operator can copy the annotations of the owner to its children. An
-// existing child of the owner's kind keeps them, because they may be its own.
+// Adopt removes annotations that must not be copied from an owner to its children: those in which an operator with kopf or package kopf
+// stores its data, and that of kubectl apply. It removes them if the child has the same values as its owner, even in pod templates and
+// other nested structures. So an operator can simply copy all annotations of the owner. An existing child of the owner's kind keeps them,
+// because they may be its own.
 func (o *Owner) Adopt(children ...client.Object) error {
 	_, err := o.adopt(children)
 	return err
 }
 
 // adopt validates all children before it changes any of them. The checks receive empty objects with the kinds of the children, and with the
-// names and namespaces that the children will have.
+// names and namespaces they will have.
 func (o *Owner) adopt(objects []client.Object, checks ...func(adopted []child) error) ([]child, error) {
 	children, err := o.resolve(objects)
 	if err != nil {
@@ -61,7 +62,7 @@ func (o *Owner) adopt(objects []client.Object, checks ...func(adopted []child) e
 	return children, nil
 }
 
-// named returns empty objects with the kinds, names and namespaces that the children have after their adoption.
+// named returns empty objects with the kinds, names and namespaces that the children will have.
 func (o *Owner) named(children []child, name string) []child {
 	out := make([]child, len(children))
 	for i, c := range children {
@@ -134,7 +135,7 @@ func appendReference(c child, ref metav1.OwnerReference) {
 	if hasReference(c, ref.UID) {
 		return
 	}
-	controller, blocks := *ref.Controller, *ref.BlockOwnerDeletion // do not share pointers between children
+	controller, blocks := *ref.Controller, *ref.BlockOwnerDeletion // don't share pointers between children
 	ref.Controller, ref.BlockOwnerDeletion = &controller, &blocks
 	c.SetOwnerReferences(append(slices.Clip(c.GetOwnerReferences()), ref))
 }
@@ -143,9 +144,8 @@ func hasReference(obj client.Object, uid types.UID) bool {
 	return slices.ContainsFunc(obj.GetOwnerReferences(), func(ref metav1.OwnerReference) bool { return ref.UID == uid })
 }
 
-// HarmonizeNaming sets the generateName of children to the name of the owner and a hyphen. With [Strict], it sets the name to the
-// name of the owner. It does not change children with a name or a generateName, unless [Forced] is set. Equivalent in kopf:
-// harmonize_naming.
+// HarmonizeNaming sets the generateName of children to the owner's name and a hyphen. With [Strict], it sets the name to the owner's name.
+// It doesn't change children with a name or a generateName, unless [Forced] is set. Equivalent in kopf: harmonize_naming.
 func (o *Owner) HarmonizeNaming(children ...client.Object) error {
 	resolved, err := o.resolve(children)
 	if err != nil {
@@ -184,8 +184,8 @@ func (o *Owner) setName(c child, name string) {
 	}
 }
 
-// AdjustNamespace sets the namespace of children without one to the namespace of [InNamespace], or else to the namespace of the
-// owner. It removes the namespace from children of cluster-scoped kinds. Equivalent in kopf: adjust_namespace.
+// AdjustNamespace sets the namespace of children without one to that of [InNamespace], or else to the owner's. It removes the namespace
+// from children of cluster-scoped kinds. Equivalent in kopf: adjust_namespace.
 func (o *Owner) AdjustNamespace(children ...client.Object) error {
 	resolved, err := o.resolve(children)
 	if err != nil {
@@ -211,8 +211,8 @@ func (o *Owner) namespaceFor(c child) string {
 	return namespace
 }
 
-// Label adds the labels of the owner, or of the option [Labels], to children, to their pod templates, and to the structures selected
-// with [Nested]. Existing labels are kept, unless [Forced] is set. Equivalent in kopf: label.
+// Label adds the owner's labels, or those of the option [Labels], to children, to their pod templates, and to the structures selected with
+// [Nested]. Existing labels are kept, unless [Forced] is set. Equivalent in kopf: label.
 func (o *Owner) Label(children ...client.Object) error {
 	resolved, err := o.resolve(children)
 	if err != nil {

@@ -17,22 +17,22 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/rbac"
 )
 
-// A Result describes the stored object and the operation for one child.
+// A Result is the stored object and the operation for one child.
 type Result struct {
 	Object    client.Object // stored object, with the Go type of the child; nil after an error and for a nil child
 	Operation controllerutil.OperationResult
 }
 
-// Apply adopts children, creates missing children, and updates existing children if a set field differs. It does not
-// change other fields. It writes nothing for a child that is up to date, even if the cache does not show the last apply of
-// this process yet. Children need names, see [Name].
+// Apply adopts children, creates missing ones, and updates existing ones if a field that you set differs. It doesn't change other fields.
+// It writes nothing for a child that is up to date, even if the cache doesn't show this process's last apply yet. Children need names;
+// [Name] returns deterministic ones.
 //
-// Apply uses server-side apply with [FieldOwner] and forces conflicts. It stores a hash of the applied fields in the
-// annotation "kopf-runtime.dev/applied.<field owner>". Before it creates a child, it sends an empty patch as a dry
-// run, because the cache may not show an existing object.
+// Apply uses server-side apply with [FieldOwner] and forces conflicts. It stores a hash of the applied fields in the annotation
+// "kopf-runtime.dev/applied.<field owner>". Before it creates a child, it sends an empty patch as a dry run, because the object may exist
+// without being in the cache.
 //
-// Apply does not copy the server's state into the given objects. The results contain the stored objects, in the order of the children.
-// If one child fails, Apply continues with the other children and returns the joined errors.
+// Apply doesn't copy the server's state into the given objects. The results contain the stored objects, in the order of the children. If
+// one child fails, Apply continues with the others and returns the joined errors.
 func (o *Owner) Apply(ctx context.Context, children ...client.Object) ([]Result, error) {
 	if o.fieldOwner == "" {
 		return nil, errors.New("children: Apply requires the option FieldOwner: set it to the name of the operator")
@@ -40,8 +40,8 @@ func (o *Owner) Apply(ctx context.Context, children ...client.Object) ([]Result,
 	return o.each(ctx, children, o.applyOne)
 }
 
-// Create adopts children and creates missing children. It does not change existing children. Children need names, see
-// [Name]. For results and errors see [Owner.Apply].
+// Create adopts children and creates missing ones. It doesn't change existing ones. Children need names. Results and errors are the same as
+// for [Owner.Apply].
 func (o *Owner) Create(ctx context.Context, children ...client.Object) ([]Result, error) {
 	return o.each(ctx, children, o.createOne)
 }
@@ -105,7 +105,7 @@ func (o *Owner) applyOne(ctx context.Context, c child) (Result, error) {
 
 	live, err := o.read(ctx, c)
 	if live == nil && err == nil {
-		live, err = o.dryRunRead(ctx, c) // an apply would take over an object of another client
+		live, err = o.dryRunRead(ctx, c) // an apply would take over another client's object
 	}
 	if err != nil {
 		return Result{}, err
@@ -157,7 +157,7 @@ func (o *Owner) createOne(ctx context.Context, c child) (Result, error) {
 	return Result{created, controllerutil.OperationResultCreated}, err
 }
 
-// read returns the live child, or nil if it is not found.
+// read returns the live child, or nil if it isn't found.
 func (o *Owner) read(ctx context.Context, c child) (client.Object, error) {
 	var reader client.Reader = o.client
 	if o.reader != nil {
@@ -170,8 +170,8 @@ func (o *Owner) read(ctx context.Context, c child) (client.Object, error) {
 	return o.checkLive(live)
 }
 
-// dryRunRead asks the API server for a child, because a cache may be stale or filtered. A client with a cache sends
-// only writes to the server, so dryRunRead sends an empty patch as a dry run.
+// dryRunRead asks the API server for a child, because a cache can be stale or filtered. A cached client sends only writes to the server, so
+// we use an empty patch as a dry run.
 func (o *Owner) dryRunRead(ctx context.Context, c child) (client.Object, error) {
 	live := c.newObject()
 	live.SetNamespace(c.GetNamespace())
@@ -204,7 +204,7 @@ func (o *Owner) checkLive(live client.Object) (client.Object, error) {
 
 var errDeleting = errors.New("the object is being deleted: retry after its deletion")
 
-// newObject returns an empty object of the kind of the child.
+// newObject returns an empty object of the child's kind.
 func (c child) newObject() client.Object {
 	out := newLike(c.Object)
 	out.GetObjectKind().SetGroupVersionKind(c.gvk)
@@ -219,7 +219,7 @@ func copyOf(obj client.Object) (client.Object, error) {
 	return out, nil
 }
 
-// convertTo returns the content as an object of the Go type of obj.
+// convertTo converts the content to the Go type of obj.
 func convertTo(obj client.Object, content *unstructured.Unstructured) (client.Object, error) {
 	if _, ok := obj.(*unstructured.Unstructured); ok {
 		return content, nil

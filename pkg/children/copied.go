@@ -11,9 +11,9 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/annotations"
 )
 
-// dropCopied removes the annotations of operators and of kubectl apply that a child has received from its owner, at any depth: many operators copy the
-// annotations of the owner to the child and its pod template. An annotation is a copy if it has the same value as that of the owner. An existing child of the
-// owner's kind may have the same last-handled configuration without a copy, so dropCopied does not change it.
+// dropCopied removes the annotations of operators and of kubectl apply that a child got from its owner, at any depth, because many
+// operators copy the owner's annotations to the child and its pod template. An annotation counts as a copy if the owner has the same value.
+// An existing child of the owner's kind can have the same last-handled configuration without a copy, so dropCopied doesn't change it.
 func (o *Owner) dropCopied(c child, owner schema.GroupKind) {
 	fromOwner := o.obj.GetAnnotations()
 	isState := func(key string) bool { return key == annotations.LastApplied || annotations.IsManaged(key, fromOwner) }
@@ -22,12 +22,12 @@ func (o *Owner) dropCopied(c child, owner schema.GroupKind) {
 		return
 	}
 	drop := func(found map[string]string) map[string]string {
-		kept := maps.Clone(found) // the child may share the map with the owner
+		kept := maps.Clone(found) // the child can share the map with the owner
 		maps.DeleteFunc(kept, func(key, value string) bool {
 			original, ok := fromOwner[key]
 			return ok && value == original && isState(key) && (isNew || !annotations.IsMarker(key))
 		})
-		// An existing child may have a marker of its own, for its own state.
+		// An existing child can have its own marker, for its own state.
 		maps.DeleteFunc(kept, func(key, _ string) bool {
 			_, ok := fromOwner[key]
 			return ok && annotations.IsMarker(key) && !hasOtherWithPrefix(kept, key)
@@ -41,7 +41,7 @@ func (o *Owner) dropCopied(c child, owner schema.GroupKind) {
 	changeTypedAnnotations(reflect.ValueOf(c.Object), drop)
 }
 
-// hasOtherWithPrefix reports whether there is another annotation with the prefix of a key.
+// hasOtherWithPrefix reports whether any other annotation has the same prefix.
 func hasOtherWithPrefix(all map[string]string, key string) bool {
 	prefix, _, _ := strings.Cut(key, "/")
 	for other := range all {

@@ -13,16 +13,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// appliedKey returns the annotation key for the applied hash, which is specific to the field owner.
+// appliedKey returns the annotation key for the applied hash. Each field owner has its own.
 func (o *Owner) appliedKey() string {
 	const name = "applied."
 	return "kopf-runtime.dev/" + name + dnsLabel(o.fieldOwner, maxName-len(name))
 }
 
-// isApplied reports whether an apply would change nothing. If the stored hash is the hash of the intent, the fields that
-// the field owner still owns are unchanged. The API server removes the ownership of a field that another manager
-// changes. isApplied compares only the values of fields that the field owner does not own, because the API server
-// normalizes many values, such as quantities.
+// isApplied reports whether an apply would change nothing. If the stored hash matches the intent, the fields that the field owner still
+// owns are unchanged, because it loses the ownership of a field when another manager changes it. So isApplied compares only the values of
+// the other fields. It can't compare all of them, because the API server normalizes many values, such as quantities.
 func (o *Owner) isApplied(intent *unstructured.Unstructured, live client.Object) (bool, error) {
 	key := o.appliedKey()
 	if live.GetAnnotations()[key] != intent.GetAnnotations()[key] {
@@ -32,7 +31,7 @@ func (o *Owner) isApplied(intent *unstructured.Unstructured, live client.Object)
 	if err != nil {
 		return false, err
 	}
-	wanted := maps.Clone(intent.Object) // typed objects contain neither apiVersion nor kind
+	wanted := maps.Clone(intent.Object) // typed objects have neither apiVersion nor kind
 	delete(wanted, "apiVersion")
 	delete(wanted, "kind")
 	return isSatisfied(wanted, content, ownedFields(live.GetManagedFields(), o.fieldOwner, intent.GetAPIVersion())), nil
@@ -54,14 +53,14 @@ func ownedFields(managed []metav1.ManagedFieldsEntry, owner, apiVersion string) 
 	for _, entry := range managed {
 		if entry.Manager == owner && entry.Operation == metav1.ManagedFieldsOperationApply && entry.Subresource == "" &&
 			entry.APIVersion == apiVersion && entry.FieldsV1 != nil {
-			_ = json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) // unreadable fields are treated as not owned
+			_ = json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) // unreadable fields count as not owned
 		}
 	}
 	return fields
 }
 
-// isSatisfied reports whether each value of the intent is owned or equal to the live value. The map fields is nil if
-// nothing is owned, and empty if the whole value is owned.
+// isSatisfied reports whether each value of the intent is owned or equal to the live value. fields is nil if nothing is owned, and empty if
+// the whole value is.
 func isSatisfied(intent, live any, fields map[string]any) bool {
 	if fields != nil && len(fields) == 0 {
 		return true
@@ -95,8 +94,8 @@ func isSatisfied(intent, live any, fields map[string]any) bool {
 	}
 }
 
-// isItemSatisfied reports whether an item of a list is owned or equal to a live item. The map fields contains the keys of owned items
-// ("k:") and the owned values of a set ("v:").
+// isItemSatisfied reports whether a list item is owned or equal to a live item. fields has the keys of owned items ("k:") and the owned
+// values of a set ("v:").
 func isItemSatisfied(item any, live []any, fields map[string]any) bool {
 	for name, below := range fields {
 		kind, text, _ := strings.Cut(name, ":")
@@ -120,8 +119,7 @@ func isItemSatisfied(item any, live []any, fields map[string]any) bool {
 	return false
 }
 
-// hasKeys reports whether the item has the given keys. If missing is true, it accepts absent keys, because the
-// server sets their defaults.
+// hasKeys reports whether the item has the given keys. If missing is true, they can be absent, because the server sets their defaults.
 func hasKeys(item any, keys map[string]any, missing bool) bool {
 	content, ok := item.(map[string]any)
 	if !ok {
@@ -147,7 +145,7 @@ func equalLists(intent, live []any) bool {
 	return true
 }
 
-// equal compares scalars. Numbers are compared independently of their Go type.
+// equal compares scalars, and numbers regardless of their Go type.
 func equal(a, b any) bool {
 	x, isNumber := number(a)
 	y, isNumberToo := number(b)

@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// intentOf returns the fields to apply: the fields of the child without fields that the API server sets. Nulls of a Go type are omitted, because a nil pointer, map
-// or list means that the field is not set. An unstructured child sets null explicitly.
+// intentOf returns the fields to apply, which are those of the child without what the API server sets. In a Go type, a nil pointer, map or
+// list means that the field isn't set, so nulls are omitted. In an unstructured child, null is explicit.
 func intentOf(c child) (*unstructured.Unstructured, error) {
 	var content map[string]any
 	if u, ok := c.Object.(*unstructured.Unstructured); ok {
@@ -57,8 +57,7 @@ func dropNulls(content map[string]any) {
 	}
 }
 
-// encodeStringData moves stringData to data, as the API server does, because stringData is never stored and cannot be
-// compared.
+// encodeStringData moves stringData to data, as the API server does, because we can't compare a field that is never stored.
 func encodeStringData(content map[string]any) {
 	texts, ok := content["stringData"].(map[string]any)
 	if !ok {

@@ -54,11 +54,11 @@ func labelMap(structure map[string]any, path []string, change func(map[string]st
 	}
 	meta, ok := structure["metadata"].(map[string]any)
 	if !ok && structure["metadata"] != nil {
-		return // the metadata is not a map
+		return // the metadata isn't a map
 	}
 	old, _, err := unstructured.NestedStringMap(meta, "labels")
 	if err != nil && meta["labels"] != nil {
-		return // the labels are not a map of strings
+		return // the labels aren't a map of strings
 	}
 	if meta == nil {
 		meta = map[string]any{}
@@ -71,8 +71,8 @@ func labelMap(structure map[string]any, path []string, change func(map[string]st
 	meta["labels"] = labels
 }
 
-// field returns the field with a JSON name, including inlined embedded structs. The value is invalid if there is no
-// such field or if the struct is nil.
+// field returns the field with a JSON name, even from inlined embedded structs. The value is invalid if there is no such field or if the
+// struct is nil.
 func field(v reflect.Value, name string) reflect.Value {
 	v = reflect.Indirect(v)
 	if v.Kind() != reflect.Struct {

@@ -23,11 +23,10 @@ type options struct {
 	err                       error
 }
 
-// Controller defines whether the owner reference is a controller reference. An object has at most one controller
-// reference. Default: true.
+// Controller defines whether the owner reference is a controller reference, of which an object can have only one. Default: true.
 func Controller(enabled bool) Option { return func(o *options) { o.controller = enabled } }
 
-// BlockOwnerDeletion defines whether a foreground deletion of the owner waits for its children. Default: true.
+// BlockOwnerDeletion makes a foreground deletion of the owner wait for its children. Default: true.
 func BlockOwnerDeletion(enabled bool) Option { return func(o *options) { o.blockDeletion = enabled } }
 
 // Forced overwrites existing names, namespaces and labels of children. By default, only missing values are set.
@@ -38,13 +37,13 @@ func Forced() Option { return func(o *options) { o.force = true } }
 // suffix. Equivalent in kopf: strict=.
 func Strict() Option { return func(o *options) { o.strict = true } }
 
-// Named sets the name to use instead of the name of the owner. Equivalent in kopf: name=.
+// Named sets the name to use instead of the owner's. Equivalent in kopf: name=.
 func Named(name string) Option { return func(o *options) { o.name = &name } }
 
-// InNamespace sets the namespace to use instead of the namespace of the owner. Equivalent in kopf: namespace=.
+// InNamespace sets the namespace to use instead of the owner's. Equivalent in kopf: namespace=.
 func InNamespace(namespace string) Option { return func(o *options) { o.namespace = &namespace } }
 
-// Labels sets the labels to use instead of the labels of the owner. A nil map disables labels. Equivalent in kopf: labels=.
+// Labels sets the labels to use instead of the owner's. A nil map disables labels. Equivalent in kopf: labels=.
 func Labels(labels map[string]string) Option {
 	return func(o *options) {
 		o.labels = map[string]string{}
@@ -52,9 +51,8 @@ func Labels(labels map[string]string) Option {
 	}
 }
 
-// Nested selects nested structures to label, as dotted paths: "spec.template" selects the labels in
-// spec.template.metadata. Missing structures are skipped. By default, Label also labels pod templates of built-in kinds, see
-// [PlainTemplates]. Equivalent in kopf: nested=.
+// Nested selects nested structures to label, as dotted paths: "spec.template" selects the labels in spec.template.metadata. Missing
+// structures are skipped. Pod templates of built-in kinds are labeled by default, see [PlainTemplates]. Equivalent in kopf: nested=.
 func Nested(paths ...string) Option {
 	return func(o *options) {
 		for _, path := range paths {
@@ -69,19 +67,19 @@ func Nested(paths ...string) Option {
 	}
 }
 
-// PlainTemplates disables labels for pod templates, except for those selected with [Nested]. A new label of the owner then
-// does not restart the pods of its children.
+// PlainTemplates leaves pod templates without labels, except for those selected with [Nested]. Then a new label on the owner doesn't
+// restart the pods of its children.
 func PlainTemplates() Option { return func(o *options) { o.plainTemplates = true } }
 
-// FieldOwner sets the field manager of [Owner.Apply] and [Owner.Create]. Use a name that never changes, such as the name of the operator. Apply
-// requires it.
+// FieldOwner sets the field manager for [Owner.Apply] and [Owner.Create]. Apply requires it. Use a name that never changes, such as that of
+// the operator.
 func FieldOwner(name string) Option { return func(o *options) { o.fieldOwner = name } }
 
-// ReadWith sets the reader for children. By default, the client reads them. The client of a manager reads from its
-// cache and starts a watch for each kind. The APIReader of the manager reads from the API server.
+// ReadWith sets the reader for children. Default: the client. A manager's client reads from the cache and starts a watch for each kind,
+// while its APIReader reads from the API server.
 func ReadWith(reader client.Reader) Option { return func(o *options) { o.reader = reader } }
 
-// TakeOver allows Apply to take over existing objects that do not belong to the owner, and Create to accept them unchanged. Objects with another
-// controller also need Controller(false). By default, Apply and Create return an error, because the objects would be
-// deleted together with the owner.
+// TakeOver allows Apply to take over existing objects that don't belong to the owner, and Create to accept them unchanged. If they have a
+// different controller, you also need Controller(false). By default, Apply and Create return an error, because the objects would be deleted
+// together with the owner.
 func TakeOver() Option { return func(o *options) { o.takeOver = true } }

@@ -10,9 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// An Owner is the owner of child objects. Its methods accept any number of children, typed or unstructured, and skip
-// nil. They check the kinds and namespaces of all children before they change any child. [Owner.Apply] and [Owner.Create] also
-// check the names.
+// An Owner is the owner of child objects. Its methods accept any number of children, typed or unstructured, and skip nil. They check the
+// kinds and namespaces of all children before they change any of them. [Owner.Apply] and [Owner.Create] also check the names.
 type Owner struct {
 	obj    client.Object
 	client client.Client
@@ -20,8 +19,8 @@ type Owner struct {
 	options
 }
 
-// Of returns an [Owner] for an object. The client provides the kinds and scopes of objects, and [Owner.Apply] and
-// [Owner.Create] write with it. The methods of the Owner report invalid objects and options.
+// Of returns an [Owner] for an object. The client is used to look up kinds and scopes, and to write. Invalid objects and options are
+// reported by the Owner's methods.
 func Of(owner client.Object, c client.Client, opts ...Option) *Owner {
 	o := &Owner{obj: owner, client: c, options: options{controller: true, blockDeletion: true}}
 	for _, opt := range opts {
@@ -71,7 +70,7 @@ type child struct {
 	scope scope
 }
 
-// resolve returns the children with their kinds and scopes. It skips nil.
+// resolve looks up the kinds and scopes of the children. It skips nil.
 func (o *Owner) resolve(objects []client.Object) (children []child, err error) {
 	if err := o.check(); err != nil {
 		return nil, err

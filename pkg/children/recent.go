@@ -17,15 +17,14 @@ const (
 	maxLag    = time.Minute // maximum time for which the cache is considered stale
 )
 
-// A recentKey identifies a child on a server and its field owner. The RESTMapper identifies the server, because
-// clients may be wrapped.
+// A recentKey identifies a child on a server and its field owner. The RESTMapper stands for the server, because clients can be wrapped.
 type recentKey struct {
 	mapper     any
 	uid        types.UID
 	fieldOwner string
 }
 
-// A recentApply is the last apply of a child by this process.
+// A recentApply is this process's last apply of a child.
 type recentApply struct {
 	key      recentKey
 	hash     string // hash of the intent
@@ -37,7 +36,7 @@ type recentApply struct {
 type recentApplies struct {
 	mu      sync.Mutex
 	entries map[recentKey]*list.Element
-	order   list.List // elements are *recentApply, the newest first
+	order   list.List // elements are *recentApply, newest first
 }
 
 var recent = recentApplies{entries: map[recentKey]*list.Element{}}
@@ -71,8 +70,8 @@ func (o *Owner) recordApply(response *unstructured.Unstructured) {
 	}
 }
 
-// lastResponse returns the response to the last apply. It returns nil if the last apply had another intent, or if the live
-// object from the cache is not older than the response.
+// lastResponse returns the response to the last apply, unless that had a different intent, or the live object from the cache isn't older
+// than the response.
 func (o *Owner) lastResponse(intent *unstructured.Unstructured, live client.Object) *unstructured.Unstructured {
 	key, ok := o.recentKey(live.GetUID())
 	if !ok {

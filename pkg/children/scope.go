@@ -14,7 +14,7 @@ import (
 type scope int
 
 const (
-	unknown scope = iota // the server does not serve the kind
+	unknown scope = iota // the server doesn't serve the kind
 	clusterWide
 	namespaced
 )
@@ -32,8 +32,8 @@ func (o *Owner) scopeOf(gvk schema.GroupVersionKind) (scope, error) {
 	return clusterWide, nil
 }
 
-// checkRelation returns an error if the owner cannot own a child in the given namespace. The garbage collector
-// searches for owners in the namespace of the child. It would not find this owner and would delete the child.
+// checkRelation returns an error if the owner cannot own a child in the given namespace. The garbage collector looks for owners in the
+// namespace of the child, so it wouldn't find this owner and would delete the child.
 func (o *Owner) checkRelation(c child, namespace string) error {
 	ownerNamespace := o.obj.GetNamespace()
 	switch {

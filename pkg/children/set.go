@@ -25,8 +25,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 )
 
-// The labels of the children of a set contain the name of the set and the uid of the owner. The name of the owner can be too long
-// for a label.
+// The children of a set are labeled with the set's name and the owner's uid, because the owner's name can be too long for a label.
 const (
 	setLabel      = "kopf-runtime.dev/set"
 	setOwnerLabel = "kopf-runtime.dev/set-owner"
@@ -36,51 +35,47 @@ const (
 
 const maxPruneAttempts = 3
 
-// A Set is a named group of children. [Set.Apply] applies the children of a list and deletes the other children of the group.
-// The labels "kopf-runtime.dev/set" and "kopf-runtime.dev/set-owner" and the owner reference of a child identify its group. A
-// Set therefore needs no memory and works after a restart.
+// A Set is a named group of children. [Set.Apply] applies the children of a list and deletes all others of the group. The group of a child
+// is identified by the labels "kopf-runtime.dev/set" and "kopf-runtime.dev/set-owner" and by its owner reference, so a Set needs no memory
+// and works after a restart.
 type Set struct {
 	owner *Owner
 	name  string
 	kinds []client.Object
 }
 
-// Set returns a group of children. The name must be unique among the groups of the owner and valid as a label value. The
-// objects select the kinds that the group can contain, and can be empty, such as &corev1.Service{}. Keep a kind that the
-// list no longer contains until all its children are deleted, because [Set.Apply] searches only these kinds.
+// Set returns a group of children. The name must be unique among the owner's groups and valid as a label value. The objects define which
+// kinds the group can contain, and can be empty, such as &corev1.Service{}. If you no longer need a kind, keep it here until all its
+// children are deleted, because [Set.Apply] searches only these kinds.
 func (o *Owner) Set(name string, kinds ...client.Object) *Set {
 	owner := *o
 	owner.set = name
 	return &Set{owner: &owner, name: name, kinds: kinds}
 }
 
-// Apply applies the children as [Owner.Apply] does, and then deletes the children of the group that are not in the list.
-// Without children, it deletes the whole group. If a child cannot be applied, Apply continues with the other children,
-// and deletes nothing.
+// Apply applies the children as [Owner.Apply] does, and then deletes those of the group that aren't in the list. Without children, it
+// deletes the whole group. If a child can't be applied, Apply continues with the others, but deletes nothing.
 //
-// Apply deletes only objects with both labels of the group and with a reference to the owner. If an object has the labels
-// but no reference to the owner, Apply deletes nothing and returns an error. If another client has changed the object,
-// Apply reads the object from the API server and checks it again. The deletion fails after three conflicts. If the object has other
-// owners, Apply removes only its labels of the group and its reference to the owner. Dependents of deleted children are deleted in the
-// background.
+// Apply deletes only objects with both labels of the group and with a reference to the owner. If an object has the labels but no reference
+// to the owner, Apply deletes nothing and returns an error. If another client has changed the object, Apply reads it from the API server
+// and checks it again; after three conflicts, the deletion fails. If the object has other owners, Apply removes only the group's labels and
+// the reference to this owner. Dependents of deleted children are deleted in the background.
 //
 // Apply deletes newer children before older ones, and children of the same second in the reverse order of the kinds.
 //
-// Apply rejects children that belong to another set, unless [TakeOver] is set. The result is valid even if Apply returns
-// an error.
+// Apply rejects children that belong to a different set, unless [TakeOver] is set. The result is valid even if Apply returns an error.
 //
-// Apply needs the permissions to list and delete the kinds of the group, in addition to those of [Owner.Apply]. It lists
-// the children in the namespace of the owner. If the owner is cluster-scoped, it lists them in all namespaces.
+// Apply needs permission to list and delete the kinds of the group, in addition to what [Owner.Apply] needs. It lists the children in the
+// owner's namespace or, if the owner is cluster-scoped, in all namespaces.
 func (s *Set) Apply(ctx context.Context, children ...client.Object) (SetResult, error) {
 	return s.apply(ctx, children, false)
 }
 
-// ApplyInOrder is like [Set.Apply], but it applies each child only after all earlier children are [Ready]. Until then, later
-// children are not changed, and no child is deleted. To continue, call ApplyInOrder again when a child changes; see
-// Owns in package kopf.
+// ApplyInOrder is like [Set.Apply], but applies each child only after all earlier ones are [Ready]. Until then, it doesn't change later
+// children, and deletes nothing. Call ApplyInOrder again when a child changes; see Owns in package kopf.
 //
-// ApplyInOrder stores the position of each child in the annotation "kopf-runtime.dev/set-position", and deletes children in the reverse order of their
-// positions. It does not wait until a child is deleted before it deletes the next one.
+// ApplyInOrder stores the position of each child in the annotation "kopf-runtime.dev/set-position", and deletes children in the reverse
+// order. It doesn't wait until one is deleted before it deletes the next.
 func (s *Set) ApplyInOrder(ctx context.Context, children ...client.Object) (SetResult, error) {
 	return s.apply(ctx, children, true)
 }
@@ -151,7 +146,7 @@ func (s *Set) prepare(ctx context.Context, objects []client.Object) (wanted, exi
 	return wanted, existing, nil
 }
 
-// checkKinds returns an error for each child whose kind does not belong to the set.
+// checkKinds returns an error for each child whose kind doesn't belong to the set.
 func (s *Set) checkKinds(kinds, children []child) error {
 	var errs []error
 	for _, c := range children {
@@ -192,7 +187,7 @@ func (s *Set) list(ctx context.Context, kind child) (out []child, err error) {
 	labels := client.MatchingLabels{setLabel: s.name, setOwnerLabel: string(s.owner.obj.GetUID())}
 	err = reader.List(ctx, list, client.InNamespace(s.owner.obj.GetNamespace()), labels)
 	if meta.IsNoMatchError(err) {
-		return nil, nil // the API server does not serve the kind, so no object exists
+		return nil, nil // the API server doesn't serve the kind, so no object exists
 	}
 	if err != nil {
 		return nil, err
@@ -211,8 +206,8 @@ func (s *Set) list(ctx context.Context, kind child) (out []child, err error) {
 	return out, nil
 }
 
-// newList returns an empty list that is typed, unstructured or metadata-only like the kind's object. The cache has
-// separate informers for these three.
+// newList returns an empty list that is typed, unstructured or metadata-only like the kind's object, because the cache has a separate
+// informer for each of these.
 func (s *Set) newList(kind child) (client.ObjectList, error) {
 	gvk := kind.gvk.GroupVersion().WithKind(kind.gvk.Kind + "List")
 	switch kind.Object.(type) {
@@ -236,7 +231,7 @@ func (s *Set) newList(kind child) (client.ObjectList, error) {
 	return list, nil
 }
 
-// setPosition stores the position of a child in the list, or removes it from a child without an order.
+// setPosition stores the position of a child in the list, or removes it if there is no order.
 func setPosition(c child, position int, inOrder bool) {
 	all := maps.Clone(c.GetAnnotations())
 	if all == nil {
@@ -248,7 +243,7 @@ func setPosition(c child, position int, inOrder bool) {
 	c.SetAnnotations(all)
 }
 
-// positionOf returns the stored position of a child. A child without one is after all others.
+// positionOf returns the stored position of a child. Children without one come last.
 func positionOf(c child) int {
 	position, err := strconv.Atoi(c.GetAnnotations()[positionAnnotation])
 	if err != nil {
@@ -257,8 +252,8 @@ func positionOf(c child) int {
 	return position
 }
 
-// obsolete returns the existing children that are not wanted, in the order of their deletion: those with later positions first, then the newer ones, then
-// those of later kinds.
+// obsolete returns the existing children that aren't wanted, in the order of deletion: later positions first, then newer ones, then later
+// kinds.
 func (s *Set) obsolete(wanted, existing []child) (out []child, err error) {
 	keep := map[string]bool{}
 	for _, c := range wanted {
@@ -302,8 +297,7 @@ func (s *Set) applyChild(ctx context.Context, c child) SetChild {
 	return out
 }
 
-// prune deletes a child, or releases a child with other owners. The preconditions prevent the deletion of an object that has changed
-// since it was listed.
+// prune deletes a child, or releases one with other owners. The preconditions protect an object that has changed since it was listed.
 func (s *Set) prune(ctx context.Context, c child) SetChild {
 	out := SetChild{Name: c.String(), State: Deleting, Result: Result{Object: c.Object, Operation: controllerutil.OperationResultNone}}
 	var err error
@@ -357,7 +351,7 @@ func (s *Set) otherReferences(c child) []metav1.OwnerReference {
 	return slices.DeleteFunc(slices.Clone(c.GetOwnerReferences()), func(ref metav1.OwnerReference) bool { return ref.UID == s.owner.obj.GetUID() })
 }
 
-// release removes the reference to the owner and the labels of the set from a child that has other owners.
+// release removes the owner reference and the set's labels from a child that has other owners.
 func (s *Set) release(ctx context.Context, c child, others []metav1.OwnerReference) error {
 	text, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid": c.GetUID(), "resourceVersion": c.GetResourceVersion(), "ownerReferences": others, "labels": map[string]any{setLabel: nil, setOwnerLabel: nil},
@@ -390,8 +384,7 @@ func (s *Set) contains(c child) bool {
 	return labels[setLabel] == s.name && labels[setOwnerLabel] == string(s.owner.obj.GetUID()) && hasReference(c, s.owner.obj.GetUID())
 }
 
-// checkClaim returns an error if a live object belongs to another set. It ignores a set whose owner is no longer an owner
-// of the object.
+// checkClaim returns an error if a live object belongs to another set, unless the owner of that set no longer owns the object.
 func (o *Owner) checkClaim(live client.Object) error {
 	labels := live.GetLabels()
 	claim, uid := labels[setLabel], types.UID(labels[setOwnerLabel])
@@ -407,7 +400,7 @@ func (o *Owner) checkClaim(live client.Object) error {
 	return fmt.Errorf("the object belongs to set %q of %s: use another name, remove it from that set, or use TakeOver", claim, owner)
 }
 
-// withoutSetLabels returns the labels of an owner without the labels of the set that contains the owner as a child.
+// withoutSetLabels returns the labels of an owner without those it has as a child of a set.
 func withoutSetLabels(labels map[string]string) map[string]string {
 	if labels[setLabel] == "" && labels[setOwnerLabel] == "" {
 		return labels

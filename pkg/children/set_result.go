@@ -19,13 +19,13 @@ import (
 // A State is the state of a child of a [Set].
 type State string
 
-// The states of children. The library kstatus, which Flux and kpt also use, computes Ready, InProgress, Failed and Deleting. A child of
-// a kind that kstatus does not know is ready, unless its status or its conditions show another state.
+// The states of children. Ready, InProgress, Failed and Deleting come from the library kstatus, which Flux and kpt use, too. If kstatus
+// doesn't know a kind, a child is ready unless its status or its conditions show otherwise.
 const (
 	Ready      State = "Ready"      // the status shows that the child has reached its desired state
-	InProgress State = "InProgress" // the child has not reached its desired state yet
-	Failed     State = "Failed"     // the child cannot reach the desired state, or a request for it has failed
-	Waiting    State = "Waiting"    // ApplyInOrder has not applied the child, because an earlier child is not ready
+	InProgress State = "InProgress" // the child hasn't reached its desired state yet
+	Failed     State = "Failed"     // the child can't reach the desired state, or a request for it has failed
+	Waiting    State = "Waiting"    // ApplyInOrder hasn't applied the child, because an earlier one isn't ready
 	Deleting   State = "Deleting"   // the child is being deleted
 	Deleted    State = "Deleted"    // the child is deleted, or released because it has other owners
 )
@@ -55,17 +55,17 @@ func (c *SetChild) fail(err error) {
 
 // A SetResult is the result of [Set.Apply].
 type SetResult struct {
-	Children []SetChild // children of the list in their order, without nil
-	Pruned   []SetChild // children that existed before the call and are not in the list
+	Children []SetChild // children of the list, in order, without nil
+	Pruned   []SetChild // children that existed before the call and aren't in the list
 
-	err error // error that concerns no single child
+	err error // error that isn't about a single child
 }
 
-// Ready reports whether all children of the list are [Ready] and all other children are [Deleted].
+// Ready reports whether all children of the list are [Ready] and all others are [Deleted].
 func (r SetResult) Ready() bool { return r.err == nil && len(r.unfinished()) == 0 }
 
-// Condition returns a condition that summarizes the states of the children. It is true with the reason Ready if all children are ready. Otherwise,
-// it is false with the reason Failed, InProgress or Deleting, and its message names up to five children.
+// Condition returns a condition that summarizes the states of the children. It is true with the reason Ready if all children are ready.
+// Otherwise it is false with the reason Failed, InProgress or Deleting, and the message names up to five children.
 func (r SetResult) Condition(conditionType string) metav1.Condition {
 	condition := metav1.Condition{Type: conditionType, Status: metav1.ConditionFalse}
 	unfinished := r.unfinished()
@@ -103,7 +103,7 @@ func (r SetResult) Condition(conditionType string) metav1.Condition {
 	return condition
 }
 
-// unfinished returns the children that are neither ready nor deleted. Failed children are first.
+// unfinished returns the children that are neither ready nor deleted, failed ones first.
 func (r SetResult) unfinished() (out []SetChild) {
 	for _, c := range slices.Concat(r.Children, r.Pruned) {
 		if c.State != Ready && c.State != Deleted {
@@ -126,7 +126,7 @@ func (r SetResult) errors() error {
 	return errors.Join(errs...)
 }
 
-// stateOf returns the state of an object by the rules of kstatus.
+// stateOf returns the state of an object according to kstatus.
 func stateOf(obj client.Object, gvk schema.GroupVersionKind) (State, string, error) {
 	content, err := contentOf(obj)
 	if err != nil {

@@ -39,7 +39,7 @@ func (e entry) write(c metav1.Condition) {
 	e.setTime("lastUpdateTime", metav1.NewTime(time.Now().UTC().Truncate(time.Second)))
 }
 
-// field returns an invalid value if the struct has no field of this name.
+// field returns an invalid value if the struct has no such field.
 func (e entry) field(name string) reflect.Value {
 	index := indexOf(e.Type(), name)
 	if index == nil {

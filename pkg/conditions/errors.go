@@ -6,12 +6,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// An Error carries a condition as an error value:
+// An Error is a condition as an error value:
 //
 //	return conditions.Error{Type: "Connected", Reason: "Refused", Err: err}
 //
-// Callers can wrap and join it. The method Error returns the message of Err, or Message if Err is nil. [errors.Is] and [errors.As]
-// inspect Err.
+// It can be wrapped and joined. The method Error returns the message of Err, or Message if Err is nil. [errors.Is] and [errors.As] inspect
+// Err.
 type Error struct {
 	Type    string
 	Status  metav1.ConditionStatus // default: False
@@ -34,7 +34,7 @@ func (e Error) Error() string {
 // Unwrap returns Err.
 func (e Error) Unwrap() error { return e.Err }
 
-// Condition returns the condition of the error with its defaults.
+// Condition returns the condition, with defaults filled in.
 func (e Error) Condition() metav1.Condition {
 	c := metav1.Condition{Type: e.Type, Status: e.Status, Reason: validReason(e.Reason), Message: e.Message}
 	if c.Status == "" {
@@ -46,7 +46,7 @@ func (e Error) Condition() metav1.Condition {
 	return c
 }
 
-// FindErrors returns all values of [Error] in the tree of err, the outermost first.
+// FindErrors returns all [Error] values in the tree of err, outermost first.
 func FindErrors(err error) (errs []Error) {
 	switch e := err.(type) { //nolint:errorlint // each error of the chain is inspected, not only the first match
 	case nil:
@@ -70,8 +70,8 @@ func FindErrors(err error) (errs []Error) {
 	return errs
 }
 
-// SetFromError sets the conditions of all values of [Error] in err and reports whether err contains any. Of
-// several values with the same type, it uses the outermost one.
+// SetFromError sets the conditions of all [Error] values in err and reports whether there are any. If several have the same type, the
+// outermost one wins.
 func (s *Set) SetFromError(err error) bool {
 	errs := FindErrors(err)
 	seen := map[string]bool{}

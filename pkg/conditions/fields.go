@@ -13,18 +13,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Fields gives access to the conditions of one object. Implementations must preserve data that a [metav1.Condition]
-// does not contain.
+// Fields gives access to the conditions of one object. Implementations must preserve data that doesn't fit into a [metav1.Condition].
 type Fields interface {
 	// List returns the conditions in a stable order, without invalid entries.
 	List() []metav1.Condition
-	// Put adds the condition or replaces the condition of the same type. The Set calls it only with changed conditions.
+	// Put adds the condition or replaces the one of the same type. The Set calls it only with changed conditions.
 	Put(c metav1.Condition)
 	// Remove removes all conditions of the type.
 	Remove(conditionType string)
 }
 
-// An Adapter gives access to the conditions of an object that stores them in a shape that this package does not support.
+// An Adapter gives access to conditions in a shape that this package doesn't support.
 type Adapter func(obj client.Object) (Fields, error)
 
 // accessors are the methods that many types with conditions have.
@@ -69,8 +68,7 @@ func isNil(obj client.Object) bool {
 	return v.Kind() == reflect.Pointer && v.IsNil()
 }
 
-// accessorFields gives access to conditions through the methods of a Go type. It copies the conditions, because the
-// methods may return them without a copy.
+// accessorFields uses the methods of a Go type. It copies the conditions, because the methods may return them without a copy.
 type accessorFields struct{ accessors }
 
 func (a accessorFields) List() []metav1.Condition { return slices.Clone(a.GetConditions()) }

@@ -5,9 +5,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// MirrorFrom copies conditions of the given types from a child object: status, reason, message, and the transition
-// time if the status changes. If the child is nil or lacks a condition, MirrorFrom sets the condition to Unknown with
-// [ReasonNotReported]. If [For] does not find the conditions of the child, use [Set.Mirror].
+// MirrorFrom copies conditions of the given types from a child object: status, reason, message, and, if the status changes, the transition
+// time. If the child is nil or lacks a condition, the condition becomes Unknown with [ReasonNotReported]. If [For] doesn't find the child's
+// conditions, use [Set.Mirror].
 func (s *Set) MirrorFrom(child client.Object, conditionTypes ...string) {
 	if isNil(child) {
 		s.mirror(nil, conditionTypes)
@@ -21,7 +21,7 @@ func (s *Set) MirrorFrom(child client.Object, conditionTypes ...string) {
 	s.mirror(from.List(), conditionTypes)
 }
 
-// Mirror copies conditions of the given types from another set, see [Set.MirrorFrom].
+// Mirror is [Set.MirrorFrom] with the conditions of another set.
 func (s *Set) Mirror(from *Set, conditionTypes ...string) { s.mirror(from.List(), conditionTypes) }
 
 func (s *Set) mirror(list []metav1.Condition, conditionTypes []string) {
@@ -36,7 +36,7 @@ func (s *Set) mirror(list []metav1.Condition, conditionTypes []string) {
 		case c.Status != metav1.ConditionTrue && c.Status != metav1.ConditionFalse:
 			c.Status = metav1.ConditionUnknown
 		}
-		c.ObservedGeneration = 0 // Set replaces zero with the generation of the parent
+		c.ObservedGeneration = 0 // Set replaces it with the parent's generation
 		s.Set(c)
 	}
 }

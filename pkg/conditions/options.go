@@ -6,7 +6,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// An Option defines the place of the conditions or the behavior of [Write].
+// An Option defines where the conditions are stored, or how [Write] behaves.
 type Option func(*options)
 
 type options struct {
@@ -27,46 +27,44 @@ func optionsOf(opts []Option) options {
 	return o
 }
 
-// At selects a field other than status.conditions, as a dotted path of JSON names such as "status.health.conditions".
-// [For] then does not use GetConditions and SetConditions of the Go type.
+// At selects a field other than status.conditions, as a dotted path of JSON names such as "status.health.conditions". [For] then doesn't
+// use GetConditions and SetConditions of the Go type.
 func At(path string) Option {
 	return func(o *options) { o.path = strings.Split(path, ".") }
 }
 
-// AsMap stores new conditions of an unstructured object as a map from type to condition, if the object has no
-// conditions yet. [For] detects existing maps and maps in Go types without this option.
+// AsMap stores the conditions of an unstructured object that has none yet as a map from type to condition. Existing maps, and maps in Go
+// types, are detected without it.
 func AsMap() Option {
 	return func(o *options) { o.asMap = true }
 }
 
-// Using selects an adapter, for example for fields with other names. If the conditions are outside of the status, Put
-// and List of the adapter must omit ObservedGeneration. Otherwise each write increases the generation and causes
-// another write.
+// Using selects an adapter, for example for fields with other names. If the conditions are outside of the status, the adapter's Put and
+// List must omit ObservedGeneration. Otherwise each write would increase the generation and cause the next write.
 func Using(adapter Adapter) Option {
 	return func(o *options) { o.adapter = adapter }
 }
 
-// ReadWith selects the reader with which [Write] reads the object again after a conflict. The default is the client. If
-// the client reads from a cache, pass the APIReader of the manager.
+// ReadWith selects the reader that [Write] uses after a conflict. Default: the client. If that reads from a cache, pass the manager's
+// APIReader.
 func ReadWith(reader client.Reader) Option {
 	return func(o *options) { o.reader = reader }
 }
 
-// WithoutSubresource is for kinds without the status subresource: [Write] patches the object itself. It sets
-// observedGeneration only to given values, because every write increases the generation and would cause another
-// write.
+// WithoutSubresource is for kinds without the status subresource: [Write] patches the object itself. It sets observedGeneration only to
+// values you pass, because every write increases the generation and would cause the next write.
 func WithoutSubresource() Option {
 	return func(o *options) { o.withoutSubresource = true }
 }
 
-// Since passes the last written version of an object that was changed in memory. A condition that changes and returns
-// to its written status before the next write keeps its transition time.
+// Since passes the last written version of an object that was changed in memory. If a condition changes and returns to its written status
+// before the next write, it keeps its transition time.
 func Since(written client.Object) Option {
 	return func(o *options) { o.since = written }
 }
 
-// OnSet calls a function with the type of each condition that the Set sets, even if the condition is already stored like that. Use it
-// to learn which conditions a piece of code reports.
+// OnSet calls a function with the type of each condition that the Set sets, even if nothing changes. Use it to find out which conditions a
+// piece of code reports.
 func OnSet(fn func(conditionType string)) Option {
 	return func(o *options) { o.onSet = fn }
 }

@@ -11,15 +11,14 @@ type Root struct {
 	Type string   // type of the summary; the default is Ready
 	Of   []string // types that must be True
 	Not  []string // types that must be False, such as Degraded
-	// Fresh treats conditions as Unknown if they were observed at an older generation of the object. Leave it false
-	// if some of them are set only once, such as at creation.
+	// Fresh treats conditions that were observed at an older generation of the object as Unknown. Leave it false if some of them are set
+	// only once, for example at creation.
 	Fresh bool
 }
 
-// Summarize sets the condition of type r.Type. It is True with [ReasonAsExpected] if all conditions have the expected status. It is
-// False if any condition has the opposite status, and otherwise Unknown. The reason is copied from the first condition
-// that causes this status, in the order of Of and Not. The message contains the type and the message of that
-// condition. A missing condition is Unknown.
+// Summarize sets the condition of type r.Type. It is True with [ReasonAsExpected] if all conditions have the expected status, False if any
+// has the opposite status, and otherwise Unknown. The reason comes from the first condition that causes this status, in the order of Of and
+// Not. The message contains that condition's type and message. A missing condition is Unknown.
 func (s *Set) Summarize(r Root) {
 	if r.Type == "" {
 		r.Type = "Ready"
@@ -45,7 +44,7 @@ func (s *Set) Summarize(r Root) {
 		case metav1.ConditionTrue, metav1.ConditionFalse:
 			s.False(r.Type, c.Reason, explainDependent(c))
 			return
-		default: // Unknown or a non-standard status of another controller
+		default: // Unknown, or a non-standard status set by another controller
 			if unknown == nil {
 				unknown = &c
 			}

@@ -10,9 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// A Set holds the conditions of one object by type. Its methods change the object in memory. Use [Write] or a client
-// to write the object. It is not safe for concurrent use. Create a new Set after each read or write, or call
-// [Set.Rebase].
+// A Set holds the conditions of one object by type. Its methods change the object in memory; use [Write] or a client to write it. A Set is
+// not safe for concurrent use. Create a new one after each read or write, or call [Set.Rebase].
 type Set struct {
 	fields   Fields
 	observes client.Object // the object whose generation the conditions observe; nil if they observe none
@@ -22,9 +21,9 @@ type Set struct {
 	errs     []error
 }
 
-// For returns the conditions of an object. By default, it uses GetConditions and SetConditions if the Go type has
-// both, and status.conditions otherwise. Options select other places and shapes. It returns an error if the object
-// has no place for conditions. It does not change the object.
+// For returns the conditions of an object. By default, it uses GetConditions and SetConditions if the Go type has both, and
+// status.conditions otherwise. Options select other places and shapes. For returns an error if the object has no place for conditions. It
+// doesn't change the object.
 func For(obj client.Object, opts ...Option) (*Set, error) {
 	o := optionsOf(opts)
 	fields, err := o.fields(obj)
@@ -38,14 +37,14 @@ func For(obj client.Object, opts ...Option) (*Set, error) {
 			s.written = fields.List()
 		}
 	}
-	if !o.withoutSubresource && (o.path == nil || o.path[0] == "status") { // outside of the status, each write increases the generation
+	if !o.withoutSubresource && (o.path == nil || o.path[0] == "status") { // outside of the status, each write would increase the generation
 		s.observes = obj
 	}
 	return s, nil
 }
 
-// generation returns the present generation of the object; 0 if conditions observe none. It reads the object each time, because the owner of the set may
-// have updated the object with a client.
+// generation returns the object's current generation; 0 if conditions don't observe it. The caller may have updated the object with a
+// client, so don't cache the value.
 func (s *Set) generation() int64 {
 	if s.observes == nil {
 		return 0
@@ -59,7 +58,7 @@ func (s *Set) Rebase() {
 	s.written = s.initial
 }
 
-// List returns all conditions in the order in which they are stored. Conditions in a map are sorted by type.
+// List returns all conditions in their stored order. Conditions in a map are sorted by type.
 func (s *Set) List() []metav1.Condition { return s.fields.List() }
 
 // Get returns the condition of a type, and whether it exists.
@@ -89,16 +88,16 @@ func (s *Set) Unknown(conditionType, reason, message string) {
 
 // Set adds a condition or replaces the condition of its type. New conditions are added at the end.
 //
-// The reason is converted to a valid form: "connection refused" becomes "ConnectionRefused", and an empty reason
-// becomes [ReasonUnspecified]. Messages are cut at 32768 characters. If the type or the status is invalid, the
-// condition is not set and [Set.Err] returns an error.
+// The reason is converted to a valid form: "connection refused" becomes "ConnectionRefused", and an empty reason becomes
+// [ReasonUnspecified]. Messages are cut at 32768 characters. If the type or the status is invalid, the condition isn't set and [Set.Err]
+// returns an error.
 //
-// The transition time changes only with the status, to the given time or the current time. If the status returns to
-// its value on the server, the old time is restored.
+// The transition time changes only with the status, to the given or the current time. If the status returns to its value on the server, the
+// old time is restored.
 //
-// ObservedGeneration is the given value, or else the generation of the object, and it never decreases. If each write
-// increases the generation, only the given value is used. Set adds the field to an existing condition only together with
-// another change. If the schema drops the field, adding it alone would cause a write in every reconcile.
+// ObservedGeneration is the given value, or else the object's generation, and never decreases. If each write increases the generation, only
+// the given value is used. Set doesn't add the field to an existing condition unless something else changes, because a schema that drops it
+// would otherwise cause a write in every reconcile.
 func (s *Set) Set(c metav1.Condition) {
 	if err := checkCondition(c); err != nil {
 		s.errs = append(s.errs, err)
@@ -151,7 +150,7 @@ func (s *Set) Declare(conditionTypes ...string) {
 	}
 }
 
-// Remove removes the conditions of the given types. The other conditions keep their order.
+// Remove removes the conditions of the given types. The others keep their order.
 func (s *Set) Remove(conditionTypes ...string) {
 	for _, conditionType := range conditionTypes {
 		s.fields.Remove(conditionType)
@@ -161,7 +160,7 @@ func (s *Set) Remove(conditionTypes ...string) {
 // Changed reports whether the conditions have changed since the creation of the set or the last Rebase.
 func (s *Set) Changed() bool { return !equality.Semantic.DeepEqual(s.initial, s.fields.List()) }
 
-// Err returns the joined errors of all conditions that could not be set.
+// Err returns the joined errors of all conditions that couldn't be set.
 func (s *Set) Err() error { return errors.Join(s.errs...) }
 
 func (s *Set) addErrorf(format string, args ...any) {
@@ -177,7 +176,7 @@ func find(list []metav1.Condition, conditionType string) (metav1.Condition, bool
 	return metav1.Condition{}, false
 }
 
-// statusOf returns Unknown for a missing condition, as defined by the Kubernetes API conventions.
+// statusOf returns Unknown for a missing condition, following the Kubernetes API conventions.
 func statusOf(list []metav1.Condition, conditionType string) metav1.ConditionStatus {
 	if c, exists := find(list, conditionType); exists && c.Status != "" {
 		return c.Status

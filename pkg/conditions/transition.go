@@ -12,9 +12,8 @@ type Step struct {
 	Old, New *metav1.Condition      // conditions; nil for a missing condition
 }
 
-// Transition compares a condition in two versions of an object and reports whether its status has changed. A missing
-// condition is Unknown, so adding or removing an Unknown condition is not a change. Either object may be nil. An
-// object without a place for conditions has no conditions.
+// Transition compares a condition in two versions of an object and reports whether its status has changed. A missing condition is Unknown,
+// so adding or removing an Unknown condition isn't a change. Either object can be nil or have no place for conditions.
 func Transition(old, new client.Object, conditionType string, opts ...Option) (Step, bool) {
 	before, after := listOf(old, opts), listOf(new, opts)
 	step := Step{

@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// typedFields returns the conditions in a field of a Go type. The field is a list of [metav1.Condition], or a list or
-// map of structs with at least a status. The structs of a list also need a type.
+// typedFields returns the conditions in a field of a Go type. It must be a list of [metav1.Condition], or a list or map of structs with at
+// least a status. In a list, they also need a type.
 func typedFields(obj client.Object, path []string) (Fields, error) {
 	root := reflect.ValueOf(obj)
 	name := strings.Join(path, ".")
@@ -163,7 +163,7 @@ func (m typedMap) Put(c metav1.Condition) {
 	}
 	key := reflect.ValueOf(c.Type).Convert(v.Type().Key())
 	t := v.Type().Elem()
-	e := reflect.New(entryType(t)).Elem() // map elements are not addressable
+	e := reflect.New(entryType(t)).Elem() // map elements aren't addressable
 	if old := v.MapIndex(key); old.IsValid() && reflect.Indirect(old).IsValid() {
 		e.Set(reflect.Indirect(old))
 	}

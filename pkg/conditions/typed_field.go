@@ -23,7 +23,7 @@ func (p typedField) lookup() (reflect.Value, bool) {
 	return v, true
 }
 
-// create returns the field and allocates nil pointers in the path.
+// create returns the field, and allocates nil pointers on the way.
 func (p typedField) create() reflect.Value {
 	v := p.root
 	for _, name := range p.path {
@@ -55,7 +55,7 @@ func typeAt(t reflect.Type, path []string) (reflect.Type, bool) {
 	return t, true
 }
 
-// indexOf returns the index of the exported field with a JSON name, including inlined embedded structs.
+// indexOf finds the exported field with a JSON name, even in inlined embedded structs.
 func indexOf(t reflect.Type, name string) []int {
 	var inlined []int
 	for i := range t.NumField() {

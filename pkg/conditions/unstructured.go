@@ -11,8 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// unstructuredFields returns the conditions of an unstructured object, which are a list or a map. Invalid entries are
-// preserved.
+// unstructuredFields returns the conditions of an unstructured object, as a list or a map. It preserves invalid entries.
 func unstructuredFields(obj *unstructured.Unstructured, path []string, asMap bool) (Fields, error) {
 	p := unstructuredField{obj, path}
 	var value any = obj.Object
@@ -161,7 +160,7 @@ func (e unstructuredEntry) read() metav1.Condition {
 		c.ObservedGeneration = n
 	case float64:
 		c.ObservedGeneration = int64(n)
-	case int: // Go code may set an int, which a JSON decoder does not return
+	case int: // not from a JSON decoder, but Go code can set it
 		c.ObservedGeneration = int64(n)
 	}
 	if at, err := time.Parse(time.RFC3339, text("lastTransitionTime")); err == nil {

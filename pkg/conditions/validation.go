@@ -11,7 +11,7 @@ import (
 
 // The reasons that this package sets.
 const (
-	ReasonNotReported = "NotReported" // a declared, mirrored or summarized condition does not exist yet
+	ReasonNotReported = "NotReported" // a declared, mirrored or summarized condition doesn't exist yet
 	ReasonOutdated    = "Outdated"    // the condition was observed at an older generation; see [Root].Fresh
 	ReasonAsExpected  = "AsExpected"  // all conditions of a summary have the expected status
 	ReasonUnspecified = "Unspecified" // the caller set no reason, but the API requires one
@@ -57,7 +57,7 @@ func checkCondition(c metav1.Condition) error {
 	return nil
 }
 
-// validReason returns a valid reason unchanged and converts any other text to CamelCase.
+// validReason keeps a valid reason and converts any other text to CamelCase.
 func validReason(reason string) string {
 	if len(reason) <= maxReason && reasonFormat.MatchString(reason) {
 		return reason
@@ -84,8 +84,8 @@ func reasonLetter(r rune) bool {
 	return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("_,:", r)
 }
 
-// validMessage replaces invalid UTF-8 and cuts the message at the maximum length. The API server would also replace invalid UTF-8, and
-// each reconcile would then find a difference.
+// validMessage replaces invalid UTF-8 and cuts the message at the maximum length. If we left the replacement to the API server, each
+// reconcile would find a difference.
 func validMessage(message string) string {
 	message = strings.ToValidUTF8(message, "\uFFFD")
 	if len(message) <= maxMessage || utf8.RuneCountInString(message) <= maxMessage {

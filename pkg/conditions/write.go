@@ -13,22 +13,21 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// conflictBackoff defines up to 11 retries after conflicts. Their delays are between 0.9 and 1.7 seconds in total.
+// conflictBackoff allows 11 retries after conflicts, which take between 0.9 and 1.7 seconds in total.
 var conflictBackoff = wait.Backoff{Duration: 5 * time.Millisecond, Factor: 1.5, Jitter: 1, Steps: 12, Cap: time.Second}
 
-// Write changes conditions on the API server. It calls the function change with the conditions of a copy of the object. If the
-// conditions have changed, Write sends one request, and otherwise none. After a conflict, it reads the object again and repeats the
-// change, so change must have no other effects.
+// Write changes conditions on the API server. It calls change with the conditions of a copy of the object, and sends one request if they
+// have changed, otherwise none. After a conflict, it reads the object again and repeats the change, so change must have no side effects.
 //
-// After a successful write, the object is the version of the server. Other changes made to the object in memory are lost. If
-// Write writes nothing, the object stays unchanged, except that a retry after a conflict reads it again.
+// After a successful write, the object is the server's version, so other changes in memory are lost. If Write writes nothing, the object
+// stays unchanged, unless it was read again after a conflict.
 //
-// A patch replaces the whole list of conditions. Therefore Write requires the version that it has read, so that no
-// change of another controller is lost.
+// A patch replaces the whole list of conditions, so Write patches only the version it has read. Otherwise changes by other controllers
+// would be lost.
 //
-// Write returns the errors of [For] and of invalid conditions (see [Set.Err]) and writes nothing. It returns a conflict if the
-// retries did not resolve it, and a NotFound error if the object was deleted or recreated. If the object exists without a
-// status subresource, the error does not wrap NotFound. Other errors of the API server are returned unchanged.
+// If [For] fails or conditions are invalid (see [Set.Err]), Write returns the errors and writes nothing. It returns a conflict if the
+// retries didn't resolve it, and a NotFound error if the object was deleted or recreated. If the object exists but has no status
+// subresource, the error doesn't wrap NotFound. Other errors of the API server are returned unchanged.
 func Write(ctx context.Context, c client.Client, obj client.Object, change func(*Set), opts ...Option) error {
 	o := optionsOf(opts)
 	if isNil(obj) {
@@ -59,7 +58,7 @@ func Write(ctx context.Context, c client.Client, obj client.Object, change func(
 	return err
 }
 
-// writeOnce leaves the object unchanged unless the write succeeds, so that a retry starts with the read version.
+// writeOnce leaves the object unchanged unless the write succeeds, so that a retry starts with the version that was read.
 func (o options) writeOnce(ctx context.Context, c client.Client, obj client.Object, change func(*Set), opts []Option) error {
 	work, ok := obj.DeepCopyObject().(client.Object)
 	if !ok {
@@ -84,7 +83,7 @@ func (o options) writeOnce(ctx context.Context, c client.Client, obj client.Obje
 		reflect.ValueOf(obj).Elem().Set(reflect.ValueOf(work).Elem())
 	case apierrors.IsNotFound(err) && !o.withoutSubresource && c.Get(ctx, client.ObjectKeyFromObject(obj), work) == nil && work.GetUID() == obj.GetUID():
 		return fmt.Errorf("conditions: object exists, but its status subresource does not: add the subresource to the kind, "+
-			"or use WithoutSubresource: %v", err) // do not wrap the error, because callers could ignore it as NotFound
+			"or use WithoutSubresource: %v", err) // don't wrap the error, because callers could ignore it as NotFound
 	}
 	return err
 }

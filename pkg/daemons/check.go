@@ -9,7 +9,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// Check returns all errors of the task definition, joined. [Supervisor.Ensure] calls it.
+// Check returns all errors in the task definition, joined. [Supervisor.Ensure] calls it.
 func (t Task) Check() error {
 	var c checker
 	if t.Run == nil {

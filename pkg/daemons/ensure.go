@@ -9,11 +9,11 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// Ensure starts the daemon or timer if it does not exist. It does not replace the task of an existing daemon or timer, unless the daemon
-// or timer is paused. If a run of the key is stopping, the new task starts as soon as the run has ended. A task that has ended permanently is not started
-// again until [Supervisor.Forget]. During a pause, Ensure stores the task, which then starts after the pause.
+// Ensure starts the daemon or timer if it doesn't exist yet. It doesn't replace the task of an existing one, unless that is paused. If a
+// run of the key is stopping, the new task starts as soon as the run has ended. A task that has ended permanently isn't started again until
+// [Supervisor.Forget]. During a pause, Ensure stores the task, which starts after the pause.
 //
-// Ensure returns all errors of the task definition, joined (see [Task.Check]). During shutdown, it does nothing.
+// Ensure returns all errors in the task definition, joined (see [Task.Check]). During shutdown, it does nothing.
 func (s *Supervisor) Ensure(key Key, task Task) error {
 	s.mu.Lock()
 	defer s.unlock()
@@ -35,8 +35,7 @@ func (s *Supervisor) Ensure(key Key, task Task) error {
 	return nil
 }
 
-// NeedsStart reports whether the supervisor needs a call of [Supervisor.Ensure] for the key. Callers can use it to avoid building tasks
-// that are not needed.
+// NeedsStart reports whether [Supervisor.Ensure] must be called for the key. Use it to avoid building tasks that aren't needed.
 func (s *Supervisor) NeedsStart(key Key) bool {
 	s.mu.Lock()
 	defer s.unlock()
@@ -84,7 +83,7 @@ func (s *Supervisor) assign(j *job, task Task) {
 	}
 }
 
-// start starts a job with a task, or suspends it during a pause.
+// start starts a job, or suspends it during a pause.
 func (s *Supervisor) start(j *job, task Task) {
 	s.assign(j, task)
 	if s.isPaused(j) {
@@ -94,7 +93,6 @@ func (s *Supervisor) start(j *job, task Task) {
 	s.scheduleFirst(j)
 }
 
-// scheduleFirst schedules the first invocation of a job.
 func (s *Supervisor) scheduleFirst(j *job) {
 	j.record, j.restarts, j.next = progress.Record{}, 0, nil
 	start := time.Now().Add(j.task.InitialDelay)
@@ -107,9 +105,8 @@ func (s *Supervisor) scheduleFirst(j *job) {
 	s.schedulePoint(j, point, start, err)
 }
 
-// schedulePoint schedules a timer for a point in time. If the object has not been idle for long enough at this point,
-// schedulePoint uses a later point. A zero point ends the timer. After an error, the supervisor calls the schedule again
-// after schedulePause.
+// schedulePoint schedules a timer for a point in time, or for a later one if the object won't have been idle for long enough by then. A
+// zero point ends the timer. After an error, the schedule is called again after schedulePause.
 func (s *Supervisor) schedulePoint(j *job, point, earliest time.Time, err error) {
 	t, idle := j.task.Timer, j.idleUntil()
 	j.retrySchedule = false
@@ -148,8 +145,8 @@ func (s *Supervisor) end(j *job) {
 	s.notify(j)
 }
 
-// Touch reports a relevant change to the object. It restarts the idle time of timers. It also schedules timers that
-// wait for a change: timers that have failed permanently, and successful timers without an Interval and a Schedule.
+// Touch reports a relevant change to the object. It restarts the idle time of timers, and schedules the timers that wait for a change:
+// those that have failed permanently, and those that have succeeded and have neither an Interval nor a Schedule.
 func (s *Supervisor) Touch(uid types.UID) {
 	s.mu.Lock()
 	defer s.unlock()

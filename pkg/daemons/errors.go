@@ -2,8 +2,7 @@ package daemons
 
 import "errors"
 
-// These errors are the reasons for stopping a run. [context.Cause] returns the reason for the context of the run. Callers
-// of Stop may pass other errors.
+// These errors are the reasons for stopping a run. In the run, [context.Cause] returns the reason. Callers of Stop can pass other errors.
 //
 // Equivalent in kopf: stopped.reason.
 var (
@@ -13,7 +12,7 @@ var (
 	ErrFilteredOut = errors.New("object no longer matches the filters")
 	// ErrPaused means that the operator or the object is paused.
 	ErrPaused = errors.New("operator paused")
-	// ErrOutOfScope means that the operator does not handle the object any more, although it exists or may exist.
+	// ErrOutOfScope means that the operator no longer handles the object, although it may still exist.
 	ErrOutOfScope = errors.New("object out of scope")
 	// ErrShutdown means that the operator is shutting down or is no longer the leader.
 	ErrShutdown = errors.New("operator shutting down")

@@ -9,7 +9,7 @@ type group struct {
 	waiting queue
 }
 
-// A groupID is the configured name of a group, or the kind and id of a handler.
+// A groupID is the configured name of a group or, by default, the kind and id of a handler.
 type groupID struct{ name, kind, handler string }
 
 // joinGroup adds a timer to its group. The last timer to join sets the limit.
@@ -43,7 +43,7 @@ func (s *Supervisor) leaveGroup(j *job) {
 
 func (g *group) full() bool { return g != nil && g.running >= g.limit }
 
-// startQueued starts queued timers of the group up to its limit.
+// startQueued starts queued timers of the group, up to its limit.
 func (s *Supervisor) startQueued(g *group) {
 	for g != nil && !g.full() {
 		j := g.waiting.head()

@@ -17,7 +17,7 @@ type object struct {
 	jobs    []*job
 	touched time.Time     // time of the last Touch, or of the first job
 	touches uint64        // number of calls to Touch
-	notBusy chan struct{} // channel that is closed when the object is no longer busy; nil if no caller waits
+	notBusy chan struct{} // closed when the object is no longer busy; nil if no caller waits
 }
 
 func (o *object) find(id string) *job {
@@ -67,7 +67,7 @@ type run struct {
 	// The supervisor sets these fields when it stops the run.
 	cause      error
 	stoppedAt  time.Time
-	abandonAt  time.Time // time when the supervisor abandons the run; zero if there is no limit
+	abandonAt  time.Time // when the supervisor abandons the run; zero if there is no limit
 	nextReport time.Time // time of the next warning
 	unstopped  bool      // whether the supervisor has logged a warning
 	abandoned  bool
@@ -115,7 +115,7 @@ func gaugeChange(up bool) float64 {
 	return -1
 }
 
-// idleUntil returns the end of the idle time of the job if no further change follows. It returns zero if the job has no idle time.
+// idleUntil returns when the job's idle time ends if nothing changes; zero if it has none.
 func (j *job) idleUntil() time.Time {
 	if j.task.Timer == nil || j.task.Timer.Idle == 0 {
 		return time.Time{}

@@ -8,11 +8,10 @@ type pause struct {
 
 func (p *pause) covers(namespace string) bool { return p.everywhere || p.namespaces[namespace] }
 
-// isPaused reports whether a job must not start.
 func (s *Supervisor) isPaused(j *job) bool { return s.paused.covers(j.task.Object.Namespace) }
 
-// Pause stops all runs with [ErrPaused] and prevents starts until [Supervisor.Resume]. With namespaces, Pause affects only
-// objects in these namespaces. Timers that wait for [Supervisor.Touch] continue to wait.
+// Pause stops all runs with [ErrPaused] and starts no new ones until [Supervisor.Resume]. With namespaces, it affects only objects in them.
+// Timers that wait for [Supervisor.Touch] continue to wait.
 func (s *Supervisor) Pause(namespaces ...string) {
 	s.mu.Lock()
 	defer s.unlock()
@@ -44,9 +43,8 @@ func (s *Supervisor) suspend(j *job) {
 	}
 }
 
-// Resume ends the pauses of the given namespaces. Without namespaces, it ends all pauses. The affected
-// daemons and timers start again after their InitialDelay. If a run is still stopping, the new run starts when the old
-// run has ended.
+// Resume ends the pauses of the given namespaces or, without namespaces, all pauses. The affected daemons and timers start again after
+// their InitialDelay. If a run is still stopping, the new one starts when it has ended.
 func (s *Supervisor) Resume(namespaces ...string) {
 	s.mu.Lock()
 	defer s.unlock()

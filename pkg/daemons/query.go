@@ -6,8 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Busy reports whether the object has runs that have neither ended nor been abandoned. Keep the finalizer of the
-// object while Busy returns true.
+// Busy reports whether the object has runs that have neither ended nor been abandoned. Keep the object's finalizer while Busy returns true.
 func (s *Supervisor) Busy(uid types.UID) bool {
 	s.mu.Lock()
 	defer s.unlock()
@@ -23,8 +22,7 @@ func (s *Supervisor) Ended(key Key) bool {
 	return j != nil && j.phase == ended
 }
 
-// Wait blocks until the object is no longer busy. If the context ends first, Wait returns the cause of its end. Wait does not
-// stop any run.
+// Wait blocks until the object is no longer busy. If the context is cancelled first, it returns the cause. Wait doesn't stop any run.
 func (s *Supervisor) Wait(ctx context.Context, uid types.UID) error {
 	for {
 		quiet := s.notBusy(uid)
@@ -39,7 +37,7 @@ func (s *Supervisor) Wait(ctx context.Context, uid types.UID) error {
 	}
 }
 
-// notBusy returns a channel that is closed when the object is no longer busy, or nil if it is not busy now.
+// notBusy returns a channel that is closed when the object is no longer busy, or nil if it isn't busy.
 func (s *Supervisor) notBusy(uid types.UID) <-chan struct{} {
 	s.mu.Lock()
 	defer s.unlock()

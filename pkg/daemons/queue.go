@@ -31,7 +31,7 @@ func (q *queue) head() *job {
 	return q.jobs[0]
 }
 
-// A queueHeap implements heap.Interface, so that queue does not have the methods of this interface.
+// A queueHeap implements heap.Interface, so that queue doesn't need to have its methods.
 type queueHeap queue
 
 func (q *queueHeap) Len() int { return len(q.jobs) }

@@ -11,7 +11,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// title returns the word for the job at the start of a log message.
+// title returns the word for the job in log messages.
 func (j *job) title() string {
 	if j.task.Timer != nil {
 		return "Timer"
@@ -29,7 +29,7 @@ func (s *Supervisor) logger(j *job) logr.Logger {
 		"name", j.task.Object.Name, "uid", j.key.UID, "handler", j.key.ID)
 }
 
-// report logs and counts the outcome of an attempt. It logs expected errors at the info level, without a stack trace.
+// report logs and counts the outcome of an attempt. Expected errors are logged at the info level, without a stack trace.
 func (s *Supervisor) report(j *job, record progress.Record, outcome progress.Outcome, took time.Duration) {
 	kind, label := j.task.Kind, j.task.label(j.key)
 	metrics.HandlerAttempts.WithLabelValues(kind, label, resultLabel(outcome)).Inc()
@@ -41,7 +41,7 @@ func (s *Supervisor) report(j *job, record progress.Record, outcome progress.Out
 	message := j.title() + " " + describeOutcome(outcome)
 	silent := outcome.Err == nil && j.task.Timer != nil
 	if silent && !s.log.V(1).Enabled() {
-		return // avoid the cost of building the logger
+		return // don't build the logger
 	}
 	logger := s.logger(j).WithValues("attempt", record.Retries, "took", took.Round(time.Microsecond).String())
 	if !outcome.Final && !outcome.Interrupted {
@@ -103,7 +103,7 @@ func (s *Supervisor) reportUnstopped(j *job, state string) {
 	s.deferred = append(s.deferred, func() { logger.Info(message) })
 }
 
-// reportStopped logs the end of a run that was reported as unstopped.
+// reportStopped logs that an unstopped run has ended after all.
 func (s *Supervisor) reportStopped(j *job, r *run) {
 	if !r.unstopped {
 		return
@@ -114,7 +114,7 @@ func (s *Supervisor) reportStopped(j *job, r *run) {
 	s.deferred = append(s.deferred, func() { logger.Info(message) })
 }
 
-// logScheduleError logs an invalid result of a schedule, once per handler. The timers of a handler usually share one schedule.
+// logScheduleError logs an invalid result of a schedule, once per handler. The handler's timers usually share the schedule.
 func (s *Supervisor) logScheduleError(j *job, err error) {
 	if !s.isFirst(j, "unusable") {
 		return
@@ -134,7 +134,7 @@ func (s *Supervisor) logScheduleEnd(j *job) {
 	s.deferred = append(s.deferred, func() { logger.Info("Timer ended because its schedule has no further time") })
 }
 
-// isFirst reports whether the message is new for the handler, and records it.
+// isFirst records the message and reports whether it is new for the handler.
 func (s *Supervisor) isFirst(j *job, message string) bool {
 	key := loggedMessage{j.task.Kind, j.key.ID, message}
 	if s.logged[key] {

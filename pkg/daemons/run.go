@@ -16,7 +16,7 @@ func (s *Supervisor) startDue(j *job) {
 	case j.retrySchedule:
 		point, err := j.task.Timer.pointNotBefore(now)
 		s.schedulePoint(j, point, now, err)
-	case idleUntil.After(now) && j.record.Retries > 0: // a retry keeps the scheduled time of its first attempt
+	case idleUntil.After(now) && j.record.Retries > 0: // a retry keeps the point of its first attempt
 		j.enter(waiting)
 		s.scheduleAt(j, idleUntil)
 	case idleUntil.After(now):
@@ -48,12 +48,12 @@ func (s *Supervisor) startRun(j *job, now time.Time) {
 	go s.invoke(ctx, j, j.record)
 }
 
-// invoke is the goroutine of a run. The task does not change during the run.
+// invoke is the goroutine of a run. The task doesn't change during the run.
 func (s *Supervisor) invoke(ctx context.Context, j *job, record progress.Record) {
 	started := time.Now()
 	var outcome progress.Outcome
 	returned := false
-	// Each step is deferred, because it must follow also if the function of the task or OnAttempt calls runtime.Goexit.
+	// Each step is deferred, because it must happen even if the task's function or OnAttempt calls runtime.Goexit.
 	defer func() { s.finishRun(j, outcome) }()
 	defer func() { s.callOnAttempt(j, record, outcome) }()
 	defer func() {
@@ -107,7 +107,7 @@ func (s *Supervisor) finishRun(j *job, outcome progress.Outcome) {
 	}
 }
 
-// releaseRun subtracts a run that has ended or was abandoned from the counts of the supervisor and of the group.
+// releaseRun stops counting a run that has ended or was abandoned.
 func (s *Supervisor) releaseRun(j *job) {
 	if s.awaitedRuns--; s.shuttingDown {
 		s.wakeLoop()
@@ -122,7 +122,6 @@ func (s *Supervisor) releaseRun(j *job) {
 	}
 }
 
-// handleStopped handles the end of a run that was stopped.
 func (s *Supervisor) handleStopped(j *job, r *run) {
 	if !r.abandoned && !r.forgotten {
 		s.notify(j)
@@ -153,7 +152,7 @@ func (s *Supervisor) handleDaemonEnd(j *job, outcome progress.Outcome, now time.
 	s.scheduleAt(j, now.Add(pause))
 }
 
-// handleTimerEnd handles the end of an invocation of a timer: a success or a permanent failure.
+// handleTimerEnd handles the end of a timer's invocation: a success or a permanent failure.
 func (s *Supervisor) handleTimerEnd(j *job, outcome progress.Outcome, now time.Time, touched bool) {
 	failure := j.record.WithOutcome(outcome, now)
 	j.record = progress.Record{}

@@ -7,9 +7,9 @@ type Status struct {
 	State State
 	// Due is the time of the next attempt or invocation. It is zero unless State is StateWaiting.
 	Due time.Time
-	// Attempts is the number of failed attempts since the last success or restart, or since a failed timer was activated again.
+	// Attempts is the number of failed attempts since the last success or restart, or since Touch reactivated a failed timer.
 	Attempts int
-	// LastError is the error of the last of these attempts. It is empty if there is none.
+	// LastError is the error of the last of these attempts; empty if there is none.
 	LastError string
 }
 
@@ -23,7 +23,7 @@ const (
 	StateWaiting  State = "waiting" // the task waits for its due time
 	StateQueued   State = "queued"  // the timer is due, and waits until other timers of its group have finished
 	StateRunning  State = "running"
-	StateStopping State = "stopping" // the context is cancelled, and the function has not returned
+	StateStopping State = "stopping" // the context is cancelled, but the function has not returned
 	StateIdle     State = "idle"     // the timer waits for Touch: it has succeeded and has neither an Interval nor a Schedule
 	StateFailed   State = "failed"   // the timer waits for Touch: it has failed permanently
 	StateEnded    State = "ended"    // the task has ended permanently

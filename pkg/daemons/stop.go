@@ -9,9 +9,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
 )
 
-// Stop stops a daemon or timer and cancels the context of its run with the cause. The supervisor calls OnEnd of its [Options] when
-// the run has ended or is abandoned. [Supervisor.Ensure] can then start the task again. Stop has no effect on a task that has ended
-// permanently.
+// Stop stops a daemon or timer and cancels the context of its run with the cause. When the run has ended or is abandoned, the supervisor
+// calls OnEnd of its [Options], and [Supervisor.Ensure] can start the task again. Stop has no effect on a task that has ended permanently.
 func (s *Supervisor) Stop(key Key, cause error) {
 	s.mu.Lock()
 	defer s.unlock()
@@ -29,8 +28,8 @@ func (s *Supervisor) StopAll(uid types.UID, cause error) {
 	}
 }
 
-// StopWaiting removes the daemons and timers of an object whose functions are not running now. Running functions continue. Use StopWaiting if the cause
-// for stopping them is not known yet. [Supervisor.Ensure] can then start the removed tasks again.
+// StopWaiting removes the daemons and timers of an object whose functions aren't running, while running functions continue. Use it if you
+// don't know yet why to stop them. [Supervisor.Ensure] can start the removed tasks again.
 func (s *Supervisor) StopWaiting(uid types.UID) {
 	s.mu.Lock()
 	defer s.unlock()
@@ -41,8 +40,8 @@ func (s *Supervisor) StopWaiting(uid types.UID) {
 	}
 }
 
-// Forget discards the state of a deleted object, including its ended tasks. It stops the runs of the object with
-// [ErrDeleted], and the supervisor does not call OnEnd for them.
+// Forget discards the state of a deleted object, including its ended tasks. It stops the object's runs with [ErrDeleted], without calling
+// OnEnd for them.
 func (s *Supervisor) Forget(uid types.UID) {
 	s.mu.Lock()
 	defer s.unlock()
@@ -55,7 +54,7 @@ func (s *Supervisor) Forget(uid types.UID) {
 	}
 }
 
-// jobsOf returns a copy of the list of jobs of an object, because stopping a job may remove it from the list.
+// jobsOf returns a copy of the object's list of jobs, because stopping a job can remove it from the list.
 func (s *Supervisor) jobsOf(uid types.UID) []*job {
 	if o := s.objects[uid]; o != nil {
 		return slices.Clone(o.jobs)
@@ -74,11 +73,10 @@ func (s *Supervisor) stop(j *job, cause error) {
 	}
 }
 
-// minStopTime is the minimum time from the cancellation of a run to its first warning or its abandonment. It does not apply to
-// ReportEvery and the grace period.
+// minStopTime is the minimum time a cancelled run has before the first warning or before it is abandoned. It doesn't apply to ReportEvery
+// and the grace period.
 const minStopTime = 10 * time.Millisecond
 
-// cancel cancels the context of a run.
 func (s *Supervisor) cancel(j *job, cause error) {
 	now, r := time.Now(), j.run
 	r.cancel(cause)
@@ -114,7 +112,7 @@ func (s *Supervisor) scheduleCheck(j *job) {
 	s.scheduleAt(j, due)
 }
 
-// checkStopping handles a stopping run that has not ended in time.
+// checkStopping handles a stopping run that hasn't ended in time.
 func (s *Supervisor) checkStopping(j *job) {
 	now, r := time.Now(), j.run
 	if !r.abandonAt.IsZero() && !now.Before(r.abandonAt) {

@@ -17,11 +17,11 @@ import (
 
 // Options configure a [Supervisor].
 type Options struct {
-	// OnEnd is called when a stopped run has ended or is abandoned, and when a daemon or timer has ended permanently.
-	// Use OnEnd to enqueue the object. It is not called after Forget or during shutdown. It must not block.
+	// OnEnd is called when a stopped run has ended or is abandoned, and when a daemon or timer has ended permanently. Use it to enqueue the
+	// object. It isn't called after Forget or during shutdown. It must not block.
 	OnEnd func(Key)
-	// GracePeriod limits the wait for runs without a CancellationTimeout, during shutdown and after [Supervisor.Forget].
-	// Default: 5 seconds.
+	// GracePeriod is how long to wait for runs without a CancellationTimeout, during shutdown and after [Supervisor.Forget]. Default: 5
+	// seconds.
 	GracePeriod time.Duration
 	// ReportEvery is the interval of warnings about a run that ignores the cancellation of its context. Default: one
 	// minute.
@@ -30,7 +30,7 @@ type Options struct {
 	ReportEvery time.Duration
 	// Kind is the kind of the objects in log messages. Default: the Kind of their tasks.
 	Kind string
-	// LeaderElection limits the supervisor to the leader. Default: true.
+	// LeaderElection makes the supervisor run only on the leader. Default: true.
 	LeaderElection *bool
 }
 
@@ -40,11 +40,11 @@ const (
 	DefaultReportEvery = time.Minute
 )
 
-// A Supervisor runs daemons and timers for objects. It is a [manager.Runnable]: pass it to Add of the manager. All
-// methods are safe for concurrent use. Runs start only while Start is running.
+// A Supervisor runs daemons and timers for objects. It is a [manager.Runnable], so add it to the manager. All methods are safe for
+// concurrent use. Runs start only while Start is running.
 type Supervisor struct {
 	options Options
-	wakeUp  chan struct{} // channel that signals a new earliest due time
+	wakeUp  chan struct{} // signals a new earliest due time
 
 	mu           sync.Mutex
 	baseContext  context.Context // parent of all runs; nil before Start
@@ -64,7 +64,7 @@ var (
 	_ manager.LeaderElectionRunnable = (*Supervisor)(nil)
 )
 
-// New returns a supervisor. It runs no tasks before [Supervisor.Start].
+// New returns a supervisor. It doesn't run tasks before [Supervisor.Start].
 func New(options Options) *Supervisor {
 	if options.GracePeriod == 0 {
 		options.GracePeriod = DefaultGracePeriod
@@ -88,10 +88,9 @@ func (s *Supervisor) NeedLeaderElection() bool {
 	return s.options.LeaderElection == nil || *s.options.LeaderElection
 }
 
-// Start runs the daemons and timers until the context is cancelled. Then it stops them with [ErrShutdown] and returns
-// when all runs have ended or are abandoned. It abandons a run after the CancellationBackoff and the CancellationTimeout of the
-// task, or without a CancellationTimeout after the GracePeriod. Start returns an error if the options are invalid or if it is
-// called twice.
+// Start runs the daemons and timers until the context is cancelled. Then it stops them with [ErrShutdown] and returns when all runs have
+// ended or are abandoned. A run is abandoned after the task's CancellationBackoff and CancellationTimeout or, without a
+// CancellationTimeout, after the GracePeriod. Start returns an error if the options are invalid or if it is called twice.
 func (s *Supervisor) Start(ctx context.Context) error {
 	if err := s.prepare(ctx); err != nil {
 		return err
@@ -125,7 +124,7 @@ func (s *Supervisor) prepare(ctx context.Context) error {
 	if s.baseContext != nil {
 		return errors.New("supervisor was already started: create a new one with New")
 	}
-	// The runs must not inherit the cancellation: shutDown cancels them with ErrShutdown.
+	// Runs must not inherit the cancellation, because shutDown cancels them with ErrShutdown.
 	s.baseContext, s.log = context.WithoutCancel(ctx), log.FromContext(ctx)
 	return nil
 }
@@ -163,7 +162,6 @@ func (s *Supervisor) advance(j *job) {
 	s.startDue(j)
 }
 
-// scheduleAt schedules a job for a due time.
 func (s *Supervisor) scheduleAt(j *job, due time.Time) {
 	j.dequeue()
 	s.schedule.push(j, due)

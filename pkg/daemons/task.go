@@ -9,8 +9,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// A Key identifies a daemon or timer. It contains the uid instead of the name, because an object can be deleted and created again
-// with the same name.
+// A Key identifies a daemon or timer. It has the uid instead of the name, because an object can be deleted and recreated with the same
+// name.
 type Key struct {
 	UID types.UID // UID of the object
 	ID  string    // id of the handler
@@ -18,11 +18,11 @@ type Key struct {
 
 // A Task is a function that a [Supervisor] runs for an object: a daemon or, with Timer, a timer.
 type Task struct {
-	// Run is the function. The function of a daemon runs until its work is done or its context is cancelled. The function of a
-	// timer is called repeatedly. The Policy defines the effect of errors, and a panic is an error. Required.
+	// Run is the function. For a daemon, it runs until its work is done or its context is cancelled. For a timer, it is called repeatedly.
+	// The Policy defines what errors do, and a panic counts as an error. Required.
 	Run func(ctx context.Context, attempt progress.Attempt) error
-	// Policy limits the attempts and defines the effect of errors. For timers, the limits apply to the attempts of one
-	// invocation, from the first attempt to a success or a permanent failure.
+	// Policy limits the attempts and defines what errors do. For timers, the limits apply to one invocation, from the first attempt to a
+	// success or a permanent failure.
 	//
 	// Equivalent in kopf: retries=, timeout=, backoff=, errors=.
 	Policy progress.Policy
@@ -34,40 +34,39 @@ type Task struct {
 	// Equivalent in kopf: initial_delay=.
 	InitialDelay time.Duration
 
-	// Kind and Label are the values of metric labels, so there must be few different values. The default of Label is the ID of
-	// the key.
+	// Kind and Label are the values of metric labels, so use only a few different values. Label defaults to the ID of the key.
 	Kind, Label string
 	// Object identifies the object in log messages.
 	Object types.NamespacedName
 
-	// Restart defines whether a daemon restarts after it has returned. Default: [RestartNever]. Not for timers.
+	// Restart defines whether a daemon restarts after it returns. Default: [RestartNever]. Not for timers.
 	Restart RestartPolicy
-	// CancellationBackoff is the time from the cancellation of the context to the first warning about a daemon that
-	// is still running. Nil selects ReportEvery of [Options]. Not for timers.
+	// CancellationBackoff is the time from the cancellation of the context to the first warning about a daemon that is still running. Nil
+	// means ReportEvery of [Options]. Not for timers.
 	//
 	// Equivalent in kopf: cancellation_backoff=.
 	CancellationBackoff *time.Duration
-	// CancellationTimeout is the time until the daemon is abandoned, so that its object can be deleted. It begins after
-	// CancellationBackoff, or with the cancellation if CancellationBackoff is nil. If CancellationTimeout is nil, the daemon is
-	// abandoned only after [Supervisor.Forget] or during shutdown. Not for timers.
+	// CancellationTimeout is the time until the daemon is abandoned, so that its object can be deleted. It starts after CancellationBackoff
+	// or, if that is nil, with the cancellation. If CancellationTimeout is nil, the daemon is abandoned only after [Supervisor.Forget] or
+	// during shutdown. Not for timers.
 	//
 	// Equivalent in kopf: cancellation_timeout=.
 	CancellationTimeout *time.Duration
 
-	// Timer makes the task a timer. Nil makes it a daemon. Do not modify the Timer after a call of Ensure.
+	// Timer makes the task a timer. Nil makes it a daemon. Don't modify the Timer after calling Ensure.
 	Timer *Timer
 }
 
-// A RestartPolicy defines whether a daemon restarts after it has returned. The delay starts with one second and
-// doubles up to the Backoff of the Policy, which is one minute by default. After a run longer than the Backoff, the delay is one second again.
+// A RestartPolicy defines whether a daemon restarts after it returns. The delay starts at one second and doubles up to the Backoff of the
+// Policy, which is one minute by default. After a run longer than the Backoff, it is one second again.
 type RestartPolicy int
 
 const (
-	// RestartNever does not restart the daemon until the object is forgotten, as in kopf.
+	// RestartNever doesn't restart the daemon until the object is forgotten, as in kopf.
 	RestartNever RestartPolicy = iota
 	// RestartOnFailure restarts the daemon after a permanent failure: a permanent error or a reached limit.
 	RestartOnFailure
-	// RestartAlways restarts the daemon after a permanent failure and after a return without an error.
+	// RestartAlways restarts the daemon after a permanent failure and after a success.
 	RestartAlways
 )
 
@@ -81,8 +80,7 @@ func (t *Task) label(key Key) string {
 // minPause is the delay before the first restart of a daemon.
 const minPause = time.Second
 
-// restartPause returns the delay before the next restart, and the maximum delay. The parameter is the number of
-// previous quick restarts.
+// restartPause returns the delay before the next restart, and the maximum delay. The parameter counts the previous quick restarts.
 func (t *Task) restartPause(restarts int) (pause, maxPause time.Duration) {
 	maxPause = progress.DefaultBackoff
 	if t.Policy.Backoff != nil {

@@ -14,34 +14,33 @@ const DefaultMaxParallel = 16
 
 // A Timer defines when a [Task] runs. It needs an Interval, an Idle or a Schedule.
 type Timer struct {
-	// Interval is the time from the end of one invocation to the start of the next invocation. Equivalent in kopf: interval=.
+	// Interval is the time from the end of one invocation to the start of the next. Equivalent in kopf: interval=.
 	Interval time.Duration
-	// Sharp makes the Interval the time between the starts of two invocations. The scheduled starts are called points. The
-	// timer skips points that pass during an invocation. Equivalent in kopf: sharp=True.
+	// Sharp makes the Interval the time between the starts of two invocations. We call the scheduled starts points. Points that pass during
+	// an invocation are skipped. Equivalent in kopf: sharp=True.
 	Sharp bool
-	// Anchor is one of the points, for example the creation time of the object. With an Anchor, the points are the same after a
-	// restart. Zero selects the time of the first invocation. Only with Sharp.
+	// Anchor is one of the points, for example the creation time of the object, so that the points stay the same after a restart. Zero
+	// means the time of the first invocation. Only with Sharp.
 	Anchor time.Time
-	// Schedule computes the points instead of an Interval. Next must return a time after its argument, or zero to end the
-	// timer. Next must return quickly and must not use the [Supervisor].
+	// Schedule computes the points, instead of an Interval. Next must return a time after its argument, or zero to end the timer. It must
+	// return quickly and must not use the [Supervisor].
 	//
-	// If Next panics or returns a time that is not after its argument, the timer is not invoked. The supervisor logs the
-	// error once for each kind and ID, and calls Next again after a minute. Two invocations are at least one millisecond
-	// apart.
+	// If Next panics or returns a time that isn't after its argument, the timer isn't invoked. The supervisor logs the error once for each
+	// kind and ID, and calls Next again after a minute. Invocations are at least one millisecond apart.
 	Schedule interface{ Next(time.Time) time.Time }
-	// Idle is the minimum time from the last [Supervisor.Touch], or from the first task of the object, to an invocation. Without
-	// an Interval or a Schedule, the timer is invoked once after its start, and again after a Touch. With an Anchor or a Schedule, the timer skips points
-	// within the idle time. Otherwise, it is invoked at the end of the idle time. Equivalent in kopf: idle=.
+	// Idle is how long the object must have been idle before an invocation, counted from the last [Supervisor.Touch] or the object's first
+	// task. Without an Interval or a Schedule, the timer is invoked once after its start, and again after each Touch. With an Anchor or a
+	// Schedule, points within the idle time are skipped. Otherwise the timer is invoked when the idle time ends. Equivalent in kopf: idle=.
 	Idle time.Duration
-	// Last is the start of the previous invocation in an earlier process, if it is known. The first invocation is then due one
-	// Interval after Last, or at the first point after Last. If this time has passed, the first invocation is due immediately. If
-	// Last is zero, the first invocation is due immediately, or at the next point of an Anchor or a Schedule.
+	// Last is the start of the previous invocation in an earlier process, if known. The first invocation is then due one Interval after
+	// Last, or at the first point after Last; if this has passed, immediately. If Last is zero, the first invocation is due immediately, or
+	// at the next point of an Anchor or a Schedule.
 	Last time.Time
 	// Jitter delays invocations by a random fraction of the Interval, or of the time between two points. The value is
 	// the maximum fraction, from 0 to 1. Default: 0.
 	Jitter float64
-	// MaxParallel limits the concurrent runs of one group. The supervisor queues other timers in the order of their due times.
-	// Default: [DefaultMaxParallel].
+	// MaxParallel limits the concurrent runs of one group. Other timers are queued in the order of their due times. Default:
+	// [DefaultMaxParallel].
 	MaxParallel int
 	// Group is the name of the group that shares the limit. Default: all timers with the same Kind and ID.
 	Group string
@@ -50,11 +49,11 @@ type Timer struct {
 // hasFixedPoints reports whether the points are independent of the start of the timer.
 func (t *Timer) hasFixedPoints() bool { return t.Schedule != nil || t.Sharp && !t.Anchor.IsZero() }
 
-// repeats reports whether the timer runs again without a change of the object.
+// repeats reports whether the timer runs again without a change to the object.
 func (t *Timer) repeats() bool { return t.Schedule != nil || t.Interval > 0 }
 
-// firstPoint returns the point of the first invocation after the start of the timer. The parameter last is the time of the
-// previous invocation, or zero. firstPoint, nextPoint and pointNotBefore return zero if there is no further point.
+// firstPoint returns the point of the first invocation after the timer starts. The parameter last is the time of the previous invocation,
+// or zero. Like nextPoint and pointNotBefore, firstPoint returns zero if there is no further point.
 func (t *Timer) firstPoint(last, from time.Time) (time.Time, error) {
 	if last.IsZero() || last.After(from) || !t.repeats() {
 		return t.pointNotBefore(from)
@@ -62,8 +61,8 @@ func (t *Timer) firstPoint(last, from time.Time) (time.Time, error) {
 	return t.nextPoint(last, last)
 }
 
-// nextPoint returns the point of the next invocation, after the invocation for the given point has ended. It returns no
-// point twice, even if the wall clock is set back to a time before the point.
+// nextPoint returns the point of the next invocation, after the one for the given point has ended. It never returns a point twice, even if
+// the wall clock is set back.
 func (t *Timer) nextPoint(point, end time.Time) (time.Time, error) {
 	switch {
 	case t.hasFixedPoints():
@@ -100,11 +99,11 @@ func (t *Timer) nextFixedPoint(from time.Time) (time.Time, error) {
 	return from.Round(0).Add(t.Interval - elapsed), nil
 }
 
-// offsetAt returns the time since the last multiple of the interval, counted from the zero time. With offsets, the difference
-// between a time and an anchor may exceed the range of a duration.
+// offsetAt returns the time since the last multiple of the interval, counted from the zero time. We compare offsets, because the difference
+// between a time and an anchor could overflow a duration.
 func (t *Timer) offsetAt(at time.Time) time.Duration { return at.Round(0).Sub(at.Truncate(t.Interval)) }
 
-// callSchedule calls the schedule, recovers from a panic and validates the result.
+// callSchedule calls the schedule, recovers from panics and validates the result.
 func (t *Timer) callSchedule(from time.Time) (point time.Time, err error) {
 	from = from.Round(0)
 	if err := guard.Catch("Schedule", func() error { point = t.Schedule.Next(from).Round(0); return nil }); err != nil {

@@ -16,10 +16,10 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// OnStartup adds a function that the operator calls when it starts. The operator calls the functions one after the other, in the order of their
-// registration. It retries failed functions in the same way as handlers. The other functions do not wait for a retry. The operator discovers
-// its kinds and handles objects only after all functions have finished. If one of them has failed permanently, [Operator.Start] returns an
-// error. The supported options are [Retries], [Timeout], [AttemptTimeout], [Backoff], [BackoffFunc] and [ErrorMode].
+// OnStartup adds a function that the operator calls when it starts. The functions are called one after the other, in the order of their
+// registration. Failed functions are retried like handlers, but the others don't wait for a retry. The operator discovers its kinds and
+// handles objects only after all functions have finished. If one of them has failed permanently, [Operator.Start] returns an error. The
+// supported options are [Retries], [Timeout], [AttemptTimeout], [Backoff], [BackoffFunc] and [ErrorMode].
 //
 // Equivalent in kopf: @kopf.on.startup.
 func OnStartup(id string, fn func(ctx context.Context) error, opts ...HandlerOption) Option {
@@ -27,9 +27,9 @@ func OnStartup(id string, fn func(ctx context.Context) error, opts ...HandlerOpt
 		func(o *Operator) *[]*activity { return &o.functions.startup })
 }
 
-// OnCleanup adds a function that the operator calls when it stops, after the handlers have returned. The operator does not call the function
-// if a function of [OnStartup] has failed permanently or has not finished. The context of the function is not cancelled, but the manager waits
-// at most for its GracefulShutdownTimeout. The options are the same as for [OnStartup].
+// OnCleanup adds a function that the operator calls when it stops, after the handlers have returned. It isn't called if an [OnStartup]
+// function has failed permanently or hasn't finished. Its context isn't cancelled, but the manager waits at most for its
+// GracefulShutdownTimeout. The options are the same as for [OnStartup].
 //
 // Equivalent in kopf: @kopf.on.cleanup.
 func OnCleanup(id string, fn func(ctx context.Context) error, opts ...HandlerOption) Option {
@@ -59,8 +59,8 @@ func activityOption(a *activity, opts []HandlerOption, list func(*Operator) *[]*
 	})
 }
 
-// run calls the activities in order and retries each until it has succeeded or failed permanently. It returns the joined errors
-// of the activities that failed permanently, or the error of the context if the context is cancelled first.
+// run calls the activities in order and retries each until it has succeeded or failed permanently. It returns the joined permanent
+// failures, or the error of the context if that is cancelled first.
 func (f *functions) run(ctx context.Context, rt *kinds.Runtime, reason string, activities []*activity) error {
 	ctx = objectstate.ContextWithMemos(ctx, &f.memos)
 	records := make([]progress.Record, len(activities))

@@ -20,13 +20,13 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
 )
 
-// Validate adds an admission handler. The API server calls the handler before it stores an object, and rejects the request if the handler returns
-// an error. The webhook server of the manager serves the handler on every replica, including paused replicas and replicas that are not the
-// leader. See [WithWebhooks] for certificates and webhook configurations. The options are defined in package webhooks. [Resource.Use] does
-// not apply to admission handlers, and [Resource.When] cannot be combined with them.
+// Validate adds an admission handler. The API server calls it before it stores an object, and rejects the request if the handler returns an
+// error. The manager's webhook server serves the handler on every replica, even on paused ones and on those that aren't the leader. See
+// [WithWebhooks] for certificates and webhook configurations. The options are defined in package webhooks. [Resource.Use] doesn't apply to
+// admission handlers, and [Resource.When] can't be combined with them.
 //
 // The handler shares a [Memo] with the other handlers if this process already handles the object. Otherwise, and when the object is
-// created, the memo is empty, and values that the handler stores in it are lost.
+// created, the memo is empty, and whatever the handler stores in it is lost.
 //
 // Equivalent in kopf: @kopf.on.validate.
 func (r *Resource[T]) Validate(id string, fn webhooks.Handler[T], opts ...webhooks.Option) *Resource[T] {
@@ -53,9 +53,8 @@ func (r *Resource[T]) addHook(method, id string, hook hookBuilder) *Resource[T] 
 	return r
 }
 
-// WithWebhooks sets the options for serving admission handlers: the certificates, the address, and the writer of the
-// webhook configurations. Default: the zero [webhooks.Options], which read certificates from files and do not write
-// configurations.
+// WithWebhooks sets the options for serving admission handlers: the certificates, the address, and the writer of the webhook
+// configurations. Default: the zero [webhooks.Options], which read certificates from files and don't write configurations.
 //
 // Equivalent in kopf: settings.admission.
 func WithWebhooks(options webhooks.Options) Option {
@@ -64,8 +63,8 @@ func WithWebhooks(options webhooks.Options) Option {
 	})
 }
 
-// setupWebhooks registers the admission handlers with the manager. With WithWebhooks, it sets up package webhooks even
-// without handlers. With managed configurations, the package then removes the entries of an earlier version of the operator.
+// setupWebhooks registers the admission handlers with the manager. With WithWebhooks, it sets up package webhooks even without handlers, so
+// that an earlier version's entries are removed from managed configurations.
 func (o *Operator) setupWebhooks() error {
 	if o.mgr == nil {
 		return nil // CheckDeclaration reports the nil manager
@@ -97,8 +96,8 @@ func (o *Operator) setupWebhooks() error {
 	return nil
 }
 
-// setupTestWebhooks serves the handlers with the options of package kopftest. It only checks the options of the operator, which are for
-// production. The check uses the namespace "default" if none is set, because tests do not run in a pod.
+// setupTestWebhooks serves the handlers with the options of package kopftest. It only checks the operator's own options, because they are
+// for production. The check uses the namespace "default" if none is set, because tests don't run in a pod.
 func setupTestWebhooks(host testhook.AdmissionHost, mgr manager.Manager, options webhooks.Options, hooks []webhooks.Hook) error {
 	options.Namespace = cmp.Or(options.Namespace, metav1.NamespaceDefault)
 	if err := webhooks.New(mgr, options).Add(hooks...).Check(); err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// AttemptInfo describes an attempt of a handler to the function of [WithAttemptHook].
+// AttemptInfo is what a [WithAttemptHook] function learns about an attempt.
 type AttemptInfo struct {
 	// Kind is the kind of the object.
 	Kind schema.GroupVersionKind
@@ -28,21 +28,23 @@ type AttemptInfo struct {
 	Reason Reason
 	// Attempt is the Attempt of the [Request].
 	Attempt progress.Attempt
-	// CycleStarted is the time when the cycle began, with a precision of one microsecond. It is the same for all attempts of cause handlers and
-	// sub-handlers in a cycle, also after a restart of the process. It is zero for other handlers.
+	// CycleStarted is the time when the cycle began, with a precision of one microsecond. It is the same for all attempts of cause handlers
+	// and sub-handlers in a cycle, even after a restart of the process. It is zero for other handlers.
 	CycleStarted time.Time
 }
 
-// WithAttemptHook adds a function that the operator calls before each attempt of each handler, for example for tracing. The handler and its sub-handlers
-// receive the context that the hook returns, which must be derived from ctx. With a nil context, they receive ctx. The operator calls the function that the
-// hook returns when the attempt and the attempts of its sub-handlers have ended. This function may be nil. If the handler has panicked, the error of the
-// outcome is a [progress.PanicError].
+// WithAttemptHook adds a function that the operator calls before each attempt of each handler, for example for tracing. The handler and its
+// sub-handlers get the context that the hook returns, which must be derived from ctx. If the hook returns a nil context, they get ctx. When
+// the attempt and the attempts of its sub-handlers have ended, the operator calls the function that the hook returned, unless it is nil. If
+// the handler has panicked, the outcome's error is a [progress.PanicError].
 //
-// The operator calls the hook for all handlers of objects except admission handlers. It also calls the hook if a limit such as [Retries] forbids the
-// attempt. Attempted of the outcome is then false. If the API server later rejects the changes of the handler, the outcome does not contain this error.
+// The operator calls the hook for all handlers of objects except admission handlers, even if a limit such as [Retries] forbids the attempt.
+// The outcome's Attempted field is then false. If the API server later rejects the changes of the handler, the outcome doesn't contain this
+// error.
 //
-// The hook and the returned function must be safe for concurrent use, and return quickly. If one of them panics, the operator logs the panic, and the attempt
-// stays the same. The operator calls several hooks in the order of their registration, and the returned functions in the reverse order. Default: no hook.
+// The hook and the returned function must be safe for concurrent use, and return quickly. If one of them panics, the operator logs the
+// panic, and the attempt isn't affected. Several hooks are called in the order of their registration, and the returned functions in the
+// reverse order. Default: no hook.
 func WithAttemptHook(hook func(ctx context.Context, a AttemptInfo) (context.Context, func(progress.Outcome))) Option {
 	return optionFunc(func(o *Operator) {
 		if hook == nil {
@@ -57,7 +59,7 @@ func WithAttemptHook(hook func(ctx context.Context, a AttemptInfo) (context.Cont
 	})
 }
 
-// callHook calls a hook. A fault of the hook, or of the function that it returns, has no effect on the attempt.
+// callHook calls a hook. If the hook or the function it returns panics, the attempt isn't affected.
 func callHook(
 	ctx context.Context, hook func(context.Context, AttemptInfo) (context.Context, func(progress.Outcome)), a AttemptInfo,
 ) (context.Context, func(progress.Outcome)) {

@@ -11,15 +11,15 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 )
 
-// Daemon adds a function that runs in its own goroutine as long as the object exists, for example to watch a socket or to poll another
-// system. The operator starts the function when it first observes a matching object. The function must return soon after its context is cancelled.
+// Daemon adds a function that runs in its own goroutine for as long as the object exists, for example to watch a socket or to poll another
+// system. The operator starts it when it first sees a matching object. The function must return soon after its context is cancelled.
 // context.Cause then returns the reason: [daemons.ErrDeleted], [daemons.ErrFilteredOut], [daemons.ErrPaused], [daemons.ErrOutOfScope] or
 // [daemons.ErrShutdown]. The finalizer blocks the deletion of the object until the function has returned.
 //
-// Request.Object is the state of the object at the start of the daemon. [Request.Latest] returns the newest state. When the function
-// returns, even with an error, the operator writes the changes of Request.Object. After an error that is not permanent, the operator calls
-// the function again. After nil or a permanent failure, the operator calls the function again only after a restart of the operator. Use
-// [Restart] to change this behaviour. Daemons have no progress on the object, so each process starts them.
+// Request.Object is the state of the object when the daemon started; [Request.Latest] returns the newest one. When the function returns,
+// even with an error, the operator writes what it has changed in Request.Object. If the error isn't permanent, the operator calls the
+// function again. After nil or a permanent failure, it does so only after a restart of the operator, unless you set [Restart]. Daemons keep
+// no progress on the object, so each process starts them.
 //
 // Equivalent in kopf: @kopf.daemon.
 func (r *Resource[T]) Daemon(id string, fn Handler[T], opts ...HandlerOption) *Resource[T] {
@@ -28,14 +28,14 @@ func (r *Resource[T]) Daemon(id string, fn Handler[T], opts ...HandlerOption) *R
 	return r.addHandler(h, opts)
 }
 
-// Timer adds a function that the operator calls repeatedly as long as the object exists. The interval is the time from the end of a call to
-// the start of the next one; see [Sharp] for calls at fixed times. Use the interval 0 for timers with a [Schedule], or with [Idle] alone.
-// The operator makes the first call immediately, or after the [InitialDelay]. With Sharp, Idle or a Schedule, the first call can be later. The
-// finalizer blocks the deletion of the object during a call.
+// Timer adds a function that the operator calls repeatedly for as long as the object exists. The interval is the time from the end of one
+// call to the start of the next; see [Sharp] for calls at fixed times. Pass 0 for a timer with a [Schedule], or with [Idle] alone. The
+// operator makes the first call immediately, or after the [InitialDelay]. With Sharp, Idle or a Schedule, it can come later. The finalizer
+// blocks the deletion of the object during a call.
 //
-// Request.Object is the newest state of the object. The operator writes the changes of Request.Object after each call, even after an error. It
-// retries failed calls according to the policy of the timer. The interval then begins after the next success. A permanent failure stops the timer
-// for the object until another client changes the essence of the object. Timers use no goroutine between calls.
+// Request.Object is the newest state of the object. After each call, the operator writes what the function has changed in it, even if the
+// call has failed. It retries failed calls according to the timer's policy; the interval then starts after the next success. A permanent
+// failure stops the timer for the object until another client changes the object's essence. Timers need no goroutine between calls.
 //
 // Equivalent in kopf: @kopf.timer.
 func (r *Resource[T]) Timer(id string, interval time.Duration, fn Handler[T], opts ...HandlerOption) *Resource[T] {
@@ -49,9 +49,9 @@ func (r *Resource[T]) Timer(id string, interval time.Duration, fn Handler[T], op
 	return r.addHandler(h, opts)
 }
 
-// Restart sets whether the operator starts a daemon again after the daemon has returned nil or has failed permanently. The operator delays the
-// first restart by one second, and doubles the delay with each restart, up to the [Backoff] of the daemon. After a run that is longer than the
-// Backoff, the delay is one second again. Default: [daemons.RestartNever].
+// Restart sets whether the operator starts a daemon again after it has returned nil or failed permanently. The first restart comes after
+// one second. The delay then doubles with each restart, up to the daemon's [Backoff]. After a run that is longer than the Backoff, it is
+// one second again. Default: [daemons.RestartNever].
 func Restart(policy daemons.RestartPolicy) HandlerOption {
 	return func(d *declaration) {
 		d.requireKind("Restart", daemonHandler)
@@ -63,7 +63,7 @@ func Restart(policy daemons.RestartPolicy) HandlerOption {
 }
 
 // InitialDelay delays the start of a daemon, or the first call of a timer. It applies to each start: for a new object, after a restart of
-// the operator, and after a pause. It does not apply to a [Restart]. Default: 0.
+// the operator, and after a pause, but not to a [Restart]. Default: 0.
 //
 // Equivalent in kopf: initial_delay=.
 func InitialDelay(delay time.Duration) HandlerOption {
@@ -74,8 +74,8 @@ func InitialDelay(delay time.Duration) HandlerOption {
 	}
 }
 
-// InitialDelayFunc sets a function that computes the [InitialDelay] for an object. A negative result means zero. If the function panics, the
-// operator logs an error, and tries to start the daemon or timer again when the object changes.
+// InitialDelayFunc computes the [InitialDelay] for each object. A negative result counts as zero. If the function panics, the operator logs
+// an error and tries to start the daemon or timer again when the object changes.
 //
 // Equivalent in kopf: initial_delay= with a function.
 func InitialDelayFunc(fn func(obj client.Object) time.Duration) HandlerOption {
@@ -91,8 +91,8 @@ func InitialDelayFunc(fn func(obj client.Object) time.Duration) HandlerOption {
 	}
 }
 
-// CancellationBackoff sets the time from the cancellation of a daemon's context to the first log message about a daemon that still runs. The
-// operator repeats the message every minute. Default: one minute.
+// CancellationBackoff sets how long the operator waits after it has cancelled a daemon's context before it logs that the daemon is still
+// running. It repeats the message every minute. Default: one minute.
 //
 // Equivalent in kopf: cancellation_backoff=.
 func CancellationBackoff(delay time.Duration) HandlerOption {
@@ -103,9 +103,9 @@ func CancellationBackoff(delay time.Duration) HandlerOption {
 	}
 }
 
-// CancellationTimeout sets how long the operator waits before it abandons a daemon that has not returned. The time begins after the
-// [CancellationBackoff] if it is set, and otherwise when the context is cancelled. The goroutine of an abandoned daemon continues to run, but no
-// longer blocks the deletion of the object. Default: no limit while the operator runs, and 15 seconds when it stops.
+// CancellationTimeout sets how long the operator waits before it abandons a daemon that hasn't returned. The time starts after the
+// [CancellationBackoff] if that is set, and otherwise when the context is cancelled. The goroutine of an abandoned daemon keeps running,
+// but no longer blocks the deletion of the object. Default: no limit while the operator runs, and 15 seconds when it stops.
 //
 // Equivalent in kopf: cancellation_timeout=.
 func CancellationTimeout(timeout time.Duration) HandlerOption {
@@ -116,18 +116,18 @@ func CancellationTimeout(timeout time.Duration) HandlerOption {
 	}
 }
 
-// Sharp makes the operator call a timer at multiples of its interval after the creation of the object. Long calls and restarts of the
-// operator do not shift these times. The operator skips a call if the previous call is still running at that time, or if the operator
-// itself is not running.
+// Sharp makes the operator call a timer at multiples of its interval after the creation of the object, so long calls and restarts of the
+// operator don't shift the times. The operator skips a call if the previous one is still running at that time, or if the operator itself
+// isn't running.
 //
 // Equivalent in kopf: sharp=True.
 func Sharp() HandlerOption {
 	return timerOption("Sharp", func(_ *declaration, t *daemons.Timer) { t.Sharp = true })
 }
 
-// Idle delays a timer until the essence of its object has not changed for the given duration. Without an interval, the operator then calls the
-// timer once until the next change. With an interval, it calls the timer repeatedly until the next change. Changes that handlers, daemons and
-// timers of this operator make to Request.Object do not restart the idle time, but a restart of the operator does.
+// Idle delays a timer until the essence of its object hasn't changed for the given duration. The operator then calls the timer once until
+// the next change, or repeatedly if the timer has an interval. Changes that this operator's handlers, daemons and timers make to
+// Request.Object don't restart the idle time, but a restart of the operator does.
 //
 // Equivalent in kopf: idle=.
 func Idle(duration time.Duration) HandlerOption {
@@ -140,8 +140,8 @@ func Idle(duration time.Duration) HandlerOption {
 	})
 }
 
-// Jitter delays each call of a timer by a random part of its interval, or of the time between two times of its [Schedule]. The calls for many
-// objects are then spread over time. The fraction is the maximum, from 0 to 1. Default: 0.
+// Jitter delays each call of a timer by a random part of its interval, or of the time between two times of its [Schedule], so that the
+// calls for many objects are spread over time. The fraction is the maximum, from 0 to 1. Default: 0.
 func Jitter(fraction float64) HandlerOption {
 	return timerOption("Jitter", func(d *declaration, t *daemons.Timer) {
 		if !(fraction >= 0 && fraction <= 1) { // comparisons with NaN are false
@@ -151,8 +151,8 @@ func Jitter(fraction float64) HandlerOption {
 	})
 }
 
-// MaxParallel limits the number of objects for which the operator calls a timer at the same time. The other objects wait in the order of their due
-// times. Default: [daemons.DefaultMaxParallel].
+// MaxParallel limits for how many objects the operator calls a timer at the same time. The others wait in the order of their due times.
+// Default: [daemons.DefaultMaxParallel].
 func MaxParallel(n int) HandlerOption {
 	return timerOption("MaxParallel", func(d *declaration, t *daemons.Timer) {
 		if n < 1 {
@@ -162,11 +162,11 @@ func MaxParallel(n int) HandlerOption {
 	})
 }
 
-// Schedule sets the times at which the operator calls a timer, instead of an interval. The method Next must return the first scheduled time after
-// its argument, or the zero time to end the timer. The schedules of github.com/robfig/cron implement this interface. The operator uses the
-// same schedule for all objects. Next must return quickly.
+// Schedule sets the times at which the operator calls a timer, instead of an interval. Next must quickly return the first scheduled time
+// after its argument, or the zero time to end the timer. The schedules of github.com/robfig/cron implement this interface. The operator
+// uses the same schedule for all objects.
 //
-// If Next panics or returns a time that is not after its argument, the operator does not call the timer. It logs the error once for each
+// If Next panics or returns a time that isn't after its argument, the operator doesn't call the timer. It logs the error once for each
 // handler, and calls Next again after one minute. Two calls of the timer for an object are at least one millisecond apart.
 func Schedule(s interface{ Next(time.Time) time.Time }) HandlerOption {
 	return timerOption("Schedule", func(d *declaration, t *daemons.Timer) {
@@ -186,7 +186,7 @@ func (s guardedSchedule) Next(from time.Time) time.Time {
 	return guard.Value("Schedule", func() time.Time { return s.schedule.Next(from) })
 }
 
-// timerOption returns an option that applies only to timers. For other handlers, the option adds an error.
+// timerOption returns an option for timers. For all other handlers, it adds an error.
 func timerOption(option string, set func(*declaration, *daemons.Timer)) HandlerOption {
 	return func(d *declaration) {
 		if d.requireKind(option, timerHandler); d.handlerKind == timerHandler {

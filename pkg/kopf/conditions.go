@@ -16,11 +16,11 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
 )
 
-// Flush writes the changes of the handler to the status of Object, including conditions, before the end of the reconcile. Use it in
+// Flush writes the handler's changes to the status of Object, including conditions, without waiting for the end of the reconcile. Use it in
 // long-running handlers and in daemons. It blocks until the API server has answered, and returns the error of the write. After an error,
-// the operator writes the changes at the end of the reconcile. A flushed field replaces a value that an earlier handler of the same
-// reconcile has set and that is not written yet. In OnEvent and IndexBy functions, Flush returns an error, because the observed state may be
-// old. For an object that no longer exists, and in a test without an operator, Flush does nothing.
+// the operator still writes the changes at the end of the reconcile. A flushed field replaces a value that an earlier handler set in the
+// same reconcile and that isn't written yet. In OnEvent and IndexBy functions, Flush returns an error, because the state they see may be
+// old. If the object no longer exists, or in a test without an operator, Flush does nothing.
 func (r *Request[T]) Flush(ctx context.Context) error {
 	if r.Reason == ReasonEvent || r.Reason == ReasonIndex {
 		return fmt.Errorf("Flush: OnEvent and IndexBy functions cannot write during a call (reason %q): use a client or another kind of handler", r.Reason)
@@ -36,9 +36,9 @@ func (r *Request[T]) Flush(ctx context.Context) error {
 	return err
 }
 
-// WithConditions declares conditions of the kind. The first reconcile of an object adds missing conditions with the status Unknown. If
-// "Ready" is declared together with other conditions, the operator computes Ready as the summary of the others (see
-// [conditions.Set.Summarize]). In this case, handlers must not set Ready. Use [WithRootCondition] for another summary.
+// WithConditions declares the conditions of the kind. The first reconcile of an object adds the missing ones with the status Unknown. If
+// "Ready" is declared together with others, the operator computes it as their summary (see [conditions.Set.Summarize]), so handlers must
+// not set it. Use [WithRootCondition] for a different summary.
 func WithConditions(types ...string) ResourceOption {
 	return func(o *resourceOptions) {
 		if len(types) == 0 {
@@ -56,8 +56,8 @@ func WithConditions(types ...string) ResourceOption {
 	}
 }
 
-// WithConditionsIn sets the field and the form of the conditions of the kind: [conditions.At], [conditions.AsMap] or [conditions.Using]. It
-// applies to all conditions that handlers and the operator read or set. [Request.Flush] does not write conditions outside of the status.
+// WithConditionsIn sets where and in which form the kind stores its conditions: [conditions.At], [conditions.AsMap] or [conditions.Using].
+// It applies to all conditions that handlers and the operator read or set. [Request.Flush] doesn't write conditions outside of the status.
 // Default: a list of [metav1.Condition] in status.conditions.
 func WithConditionsIn(places ...conditions.Option) ResourceOption {
 	return func(o *resourceOptions) {
@@ -69,7 +69,7 @@ func WithConditionsIn(places ...conditions.Option) ResourceOption {
 	}
 }
 
-// WithRootCondition sets the condition that summarizes other conditions. It supports conditions for which False is the healthy status.
+// WithRootCondition sets the condition that summarizes other conditions. It also supports conditions whose healthy status is False.
 // Default: see [WithConditions].
 func WithRootCondition(root conditions.Root) ResourceOption {
 	return func(o *resourceOptions) {
@@ -80,13 +80,13 @@ func WithRootCondition(root conditions.Root) ResourceOption {
 	}
 }
 
-// WithPanicCondition sets the type of a condition that reports panics of handlers, such as "Degraded". This condition is True with the reason HandlerPanicked
-// while a cause handler, a sub-handler, a reconcile handler, a daemon or a timer of the object has panicked and has not succeeded since. The
-// message has a line for each of these handlers, up to ten, with the first line of the panic. Otherwise, the condition is False with the reason
-// AsExpected. A daemon also counts as recovered if it runs for a minute after the panic. A cause handler also counts as recovered when all
-// handlers of a later cause have succeeded. The condition survives restarts of the operator. Default: no condition.
+// WithPanicCondition sets the type of a condition that reports panics of handlers, such as "Degraded". It is True with the reason
+// HandlerPanicked while a cause handler, a sub-handler, a reconcile handler, a daemon or a timer of the object has panicked and not
+// succeeded since. The message then has a line for each of these handlers, up to ten, with the first line of the panic. Otherwise, the
+// condition is False with the reason AsExpected. A daemon also counts as recovered once it has run for a minute after the panic, and a
+// cause handler once all handlers of a later cause have succeeded. The condition survives restarts of the operator. Default: no condition.
 //
-// Do not declare the type with [WithConditions]. To make the object unready after a panic, set Not of [WithRootCondition].
+// Don't declare the type with [WithConditions]. If a panic should make the object unready, set Not of [WithRootCondition].
 func WithPanicCondition(conditionType string) ResourceOption {
 	return func(o *resourceOptions) {
 		if err := conditions.CheckType(conditionType); err != nil {
@@ -98,7 +98,7 @@ func WithPanicCondition(conditionType string) ResourceOption {
 
 const readyCondition = "Ready"
 
-// effectiveRoot returns the condition of WithRootCondition. Without this option, it returns Ready if Ready is declared together with other
+// effectiveRoot returns the condition of WithRootCondition. Without this option, it returns Ready if that is declared together with other
 // conditions, and otherwise nil.
 func (o *resourceOptions) effectiveRoot() *conditions.Root {
 	if o.rootCondition != nil {
@@ -113,12 +113,12 @@ func (o *resourceOptions) effectiveRoot() *conditions.Root {
 
 // ReportCondition makes the operator report the state of the handler in a condition:
 //
-//   - Unknown with the reason Running before the first attempt has ended
+//   - Unknown with the reason Running until the first attempt has ended
 //   - False with the reason Retrying and the error while the handler is retried
 //   - True with the reason Succeeded after a success
 //   - False with the reason Failed and the error after a permanent failure
 //
-// If the handler sets the condition itself, the operator keeps the value of the handler until the next attempt.
+// If the handler sets the condition itself, its value stays until the next attempt.
 func ReportCondition(conditionType string) HandlerOption {
 	return func(d *declaration) {
 		d.requireKind("ReportCondition", causeHandler, reconcileHandler)
@@ -129,9 +129,9 @@ func ReportCondition(conditionType string) HandlerOption {
 	}
 }
 
-// WhenCondition restricts the handler to objects whose condition has this status. A missing condition counts as Unknown. The option is a
-// filter, like [Label]: a change to the condition does not trigger the handler. Use [Resource.OnCondition] for a handler that is called when
-// the condition changes.
+// WhenCondition restricts the handler to objects whose condition has this status. A missing condition counts as Unknown. Like [Label], the
+// option is only a filter, so a change to the condition doesn't trigger the handler. Use [Resource.OnCondition] for a handler that should
+// be called when the condition changes.
 func WhenCondition(conditionType string, status metav1.ConditionStatus) HandlerOption {
 	return func(d *declaration) {
 		d.requireKind("WhenCondition", causeHandler, eventHandler, reconcileHandler, daemonHandler, timerHandler, indexHandler, subHandler)
@@ -154,14 +154,13 @@ func WhenCondition(conditionType string, status metav1.ConditionStatus) HandlerO
 	}
 }
 
-// OnCondition adds a cause handler for transitions of a condition, made by any client. The operator calls the handler if the status of the
-// condition differs from the status in the last-handled configuration, or if a new object has the condition. OnCondition also works for kinds
-// of other operators. [Request.Field] returns the old and the new status as strings, or nil for a missing condition. The handler has progress,
-// so the operator also handles a transition that happens while it does not run. It does not call the handler for a transition that is undone
-// before the operator handles it.
+// OnCondition adds a cause handler for transitions of a condition, no matter which client makes them. The operator calls it if the status
+// of the condition differs from the one in the last-handled configuration, or if a new object has the condition. This also works for kinds
+// of other operators. [Request.Field] returns the old and the new status as strings, or nil for a missing condition. The handler has
+// progress, so the operator also handles transitions that happen while it isn't running. It doesn't call the handler for a transition that
+// is undone before it could handle it.
 //
-// The status of the condition becomes part of the last-handled configuration. Transitions of the condition do not
-// trigger update handlers.
+// The status of the condition becomes part of the last-handled configuration, but its transitions don't trigger update handlers.
 func (r *Resource[T]) OnCondition(id, conditionType string, fn Handler[T], opts ...HandlerOption) *Resource[T] {
 	h := r.newHandler("OnCondition", id, fn)
 	h.AnyReason = true
@@ -172,7 +171,7 @@ func (r *Resource[T]) OnCondition(id, conditionType string, fn Handler[T], opts 
 	return r.addHandler(h, opts)
 }
 
-// watchedConditions returns the types of the conditions that have an OnCondition handler.
+// watchedConditions returns the types of the conditions with an OnCondition handler.
 func (r *Resource[T]) watchedConditions() (types []string) {
 	for _, h := range r.handlers {
 		if h.isForCondition() && !slices.Contains(types, h.Criteria.Field.Path[1]) {
@@ -182,8 +181,8 @@ func (r *Resource[T]) watchedConditions() (types []string) {
 	return types
 }
 
-// checkConditions returns an error if the kind has no field for the declared or reported conditions, or if the condition of
-// WithPanicCondition has another use as well.
+// checkConditions returns an error if the kind has no field for its conditions, or if the condition of WithPanicCondition is already used
+// for something else.
 func (r *Resource[T]) checkConditions(obj client.Object) error {
 	if r.panicCondition != "" && slices.Contains(r.conditionTypes, r.panicCondition) {
 		return fmt.Errorf("WithPanicCondition: %s is also declared with WithConditions: remove it from WithConditions", r.panicCondition)

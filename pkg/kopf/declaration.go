@@ -37,7 +37,7 @@ type declaration struct {
 	events             *kinds.EventSelection             // selected Events of OnEventAbout
 }
 
-// A handlerKind is a kind of handlers. It determines when the operator calls a handler, and which options apply to the handler.
+// A handlerKind determines when the operator calls a handler, and which options apply to it.
 type handlerKind int
 
 const (
@@ -80,8 +80,8 @@ func (d *declaration) apply(opts []HandlerOption) {
 	}
 }
 
-// requireKind adds an error if the option does not apply to this kind of handler. The options of OnEvent handlers also apply to OnEventAbout handlers.
-// WriteChanges is an exception, and adds its own error.
+// requireKind adds an error if the option doesn't apply to this kind of handler. OnEventAbout handlers accept the options of OnEvent
+// handlers, except for WriteChanges, which adds its own error.
 func (d *declaration) requireKind(option string, kinds ...handlerKind) {
 	if d.handlerKind == eventAboutHandler && slices.Contains(kinds, eventHandler) {
 		return
@@ -95,7 +95,7 @@ func (d *declaration) addErrorf(format string, args ...any) {
 	d.errs = append(d.errs, fmt.Errorf(format, args...))
 }
 
-// checkDuration adds an error if the duration is negative, or so short that the declaration probably lacks its unit.
+// checkDuration adds an error if the duration is negative, or so short that its unit is probably missing.
 func (d *declaration) checkDuration(option string, value time.Duration) {
 	if value < 0 {
 		d.addErrorf("%s must not be negative, got %s", option, value)
@@ -103,7 +103,7 @@ func (d *declaration) checkDuration(option string, value time.Duration) {
 	d.checkUnit(option, value)
 }
 
-// checkUnit adds an error if the duration is so short that the declaration probably lacks its unit.
+// checkUnit adds an error if the duration is so short that its unit is probably missing.
 func (d *declaration) checkUnit(option string, value time.Duration) {
 	if err := validation.DurationUnit(value); err != nil {
 		d.addErrorf("%s is %w", option, err)

@@ -14,22 +14,23 @@ import (
 //
 //	mgr, err := ctrl.NewManager(config, ctrl.Options{NewCache: kopf.NewCache})
 //
-// The cache is a cache of controller-runtime that leaves out stored objects that do not decode into their Go type, for example an object with the value 1.5
-// for an int32. All other objects are cached and handled. With another cache, one such object stops the operator: no object of the kind is
-// delivered. The caches that an operator creates itself (see [WithKindCaches]) always leave out such objects.
+// It is a cache of controller-runtime that leaves out stored objects that don't decode into their Go type, for example an object with the
+// value 1.5 for an int32. All other objects are cached and handled. With a different cache, one such object stops the operator, because no
+// object of the kind is delivered. The caches that an operator creates itself (see [WithKindCaches]) always leave out such objects.
 //
-// The operator logs each such object, posts a Warning with the reason Undecodable about it, and counts it in the metric kopf_undecodable_objects.
-// [Operator.Readyz] and [Operator.Explain] name it. Reading it from the cache fails with an error other than NotFound, and lists lack it. If the cache has
-// contained the object before, the object leaves the scope of the operator. When the object is repaired, the operator handles it again.
+// The operator logs each such object, posts a Warning with the reason Undecodable about it, and counts it in the metric
+// kopf_undecodable_objects. [Operator.Readyz] and [Operator.Explain] name it. Reading it from the cache fails with an error other than
+// NotFound, and lists don't contain it. If the cache contained the object before, it goes out of scope. When the object is repaired, the
+// operator handles it again.
 //
 // The cache decodes nothing twice, except for kinds with such objects, and for the watches of Go types with their own UnmarshalJSON.
 func NewCache(config *rest.Config, options cache.Options) (cache.Cache, error) {
 	return decoding.New(config, options)
 }
 
-// CheckObjects lists all objects of the kinds and related kinds with Go types, and returns an error for each object that does not decode. Call it before a
-// new version of an operator is deployed, for example with a flag of its binary. It reads from the API server, calls no handlers, and needs the permission
-// to list the kinds. The operator and its manager need not run.
+// CheckObjects lists all objects of the kinds and related kinds with Go types, and returns an error for each object that doesn't decode.
+// Call it before you deploy a new version of an operator, for example with a flag of its binary. It reads from the API server, calls no
+// handlers, and needs permission to list the kinds. The operator and its manager don't have to run.
 func (o *Operator) CheckObjects(ctx context.Context) error {
 	all, err := o.engineKinds()
 	if err != nil {

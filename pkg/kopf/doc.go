@@ -1,6 +1,6 @@
-// Package kopf adds the handlers of kopf, the Kubernetes Operator Pythonic Framework, to operators that are built on controller-runtime.
-// A handler is a function that the operator calls for an object, for example after the object was created, updated or
-// deleted. The operator stores the progress of these handlers on the object.
+// Package kopf adds the handlers of kopf, the Kubernetes Operator Pythonic Framework, to operators built on controller-runtime. A handler
+// is a function that the operator calls for an object, for example after the object was created, updated or deleted. The operator stores
+// the progress of these handlers on the object.
 //
 //	databases := kopf.For(&v1.Database{}).
 //		OnCreate("provision", provision, kopf.Retries(10), kopf.Backoff(30*time.Second)).
@@ -11,30 +11,31 @@
 //		return err
 //	}
 //
-// Start with [For], [Handler] and [SetupWithManager]. These other packages in pkg/ also work in reconcilers without this package:
-// progress, daemons, peering, webhooks, conditions, children and diff.
+// Start with [For], [Handler] and [SetupWithManager]. The packages progress, daemons, peering, webhooks, conditions, children and diff in
+// pkg/ also work in reconcilers without this package.
 //
 // # How it works
 //
 // By default, the operator watches each kind through the cache of the manager. For each object, it compares the essence (the spec, labels,
-// annotations and other fields that count for change detection) with the last-handled configuration, which is stored on the object. It also checks
-// whether the object is being deleted. The result is a cause: a creation, an update, a deletion, or a resume after a restart of the operator. Watch
-// events only trigger this comparison, so missed, merged and repeated events do not change the result.
+// annotations and other fields that count for change detection) with the last-handled configuration, which is stored on the object. It also
+// checks whether the object is being deleted. The result is a cause: a creation, an update, a deletion, or a resume after a restart of the
+// operator. Watch events only trigger this comparison, so it doesn't matter if they are missed, merged or repeated.
 //
-// The operator calls the matching handlers in the order of their registration. It retries each failed handler according to its own policy.
+// The operator calls the matching handlers in the order of their registration, and retries each failed handler according to its own policy.
 // All reconciles for one cause are a cycle. When all handlers have finished, the cycle ends and the essence becomes the last-handled
-// configuration. If the object is edited during a cycle, all handlers first finish the cycle. The edit is then handled as a separate update.
+// configuration. If the object is edited during a cycle, all handlers first finish the cycle, and the edit is then handled as a separate
+// update.
 //
 // # Kinds of handlers
 //
 //   - Cause handlers ([Resource.OnCreate], [Resource.OnUpdate], [Resource.OnDelete], [Resource.OnResume], [Resource.OnField],
 //     [Resource.OnCondition], [OnChange]) have progress on the object.
 //   - Reconcile handlers ([Resource.OnReconcile]) compare the actual with the desired state, as reconcilers of controller-runtime do.
-//   - Event handlers ([Resource.OnEvent]) are called for watch events. They have no progress on the object. The operator writes their changes only
-//     with [WriteChanges].
+//   - Event handlers ([Resource.OnEvent]) are called for watch events. They have no progress on the object, and the operator writes their
+//     changes only with [WriteChanges].
 //   - [Resource.OnEventAbout] handlers are called for Kubernetes Events about the object or about objects that it owns.
 //   - Index functions ([IndexBy]) maintain an in-memory index of the objects of a kind.
-//   - A daemon ([Resource.Daemon]) runs as long as the object exists. A timer ([Resource.Timer]) is called repeatedly.
+//   - A daemon ([Resource.Daemon]) runs for as long as the object exists. A timer ([Resource.Timer]) is called repeatedly.
 //   - Admission handlers ([Resource.Validate], [Resource.Mutate]) check or change an object before the API server stores it.
 //
 // [Label], [Annotation], [Field] and other options filter objects. [Resource.When] and [Resource.Use] apply to a group of handlers.
@@ -43,42 +44,42 @@
 //
 // # Guarantees
 //
-//   - After a cause handler has returned nil and its success is stored, the operator does not call it again for the same
-//     cause. This also holds after restarts and upgrades, and with a stale cache. If the process is killed, the next
-//     process repeats the calls whose outcomes are not stored (see [WithCheckpoint]).
-//   - At most one goroutine calls the cause, reconcile and event handlers of an object at a time. Daemons, timers, index functions and admission
-//     handlers run concurrently with them. Two calls of the same daemon or timer for an object never overlap.
-//   - Delete handlers, daemons and timers block the deletion of the object with a finalizer. The operator adds the finalizer before it calls
-//     cause handlers, reconcile handlers, daemons or timers.
-//   - The operator does not overwrite concurrent changes to lists, such as finalizers. For a single field, the last write wins.
+//   - Once a cause handler has returned nil and its success is stored, the operator won't call it again for the same cause, even after
+//     restarts and upgrades, and even with a stale cache. If the process is killed, the next one repeats the calls whose outcomes aren't
+//     stored (see [WithCheckpoint]).
+//   - At most one goroutine at a time calls the cause, reconcile and event handlers of an object. Daemons, timers, index functions and
+//     admission handlers run concurrently with them. Two calls of the same daemon or timer for an object never overlap.
+//   - Delete handlers, daemons and timers block the deletion of the object with a finalizer. The operator adds it before it calls cause
+//     handlers, reconcile handlers, daemons or timers.
+//   - The operator doesn't overwrite concurrent changes to lists, such as finalizers. For a single field, the last write wins.
 //   - The stored data has the format of kopf, so an operator in Go can replace an operator in Python, and vice versa.
 //
 // # Requirements
 //
 // The operator needs permission to get, list, watch and patch objects of its kinds, to patch their status, and to create and patch Events
-// of events.k8s.io. At most one active operator with the same finalizer, progress store and baseline may handle an object. Use leader
+// of events.k8s.io. At most one active operator with the same finalizer, progress store and baseline may handle an object, so use leader
 // election or [WithSharding] to run several replicas.
 //
 // # Limitations
 //
-//   - Handlers must be idempotent: a process can be killed after a handler has returned and before its success is stored.
-//   - In one attempt, either change req.Object or write the object with a client. A client that reads or writes into req.Object replaces
-//     earlier changes to req.Object. The operator writes later changes, unless another client has changed the object after that read or write. In that
-//     case, the operator logs a warning. A write of the essence with a client causes an update. By default, a change to req.Object causes no update
-//     (see [WithOwnChangesAsUpdates]).
+//   - Handlers must be idempotent, because a process can be killed after a handler has returned and before its success is stored.
+//   - In one attempt, either change req.Object or write the object with a client. If a client reads or writes into req.Object, it replaces
+//     earlier changes to req.Object. The operator writes later changes, unless another client has changed the object after that read or
+//     write. In that case, it logs a warning. If a client writes the essence, this causes an update. By default, a change to req.Object
+//     doesn't (see [WithOwnChangesAsUpdates]).
 //   - req.Object is the current state. If the object is edited during a cycle, req.Object is newer than the new side of req.Diff.
 //   - If no handler matches an object, the operator neither adds its finalizer nor stores a last-handled configuration.
 //   - If a handler has a [Field] of the status, this field belongs to the essence for all handlers of the kind.
-//   - A handler that does not return blocks its object and one worker of its kind (see [WithMaxConcurrentReconciles]).
-//   - The last-handled configuration is an annotation. If an object is too large for the annotation, the operator stores a digest instead.
-//     The operator still detects changes, but Old and Diff of an update are empty.
-//   - The operator converts objects to the Go type of the kind before it compares them, so it ignores fields that the type does not have. When a new
-//     version of the type adds a field, each object with this field is handled as updated. Use [Unstructured] to compare all fields, as kopf
-//     does.
+//   - A handler that doesn't return blocks its object and one worker of its kind (see [WithMaxConcurrentReconciles]).
+//   - The last-handled configuration is an annotation. If an object is too large for it, the operator stores a digest instead. It still
+//     detects changes, but Old and Diff of an update are empty.
+//   - The operator converts objects to the Go type of the kind before it compares them, so it ignores fields that the type doesn't have.
+//     When a new version of the type adds a field, each object with this field is handled as updated. Use [Unstructured] to compare all
+//     fields, as kopf does.
 //
 // # Errors
 //
 // [Operator.CheckDeclaration] and [Operator.Start] return all errors of the declaration, joined. Start returns them before it changes any
-// object. The error of a handler determines whether and when the operator retries the handler: see [Temporary], [Permanent] and [ErrorMode].
-// After an error of the API server, the operator retries the reconcile with a backoff for each object.
+// object. The error of a handler determines whether and when the operator retries it: see [Temporary], [Permanent] and [ErrorMode]. After
+// an error of the API server, the operator retries the reconcile with a backoff for each object.
 package kopf

@@ -14,13 +14,13 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 )
 
-// EventLevel defines which Kubernetes Events the operator posts automatically. Handlers post Events with [Request.Eventf].
+// EventLevel defines which Kubernetes Events the operator posts automatically. Handlers post their own with [Request.Eventf].
 type EventLevel int
 
 // The levels for [WithEvents].
 const (
-	// EventsTransitions posts an Event when a handler fails permanently, and when a cause handler succeeds after failed attempts. For reconcile
-	// handlers, daemons and timers, it posts only the first permanent failure and the first success after this failure. This is the default.
+	// EventsTransitions posts an Event when a handler fails permanently, and when a cause handler succeeds after failed attempts. For
+	// reconcile handlers, daemons and timers, it posts only the first permanent failure and the first success after it. This is the default.
 	EventsTransitions = EventLevel(eventrecorder.Transitions)
 	// EventsOff disables automatic Events.
 	EventsOff = EventLevel(eventrecorder.Off)
@@ -28,9 +28,9 @@ const (
 	EventsSteps = EventLevel(eventrecorder.Steps)
 )
 
-// WithEvents sets which Events the operator posts automatically. A failed attempt that the operator will retry is not a transition, so the Events of a
-// failing handler do not overload the API server. The Event recorder of the manager posts the Events to events.k8s.io. Use [WithKopfEvents] for the form
-// of kopf. Default: [EventsTransitions].
+// WithEvents sets which Events the operator posts automatically. A failed attempt that will be retried isn't a transition, so a failing
+// handler doesn't overload the API server with Events. The manager's Event recorder posts them to events.k8s.io; use [WithKopfEvents] for
+// the form of kopf. Default: [EventsTransitions].
 //
 // Equivalent in kopf: settings.posting.enabled, settings.posting.level, settings.posting.loggers.
 func WithEvents(level EventLevel) Option {
@@ -42,11 +42,11 @@ func WithEvents(level EventLevel) Option {
 	})
 }
 
-// WithEventQuota sets how many Events the operator posts about an object: burst Events at once, and one more in each interval. A fifth of burst is only for
-// Warnings and automatic Events, and another fifth only for automatic Events about failures, recoveries and problems of the operator. So Normal Events
-// of a handler cannot displace Warnings, and no Events of handlers can displace HandlerFailed.
+// WithEventQuota sets how many Events the operator posts about an object: burst Events at once, and one more in each interval. A fifth of
+// burst is only for Warnings and automatic Events, and another fifth only for automatic Events about failures, recoveries and problems of
+// the operator. So a handler's Normal Events can't displace Warnings, and no Events of handlers can displace HandlerFailed.
 //
-// The operator drops the Events beyond the quota. It logs the first one of each object at level 0, and counts all of them in the metric
+// Events beyond the quota are dropped. The operator logs the first one of each object at level 0, and counts all of them in the metric
 // kopf_unposted_events_total. The next new Event contains their number. Default: 50 Events, and one more every five minutes.
 func WithEventQuota(burst int, interval time.Duration) Option {
 	return optionFunc(func(o *Operator) {
@@ -63,10 +63,10 @@ func WithEventQuota(burst int, interval time.Duration) Option {
 	})
 }
 
-// WithLogEvents also posts the log lines of handlers as Events about the object. The reason is "Logging", the action is the id of the handler, and the note
-// contains the id, the message and its values. Info lines at V(0) become Normal Events, and errors become Warnings. The operator posts only lines of the logger in the context
-// of the handler, not its own lines. With this option, handlers must not log confidential values. The quota of [Request.Eventf] applies. Default: no Events
-// for log lines.
+// WithLogEvents also posts the log lines of handlers as Events about the object, so handlers must not log confidential values. The reason
+// is "Logging", the action is the id of the handler, and the note contains the id, the message and its values. Info lines at V(0) become
+// Normal Events, and errors become Warnings. Only lines of the logger in the handler's context are posted, not the operator's own. The
+// quota of [Request.Eventf] applies. Default: no Events for log lines.
 //
 // Equivalent in kopf: settings.posting.loggers=True.
 func WithLogEvents() Option {
@@ -83,10 +83,9 @@ type EventNames struct {
 	Prefix string
 }
 
-// WithKopfEvents posts all Events in the form of kopf, including the Events of [Request.Eventf]. Use it for clients that select
-// reportingComponent=kopf. The operator posts the Events to the core v1 API, with the action "Action?". It creates a new object for each
-// repeated Event, and does not increase a count. The operator needs permission to create events of the core group. Default: the form of
-// events.k8s.io.
+// WithKopfEvents posts all Events in the form of kopf, including those of [Request.Eventf]. Use it if you have clients that select
+// reportingComponent=kopf. The Events go to the core v1 API, with the action "Action?". A repeated Event becomes a new object instead of
+// increasing a count. The operator needs permission to create events of the core group. Default: the form of events.k8s.io.
 func WithKopfEvents(names EventNames) Option {
 	names.Component = cmp.Or(names.Component, "kopf")
 	names.Instance = cmp.Or(names.Instance, "dev")
@@ -123,7 +122,7 @@ func newRecorder(mgr manager.Manager, names *eventrecorder.ReporterIdentity, set
 	return recorder, nil
 }
 
-// runRecorder runs a recorder until stop is called. The recorder continues after ctx is cancelled, so that handlers can post Events while
+// runRecorder runs a recorder until stop is called. It keeps running after ctx is cancelled, so that handlers can still post Events while
 // the operator stops.
 func runRecorder(ctx context.Context, recorder *eventrecorder.CoreV1Recorder) (stop func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))

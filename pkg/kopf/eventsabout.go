@@ -21,14 +21,16 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/clusterevents"
 )
 
-// OnEventAbout adds a handler for Kubernetes Events about the object, or about objects that it owns, such as its pods. The selector chooses the Events. The
-// operator watches them on the API server, with filters for the kind, the type and the reason, and without a cache. Request.Object is the current state of
-// the object of this kind, also if the Event is about an owned object. The operator writes the changes of Request.Object.
+// OnEventAbout adds a handler for Kubernetes Events about the object, or about objects that it owns, such as its pods. The selector chooses
+// the Events. The operator watches them on the API server without a cache, and with filters for the kind, the type and the reason.
+// Request.Object is the current state of the object of this kind, even if the Event is about an owned object. The operator writes what the
+// handler changes in it.
 //
-// The operator calls the handler once for each Event, and again if the Event has occurred again, at most once in [clusterevents.Selector.Interval]. With
-// [Retries], it repeats failed attempts. The later Events for the handler and the object wait until the attempts end. If more than 100 of these Events
-// wait, the operator drops the oldest. Waiting Events and attempts exist only in memory. By default, the operator ignores Events from the time before
-// its start, or from a pause: see [clusterevents.Selector.Since]. The options are the same as for OnEvent handlers, except for [WriteChanges].
+// The operator calls the handler once for each Event. When the Event occurs again, it calls the handler again, at most once in
+// [clusterevents.Selector.Interval]. With [Retries], it repeats failed attempts, and later Events for the handler and the object wait until
+// they end. If more than 100 of these Events wait, the oldest are dropped. Waiting Events and attempts exist only in memory. By default,
+// the operator ignores Events from before its start or from a pause: see [clusterevents.Selector.Since]. The options are the same as for
+// OnEvent handlers, except for [WriteChanges].
 func (r *Resource[T]) OnEventAbout(
 	id string, events clusterevents.Selector, fn func(ctx context.Context, req *Request[T], event *corev1.Event) error, opts ...HandlerOption,
 ) *Resource[T] {
@@ -42,8 +44,8 @@ func (r *Resource[T]) OnEventAbout(
 	return r.addHandler(h, opts)
 }
 
-// handleClusterEvent calls the function of a handler, unless an Event from before the start or from a pause was handled or is too old. With Since, it
-// stores the handled Events in an annotation of the object.
+// handleClusterEvent calls the function of a handler. It skips an Event from before the start or from a pause if it was already handled or
+// is too old. With Since, it stores the handled Events in an annotation of the object.
 func handleClusterEvent[T client.Object](
 	ctx context.Context, req *Request[T], events clusterevents.Selector, fn func(context.Context, *Request[T], *corev1.Event) error,
 ) error {
@@ -73,8 +75,8 @@ func handleClusterEvent[T client.Object](
 	return nil
 }
 
-// handledEventsKey returns the annotation for handled Events. With several kinds, each kind has an annotation, because the operator receives only the Events about
-// one kind in the order of their times.
+// handledEventsKey returns the annotation for handled Events. With several kinds, each has its own annotation, because Events arrive in the
+// order of their times only within a kind.
 func handledEventsKey(handler string, events clusterevents.Selector, event *corev1.Event) string {
 	if len(events.About) < 2 {
 		return validation.AnnotationKey("events.", handler)
@@ -88,8 +90,8 @@ const maxHandledCounts = 100
 // handledEvents are the Events that a handler has handled: all Events until the time of the newest one, except for those with a count.
 type handledEvents struct {
 	at time.Time // the time of the newest handled Event
-	// counts contains the handled Events with this time, because several Events can have the same time. It also contains the Events until this time that are
-	// not handled yet, with the count 0.
+	// counts contains the handled Events with this time, because several Events can have the same time. It also contains, with the count 0,
+	// the Events up to this time that aren't handled yet.
 	counts []handledCount
 }
 
@@ -99,13 +101,14 @@ type handledCount struct {
 	count int32
 }
 
-// maxEventAhead is the largest difference between the clocks of the senders of Events and of the operator. Many users may create Events with any time, and
-// some may write the annotation. If the operator trusted a time in the far future, it would ignore all Events until then.
+// maxEventAhead is how much the clocks of the operator and of the senders of Events may differ. Many users can create Events with any time,
+// and some can write the annotation. If we trusted a time in the far future, we would ignore all Events until then.
 const maxEventAhead = time.Hour
 
 func isFarAhead(at, now time.Time) bool { return at.After(now.Add(maxEventAhead)) }
 
-// parseHandledEvents decodes an annotation. Without a valid annotation, it returns no Events. A uid without a count stands for all occurrences.
+// parseHandledEvents decodes an annotation. If it is missing or invalid, no Events count as handled. A uid without a count stands for all
+// occurrences.
 func parseHandledEvents(text string, now time.Time) (h handledEvents) {
 	at, counts, _ := strings.Cut(text, " ")
 	var err error
@@ -138,8 +141,8 @@ func (h handledEvents) contains(event *corev1.Event) bool {
 	return at.Before(h.at) || len(h.counts) == 0
 }
 
-// with adds a handled Event. waiting contains Events that were received, and not handled by this process. If the result has too many counts, with returns
-// the handled Events without a change: then a restart repeats the Event.
+// with adds a handled Event. waiting contains the Events that this process has received but not handled. If the result has too many counts,
+// with returns h unchanged, so a restart will repeat the Event.
 func (h handledEvents) with(event *corev1.Event, waiting []*corev1.Event) handledEvents {
 	at := eventwatch.LastSeen(event)
 	result := handledEvents{at: h.at, counts: withoutUID(h.counts, event.UID)}

@@ -21,9 +21,10 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/explain"
 )
 
-// Explain explains how the operator handles an object, and for each handler, why the operator calls or does not call it. Only the type, the namespace and
-// the name of obj count. Explain reads the object from the cache, and calls the predicates of the handlers. It changes nothing. It returns an error if the
-// operator is not running in this process, for a kind without handlers, and if an API request fails. Explain is safe for concurrent use.
+// Explain explains how the operator handles an object, and why it calls or doesn't call each handler. Only the type, the namespace and the
+// name of obj count. Explain reads the object from the cache and calls the predicates of the handlers, but changes nothing. It returns an
+// error if the operator isn't running in this process, if the kind has no handlers, or if an API request fails. Explain is safe for
+// concurrent use.
 func (o *Operator) Explain(ctx context.Context, obj client.Object) (*explain.Explanation, error) {
 	gvk, err := gvkOf(obj, o.mgr.GetScheme())
 	if err != nil {
@@ -32,15 +33,16 @@ func (o *Operator) Explain(ctx context.Context, obj client.Object) (*explain.Exp
 	return explainer{o}.Explain(ctx, gvk.GroupKind(), client.ObjectKeyFromObject(obj))
 }
 
-// WithStatusPage serves a page at /kopf/ of the manager's metrics server. The page shows all objects with their unfinished handlers. For a single object, it
-// explains why the operator calls or does not call each handler. The command "kopf why" reads the page.
+// WithStatusPage serves a page at /kopf/ of the manager's metrics server. The page shows all objects with their unfinished handlers. For a
+// single object, it explains why the operator calls or doesn't call each handler. The command "kopf why" reads the page.
 //
-// The page shows the names of all objects, the values that filters test, and the errors of handlers, but no values of Secrets or of annotations. The metrics
-// server must therefore authenticate its users: set FilterProvider in its options, as projects of kubebuilder do. Otherwise, the operator does not start, except
-// with [AllowUnauthenticated]. Users need a role with the verb get for the nonResourceURLs /kopf/*.
+// The page shows the names of all objects, the values that filters test, and the errors of handlers, but no values of Secrets or of
+// annotations. The metrics server must therefore authenticate its users: set FilterProvider in its options, as kubebuilder projects do.
+// Otherwise, the operator doesn't start, unless you pass [AllowUnauthenticated]. Users need a role with the verb get for the
+// nonResourceURLs /kopf/*.
 //
-// The operator keeps the last 20 attempts of each object in memory, for at most 10 000 objects, and adds them to explanations. Recording an attempt takes about a
-// microsecond. Without requests, the page has no other costs. A manager can have only one operator with the page.
+// The operator keeps the last 20 attempts of each object in memory, for at most 10 000 objects, and adds them to explanations. Recording an
+// attempt takes about a microsecond, and without requests, the page has no other costs. A manager can have only one operator with the page.
 func WithStatusPage(opts ...StatusPageOption) Option {
 	var p statusPageOptions
 	for _, opt := range opts {
@@ -71,15 +73,15 @@ type StatusPageOption func(*statusPageOptions)
 
 type statusPageOptions struct{ allowUnauthenticated bool }
 
-// AllowUnauthenticated serves the page even if the metrics server has no FilterProvider, so that everyone who reaches its port can read the page. Use it if only
-// trusted users reach the port, for example on your own machine. The option is also necessary for managers of other types than the one of
-// controller-runtime, because the operator cannot see whether their metrics servers have a FilterProvider.
+// AllowUnauthenticated serves the page even if the metrics server has no FilterProvider, so everyone who reaches its port can read the
+// page. Use it if only trusted users reach the port, for example on your own machine. You also need it if the manager isn't
+// controller-runtime's own type, because the operator can't see whether its metrics server has a FilterProvider.
 func AllowUnauthenticated() StatusPageOption {
 	return func(p *statusPageOptions) { p.allowUnauthenticated = true }
 }
 
-// checkMetricsFilter returns an error unless the metrics server of a manager has a filter or is disabled. The manager has no method for this, so
-// checkMetricsFilter reads unexported fields of the manager of controller-runtime.
+// checkMetricsFilter returns an error unless the metrics server of a manager has a filter or is disabled. The manager has no method for
+// this, so we read unexported fields of controller-runtime's manager.
 func checkMetricsFilter(mgr manager.Manager) error {
 	if _, ok := mgr.(kinds.ClusterManager); ok {
 		return nil // it has no metrics server, and returns an error for the page
@@ -142,7 +144,7 @@ func (s explainer) Explain(ctx context.Context, kind schema.GroupKind, key types
 	return explanation, err
 }
 
-// engines returns the running engines of the operator. It returns an error if the operator is not running in this process.
+// engines returns the running engines of the operator, or an error if the operator isn't running in this process.
 func (s explainer) engines() ([]*engine.Engine, error) {
 	select {
 	case <-s.operator.mgr.Elected():

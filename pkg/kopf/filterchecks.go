@@ -37,8 +37,8 @@ func checkFilters(rt *kinds.Runtime, kind engine.Kind, r resource) error {
 	return errors.Join(errs...)
 }
 
-// checkOwnAnnotations returns an error for each annotation filter of a cause handler whose annotation belongs to the operator. The filter can pass, but a
-// change of the annotation does not count.
+// checkOwnAnnotations returns an error for each annotation filter of a cause handler whose annotation belongs to the operator. The filter
+// can pass, but changes to the annotation don't count.
 func (d *declaration) checkOwnAnnotations(storage essence.Builder) (errs []error) {
 	for _, annotation := range d.Annotations {
 		if storage.Clears([]string{"metadata", "annotations", annotation.Name}) {
@@ -54,7 +54,8 @@ func explainOwnAnnotation(name string) string {
 		"use an annotation with another prefix, or give WithProgress and WithBaseline a prefix that users do not set", prefix)
 }
 
-// checkTracked returns an error if the field of a cause handler never changes for the operator, or changes with each of its own writes.
+// checkTracked returns an error if the operator never sees a change to the field of a cause handler, or if each of its own writes changes
+// the field.
 func (d *declaration) checkTracked(kind schema.GroupKind, storage, all essence.Builder) error {
 	if d.Criteria.Field == nil || d.isForCondition() {
 		return nil
@@ -86,7 +87,7 @@ func (d *declaration) checkTracked(kind schema.GroupKind, storage, all essence.B
 	return fmt.Errorf("Field(%q): %s", path, problem)
 }
 
-// changingFields are the fields that change with the writes of the operator, and what to do instead of handling their changes.
+// changingFields are the fields that change with the operator's own writes, with what to do instead of handling their changes.
 var changingFields = map[string]string{
 	"metadata":                 "each write changes a field of the metadata, including those of the operator: name a field, such as metadata.labels",
 	"metadata.resourceVersion": "each write changes this field, including those of the operator: use OnEvent to observe all writes",
@@ -101,7 +102,7 @@ var constantFields = []string{
 	"metadata.deletionTimestamp", "metadata.deletionGracePeriodSeconds",
 }
 
-// contradictionsTo returns an error for each label filter that no object of the watch selector passes.
+// contradictionsTo returns an error for each label filter that no object of the watch selector can pass.
 func (d *declaration) contradictionsTo(selector labels.Selector) (errs []error) {
 	if selector == nil {
 		return nil

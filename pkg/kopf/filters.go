@@ -37,7 +37,7 @@ func Annotation(key string, m ...filter.Matcher) HandlerOption {
 	}
 }
 
-// matchKey validates a label or annotation filter and returns it in the form of the engine.
+// matchKey checks a label or annotation filter and returns it in the engine's form.
 func (d *declaration) matchKey(option, key string, m []filter.Matcher) match.KeyFilter {
 	where := fmt.Sprintf("%s(%q)", option, key)
 	if err := validation.QualifiedName(key); err != nil {
@@ -81,14 +81,15 @@ func (d *declaration) checkValues(where string, isLabel bool, literals []match.O
 }
 
 // Field restricts the handler to one field. The path is dotted, such as "spec.size". Write a dot within a key as "\.", as in
-// "metadata.labels.example\.com/tier". The field can be anywhere in the object. It belongs to the essence for all handlers of the kind, even
-// if it is in the status.
+// "metadata.labels.example\.com/tier". The field can be anywhere in the object. It belongs to the essence for all handlers of the kind,
+// even if it is in the status.
 //
-// Without matchers, the field must exist before or after the change. With matchers, either the old value or the new value must pass all of them.
-// For handlers without a cause (OnReconcile, OnEvent, OnEventAbout, daemons, timers and indexes), only the current value counts. The operator
-// calls update handlers and OnField handlers only if the field has changed, and if the matchers [filter.From] and [filter.To] pass.
+// Without matchers, the field must exist before or after the change. With matchers, either the old or the new value must pass all of them.
+// For handlers without a cause (OnReconcile, OnEvent, OnEventAbout, daemons, timers and indexes), only the current value counts. Update
+// handlers and OnField handlers are called only if the field has changed, and if the matchers [filter.From] and [filter.To] pass.
 //
-// Request.Diff and [Request.Field] are relative to the field. The full id of the handler is "<id>/<path>", except for sub-handlers and indexes.
+// Request.Diff and [Request.Field] are relative to the field. The full id of the handler is "<id>/<path>", except for sub-handlers and
+// indexes.
 //
 // Equivalent in kopf: field=, value=, old=, new=.
 func Field(path string, m ...filter.Matcher) HandlerOption {
@@ -121,14 +122,13 @@ func Field(path string, m ...filter.Matcher) HandlerOption {
 	}
 }
 
-// hasOldState reports whether the handler receives an old state. It returns true for a sub-handler: [Request.Sub] checks whether the parent
-// receives one.
+// hasOldState reports whether the handler gets an old state. It is true for all sub-handlers, because [Request.Sub] checks their parent.
 func (d *declaration) hasOldState() bool {
 	return d.handlerKind == subHandler || d.handlerKind == causeHandler && (d.AnyReason || d.hasReason(ReasonUpdate))
 }
 
-// OwnedBy restricts the handler to objects with an owner of the kind of the given object, in any version. The given object can be empty, such
-// as &appsv1.Deployment{}. If the option is repeated, an owner of one of the kinds is sufficient.
+// OwnedBy restricts the handler to objects with an owner of this kind, in any version. The argument can be empty, such as
+// &appsv1.Deployment{}. If the option is repeated, an owner of one of the kinds is enough.
 func OwnedBy(owner client.Object) HandlerOption {
 	return func(d *declaration) {
 		d.requireKind("OwnedBy", causeHandler, eventHandler, reconcileHandler, daemonHandler, timerHandler, indexHandler, subHandler)
@@ -140,8 +140,8 @@ func OwnedBy(owner client.Object) HandlerOption {
 	}
 }
 
-// validateMatchers adds errors for invalid matchers, and for matchers that contradict each other or a matcher of an earlier option for the same
-// key or field.
+// validateMatchers adds errors for matchers that are invalid, or that contradict each other or those of an earlier option for the same key
+// or field.
 func (d *declaration) validateMatchers(where string, m []filter.Matcher) {
 	if d.checkedMatchers == nil {
 		d.checkedMatchers = map[string][]match.Matcher{}
@@ -158,7 +158,7 @@ func (d *declaration) validateMatchers(where string, m []filter.Matcher) {
 	}
 }
 
-// checkContradiction adds an error if no value passes the matcher and the others. The error names as few matchers as possible.
+// checkContradiction adds an error if no value can pass the matcher and all the others. The error names as few matchers as possible.
 func (d *declaration) checkContradiction(where string, m match.Matcher, others []match.Matcher) {
 	if match.Contradict(m) {
 		d.addErrorf("%s can never match: no value passes %s", where, m.Description)
@@ -179,7 +179,7 @@ func (d *declaration) checkContradiction(where string, m match.Matcher, others [
 	}
 }
 
-// formsOf returns the matchers in a form that can be inspected. A nil matcher becomes a matcher with an error.
+// formsOf returns the matchers in a form that we can inspect. A nil matcher becomes a matcher with an error.
 func formsOf(m []filter.Matcher) []match.Matcher { return filter.All(m...).Form().All }
 
 // testsForSide returns the tests of the matchers for one side of a change.
@@ -192,7 +192,7 @@ func testsForSide(m []filter.Matcher, s match.Side) (tests []match.Test) {
 	return tests
 }
 
-// addRequirements records the matchers of a label that the API server can evaluate in a label selector.
+// addRequirements records the label matchers that the API server can evaluate in a label selector.
 func (d *declaration) addRequirements(key string, m []filter.Matcher) {
 	all := formsOf(m)
 	if len(all) == 0 {

@@ -22,16 +22,16 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// ForEachOwner returns a handler for children that calls a function for each owner of one kind. The argument owner selects the kind and its Go
-// type, and can be empty, such as &appsv1.ReplicaSet{}. The function receives a copy of the owner from the cache. The operator therefore needs
-// the permissions to list and watch the kind.
+// ForEachOwner returns a handler for children that calls a function for each owner of one kind. The argument owner selects the kind and its
+// Go type, and can be empty, such as &appsv1.ReplicaSet{}. The function gets a copy of the owner from the cache, so the operator needs
+// permission to list and watch the kind.
 //
-// In a cause handler, each call is a sub-handler with the id "<handler>/<uid of the owner>" (see [Request.Sub]), so that each owner has its own
-// retries and progress. The options apply to the sub-handlers. In other handlers, such as OnReconcile handlers, the options have no effect, and
-// the handler returns the joined errors of all calls. If one of the errors is not permanent, the operator repeats all calls.
+// In a cause handler, each call is a sub-handler with the id "<handler>/<uid of the owner>" (see [Request.Sub]), so each owner has its own
+// retries and progress. The options apply to the sub-handlers. Other handlers, such as OnReconcile handlers, ignore the options and return
+// the joined errors of all calls. If one of the errors isn't permanent, the operator repeats all calls.
 //
-// The handler skips owners that do not exist any more. If the object has more than 200 owners of the kind, the handler fails permanently. A change of an
-// owner does not trigger the handler. Use [Resource.Watches] for that purpose.
+// Owners that no longer exist are skipped. If the object has more than 200 owners of the kind, the handler fails permanently. A change to
+// an owner doesn't trigger the handler; use [Resource.Watches] for that.
 func ForEachOwner[T, P client.Object](owner P, fn func(ctx context.Context, req *Request[T], owner P) error, opts ...HandlerOption) Handler[T] {
 	find := func(_ context.Context, req *Request[T], gvk schema.GroupVersionKind) (targets []target, err error) {
 		// The owner of a namespaced object has the same namespace or none.
@@ -58,22 +58,22 @@ func ForEachOwner[T, P client.Object](owner P, fn func(ctx context.Context, req 
 	return forEach("ForEachOwner", owner, find, fn, opts)
 }
 
-// maxTargets is the maximum number of objects for one call of ForEachOwner or ForEachRelated. It limits the number of records on the object, because users
-// may write any number of owner references and objects.
+// maxTargets limits the objects for one call of ForEachOwner or ForEachRelated. Users can write any number of owner references and objects,
+// and each one can add a record to the object.
 const maxTargets = 200
 
-// ForEachRelated returns a handler that calls a function for each related object of another kind. mapFunc returns the related objects for
-// the changed object. For example, a handler of Secrets handles a change for each Database that uses the Secret. With [WithDigestOnly], it
-// can have the old state of the Secret, too. mapFunc can be the function that you pass to [Resource.Watches]. The argument related selects
-// the kind and its Go type, and can be empty, such as &Database{}. The function receives a copy of the related object from the cache, and
-// must use a client to change the related object.
+// ForEachRelated returns a handler that calls a function for each related object of another kind. For example, a handler of Secrets can
+// handle a change for each Database that uses the Secret. With [WithDigestOnly], it can even have the old state of the Secret. mapFunc
+// returns the related objects for the changed object, and can be the function that you pass to [Resource.Watches]. The argument related
+// selects the kind and its Go type, and can be empty, such as &Database{}. The function gets a copy of the related object from the cache,
+// so it must use a client to change the object.
 //
-// In a cause handler, each call is a sub-handler with the id "<handler>/<namespace>.<name>", or "<handler>/<name>" for kinds without namespaces, so that
-// each related object has its own retries and progress. The operator stores the progress and the old state on the changed object. If it stored a copy of a
-// Secret on the related object, more users could read the Secret. See [ForEachOwner] for the options, for other handlers and for objects that do not exist
-// any more.
+// In a cause handler, each call is a sub-handler with the id "<handler>/<namespace>.<name>", or "<handler>/<name>" for kinds without
+// namespaces, so each related object has its own retries and progress. The progress and the old state are stored on the changed object,
+// because more users might be able to read a copy of a Secret on the related object. See [ForEachOwner] for the options, for other handlers
+// and for objects that no longer exist.
 //
-// If the map function panics or returns more than 200 objects, the handler fails permanently. For more objects, use an OnReconcile handler with
+// If mapFunc panics or returns more than 200 objects, the handler fails permanently. For more objects, use an OnReconcile handler with
 // [Resource.Watches] or [Request.Track].
 func ForEachRelated[T, P client.Object](
 	related P, mapFunc handler.MapFunc, fn func(ctx context.Context, req *Request[T], related P) error, opts ...HandlerOption,
@@ -107,8 +107,8 @@ func ForEachRelated[T, P client.Object](
 	return forEach("ForEachRelated", related, find, fn, opts)
 }
 
-// subID returns an id for a name. The names of some kinds, such as ClusterRole, may have characters that the key of a record must not have. subID replaces
-// these characters and adds a checksum of the name.
+// subID returns an id for a name. Names of some kinds, such as ClusterRole, can have characters that aren't allowed in the key of a record.
+// subID replaces them and adds a checksum of the name.
 func subID(name string) string {
 	if validation.QualifiedName(name) == nil {
 		return name
@@ -173,7 +173,7 @@ func forEach[T, P client.Object](
 	}
 }
 
-// joinRetryable joins errors. If at least one error is not permanent, the operator retries the handler after the joined error.
+// joinRetryable joins errors. If at least one of them isn't permanent, neither is the result, so the operator will retry the handler.
 func joinRetryable(errs []error) error {
 	isPermanent := func(err error) bool { _, ok := errors.AsType[*progress.PermanentError](err); return ok }
 	if slices.ContainsFunc(errs, func(err error) bool { return !isPermanent(err) }) {
@@ -186,7 +186,7 @@ func joinRetryable(errs []error) error {
 	return errors.Join(errs...)
 }
 
-// callFor reads the target and calls the function with it. It does nothing if the target does not exist.
+// callFor reads the target and calls the function with it. If the target doesn't exist, it does nothing.
 func callFor[T, P client.Object](ctx context.Context, req *Request[T], kind P, target target, fn func(context.Context, *Request[T], P) error) error {
 	obj, ok := kind.DeepCopyObject().(P)
 	if !ok {

@@ -21,50 +21,51 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// A Request is the input of a handler. It belongs to one attempt and must not be used after the handler has returned.
+// A Request is the input of a handler. It is only for one attempt, so it must not be used after the handler has returned.
 type Request[T client.Object] struct {
 	// Object is a copy of the current state of the object, including the changes of earlier handlers in the same reconcile. The operator
 	// writes changes to Object as a patch at the end of the reconcile, even if the handler fails.
 	//
-	// A handler can replace the pointer with another copy of the same object. A handler fails permanently if it changes the name, namespace, uid,
+	// A handler can replace the pointer with another copy of the same object. It fails permanently if it changes the name, namespace, uid,
 	// apiVersion or kind.
 	//
-	// If the object is edited during a cycle, Object is newer than the new side of Diff. The edit is handled as a separate update.
+	// If the object is edited during a cycle, Object is newer than the new side of Diff. The edit is then handled as a separate update.
 	Object T
 	// Old is the last-handled configuration: the essence of the object when the previous cycle ended. It is nil for a created object, and if
 	// the configuration is unknown (see [Request.OldKnown]). It is also nil for handlers without a cause: OnReconcile, OnEvent, OnEventAbout,
 	// daemons, timers and indexes.
 	//
-	// The configuration is stored in an annotation, so everyone who can edit the annotations of the object can choose Old, and no schema and no admission
-	// handler has checked it. A handler must not use it to decide what a user may do, or to find what to delete or to overwrite outside of the object.
+	// The configuration is stored in an annotation, so everyone who can edit the object's annotations can choose Old, and neither a schema nor
+	// an admission handler has checked it. Therefore, a handler must not use it to decide what a user may do, or to find what to delete or
+	// overwrite outside of the object.
 	//
 	// Equivalent in kopf: old.
 	Old T
-	// Diff is the difference between Old and the essence that is being handled. For handlers with a [Field], and for their sub-handlers, its paths are
-	// relative to the field. Diff is empty for handlers without a cause.
+	// Diff is the difference between Old and the essence that is being handled. For handlers with a [Field] and their sub-handlers, its paths
+	// are relative to the field. It is empty for handlers without a cause.
 	//
 	// Equivalent in kopf: diff.
 	Diff diff.Diff
 	// Handler is the full id of the handler.
 	Handler string
-	// Reason is the kind of the cause, or of a handler without a cause. A resume handler that is called for another cause receives the reason of
-	// that cause.
+	// Reason is the kind of the cause, or of a handler without a cause. A resume handler that is called for a different cause gets the reason
+	// of that cause.
 	//
 	// Equivalent in kopf: reason.
 	Reason Reason
-	// Event is the type of the watch event for [Resource.OnEvent]: Added, Modified or Deleted. It is empty for an object of the initial list, and
-	// for all other handlers.
+	// Event is the type of the watch event for [Resource.OnEvent]: Added, Modified or Deleted. It is empty for objects of the initial list,
+	// and for all other handlers.
 	//
 	// Equivalent in kopf: type.
 	Event watch.EventType
-	// Attempt contains the number of this attempt, the time when the operator selected the handler for the cause, and the last error. For cause handlers,
-	// the operator stores these values on the object, so they survive restarts.
+	// Attempt contains the number of this attempt, the time when the operator selected the handler for the cause, and the last error. For
+	// cause handlers, these are stored on the object, so they survive restarts.
 	//
 	// Equivalent in kopf: retry, started.
 	Attempt progress.Attempt
-	// Client is the client of the manager, which reads from the cache of the manager. If the operator has caches of its own (see [WithKindCaches]), Client
-	// reads the kinds of these caches from them. For cause handlers and reconcile handlers, Client also records writes to the handler's own object, so that
-	// the operator can detect handlers that trigger themselves (see [WithLoopGuard]).
+	// Client is the manager's client, which reads from the manager's cache. If the operator has its own caches (see [WithKindCaches]), Client
+	// reads their kinds from them. For cause handlers and reconcile handlers, it also records writes to the handler's own object, so that the
+	// operator can detect handlers that trigger themselves (see [WithLoopGuard]).
 	Client client.Client
 
 	call        *invoke.Request
@@ -80,10 +81,10 @@ type Request[T client.Object] struct {
 	conditionsOf client.Object // the object of conditions; differs from Object after the handler has replaced the pointer
 }
 
-// SetResult sets the result of the handler. If the handler succeeds, the operator stores the result in the status of the object under the id of the
-// handler (see [WithResults]). If the value has no JSON form, the handler fails permanently. With a nil value, the operator stores nothing. The API
-// server drops the result if the schema of the kind neither has the field nor preserves unknown fields. Index functions have no result, and OnEvent
-// handlers have a result only with [WriteChanges].
+// SetResult sets the result of the handler. If the handler succeeds, the operator stores it in the object's status under the id of the
+// handler (see [WithResults]). With a nil value, it stores nothing. If the value has no JSON form, the handler fails permanently. The API
+// server drops the result if the kind's schema neither has the field nor preserves unknown fields. Index functions have no result, and
+// OnEvent handlers have one only with [WriteChanges].
 //
 // Equivalent in kopf: the value that a handler returns.
 func (r *Request[T]) SetResult(value any) {
@@ -98,9 +99,9 @@ func (r *Request[T]) SetResult(value any) {
 // Result returns the last value of [Request.SetResult] in its JSON form. It is for tests of handlers.
 func (r *Request[T]) Result() any { return r.result }
 
-// Latest returns a copy of the newest known state of the object, without a request to the API server. The state is from the cache, or from
-// the response to a newer write of this operator. Daemons use Latest to observe changes while they run. After the deletion of the object,
-// Latest returns the last known state.
+// Latest returns a copy of the newest known state of the object, without a request to the API server. It comes from the cache, or from the
+// response to a newer write of this operator. Daemons use Latest to follow changes while they run. After the object is deleted, Latest
+// returns the last known state.
 func (r *Request[T]) Latest() T {
 	if r.call != nil && r.call.Latest != nil {
 		if latest, ok := r.call.Latest().(T); ok {
@@ -110,9 +111,9 @@ func (r *Request[T]) Latest() T {
 	return r.Object
 }
 
-// Field returns the old and the new value of the handler's field (see [Field]) in their JSON form, or nil for an absent value. A sub-handler without a
-// field of its own receives the values of its parent. For daemons, timers, OnReconcile, OnEventAbout, OnEvent and indexes, both are the value at the time
-// of the call.
+// Field returns the old and the new value of the handler's field (see [Field]) in their JSON form, or nil for an absent value. A
+// sub-handler without its own field gets the values of its parent. For daemons, timers, OnReconcile, OnEventAbout, OnEvent and indexes,
+// both are the value at the time of the call.
 //
 // Equivalent in kopf: old, new of a handler with field=.
 func (r *Request[T]) Field() (old, new any) {
@@ -122,19 +123,19 @@ func (r *Request[T]) Field() (old, new any) {
 	return r.call.Field[0], r.call.Field[1]
 }
 
-// OldKnown reports whether the last-handled configuration is known. It returns false if only a digest of it is stored, because the object is a Secret
-// (see [WithDigestOnly]) or too large. The object has then changed, but Old and Diff are empty.
+// OldKnown reports whether the last-handled configuration is known. It isn't if only a digest is stored, because the object is a Secret
+// (see [WithDigestOnly]) or too large. In that case, the object has changed, but Old and Diff are empty.
 func (r *Request[T]) OldKnown() bool { return r.call == nil || r.call.OldKnown }
 
 // Eventf posts a Kubernetes Event about the object. The type is "Normal" or "Warning". The reason and the action are single words, such as
-// "Resized" and "Resize". The note is a format string for a text that users read. Eventf does not wait for the API server. The operator logs
-// an invalid Event instead of posting it.
+// "Resized" and "Resize". The note is a format string for a text that users will read. Eventf doesn't wait for the API server. If the Event
+// is invalid, the operator logs it instead.
 //
-// Each object has a quota of 50 Events, and one more every five minutes. 30 of the 50 are for all Events, 10 only for Warnings and automatic Events, and 10
-// only for automatic Events (see [WithEvents]). The operator drops Events beyond the quota: see [WithEventQuota].
+// Each object has a quota of 50 Events, and one more every five minutes. 30 of the 50 are for all Events, 10 only for Warnings and
+// automatic Events, and 10 only for automatic Events (see [WithEvents]). Events beyond the quota are dropped: see [WithEventQuota].
 //
-// Equal Events about one version of the object become one Event with a count. If only their notes differ, they stay separate: the operator adds a number to
-// the action of the second one, as in "Resize (2)".
+// Equal Events about one version of the object become one Event with a count. If only their notes differ, they stay separate, because the
+// operator adds a number to the action of the second one, as in "Resize (2)".
 //
 // Equivalent in kopf: kopf.event, kopf.info, kopf.warn.
 func (r *Request[T]) Eventf(eventType, reason, action, note string, args ...any) {
@@ -143,8 +144,8 @@ func (r *Request[T]) Eventf(eventType, reason, action, note string, args ...any)
 	}
 }
 
-// EventAbout is like [Request.Eventf], but it posts the Event about another object, such as a child. The Event names Object as the related
-// object. The other object must have a uid, so read or create it before the call. It has a quota of its own.
+// EventAbout is like [Request.Eventf], but posts the Event about another object, such as a child, and names Object as the related object.
+// The other object must have a uid, so read or create it first. It has its own quota.
 //
 // Equivalent in kopf: kopf.event with another object.
 func (r *Request[T]) EventAbout(obj client.Object, eventType, reason, action, note string, args ...any) {
@@ -153,12 +154,13 @@ func (r *Request[T]) EventAbout(obj client.Object, eventType, reason, action, no
 	}
 }
 
-// RequeueAfter makes the operator call an [Resource.OnReconcile] handler again after a delay, or earlier if something changes. The handler has not failed: there
-// is no error, log line, Event or metric of a failure, and handlers with [After] are called. The delay replaces the [Interval] of the handler once. If the handler
-// calls RequeueAfter several times, the shortest delay applies. A delay that is not positive has no effect. If the handler also returns an error, its backoff applies
-// instead, as in controller-runtime.
+// RequeueAfter makes the operator call an [Resource.OnReconcile] handler again after a delay, or earlier if something changes. This is not
+// a failure: there is no error, log line, Event or failure metric, and handlers with [After] are called. The delay replaces the handler's
+// [Interval] once. If the handler calls RequeueAfter several times, the shortest delay applies. A delay that isn't positive has no effect.
+// If the handler also returns an error, its backoff applies instead, as in controller-runtime.
 //
-// In all other handlers, RequeueAfter makes the attempt fail permanently: a cause handler returns [Temporary] to be called again, and a timer has an interval.
+// In all other handlers, RequeueAfter makes the attempt fail permanently. A cause handler should return [Temporary] instead, and a timer
+// has an interval.
 func (r *Request[T]) RequeueAfter(delay time.Duration) {
 	if r.call != nil && r.Reason != ReasonReconcile {
 		r.errs = append(r.errs, Permanent(fmt.Errorf("RequeueAfter is only for OnReconcile handlers, and the handler is called for %q: "+
@@ -170,14 +172,14 @@ func (r *Request[T]) RequeueAfter(delay time.Duration) {
 	}
 }
 
-// SubsFinished reports whether all sub-handlers that the handler has declared so far in this call have succeeded or failed permanently, in this or an
-// earlier reconcile. Sub-handlers whose filters do not match count as finished. If SubsFinished returns false, the handler should return nil. The operator
-// then calls the sub-handlers, and calls the handler again when they have finished. In the repeated call, the handler must declare the same sub-handlers
-// again, and continues after SubsFinished. A handler can call SubsFinished repeatedly, for several groups of sub-handlers. The repeated calls do not count
-// as attempts, but [Timeout] limits them.
+// SubsFinished reports whether all sub-handlers that the handler has declared so far in this call have succeeded or failed permanently, in
+// this reconcile or an earlier one. Sub-handlers whose filters don't match count as finished. If SubsFinished returns false, the handler
+// should return nil. The operator then calls the sub-handlers, and calls the handler again when they have finished. In that call, the
+// handler must declare the same sub-handlers again, and continues after SubsFinished. A handler can call SubsFinished several times, for
+// several groups of sub-handlers. The repeated calls of the handler don't count as attempts, but [Timeout] limits them.
 //
-// In a test that calls the handler with a Request of its own, SubsFinished returns true. With kopftest.Invoke, it returns true if WithFinishedSubHandlers
-// names all declared sub-handlers.
+// In a test that calls the handler with its own Request, SubsFinished returns true. With kopftest.Invoke, it returns true if
+// WithFinishedSubHandlers names all declared sub-handlers.
 //
 // Equivalent in kopf: kopf.execute.
 func (r *Request[T]) SubsFinished() bool {
@@ -193,9 +195,10 @@ func (r *Request[T]) SubsFinished() bool {
 	return true
 }
 
-// A Handler is a function that the operator calls for an object. A cause handler that returns nil has succeeded: the operator does not call
-// it again for this cause, not even after a restart. By default, the operator retries the handler after an error. Return a [Temporary] error
-// to set the delay, and a [Permanent] error to stop the retries. The operator treats a panic as an error, and a call of [runtime.Goexit] as a panic.
+// A Handler is a function that the operator calls for an object. If a cause handler returns nil, it has succeeded, and the operator won't
+// call it again for this cause, not even after a restart. After an error, the operator retries the handler by default. Return a [Temporary]
+// error to set the delay, and a [Permanent] error to stop the retries. A panic counts as an error, and a call of [runtime.Goexit] as a
+// panic.
 //
 // log.FromContext(ctx) of controller-runtime returns a logger with the kind, namespace, name and uid of the object, the handler, the reason
 // and the attempt.
@@ -204,8 +207,8 @@ type Handler[T client.Object] func(ctx context.Context, req *Request[T]) error
 // A Middleware wraps a handler. See [Resource.Use].
 type Middleware[T client.Object] func(next Handler[T]) Handler[T]
 
-// forEngine returns the handler in the form that the engine calls. hasGoroutine is true for daemons and timers, because package daemons handles their calls of
-// runtime.Goexit.
+// forEngine returns the handler in the form that the engine calls. hasGoroutine is true for daemons and timers, because package daemons
+// handles runtime.Goexit for them.
 func (h Handler[T]) forEngine(c client.Client, hasGoroutine bool) func(ctx context.Context, call *invoke.Request) error {
 	return func(ctx context.Context, call *invoke.Request) error {
 		req, err := newRequest[T](call)
@@ -250,8 +253,8 @@ func newRequest[T client.Object](call *invoke.Request) (*Request[T], error) {
 	return req, nil
 }
 
-// applyConditions sets the conditions of each [conditions.Error] in the error of the handler. It adds the errors of invalid conditions to
-// the errors of the request.
+// applyConditions sets the conditions of each [conditions.Error] in the handler's error. If a condition is invalid, it adds the error to
+// those of the request.
 func (r *Request[T]) applyConditions(err error) {
 	if len(conditions.FindErrors(err)) > 0 {
 		r.Conditions().SetFromError(err)
@@ -263,9 +266,9 @@ func (r *Request[T]) applyConditions(err error) {
 	}
 }
 
-// finish copies the results of the handler to the call of the engine, and returns the error of the attempt. err is the error of the handler.
-// If the request has errors, such as an invalid condition, finish joins them with err. They are permanent and come first, so the attempt
-// fails permanently even if err is temporary.
+// finish passes the handler's results to the engine, and returns the error of the attempt. err is the error of the handler. If the request
+// has errors, such as an invalid condition, finish joins them with err. They are permanent and come first, so the attempt fails permanently
+// even if err is temporary.
 func (r *Request[T]) finish(err error) error {
 	r.applyConditions(err)
 	r.call.Object = r.Object                     // the handler may have replaced the pointer
@@ -282,10 +285,10 @@ func (r *Request[T]) finish(err error) error {
 }
 
 // Conditions returns the conditions of Object in status.conditions, or in the field that [WithConditionsIn] sets. At the end of the
-// reconcile, the operator writes the changed conditions together with all other changes of the handlers. It does not overwrite concurrent changes
-// to other conditions. The handler fails permanently if it sets an invalid condition, or if the kind has no field for conditions.
+// reconcile, the operator writes the changed conditions together with all other changes of the handlers. It doesn't overwrite concurrent
+// changes to other conditions. The handler fails permanently if it sets an invalid condition, or if the kind has no field for conditions.
 //
-// A handler that returns a [conditions.Error] also sets the condition of this error.
+// A handler can also return a [conditions.Error] to set its condition.
 func (r *Request[T]) Conditions() *conditions.Set {
 	if r.conditions != nil && client.Object(r.Object) == r.conditionsOf {
 		return r.conditions

@@ -14,8 +14,8 @@ import (
 
 const defaultStuckAfter = 10 * time.Minute
 
-// WithStuckAfter sets how long objects may wait while no reconcile finishes, before [Operator.Healthz] fails. It also limits how long a watch may
-// be silent. The duration must be positive, and longer than the longest handler call. Default: 10 minutes.
+// WithStuckAfter sets how long objects may wait without any reconcile finishing, before [Operator.Healthz] fails. It also limits how long a
+// watch may be silent. The duration must be positive, and longer than the longest handler call. Default: 10 minutes.
 func WithStuckAfter(duration time.Duration) Option {
 	return optionFunc(func(o *Operator) {
 		if duration <= 0 {
@@ -28,13 +28,13 @@ func WithStuckAfter(duration time.Duration) Option {
 	})
 }
 
-// Healthz returns an error if objects of a kind wait and no reconcile of the kind has finished for the duration of [WithStuckAfter]. It also
-// returns an error if a watch has been silent for that duration (see [WithWatchCheck]). A restart of the process can help in both cases, so use
-// Healthz as a healthz.Checker for liveness probes:
+// Healthz returns an error if objects of a kind wait and no reconcile of the kind has finished for the duration of [WithStuckAfter]. It
+// also returns an error if a watch has been silent for that long (see [WithWatchCheck]). Restarting the process can help in both cases, so
+// use Healthz as a healthz.Checker for liveness probes:
 //
 //	mgr.AddHealthzCheck("kopf", op.Healthz)
 //
-// [SetupWithManager] adds it.
+// [SetupWithManager] already does this.
 func (o *Operator) Healthz(*http.Request) error {
 	var errs []error
 	for _, e := range o.kinds.Engines.All() {
@@ -52,7 +52,7 @@ func (o *Operator) Healthz(*http.Request) error {
 	return errors.Join(errs...)
 }
 
-// notWarm returns the reason why a replica that waits for leadership is not ready.
+// notWarm returns why a replica that waits for leadership isn't ready.
 func (o *Operator) notWarm() []error {
 	if !o.warmsUp() {
 		return nil
@@ -60,7 +60,7 @@ func (o *Operator) notWarm() []error {
 	return []error{o.kinds.Warmth.NotReady()}
 }
 
-// peersNotReady returns the reasons why the peering is not ready, after the start of the operator.
+// peersNotReady returns why the peering isn't ready, once the operator has started.
 func peersNotReady(rt *kinds.Runtime, part *peers.Part) []error {
 	if rt.IsStarting() {
 		return nil

@@ -13,9 +13,9 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// An Index is an in-memory map from keys to values that an index function computes from objects. Create it with [IndexBy]. When the operator
-// starts, it fills the index before it calls any handler. For a kind with [WhenServed] or [ForKinds], it fills the index before it calls the
-// handlers of this kind. The operator updates the index when objects change. The methods are safe for concurrent use.
+// An Index is an in-memory map from keys to values that an index function computes from objects. Create it with [IndexBy]. The operator
+// fills it when it starts, before it calls any handler, and updates it when objects change. For a kind with [WhenServed] or [ForKinds], it
+// is filled before the handlers of this kind are called. The methods are safe for concurrent use.
 //
 // Equivalent in kopf: @kopf.index.
 type Index[K comparable, V any] struct {
@@ -23,13 +23,13 @@ type Index[K comparable, V any] struct {
 	synced atomic.Bool
 }
 
-// HasSynced reports whether the index contains all objects of the first list. The operator calls handlers of objects only afterwards. But an admission
-// handler can be called earlier: while the operator starts, or on a replica that waits for leadership. There, the index stays empty, unless EnableWarmup of
-// the manager's controller options fills it (see [Operator.Warmup]). An admission handler that needs the whole index should therefore reject requests while
-// HasSynced returns false.
+// HasSynced reports whether the index contains all objects of the first list. Handlers of objects are only called after that. But an
+// admission handler can be called earlier: while the operator starts, or on a replica that is waiting to become the leader. On such a
+// replica, the index stays empty unless EnableWarmup is set in the manager's controller options (see [Operator.Warmup]). So an admission
+// handler that needs the whole index should reject requests while HasSynced returns false.
 //
-// HasSynced returns false again when the operator has ended, or when the kind is no longer served (see [WhenServed]). With [WithNamespaces], it does not wait
-// for namespaces that come into scope later.
+// HasSynced returns false again when the operator has stopped, or when the kind is no longer served (see [WhenServed]). With
+// [WithNamespaces], it doesn't wait for namespaces that come into scope later.
 //
 // kopf has no equivalent.
 func (x *Index[K, V]) HasSynced() bool { return x.synced.Load() }
@@ -46,13 +46,13 @@ func (x *Index[K, V]) Len() int { return x.values.Len() }
 // All iterates over the keys and their values in no particular order.
 func (x *Index[K, V]) All() iter.Seq2[K, []V] { return x.values.All() }
 
-// IndexBy adds an index of the objects of a resource. The function returns the keys of an object, with a value for each key. The operator calls the
-// function for each observed state of each object, before any other handler. The function must return quickly, because the watch of the kind waits
-// for it. An empty map removes the object from the index. A nil map leaves the entries of the object unchanged. The operator removes objects that
-// are deleted or no longer match the filters.
+// IndexBy adds an index of the objects of a resource. The function returns the keys of an object, with a value for each key. It is called
+// for each observed state of each object, before any other handler. It must return quickly, because the kind's watch waits for it. An empty
+// map removes the object from the index, and a nil map leaves its entries unchanged. Objects that are deleted or no longer match the
+// filters are removed as well.
 //
-// A temporary error removes the object from the index until the operator observes the object again after the delay. A permanent error removes the
-// object until the operator restarts. Other errors leave the entries of the object unchanged, unless [ErrorMode] is set.
+// A temporary error removes the object from the index until it is observed again after the delay. A permanent error removes it until the
+// operator restarts. Other errors leave its entries unchanged, unless [ErrorMode] is set.
 func IndexBy[T client.Object, K comparable, V any](r *Resource[T], id string,
 	fn func(ctx context.Context, req *Request[T]) (map[K]V, error), opts ...HandlerOption,
 ) *Index[K, V] {

@@ -6,8 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Unstructured returns an object for [For] that declares a kind without a Go type. Handlers receive unstructured objects. The operator
-// detects changes of all fields of the essence, as kopf does. With a Go type, it detects only changes of the fields of the type.
+// Unstructured returns an object for [For] that declares a kind without a Go type. Handlers then receive unstructured objects, and the
+// operator detects changes to all fields of the essence, as kopf does. With a Go type, it only detects changes to the fields of that type.
 func Unstructured(gvk schema.GroupVersionKind) *unstructured.Unstructured {
 	obj := &unstructured.Unstructured{}
 	obj.SetGroupVersionKind(gvk)
@@ -15,7 +15,7 @@ func Unstructured(gvk schema.GroupVersionKind) *unstructured.Unstructured {
 }
 
 // Metadata returns an object for [For] that declares a kind by its metadata. The operator watches and caches only the metadata of the
-// objects. The essence consists of the labels and annotations.
+// objects, so the essence consists of the labels and annotations.
 func Metadata(gvk schema.GroupVersionKind) *metav1.PartialObjectMetadata {
 	obj := &metav1.PartialObjectMetadata{}
 	obj.SetGroupVersionKind(gvk)

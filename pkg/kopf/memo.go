@@ -6,10 +6,11 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 )
 
-// A Memo stores one value for each object in the memory of the process, for example a connection. All handlers of the object share the value.
-// Admission handlers share the value if this process handles the object (see [Resource.Validate]). The operator drops the value when the object
-// is deleted, and when the operator does not handle the object any more, for example because another shard does. The functions of [OnStartup], [OnCleanup], [OnVersion] and [OnProbe] share one value for the operator. Create a Memo once with
-// [NewMemo], for example as a package variable. The methods are safe for concurrent use.
+// A Memo stores one value for each object in the memory of the process, for example a connection. All handlers of the object share it,
+// including admission handlers if this process handles the object (see [Resource.Validate]). The value is dropped when the object is
+// deleted, or when the operator no longer handles it, for example because another shard does. The functions of [OnStartup], [OnCleanup],
+// [OnVersion] and [OnProbe] share one value for the operator. Create a Memo once with [NewMemo], for example as a package variable. The
+// methods are safe for concurrent use.
 //
 // Equivalent in kopf: memo.
 type Memo[V any] struct {
@@ -19,8 +20,8 @@ type Memo[V any] struct {
 // NewMemo returns a memo for values of type V. The name appears in error messages.
 func NewMemo[V any](name string) *Memo[V] { return &Memo[V]{name} }
 
-// Load returns the value for the object of the handler, or the zero value and false if there is none. The context must be the context of a handler,
-// or be derived from it. Load panics with any other context.
+// Load returns the value for the object of the handler, or the zero value and false if there is none. The context must be that of a handler
+// or derived from it, otherwise Load panics.
 func (m *Memo[V]) Load(ctx context.Context) (value V, ok bool) {
 	stored, ok := m.space(ctx).Load(m)
 	if !ok {
@@ -29,8 +30,7 @@ func (m *Memo[V]) Load(ctx context.Context) (value V, ok bool) {
 	return stored.(V), true
 }
 
-// Store sets the value for the object of the handler. The context must be the context of a handler, or be derived from it. Store panics with any
-// other context.
+// Store sets the value for the object of the handler. The context must be that of a handler or derived from it, otherwise Store panics.
 func (m *Memo[V]) Store(ctx context.Context, value V) { m.space(ctx).Store(m, value) }
 
 func (m *Memo[V]) space(ctx context.Context) *objectstate.Memos {

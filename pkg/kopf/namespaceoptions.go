@@ -10,23 +10,24 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/watching"
 )
 
-// WithNamespaces restricts the operator to namespaces. The operator handles an object if one of the patterns matches its namespace. A pattern is a list of
-// globs (*, ?, [..]), separated by commas. The first glob must match. A later glob with an exclamation mark excludes names, and a later glob without it
-// includes names again. If the first glob has an exclamation mark, "*" precedes it.
+// WithNamespaces restricts the operator to namespaces that match one of the patterns. A pattern is a list of globs (*, ?, [..]), separated
+// by commas. The first glob must match. After it, a glob with an exclamation mark excludes names, and one without it includes names again.
+// If the first glob has an exclamation mark, "*" is put before it.
 //
 //	kopf.WithNamespaces("team-a", "team-b")
 //	kopf.WithNamespaces("team-*, !team-legacy")
 //
-// The operator has a watch for each kind and namespace. If all patterns are names, it therefore needs no permissions for the cluster. With wildcards, the
-// operator watches the Namespaces. It starts to handle a matching namespace that is created, and stops when the namespace is deleted. If the operator may
-// not list Namespaces, it handles only the namespaces that are named without wildcards. The option does not affect cluster-scoped kinds.
+// The operator has a watch for each kind and namespace, so it needs no permissions for the cluster if all patterns are plain names. With
+// wildcards, it watches the Namespaces, starts to handle a matching one when it is created, and stops when it is deleted. If the operator
+// may not list Namespaces, it handles only those that are named without wildcards. The option doesn't affect cluster-scoped kinds.
 //
-// When an operator starts to handle a namespace, it resumes the objects in the namespace, as after a restart. When an operator stops handling a namespace,
-// running handlers finish. The operator stops daemons and timers with [daemons.ErrOutOfScope], and writes the outcomes. The objects keep their finalizers and
-// their progress, so that another operator can continue.
+// When the operator starts to handle a namespace, it resumes the objects in it, as after a restart. When it stops handling one, it lets
+// running handlers finish, stops daemons and timers with [daemons.ErrOutOfScope], and writes the outcomes. The objects keep their
+// finalizers and their progress, so that another operator can continue.
 //
-// The cache of the request's client contains only these namespaces. The operator uses caches of its own, which [WithKindCaches] configures, instead of the
-// cache of the manager. [Operator.SetNamespaces] replaces the patterns. Default: the namespaces of the manager's cache, which are all namespaces by default.
+// The cache of the request's client contains only these namespaces. Instead of the manager's cache, the operator uses its own caches, which
+// [WithKindCaches] configures. [Operator.SetNamespaces] replaces the patterns. Default: the namespaces of the manager's cache, which are
+// all namespaces by default.
 //
 // Equivalent in kopf: --namespace.
 func WithNamespaces(patterns ...string) Option {
@@ -39,14 +40,14 @@ func WithNamespaces(patterns ...string) Option {
 	})
 }
 
-// WithNamespaceFunc restricts the operator to namespaces for which a function returns true, for example by their labels. After each change of a Namespace,
-// the operator calls the function for all Namespaces, with copies. With [WithNamespaces], a pattern must match as well. If the function panics, the
-// operator logs the panic and does not handle the namespace.
+// WithNamespaceFunc restricts the operator to namespaces for which a function returns true, for example because of their labels. Whenever a
+// Namespace changes, the operator calls the function for all Namespaces, with copies. With [WithNamespaces], a pattern must match too. If
+// the function panics, the operator logs the panic and doesn't handle the namespace.
 //
 //	selector := labels.SelectorFromSet(labels.Set{"team": "a"})
 //	kopf.WithNamespaceFunc(func(ns *corev1.Namespace) bool { return selector.Matches(labels.Set(ns.Labels)) })
 //
-// The operator needs permission to list and watch Namespaces. Without this permission, it handles no namespace and is not ready.
+// The operator needs permission to list and watch Namespaces. Otherwise it handles no namespace and is not ready.
 //
 // Equivalent in kopf: regular expressions for namespaces.
 func WithNamespaceFunc(match func(namespace *corev1.Namespace) bool) Option {
@@ -58,9 +59,9 @@ func WithNamespaceFunc(match func(namespace *corev1.Namespace) bool) Option {
 	})
 }
 
-// SetNamespaces replaces the patterns of [WithNamespaces]. It returns before the change is complete: in namespaces that no longer match, the operator first
-// waits until the running handlers have finished. SetNamespaces returns an error and changes nothing if a pattern is invalid, or if the operator has
-// neither WithNamespaces nor [WithNamespaceFunc]. It is safe for concurrent use.
+// SetNamespaces replaces the patterns of [WithNamespaces]. It returns before the change is complete, because in namespaces that no longer
+// match, the operator first waits for running handlers. It returns an error and changes nothing if a pattern is invalid, or if the operator
+// has neither WithNamespaces nor [WithNamespaceFunc]. It is safe for concurrent use.
 func (o *Operator) SetNamespaces(patterns ...string) error {
 	if o.kinds.Namespaces == nil {
 		return errors.New("SetNamespaces: the operator handles the namespaces of the manager's cache: create it with WithNamespaces")
@@ -73,7 +74,7 @@ func (o *Operator) SetNamespaces(patterns ...string) error {
 	return nil
 }
 
-// scoped returns the namespaces of the operator. Without the options, it adds an empty set.
+// scoped returns the namespaces of the operator. The first call adds an empty set.
 func (o *Operator) scoped() *namespaces.Part {
 	if o.kinds.Namespaces == nil {
 		o.kinds.Namespaces = namespaces.New(o.mgr, &o.kinds.Engines)

@@ -32,7 +32,7 @@ type neededRights struct {
 	lookUp     func(schema.GroupVersionKind) (resource schema.GroupResource, namespaced bool)
 }
 
-// in returns the permission for each of the namespaces. If there are no namespaces, it returns the permission for the cluster.
+// in returns the permission for each of the namespaces, or for the cluster if the list is empty.
 func in(namespaces []string, n rbac.Need) (needs []rbac.Need) {
 	if len(namespaces) == 0 {
 		return []rbac.Need{n}
@@ -57,7 +57,7 @@ func (r *neededRights) of(gvk schema.GroupVersionKind, level rbac.Level, reason 
 	return in(r.namespaces(gvk), n)
 }
 
-// ofKind returns the permissions for a kind, its related kinds and its Events. The caller must set HasStatus of the kind.
+// ofKind returns the permissions for a kind, its related kinds and its Events. HasStatus of the kind must be set.
 func (r *neededRights) ofKind(kind *kinds.Kind) (needs []rbac.Need) {
 	watch, reason := rbac.Required, "handlers of "+kind.GVK.Kind
 	if kind.WhenServed || r.operator.kinds.Namespaces != nil {
@@ -182,7 +182,7 @@ func (d *declared) eventRights() rbac.Need {
 
 const declaredNeeds = "the handlers' own requests"
 
-// checkWebhooks returns an error if the permissions for the options of webhooks cannot be computed. The argument namespace is the namespace of the operator.
+// checkWebhooks returns an error if the permissions for webhooks with these options can't be computed. namespace is that of the operator.
 func checkWebhooks(scheme *runtime.Scheme, options webhooks.Options, namespace string) error {
 	options.Namespace = cmp.Or(options.Namespace, namespace)
 	if options.Namespace == "" && secretOf(options) != "" {
@@ -249,7 +249,7 @@ func (r *neededRights) isNamespaced(group, resource string) bool {
 	return true
 }
 
-// presentRights returns the permissions of the operator and of some kinds. The argument namespaces is used only if the operator has WithNamespaces.
+// presentRights returns the permissions of the operator and of some kinds. It uses the namespaces only if the operator has WithNamespaces.
 func (o *Operator) presentRights(checked map[schema.GroupVersionKind]kinds.Kind, namespaces []string) ([]rbac.Need, error) {
 	r := neededRights{operator: o, scheme: o.mgr.GetScheme(), namespaces: func(gvk schema.GroupVersionKind) []string {
 		if o.kinds.Namespaces != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
-// New returns an operator with the given resources and options. It registers the admission handlers with the webhook server of the manager,
-// but starts nothing. [Operator.CheckDeclaration] and [Operator.Start] report invalid options.
+// New returns an operator with the given resources and options. It registers the admission handlers with the manager's webhook server, but
+// doesn't start anything. Invalid options are reported by [Operator.CheckDeclaration] and [Operator.Start].
 //
 //	err := mgr.Add(kopf.New(mgr, kopf.For(&v1.Database{}).OnCreate("provision", provision)))
 func New(mgr manager.Manager, opts ...Option) *Operator {

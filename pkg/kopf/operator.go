@@ -22,11 +22,10 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
 )
 
-// An Operator runs the handlers of its resources. Create it with [New] and add it to the manager, or use [SetupWithManager] for both. By
+// An Operator runs the handlers of its resources. Create it with [New] and add it to the manager, or let [SetupWithManager] do both. By
 // default, it needs leader election.
 type Operator struct {
-	// mgr is not embedded: with the methods of the manager, the operator would implement other runnable interfaces of
-	// controller-runtime.
+	// mgr is not embedded, because its methods would make the operator implement other runnable interfaces of controller-runtime.
 	mgr manager.Manager
 	declared
 	functions functions
@@ -35,14 +34,15 @@ type Operator struct {
 	rights    rightsPart
 }
 
-// declared is what the options declare, except for what kinds share. It does not change after [New], except for results that are computed once.
+// declared is what the options declare, except for what the kinds share. It doesn't change after [New], apart from results that are
+// computed once.
 type declared struct {
 	resources  []resource
 	selections []*kindSelection // declarations of ForKinds
-	added      []operator.Part  // parts that options have added; they open last
+	added      []operator.Part  // parts added by options; they open last
 	errs       []error          // mistakes in the options
 
-	checking sync.Mutex                    // is held while the declaration is checked
+	checking sync.Mutex                    // held while the declaration is checked
 	resolved func() ([]engine.Kind, error) // the result of engineKinds that Warmup and Start share
 
 	lease          operator.LeaseDurations
@@ -55,7 +55,7 @@ type declared struct {
 	neededRules []rbacv1.PolicyRule
 }
 
-// functions are the functions that belong to the operator, and not to a kind.
+// functions are those that belong to the operator rather than to a kind.
 type functions struct {
 	startup, cleanup []*activity
 	versions         []*activity // functions of OnVersion
@@ -78,14 +78,14 @@ type optionFunc func(*Operator)
 
 func (f optionFunc) applyTo(o *Operator) { f(o) }
 
-// An activity is a function of [OnStartup], [OnCleanup] or [OnVersion].
+// An activity is a function passed to [OnStartup], [OnCleanup] or [OnVersion].
 type activity struct {
 	declaration
 	fn    func(context.Context) error
 	hints invoke.Warnings
 }
 
-// A declaredNeed contains the arguments of one [Needs].
+// A declaredNeed contains the arguments of one [Needs] option.
 type declaredNeed struct {
 	obj   client.Object
 	verbs []string
@@ -107,8 +107,8 @@ func (o *Operator) warmsUp() bool {
 	return enabled != nil && *enabled
 }
 
-// NeedLeaderElection implements manager.LeaderElectionRunnable. It returns true, unless NeedLeaderElection of the manager's controller options
-// is false, or the operator has [WithSharding].
+// NeedLeaderElection implements manager.LeaderElectionRunnable. It returns true unless the manager's controller options set
+// NeedLeaderElection to false, or the operator uses [WithSharding].
 func (o *Operator) NeedLeaderElection() bool {
 	if o.kinds.Ring != nil {
 		return false

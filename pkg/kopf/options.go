@@ -20,11 +20,14 @@ import (
 // DefaultFinalizer is the finalizer of kopf.
 const DefaultFinalizer = "kopf.zalando.org/KopfFinalizerMarker"
 
-// PausedAnnotation is the annotation that pauses one object if its value is "true". Until the annotation is removed or set to "false", the operator calls no
-// cause handlers, reconcile handlers and OnEventAbout handlers for the object, and stops its daemons and timers. It still calls event handlers, index
-// functions and admission handlers. The stored progress does not change. After the pause, the operator handles the changes of the pause as one update. A
-// paused object that is being deleted keeps the finalizer. For kinds with [WithConditions], the operator reports the pause as the condition Paused. If the
-// value is neither true nor false, the operator logs a message and ignores the annotation.
+// PausedAnnotation is the annotation that pauses one object while its value is "true". The operator then calls no cause handlers, reconcile
+// handlers or OnEventAbout handlers for the object, and stops its daemons and timers. It still calls event handlers, index functions and
+// admission handlers.
+//
+// The pause lasts until the annotation is removed or set to "false". The stored progress doesn't change in the meantime, and afterwards the
+// operator handles everything that has changed as one update. A paused object that is being deleted keeps its finalizer. For kinds with
+// [WithConditions], the operator reports the pause as the condition Paused. If the value is neither true nor false, the operator logs a
+// message and ignores the annotation.
 const PausedAnnotation = engine.PausedAnnotation
 
 const defaultCheckpoint = 100 * time.Millisecond
@@ -64,13 +67,13 @@ func WithBaseline(baseline progress.Baseline) Option {
 }
 
 // WithRemote stores the progress and the last-handled configuration outside of the objects, for example in Secrets
-// ([progress.SideObjects]). The operator then adds only the finalizer to the objects, and no annotations. Users who can change the stored
-// progress can cause or prevent calls of handlers. The formats and limits of [WithProgress] and [WithBaseline] still apply. If the remote
-// has no data for an object, the operator reads the annotations of the object. An existing operator can therefore change to a remote.
+// ([progress.SideObjects]). The operator then adds only the finalizer to the objects, and no annotations. The formats and limits of
+// [WithProgress] and [WithBaseline] still apply. You can switch an existing operator to a remote, because the operator reads an object's
+// annotations if the remote has no data for it. Users who can change the stored progress can cause or prevent calls of handlers.
 //
-// Each write of progress needs one more request. The operator writes the changes of handlers first, and then saves their progress. If the process ends in
-// between, the next process calls the handlers again. After a start, the operator loads the progress of each object with one request. Default: the operator
-// stores the data on the objects.
+// Each write of progress needs one more request, and after a start, loading the progress takes one request per object. The operator writes
+// the handlers' changes first and saves their progress afterwards, so if the process dies in between, the next one calls the handlers
+// again. Default: the data is stored on the objects.
 func WithRemote(remote progress.Remote) Option {
 	return optionFunc(func(o *Operator) {
 		if remote == nil {
@@ -88,8 +91,8 @@ func WithRemote(remote progress.Remote) Option {
 // WithFinalizer sets the finalizer that blocks the deletion of objects until their delete handlers, daemons and timers have finished. Two
 // operators for one kind need different finalizers. Default: [DefaultFinalizer].
 //
-// A new finalizer should have the form "domain/name". A name without a slash is for operators whose objects already have such a finalizer: the API server accepts it
-// for custom resources, with a warning, and rejects it for most built-in kinds.
+// A new finalizer should have the form "domain/name". Names without a slash are only for operators whose objects already have such a
+// finalizer: the API server accepts them for custom resources, with a warning, and rejects them for most built-in kinds.
 //
 // Equivalent in kopf: settings.persistence.finalizer.
 func WithFinalizer(name string) Option {
@@ -120,9 +123,9 @@ func WithLifecycle(lifecycle progress.Lifecycle) Option {
 	})
 }
 
-// WithCheckpoint sets the working time of handlers after which the operator writes their outcomes before it calls the next handler of the
-// object. The operator also writes the outcomes at the end of each reconcile. If the process is killed, the next process repeats the calls whose
-// outcomes were not written. With 0, the operator writes after each handler. Default: 100 milliseconds.
+// WithCheckpoint sets how long handlers may work before the operator writes their outcomes. It then writes them before it calls the next
+// handler of the object. Outcomes are also written at the end of each reconcile. If the process is killed, the next one repeats the calls
+// whose outcomes were not written. With 0, the operator writes after each handler. Default: 100 milliseconds.
 func WithCheckpoint(work time.Duration) Option {
 	return optionFunc(func(o *Operator) {
 		if work < 0 {
@@ -135,8 +138,8 @@ func WithCheckpoint(work time.Duration) Option {
 	})
 }
 
-// WithBackoff sets the [Backoff] of handlers that have neither Backoff nor [BackoffFunc], except for OnReconcile handlers. 0 means an immediate
-// retry. Default: one minute.
+// WithBackoff sets the [Backoff] of handlers that have neither Backoff nor [BackoffFunc]. It doesn't apply to OnReconcile handlers. With 0,
+// handlers are retried immediately. Default: one minute.
 //
 // Equivalent in kopf: settings.execution.default_backoff.
 func WithBackoff(delay time.Duration) Option {
@@ -151,8 +154,9 @@ func WithBackoff(delay time.Duration) Option {
 	})
 }
 
-// WithConsistencyTimeout sets how long the operator waits until the cache shows its last write to an object, before it calls handlers for the object again.
-// After the timeout, the operator reads the object from the API server. Other objects do not wait. The timeout must be positive. Default: 5 seconds.
+// WithConsistencyTimeout sets how long the operator waits for its last write to an object to show up in the cache before it calls handlers
+// for the object again. After the timeout, it reads the object from the API server instead. Other objects don't wait. The timeout must be
+// positive. Default: 5 seconds.
 //
 // Equivalent in kopf: settings.persistence.consistency_timeout.
 func WithConsistencyTimeout(timeout time.Duration) Option {
@@ -179,15 +183,18 @@ func WithReconcilerWrapper(wrap func(reconcile.Reconciler) reconcile.Reconciler)
 	})
 }
 
-// WithRightsCheck sets how the operator handles missing permissions when it starts. The operator asks the API server for its own permissions, and compares
-// them with the permissions that [WriteRights] writes. The error of the start contains all missing rules. For kinds of [WhenServed] and [ForKinds], and for
-// namespaces that patterns or a function select, the operator only logs missing permissions, and handles the other kinds and namespaces. If all patterns of
-// [WithNamespaces] are names, missing permissions make the start fail with [RequireAllRights], but not with [RequireWatchRights].
+// WithRightsCheck sets what the operator does if it lacks permissions when it starts. It asks the API server which permissions it has, and
+// compares them with those that [WriteRights] writes. If the start fails, the error contains all missing rules. Default:
+// [RequireWatchRights].
 //
-// The operator repeats the check at the interval of [WithWatchCheck]. Each check sends one small request for the cluster, one for each namespace for which
-// that request is not sufficient, and one for each missing permission. The operator logs permissions that are lost or granted later. The metric
-// kopf_missing_permissions shows the missing permissions. [Operator.Readyz] fails while the operator lacks a permission that it had in an earlier check.
-// If the check itself fails, the operator starts without it. Default: [RequireWatchRights].
+// For kinds of [WhenServed] and [ForKinds], and for namespaces that patterns or a function select, missing permissions are only logged, and
+// the operator handles the other kinds and namespaces. If all patterns of [WithNamespaces] are plain names, missing permissions make the
+// start fail with [RequireAllRights], but not with [RequireWatchRights].
+//
+// The operator repeats the check at the interval of [WithWatchCheck], and logs permissions that are lost or granted later. Each check sends
+// one small request for the cluster, one for each namespace for which that request is not sufficient, and one for each missing permission.
+// The metric kopf_missing_permissions shows what is missing. [Operator.Readyz] fails while the operator lacks a permission that it had in
+// an earlier check. If the check itself fails, the operator starts without it.
 func WithRightsCheck(mode RightsCheck) Option {
 	return optionFunc(func(o *Operator) {
 		if mode < RequireWatchRights || mode > SkipRightsCheck {

@@ -28,8 +28,8 @@ type starting struct {
 	indexes    *operator.Gate // of the fixed kinds
 }
 
-// parts returns the parts of the operator in the order in which they open. Parts that the declaration does not need are open without effect. Without a start, s is
-// nil, and the parts must not be opened.
+// parts returns the parts of the operator in the order in which they open. Opening a part that the declaration doesn't need has no effect.
+// Without a start, s is nil, and the parts must not be opened.
 func (o *Operator) parts(s *starting) []operator.Part {
 	return append([]operator.Part{
 		{Name: "the ring", Mistakes: func() []error { return shardingMistakes(o.kinds.Ring, o.peers) }, Check: o.checkSharding, Rights: o.kinds.Ring.Rights}, // runs around the other parts
@@ -88,8 +88,8 @@ func (s *starting) openRecorder(ctx context.Context) (operator.Running, error) {
 	return operator.Running{Close: runRecorder(ctx, recorder)}, nil
 }
 
-// openPeering opens the peering and the fence. Peers must not handle objects before the running handlers have finished and their outcomes are written, so the peering
-// runs longer than the controllers.
+// openPeering opens the peering and the fence. The peering runs longer than the controllers, because peers must not handle objects before
+// our running handlers have finished and their outcomes are written.
 func (s *starting) openPeering(ctx context.Context) (one operator.Running, err error) {
 	if s.peers, one.Close, err = s.operator.peers.Open(); err != nil {
 		return one, err
@@ -154,6 +154,7 @@ func (s *starting) openNamespaces(context.Context) (operator.Running, error) {
 	if set == nil {
 		return operator.Running{}, nil
 	}
+	set.Begin()
 	return operator.Running{Run: func(ctx context.Context) error {
 		return set.Run(ctx, s.settings.Log, func() { s.operator.rights.current().Recheck() }, s.operator.kinds.OwnCacheOptions)
 	}}, nil
@@ -174,13 +175,16 @@ func (s *starting) openDecoding(context.Context) (operator.Running, error) {
 	return operator.Running{Run: func(ctx context.Context) error { s.operator.kinds.ReportUndecodable(ctx); return nil }}, nil
 }
 
-// Readyz returns an error while the operator starts, until its caches are synced, its indexes are complete, its peers are known, and the Events for
-// OnEventAbout handlers are listed. It also returns an error while the peering fails, while the operator cannot handle a served kind or a namespace (see
-// [WithNamespaces]), while a watch has a problem (see [WithWatchCheck]), while a permission is lost (see [WithRightsCheck]), and while objects do not decode (see [NewCache]). An
-// operator with admission handlers is ready in the last case, so that the API server can reach the handlers when a user repairs the objects. A paused operator
-// is ready.
-// An operator that waits to become the leader is ready. With EnableWarmup, it is ready when its caches and indexes have synced (see [Operator.Warmup]). Use Readyz as a
-// healthz.Checker for readiness probes:
+// Readyz returns an error while the operator starts, until its caches are synced, its indexes are complete, its peers are known, and the
+// Events for OnEventAbout handlers are listed. Later, it returns an error while the peering fails, while a served kind or a namespace (see
+// [WithNamespaces]) can't be handled, while a watch has a problem (see [WithWatchCheck]), while a permission is lost (see
+// [WithRightsCheck]), and while objects don't decode (see [NewCache]). In the last case, an operator with admission handlers is still
+// ready, so that the API server can reach the handlers when a user repairs the objects.
+//
+// A paused operator is ready, and so is one that is waiting to become the leader. But with EnableWarmup, the latter is only ready when its
+// caches and indexes have synced (see [Operator.Warmup]).
+//
+// Use Readyz as a healthz.Checker for readiness probes:
 //
 //	mgr.AddReadyzCheck("kopf", op.Readyz)
 //

@@ -16,13 +16,13 @@ import (
 //	peers.BindFlags(flag.CommandLine) // --peering, --priority, --dev, --standalone, --namespace
 //	kopf.New(mgr, databases, kopf.WithPeering(peers))
 //
-// During a pause, the operator does not start handlers, daemons or timers. It cancels running daemons with [daemons.ErrPaused], and lets
-// running handlers finish. Event handlers, indexes, admission handlers and probes continue. After the pause, the operator handles the changes
-// made during the pause. It does not call resume handlers again.
+// While it is paused, the operator starts no handlers, daemons or timers. It cancels running daemons with [daemons.ErrPaused], and lets
+// running handlers finish. Event handlers, indexes, admission handlers and probes continue. After the pause, the operator handles what has
+// changed in the meantime, but doesn't call resume handlers again.
 //
-// If the cache of the manager is restricted to some namespaces, set the same Namespaces in the options. Two operators of one manager cannot
-// use the same peering object, because they would pause each other. The field LeaderElection has no effect, because only the leader writes
-// the record.
+// If the manager's cache is restricted to some namespaces, set the same Namespaces in the options. Two operators of one manager can't use
+// the same peering object, because they would pause each other. The field LeaderElection has no effect, because only the leader writes the
+// record.
 //
 // Equivalent in kopf: settings.peering, --peering, --priority, --dev, --standalone.
 func WithPeering(options peering.Options) Option {
@@ -34,9 +34,9 @@ func WithPeering(options peering.Options) Option {
 	})
 }
 
-// ServePeering returns an HTTP handler that responds with a text about whether and why the operator is paused. The status is 503 if the peering is
-// not ready (see [Operator.Readyz]), and otherwise 200. [SetupWithManager] adds the handler to the metrics server under /kopf/peering. To add it
-// yourself:
+// ServePeering returns an HTTP handler that responds with a text that says whether the operator is paused, and why. The status is 503 if
+// the peering is not ready (see [Operator.Readyz]), otherwise 200. [SetupWithManager] adds the handler to the metrics server under
+// /kopf/peering. To add it yourself:
 //
 //	err := mgr.AddMetricsServerExtraHandler("/kopf/peering", operator.ServePeering())
 func (o *Operator) ServePeering() http.Handler { return o.peers }

@@ -10,9 +10,9 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/objectstate"
 )
 
-// OnProbe adds a function whose value is part of the response of [Operator.ServeProbes]. The operator calls the functions one after the other
-// when a client requests the probes and no cached response exists. If a function returns an error or panics, the whole response is an error.
-// The value must have a JSON form. The response does not contain nil values.
+// OnProbe adds a function whose value is part of the response of [Operator.ServeProbes]. When a client requests the probes and there is no
+// cached response, the operator calls the functions one after the other. If one of them returns an error or panics, the whole response is
+// an error. The value must have a JSON form. The response leaves out nil values.
 //
 // Equivalent in kopf: @kopf.on.probe.
 func OnProbe(id string, fn func(ctx context.Context) (value any, err error)) Option {

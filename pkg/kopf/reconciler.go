@@ -19,16 +19,18 @@ var errRequeue = errors.New("the reconciler has requested to be called again")
 // requeueBackoff is the delay after Requeue in a cause handler.
 var requeueBackoff = progress.Exponential(100*time.Millisecond, 2*time.Minute)
 
-// FromReconciler returns a handler that calls a reconciler of controller-runtime, so that existing reconcilers can be reused:
+// FromReconciler returns a handler that calls a reconciler of controller-runtime, so that you can reuse existing ones:
 //
 //	databases.OnReconcile("main", kopf.FromReconciler[*v1.Database](reconciler))
 //
-// The reconciler receives the namespace and name of the object. In an OnReconcile handler, it is called at the same times as by the builder of
-// controller-runtime: also for objects that are being deleted, and once more when an object no longer exists. Changes call it at once. The operator passes on its
-// RequeueAfter, Requeue and Priority, and treats its errors as controller-runtime does. After reconcile.TerminalError, only changes call it again.
+// The reconciler receives the namespace and name of the object. In an OnReconcile handler, it is called just as with the builder of
+// controller-runtime, even for objects that are being deleted, and once more when an object no longer exists. Changes call it at once. The
+// operator passes on its RequeueAfter, Requeue and Priority, and treats its errors as controller-runtime does. After
+// reconcile.TerminalError, only changes call it again.
 //
-// If you wrap the result in a function of your own before you pass it to OnReconcile, add [EvenIfDeleted]; the reconciler is then not called for objects that no
-// longer exist. [Resource.Use] has no such effects. In a cause handler, RequeueAfter and Requeue count as temporary errors.
+// If you wrap the result in your own function before you pass it to OnReconcile, add [EvenIfDeleted]. The reconciler is then not called for
+// objects that no longer exist. Middleware of [Resource.Use] has no such effects. In a cause handler, RequeueAfter and Requeue count as
+// temporary errors.
 //
 //go:noinline
 func FromReconciler[T client.Object](r reconcile.Reconciler) Handler[T] {

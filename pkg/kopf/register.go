@@ -45,7 +45,7 @@ func (r *Resource[T]) kind(scheme *runtime.Scheme, store progress.Store, c clien
 	return kind, errors.Join(errs...)
 }
 
-// register adds the handlers to the kind of the engine and returns all errors of the declaration.
+// register adds the handlers to the engine's kind and returns all errors of the declaration.
 func (r *Resource[T]) register(kind *engine.Kind, scheme *runtime.Scheme, store progress.Store, c client.Client) (errs []error) {
 	if len(r.handlers)+len(r.indexes)+len(r.hooks) == 0 {
 		errs = append(errs, errNoHandlers)
@@ -122,7 +122,6 @@ func addCauseHandler[T client.Object](kind *engine.Kind, store progress.Store, h
 	return kind.Handlers.Add(id, key, h.forEngine(c))
 }
 
-// forEngine converts the handler to an invoke.Handler.
 func (h *typedHandler[T]) forEngine(c client.Client) invoke.Handler {
 	handler := h.Handler
 	handler.Do, handler.Warnings = h.fn.forEngine(c, h.handlerKind == daemonHandler || h.handlerKind == timerHandler), &invoke.Warnings{}
@@ -138,7 +137,7 @@ func (h *typedHandler[T]) forEngine(c client.Client) invoke.Handler {
 	return handler
 }
 
-// adaptPredicate converts a predicate of the user to a predicate of the engine. If the object has another type, the predicate returns false.
+// adaptPredicate converts a user's predicate for the engine. The result returns false if the object has a different type.
 func adaptPredicate[T client.Object](function string, predicate func(*Request[T]) bool, c client.Client) func(*invoke.Request) bool {
 	return func(call *invoke.Request) bool {
 		req, err := newRequest[T](call)
@@ -191,7 +190,7 @@ func (h *typedHandler[T]) check(obj T, scheme *runtime.Scheme) (errs []error) {
 	return errs
 }
 
-// essenceFields returns the fields of handlers that are not part of the essence by default. The engine adds them to the essence.
+// essenceFields returns the handlers' fields that the engine must add to the essence, because they are not part of it by default.
 func (r *Resource[T]) essenceFields() (paths [][]string) {
 	for _, h := range r.handlers {
 		if f := h.Criteria.Field; f != nil && slices.Contains([]string{"status", "metadata"}, f.Path[0]) {
@@ -201,8 +200,8 @@ func (r *Resource[T]) essenceFields() (paths [][]string) {
 	return paths
 }
 
-// watchedFields returns the fields that are not part of the essence by default and whose changes trigger handlers. Other handlers use their
-// fields only as filters.
+// watchedFields returns the fields outside of the default essence whose changes trigger handlers. Other handlers use their fields only as
+// filters.
 func (r *Resource[T]) watchedFields() (paths [][]string) {
 	for _, h := range r.handlers {
 		f := h.Criteria.Field

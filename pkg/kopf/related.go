@@ -16,29 +16,29 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/kinds"
 )
 
-// Owns makes creations, changes and deletions of objects of another kind trigger the [Resource.OnReconcile] handlers of their owners. It uses all
-// owner references, including references that do not have controller: true. With predicates, an event must pass all of them. A predicate that panics rejects
-// the event.
+// Owns triggers the [Resource.OnReconcile] handlers of the owners when an object of obj's kind is created, changed or deleted. All owner
+// references count, even those without controller: true. With predicates, an event must pass all of them. If a predicate panics, the event
+// is rejected.
 func (r *Resource[T]) Owns(obj client.Object, predicates ...predicate.Predicate) *Resource[T] {
 	r.related = append(r.related, kinds.Related{Method: "Owns", Object: obj, Predicates: predicates})
 	return r
 }
 
-// Watches makes creations, changes and deletions of objects of another kind trigger the [Resource.OnReconcile] handlers of the objects that
-// mapFunc returns. With predicates, an event must pass all of them. A predicate that panics rejects the event.
+// Watches calls mapFunc when an object of obj's kind is created, changed or deleted, and triggers the [Resource.OnReconcile] handlers of
+// the objects that it returns. With predicates, an event must pass all of them. If a predicate panics, the event is rejected.
 //
-// For an update, the operator calls mapFunc for the old and for the new object. mapFunc must return quickly and must not change the object,
-// because the object is shared with the cache. If mapFunc panics, the operator logs the panic and triggers no handlers. The operator ignores
-// requests for objects that do not exist.
+// For an update, mapFunc is called for the old and for the new object. It must return quickly and must not change the object, because the
+// object is shared with the cache. If mapFunc panics, the operator logs the panic and triggers no handlers. Requests for objects that don't
+// exist are ignored.
 //
-// The operator does not call mapFunc for the objects that exist when the operator starts, because it calls all OnReconcile handlers at the start. To
-// react to objects that a handler reads by name, [Request.Track] is simpler.
+// mapFunc is not called for objects that exist when the operator starts, because all OnReconcile handlers are called at the start anyway.
+// To react to objects that a handler reads by name, [Request.Track] is simpler.
 func (r *Resource[T]) Watches(obj client.Object, mapFunc handler.MapFunc, predicates ...predicate.Predicate) *Resource[T] {
 	return r.watches("Watches", obj, mapFunc, predicates)
 }
 
-// WatchesMetadata is like [Resource.Watches], but the operator watches and caches only the metadata of the objects. mapFunc receives objects
-// of type *metav1.PartialObjectMetadata.
+// WatchesMetadata is like [Resource.Watches], but the operator watches and caches only the metadata of the objects, so mapFunc receives
+// objects of type *metav1.PartialObjectMetadata.
 func (r *Resource[T]) WatchesMetadata(obj client.Object, mapFunc handler.MapFunc, predicates ...predicate.Predicate) *Resource[T] {
 	return r.watches("WatchesMetadata", obj, mapFunc, predicates)
 }
@@ -52,8 +52,8 @@ func (r *Resource[T]) watches(method string, obj client.Object, mapFunc handler.
 	return r
 }
 
-// TriggerFrom makes the requests of a source trigger the [Resource.OnReconcile] handlers of the requested objects. The operator starts the
-// source together with the controller of the kind. It ignores requests for objects that do not exist.
+// TriggerFrom triggers the [Resource.OnReconcile] handlers of the objects that a source requests. The operator starts the source together
+// with the kind's controller. Requests for objects that don't exist are ignored.
 //
 // To trigger single objects, for example from an HTTP handler, [Operator.Enqueue] is simpler.
 func (r *Resource[T]) TriggerFrom(src source.Source) *Resource[T] {
@@ -65,9 +65,9 @@ func (r *Resource[T]) TriggerFrom(src source.Source) *Resource[T] {
 	return r
 }
 
-// Enqueue triggers the [Resource.OnReconcile] handlers of an object, as a change of the object would. Only the kind, the namespace and the
-// name of obj count. Enqueue returns an error if the operator is not running, for example because another replica is the leader. It also returns
-// an error if changes trigger no handler of the kind, or if the operator has not observed the object. Enqueue is safe for concurrent use.
+// Enqueue triggers the [Resource.OnReconcile] handlers of an object, as a change to it would. Only the kind, the namespace and the name of
+// obj count. It returns an error if the operator is not running, for example because another replica is the leader. It also fails if the
+// kind has no handler that changes trigger, or if the operator has not observed the object. Enqueue is safe for concurrent use.
 func (o *Operator) Enqueue(obj client.Object) error {
 	gvk, err := apiutil.GVKForObject(obj, o.mgr.GetScheme())
 	if err != nil {
@@ -93,14 +93,17 @@ func (o *Operator) Enqueue(obj client.Object) error {
 	return nil
 }
 
-// Track reads an object into obj, which must have a name, and a namespace if its kind is namespaced. Each later change of the read object, including its
-// deletion, triggers the [Resource.OnReconcile] handlers of Object. If Track returns a NotFound error, the creation of the read object triggers them. Track
-// reads from the cache of the manager, or from the operator's own cache with [WithNamespaces], [WithNamespaceFunc], [WithWatchSelector] or [WithSharding].
-// The first call for a kind starts a watch for the kind, so the operator needs the permissions to list and watch the kind. Track returns an error if the
-// cache has not listed the kind after 10 seconds.
+// Track reads an object into obj, which must have a name, and a namespace if its kind is namespaced. When this object changes later, or is
+// deleted, the [Resource.OnReconcile] handlers of Object are triggered. If Track returns a NotFound error, they are triggered when the
+// object is created.
 //
-// The handler tracks the objects that its last successful attempt and all later attempts have passed to Track. A cause handler with [RetryOnRelatedChange] can also
-// track objects, until it has finished. No other handlers can. In a test without an operator, Track only reads the object with Client. Track is safe for concurrent use.
+// Track reads from the manager's cache, or from the operator's own cache with [WithNamespaces], [WithNamespaceFunc], [WithWatchSelector] or
+// [WithSharding]. The first call for a kind starts a watch, so the operator needs permission to list and watch the kind. Track returns an
+// error if the cache has not listed the kind after 10 seconds.
+//
+// The handler tracks the objects that it has passed to Track in its last successful attempt and in all later ones. Besides OnReconcile
+// handlers, only cause handlers with [RetryOnRelatedChange] can track objects, until they have finished. In a test without an operator,
+// Track just reads the object with Client. Track is safe for concurrent use.
 func (r *Request[T]) Track(ctx context.Context, obj client.Object) error {
 	switch {
 	case r.call != nil && r.call.Track != nil:

@@ -9,8 +9,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/loopguard"
 )
 
-// For declares a kind. The object is a pointer to an empty object whose type is registered in the manager's scheme, such as &v1.Database{}, or
-// the result of [Unstructured] or [Metadata].
+// For declares a kind. Pass a pointer to an empty object whose type is registered in the manager's scheme, such as &v1.Database{}, or the
+// result of [Unstructured] or [Metadata].
 func For[T client.Object](obj T, opts ...ResourceOption) *Resource[T] {
 	r := &Resource[T]{sharedResource: &sharedResource[T]{obj: obj, resourceOptions: resourceOptions{results: defaultResults, loopLimit: loopguard.DefaultLimit}}}
 	for _, opt := range opts {
@@ -21,18 +21,18 @@ func For[T client.Object](obj T, opts ...ResourceOption) *Resource[T] {
 	return r
 }
 
-// OnCreate adds a cause handler for objects without a last-handled configuration. The operator has not handled these objects before.
+// OnCreate adds a cause handler for objects without a last-handled configuration, which are those that the operator has not handled before.
 //
-// The operator stores the progress on each object under the id, which must be unique in the kind. A handler with a changed id is a new handler,
-// unless it has [RenamedFrom].
+// The id must be unique in the kind, because the progress on each object is stored under it. If you change the id, the operator treats the
+// handler as a new one, unless it has [RenamedFrom].
 //
 // Equivalent in kopf: @kopf.on.create.
 func (r *Resource[T]) OnCreate(id string, fn Handler[T], opts ...HandlerOption) *Resource[T] {
 	return r.on("OnCreate", id, []Reason{ReasonCreate}, fn, opts)
 }
 
-// OnUpdate adds a cause handler for objects whose essence (the spec, labels, annotations and other fields outside of the status) differs from
-// the last-handled configuration. With the option [Field], only that field counts. The field can be in the status.
+// OnUpdate adds a cause handler for objects whose essence (the spec, labels, annotations and other fields outside of the status) differs
+// from the last-handled configuration. With the option [Field], only that field counts, and it can even be in the status.
 //
 // Equivalent in kopf: @kopf.on.update.
 func (r *Resource[T]) OnUpdate(id string, fn Handler[T], opts ...HandlerOption) *Resource[T] {
@@ -55,24 +55,25 @@ func (r *Resource[T]) OnDelete(id string, fn Handler[T], opts ...HandlerOption) 
 }
 
 // OnResume adds a cause handler for objects that an earlier process has handled. Each process calls it once for each of these objects, and
-// retries it after errors. Without [EvenIfDeleted], it ignores objects that are being deleted.
+// retries it after errors. It skips objects that are being deleted unless it has [EvenIfDeleted].
 //
 // Equivalent in kopf: @kopf.on.resume.
 func (r *Resource[T]) OnResume(id string, fn Handler[T], opts ...HandlerOption) *Resource[T] {
 	return r.on("OnResume", id, []Reason{ReasonResume}, fn, opts)
 }
 
-// On adds a cause handler for several reasons, for example [ReasonCreate] and [ReasonResume], with one id. For creations and updates, see [Resource.OnCreateOrUpdate].
+// On adds a cause handler with one id for several reasons, for example [ReasonCreate] and [ReasonResume]. For creations and updates, see
+// [Resource.OnCreateOrUpdate].
 //
 // Equivalent in kopf: several decorators on one function.
 func (r *Resource[T]) On(id string, reasons []Reason, fn Handler[T], opts ...HandlerOption) *Resource[T] {
 	return r.on("On", id, reasons, fn, opts)
 }
 
-// OnField adds a cause handler for changes to one field. The operator calls the handler when the field was added, changed or removed since the
-// last-handled configuration, and for a new object with the field. The deletion of the object is not a change of the field. The field can be
-// anywhere in the object. The path has the syntax of [Field]. Request.Diff and [Request.Field] are relative to the field. If the field is in the
-// status, the operator calls the handler even after the handler has changed the field itself.
+// OnField adds a cause handler for changes to one field. It is called when the field was added, changed or removed since the last-handled
+// configuration, and for new objects that have the field. Deleting the object doesn't count as a change of the field. The path has the
+// syntax of [Field] and can point anywhere in the object. Request.Diff and [Request.Field] are relative to the field. If the field is in
+// the status, the handler is called even after it has changed the field itself.
 //
 // The progress and the result of the handler are stored under "<id>/<path>", as in kopf.
 //
@@ -83,9 +84,9 @@ func (r *Resource[T]) OnField(id, path string, fn Handler[T], opts ...HandlerOpt
 	return r.addHandler(h, append([]HandlerOption{Field(path)}, opts...))
 }
 
-// OnEvent adds an event handler. The operator calls it for each observed state of each object, in order, before all other handlers except
-// index functions (see [IndexBy]). Request.Event is the type of the event. For a deleted object, Request.Object is the last known state. Event
-// handlers have no progress and need no finalizer. By default, the operator drops their changes of Request.Object and their results (see
+// OnEvent adds an event handler. It is called for each observed state of each object, in order, before all other handlers except index
+// functions (see [IndexBy]). Request.Event is the type of the event. For a deleted object, Request.Object is the last known state. Event
+// handlers have no progress and need no finalizer. By default, the operator drops their results and their changes to Request.Object (see
 // [WriteChanges]), and logs their errors without a retry (see [Retries]).
 //
 // Equivalent in kopf: @kopf.on.event.
@@ -95,16 +96,16 @@ func (r *Resource[T]) OnEvent(id string, fn Handler[T], opts ...HandlerOption) *
 	return r.addHandler(h, opts)
 }
 
-// OnReconcile adds a reconcile handler, which makes the actual state match the desired state, as a reconciler of controller-runtime does. The
-// operator calls the handler for each object after the start of the operator, after changes of the object, and after the [Interval] and [Request.RequeueAfter]. It also calls
-// the handler after changes of related objects (see [Resource.Owns], [Resource.Watches] and [Request.Track]), and after a resync of the cache. Changes that
-// handlers make to Request.Object do not trigger the handler.
+// OnReconcile adds a reconcile handler, which makes the actual state match the desired state, like a reconciler of controller-runtime. It
+// is called for each object after the operator has started, after the object has changed, and after the [Interval] and
+// [Request.RequeueAfter]. It is also called after changes to related objects (see [Resource.Owns], [Resource.Watches] and [Request.Track]),
+// and after a resync of the cache. Changes that handlers make to Request.Object don't trigger it.
 //
-// A change calls the handler at once, even if it waits after an error: the delays of [Temporary] and [Backoff] are only for calls without a change. By default, the handler
-// is not called for objects that are being deleted: see [EvenIfDeleted].
+// A change triggers the handler at once, even while it waits after an error, because the delays of [Temporary] and [Backoff] are only for
+// calls without a change. By default, the handler is not called for objects that are being deleted: see [EvenIfDeleted].
 //
-// Reconcile handlers have no progress on the object. After an error, the operator calls the handler again with a backoff, by default
-// from 5 milliseconds to 1000 seconds, as controller-runtime does. For several steps, see [After].
+// Reconcile handlers have no progress on the object. After an error, the operator retries them with a backoff, by default from 5
+// milliseconds to 1000 seconds, as controller-runtime does. For several steps, see [After].
 func (r *Resource[T]) OnReconcile(id string, fn Handler[T], opts ...HandlerOption) *Resource[T] {
 	h := r.newHandler("OnReconcile", id, fn)
 	h.handlerKind = reconcileHandler
@@ -113,11 +114,11 @@ func (r *Resource[T]) OnReconcile(id string, fn Handler[T], opts ...HandlerOptio
 	return r.addHandler(h, opts)
 }
 
-// When returns a view of the resource with a filter. Handlers that are added to the view belong to the resource, and match only if the function
-// returns true. Pass the resource or any of its views to [New].
+// When returns a view of the resource with a filter. Handlers added to the view belong to the resource, but match only if the function
+// returns true. You can pass the resource or any of its views to [New].
 //
-// The operator calls the function in each reconcile. It must return quickly and have no side effects, and it should depend on the object and
-// not on the cause. If it panics, the handler does not match.
+// The function is called in each reconcile, so it must return quickly and have no side effects. It should depend on the object, not on the
+// cause. If it panics, the handler doesn't match.
 //
 // Equivalent in kopf: when=.
 func (r *Resource[T]) When(match func(*Request[T]) bool) *Resource[T] {
@@ -128,7 +129,7 @@ func (r *Resource[T]) When(match func(*Request[T]) bool) *Resource[T] {
 	return &Resource[T]{sharedResource: r.sharedResource, when: append(slices.Clone(r.when), match), middleware: r.middleware}
 }
 
-// Use adds middleware, for example for tracing or locking. The middleware wraps the handlers that are added to this view afterwards, except
+// Use adds middleware, for example for tracing or locking. It wraps the handlers that are added to this view afterwards, except
 // sub-handlers, index functions and admission handlers. The first middleware is the outermost. Use returns the same view.
 func (r *Resource[T]) Use(mw ...Middleware[T]) *Resource[T] {
 	if slices.ContainsFunc(mw, func(m Middleware[T]) bool { return m == nil }) {

@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 )
 
-// WithName sets the name of the controller of the kind in logs and metrics. Default: the kind in lower case.
+// WithName sets the name of the kind's controller in logs and metrics. Default: the kind in lower case.
 func WithName(name string) ResourceOption {
 	return func(o *resourceOptions) {
 		if name == "" {
@@ -19,8 +19,8 @@ func WithName(name string) ResourceOption {
 	}
 }
 
-// WithMaxConcurrentReconciles sets the maximum number of concurrent reconciles of the kind. There is at most one reconcile of an object at a time.
-// Default: MaxConcurrentReconciles of [WithControllerOptions], or else of the manager's controller options, or else 16.
+// WithMaxConcurrentReconciles sets how many reconciles of the kind can run concurrently. An object is never reconciled twice at the same
+// time. Default: MaxConcurrentReconciles of [WithControllerOptions], otherwise that of the manager's controller options, otherwise 16.
 func WithMaxConcurrentReconciles(n int) ResourceOption {
 	return func(o *resourceOptions) {
 		if n < 1 {
@@ -30,8 +30,8 @@ func WithMaxConcurrentReconciles(n int) ResourceOption {
 	}
 }
 
-// WithControllerOptions sets options of the controller of the kind. An unset option has the value from the manager's controller options. If
-// the manager's option is unset as well, these defaults apply:
+// WithControllerOptions sets options of the kind's controller. Options that you don't set are taken from the manager's controller options.
+// If they are unset there too, these defaults apply:
 //
 //   - RateLimiter: a backoff for each object, from 10 milliseconds, doubled up to two minutes
 //   - MaxConcurrentReconciles: 16
@@ -56,9 +56,9 @@ func WithControllerOptions(opts controller.Options) ResourceOption {
 	}
 }
 
-// WithPredicates adds predicates that an event must pass to trigger a reconcile. Deletions, and updates that begin a deletion, trigger a reconcile
-// regardless of the predicates. For a kind with OnEvent handlers, all events trigger a reconcile. If a predicate panics, the operator logs the panic, and the
-// predicate rejects the event. Default: no predicates.
+// WithPredicates adds predicates that an event must pass to trigger a reconcile. Deletions, and updates that start a deletion, trigger a
+// reconcile regardless of the predicates, and so do all events of a kind with OnEvent handlers. If a predicate panics, the operator logs
+// the panic and the event is rejected. Default: no predicates.
 func WithPredicates(predicates ...predicate.Predicate) ResourceOption {
 	return func(o *resourceOptions) {
 		if slices.Contains(predicates, nil) {
@@ -68,28 +68,29 @@ func WithPredicates(predicates ...predicate.Predicate) ResourceOption {
 	}
 }
 
-// WithOwnChangesAsUpdates makes the operator call update handlers for changes that its own handlers, daemons and timers make to the essence in
-// Request.Object. An update handler that makes another change in each call then triggers itself endlessly: see [WithLoopGuard].
+// WithOwnChangesAsUpdates makes the operator call update handlers even for changes that its own handlers, daemons and timers make to the
+// essence in Request.Object. An update handler that makes a different change in each call will then trigger itself endlessly: see
+// [WithLoopGuard].
 //
-// By default, own changes are not updates. There are two exceptions: fields of the status with a handler ([Resource.OnField], or [Field] of an
-// update handler), and conditions with a handler ([Resource.OnCondition]).
+// By default, own changes are not updates, with two exceptions: status fields that have a handler ([Resource.OnField], or [Field] of an
+// update handler), and conditions that have one ([Resource.OnCondition]).
 //
 // Equivalent in kopf: the only behaviour.
 func WithOwnChangesAsUpdates() ResourceOption {
 	return func(o *resourceOptions) { o.ownChanges = true }
 }
 
-// WithLoopGuard sets how many calls in a minute the handlers of an object may cause themselves after each change by another client. The operator
-// delays further calls: the first call by a second, and each later call by twice the last delay, up to a minute. The delays end when the handlers
-// have caused no call for a minute. The operator does not delay the handling of changes by other clients. Set a larger limit for handlers that
-// take many short steps, each of which triggers the next step. With 0, the operator neither delays nor reports calls. Default: 10.
+// WithLoopGuard sets how many calls per minute the handlers of an object may cause themselves after each change by another client. Further
+// calls are delayed: the first by a second, and each later one by twice the last delay, up to a minute. The delays stop when the handlers
+// have caused no call for a minute. Changes by other clients are handled without delay. Set a larger limit for handlers that take many
+// short steps, each of which triggers the next one. With 0, calls are neither delayed nor reported. Default: 10.
 //
-// Handlers cause their own calls if they change fields with Request.Client, or if they change fields of Request.Object whose changes are
-// updates: see [WithOwnChangesAsUpdates]. A handler that writes another value in each call causes an endless loop. The operator reports a loop with
-// a log message, an Event with the reason HandlerLoop, the metric kopf_held_objects and, for kinds with [WithConditions], the
-// condition HandlerLoop. The log, the Event and the condition name the handlers and the fields.
+// Handlers cause their own calls if they change fields with Request.Client, or fields of Request.Object whose changes are updates: see
+// [WithOwnChangesAsUpdates]. If a handler writes a different value in each call, this never ends. The operator reports such a loop with a
+// log message, an Event with the reason HandlerLoop, the metric kopf_held_objects and, for kinds with [WithConditions], the condition
+// HandlerLoop. The log, the Event and the condition name the handlers and the fields.
 //
-// Changes that daemons and timers make, and changes that handlers make with other clients or to other objects, count as changes by another client.
+// Changes by daemons and timers, and changes that handlers make with other clients or to other objects, count as changes by another client.
 func WithLoopGuard(limit int) ResourceOption {
 	return func(o *resourceOptions) {
 		if limit < 0 {
@@ -99,23 +100,23 @@ func WithLoopGuard(limit int) ResourceOption {
 	}
 }
 
-// WithDigestOnly sets whether the operator stores only a digest of the last-handled configuration of the objects instead of its text, which has all
-// fields of the essence. With a digest, the operator still detects that an object has changed, but not how: [Request.OldKnown] returns false for updates,
-// and Old and Diff are empty. Handlers for a field or a computed value ([Resource.OnField], [OnChange]) are then called for each update, and handlers with
-// [From] are not called. Default: true for Secrets, because their text would be in an annotation that "kubectl describe" shows; false for other kinds and
-// for [Metadata].
+// WithDigestOnly sets whether the operator stores only a digest of the last-handled configuration instead of its text, which has all fields
+// of the essence. With a digest, the operator still sees that an object has changed, but not how: [Request.OldKnown] returns false for
+// updates, and Old and Diff are empty. So handlers for a field or a computed value ([Resource.OnField], [OnChange]) are called for each
+// update, and handlers with [From] are not called. Default: true for Secrets, because "kubectl describe" would show their text in an
+// annotation; false for other kinds and for [Metadata].
 //
-// Use WithDigestOnly(true) for other kinds with confidential fields, and WithDigestOnly(false) for Secrets only if the handlers need the old data. A digest
-// does not hide short or guessable values from users who can read the annotations.
+// Use WithDigestOnly(true) for other kinds with confidential fields, and WithDigestOnly(false) for Secrets only if the handlers need the
+// old data. A digest doesn't hide short or guessable values from users who can read the annotations.
 //
-// kopf has no equivalent. An operator in Python that takes over handles all objects with a digest as changed.
+// kopf has no equivalent. If an operator in Python takes over, it handles all objects with a digest as changed.
 func WithDigestOnly(digestOnly bool) ResourceOption {
 	return func(o *resourceOptions) { o.digestOnly = &digestOnly }
 }
 
 const defaultResults = "status"
 
-// WithResults sets the field in which the results of handlers are stored, as a dotted path. Default: "status", so that results are stored in
+// WithResults sets the field where the results of handlers are stored, as a dotted path. Default: "status", so results go to
 // status.<handler id>.
 func WithResults(path string) ResourceOption {
 	return func(o *resourceOptions) {

@@ -82,7 +82,7 @@ func isNil(obj client.Object) bool {
 	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
-// orNoKind returns the error. If the error is nil, it returns an error about an object without a kind.
+// orNoKind returns the error if it is not nil, and otherwise an error about an object without a kind.
 func orNoKind(err error) error {
 	if err == nil {
 		return errors.New("the object has no kind")
@@ -101,7 +101,7 @@ func gvkOf(obj client.Object, scheme *runtime.Scheme) (schema.GroupVersionKind, 
 	return gvk, nil
 }
 
-// hasOnlyAdmission reports whether a resource has only admission handlers. The operator does not watch the objects of such a resource.
+// hasOnlyAdmission reports whether a resource has only admission handlers, so that its objects need no watch.
 func (r *Resource[T]) hasOnlyAdmission() bool {
 	return len(r.hooks) > 0 && len(r.handlers)+len(r.indexes) == 0
 }
@@ -112,8 +112,8 @@ type hookBuilder func(memoLookup) webhooks.Hook
 // memoLookup returns the memos of an object.
 type memoLookup func(types.UID) *objectstate.Memos
 
-// A Resource is a kind with its handlers. Create it with [For], add handlers, and pass it to [New] or [SetupWithManager]: it is an [Option] of
-// the operator. Its methods must not be called after the operator has started.
+// A Resource is a kind with its handlers. Create it with [For], add handlers, and pass it to [New] or [SetupWithManager], since it is also
+// an [Option]. Don't call its methods after the operator has started.
 type Resource[T client.Object] struct {
 	*sharedResource[T]
 	when       []func(*Request[T]) bool // filters for handlers that are added to this view later
@@ -159,7 +159,6 @@ type resourceOptions struct {
 	errs             []error
 }
 
-// declarations returns the declarations of all handlers and indexes.
 func (r *Resource[T]) declarations() (all []*declaration) {
 	for _, h := range r.handlers {
 		all = append(all, &h.declaration)
@@ -190,7 +189,6 @@ func (x typedIndex[T]) register(kind *engine.Kind, handler invoke.Handler) error
 	return kind.Indexes.Add(x.id, x.id, x.index)
 }
 
-// newHandler returns the declaration of a handler of this view.
 func (r *Resource[T]) newHandler(method, id string, fn Handler[T]) *typedHandler[T] {
 	h := &typedHandler[T]{declaration: declaration{id: id, method: method}, fn: fn, when: r.when}
 	h.Criteria = match.Criteria{}
@@ -216,13 +214,14 @@ func (r *Resource[T]) addHandler(h *typedHandler[T], opts []HandlerOption) *Reso
 // A ResourceOption configures a [Resource]. Pass it to [For].
 type ResourceOption func(*resourceOptions)
 
-// Sub declares a sub-handler with the id "<handler>/<id>". The operator calls the sub-handlers after this handler has returned nil. Each
-// sub-handler has its own retries, progress and result. The declaring handler finishes when all its sub-handlers have succeeded or failed
-// permanently. Until then, the operator calls the declaring handler again, and does not count these attempts for [Retries]. The [Timeout] of the
-// declaring handler limits the whole: when it is over, or when the handler fails for another reason, its unfinished sub-handlers also fail.
+// Sub declares a sub-handler with the id "<handler>/<id>". It is called after this handler has returned nil, and has its own retries,
+// progress and result. The declaring handler finishes when all its sub-handlers have succeeded or failed permanently. Until then, it is
+// called again, but these attempts don't count for [Retries]. Its [Timeout] limits the whole: when it is over, or when the handler fails
+// for a different reason, the unfinished sub-handlers also fail.
 //
-// The handler must declare the same sub-handlers each time. If it finishes without an unfinished one, the operator does not call that sub-handler again, and
-// reports it in the log and in an Event. Sub-handlers can declare sub-handlers of their own. Only cause handlers can have sub-handlers.
+// The handler must declare the same sub-handlers each time. If it finishes without declaring an unfinished one, the operator doesn't call
+// that sub-handler again, and reports it in the log and in an Event. Sub-handlers can declare sub-handlers of their own. Only cause
+// handlers can have sub-handlers.
 //
 // A sub-handler receives the same state and Diff as the declaring handler, and shares its [CancelOnDelete], [RetryOnRelatedChange], [RenamedFrom] and
 // [StoreIn]. Its own options can be filters, [Retries], [Timeout], [AttemptTimeout], [Backoff], [BackoffFunc] and [ErrorMode]. With any other option, the

@@ -17,8 +17,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/watching"
 )
 
-// Needs declares verbs that handlers use with the request's client, for example for children. [WriteRights] adds these permissions to the roles, and the
-// operator checks them at the start: see [WithRightsCheck]. Reads from the cache need list and watch.
+// Needs declares the verbs that handlers use with the request's client, for example on child objects. [WriteRights] adds these permissions
+// to the roles, and the operator checks them when it starts: see [WithRightsCheck]. Reading from the cache needs list and watch.
 //
 //	kopf.Needs(&appsv1.Deployment{}, "get", "list", "watch", "create", "patch")
 func Needs(obj client.Object, verbs ...string) Option {
@@ -61,17 +61,17 @@ type RightsOptions struct {
 	// Namespace is the namespace of the operator. Required with ServiceAccount, with LeaderElection, with self-managed certificates of webhooks, and with
 	// [WithSharding] unless the ring has a namespace.
 	Namespace string
-	// Namespaces restricts the permissions to namespaces, for example to the namespaces of the manager's cache. Default: the namespaces of [WithNamespaces]
-	// if all its patterns are names, and otherwise the cluster.
+	// Namespaces restricts the permissions to namespaces, for example to those of the manager's cache. Default: the namespaces of
+	// [WithNamespaces] if all its patterns are plain names, otherwise the cluster.
 	Namespaces []string
 	// LeaderElection adds the permissions for the leader election of the manager.
 	LeaderElection bool
-	// Kinds contains served kinds with their groups, for example from a discovery client. From Kinds, WriteRights takes the plurals, scopes and subresources
-	// of the operator's kinds, and the kinds that [ForKinds] selects.
+	// Kinds contains the served kinds with their groups, for example from a discovery client. WriteRights looks up the plurals, scopes and
+	// subresources of the operator's kinds there, and the kinds that [ForKinds] selects.
 	//
-	// Without Kinds, WriteRights guesses the plurals. It assumes that all kinds except built-in cluster-scoped kinds are namespaced. It also assumes that a
-	// kind has a status subresource if its Go type has a field "status", or if it is unstructured. A pattern of ForKinds must have the form plural.group, and
-	// the roles lack permissions for the related kinds of its declaration, such as the kinds of Owns.
+	// Without Kinds, WriteRights has to guess the plurals. It assumes that all kinds except built-in cluster-scoped ones are namespaced,
+	// and that a kind has a status subresource if its Go type has a field "status", or if it is unstructured. A pattern of ForKinds must
+	// then have the form plural.group, and the roles will lack permissions for the related kinds of its declaration, such as those of Owns.
 	Kinds []metav1.APIResource
 }
 
@@ -123,7 +123,7 @@ var clusterScoped = map[schema.GroupKind]bool{
 	{Group: "storage.k8s.io", Kind: "VolumeAttachment"}:                             true,
 }
 
-// hasStatus reports whether the kind of an object has the status subresource. If kinds does not contain this information, hasStatus guesses from the type.
+// hasStatus reports whether the kind of an object has the status subresource. If kinds doesn't say, it guesses from the type.
 func hasStatus(kinds []metav1.APIResource, obj client.Object, gvk schema.GroupVersionKind) bool {
 	for _, kind := range kinds {
 		if kind.Group == gvk.Group && kind.Kind == gvk.Kind {

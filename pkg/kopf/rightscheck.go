@@ -13,15 +13,17 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/testhook"
 )
 
-// RightsCheck defines how the operator handles missing permissions. See [WithRightsCheck].
+// RightsCheck says what the operator does if it lacks permissions. See [WithRightsCheck].
 type RightsCheck int
 
 // The modes of [WithRightsCheck].
 const (
-	// RequireWatchRights makes the start fail if the permission to watch a kind or a related kind is missing. With [WithSharding], it also requires the
-	// permissions for the Lease of the shard and for the labels of the objects. It logs other missing permissions. This is the default.
+	// RequireWatchRights makes the start fail if the permission to watch a kind or a related kind is missing. With [WithSharding], it also
+	// requires the permissions for the shard's Lease and for the labels of the objects. Other missing permissions are only logged. This is
+	// the default.
 	RequireWatchRights RightsCheck = iota
-	// RequireAllRights makes the start fail if any permission that is not optional is missing. It logs missing optional permissions.
+	// RequireAllRights makes the start fail if any permission that is not optional is missing. Missing optional permissions are only
+	// logged.
 	RequireAllRights
 	// WarnAboutRights only logs missing permissions.
 	WarnAboutRights
@@ -40,7 +42,7 @@ type rightsPart struct {
 	checker *rights.Checker // nil if the permissions are not checked
 }
 
-// start reviews the permissions of the operator. It returns an error if the operator must not start without the missing ones.
+// start checks the permissions of the operator. It returns an error if the operator must not start without the missing ones.
 func (p *rightsPart) start(ctx context.Context, rt *kinds.Runtime, fixed []kinds.Kind) (*rights.Checker, error) {
 	if p.mode == SkipRightsCheck || !testhook.ChecksRights(ctx) {
 		return nil, nil
@@ -76,7 +78,7 @@ func (p *rightsPart) checked() map[schema.GroupVersionKind]kinds.Kind {
 	return maps.Clone(p.kinds)
 }
 
-// current returns the running checker; nil if there is none.
+// current returns the running checker, or nil.
 func (p *rightsPart) current() *rights.Checker {
 	p.mu.Lock()
 	defer p.mu.Unlock()

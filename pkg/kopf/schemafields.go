@@ -10,8 +10,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 )
 
-// fieldCheck returns the function that reports the handler fields that the published schema of the kind lacks, and the compared values that a field cannot have. It
-// returns nil if there are no such fields.
+// fieldCheck returns a function that reports handler fields that are missing in the published schema of the kind, and compared values that
+// a field can't have. It returns nil if no handler has such a field to check.
 func fieldCheck(r resource) func(*apiextensionsv1.JSONSchemaProps, func(handler, field string, problem error)) {
 	declarations := r.handlersWithUncheckedFields()
 	if len(declarations) == 0 {

@@ -8,17 +8,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// ByObject returns cache options that restrict the watches of a manager by label selectors. A kind is restricted if all its handlers require the
+// ByObject returns cache options that restrict a manager's watches by label selectors. A kind is restricted if all its handlers require the
 // same labels. The API server then sends only matching objects, which reduces traffic and memory.
 //
 //	mgr, err := ctrl.NewManager(config, ctrl.Options{Cache: cache.Options{ByObject: kopf.ByObject(databases)}})
 //
-// In a restricted watch, an object that loses its labels looks like a deleted object. The operator cannot observe such a change at all if it
-// happens while the operator does not run. Therefore, ByObject does not restrict kinds with daemons, timers, event handlers, or delete
-// handlers that need a finalizer. For other kinds, it uses the matchers Present, Absent and Equal of [Label], and ignores all other matchers.
+// In a restricted watch, an object that loses its labels looks like a deleted one, and if this happens while the operator isn't running,
+// the operator won't see it at all. That's why ByObject doesn't restrict kinds with daemons, timers, event handlers, or delete handlers
+// that need a finalizer. For other kinds, it uses the matchers Present, Absent and Equal of [Label], and ignores all other matchers.
 //
-// The restriction applies to all reads from the cache of the manager. ByObject ignores options that are not resources, so it accepts the
-// options of [New].
+// The restriction applies to everything that is read from the manager's cache. You can pass all options of [New], because ByObject ignores
+// those that are not resources.
 func ByObject(opts ...Option) map[client.Object]cache.ByObject {
 	out := map[client.Object]cache.ByObject{}
 	for _, option := range opts {

@@ -8,14 +8,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// SetupWithManager creates an operator, checks its declaration and adds it to the manager. It also registers the following endpoints:
+// SetupWithManager creates an operator, checks its declaration and adds it to the manager. It also registers these endpoints:
 //
 //   - [Operator.Healthz] and [Operator.Readyz] as "kopf-<controllers>", with the controller names of all resources, joined by dashes (see [WithName])
 //   - [Operator.ServeProbes] under /kopf/probes of the metrics server, if there are probes
 //   - [Operator.ServePeering] under /kopf/peering of the metrics server, if the operator has [WithPeering]
 //
-// A manager can have only one operator with probes from SetupWithManager, and only one with peering. Use mgr.Add(kopf.New(...)) for other operators. If the
-// manager is already running, SetupWithManager logs that it cannot add the health checks, and adds the operator without them.
+// A manager can have only one operator with probes from SetupWithManager, and only one with peering. Use mgr.Add(kopf.New(...)) for the
+// others. If the manager is already running, it accepts no more health checks, so SetupWithManager logs this and adds the operator without
+// them.
 func SetupWithManager(mgr manager.Manager, opts ...Option) error {
 	o := New(mgr, opts...)
 	if err := o.CheckDeclaration(); err != nil {
@@ -42,7 +43,6 @@ func SetupWithManager(mgr manager.Manager, opts ...Option) error {
 	return nil
 }
 
-// healthCheckName returns the name of the health checks, which contains the controller names of all resources.
 func healthCheckName(resources []resource, scheme *runtime.Scheme) string {
 	names := []string{"kopf"}
 	for _, r := range resources {

@@ -10,23 +10,25 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/sharding"
 )
 
-// WithSharding distributes the objects of the operator over its replicas. All replicas are active, without leader election. Each replica is a shard with a Lease of its own:
+// WithSharding distributes the operator's objects over its replicas. All replicas are active, without leader election. Each of them is a
+// shard with its own Lease:
 //
 //	kopf.SetupWithManager(mgr, databases, kopf.WithSharding(sharding.ControllerRing("databases")))
 //
-// Each replica watches only its own objects of the kinds with handlers. It watches all objects of related kinds ([Resource.Owns], [Resource.Watches],
-// [Request.Track]) and of kinds with only [IndexBy].
+// For kinds with handlers, each replica watches only its own objects. For related kinds ([Resource.Owns], [Resource.Watches],
+// [Request.Track]) and for kinds with only [IndexBy], it watches all objects.
 //
-// With [sharding.ControllerRing], the sharder of kubernetes-controller-sharding must run in the cluster, and a ControllerRing must list the kinds of the operator. When an
-// object moves to another replica, its handlers finish, its daemons and timers end with [daemons.ErrOutOfScope], and the operator writes their outcomes. The next replica
-// resumes the object. The labels of the sharder never count as changes. With [sharding.ServerSide], which is experimental, objects do not move.
+// With [sharding.ControllerRing], the sharder of kubernetes-controller-sharding must run in the cluster, and a ControllerRing must list the
+// operator's kinds. When an object moves to another replica, its handlers finish, its daemons and timers are stopped with
+// [daemons.ErrOutOfScope], and their outcomes are written. Then the next replica resumes the object. The sharder's labels never count as
+// changes. With [sharding.ServerSide], which is experimental, objects don't move.
 //
-// [WithLeaseDurations] sets the durations of the Lease. An operator that cannot renew its Lease in time cancels the contexts of all handlers, and
-// [Operator.Start] returns an error before other replicas can handle its objects. The process must then exit. The other replicas handle the objects of a
-// crashed replica about one Lease duration after its last renewal if they can list Leases, and otherwise after two durations. If a user removes the shard
-// label of an object, the operator loses the progress that it has not written yet.
+// [WithLeaseDurations] sets the durations of the Lease. If a replica can't renew its Lease in time, it cancels the contexts of all
+// handlers, and [Operator.Start] returns an error before other replicas can handle its objects. The process must then exit. If a replica
+// crashes, the others take over its objects about one Lease duration after its last renewal if they can list Leases, and otherwise after
+// two durations. If a user removes the shard label of an object, progress that the operator has not written yet is lost.
 //
-// The operator has a cache of its own: see [WithKindCaches]. WithSharding cannot be combined with [WithPeering]. Default: no sharding.
+// The operator uses its own cache: see [WithKindCaches]. WithSharding cannot be combined with [WithPeering]. Default: no sharding.
 func WithSharding(of sharding.Ring) Option {
 	return optionFunc(func(o *Operator) {
 		if err := of.Check(); err != nil {

@@ -10,10 +10,10 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/operator"
 )
 
-// Start checks the declaration, discovers the kinds in the API server, and handles their objects until the context is cancelled. It returns an
-// error if the declaration is invalid, if the API server does not serve a kind (see [WhenServed]), or if required permissions are missing (see
-// [WithRightsCheck]). It also returns an error if a controller or the peering fails, if the Lease of a shard is lost (see [WithSharding]), or if a
-// function of [OnStartup] or [OnCleanup] fails permanently. The manager calls Start.
+// Start checks the declaration, discovers the kinds in the API server, and handles their objects until the context is cancelled. The
+// manager calls it. It returns an error if the declaration is invalid, if the API server doesn't serve a kind (see [WhenServed]), or if
+// required permissions are missing (see [WithRightsCheck]). It also returns an error if a controller or the peering fails, if a shard loses
+// its Lease (see [WithSharding]), or if a function of [OnStartup] or [OnCleanup] fails permanently.
 func (o *Operator) Start(ctx context.Context) error {
 	engineKinds := o.engineKinds
 	if o.warmsUp() {
@@ -47,8 +47,8 @@ func (o *Operator) runControllers(ctx context.Context, all []engine.Kind) error 
 	return operator.Run(ctx, o.mgr.GetLogger(), o.parts(s))
 }
 
-// watchedKinds returns the kinds whose objects the operator watches: the kinds that it watches from the start, and the kinds of [WhenServed]. It omits kinds that
-// have only admission handlers.
+// watchedKinds returns the kinds that the operator watches from the start, and the kinds of [WhenServed]. It omits kinds that have only
+// admission handlers, because their objects are not watched.
 func (o *Operator) watchedKinds(all []engine.Kind) (fixed, whenServed []kinds.Kind) {
 	for i, r := range o.resources {
 		kind := watchedKind(all[i], r)
@@ -73,16 +73,16 @@ func watchedKind(kind engine.Kind, r resource) kinds.Kind {
 	}
 }
 
-// Warmup fills the caches and the indexes of a replica that waits for leadership, if EnableWarmup of the manager's controller options is true. The manager
-// calls Warmup. Without EnableWarmup, or without leader election for controllers, it does nothing.
+// Warmup fills the caches and the indexes of a replica that is waiting to become the leader. The manager calls it. It does nothing unless
+// EnableWarmup is true in the manager's controller options and the controllers use leader election.
 //
-// Warmup writes nothing. It starts the watches of the kinds and their related kinds, and calls the functions of [IndexBy], even before the functions of
-// [OnStartup]. It calls no other handlers. The replica then needs as much memory for its caches as the leader. [Operator.Readyz] fails until the caches and the
-// indexes have synced.
+// Warmup doesn't write anything. It starts the watches of the kinds and their related kinds, and calls the functions of [IndexBy], even
+// before those of [OnStartup]. It calls no other handlers. The replica then needs as much memory for its caches as the leader, and
+// [Operator.Readyz] fails until the caches and the indexes have synced.
 //
-// A replica that becomes the leader compares its caches with the API server. For this, it lists the metadata of the objects once for each kind, or once for
-// each namespace to which the cache of the manager is restricted. It lists the objects again for kinds of [WhenServed] and [ForKinds], whose indexes are empty
-// until then, and with [WithNamespaces] or [WithNamespaceFunc].
+// When the replica becomes the leader, it compares its caches with the API server. To do so, it lists the metadata of the objects once for
+// each kind, or once for each namespace if the manager's cache is restricted to namespaces. It lists the objects again for kinds of
+// [WhenServed] and [ForKinds], whose indexes are empty until then, and with [WithNamespaces] or [WithNamespaceFunc].
 func (o *Operator) Warmup(ctx context.Context) error {
 	if !o.warmsUp() {
 		return nil

@@ -24,7 +24,7 @@ func (r *Resource[T]) applyTo(o *Operator) {
 }
 
 // CheckDeclaration checks the options, resources and handlers of the operator. It returns all errors, joined. Each error of a handler names
-// the kind and the handler. CheckDeclaration sends no requests and does not call handlers. Use kopftest.Check to test the handlers.
+// the kind and the handler. CheckDeclaration sends no requests and doesn't call handlers. To test these, use kopftest.Check.
 //
 // [SetupWithManager] calls CheckDeclaration. [Operator.Start] makes the same checks, and also checks that the API server serves the kinds.
 func (o *Operator) CheckDeclaration() error {

@@ -8,14 +8,14 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/kinds"
 )
 
-// OnVersion adds a function that the operator calls when it starts, and when the version of the API server has changed, for example after an upgrade of the
-// cluster. In the first call, old is the zero value. The operator keeps the version only in memory, so it calls the function at each start. While an upgrade
-// replaces several API servers, the version can change repeatedly between the old and the new version.
+// OnVersion adds a function that the operator calls when it starts, and when the version of the API server has changed, for example after a
+// cluster upgrade. In the first call, old is the zero value. The operator keeps the version only in memory, so it calls the function at
+// each start. While an upgrade replaces several API servers, the version can switch back and forth between the old and the new one.
 //
-// The operator reads the version about once a minute, from the path /version, which needs no permission by default. It calls the functions in the order of
-// their registration, concurrently with the handlers of objects, and reads the version again after the functions have finished. Use [OnStartup] for work that
-// must end before the operator handles objects. The supported options are the same as for OnStartup. After a permanent failure, the operator logs the error and
-// continues.
+// The operator reads the version about once a minute, from the path /version, which needs no permission by default. It calls the functions
+// in the order of their registration, concurrently with the handlers of objects, and doesn't read the version again until they have
+// finished. Use [OnStartup] for work that must be done before the operator handles objects. OnVersion supports the same options. After a
+// permanent failure, the operator logs the error and continues.
 func OnVersion(id string, fn func(ctx context.Context, old, current version.Info) error, opts ...HandlerOption) Option {
 	a := &activity{declaration: declaration{id: id, method: "OnVersion", handlerKind: activityHandler}}
 	if fn != nil {

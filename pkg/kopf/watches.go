@@ -9,18 +9,19 @@ import (
 
 const defaultWatchCheck = time.Minute
 
-// WithWatchCheck sets the interval at which the operator checks whether the watches of its kinds and related kinds deliver changes. 0 disables
-// the check. Each check sends one small request for each watch. There is one watch for each kind, or one for each kind and namespace if the
+// WithWatchCheck sets how often the operator checks whether the watches of its kinds and related kinds deliver changes. 0 disables the
+// check. Each check sends one small request for each watch. There is one watch for each kind, or one for each kind and namespace if the
 // cache is restricted to namespaces (see [WithNamespaces]). Default: one minute.
 //
-// [Operator.Readyz] fails if a watch is forbidden, if the API server does not serve the kind in the declared version, if an object does not decode and the
-// cache of the manager is not [NewCache], or if the watch is silent. A silent watch has an open connection, but for two intervals the checks show that it misses changes or delivers nothing.
-// [Operator.Healthz] fails if a watch is silent for longer than [WithStuckAfter]. The metric kopf_watch_problems counts the watches with
-// problems.
+// [Operator.Readyz] fails if a watch is forbidden, if the API server doesn't serve the kind in the declared version, if an object doesn't
+// decode and the manager's cache is not [NewCache], or if the watch is silent: its connection is open, but for two intervals the checks
+// show that it misses changes or delivers nothing. [Operator.Healthz] fails if a watch is silent for longer than [WithStuckAfter]. The
+// metric kopf_watch_problems counts the watches with problems.
 //
-// The check includes the watches of OnEventAbout handlers, but does not detect that they are silent. It sends no requests for them.
+// The check includes the watches of OnEventAbout handlers. But it sends no requests for them, so it can't detect that they are silent.
 //
-// The operator cannot check the informers of a custom cache (NewCache in the options of the manager) if they do not provide their resource version.
+// The operator can't check the informers of a custom cache (NewCache in the manager's options) if they don't provide their resource
+// version.
 func WithWatchCheck(interval time.Duration) Option {
 	return optionFunc(func(o *Operator) {
 		if interval < 0 {

@@ -7,17 +7,18 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// WithWatchSelector restricts the operator to objects with matching labels, for all its kinds. The API server sends only matching objects. With this option,
-// an operator on the machine of a developer can share a cluster with the deployed operator:
+// WithWatchSelector restricts the operator to objects with matching labels, for all its kinds. The API server sends only matching objects.
+// For example, an operator on a developer's machine can share a cluster with the deployed one:
 //
 //	kopf.New(mgr, databases, kopf.WithWatchSelector("developer=alice")) // handles only the objects of Alice
 //	kopf.New(mgr, databases, kopf.WithWatchSelector("!developer"))      // handles all objects without the label
 //
-// The selector has the syntax of kubectl --selector. It also restricts which objects of these kinds the request's client reads from the cache. It does not
-// restrict related kinds that have no handlers. An object that no longer matches keeps its finalizer and its progress. Another operator with a matching
-// selector then continues. If no operator selects the object, the finalizer blocks its deletion. Use [Label] to restrict single handlers.
+// The selector has the syntax of kubectl --selector. It also restricts which objects of these kinds the request's client reads from the
+// cache, but not related kinds without handlers. An object that no longer matches keeps its finalizer and its progress, so an operator with
+// a matching selector can continue. If no operator selects the object, the finalizer will block its deletion. Use [Label] to restrict
+// single handlers.
 //
-// The operator has a cache of its own: see [WithKindCaches]. Default: all objects.
+// The operator uses its own cache: see [WithKindCaches]. Default: all objects.
 func WithWatchSelector(selector string) Option {
 	return optionFunc(func(o *Operator) {
 		parsed, err := labels.Parse(selector)
@@ -31,8 +32,8 @@ func WithWatchSelector(selector string) Option {
 	})
 }
 
-// WatchSelectorFlag adds the flag --watch-selector to a flag set, and returns [WithWatchSelector] with the value of the flag. Without a value, the option has no
-// effect. Parse the flags before [New].
+// WatchSelectorFlag adds the flag --watch-selector to a flag set, and returns [WithWatchSelector] with its value. Without a value, the
+// option has no effect. Parse the flags before [New].
 //
 //	watched := kopf.WatchSelectorFlag(flag.CommandLine)
 //	flag.Parse()

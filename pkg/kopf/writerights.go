@@ -13,12 +13,14 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/rbac"
 )
 
-// WriteRights writes the roles that an operator needs, as YAML, with the reason for each rule. It needs no API server. The options are the same as for [New].
-// Use it in a small program or in a test to keep the roles in a repository consistent with the code: see kopftest.CheckRights.
+// WriteRights writes the roles that an operator needs, as YAML, with the reason for each rule. It takes the same options as [New], and
+// needs no API server. Use it in a small program or in a test, so that the roles in your repository stay consistent with the code: see
+// kopftest.CheckRights.
 //
 //	err := kopf.WriteRights(os.Stdout, scheme, kopf.RightsOptions{Name: "databases"}, databases)
 //
-// WriteRights returns an error for an invalid declaration. Use [Needs] to declare the requests that handlers send with the request's client.
+// WriteRights doesn't know which requests handlers send with the request's client, so declare them with [Needs]. It returns an error if the
+// declaration is invalid.
 func WriteRights(w io.Writer, scheme *runtime.Scheme, options RightsOptions, opts ...Option) error {
 	switch {
 	case options.Name == "":

@@ -21,7 +21,7 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/pkg/peering/v1"
 )
 
-// groups contains the API groups of peering objects. The operator uses each group that the API server serves.
+// groups are the API groups of peering objects. The operator uses all of them that the API server serves.
 var groups = []string{v1.Group, v1.LegacyGroup}
 
 // kind describes how the API server serves peering objects.
@@ -29,18 +29,18 @@ type kind struct {
 	resource   schema.GroupVersionResource
 	name       string
 	namespaced bool
-	hasStatus  bool // whether the kind has the status subresource; the API server then ignores the status in writes of the object itself
+	hasStatus  bool // whether the kind has the status subresource; if so, writes of the object itself don't change the status
 }
 
 // errUnserved means that the API server changed how it serves a kind.
 var errUnserved = errors.New("the API server no longer serves the kind in the same way")
 
-// api contains the requests to the API server.
+// api sends the requests to the API server. Tests replace it.
 type api interface {
-	// kind describes how the API server serves the kind of a group. It returns nil if the API server does not serve the kind.
+	// kind returns how the API server serves the kind of a group, or nil if it doesn't.
 	kind(ctx context.Context, group string, namespaced bool) (*kind, error)
-	// watch calls handle with the current version of an object and with all later events, until the watch ends or fails. It
-	// does not call handle if the watch cannot be started.
+	// watch calls handle with the current version of an object and with all later events, until the watch closes or fails. It doesn't call
+	// handle if the watch can't be started.
 	watch(ctx context.Context, k kind, namespace, name string, handle func(observedObject)) error
 	// patch applies a merge patch to the status and returns the patched object.
 	patch(ctx context.Context, k kind, namespace, name string, body []byte) (*unstructured.Unstructured, error)
@@ -50,17 +50,17 @@ type api interface {
 type observedObject struct {
 	object     *unstructured.Unstructured // observed version; nil if the object does not exist
 	deletedUID types.UID                  // UID of a deleted object, if known
-	err        error                      // error of the watch; nil if it has not failed
+	err        error                      // error of the watch, or nil
 }
 
-// Client reads and writes peering objects for programs that are not operators. It discovers which of the groups kopf.dev and
-// zalando.org are served.
+// Client reads and writes peering objects for programs that aren't operators. It finds out which of the groups kopf.dev and zalando.org are
+// served.
 type Client struct {
 	discovery *discovery.DiscoveryClient
 	dynamic   dynamic.Interface
 }
 
-// NewClient returns a client. If httpClient is nil, NewClient creates one from the configuration.
+// NewClient returns a client. If httpClient is nil, it is created from the configuration.
 func NewClient(config *rest.Config, httpClient *http.Client) (*Client, error) {
 	if httpClient == nil {
 		var err error
@@ -121,7 +121,7 @@ func (c *Client) watch(ctx context.Context, k kind, namespace, name string, hand
 	options := metav1.ListOptions{FieldSelector: "metadata.name=" + name}
 	list, err := c.objects(k, namespace).List(ctx, options)
 	if apierrors.IsNotFound(err) {
-		return errUnserved // the kind is not served: if only the object were missing, the list would be empty
+		return errUnserved // the kind isn't served: if only the object were missing, the list would be empty
 	}
 	if err != nil {
 		return err

@@ -18,8 +18,8 @@ import (
 type Target struct {
 	// Name is the name of the objects. Default: "default".
 	Name string
-	// Namespaces selects KopfPeering objects in these namespaces. Patterns such as "team-*" are allowed. If empty, the target
-	// is the ClusterKopfPeering.
+	// Namespaces selects the KopfPeering objects in these namespaces. Patterns such as "team-*" are allowed. If empty, the target is the
+	// ClusterKopfPeering.
 	Namespaces []string
 }
 
@@ -28,7 +28,7 @@ type Object struct {
 	Group, Kind, Namespace, Name string
 	// Peers contains all peers with a readable record, including dead peers, sorted by identity.
 	Peers []Peer
-	// Unreadable contains the records that cannot be decoded.
+	// Unreadable contains the records that can't be decoded.
 	Unreadable []Unreadable
 }
 
@@ -45,9 +45,9 @@ func (c *Client) List(ctx context.Context, target Target) ([]Object, error) {
 	return objects, nil
 }
 
-// Freeze writes a record once and does not renew it. The Lifetime of the record must be at least one second, and at most [MaxLifetime]. Operators with the
-// same or a lower priority pause until the lifetime of the record ends or [Client.Resume] removes the record. If LastSeen is
-// zero, Freeze sets it to the current time. Freeze returns the changed objects, even if other writes failed.
+// Freeze writes a record once and doesn't renew it. Operators with the same or a lower priority pause until the record expires or
+// [Client.Resume] removes it. Its Lifetime must be at least one second, and at most [MaxLifetime]. If LastSeen is zero, Freeze sets it to
+// the current time. Freeze returns the changed objects, even if other writes failed.
 //
 // Equivalent in kopf: kopf freeze.
 func (c *Client) Freeze(ctx context.Context, target Target, identity string, record Record) ([]Object, error) {
@@ -67,7 +67,7 @@ func (c *Client) Freeze(ctx context.Context, target Target, identity string, rec
 	return c.patchAll(ctx, target, body)
 }
 
-// Resume removes the record of the identity if the record exists. It returns the patched objects, even if other writes failed.
+// Resume removes the record of the identity, if there is one. It returns the patched objects, even if other writes failed.
 //
 // Equivalent in kopf: kopf resume.
 func (c *Client) Resume(ctx context.Context, target Target, identity string) ([]Object, error) {
@@ -78,7 +78,7 @@ func (c *Client) Resume(ctx context.Context, target Target, identity string) ([]
 	return c.patchAll(ctx, target, body)
 }
 
-// patchAll patches all objects and continues after a failure. It returns the patched objects and the joined errors.
+// patchAll patches all objects, even after a failure. It returns the patched objects and the joined errors.
 func (c *Client) patchAll(ctx context.Context, target Target, body []byte) ([]Object, error) {
 	objects, err := c.find(ctx, target)
 	if err != nil {
@@ -102,7 +102,7 @@ type foundObject struct {
 	object *unstructured.Unstructured
 }
 
-// text returns the kind and the name of the object for errors.
+// text returns the object's kind and name for errors.
 func (f foundObject) text() string {
 	return f.kind.name + " " + strings.TrimPrefix(f.object.GetNamespace()+"/"+f.object.GetName(), "/")
 }

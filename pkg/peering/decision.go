@@ -14,11 +14,10 @@ import (
 type Tie int
 
 const (
-	// PauseAll pauses all operators that share a priority until only one of them is left. This is kopf's rule and the default.
+	// PauseAll pauses all operators with the same priority until only one is left. This is kopf's rule and the default.
 	PauseAll Tie = iota
-	// Elect selects the operator that has been a candidate for the longest time among operators that share a priority. The others
-	// pause. All operators with this priority must use Elect. If one of them does not, all pause. Operators in Python do not
-	// support Elect.
+	// Elect lets one of the operators with the same priority work: the one that has been a candidate for the longest time. The others
+	// pause. All operators with this priority must use Elect; if one doesn't, all pause. Operators in Python don't support it.
 	Elect
 )
 
@@ -26,25 +25,25 @@ const (
 type Self struct {
 	Identity string
 	Priority int
-	// Candidate is the time at which the operator with [Elect] started to take part in peering. Zero means [PauseAll].
+	// Candidate is when an operator with [Elect] started to take part in peering. Zero means [PauseAll].
 	Candidate time.Time
 }
 
 // Decision is the result of comparing an operator with its peers.
 type Decision struct {
-	// Paused reports whether the operator must pause because of its peers.
+	// Paused means that the operator must pause because of its peers.
 	Paused bool
 	// Higher, Same and Lower are the peers that are alive, by priority.
 	Higher, Same, Lower []Peer
 	// Dead contains the dead peers, whose records can be removed.
 	Dead []Peer
-	// Recheck is the earliest time at which a blocking peer will be dead if it does not renew its record. Recheck is zero if the
-	// operator is not paused.
+	// Recheck is the earliest time at which a blocking peer will be dead, unless it renews its record. It is zero if the operator isn't
+	// paused.
 	Recheck time.Time
 }
 
-// Decide compares the operator with its peers. Decide ignores the record with the operator's identity, because it belongs to the operator
-// itself. The peers must have been observed at the time now.
+// Decide compares the operator with its peers. It ignores the record with the operator's own identity. The peers must have been observed at
+// the time now.
 func (s Self) Decide(peers []Peer, now time.Time) (v Decision) {
 	for _, p := range peers {
 		switch {
@@ -75,7 +74,7 @@ func (s Self) isElected(same []Peer) bool {
 	}
 	for _, p := range same {
 		if p.Candidate.IsZero() {
-			return false // the peer does not use Elect, so PauseAll applies
+			return false // the peer doesn't use Elect, so PauseAll applies
 		}
 		own := s.Candidate.Truncate(time.Microsecond) // records have this precision
 		if cmp.Or(p.Candidate.Compare(own), strings.Compare(p.Identity, s.Identity)) < 0 {
@@ -99,7 +98,7 @@ func (v Decision) blockingPeers() []Peer {
 	}
 }
 
-// message describes the cause of a pause for users.
+// message explains a pause to users.
 func (v Decision) message(self Self) string {
 	switch {
 	case len(v.Higher) > 0:
@@ -129,7 +128,7 @@ func formatPeers(peers []Peer) string {
 			names = append(names, fmt.Sprintf("%d more", len(peers)-most))
 			break
 		}
-		const most = 200 // bytes, because users choose the texts
+		const most = 200 // bytes, since users choose the texts
 		name := fmt.Sprintf("%q (priority %d)", errtext.Shorten(p.Identity, most), p.Priority)
 		if p.Message != "" {
 			name = fmt.Sprintf("%q (priority %d: %s)", errtext.Shorten(p.Identity, most), p.Priority, errtext.Shorten(p.Message, most))

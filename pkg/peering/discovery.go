@@ -9,16 +9,15 @@ import (
 )
 
 const (
-	// discoveryInterval is the interval at which the operator checks whether a missing kind is served now. The interval is
-	// mandatoryDiscoveryInterval if the peering object is mandatory and neither group is served.
+	// discoveryInterval is how often the operator checks whether a missing kind is served now. If the peering object is mandatory and
+	// neither group is served, mandatoryDiscoveryInterval applies.
 	discoveryInterval          = 30 * time.Second
 	mandatoryDiscoveryInterval = 2 * time.Second
 
 	minRetryDelay, maxRetryDelay = time.Second, 10 * time.Second
 )
 
-// discover checks whether the API server serves the peering objects of a group, and runs members while these objects are
-// served.
+// discover checks whether the API server serves the peering objects of a group, and runs members while it does.
 func (p *Peering) discover(ctx context.Context, group string, self Self) {
 	var pause retryBackoff
 	for ctx.Err() == nil {
@@ -26,7 +25,7 @@ func (p *Peering) discover(ctx context.Context, group string, self Self) {
 		switch {
 		case err != nil:
 			p.reportAll(group, func(s *status) {
-				if !s.observed { // a failed discovery does not invalidate observed peers
+				if !s.observed { // a failed discovery doesn't invalidate observed peers
 					s.err = err
 				}
 			})
@@ -58,8 +57,8 @@ func (p *Peering) discoveryInterval() time.Duration {
 	return mandatoryDiscoveryInterval
 }
 
-// runMembers runs a member for each namespace until the context ends. It returns an error if the API server no longer serves
-// the kind in the same way.
+// runMembers runs a member for each namespace until the context is cancelled. It returns an error if the API server no longer serves the
+// kind in the same way.
 func (p *Peering) runMembers(ctx context.Context, k kind, self Self) error {
 	members, ctx := errgroup.WithContext(ctx)
 	for _, namespace := range p.options.namespaces() {

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// ReadEnvironment sets the options from the environment variables of "kopf run", so that an operator in Go can replace one in
-// Python without changes to its Deployment. It ignores empty variables.
+// ReadEnvironment sets the options from the environment variables of "kopf run", so that an operator in Go can replace one in Python
+// without changing its Deployment. It ignores empty variables.
 //
 //	KOPF_RUN_PEERING      the peering object, which must exist (Mandatory)
 //	KOPF_RUN_PRIORITY     the priority among the peers
@@ -18,8 +18,8 @@ import (
 //	KOPF_RUN_NAMESPACES   the served namespaces, separated by spaces; KOPF_RUN_NAMESPACE adds one
 //	KOPF_RUN_CLUSTERWIDE  if true, the cluster is served
 //
-// Call ReadEnvironment before [Options.BindFlags], so that flags override variables. ReadEnvironment returns the joined errors of all
-// invalid values. [Options.Check] reports invalid namespaces. Patterns of namespaces are not supported.
+// Call it before [Options.BindFlags], so that flags override variables. It returns the joined errors of all invalid values, except for
+// namespaces, which [Options.Check] validates. Namespace patterns aren't supported.
 //
 // Equivalent in kopf: the environment of "kopf run".
 func (o *Options) ReadEnvironment() error {
@@ -68,7 +68,7 @@ func (o *Options) ReadEnvironment() error {
 	return errors.Join(problems...)
 }
 
-// boolWords contains the boolean values that kopf's command line accepts.
+// boolWords are the boolean values that kopf's command line accepts.
 var boolWords = map[string]bool{
 	"1": true, "true": true, "t": true, "yes": true, "y": true, "on": true,
 	"0": false, "false": false, "f": false, "no": false, "n": false, "off": false,

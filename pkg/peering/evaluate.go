@@ -30,7 +30,7 @@ func (m *member) handleObservation(ctx context.Context, o observedObject) {
 		}
 	case o.object.GetUID() != m.writtenUID && m.writeErr == nil:
 		m.listed, m.isAbsent = true, false
-		m.writeRecord(ctx) // the object is new and does not have the record; writeRecord also evaluates the response
+		m.writeRecord(ctx) // the object is new and doesn't have our record; writeRecord also evaluates the response
 	default:
 		m.listed = true
 		m.evaluate(ctx, o.object)
@@ -45,7 +45,7 @@ func (m *member) handleAbsence() {
 	m.reportStatus()
 }
 
-// evaluate reads the peers from a received version of the object, and updates the decision and the status.
+// evaluate reads the peers from a version of the object, and updates the decision and the status.
 func (m *member) evaluate(ctx context.Context, object *unstructured.Unstructured) {
 	if m.isOutdated(object) {
 		return
@@ -64,8 +64,7 @@ func (m *member) evaluate(ctx context.Context, object *unstructured.Unstructured
 	m.removeDeadPeers(ctx, now)
 }
 
-// isOutdated reports whether a newer version of the object was already evaluated. The response to a write can arrive before older events
-// of the watch.
+// isOutdated reports whether a newer version was already evaluated, because the response to a write can arrive before older watch events.
 func (m *member) isOutdated(object *unstructured.Unstructured) bool {
 	if m.object == nil || m.object.GetUID() != object.GetUID() {
 		return false
@@ -74,8 +73,7 @@ func (m *member) isOutdated(object *unstructured.Unstructured) bool {
 	return err == nil && order < 0
 }
 
-// checkOwnRecord logs a warning if another client has changed the operator's record. If the record was removed, checkOwnRecord schedules
-// a write.
+// checkOwnRecord logs a warning if another client has changed the operator's record. If it was removed, checkOwnRecord schedules a write.
 func (m *member) checkOwnRecord(peers []Peer, now time.Time) {
 	if m.object.GetUID() != m.writtenUID {
 		return
@@ -90,19 +88,19 @@ func (m *member) checkOwnRecord(peers []Peer, now time.Time) {
 		}
 		return
 	}
-	// A peer with a wrong clock has removed the record as dead, or a user has removed it. Write the record again soon.
+	// A user has removed the record, or a peer with a wrong clock considered it dead. Write it again soon.
 	if soon := latest(now, m.lastWritten.Monotonic.Add(rewriteDelay)); soon.Before(m.nextWrite) {
 		m.nextWrite = soon
 	}
 }
 
-// removeDeadPeers removes the records of dead peers. A conflict means that another peer has changed the object first.
+// removeDeadPeers removes the records of dead peers. A conflict means that another peer was faster.
 func (m *member) removeDeadPeers(ctx context.Context, now time.Time) {
 	dead := m.decision.Dead
 	if len(dead) == 0 || now.Before(m.cleanAfter) {
 		return
 	}
-	m.cleanAfter = now.Add(maxRetryDelay) // after a failure, wait before the next attempt
+	m.cleanAfter = now.Add(maxRetryDelay) // don't retry a failure at once
 	version := m.object.GetResourceVersion()
 	object, err := m.write(ctx, m.requestTimeout(), func() ([]byte, error) { return deadPeersPatch(dead, version) })
 	switch {
@@ -113,7 +111,7 @@ func (m *member) removeDeadPeers(ctx context.Context, now time.Time) {
 		m.log.Info("Removed the records of dead peers", "peers", formatPeers(dead))
 		m.evaluate(ctx, object)
 	case apierrors.IsConflict(err):
-		m.cleanAfter = time.Time{} // the watch delivers the newer version
+		m.cleanAfter = time.Time{} // the watch will deliver the newer version
 	default:
 		m.log.V(1).Info("Failed to remove the records of dead peers", "peers", formatPeers(dead), "error", explainForbidden(err, m.kind).Error())
 	}
@@ -131,7 +129,8 @@ func (m *member) warnAboutRecords(peers []Peer, unreadable []Unreadable, now tim
 	}
 }
 
-// forgetWarnings forgets the warnings about records that do not exist any more, because other clients may write any number of records one after the other.
+// forgetWarnings forgets the warnings about records that no longer exist. Otherwise they would pile up, because other clients can write any
+// number of records.
 func (m *member) forgetWarnings(peers []Peer, unreadable []Unreadable) {
 	exists := map[string]bool{}
 	for _, p := range peers {
@@ -154,7 +153,7 @@ func (m *member) warnOnce(identity, message string, keysAndValues ...any) {
 // reportStatus reports the current status of the object.
 func (m *member) reportStatus() {
 	err := m.readErr
-	// A failed write matters only after the last record has expired.
+	// A failed write doesn't matter until the last record expires.
 	if m.writeErr != nil && !m.isAbsent && (m.writtenUID == "" || m.readClocks().Since(m.lastWritten) >= m.options.Lifetime) {
 		err = m.writeErr
 	}

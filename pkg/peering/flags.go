@@ -54,7 +54,7 @@ type priorityFlag struct {
 
 func (p *priorityFlag) String() string {
 	if p.priority == nil {
-		return "" // package flag calls String on the zero value
+		return "" // package flag calls String even on the zero value
 	}
 	return strconv.Itoa(*p.priority)
 }

@@ -10,20 +10,20 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// pollPaused is the interval at which a gate that is not a source of its controller retries requests during a pause.
+// pollPaused is how often a gate that isn't a source of its controller retries requests during a pause.
 const pollPaused = 5 * time.Second
 
-// Gate is a reconciler that defers requests while the operator is paused in their namespace. After the pause, it passes each
-// deferred request once to the next reconciler.
+// Gate is a reconciler that defers requests while the operator is paused in their namespace. After the pause, it passes each of them once
+// to the next reconciler.
 //
-// A Gate is also a source of requests. If the controller has the Gate as a source, deferred requests continue immediately after the
-// pause. Otherwise, the Gate retries deferred requests every five seconds.
+// A Gate is also a source of requests. If the controller uses it as one, deferred requests continue immediately after the pause. Otherwise
+// the Gate retries them every five seconds.
 type Gate struct {
 	peering *Peering
 	next    reconcile.Reconciler
 
 	mu      sync.Mutex
-	queue   workqueue.TypedRateLimitingInterface[reconcile.Request] // queue of the controller; nil if the gate is not a source
+	queue   workqueue.TypedRateLimitingInterface[reconcile.Request] // queue of the controller; nil if the gate isn't a source
 	waiting map[reconcile.Request]struct{}
 }
 
@@ -37,7 +37,7 @@ var (
 //	gate := p.Gate(reconciler)
 //	ctrl.NewControllerManagedBy(mgr).For(&v1.Database{}).WatchesRawSource(gate).Complete(gate)
 //
-// Running reconciles continue when a pause begins.
+// Running reconciles continue when a pause starts.
 func (p *Peering) Gate(next reconcile.Reconciler) *Gate {
 	return &Gate{peering: p, next: next, waiting: map[reconcile.Request]struct{}{}}
 }
@@ -53,7 +53,7 @@ func (g *Gate) Reconcile(ctx context.Context, request reconcile.Request) (reconc
 	return g.next.Reconcile(ctx, request)
 }
 
-// deferIfPaused checks for a pause and defers the request under one lock, so that the end of a pause cannot miss the request.
+// deferIfPaused checks for a pause and defers the request under one lock. Otherwise a pause that ends in between would miss the request.
 func (g *Gate) deferIfPaused(request reconcile.Request) (paused, deferred bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

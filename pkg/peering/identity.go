@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// podID is the environment variable with the identity of the operator. A set but empty variable results in an empty identity.
+// podID is the environment variable with the operator's identity. If it is set but empty, the identity is empty.
 const podID = "POD_ID"
 
-// alphabet contains the characters of the random part of identities. kopf omits the letter g.
+// alphabet has the characters for the random part of identities. Like kopf, we omit the letter g.
 const alphabet = "abcdefhijklmnopqrstuvwxyz0123456789"
 
 // lookupTimeout limits the DNS lookups of the host's name.
@@ -32,8 +32,8 @@ func newIdentity(now time.Time) string {
 	return Whoami() + "/" + now.UTC().Format("20060102150405") + "/" + string(suffix)
 }
 
-// Whoami returns the identity of the current user, in the form user@host. The command kopf uses it as the default identity of the records that it writes
-// and removes.
+// Whoami returns the identity of the current user, in the form user@host. It is the default identity of the records that the command kopf
+// writes and removes.
 func Whoami() string { return currentUser() + "@" + hostName() }
 
 // currentUser returns the user name that Python's getpass would return, or "unknown".

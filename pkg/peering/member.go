@@ -18,12 +18,12 @@ import (
 const (
 	maxRequestTimeout = 5 * time.Second
 	removalTimeout    = 2 * time.Second
-	// rewriteDelay is the minimum time between two writes if another client removes the record.
+	// rewriteDelay is the minimum time between two writes if another client keeps removing the record.
 	rewriteDelay = 5 * time.Second
 )
 
-// member maintains the operator's record in one peering object and observes the peers in this object. Only the goroutine of run uses
-// the fields. A second goroutine watches the object.
+// member maintains the operator's record in one peering object and observes the peers there. Only the goroutine of run uses the fields. A
+// second goroutine watches the object.
 type member struct {
 	*Peering
 	kind     kind
@@ -90,7 +90,7 @@ func (m *member) run(ctx context.Context) error {
 				continue
 			}
 			if m.writeErr != nil {
-				m.reportStatus() // report before the retry: the retry may time out, and peers may already consider the operator dead
+				m.reportStatus() // report before the retry, because it can time out, and peers may already consider the operator dead
 			}
 			m.writeRecord(ctx)
 		}
@@ -100,7 +100,7 @@ func (m *member) run(ctx context.Context) error {
 	}
 }
 
-// watch sends all observed versions of the object until the context ends.
+// watch sends all observed versions of the object until the context is cancelled.
 func (m *member) watch(ctx context.Context, observed chan<- observedObject) {
 	var pause retryBackoff
 	send := func(o observedObject) {
@@ -145,7 +145,7 @@ func (m *member) writeRecord(ctx context.Context) {
 	m.writeErr = nil
 	switch {
 	case apierrors.IsNotFound(err) && (m.listed || m.object != nil):
-		// Either the object was deleted, or the status subresource was removed: discover the kind again.
+		// Either the object was deleted, or the status subresource was removed, so discover the kind again.
 		err = fmt.Errorf("%w: %w", errUnserved, err)
 	case apierrors.IsNotFound(err):
 		m.nextWrite = sent.Add(m.keepaliveInterval())
@@ -174,8 +174,8 @@ func (m *member) writeRecord(ctx context.Context) {
 	m.evaluate(ctx, object)
 }
 
-// keepaliveInterval returns the time until the next write: the lifetime minus 5 to 10 seconds, but at least one second. The number
-// of seconds is random, so that operators that started together do not write at the same time.
+// keepaliveInterval returns the time until the next write: the lifetime minus 5 to 10 seconds, but at least one second. The number of
+// seconds is random, so that operators that started together don't write at the same time.
 func (m *member) keepaliveInterval() time.Duration {
 	lifetime := int(m.options.Lifetime / time.Second)
 	return time.Duration(max(1, min(lifetime, max(1, lifetime-5-rand.IntN(6))))) * time.Second
@@ -196,7 +196,7 @@ func (m *member) write(ctx context.Context, timeout time.Duration, body func() (
 	return m.api.patch(ctx, m.kind, m.location.namespace, m.options.Name, text)
 }
 
-// removeRecord removes the record at shutdown. If the removal fails, the record expires after its lifetime.
+// removeRecord removes the record at shutdown. If this fails, the record will expire.
 func (m *member) removeRecord(ctx context.Context) {
 	if m.lastSent == (clocks.Reading{}) {
 		return

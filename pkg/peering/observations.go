@@ -12,13 +12,14 @@ import (
 type Peer struct {
 	Identity string
 	Record
-	// Since is the time at which the record was first observed with its current content, by the local clock. In results of a
-	// [Client], Since is the time of the request.
+	// Since is when the record was first observed with its current content, by the local clock. In results of a [Client], it is the time of
+	// the request.
 	Since time.Time
 }
 
-// Deadline returns the time at which the peer is dead if its record does not change. The deadline is one lifetime after Since, but at
-// most one lifetime plus [MaxSkew] after LastSeen. So old records of killed processes do not pause new operators. A lifetime counts as at most [MaxLifetime].
+// Deadline returns the time at which the peer is dead if its record doesn't change. This is one lifetime after Since, but at most one
+// lifetime plus [MaxSkew] after LastSeen, so that old records of killed processes don't pause new operators. A longer lifetime counts as
+// [MaxLifetime].
 func (p Peer) Deadline() time.Time {
 	lifetime := min(p.Lifetime, MaxLifetime)
 	unchanged := p.Since.Add(lifetime)
@@ -31,19 +32,18 @@ func (p Peer) Deadline() time.Time {
 	return unchanged
 }
 
-// Dead reports whether the deadline has passed at the time now. The object must have been observed at this time. Otherwise, the peer may
-// have renewed its record after the last observation. For peers in results of a [Client], Dead returns true at the time of the request only if the
-// record expired at least [MaxSkew] ago. If clocks are synchronized, use [Record.Expired] for such peers.
+// Dead reports whether the deadline has passed at the time now. The object must have been observed at this time, because otherwise the peer
+// may have renewed its record in the meantime. For peers from a [Client], Dead returns true at the time of the request only if the record
+// expired at least [MaxSkew] ago. If clocks are synchronized, use [Record.Expired] for them.
 func (p Peer) Dead(now time.Time) bool { return !now.Before(p.Deadline()) }
 
-// Unreadable is a record that cannot be decoded. Operators do not remove it.
+// Unreadable is a record that can't be decoded. Operators don't remove it.
 type Unreadable struct {
 	Identity string
 	Err      error
 }
 
-// Observations stores the times at which the records of a peering object last changed. The zero value is ready to
-// use. Observations is not safe for concurrent use.
+// Observations stores when the records of a peering object last changed. The zero value is ready to use. It is not safe for concurrent use.
 type Observations struct {
 	previous map[string]observation
 }
@@ -55,8 +55,8 @@ type observation struct {
 	err    error
 }
 
-// Observe processes the current status of the peering object. It returns all peers sorted by identity, including dead ones, and
-// the records that cannot be decoded.
+// Observe processes the current status of the peering object. It returns all peers sorted by identity, including dead ones, and the records
+// that can't be decoded.
 func (s *Observations) Observe(status any, now time.Time) (peers []Peer, unreadable []Unreadable) {
 	records, isMap := status.(map[string]any)
 	if !isMap && status != nil {

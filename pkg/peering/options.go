@@ -10,14 +10,14 @@ import (
 )
 
 // Options configures a [Peering]. With the zero value, the operator serves the whole cluster with priority 0, and uses the
-// ClusterKopfPeering "default" if this object exists.
+// ClusterKopfPeering "default" if it exists.
 type Options struct {
 	// Name is the name of the peering object. Operators with the same peering object are peers. Default: "default".
 	//
 	// Equivalent in kopf: settings.peering.name, --peering.
 	Name string
-	// Namespaces are the served namespaces. The operator uses a KopfPeering in each namespace, and pauses in each namespace
-	// independently. If Namespaces is empty, the operator serves the cluster and uses a ClusterKopfPeering.
+	// Namespaces are the served namespaces. The operator uses a KopfPeering in each of them, and pauses in each independently. If empty, it
+	// serves the cluster and uses a ClusterKopfPeering.
 	//
 	// Equivalent in kopf: --namespace, settings.peering.clusterwide, settings.peering.namespaced.
 	Namespaces []string
@@ -26,13 +26,12 @@ type Options struct {
 	//
 	// Equivalent in kopf: settings.peering.priority, --priority; --dev is [DevPriority].
 	Priority int
-	// Lifetime is the time for which peers consider the operator alive after it has written its record, in whole seconds, at most [MaxLifetime]. The
-	// operator renews the record 5 to 10 seconds earlier, but at least one second after it was written. Default: 60 seconds.
+	// Lifetime is how long peers consider the operator alive after it has written its record, in whole seconds, at most [MaxLifetime]. The
+	// operator renews the record 5 to 10 seconds earlier, but not within one second after a write. Default: 60 seconds.
 	//
 	// Equivalent in kopf: settings.peering.lifetime.
 	Lifetime time.Duration
-	// Mandatory pauses the operator until the peering object exists. By default, an operator without a peering object works as if
-	// it had no peers.
+	// Mandatory pauses the operator until the peering object exists. By default, it works without one as if it had no peers.
 	//
 	// Equivalent in kopf: settings.peering.mandatory; implied by --peering.
 	Mandatory bool
@@ -40,8 +39,8 @@ type Options struct {
 	//
 	// Equivalent in kopf: settings.peering.standalone, --standalone.
 	Standalone bool
-	// Identity is the key of the operator's record. It must be unique among running operators, because operators with the same
-	// identity ignore each other. Default: the environment variable POD_ID if it is set, otherwise user@host/time/random.
+	// Identity is the key of the operator's record. It must be unique among running operators, because those with the same identity ignore
+	// each other. Default: the environment variable POD_ID if set, otherwise user@host/time/random.
 	//
 	// Equivalent in kopf: identity=.
 	Identity string
@@ -51,9 +50,9 @@ type Options struct {
 	Stealth bool
 	// Tie is the rule for equal priorities. Default: [PauseAll].
 	Tie Tie
-	// LeaderElection sets whether only the leader takes part in peering. Default: true, so that standby replicas write no
-	// records. Set it to false for reconcilers that run without leader election behind a [Gate]. Package kopf ignores this field,
-	// because only the leader of an operator takes part in peering.
+	// LeaderElection sets whether only the leader takes part in peering. Default: true, so that standby replicas don't write records. Set
+	// it to false for reconcilers behind a [Gate] that run without leader election. Package kopf ignores this field, because there only the
+	// leader takes part.
 	LeaderElection *bool
 }
 
@@ -65,7 +64,7 @@ const (
 	DevPriority = 666
 )
 
-// Check returns all errors in the options, joined. Each error describes how to fix it.
+// Check returns all errors in the options, joined. Each says how to fix it.
 func (o Options) Check() error {
 	var problems []error
 	addErrorf := func(format string, args ...any) { problems = append(problems, fmt.Errorf("peering: "+format, args...)) }

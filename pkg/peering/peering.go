@@ -14,8 +14,8 @@ import (
 // recorderName is the reporting controller of Events on peering objects.
 const recorderName = "kopf-runtime"
 
-// Peering maintains the records of one operator and observes its peers. It is a [manager.Runnable]. Its methods are safe for
-// concurrent use. The operator is paused until the Peering is started and has observed its peers.
+// Peering maintains the records of one operator and observes its peers. It is a [manager.Runnable]. Its methods are safe for concurrent
+// use. The operator is paused until the Peering has started and observed its peers.
 type Peering struct {
 	options   Options
 	api       api
@@ -23,7 +23,7 @@ type Peering struct {
 	log       logr.Logger
 	identity  func() string
 	wallClock func() time.Time
-	observed  chan struct{} // channel that is closed after the peers are observed everywhere
+	observed  chan struct{} // closed once the peers are observed everywhere
 
 	// reportMu serializes reports and is held while subscribers are called.
 	reportMu sync.Mutex
@@ -32,7 +32,7 @@ type Peering struct {
 	done            <-chan struct{} // done channel of the context; nil before the start
 	statuses        map[location]status
 	states          map[string]state // last reported state of each namespace
-	announcedPauses map[string]bool  // namespaces with a pause whose start is logged and whose end is not logged
+	announcedPauses map[string]bool  // namespaces with a pause whose start was logged, but not its end
 	changed         chan struct{}
 	subscribers     map[int]func(Transition)
 	nextID          int
@@ -43,7 +43,7 @@ var (
 	_ manager.LeaderElectionRunnable = (*Peering)(nil)
 )
 
-// New returns a Peering that is not started. The error joins all errors in the options.
+// New returns a Peering that isn't started. The error joins all errors in the options.
 func New(mgr manager.Manager, options Options) (*Peering, error) {
 	if err := options.Check(); err != nil {
 		return nil, err
@@ -62,7 +62,7 @@ func newPeering(api api, recorder events.EventRecorder, log logr.Logger, options
 		wallClock: time.Now, observed: make(chan struct{}), statuses: map[location]status{}, states: map[string]state{}, announcedPauses: map[string]bool{},
 		changed: make(chan struct{}), subscribers: map[int]func(Transition){},
 	}
-	p.identity = sync.OnceValue(func() string { // host names may need slow lookups
+	p.identity = sync.OnceValue(func() string { // looking up the host name can be slow
 		if options.Identity != "" {
 			return options.Identity
 		}
@@ -85,12 +85,12 @@ func (p *Peering) NeedLeaderElection() bool {
 	return p.options.LeaderElection == nil || *p.options.LeaderElection
 }
 
-// Identity returns the identity of the operator in its record.
+// Identity returns the operator's identity, which is the key of its record.
 func (p *Peering) Identity() string { return p.identity() }
 
-// Start writes the operator's records and watches its peers until the context ends. Then the operator is paused, and Start
-// removes the records and returns within two seconds. Start retries failed requests. [Peering.Readyz] and the log
-// report the failures. Start returns an error only if it is called twice.
+// Start writes the operator's records and watches its peers until the context is cancelled. Then it pauses the operator, removes the
+// records, and returns within two seconds. Start retries failed requests, which [Peering.Readyz] and the log report. It returns an error
+// only if it is called twice.
 func (p *Peering) Start(ctx context.Context) error {
 	if err := p.markStarted(ctx); err != nil {
 		return err

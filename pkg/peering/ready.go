@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// Readyz returns an error until the peers are observed, while a mandatory peering object is missing, and while peering fails.
-// An operator that is paused by peers, or that waits to become the leader, is ready. Readyz is a healthz.Checker:
-// mgr.AddReadyzCheck("peering", p.Readyz). [Peering.Describe] returns more details.
+// Readyz returns an error until the peers are observed, while a mandatory peering object is missing, and while peering fails. An operator
+// that is paused by peers, or waits to become the leader, is ready. Readyz is a healthz.Checker: mgr.AddReadyzCheck("peering", p.Readyz).
+// [Peering.Describe] has more details.
 func (p *Peering) Readyz(*http.Request) error {
 	var problems []error
 	p.forEachState(func(prefix string, s state) {
@@ -24,7 +24,7 @@ func (p *Peering) Readyz(*http.Request) error {
 	return errors.Join(problems...)
 }
 
-// Describe returns one line for each namespace. The line describes for users whether and why the operator is paused.
+// Describe returns one line for each namespace, which explains to users whether and why the operator is paused.
 func (p *Peering) Describe() string {
 	var lines []string
 	p.forEachState(func(prefix string, s state) {
@@ -44,7 +44,7 @@ func (p *Peering) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if p.Readyz(r) != nil {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
-	_, _ = fmt.Fprintln(w, p.Describe()) // the client may have closed the connection
+	_, _ = fmt.Fprintln(w, p.Describe()) // the client can have closed the connection
 }
 
 func (p *Peering) forEachState(visit func(prefix string, s state)) {

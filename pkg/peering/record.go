@@ -11,22 +11,22 @@ import (
 	"time"
 )
 
-// Record is the entry of an operator in the status of the peering object. Its key is the identity of the operator. The JSON form is the
-// form of kopf: {"priority": 0, "lifetime": 60, "lastseen": "2020-12-31T23:59:59.123456+00:00"}.
+// Record is an operator's entry in the status of the peering object. Its key is the operator's identity. The JSON form is kopf's:
+// {"priority": 0, "lifetime": 60, "lastseen": "2020-12-31T23:59:59.123456+00:00"}.
 //
-// Decoding is tolerant: missing fields have kopf's defaults, unknown fields are ignored, and numbers can be strings. Other
-// invalid values of priority, lifetime and lastseen are errors.
+// Decoding is tolerant: missing fields get kopf's defaults, unknown fields are ignored, and numbers can be strings. Other invalid values of
+// priority, lifetime and lastseen are errors.
 type Record struct {
 	// Priority is compared with the priorities of the peers. The operator with the highest priority works. Default: 0.
 	Priority int
-	// Lifetime is the time for which the record is valid after it was written, in whole seconds, at most [MaxLifetime]. Default: 60 seconds.
+	// Lifetime is how long the record is valid after it was written, in whole seconds, at most [MaxLifetime]. Default: 60 seconds.
 	Lifetime time.Duration
-	// LastSeen is the time of the write by the clock of the writer. It is zero if unknown.
+	// LastSeen is when the record was written, by the writer's clock; zero if unknown.
 	LastSeen time.Time
-	// Candidate is the time at which the operator became a candidate for the election among equal priorities (see [Elect]). If
-	// it is zero, the operator is not a candidate, and the JSON form omits the field. kopf ignores the field.
+	// Candidate is when the operator became a candidate for the election among equal priorities (see [Elect]). If it is zero, the operator
+	// isn't a candidate, and the JSON form omits the field. kopf ignores it.
 	Candidate time.Time
-	// Message is the reason for a freeze, for users. The JSON form omits an empty message.
+	// Message explains a freeze to users. The JSON form omits it if it is empty.
 	Message string
 }
 
@@ -36,15 +36,15 @@ const (
 	defaultLifetime = 60 * time.Second
 )
 
-// MaxLifetime is the longest time for which a record without a change pauses other operators. Operators treat a longer lifetime as this one, so that a
-// mistake in a record, or a forged one, does not pause them for years.
+// MaxLifetime is the longest time for which an unchanged record pauses other operators. A longer lifetime counts as this one, because
+// otherwise a faulty or forged record could pause them for years.
 const MaxLifetime = 7 * 24 * time.Hour
 
 // MaxSkew is the maximum tolerated difference between the clocks of operators.
 const MaxSkew = 10 * time.Minute
 
-// Expires returns the time at which the record expires by the clock of its operator, as in kopf. If LastSeen is zero, the record never
-// expires, and Expires returns zero.
+// Expires returns when the record expires by the clock of its operator, as in kopf. If LastSeen is zero, the record never expires, and
+// Expires returns zero.
 func (r Record) Expires() time.Time {
 	if r.LastSeen.IsZero() {
 		return time.Time{}
@@ -52,13 +52,13 @@ func (r Record) Expires() time.Time {
 	return r.LastSeen.Add(r.Lifetime)
 }
 
-// Expired reports whether the record has expired at the time now, as in kopf. The result is only correct if clocks are
-// synchronized. Operators of this package use [Peer.Dead].
+// Expired reports whether the record has expired at the time now, as in kopf. This is only correct if clocks are synchronized, so operators
+// of this package use [Peer.Dead] instead.
 func (r Record) Expired(now time.Time) bool {
 	return !r.LastSeen.IsZero() && !now.Before(r.Expires())
 }
 
-// MarshalJSON returns kopf's form, with its fields in kopf's order.
+// MarshalJSON returns kopf's form, with the fields in kopf's order.
 func (r Record) MarshalJSON() ([]byte, error) {
 	form := struct {
 		Priority  int    `json:"priority"`
@@ -95,7 +95,7 @@ func (r *Record) UnmarshalJSON(raw []byte) error {
 	var err error
 	read.LastSeen, err = parseTime(form["lastseen"])
 	problems = append(problems, fieldError("lastseen", err))
-	// Invalid values of the fields that kopf lacks are ignored.
+	// Ignore invalid values of the fields that kopf doesn't have.
 	read.Candidate, _ = parseTime(form["candidate"])
 	_ = json.Unmarshal(form["message"], &read.Message)
 	if err := errors.Join(problems...); err != nil {
@@ -112,8 +112,8 @@ func fieldError(key string, err error) error {
 	return fmt.Errorf("%s: %w", key, err)
 }
 
-// parseInteger decodes a number, or a string with an integer. It replaces a value out of range by the nearest limit. The function round
-// converts fractions.
+// parseInteger decodes a number, or a string with an integer. A value out of range becomes the nearest limit. The function round converts
+// fractions.
 func parseInteger(raw []byte, round func(float64) float64) (int64, error) {
 	text := string(bytes.TrimSpace(raw))
 	quoted := strings.HasPrefix(text, `"`)

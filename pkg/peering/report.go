@@ -12,8 +12,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
 )
 
-// report changes the status of one location, updates the metrics, and logs a change of the namespace's state. If a pause begins
-// or ends, report also calls the subscribers and posts an Event.
+// report changes the status of one location, updates the metrics, and logs a change of the namespace's state. When a pause starts or ends,
+// it also calls the subscribers and posts an Event.
 func (p *Peering) report(at location, change func(*status)) {
 	p.reportMu.Lock()
 	defer p.reportMu.Unlock()
@@ -53,8 +53,8 @@ func (p *Peering) report(at location, change func(*status)) {
 			}
 		}
 	}
-	// At the start of a pause, call the subscribers before the pause is logged and posted, because they stop their work. At the end
-	// of a pause, call the subscribers afterwards.
+	// At the start of a pause, call the subscribers first, so that they stop their work before the pause is logged and posted. At its end,
+	// call them afterwards.
 	if after.isPaused() {
 		notify()
 	}
@@ -97,8 +97,7 @@ func (p *Peering) deleteMetrics() {
 	}
 }
 
-// eventTarget returns the object for Events: the object of the location, or else the object of the other group. The caller must hold the
-// lock.
+// eventTarget returns the object for Events: that of the location, or else that of the other group. The caller must hold the lock.
 func (p *Peering) eventTarget(at location) *unstructured.Unstructured {
 	object := p.statuses[at].object
 	for _, group := range groups {
@@ -109,7 +108,7 @@ func (p *Peering) eventTarget(at location) *unstructured.Unstructured {
 	return object
 }
 
-// logState logs a state change. announced reports whether the log contains the start of a pause without its end.
+// logState logs a state change. announced says whether the start of a pause was logged, but not its end.
 func (p *Peering) logState(namespace string, before, after state, announced bool) {
 	log := p.log
 	if namespace != "" {

@@ -9,12 +9,12 @@ import (
 	v1 "github.com/kopf-runtime/kopf-runtime/pkg/peering/v1"
 )
 
-// location identifies a possible peering object by its API group and namespace; "" is the cluster.
+// location identifies a peering object, which may not exist, by its API group and namespace; "" is the cluster.
 type location struct{ group, namespace string }
 
 // status is the last known status of one location.
 type status struct {
-	observed bool                       // whether the records were read once, or the object or its kind was found to be missing
+	observed bool                       // whether the records were read, or the object or its kind was found to be missing
 	served   bool                       // whether the API server serves the kind
 	object   *unstructured.Unstructured // latest observed version; nil if the object does not exist
 	decision Decision
@@ -32,9 +32,9 @@ type phase int
 
 const (
 	notStarted    phase = iota // the operator waits to become the leader
-	notObserved                // records are not read everywhere yet
-	failing                    // records cannot be read or written
-	objectMissing              // the mandatory object does not exist
+	notObserved                // records haven't been read everywhere yet
+	failing                    // records can't be read or written
+	objectMissing              // the mandatory object doesn't exist
 	outranked
 	tied
 	working
@@ -95,7 +95,7 @@ func (p *Peering) isShuttingDown() bool {
 	}
 }
 
-// missingObjectMessage describes how to create the peering object.
+// missingObjectMessage explains how to create the peering object.
 func (p *Peering) missingObjectMessage(namespace string) string {
 	kind, where := "ClusterKopfPeering", ""
 	if namespace != "" {

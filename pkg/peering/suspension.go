@@ -8,10 +8,10 @@ import (
 )
 
 const (
-	// suspensionCheckInterval is the interval of checks whether the machine was suspended. Timers do not run during a suspension.
+	// suspensionCheckInterval is how often we check whether the machine was suspended, because timers don't run during a suspension.
 	suspensionCheckInterval = time.Second
-	// suspensionThreshold is the tolerated difference between the monotonic clock and the wall clock. It must be shorter than the
-	// time between the renewal of a record and its expiry.
+	// suspensionThreshold is how much the monotonic clock and the wall clock may differ. It must be shorter than the time between the
+	// renewal of a record and its expiry.
 	suspensionThreshold = 3 * time.Second
 )
 

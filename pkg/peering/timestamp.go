@@ -15,7 +15,7 @@ func formatTimestamp(t time.Time) string {
 	return t.Format("2006-01-02T15:04:05.000000+00:00")
 }
 
-// timestampLayouts are the accepted forms of times. Go also accepts fractions of seconds of any length, and Z for "Z07:00".
+// timestampLayouts are the accepted forms of times. Go also accepts fractions of a second of any length, and Z for "Z07:00".
 var timestampLayouts = []string{
 	"2006-01-02T15:04:05Z07:00",
 	"2006-01-02T15:04:05Z0700",

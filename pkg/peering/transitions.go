@@ -6,19 +6,19 @@ import (
 	"slices"
 )
 
-// Transition is the beginning or the end of a pause.
+// Transition is the start or the end of a pause.
 type Transition struct {
 	// Namespace is the affected namespace; "" if the operator serves the cluster.
 	Namespace string
-	// Paused is true at the beginning of a pause and false at its end.
+	// Paused is true at the start of a pause and false at its end.
 	Paused bool
-	// Why describes the cause of the new state for users.
+	// Why explains the new state to users.
 	Why string
 }
 
-// Paused reports whether the operator is paused in a namespace, and the reason for the state. If the operator serves the cluster,
-// Paused ignores the namespace. If the operator does not serve the namespace, or if the namespace is "" for a cluster-scoped object,
-// Paused reports whether the operator is paused in any of its namespaces.
+// Paused reports whether the operator is paused in a namespace, and why or why not. If the operator serves the cluster, the namespace is
+// ignored. If the operator doesn't serve the namespace, or if it is "" for a cluster-scoped object, Paused reports whether the operator is
+// paused in any of its namespaces.
 func (p *Peering) Paused(namespace string) (paused bool, why string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -28,7 +28,7 @@ func (p *Peering) Paused(namespace string) (paused bool, why string) {
 
 func (p *Peering) stateFor(namespace string) state {
 	if p.done != nil && p.isShuttingDown() && !p.options.Standalone {
-		return p.computeState(namespace) // no new work may start during shutdown, although subscribers receive no transition
+		return p.computeState(namespace) // no new work may start during shutdown, although subscribers don't receive a transition
 	}
 	if s, served := p.states[namespace]; served {
 		return s
@@ -46,16 +46,16 @@ func (p *Peering) stateFor(namespace string) state {
 	return first
 }
 
-// Changed returns a channel that is closed when the next pause begins or ends in any namespace. Call Changed before [Peering.Paused],
-// so that no change is missed. Call it again after each change, because each channel reports only one change.
+// Changed returns a channel that is closed when the next pause starts or ends in any namespace. Call it before [Peering.Paused], so that
+// you don't miss a change. Call it again after each change, because each channel reports only one.
 func (p *Peering) Changed() <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.changed
 }
 
-// Subscribe makes the Peering call handle whenever a pause begins or ends. The calls are sequential and in order. handle must not block
-// and must not call cancel. It is not called for transitions before Subscribe, for the shutdown, or after cancel has returned.
+// Subscribe makes the Peering call handle whenever a pause starts or ends. The calls are sequential and in order. handle must not block and
+// must not call cancel. It isn't called for transitions before Subscribe, for the shutdown, or after cancel has returned.
 func (p *Peering) Subscribe(handle func(Transition)) (cancel func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -71,8 +71,8 @@ func (p *Peering) Subscribe(handle func(Transition)) (cancel func()) {
 	}
 }
 
-// WaitForPeers waits until the peers are observed in all namespaces. Afterwards, [Peering.Paused] reflects the peers. It
-// returns an error only if the context ends first.
+// WaitForPeers waits until the peers are observed in all namespaces, so that [Peering.Paused] reflects them. It returns an error only if
+// the context is cancelled first.
 func (p *Peering) WaitForPeers(ctx context.Context) error {
 	select {
 	case <-p.observed:

@@ -2,8 +2,8 @@ package progress
 
 import "time"
 
-// Exponential returns a function for BackoffFunc in [Policy]. The delay after the first attempt is base. The delay doubles with each
-// attempt, up to limit. If base is not positive, there is no delay.
+// Exponential returns a BackoffFunc for a [Policy]. The delay is base after the first attempt and doubles with each attempt, up to limit.
+// If base isn't positive, there is no delay.
 func Exponential(base, limit time.Duration) func(Attempt, error) time.Duration {
 	return func(a Attempt, _ error) time.Duration {
 		if base <= 0 {

@@ -11,9 +11,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 )
 
-// A Baseline stores the last-handled configuration of an object on the object. The last-handled configuration is the essence with
-// which the last cycle ended: the spec, labels, annotations and other fields that count for change detection. The methods change the
-// object in memory only.
+// A Baseline stores the last-handled configuration of an object on the object. That is the essence the last cycle ended with: the spec,
+// labels, annotations and other fields that count for change detection. The methods change the object only in memory.
 //
 // Equivalent in kopf: settings.persistence.diffbase_storage.
 type Baseline interface {
@@ -21,18 +20,17 @@ type Baseline interface {
 	Fetch(obj client.Object) []byte
 	// Store writes an essence, encoded as JSON, to the object.
 	Store(obj client.Object, essence []byte)
-	// Clear removes the stored essence from the JSON form of an object.
+	// Clear removes the stored essence from an object in JSON form.
 	Clear(essence map[string]any)
 }
 
-// AnnotationBaseline stores the essence in the annotation "<prefix>/last-handled-configuration". An empty prefix
-// selects [DefaultPrefix].
+// AnnotationBaseline stores the essence in the annotation "<prefix>/last-handled-configuration". An empty prefix means [DefaultPrefix].
 //
 // Equivalent in kopf: AnnotationsDiffBaseStorage.
 func AnnotationBaseline(prefix string) Baseline { return AnnotationBaselineKey(prefix, "") }
 
-// AnnotationBaselineKey is [AnnotationBaseline] with a name other than "last-handled-configuration". Use it for objects on
-// which kopf used that name. A handler must not use the name as its id.
+// AnnotationBaselineKey is [AnnotationBaseline] with a name other than "last-handled-configuration". Use it for objects that kopf handled
+// with that name. No handler may use the name as its id.
 //
 // Equivalent in kopf: AnnotationsDiffBaseStorage(key=...).
 func AnnotationBaselineKey(prefix, name string) Baseline {
@@ -83,7 +81,7 @@ func (b annotationBaseline) Store(obj client.Object, essence []byte) {
 }
 
 func (b annotationBaseline) Clear(essence map[string]any) {
-	// The keys depend on the kind of the object, which the essence does not contain. Therefore Clear removes both forms.
+	// The keys depend on the kind, which the essence doesn't contain, so remove both forms.
 	var own []string
 	clearAnnotations(essence, func(key string) bool {
 		if own == nil {
@@ -93,9 +91,9 @@ func (b annotationBaseline) Clear(essence map[string]any) {
 	})
 }
 
-// StatusBaseline stores the essence in a field of the object, as a string of JSON. The field is a dotted path. An
-// empty path selects "status.kopf.last-handled-configuration". The Go type and the schema must have the field as a string. If the
-// Go type lacks the field, the baseline writes nothing. See [CheckType] and [CheckSchema].
+// StatusBaseline stores the essence in a field of the object, as a JSON string. The field is a dotted path; an empty path means
+// "status.kopf.last-handled-configuration". The Go type and the schema must declare it as a string. If the Go type lacks the field, the
+// baseline writes nothing, so use [CheckType] and [CheckSchema].
 //
 // Equivalent in kopf: StatusDiffBaseStorage.
 func StatusBaseline(field string) Baseline {
@@ -120,7 +118,7 @@ func (b statusBaseline) Fetch(obj client.Object) []byte {
 	}
 	text, isString := value.(string)
 	if !isString {
-		// Another client has written the value. The caller decides whether the value is an essence.
+		// Another client wrote this value. The caller decides whether it is an essence.
 		other, err := json.Marshal(value)
 		if err != nil {
 			return nil
@@ -134,7 +132,7 @@ func (b statusBaseline) Fetch(obj client.Object) []byte {
 }
 
 func (b statusBaseline) Store(obj client.Object, essence []byte) {
-	// CheckType reports possible errors before the first object is handled.
+	// CheckType should have found any error before the first object is handled.
 	_ = b.field.write(obj, strings.TrimSpace(string(essence)))
 }
 

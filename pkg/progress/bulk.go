@@ -6,23 +6,23 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// A bulkStore is a [Store] that reads and changes many records of an object at once. Other stores may copy all annotations, or convert the whole object,
-// for each record. Users choose the number of records on an object, so this must not take quadratic time.
+// A bulkStore is a [Store] that can read and change many records of an object at once. Users decide how many records an object has, so we
+// can't copy all annotations, or convert the whole object, for each of them: that would take quadratic time.
 type bulkStore interface {
-	// reader returns a reader of the records of the object, which must not change as long as the reader is used.
+	// reader returns a reader of the object's records. The object must not change while the reader is in use.
 	reader(obj client.Object) recordReader
-	// change applies the changes in order.
+	// change applies the changes, in order.
 	change(obj client.Object, changes []recordChange) error
 }
 
 // A recordReader reads the records of one object.
 type recordReader interface {
-	// read is [Store.Fetch]. It also reports whether the object has any value for the id, including a null. Fetch returns no record for a null, but the null
+	// read is [Store.Fetch], and also reports whether the object has any value for the id. A null counts, because it isn't a record but
 	// must be purged.
 	read(id string) (record *Record, stored bool, err error)
 }
 
-// A recordChange stores the record of a handler. If the record is nil, the change removes all values of the handler.
+// A recordChange stores the record of a handler or, if the record is nil, removes all its values.
 type recordChange struct {
 	id     string
 	record *Record
@@ -35,7 +35,7 @@ func readerOf(store Store, obj client.Object) recordReader {
 	return fetchReader{store, obj}
 }
 
-// A fetchReader reads the records of a store that is not a bulkStore.
+// A fetchReader reads the records of a store that isn't a bulkStore.
 type fetchReader struct {
 	store Store
 	obj   client.Object

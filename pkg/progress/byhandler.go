@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// ByHandler returns a store that uses separate stores for some handlers. The keys of stores are the ids of handlers. The records of sub-handlers are in the
-// store of their handler, unless stores has their ids. All other records are in the store other.
+// ByHandler returns a store that uses separate stores for some handlers. The keys of stores are handler ids. Sub-handlers use the store of
+// their handler, unless they have their own. All other handlers use the store other.
 //
 // kopf has no equivalent.
 func ByHandler(other Store, stores map[string]Store) Store {
@@ -29,22 +29,22 @@ func ByHandler(other Store, stores map[string]Store) Store {
 	return handlerStores{multiStore: multiStore(all), indexes: indexes}
 }
 
-// same reports whether two values are the same store. It returns false for stores of a type that cannot be compared.
+// same reports whether two values are the same store. It returns false for types that can't be compared.
 func same(one, other Store) (equal bool) { return reflect.ValueOf(one).Comparable() && one == other }
 
-// handlerStores overrides the methods of multiStore that have an id as a parameter: they use only the store of this id.
+// handlerStores overrides the methods of multiStore that take an id, so that they use only the store of this id.
 type handlerStores struct {
 	multiStore
-	indexes map[string]int // the positions of the stores of handlers, by id
+	indexes map[string]int // positions in multiStore, by handler id
 }
 
-// indexOf returns the position of the store of an id: the store of the handler, or of the closest ancestor of a sub-handler.
+// indexOf returns the position of the store of a handler. A sub-handler without its own store uses that of its closest ancestor.
 func (s handlerStores) indexOf(id string) int {
 	if i, found := s.indexes[id]; found {
 		return i
 	}
 	closest := ""
-	for parent := range s.indexes { // do not shorten the id step by step: a record may name a sub-handler with thousands of slashes
+	for parent := range s.indexes { // don't shorten the id step by step: a record may name a sub-handler with thousands of slashes
 		if len(parent) > len(closest) && len(parent) < len(id) && id[len(parent)] == '/' && strings.HasPrefix(id, parent) {
 			closest = parent
 		}
@@ -52,7 +52,6 @@ func (s handlerStores) indexOf(id string) int {
 	return s.indexes[closest] // 0 if there is none
 }
 
-// of returns the store of an id.
 func (s handlerStores) of(id string) Store { return s.multiStore[s.indexOf(id)] }
 
 func (s handlerStores) Check() error {
@@ -106,7 +105,7 @@ func (s handlerStores) Archive(obj client.Object, id string, record Record) erro
 	return archive(s.of(id), obj, id, record)
 }
 
-// Sweep implements [Sweeper]. A store keeps only records of its own handlers.
+// Sweep implements [Sweeper]. Each store keeps only the records of its own handlers.
 func (s handlerStores) Sweep(obj client.Object, known []string) error {
 	var errs []error
 	for i, store := range s.multiStore {
@@ -117,13 +116,13 @@ func (s handlerStores) Sweep(obj client.Object, known []string) error {
 	return errors.Join(errs...)
 }
 
-// InMemory returns a store that keeps records in the memory of the process. The operator then does not write records to objects. After a restart, it
-// calls all handlers of unfinished cycles again, and their attempts start from 0. Each call returns a new store.
+// InMemory returns a new store that keeps records in the memory of the process, so the operator writes none to objects. After a restart, it
+// calls all handlers of unfinished cycles again, starting with attempt 0.
 //
 // kopf has no equivalent.
 func InMemory() Store { return &memoryStore{records: map[types.UID]map[string]Record{}} }
 
-// IsInMemory reports whether a store is one of [InMemory].
+// IsInMemory reports whether a store was created with [InMemory].
 func IsInMemory(s Store) bool {
 	_, is := s.(*memoryStore)
 	return is
@@ -165,7 +164,7 @@ func (s *memoryStore) Purge(obj client.Object, id string) error {
 	return nil
 }
 
-// Clear does nothing: the store does not change objects.
+// Clear does nothing, because the store doesn't change objects.
 func (s *memoryStore) Clear(map[string]any) {}
 
 // UsesOnlyAnnotations implements [AnnotationUser].
@@ -178,8 +177,7 @@ func (s *memoryStore) Forget(uid types.UID) {
 	delete(s.records, uid)
 }
 
-// A Forgetter is a [Store] with data in memory. Package kopf calls Forget when an object is deleted, or when the operator does not handle
-// the object any more.
+// A Forgetter is a [Store] with data in memory. Package kopf calls Forget when an object is deleted or goes out of scope.
 type Forgetter interface{ Forget(uid types.UID) }
 
 // Forget implements [Forgetter] for the stores that support it.

@@ -9,9 +9,9 @@ import (
 
 const digestName = "last-handled-digest"
 
-// Digest returns the store for the digest of an essence that is too large to be stored on the object. The digest is stored in the
-// annotation "last-handled-digest" with the prefix of the baseline. If the baseline uses no annotations, Digest uses the
-// prefix of the first store with annotations, or [DefaultPrefix]. kopf ignores the annotation. To remove it, call the method Store with nil.
+// Digest returns the store for the digest of an essence that is too large for the object. The digest goes into the annotation
+// "last-handled-digest" with the prefix of the baseline. If the baseline uses no annotations, the prefix is that of the first store with
+// annotations, or [DefaultPrefix]. kopf ignores the annotation. To remove it, call Store with nil.
 func Digest(b Baseline, stores ...Store) Baseline {
 	keys, ok := annotationKeysOf(b)
 	if !ok {
@@ -23,7 +23,6 @@ func Digest(b Baseline, stores ...Store) Baseline {
 	return digestPlace{keys}
 }
 
-// A digestPlace stores a digest in an annotation.
 type digestPlace struct{ keys annotationKeys }
 
 func (p digestPlace) Fetch(obj client.Object) []byte {

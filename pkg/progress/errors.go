@@ -11,8 +11,8 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/guard"
 )
 
-// Temporary returns an error that makes the handler due again after the delay, which is at most [MaxDelay]. With a delay of zero or less, the handler is
-// due immediately. If err is nil, Temporary returns an error that reports the missing cause.
+// Temporary returns an error that makes the handler due again after the delay, which is at most [MaxDelay]. With a delay of zero or less,
+// it is due immediately. If err is nil, the error reports the missing cause.
 //
 // Equivalent in kopf: raise TemporaryError(..., delay=...).
 func Temporary(err error, delay time.Duration) error {
@@ -22,8 +22,8 @@ func Temporary(err error, delay time.Duration) error {
 	return &TemporaryError{Err: err, Delay: max(0, delay)}
 }
 
-// Permanent returns an error that ends the handler for the current cause without further attempts.
-// [reconcile.TerminalError] has the same effect. If err is nil, Permanent returns an error that reports the missing cause.
+// Permanent returns an error that fails the handler for the current cause without further attempts, as does [reconcile.TerminalError]. If
+// err is nil, the error reports the missing cause.
 //
 // Equivalent in kopf: raise PermanentError(...).
 func Permanent(err error) error {
@@ -33,12 +33,11 @@ func Permanent(err error) error {
 	return &PermanentError{Err: err}
 }
 
-// errMissingCause returns the error that replaces a nil argument of Temporary or Permanent. A nil argument is often an unset variable.
+// errMissingCause replaces a nil argument of Temporary or Permanent, which often is a variable that was never set.
 func errMissingCause(function string) error {
 	return fmt.Errorf("%s(nil): pass the cause of the failure, or return nil for success", function)
 }
 
-// orMissingCause returns err. If err is nil, it returns an error that reports the missing cause.
 func orMissingCause(err error, function string) error {
 	if err == nil {
 		return errMissingCause(function)
@@ -61,7 +60,7 @@ type PermanentError struct{ Err error }
 func (e *PermanentError) Error() string { return orMissingCause(e.Err, "Permanent").Error() }
 func (e *PermanentError) Unwrap() error { return e.Err }
 
-// A LimitError reports that a handler reached a limit of its [Policy] and will not be called again.
+// A LimitError reports that a handler reached a limit of its [Policy] and won't be called again.
 type LimitError struct {
 	Limit string // description of the limit
 	Err   error  // error of the last attempt; nil if there was no attempt
@@ -76,13 +75,13 @@ func (e *LimitError) Error() string {
 
 func (e *LimitError) Unwrap() error { return e.Err }
 
-// A PanicError is a recovered panic of a handler, or its call of [runtime.Goexit]. It is treated like any other unclassified error.
+// A PanicError is a recovered panic of a handler, or its call to [runtime.Goexit]. It is treated like any other unclassified error.
 type PanicError struct {
-	// Value is the value of the panic. After a call of runtime.Goexit, it is an error that says so.
+	// Value is the value of the panic. After a call to runtime.Goexit, it is an error that says so.
 	Value any
 	Stack []byte
 
-	function string // that has panicked, such as BackoffFunc; empty for the handler itself
+	function string // the function that panicked, such as BackoffFunc; empty for the handler itself
 }
 
 func (e *PanicError) Error() string {
@@ -98,8 +97,7 @@ const (
 	permanent
 )
 
-// classify returns the class of an error. The outermost classified error in the chain decides. In a joined error, the
-// first classified error decides.
+// classify returns the class of an error. The outermost classified error in the chain decides, and in a joined error the first one.
 func classify(err error) (class, time.Duration) {
 	switch e := err.(type) { //nolint:errorlint // this function unwraps the chain itself
 	case nil:
@@ -125,8 +123,8 @@ func classify(err error) (class, time.Duration) {
 	return unknown, 0
 }
 
-// Expected reports whether an error is temporary, permanent, a reached limit, or a write conflict. Log expected errors without
-// a stack trace. For a limit that was reached after an attempt, the error of this attempt decides.
+// Expected reports whether an error is temporary, permanent, a reached limit, or a write conflict. Expected errors should be logged without
+// a stack trace. If a limit was reached after an attempt, the error of this attempt decides.
 func Expected(err error) bool {
 	if limit, ok := errors.AsType[*LimitError](err); ok && limit.Err != nil {
 		return Expected(limit.Err)

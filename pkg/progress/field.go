@@ -14,10 +14,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// An objectField is the dotted path of a field, such as "status.kopf.progress". It is read and written in the JSON
-// form of the object. Objects of Go types are converted to this form and back.
+// An objectField is the dotted path of a field, such as "status.kopf.progress". We read and write it in the JSON form of the object, so
+// typed objects are converted to this form and back.
 //
-// If the Go type lacks the field, decoding has already dropped its value. Then the methods have no value to read or to remove.
+// If the Go type lacks the field, decoding has already dropped its value, so there is nothing to read or remove.
 type objectField string
 
 func (f objectField) path() []string { return strings.Split(string(f), ".") }
@@ -31,7 +31,7 @@ func (f objectField) check() error {
 	return nil
 }
 
-// read returns the value of the field; nil if there is none. The value is not a copy.
+// read returns the value of the field, not a copy of it; nil if there is none.
 func (f objectField) read(obj client.Object) (any, error) {
 	content, err := f.content(obj)
 	if err != nil {
@@ -48,13 +48,12 @@ func (f objectField) valueIn(content map[string]any) any {
 	return value
 }
 
-// childOf returns nil if the value is not a JSON object or lacks the key.
+// childOf returns nil if the value isn't a JSON object or lacks the key.
 func childOf(value any, key string) any {
 	fields, _ := value.(map[string]any)
 	return fields[key]
 }
 
-// write sets the value of the field.
 func (f objectField) write(obj client.Object, value any) error {
 	if err := checkType(obj, string(f)); err != nil {
 		return err
@@ -69,13 +68,13 @@ func (f objectField) write(obj client.Object, value any) error {
 	return f.replace(obj, content)
 }
 
-// A fieldChange sets a key below a field. If the value is nil, it removes the key.
+// A fieldChange sets a key below a field or, if the value is nil, removes it.
 type fieldChange struct {
 	key   string
 	value any
 }
 
-// changeBelow sets and removes keys below the field. It keeps the field itself, also if it becomes empty.
+// changeBelow sets and removes keys below the field. It keeps the field itself, even if it becomes empty.
 func (f objectField) changeBelow(obj client.Object, changes []fieldChange) error {
 	sets := slices.ContainsFunc(changes, func(c fieldChange) bool { return c.value != nil })
 	if sets {
@@ -117,16 +116,16 @@ func (f objectField) changeBelow(obj client.Object, changes []fieldChange) error
 	return f.replace(obj, content)
 }
 
-// clear removes the field from an essence, and then each parent that has become empty.
+// clear removes the field from an essence, and each parent that is then empty.
 func (f objectField) clear(essence map[string]any) {
 	root, _, _ := strings.Cut(string(f), ".")
-	if essence[root] != nil { // most objects have no such field, and the path needs memory
+	if essence[root] != nil { // most objects don't have the field, so don't allocate the path
 		clearField(essence, f.path())
 	}
 }
 
 func clearField(essence map[string]any, path []string) {
-	// Modify only the outermost map, because an essence shares its values with the object.
+	// Modify only the outermost map, because the essence shares its values with the object.
 	out, _ := removeNested(essence, path)
 	if value, ok := out[path[0]]; ok {
 		essence[path[0]] = value
@@ -135,7 +134,7 @@ func clearField(essence map[string]any, path []string) {
 	}
 }
 
-// content returns the JSON form of the object. It returns nil if the Go type lacks the field.
+// content returns the JSON form of the object, or nil if the Go type lacks the field.
 func (f objectField) content(obj client.Object) (map[string]any, error) {
 	if u, ok := obj.(*unstructured.Unstructured); ok {
 		return u.Object, nil
@@ -150,7 +149,7 @@ func (f objectField) content(obj client.Object) (map[string]any, error) {
 	return content, nil
 }
 
-// knownFields caches the results of existsIn. Its size is at most the number of configured fields times the number of Go types.
+// knownFields caches the results of existsIn. It can't grow beyond the configured fields times the Go types.
 var knownFields sync.Map // fieldOfType → bool
 
 type fieldOfType struct {
@@ -169,13 +168,12 @@ func (f objectField) existsIn(t reflect.Type) bool {
 	return exists
 }
 
-// replace sets the content of the object.
 func (f objectField) replace(obj client.Object, content map[string]any) error {
 	if u, ok := obj.(*unstructured.Unstructured); ok {
 		u.Object = content
 		return nil
 	}
-	// The conversion merges into existing values. Therefore start with an empty object, so that removed keys disappear.
+	// The conversion merges into existing values, so start with an empty object. Otherwise removed keys would stay.
 	fresh := reflect.New(reflect.TypeOf(obj).Elem())
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, fresh.Interface()); err != nil {
 		return fmt.Errorf("%s does not fit the Go type %T: %w", f, obj, err)
@@ -184,7 +182,7 @@ func (f objectField) replace(obj client.Object, content map[string]any) error {
 	return nil
 }
 
-// setNested returns a copy of the content with the value in a field. The copy shares all other values.
+// setNested returns a copy of the content with the field set. The copy shares all other values.
 func setNested(content map[string]any, path []string, value any) (map[string]any, error) {
 	out := maps.Clone(content)
 	if out == nil {
@@ -207,8 +205,8 @@ func setNested(content map[string]any, path []string, value any) (map[string]any
 	return out, nil
 }
 
-// removeNested returns the content without a field and its empty parents, and whether anything was removed. It does not change the content: if it removes
-// something, it returns a copy, which shares all other values.
+// removeNested returns the content without a field and its empty parents, and whether it removed anything. It doesn't modify the content:
+// if it removes something, it returns a copy that shares all other values.
 func removeNested(content map[string]any, path []string) (out map[string]any, found bool) {
 	key := path[0]
 	value, ok := content[key]

@@ -17,10 +17,9 @@ const (
 	maxHistoryMessage = 256
 )
 
-// An Archiver is a [Store] that keeps records of finished handlers.
+// An Archiver is a [Store] that keeps the records of finished handlers.
 type Archiver interface {
-	// Archive stores the record of a finished handler. [State.Purge] calls Archive for each finished handler before it removes the
-	// record.
+	// Archive stores the record of a finished handler. [State.Purge] calls it for each finished handler before removing the record.
 	Archive(obj client.Object, id string, record Record) error
 }
 
@@ -31,9 +30,10 @@ func archive(store Store, obj client.Object, id string, record Record) error {
 	return nil
 }
 
-// WithHistory returns a store that also keeps the last finished handlers of each object in the annotation [HistoryAnnotation]. The parameter handlers is
-// the maximum number of entries, from 1 to 100. Messages are cut at 256 bytes. The operator writes the history in the same request as the end of a cycle. Two
-// operators for the same objects share the history. [History] reads it.
+// WithHistory returns a store that also keeps the last finished handlers of each object in the annotation [HistoryAnnotation]. The
+// parameter handlers limits the number of entries, from 1 to 100. Messages are cut at 256 bytes. The history costs no extra request,
+// because the operator writes it together with the end of a cycle. Operators that handle the same objects share the history. Use [History]
+// to read it.
 //
 // kopf has no equivalent.
 func WithHistory(store Store, handlers int) Store {
@@ -47,7 +47,8 @@ type HistoryEntry struct {
 	Record
 }
 
-// History returns the finished handlers that [WithHistory] has stored, the oldest first. It returns an error if the annotation cannot be decoded.
+// History returns the finished handlers that [WithHistory] has stored, oldest first. It returns an error if the annotation can't be
+// decoded.
 func History(obj client.Object) ([]HistoryEntry, error) {
 	text, found := obj.GetAnnotations()[HistoryAnnotation]
 	if !found {
@@ -105,7 +106,7 @@ func (s historyStore) Archive(obj client.Object, id string, record Record) error
 func (s historyStore) appendEntry(obj client.Object, id string, record Record) error {
 	documents := []json.RawMessage{}
 	if text, found := obj.GetAnnotations()[HistoryAnnotation]; found && json.Unmarshal([]byte(text), &documents) != nil {
-		documents = nil // an unreadable history is replaced
+		documents = nil // replace an unreadable history
 	}
 	documents = slices.DeleteFunc(documents, func(document json.RawMessage) bool {
 		_, err := decodeEntry(document)

@@ -13,8 +13,8 @@ import (
 // rest of a path after "metadata.labels." or "metadata.annotations." is a single key, which may contain dots. The baseline also
 // ignores parents that contain only ignored fields.
 //
-// Change detection removes the fields from the current essence and from the stored essence. Therefore, adding a path does not cause
-// updates of objects that were handled before.
+// The fields are removed from both the current and the stored essence, so adding a path doesn't cause updates of objects that were handled
+// before.
 //
 // Equivalent in kopf: ignored_fields= of the diff-base storages.
 func IgnoringFields(baseline Baseline, paths ...string) Baseline {
@@ -67,8 +67,8 @@ func (b ignoringBaseline) UsesOnlyAnnotations(obj client.Object) bool {
 	return UsesOnlyAnnotations(b.Baseline, obj)
 }
 
-// ClearStored removes the values that a [Store] or a [Baseline] writes from the JSON form of an object. Its method Clear may remove more: [IgnoringFields] also
-// removes fields of the object that change detection ignores.
+// ClearStored removes from an object in JSON form only what the [Store] or [Baseline] writes. The method Clear can remove more: with
+// [IgnoringFields], it also removes the ignored fields.
 func ClearStored(from interface{ Clear(essence map[string]any) }, content map[string]any) {
 	if clearer, ok := from.(storedClearer); ok {
 		clearer.ClearStored(content)
@@ -77,9 +77,9 @@ func ClearStored(from interface{ Clear(essence map[string]any) }, content map[st
 	from.Clear(content)
 }
 
-// A storedClearer is a [Baseline] whose method Clear also removes values that it does not write.
+// A storedClearer is a [Baseline] whose method Clear also removes values that it doesn't write.
 type storedClearer interface {
-	// ClearStored is Clear for the written values only.
+	// ClearStored removes only the values that the baseline writes.
 	ClearStored(content map[string]any)
 }
 

@@ -46,14 +46,14 @@ func keysOf(prefix string) annotationKeys {
 
 func (k annotationKeys) withoutV1() annotationKeys { return annotationKeys{prefix: k.prefix, v2: true} }
 
-// of returns the keys of an id, the preferred key first. Two generations of kopf shorten long ids differently.
-// Unless v2 is set, the store therefore writes and purges both keys, and reads the first key with a value.
-// The result is shared and must not be modified.
+// of returns the keys of an id, the preferred key first. Two generations of kopf shorten long ids differently, so unless v2 is set, stores
+// write and purge both keys and read the first one with a value. The result is shared and must not be modified.
 func (k annotationKeys) of(obj client.Object, id string) []string {
 	return k.named(id, isOwnedReplicaSet(obj))
 }
 
-// named is of for an object of which it is known whether it is an owned ReplicaSet. The object may have thousands of owners.
+// named is like of, for callers that already know whether the object is an owned ReplicaSet. Finding out is slow for an object with
+// thousands of owners.
 func (k annotationKeys) named(id string, owned bool) []string {
 	if owned {
 		id += ownedSuffix
@@ -73,10 +73,11 @@ func (k annotationKeys) compute(id string) []string {
 	return []string{k.prefix + "/" + v2, k.prefix + "/" + v1}
 }
 
-// computedKeys caches the keys of ids, because each reconcile needs them many times.
+// computedKeys caches the keys, because each reconcile needs them many times.
 var computedKeys keyCache
 
-// A keyCache is a cache of annotation keys. Its size is limited, because the ids of sub-handlers may differ for each object, and users may invent ids.
+// A keyCache caches annotation keys. Its size is limited, because each object can have sub-handlers with other ids, and users can invent
+// ids.
 type keyCache struct {
 	mu   sync.RWMutex
 	keys map[keyQuery][]string
@@ -112,7 +113,7 @@ func (c *keyCache) of(query keyQuery, compute func(id string) []string) []string
 	return keys
 }
 
-// maxV1Length returns the maximum length of a name in the older generation of keys. It is zero or negative for long prefixes.
+// maxV1Length returns the maximum length of a name in the older generation of keys. With a long prefix, it is zero or negative.
 func (k annotationKeys) maxV1Length() int {
 	return maxNameLength - utf8.RuneCountInString(k.prefix) - 1
 }
@@ -132,13 +133,13 @@ func (k annotationKeys) check(id string) (string, error) {
 	return key, nil
 }
 
-// isReserved reports whether the framework stores its own data under the name of an annotation.
+// isReserved reports whether the framework stores its own data under this annotation name.
 func isReserved(name string) bool {
 	return slices.Contains([]string{markerName, baselineName, touchName, pinName, digestName}, name) || strings.HasPrefix(name, stampName)
 }
 
-// mark adds the annotation with which kopf recognizes the prefix. The default prefix needs no mark. kopf also omits the
-// mark for other prefixes that begin with "kopf.", although it does not recognize these prefixes without the mark.
+// mark adds the annotation by which kopf recognizes the prefix. The default prefix doesn't need it. kopf also omits it for other prefixes
+// that begin with "kopf.", but then doesn't recognize them.
 func (k annotationKeys) mark(annotations map[string]string) {
 	if k.prefix == DefaultPrefix {
 		return
@@ -149,7 +150,7 @@ func (k annotationKeys) mark(annotations map[string]string) {
 	}
 }
 
-// values iterates over the keys and values of an id. It skips nulls.
+// values iterates over the keys and values of an id, except nulls.
 func (k annotationKeys) values(obj client.Object, id string) iter.Seq2[string, string] {
 	return func(yield func(key, value string) bool) {
 		annotations := obj.GetAnnotations()
@@ -196,7 +197,7 @@ func (k annotationKeys) remove(obj client.Object, id string) {
 	obj.SetAnnotations(annotations)
 }
 
-// removeTouch deletes the annotation that kopf changes to trigger another event of the object. This package does not need the annotation.
+// removeTouch deletes the annotation that kopf changes to trigger another event of the object. We don't need it.
 func (k annotationKeys) removeTouch(obj client.Object, annotations map[string]string) {
 	for _, key := range k.of(obj, touchName) {
 		delete(annotations, key)
@@ -224,7 +225,7 @@ func clearAnnotations(essence map[string]any, match func(key string) bool) {
 	}
 }
 
-// cloneAnnotations returns a copy of the annotations, because the map of a cached object must not be modified.
+// cloneAnnotations returns a copy, because the map of a cached object must not be modified.
 func cloneAnnotations(annotations map[string]string) map[string]string {
 	out := make(map[string]string, len(annotations)+2)
 	maps.Copy(out, annotations)
@@ -235,8 +236,7 @@ var nameReplacer = strings.NewReplacer("/", ".", "<", "_", ">", "_")
 
 func sanitizeName(id string) string { return nameReplacer.Replace(id) }
 
-// shorten limits a name to maxLength characters. If the reference text is longer than that, the result ends with a
-// hash of the reference text.
+// shorten limits a name to maxLength characters. If the reference text is longer than that, the result ends with its hash.
 func shorten(name string, reference []rune, maxLength int) string {
 	if len(reference) <= maxLength {
 		return name
@@ -256,7 +256,7 @@ func hashSuffix(text string) string {
 	return "-" + strings.TrimRight(encoded, "=-.")
 }
 
-// truncateRunes cuts a text like a slice in Python: a negative length counts from the end.
+// truncateRunes cuts a text like a Python slice: a negative length counts from the end.
 func truncateRunes(name string, length int) string {
 	runes := []rune(name)
 	if length < 0 {
@@ -265,9 +265,8 @@ func truncateRunes(name string, length int) string {
 	return string(runes[:min(length, len(runes))])
 }
 
-// isOwnedReplicaSet reports whether the object is a ReplicaSet of a Deployment. Kubernetes copies the annotations of
-// a Deployment to its ReplicaSets. Without separate keys, the ReplicaSet would therefore have the records of the
-// Deployment.
+// isOwnedReplicaSet reports whether the object is a ReplicaSet of a Deployment. Kubernetes copies the annotations of a Deployment to its
+// ReplicaSets, so without separate keys, a ReplicaSet would have the records of its Deployment.
 func isOwnedReplicaSet(obj client.Object) bool {
 	if obj == nil || kindOf(obj) != "ReplicaSet" {
 		return false
@@ -280,8 +279,7 @@ func isOwnedReplicaSet(obj client.Object) bool {
 	return false
 }
 
-// kindOf returns the kind of an object. Typed clients may leave the kind empty, so the name of the Go type is the
-// fallback.
+// kindOf returns the kind of an object. Typed clients may leave it empty, so it falls back to the name of the Go type.
 func kindOf(obj client.Object) string {
 	if kind := obj.GetObjectKind().GroupVersionKind().Kind; kind != "" {
 		return kind

@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// A Lifecycle returns the ids of the handlers to call in this reconcile, in order. It receives the ids of the due handlers in the
-// order of their registration. Handlers that it does not return stay due. The function record returns the record of a handler, or
-// the zero [Record] for an unknown id.
+// A Lifecycle chooses the handlers to call in this reconcile. It receives the ids of the due handlers in the order of registration, and
+// returns those to call, in order. The others stay due. The function record returns the record of a handler, or the zero [Record] for an
+// unknown id.
 //
 // Equivalent in kopf: lifecycle=, kopf.lifecycles.
 type Lifecycle func(due []string, record func(id string) Record) []string
@@ -15,7 +15,7 @@ type Lifecycle func(due []string, record func(id string) Record) []string
 // AllAtOnce chooses all due handlers, in order. It is the default of this library.
 func AllAtOnce(due []string, _ func(string) Record) []string { return due }
 
-// OneByOne chooses the first due handler. A failing handler blocks the handlers after it, except during its delay.
+// OneByOne chooses the first due handler. A failing handler blocks those after it, except during its delay.
 func OneByOne(due []string, _ func(string) Record) []string { return due[:min(1, len(due))] }
 
 // Asap chooses the due handler with the fewest attempts. It is the default of kopf.

@@ -8,8 +8,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Multi combines several stores. Multi reads a record from the first store that has the record, writes records to all stores and purges
-// them from all stores. Use Multi(new, old) to migrate while operators with the old store still run.
+// Multi combines several stores. It reads a record from the first store that has it, and writes to and purges from all of them. Use
+// Multi(new, old) to migrate while operators with the old store are still running.
 //
 // Equivalent in kopf: MultiProgressStorage.
 func Multi(stores ...Store) Store { return multiStore(slices.Clone(stores)) }
@@ -22,8 +22,8 @@ func (m multiStore) Check() error { return checkMembers("Multi", m) }
 // Fields implements [FieldUser].
 func (m multiStore) Fields() []string { return fieldsOf(m) }
 
-// Key implements [KeyChecker]. An id must be valid for all stores. Key returns the key of the first store whose key differs from the
-// id, so that ids with the same key in this store conflict.
+// Key implements [KeyChecker]. An id must be valid for all stores. The result is the first key that differs from the id, so that ids with
+// the same key in that store conflict.
 func (m multiStore) Key(id string) (string, error) {
 	if id == "" {
 		return "", errEmptyID
@@ -108,8 +108,7 @@ func (m multiStore) Clear(essence map[string]any) {
 	}
 }
 
-// MultiBaseline combines several baselines. It reads the essence from the first baseline that has one, and
-// writes an essence to all baselines.
+// MultiBaseline combines several baselines. It reads the essence from the first baseline that has one, and writes it to all of them.
 //
 // Equivalent in kopf: MultiDiffBaseStorage.
 func MultiBaseline(baselines ...Baseline) Baseline { return multiBaseline(slices.Clone(baselines)) }

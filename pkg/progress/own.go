@@ -1,7 +1,7 @@
 package progress
 
-// The method CallsNoUserCode marks the stores and baselines that call no code of users. Package kopf calls all others in separate goroutines, because their
-// methods could call runtime.Goexit. The combinations of stores have no mark, since they can contain stores of users.
+// The method CallsNoUserCode marks stores and baselines that call no user code. Package kopf calls all others in separate goroutines,
+// because they could call runtime.Goexit. Combinations of stores don't have the method, because they can contain the user's own stores.
 
 func (annotationStore) CallsNoUserCode()    {}
 func (statusStore) CallsNoUserCode()        {}

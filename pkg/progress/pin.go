@@ -11,22 +11,22 @@ import (
 const (
 	pinName = "pinned-configuration"
 
-	// olderPinPrefix is the prefix under which earlier versions stored the pin. This version reads and removes these pins, and stores no pins under this prefix.
+	// olderPinPrefix is the prefix under which earlier versions stored the pin. We still read and remove these pins, but don't write them.
 	olderPinPrefix = "runtime." + DefaultPrefix
 )
 
-// annotated is implemented by each [Baseline] and [Store] of this package that may use annotations.
+// annotated is implemented by each [Baseline] and [Store] of this package that can use annotations.
 type annotated interface {
 	// annotationKeys returns false if the type uses no annotations.
 	annotationKeys() (annotationKeys, bool)
 }
 
-// Pin returns the store for the pin, which is the essence that a running cycle handles. The pin is stored in the
-// annotation "pinned-configuration" with the prefix of the baseline. If the baseline uses no annotations, Pin uses the prefix of
-// the first store with annotations, or [DefaultPrefix]. kopf ignores the annotation.
+// Pin returns the store for the pin, which is the essence a running cycle works on. The pin goes into the annotation "pinned-configuration"
+// with the prefix of the baseline. If the baseline uses no annotations, the prefix is that of the first store with annotations, or
+// [DefaultPrefix]. kopf ignores the annotation.
 //
-// Earlier versions used the prefix "runtime.kopf.zalando.org" if the baseline used [DefaultPrefix] or no annotations. Fetch
-// also reads the annotation with this prefix, and Store removes it.
+// Earlier versions used the prefix "runtime.kopf.zalando.org" if the baseline used [DefaultPrefix] or no annotations. Fetch still reads
+// that annotation, and Store removes it.
 func Pin(b Baseline, stores ...Store) Baseline {
 	keys, ok := annotationKeysOf(b)
 	if ok && keys.prefix != DefaultPrefix {
@@ -61,14 +61,14 @@ func (s annotationStore) annotationKeys() (annotationKeys, bool) { return s.keys
 func (s smartStore) annotationKeys() (annotationKeys, bool)      { return s.annotations.keys, true }
 func (m multiStore) annotationKeys() (annotationKeys, bool)      { return annotationKeysOf(m...) }
 
-// A pin stores the pinned essence in the format of a baseline. Store writes the annotation of the first element. Fetch reads, and Store removes,
-// the annotations of all elements.
+// A pin stores the pinned essence in the format of a baseline. Store writes the annotation of the first element and removes those of the
+// others. Fetch reads all of them.
 type pin []annotationKeys
 
 // UsesOnlyAnnotations implements [AnnotationUser].
 func (p pin) UsesOnlyAnnotations(client.Object) bool { return true }
 
-// Fetch returns "null" for an annotation that contains null, so that callers remove the annotation.
+// Fetch returns "null" for an annotation that contains null, so that callers remove it.
 func (p pin) Fetch(obj client.Object) []byte {
 	for _, keys := range p {
 		for _, value := range keys.values(obj, pinName) {
@@ -81,7 +81,7 @@ func (p pin) Fetch(obj client.Object) []byte {
 	return nil
 }
 
-// Store writes the essence to the object. If essence is nil, Store removes the pin.
+// Store writes the essence to the object or, if it is nil, removes the pin.
 func (p pin) Store(obj client.Object, essence []byte) {
 	for _, keys := range p {
 		if keys.has(obj, pinName) {

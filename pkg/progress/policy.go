@@ -17,7 +17,7 @@ import (
 // Equivalent in kopf: settings.execution.default_backoff.
 const DefaultBackoff = time.Minute
 
-// An ErrorMode defines the effect of an unclassified error, which is neither temporary nor permanent by its type.
+// An ErrorMode defines what happens after an unclassified error, which by its type is neither temporary nor permanent.
 //
 // Equivalent in kopf: errors=ErrorsMode....
 type ErrorMode int
@@ -31,13 +31,12 @@ const (
 	ErrorsIgnored
 )
 
-// An Attempt describes the current attempt. Its values come from the [Record], so they survive restarts of the process if the record is
-// stored.
+// An Attempt describes the current attempt. Its values come from the [Record], so they survive a restart if the record is stored.
 type Attempt struct {
-	// Number is the number of the attempt, starting with 0. Equivalent in kopf: retry.
+	// Number counts the attempts, starting with 0. Equivalent in kopf: retry.
 	Number int
-	// Started is the time when the handler was first selected, in UTC and in whole microseconds, as it is stored. It stays if the cause
-	// changes before the handler has finished.
+	// Started is when the handler was first selected, in UTC and in whole microseconds, as stored. It stays the same if the cause changes
+	// before the handler has finished.
 	// Equivalent in kopf: started.
 	Started time.Time
 	// Last is the error message of the previous attempt, cut at 1024 bytes; empty if there was no error.
@@ -53,45 +52,44 @@ type Policy struct {
 	// Retries is the maximum number of attempts, including the first one. Nil means no limit; with 0, the handler fails without a call.
 	// Equivalent in kopf: retries=.
 	Retries *int
-	// Timeout is the maximum time from the selection of the handler to an attempt; nil means no limit. It is checked
-	// between attempts and does not interrupt a running attempt. If the next attempt would be too late, the handler fails without
-	// waiting. The first attempt is always made, unless the timeout is 0. The time also runs while the handler waits for its
-	// sub-handlers.
+	// Timeout is the maximum time from the selection of the handler to an attempt; nil means no limit. It is checked between attempts and
+	// doesn't interrupt a running one. If the next attempt would be too late, the handler fails without waiting. The first attempt is
+	// always made, unless the timeout is 0. Time spent waiting for sub-handlers counts.
 	// Equivalent in kopf: timeout=.
 	Timeout *time.Duration
-	// Backoff is the delay after an unclassified error; nil selects [DefaultBackoff]. If the error is from the API server and asks for
-	// a longer delay, that delay is used. Equivalent in kopf: backoff=.
+	// Backoff is the delay after an unclassified error; nil means [DefaultBackoff]. If the error comes from the API server and asks for a
+	// longer delay, that delay is used. Equivalent in kopf: backoff=.
 	Backoff *time.Duration
-	// BackoffFunc computes the delay after an unclassified error, in place of Backoff. If the error is from the API server and asks for
-	// a longer delay, that delay is used.
+	// BackoffFunc computes the delay after an unclassified error, instead of Backoff. Here too, a longer delay that the API server asks for
+	// is used.
 	BackoffFunc func(a Attempt, err error) time.Duration
-	// AttemptTimeout is the time until the context of each attempt ends; 0 means no limit.
+	// AttemptTimeout is the timeout of each attempt's context; 0 means no limit.
 	AttemptTimeout time.Duration
-	// Errors defines the effect of an unclassified error. Equivalent in kopf: errors=.
+	// Errors defines what happens after an unclassified error. Equivalent in kopf: errors=.
 	Errors ErrorMode
 }
 
-// An Outcome describes how an attempt ended and what follows.
+// An Outcome describes how an attempt ended and what happens next.
 type Outcome struct {
-	// Err is the error of the attempt, or nil. If its text is longer than 16 KiB, Err wraps it and has only the beginning and the end of the text. With
-	// [ErrorsIgnored], a successful outcome may have an error.
+	// Err is the error of the attempt, or nil. If its text is longer than 16 KiB, Err wraps it and keeps only the beginning and the end of
+	// the text. With [ErrorsIgnored], a successful outcome can have an error.
 	Err error
-	// Final reports that there will be no further attempt. Otherwise the next attempt follows after Delay.
+	// Final means that there will be no further attempt. Otherwise the next one follows after Delay.
 	Final bool
 	Delay time.Duration
-	// Success reports that the handler has succeeded. Only a final outcome can be successful.
+	// Success means that the handler has succeeded. Only a final outcome can be successful.
 	Success bool
-	// Attempted is false if the handler was not called because of a limit, or if the attempt was interrupted.
+	// Attempted is false if a limit prevented the call, or if the attempt was interrupted.
 	Attempted bool
-	// Waiting reports that the handler itself has finished and waits for its sub-handlers. The attempt does not count.
+	// Waiting means that the handler itself has finished and waits for its sub-handlers. The attempt doesn't count.
 	Waiting bool
-	// Interrupted reports that the attempt failed after its context was cancelled, for example because the process stops. The
-	// attempt does not count and will be repeated.
+	// Interrupted means that the attempt failed after its context was cancelled, for example because the process is stopping. The attempt
+	// doesn't count and will be repeated.
 	Interrupted bool
 }
 
-// Attempt checks the limits, calls the function, recovers from a panic, and returns the outcome. The parameter now is
-// the time when the attempt starts. Attempt does not return if the function calls [runtime.Goexit], for example with FailNow of package testing.
+// Attempt checks the limits, calls the function, recovers from a panic, and returns the outcome. The parameter now is the start of the
+// attempt. Attempt doesn't return if the function calls [runtime.Goexit], for example through testing's FailNow.
 func (p Policy) Attempt(ctx context.Context, record Record, now time.Time, fn func(context.Context) error) Outcome {
 	if limit := p.limitReached(record, now); limit != "" {
 		return Outcome{Err: &LimitError{Limit: limit, Err: storedError(record)}, Final: true}
@@ -117,7 +115,7 @@ func callRecovering(ctx context.Context, fn func(context.Context) error) error {
 	return orPanicError(guard.Catch("", func() error { return fn(ctx) }))
 }
 
-// orPanicError returns a [PanicError] for the fault of a function, and other errors unchanged.
+// orPanicError converts a recovered panic to a [PanicError], and returns other errors unchanged.
 func orPanicError(err error) error {
 	if fault, ok := err.(*guard.Error); ok { //nolint:errorlint // a handler may wrap the fault of another function
 		return &PanicError{Value: fault.Value, Stack: fault.Stack, function: fault.Function}
@@ -125,8 +123,8 @@ func orPanicError(err error) error {
 	return err
 }
 
-// Wait returns the outcome of a handler that waits for its sub-handlers until the delay has passed. If the timeout forbids another
-// call at that time, the handler fails now. The parameter record is the record before the attempt.
+// Wait returns the outcome of a handler that waits for its sub-handlers until the delay has passed. If it would then be too late for
+// another call, the handler fails now. The parameter record is the record before the attempt.
 func (p Policy) Wait(record Record, now time.Time, delay time.Duration) Outcome {
 	if limit := p.timeoutReached(record, now.Add(delay)); limit != "" {
 		return Outcome{Err: &LimitError{Limit: limit}, Final: true, Attempted: true}
@@ -134,7 +132,7 @@ func (p Policy) Wait(record Record, now time.Time, delay time.Duration) Outcome 
 	return Outcome{Waiting: true, Delay: delay}
 }
 
-// timeoutReached describes the timeout if an attempt at the given time would exceed it. Otherwise, it returns an empty string.
+// timeoutReached describes the timeout if an attempt at the given time would exceed it; otherwise it returns "".
 func (p Policy) timeoutReached(record Record, at time.Time) string {
 	if p.Timeout == nil || record.Started.IsZero() || at.Sub(record.Started) < *p.Timeout {
 		return ""
@@ -142,9 +140,9 @@ func (p Policy) timeoutReached(record Record, at time.Time) string {
 	return fmt.Sprintf("gave up because the next attempt would exceed the timeout of %s", *p.Timeout)
 }
 
-// limitReached describes the limit that forbids an attempt at the given time. It returns an empty string if an attempt is allowed.
+// limitReached describes the limit that forbids an attempt at the given time; it returns "" if there is none.
 func (p Policy) limitReached(record Record, at time.Time) string {
-	// Another clock may have written Started, so the timeout alone must not prevent the first attempt.
+	// Started may come from a different clock, so the timeout alone must not prevent the first attempt.
 	isFirst := record.Retries == 0 && !record.WaitsForSubs()
 	if limit := p.timeoutReached(record, at); limit != "" && (!isFirst || *p.Timeout <= 0) {
 		return limit
@@ -155,7 +153,7 @@ func (p Policy) limitReached(record Record, at time.Time) string {
 	return ""
 }
 
-// storedError returns the error of the last attempt as a temporary error. [Expected] returns true for it, because the error was already logged.
+// storedError returns the error of the last attempt. It is temporary, and therefore [Expected], because it was already logged.
 func storedError(record Record) error {
 	if record.Message == "" {
 		return nil
@@ -163,14 +161,14 @@ func storedError(record Record) error {
 	return &TemporaryError{Err: errors.New(record.Message)}
 }
 
-// Outcome returns the outcome of an attempt that ended at the given time with an error or nil. If BackoffFunc or a
-// method of the error panics, the outcome contains a [PanicError] and the delay [DefaultBackoff].
+// Outcome returns the outcome of an attempt that ended at the given time with an error or nil. If BackoffFunc or a method of the error
+// panics, the outcome has a [PanicError] and the delay [DefaultBackoff].
 func (p Policy) Outcome(record Record, now time.Time, err error) Outcome {
 	return p.recoverOutcome(record, now, func() Outcome { return p.compute(record, now, err) })
 }
 
 func (p Policy) recoverOutcome(record Record, now time.Time, compute func() Outcome) (out Outcome) {
-	// Limit also calls the method Error, which may panic.
+	// Limit calls the error's method Error, which can panic, too.
 	if err := guard.Catch("", func() error { out = compute(); out.Err = errtext.Limit(out.Err); return nil }); err != nil {
 		return p.retry(record, now, orPanicError(err), DefaultBackoff)
 	}
@@ -206,7 +204,7 @@ func (p Policy) backoff(record Record, err error) time.Duration {
 	}
 }
 
-// serverDelay returns the delay that the API server requests with Retry-After.
+// serverDelay returns the delay that the API server asks for with Retry-After.
 func serverDelay(err error) time.Duration {
 	seconds, ok := apierrors.SuggestsClientDelay(err)
 	if !ok {

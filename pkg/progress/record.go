@@ -10,22 +10,22 @@ import (
 	"time"
 )
 
-// A Record is the stored progress of one handler for one cause. Each record is stored on the object under its own
-// key, in the format of kopf. Therefore, kopf and this library can continue each other's handlers.
+// A Record is the stored progress of one handler for one cause. Each record is stored on the object under its own key, in kopf's format, so
+// kopf and this library can continue each other's handlers.
 //
 // The zero value is the record of a handler that was never selected.
 type Record struct {
-	// Started is the time when the handler was first selected. It stays if the cause changes before the handler has finished.
+	// Started is when the handler was first selected. It stays the same if the cause changes before the handler has finished.
 	Started time.Time
-	// Stopped is the time when the handler succeeded or failed permanently; zero before that.
+	// Stopped is when the handler succeeded or failed permanently; zero before that.
 	Stopped time.Time
-	// Delayed is the earliest time of the next attempt; zero if there is no delay. A time more than [MaxDelay] in the future counts as no delay.
+	// Delayed is the earliest time of the next attempt; zero if there is no delay. A time more than [MaxDelay] in the future is ignored.
 	Delayed time.Time
-	// Attempted is the time when the last attempt ended, by the clock that computed Delayed. The delay is Delayed minus
-	// Attempted. Attempted is zero if Delayed is zero, and in records of kopf, of [Status] and of earlier versions.
+	// Attempted is when the last attempt ended, by the clock that computed Delayed, so the delay is Delayed minus Attempted. It is zero if
+	// Delayed is zero, and in records written by kopf, [Status] or earlier versions.
 	Attempted time.Time
-	// Purpose is kopf's name for the cause of the record: "create", "update", "delete", "resume", or the cause given
-	// to [Run]. It is empty in records of old versions of kopf. A record without a Purpose matches any cause.
+	// Purpose is kopf's name for the cause of the record: "create", "update", "delete", "resume", or the cause given to [Run]. Old versions
+	// of kopf don't write it. A record without a Purpose matches any cause.
 	Purpose string
 	// Retries is the number of attempts so far, including a successful one.
 	Retries int
@@ -40,14 +40,14 @@ type Record struct {
 // Finished reports whether the handler has succeeded or failed permanently.
 func (r Record) Finished() bool { return r.Success || r.Failure }
 
-// MaxDelay is the longest delay between two attempts. Longer delays of handlers are reduced to it. A stored delay that ends later is ignored, so that a
-// mistake in a record, or a forged one, does not block an object for years.
+// MaxDelay is the longest delay between two attempts. Handlers that ask for more get MaxDelay. A stored delay that ends later is ignored,
+// because otherwise a faulty or forged record could block an object for years.
 const MaxDelay = 30 * 24 * time.Hour
 
 // Due reports whether the handler may be called at the given time.
 func (r Record) Due(now time.Time) bool { return !r.Finished() && r.wait(now) == 0 }
 
-// wait returns the time from now until the next attempt; 0 if there is no delay, or if the delay is longer than any operator stores it.
+// wait returns the time until the next attempt; 0 if there is no delay, or if it is longer than any that an operator would store.
 func (r Record) wait(now time.Time) time.Duration {
 	if left := r.Delayed.Sub(now); left <= MaxDelay {
 		return max(0, left)
@@ -60,12 +60,12 @@ func (r Record) WaitsForSubs() bool {
 	return !r.Finished() && len(r.Subrefs) > 0 && !r.Delayed.IsZero() && r.Message == ""
 }
 
-// Attempt returns the description of the next attempt for the handler.
+// Attempt describes the next attempt for the handler.
 func (r Record) Attempt() Attempt {
 	return Attempt{Number: r.Retries, Started: asStored(r.Started), Last: r.Message}
 }
 
-// withStoredTimes returns the record with the times that a store returns for it, so that a value does not depend on whether it was stored
+// withStoredTimes returns the record with the times that a store would return, so that they don't depend on whether the record was stored
 // in the meantime.
 func (r Record) withStoredTimes() Record {
 	for _, t := range []*time.Time{&r.Started, &r.Stopped, &r.Delayed, &r.Attempted} {
@@ -82,9 +82,9 @@ func asStored(t time.Time) time.Time {
 	return t.UTC().Truncate(time.Microsecond)
 }
 
-// withoutClockSkew corrects the times of an unfinished record whose writer had a clock ahead of this one. Started and Attempted
-// were not in the future when they were written. If one of them is in the future by this clock, withoutClockSkew moves all times
-// back by the difference. Therefore, no delay becomes longer.
+// withoutClockSkew corrects the times of an unfinished record whose writer had a clock ahead of ours. Started and Attempted can't have been
+// in the future when they were written. So if one of them is in the future by our clock, withoutClockSkew moves all times back by the
+// difference. This way, no delay becomes longer.
 func (r Record) withoutClockSkew(now time.Time) Record {
 	written := r.Started
 	if r.Attempted.After(written) {
@@ -95,13 +95,13 @@ func (r Record) withoutClockSkew(now time.Time) Record {
 	}
 	for _, t := range []*time.Time{&r.Started, &r.Attempted, &r.Delayed} {
 		if !t.IsZero() {
-			*t = now.Add(t.Sub(written)) // avoid now.Sub(written), which may exceed the range of a duration
+			*t = now.Add(t.Sub(written)) // now.Sub(written) could overflow
 		}
 	}
 	return r
 }
 
-// A wireRecord is the stored form of a [Record]. The fields have the order of kopf.
+// A wireRecord is the stored form of a [Record]. The fields are in kopf's order.
 type wireRecord struct {
 	Started *string  `json:"started,omitempty"`
 	Stopped *string  `json:"stopped,omitempty"`
@@ -113,12 +113,11 @@ type wireRecord struct {
 	Message *string  `json:"message,omitempty"`
 	Subrefs []string `json:"subrefs,omitempty"`
 
-	// Attempted is unknown to kopf, which ignores the field, and drops the field when it writes the record.
+	// kopf doesn't know Attempted: it ignores the field, and drops it when it writes the record.
 	Attempted *string `json:"attempted,omitempty"`
 }
 
-// MarshalJSON writes the record in the format of kopf: compact, without empty fields, and with UTC times that
-// have six fractional digits.
+// MarshalJSON writes the record in kopf's format: compact, without empty fields, and with UTC times that have six fractional digits.
 func (r Record) MarshalJSON() ([]byte, error) {
 	out := wireRecord{
 		Started: formatTime(r.Started),
@@ -136,10 +135,10 @@ func (r Record) MarshalJSON() ([]byte, error) {
 	return EncodeJSON(out)
 }
 
-// UnmarshalJSON reads a record of any version of kopf. It ignores unknown keys and treats nulls as absent. Times may
-// have any offset. Times without an offset are UTC.
+// UnmarshalJSON reads a record of any version of kopf. It ignores unknown keys and treats nulls as absent. Times can have any offset;
+// without one, they are in UTC.
 func (r *Record) UnmarshalJSON(text []byte) error {
-	// Decoding into a struct would also accept keys with a different case.
+	// Decoding into a struct would also accept keys in a different case.
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(text, &fields); err != nil {
 		return err
@@ -158,7 +157,7 @@ func (r *Record) UnmarshalJSON(text []byte) error {
 		decodeField(fields["subrefs"], &out.Subrefs),
 	)
 	if decodeTime(fields["attempted"], &out.Attempted) != nil || out.Delayed.IsZero() {
-		out.Attempted = time.Time{} // an invalid value is ignored, because kopf ignores the field, too
+		out.Attempted = time.Time{} // ignore an invalid value, because kopf ignores the field, too
 	}
 	if err != nil {
 		return err
@@ -175,7 +174,7 @@ func (r *Record) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// maxPurpose is the maximum length of a purpose in bytes. The purpose of a record appears in logs and explanations.
+// maxPurpose is the maximum length of a purpose in bytes, because purposes appear in logs and explanations.
 const maxPurpose = 1024
 
 // maxCount is the largest integer that every JSON decoder reads exactly.
@@ -219,8 +218,7 @@ func formatTime(t time.Time) *string {
 	return new(t.UTC().Format(timeFormat))
 }
 
-// timeLayouts are the forms of ISO 8601 that appear in records. Times without an offset are UTC. Each layout with
-// seconds also accepts a fraction of a second.
+// timeLayouts are the forms of ISO 8601 that appear in records. Each layout with seconds also accepts a fraction of a second.
 var timeLayouts = []string{
 	time.RFC3339,
 	"2006-01-02T15:04:05Z0700",

@@ -13,9 +13,9 @@ import (
 
 // A Step is one handler of [Run].
 type Step struct {
-	// ID identifies the step in the stored records. A step with another ID is a new step.
+	// ID identifies the step in the stored records. With a new ID, it is a new step.
 	ID string
-	// Do makes an attempt. See [Temporary] and [Permanent] for the meaning of errors.
+	// Do makes an attempt. It can return [Temporary] and [Permanent] errors.
 	Do func(ctx context.Context, attempt Attempt) error
 	// Policy defines the retries. The zero value retries without limit.
 	Policy Policy
@@ -25,17 +25,17 @@ type Step struct {
 type Report struct {
 	// Done reports whether every step has succeeded or failed permanently.
 	Done bool
-	// RequeueAfter is the time until the next step is due; 0 if all steps are finished.
+	// RequeueAfter is the time until the next step is due; 0 if all steps have finished.
 	RequeueAfter time.Duration
 	// Failed maps the ids of permanently failed steps to their stored error messages.
 	Failed map[string]string
 }
 
-// Run calls the due steps of a cause one after the other, and stores their progress on the object. A failed step does not block the
-// steps after it. Finished steps are not called again for the same cause, even after a restart of the process. A new cause, such as
-// "generation-7", starts the finished steps again. Unfinished steps keep their attempts and delays.
+// Run calls the due steps of a cause one after the other, and stores their progress on the object. A failed step doesn't block those after
+// it. Finished steps aren't called again for the same cause, even after a restart of the process. A new cause, such as "generation-7",
+// starts them again, while unfinished steps keep their attempts and delays.
 //
-// Run changes the object in memory. The caller writes the object, even if Run returns an error:
+// Run changes the object only in memory. Write it to the API server even if Run returns an error:
 //
 //	before := obj.DeepCopy()
 //	report, err := progress.Run(ctx, progress.Annotations("example.com"), obj, cause, steps...)
@@ -44,8 +44,8 @@ type Report struct {
 //	}
 //	return reconcile.Result{RequeueAfter: report.RequeueAfter}, nil
 //
-// Run returns an error if the arguments are invalid, for example because two ids conflict, or if the store fails. The report contains
-// the errors of permanently failed steps. Run does not log or return other errors of steps.
+// Run returns an error if the arguments are invalid, for example because two ids conflict, or if the store fails. The errors of permanently
+// failed steps are in the report. Run neither logs nor returns other errors of steps.
 func Run(ctx context.Context, store Store, obj client.Object, cause string, steps ...Step) (Report, error) {
 	if err := checkSteps(store, cause, steps); err != nil {
 		return Report{}, err
@@ -55,7 +55,7 @@ func Run(ctx context.Context, store Store, obj client.Object, cause string, step
 		ids[i] = step.ID
 	}
 	state, err := Load(store, obj, ids)
-	if err != nil { // the call of Save below replaces the record
+	if err != nil { // Save replaces the record below
 		log.FromContext(ctx).Info("Stored progress is unreadable; starting the affected steps again", "error", err.Error())
 	}
 	state.Begin(cause, ids, time.Now())

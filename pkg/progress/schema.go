@@ -12,16 +12,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// A FieldUser is a [Store] or a [Baseline] that uses fields other than annotations. If the Go type or the schema lacks
-// these fields, their values are lost without an error. [CheckType] and [CheckSchema] detect missing fields.
+// A FieldUser is a [Store] or a [Baseline] that uses fields other than annotations. If the Go type or the schema lacks such a field, its
+// value is lost without an error. [CheckType] and [CheckSchema] detect this.
 type FieldUser interface {
 	// Fields returns the innermost required fields as dotted paths, such as "status.kopf.last-handled-configuration".
 	// The element "*" matches any key: "status.kopf.progress.*.started".
 	Fields() []string
 }
 
-// CheckType returns an error if the Go type of the object lacks a field that the [Store] or [Baseline] uses. It
-// returns nil if the store is not a [FieldUser] or if the object is unstructured.
+// CheckType returns an error if the Go type of the object lacks a field that the [Store] or [Baseline] uses. It returns nil if the store
+// isn't a [FieldUser] or if the object is unstructured.
 func CheckType(obj client.Object, store any) error {
 	user, ok := store.(FieldUser)
 	if !ok {
@@ -43,8 +43,8 @@ func checkType(obj client.Object, fields ...string) error {
 		"or use Annotations and AnnotationBaseline", obj, strings.Join(missing, ", "))
 }
 
-// CheckSchema returns an error if the API server would prune a field that the [Store] or [Baseline] uses. Pass the schema
-// of one version of a CustomResourceDefinition. A nil schema is always valid.
+// CheckSchema returns an error if the API server would prune a field that the [Store] or [Baseline] uses. Pass the schema of one version of
+// a CustomResourceDefinition. Nil is always valid.
 func CheckSchema(schema *apiextensionsv1.JSONSchemaProps, store any) error {
 	user, ok := store.(FieldUser)
 	if !ok || schema == nil {
@@ -103,9 +103,9 @@ func typeDepth(t reflect.Type, path []string) int {
 	return best
 }
 
-// PreservedDepth returns the number of path elements that the API server preserves according to the schema. The
-// element "*" matches any key of a map and any item of a list. Only the structural part of the schema counts: allOf
-// and similar fields do not preserve a field. PreservedDepth does not resolve references, and assumes that they preserve all fields.
+// PreservedDepth returns the number of path elements that the API server preserves according to the schema. The element "*" matches any key
+// of a map and any item of a list. Only the structural part of the schema counts, because allOf and the like don't preserve a field.
+// PreservedDepth doesn't resolve references, but assumes that they preserve all fields.
 func PreservedDepth(schema *apiextensionsv1.JSONSchemaProps, path ...string) int {
 	if len(path) == 0 {
 		return 0
@@ -115,7 +115,7 @@ func PreservedDepth(schema *apiextensionsv1.JSONSchemaProps, path ...string) int
 	}
 	preserved := schema.XPreserveUnknownFields != nil && *schema.XPreserveUnknownFields
 	if inner, ok := schema.Properties[path[0]]; ok {
-		return 1 + PreservedDepth(&inner, path[1:]...) // the property has a schema of its own, even if unknown fields are preserved
+		return 1 + PreservedDepth(&inner, path[1:]...) // even if unknown fields are preserved, the property has its own schema
 	}
 	if items := schema.Items; items != nil && items.Schema != nil && path[0] == "*" {
 		return 1 + PreservedDepth(items.Schema, path[1:]...)
@@ -131,7 +131,7 @@ func PreservedDepth(schema *apiextensionsv1.JSONSchemaProps, path ...string) int
 	return 0
 }
 
-// hasRef reports whether a schema refers to another schema. The published schemas of built-in kinds contain references.
+// hasRef reports whether a schema refers to another one, as the published schemas of built-in kinds do.
 func hasRef(schema *apiextensionsv1.JSONSchemaProps) bool {
 	return schema.Ref != nil ||
 		slices.ContainsFunc(schema.AllOf, func(part apiextensionsv1.JSONSchemaProps) bool { return part.Ref != nil })

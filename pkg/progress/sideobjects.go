@@ -18,23 +18,24 @@ import (
 // DefaultSideObjectPrefix is the default of Prefix in [SideObjects].
 const DefaultSideObjectPrefix = "kopf-progress"
 
-// SideObjects is a [Remote] that stores the progress of each object in a ConfigMap or a Secret with the name "<prefix>-<uid of the object>". This side
-// object has an owner reference to the object, so the garbage collector deletes it after the object. The operator needs the permissions to get, create, update and delete these
-// ConfigMaps or Secrets. It does not watch them. If the operator handles objects of the same kind, use a filter that the side objects do not pass, such as a
-// label, because they have no labels.
+// SideObjects is a [Remote] that stores the progress of each object in a ConfigMap or a Secret named "<prefix>-<uid of the object>". This
+// side object has an owner reference to the object, so it is garbage collected after the object was deleted. The operator needs permission
+// to get, create, update and delete these ConfigMaps or Secrets, but doesn't watch them. If the operator itself handles ConfigMaps or
+// Secrets, filter out the side objects. They have no labels, so a filter by a label will do.
 type SideObjects struct {
 	// Client writes the side objects. Required.
 	Client client.Client
 	// Reader reads the side objects from the API server, without a cache. Use mgr.GetAPIReader(). Required.
 	Reader client.Reader
-	// Prefix is the beginning of the names. Two operators for the same objects need different prefixes. Default: [DefaultSideObjectPrefix].
+	// Prefix is the beginning of the names. Operators that handle the same objects need different prefixes. Default:
+	// [DefaultSideObjectPrefix].
 	Prefix string
-	// Namespace is the namespace of the side objects of cluster-scoped objects. Required for cluster-scoped objects. The side object of a namespaced
-	// object is in the namespace of the object.
+	// Namespace is where the side objects of cluster-scoped objects are stored. Required for cluster-scoped objects. The side object of a
+	// namespaced object is always in the object's namespace.
 	Namespace string
-	// Secrets selects Secrets instead of ConfigMaps. Use it if some users of the namespace may read or write ConfigMaps, but not the objects. Readers see the
-	// essence of the objects and the error messages of handlers. Writers can forge Old in a request, and can cause or prevent calls of handlers. An operator
-	// that handles Secrets, or objects with only a digest, must not use ConfigMaps.
+	// Secrets selects Secrets instead of ConfigMaps. Set it if some users of the namespace may read or write ConfigMaps, but not the
+	// objects. Readers see the essence of the objects and the errors of handlers. Writers can forge Old in a request, and can cause or
+	// prevent calls of handlers. An operator that handles Secrets, or objects with only a digest, must not use ConfigMaps.
 	Secrets bool
 }
 
@@ -135,7 +136,7 @@ func (s *SideObjects) delete(ctx context.Context, side client.Object, version st
 	return asConflict(s.Client.Delete(ctx, side, client.Preconditions{ResourceVersion: &version}))
 }
 
-// asConflict adds ErrConflict to an error that reports a different stored version.
+// asConflict adds ErrConflict to errors that mean a different version is stored.
 func asConflict(err error) error {
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) {
 		return fmt.Errorf("%w: %w", ErrConflict, err)
@@ -150,7 +151,7 @@ func (s *SideObjects) kind() string {
 	return "ConfigMap"
 }
 
-// sideObject returns the ConfigMap or the Secret of an object, without content.
+// sideObject returns the object's ConfigMap or Secret, without content.
 func (s *SideObjects) sideObject(obj client.Object) (client.Object, error) {
 	meta := metav1.ObjectMeta{Namespace: cmp.Or(obj.GetNamespace(), s.Namespace), Name: cmp.Or(s.Prefix, DefaultSideObjectPrefix) + "-" + string(obj.GetUID())}
 	switch {

@@ -7,14 +7,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// stampName is the beginning of the names of stamps. No handler may have an id that begins with it.
+// stampName is the beginning of the names of stamps, so no handler may have an id that begins with it.
 const stampName = "state-of-"
 
-// Stamps are annotations that say whose state an object carries. Annotations are copied with an object: by "kubectl get -o yaml" and "kubectl create", by
-// backups, and by tools that apply exported manifests. The key of a stamp therefore contains the uid of the object for which the state was written:
-// "<prefix>/state-of-<uid>". The value says which baseline belongs to it. kopf ignores these annotations.
+// Stamps are annotations that say whose state an object carries. Annotations get copied along with an object: by "kubectl get -o yaml" and
+// "kubectl create", by backups, and by tools that apply exported manifests. So the key of a stamp contains the uid of the object for which
+// the state was written: "<prefix>/state-of-<uid>". The value says which baseline belongs to it. kopf ignores these annotations.
 //
-// The prefix is that of [Pin]. The zero Stamps find no stamps.
+// The prefix is the same as for [Pin]. The zero Stamps find nothing.
 type Stamps struct{ prefix string }
 
 // StampsOf returns the place of the stamps for a baseline and its stores.
@@ -42,7 +42,8 @@ func isPlainUID(uid types.UID) bool {
 	return true
 }
 
-// Read returns the value of the object's own stamp, and the values of the stamps for other uids. isOwn is false if the object has no stamp of its own.
+// Read returns the value of the object's own stamp, and the values of stamps for other uids. isOwn is false if the object has no stamp of
+// its own.
 func (s Stamps) Read(obj client.Object) (own string, isOwn bool, others []string) {
 	if s.prefix == "" {
 		return "", false, nil

@@ -10,12 +10,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// A State holds the records of one object while a cause is being handled. All methods and stores change the object in memory
-// only. A State is not safe for concurrent use.
+// A State holds the records of one object while a cause is being handled. All methods and stores change the object only in memory. A State
+// is not safe for concurrent use.
 type State struct {
 	cause    string
 	handlers []handler
-	index    map[string]int // the positions of the handlers by id; nil until it is needed
+	index    map[string]int // positions of the handlers by id; nil until needed
 }
 
 type handler struct {
@@ -32,12 +32,12 @@ type handler struct {
 // A Summary counts handlers by result.
 type Summary struct{ Succeeded, Failed, Left int }
 
-// maxSubHandlers is the maximum number of sub-handlers that Load reads. An object has no room for the records of more, because all its annotations together
-// may have at most 256 KiB. Without a limit, a user who writes a long list of ids could keep a worker busy.
+// maxSubHandlers is the maximum number of sub-handlers that Load reads. More records wouldn't fit on an object, because all its annotations
+// together may have at most 256 KiB. Without a limit, a user could keep a worker busy with a long list of ids.
 const maxSubHandlers = 5000
 
 // Load reads the records of the given ids and of the sub-handlers that these records list, up to 5000. The error joins an [UnreadableError]
-// for each unreadable record. Even with an error, the returned state is usable. It treats unreadable records as absent.
+// for each unreadable record. The state is usable even then, because it treats these records as absent.
 func Load(store Store, obj client.Object, ids []string) (*State, error) {
 	state := &State{handlers: make([]handler, 0, len(ids))}
 	reader := readerOf(store, obj)
@@ -50,7 +50,7 @@ func Load(store Store, obj client.Object, ids []string) (*State, error) {
 		parent := &state.handlers[i]
 		parent.record.Subrefs = parent.record.Subrefs[:min(len(parent.record.Subrefs), left)]
 		left -= len(parent.record.Subrefs)
-		parentID, subs := parent.id, parent.record.Subrefs // load may move the parent
+		parentID, subs := parent.id, parent.record.Subrefs // because load can move the parent
 		for _, id := range subs {
 			if state.find(id) == nil {
 				errs = append(errs, state.load(reader, parentID, id))
@@ -70,9 +70,8 @@ func (s *State) load(reader recordReader, parent, id string) error {
 	return err
 }
 
-// Rename makes a handler continue with the record of an earlier id, unless the object has a record of the present id. The
-// sub-handlers of the handler also continue. Save stores the records under the present ids and removes the records of the
-// earlier ids.
+// Rename makes a handler continue with the record of its earlier id, unless the object already has one for the current id. The same goes
+// for its sub-handlers. Save stores the records under the current ids and removes the earlier ones.
 func (s *State) Rename(store Store, obj client.Object, id, earlier string) error {
 	if h := s.find(id); h == nil || h.stored {
 		return nil
@@ -100,7 +99,6 @@ func (s *State) Rename(store Store, obj client.Object, id, earlier string) error
 	return errors.Join(errs...)
 }
 
-// add appends a handler.
 func (s *State) add(h handler) {
 	if s.index != nil {
 		s.index[h.id] = len(s.handlers)
@@ -111,7 +109,7 @@ func (s *State) add(h handler) {
 // maxScanned is the number of handlers up to which a scan is faster than a map.
 const maxScanned = 16
 
-// find returns nil for an id that is not loaded.
+// find returns nil if the id isn't loaded.
 func (s *State) find(id string) *handler {
 	if len(s.handlers) <= maxScanned {
 		for i := range s.handlers {
@@ -133,10 +131,10 @@ func (s *State) find(id string) *handler {
 	return nil
 }
 
-// Begin selects the loaded handlers with the given ids for a cause. The records store the reason, which identifies the cause.
-// Handlers without a record start at the given time. Unfinished records of another cause keep their attempts and delays, so a new cause does not shorten
-// a backoff. Begin resets finished records of another cause, so their handlers are due for the new cause. For each other cause,
-// Begin returns a summary of the records of top-level handlers.
+// Begin selects the loaded handlers with the given ids for a cause. The reason identifies the cause and is stored in the records. Handlers
+// without a record start at the given time. Unfinished records of other causes keep their attempts and delays, so a new cause doesn't
+// shorten a backoff. Finished records of other causes are reset, so their handlers are due again. For each other cause, Begin returns a
+// summary of the records of top-level handlers.
 func (s *State) Begin(reason string, ids []string, now time.Time) (superseded map[string]Summary) {
 	s.cause = reason
 	for i := range s.handlers {
@@ -158,7 +156,7 @@ func (s *State) Begin(reason string, ids []string, now time.Time) (superseded ma
 	return superseded
 }
 
-// begin assigns the record to a cause and corrects its times by the clock of this process.
+// begin assigns the record to a cause and corrects its times for clock skew.
 func (h *handler) begin(cause string, now time.Time) {
 	h.record = h.record.withoutClockSkew(now)
 	if h.record.Purpose != "" && h.record.Purpose != cause && h.record.Finished() {
@@ -171,9 +169,8 @@ func (h *handler) begin(cause string, now time.Time) {
 	h.record = h.record.withStoredTimes()
 }
 
-// Adopt selects the sub-handlers that a handler declared during its attempt and loads their records. Adopt
-// also adds the ids to the records of all ancestors. Therefore, [State.Purge] removes the records of the sub-handlers even if the
-// sub-handlers are not declared again.
+// Adopt selects the sub-handlers that a handler declared during its attempt and loads their records. It also adds their ids to the records
+// of all ancestors, so that [State.Purge] removes their records even if they aren't declared again.
 func (s *State) Adopt(store Store, obj client.Object, parent string, ids []string, now time.Time) error {
 	var errs []error
 	reader := readerOf(store, obj)
@@ -191,7 +188,7 @@ func (s *State) Adopt(store Store, obj client.Object, parent string, ids []strin
 		sub.begin(s.cause, now)
 		subs = append(subs, sub)
 	}
-	// The order of declaration counts.
+	// Keep the order of declaration.
 	s.handlers = append(slices.DeleteFunc(s.handlers, func(h handler) bool { return isAdopted[h.id] }), subs...)
 	s.index = nil
 	for h := s.find(parent); h != nil; h = s.find(h.parent) {
@@ -199,7 +196,7 @@ func (s *State) Adopt(store Store, obj client.Object, parent string, ids []strin
 		for _, id := range h.record.Subrefs {
 			known[id] = true
 		}
-		h.record.Subrefs = slices.Clip(h.record.Subrefs) // the list may be shared
+		h.record.Subrefs = slices.Clip(h.record.Subrefs) // the list can be shared
 		for _, sub := range subs {
 			if !known[sub.id] {
 				h.record.Subrefs = append(h.record.Subrefs, sub.id)
@@ -209,8 +206,8 @@ func (s *State) Adopt(store Store, obj client.Object, parent string, ids []strin
 	return errors.Join(errs...)
 }
 
-// Relabel assigns finished records of any cause to the given cause without resetting them. It is for handlers that
-// are selected together with a new cause and must not be called again for it.
+// Relabel assigns finished records of any cause to the given cause without resetting them. Use it for handlers that are selected for a new
+// cause but must not be called again.
 func (s *State) Relabel(cause string, ids []string) {
 	for _, id := range ids {
 		if h := s.find(id); h != nil && h.record.Finished() && h.record.Purpose != "" {
@@ -248,15 +245,15 @@ func (s *State) RecordOutcome(id string, outcome Outcome, now time.Time) {
 	}
 }
 
-// HasFinished reports whether a handler or a sub-handler has succeeded or failed permanently for the cause. Unlike Record, it ignores a
-// success or a failure for another cause.
+// HasFinished reports whether a handler or a sub-handler has succeeded or failed permanently for the current cause. Unlike Record, it
+// ignores results for other causes.
 func (s *State) HasFinished(id string) bool {
 	h := s.find(id)
 	return h != nil && h.record.Finished() && (h.record.Purpose == "" || h.record.Purpose == s.cause)
 }
 
-// UnfinishedBelow returns the sub-handlers of a handler, at any depth, that have begun for the cause and have not finished, in the order
-// of their ids. They include sub-handlers that the handler has not declared again.
+// UnfinishedBelow returns the sub-handlers of a handler, at any depth, that have started for the cause but not finished, sorted by id. They
+// include sub-handlers that the handler hasn't declared again.
 func (s *State) UnfinishedBelow(parent string) (ids []string) {
 	subs := s.Record(parent).Subrefs
 	if len(subs) == 0 {
@@ -272,8 +269,8 @@ func (s *State) UnfinishedBelow(parent string) (ids []string) {
 	return ids
 }
 
-// Abandon records a permanent failure of sub-handlers that will not be called any more, because their parent has finished without them.
-// The messages of the records also contain the errors of the last attempts.
+// Abandon records a permanent failure of sub-handlers that won't be called any more, because their parent has finished without them. The
+// messages include the errors of their last attempts.
 func (s *State) Abandon(ids []string, reason error, now time.Time) {
 	abandoned := setOf(ids)
 	for i := range s.handlers {
@@ -285,7 +282,7 @@ func (s *State) Abandon(ids []string, reason error, now time.Time) {
 		if h.record.Message != "" {
 			err = fmt.Errorf("%w; the last error: %s", reason, h.record.Message)
 		}
-		h.record, h.active = h.record.WithOutcome(Outcome{Err: err, Final: true}, now), true // Save stores only active handlers
+		h.record, h.active = h.record.WithOutcome(Outcome{Err: err, Final: true}, now), true // because Save stores only active handlers
 	}
 }
 
@@ -304,8 +301,8 @@ func (s *State) SetRecord(id string, record Record) {
 	}
 }
 
-// WaitAgain resets the success of all ancestors of an unfinished sub-handler. Use it if the success of the sub-handler is withdrawn
-// after its ancestors have succeeded.
+// WaitAgain resets the success of all ancestors of an unfinished sub-handler. Use it if a sub-handler turns out not to have succeeded after
+// its ancestors have.
 func (s *State) WaitAgain(id string) {
 	sub := s.find(id)
 	if sub == nil || sub.record.Finished() {
@@ -339,15 +336,15 @@ func (r Record) WithOutcome(outcome Outcome, now time.Time) Record {
 	return r
 }
 
-// Done reports whether all selected handlers have succeeded or failed permanently. It checks only top-level handlers, because
-// a handler does not finish before its sub-handlers.
+// Done reports whether all selected handlers have succeeded or failed permanently. It checks only top-level handlers, because no handler
+// finishes before its sub-handlers.
 func (s *State) Done() bool {
 	_, remaining := s.Delay(time.Time{})
 	return !remaining
 }
 
-// Delay returns the time from now until the next selected top-level handler is due. The time is 0 if a handler is due now. Delay
-// returns false if no unfinished handler remains. It ignores the handlers in except.
+// Delay returns the time until the next selected top-level handler is due; 0 if one is due now. It returns false if no unfinished handler
+// remains. The handlers in except don't count.
 func (s *State) Delay(now time.Time, except ...string) (delay time.Duration, ok bool) {
 	return s.delayBelow("", now, except)
 }
@@ -392,15 +389,15 @@ func (summary Summary) plus(r Record) Summary {
 	return summary
 }
 
-// Save stores the records of the selected handlers on the object. It removes the records of other causes and the records that
-// [State.Restart] and [State.RestartAll] have discarded.
+// Save stores the records of the selected handlers on the object. It removes the records of other causes and those that [State.Restart] and
+// [State.RestartAll] have discarded.
 func (s *State) Save(store Store, obj client.Object) error {
 	var changes []recordChange
 	for i := range s.handlers {
 		h := &s.handlers[i]
-		// A sub-handler may be declared again in a later attempt, so its record stays as long as the record of its parent.
+		// A later attempt may declare a sub-handler again, so keep its record as long as its parent's.
 		switch other := h.record.Purpose != "" && h.record.Purpose != s.cause && h.parent == ""; {
-		case h.active, h.stored && h.earlier != "" && !other: // the sub-handlers of a renamed handler are not active yet
+		case h.active, h.stored && h.earlier != "" && !other: // sub-handlers of a renamed handler aren't active yet
 			changes = append(changes, recordChange{h.id, &h.record})
 			if h.earlier != "" {
 				changes = append(changes, recordChange{id: h.earlier})
@@ -415,8 +412,8 @@ func (s *State) Save(store Store, obj client.Object) error {
 	return applyChanges(store, obj, changes)
 }
 
-// Purge removes all records from the object. Call Purge when [State.Done] returns true. If the store is an [Archiver], Purge first archives the records of
-// the finished handlers.
+// Purge removes all records from the object. Call it once [State.Done] returns true. If the store is an [Archiver], Purge first archives
+// the records of finished handlers.
 func (s *State) Purge(store Store, obj client.Object) error {
 	var errs []error
 	for _, h := range s.handlers {
@@ -463,15 +460,13 @@ func (s *State) RestartAll() {
 	}
 }
 
-// PurgeStale removes the obsolete records when there is no cause to handle, so that no success or failure applies to a later
-// cause. It keeps records with a delay that has not passed yet. Therefore, an edit that is reverted and made again does not
-// shorten a delay.
+// PurgeStale removes the obsolete records when there is no cause to handle, so that no success or failure applies to a later cause. It
+// keeps records whose delay hasn't passed yet. Otherwise, reverting an edit and making it again would shorten the delay.
 func (s *State) PurgeStale(store Store, obj client.Object, now time.Time) error {
 	return s.purge(store, obj, func(h *handler) bool { return !s.delayed(h, now) })
 }
 
-// StaleAfter returns the time from now until [State.PurgeStale] can remove all records. It returns false if no delay
-// remains.
+// StaleAfter returns the time until [State.PurgeStale] can remove all records. It returns false if no delay remains.
 func (s *State) StaleAfter(now time.Time) (delay time.Duration, ok bool) {
 	for _, h := range s.handlers {
 		if h.stored && h.record.delayed(now) {
@@ -498,7 +493,7 @@ func (s *State) HasStale(now time.Time) bool {
 	return slices.ContainsFunc(s.handlers, func(h handler) bool { return h.stored && !s.delayed(&h, now) })
 }
 
-// delayed reports whether the delay of a handler or of one of its sub-handlers has not passed yet.
+// delayed reports whether a handler or one of its sub-handlers still has a delay.
 func (s *State) delayed(h *handler, now time.Time) bool {
 	return !h.record.Finished() && (h.record.delayed(now) || slices.ContainsFunc(h.record.Subrefs, func(id string) bool {
 		sub := s.find(id)
@@ -530,11 +525,10 @@ func (h *handler) purges() []recordChange {
 	return changes
 }
 
-// maxMessage is the limit for stored error messages, in bytes, because the annotations of an object have a limit.
+// maxMessage limits stored error messages, in bytes, because the annotations of an object are limited.
 const maxMessage = 1024
 
-// TruncateMessages cuts the messages in all records to the given number of bytes. Use it if the object has no room for longer
-// messages.
+// TruncateMessages cuts the messages in all records to the given number of bytes. Use it if longer messages don't fit on the object.
 func (s *State) TruncateMessages(limit int) {
 	for i := range s.handlers {
 		record := &s.handlers[i].record

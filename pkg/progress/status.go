@@ -14,11 +14,11 @@ const (
 	defaultBaselineField = "status.kopf.last-handled-configuration"
 )
 
-// Status stores the records in a field of the object, as one nested object for each id. The field is a dotted path.
-// An empty path selects "status.kopf.progress". The store omits empty fields of a record.
+// Status stores the records in a field of the object, as one nested object for each id. The field is a dotted path; an empty path means
+// "status.kopf.progress". The store omits empty fields of a record.
 //
-// The kind must have the field in its Go type and in the schema of its CustomResourceDefinition, see [CheckType] and
-// [CheckSchema]. If the kind has the status subresource, the caller must also write the status.
+// The kind must have the field in its Go type and in the schema of its CustomResourceDefinition. [CheckType] and [CheckSchema] verify this.
+// If the kind has the status subresource, remember to write the status, too.
 //
 // Equivalent in kopf: StatusProgressStorage.
 func Status(field string) Store {
@@ -72,7 +72,7 @@ func (s statusStore) readerOf(obj client.Object) statusReader {
 	return statusReader{store: s, obj: obj}
 }
 
-// A statusReader converts the object when it reads the first record.
+// A statusReader converts the object only when it reads the first record.
 type statusReader struct {
 	store     statusStore
 	obj       client.Object
@@ -118,7 +118,7 @@ func (s statusStore) change(obj client.Object, changes []recordChange) error {
 		if err := utiljson.Unmarshal(text, &record); err != nil {
 			return err
 		}
-		delete(record, "attempted") // schemas contain only the fields of kopf
+		delete(record, "attempted") // schemas have only kopf's fields
 		fields = append(fields, fieldChange{c.id, record})
 	}
 	if err := s.field.changeBelow(obj, fields); err != nil {
@@ -140,5 +140,4 @@ func describeChanges(changes []recordChange) string {
 
 func (s statusStore) Clear(essence map[string]any) { s.field.clear(essence) }
 
-// errEmptyID is the error of all stores for an empty id.
 var errEmptyID = errors.New("the id is empty: set one, because the record is stored under it")

@@ -6,24 +6,24 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// A Store reads and writes the records of handlers. Its methods change the object in memory only. The caller writes
-// the object to the API server. The methods must be safe for concurrent use with different objects. They must replace maps of the
-// object instead of modifying them, because a cache may share the maps.
+// A Store reads and writes the records of handlers. Its methods change the object only in memory; the caller writes it to the API server.
+// The methods must be safe for concurrent use with different objects. They must replace maps of the object instead of modifying them,
+// because the object can share its maps with a cache.
 //
 // Equivalent in kopf: settings.persistence.progress_storage.
 type Store interface {
-	// Fetch returns the record of the handler with this id, or nil if the object has no such record. If a stored value
-	// cannot be decoded, Fetch returns an error, and nil or the record from another place. Callers treat the value as absent.
+	// Fetch returns the record of the handler with this id, or nil if there is none. If a stored value can't be decoded, Fetch returns an
+	// error, together with nil or the record from a different place. Callers treat the value as absent.
 	Fetch(obj client.Object, id string) (*Record, error)
 	// Store writes the record of the handler with this id to the object.
 	Store(obj client.Object, id string, record Record) error
 	// Purge removes all values of the handler with this id from the object.
 	Purge(obj client.Object, id string) error
-	// Clear removes the values of the store from the JSON form of an object, so that change detection ignores them.
+	// Clear removes the store's values from an object in JSON form, so that change detection ignores them.
 	Clear(essence map[string]any)
 }
 
-// A KeyChecker is a [Store] that can validate ids before it stores records.
+// A KeyChecker is a [Store] that can validate ids before it stores anything.
 type KeyChecker interface {
 	// Key returns the key of an id, or an error if the id is invalid. Two ids with the same key conflict.
 	Key(id string) (string, error)
@@ -31,15 +31,15 @@ type KeyChecker interface {
 
 // A Checker is a [Store] or a [Baseline] that can validate its configuration.
 type Checker interface {
-	// Check returns an error that describes the invalid configuration and how to fix it.
+	// Check returns an error that says what is invalid and how to fix it.
 	Check() error
 }
 
-// An AnnotationUser is a [Store] or a [Baseline] that can report that it changes only annotations. Package kopf then copies and
-// compares only the metadata of the object, which is faster.
+// An AnnotationUser is a [Store] or a [Baseline] that may change only annotations. If it does, package kopf copies and compares only the
+// metadata of the object, which is faster.
 type AnnotationUser interface {
-	// UsesOnlyAnnotations reports whether the methods read only the metadata of this object and change only its
-	// annotations. The methods may then be called with a PartialObjectMetadata instead of the object.
+	// UsesOnlyAnnotations reports whether the methods read only the metadata of this object and change only its annotations. If so, they
+	// may be called with a PartialObjectMetadata instead of the object.
 	UsesOnlyAnnotations(obj client.Object) bool
 }
 
@@ -49,15 +49,14 @@ func UsesOnlyAnnotations(store any, obj client.Object) bool {
 	return ok && user.UsesOnlyAnnotations(obj)
 }
 
-// Annotations stores each record in an annotation with the given prefix. An empty prefix selects [DefaultPrefix].
+// Annotations stores each record in an annotation with the given prefix. An empty prefix means [DefaultPrefix].
 //
 // Equivalent in kopf: AnnotationsProgressStorage.
 func Annotations(prefix string) Store { return annotationStore{keysOf(prefix)} }
 
-// AnnotationsV2 is like [Annotations], but stores a long id under one key only. [Annotations] also writes a second key in
-// the format that older versions of kopf read. AnnotationsV2 does not write, read or purge the second key. Use it only for
-// objects that kopf and [Annotations] never handled. Otherwise, a stale record under the second key remains on the object, and
-// [Annotations] or kopf may use it later.
+// AnnotationsV2 is like [Annotations], but stores a long id under one key only. [Annotations] also uses a second key, in the format of
+// older versions of kopf, which AnnotationsV2 doesn't write, read or purge. Use it only for objects that kopf and [Annotations] have never
+// handled. Otherwise a stale record under the second key stays on the object, and [Annotations] or kopf may use it later.
 //
 // Equivalent in kopf: AnnotationsProgressStorage(v1=False).
 func AnnotationsV2(prefix string) Store { return annotationStore{keysOf(prefix).withoutV1()} }
@@ -151,8 +150,8 @@ func (s annotationStore) UsesOnlyAnnotations(client.Object) bool { return true }
 
 func (s annotationStore) Clear(essence map[string]any) { s.keys.clear(essence) }
 
-// Smart is the default store. It writes annotations with [DefaultPrefix] and also reads the records of older
-// operators in status.kopf.progress. Purge removes the records from both places. Objects without this field are supported.
+// Smart is the default store. It writes annotations with [DefaultPrefix], and also reads the records of older operators in
+// status.kopf.progress. Purge removes them from both places. Objects don't need to have this field.
 //
 // Equivalent in kopf: SmartProgressStorage.
 func Smart() Store {
@@ -195,7 +194,7 @@ func (r *smartReader) read(id string) (*Record, bool, error) {
 	return legacy, stored || legacyStored, errors.Join(err, legacyErr)
 }
 
-// change implements [bulkStore]. It stores no records in the status.
+// change implements [bulkStore]. It doesn't write records to the status.
 func (s smartStore) change(obj client.Object, changes []recordChange) error {
 	var purges []recordChange
 	for _, c := range changes {
@@ -206,8 +205,8 @@ func (s smartStore) change(obj client.Object, changes []recordChange) error {
 	return errors.Join(s.annotations.change(obj, changes), applyChanges(s.legacy, obj, purges))
 }
 
-// UsesOnlyAnnotations implements [AnnotationUser]. It returns false if the status contains records, because Purge must then
-// change the status.
+// UsesOnlyAnnotations implements [AnnotationUser]. It returns false if the status contains records, because then Purge must change the
+// status.
 func (s smartStore) UsesOnlyAnnotations(obj client.Object) bool {
 	value, err := s.legacy.field.read(obj)
 	return value == nil && err == nil && s.annotations.UsesOnlyAnnotations(obj)
@@ -218,7 +217,7 @@ func (s smartStore) Clear(essence map[string]any) {
 	s.legacy.Clear(essence)
 }
 
-// An UnreadableError reports stored data that cannot be decoded: it is not JSON or not of the expected form.
+// An UnreadableError reports stored data that can't be decoded, because it isn't JSON or doesn't have the expected form.
 type UnreadableError struct {
 	Place string // annotation or field of the object
 	Err   error

@@ -11,22 +11,21 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// A Sweeper is a [Store] that can remove the records of unknown handlers. Unknown handlers were removed from the code or
-// renamed while an object was being handled.
+// A Sweeper is a [Store] that can remove the records of unknown handlers. These are handlers that were removed from the code or renamed
+// while an object was being handled.
 //
-// A Sweeper cannot identify the operator that wrote a record. Call Sweep only if no other operator stores records in the
-// same place. By default, all operators use the prefix of kopf. Package kopf calls Sweep at the end of each cycle, so two
-// operators with package kopf for the same kind need different prefixes.
+// A Sweeper doesn't know which operator wrote a record, so call Sweep only if no other operator stores records in the same place. By
+// default, all operators use kopf's prefix. Package kopf calls Sweep at the end of each cycle, so two operators that use it for the same
+// kind need different prefixes.
 type Sweeper interface {
-	// Sweep removes the records of ids that are neither known nor sub-handlers of a known id (the known id, "/", and
-	// a suffix). It keeps records of causes other than create, update, delete and resume, and all values that are not
-	// clearly records.
+	// Sweep removes the records of ids that are neither known nor sub-handlers of a known id (the known id, "/", and a suffix). It keeps
+	// records of causes other than create, update, delete and resume, and all values that aren't clearly records.
 	Sweep(obj client.Object, known []string) error
 }
 
 // Sweep implements [Sweeper].
 func (s annotationStore) Sweep(obj client.Object, known []string) error {
-	keys := keysOf(s.keys.prefix) // use both generations of keys, also for AnnotationsV2
+	keys := keysOf(s.keys.prefix) // both generations of keys, even for AnnotationsV2
 	owned := isOwnedReplicaSet(obj)
 	var orphans []string
 	for key, value := range obj.GetAnnotations() {
@@ -45,7 +44,7 @@ func (s annotationStore) Sweep(obj client.Object, known []string) error {
 	return nil
 }
 
-// isCandidate reports whether the annotation with this key may contain a record of an object. owned is the result of isOwnedReplicaSet.
+// isCandidate reports whether the annotation with this key can be a record of the object. owned is the result of isOwnedReplicaSet.
 func (k annotationKeys) isCandidate(key string, owned bool) bool {
 	name, ours := strings.CutPrefix(key, k.prefix+"/")
 	if !ours {
@@ -60,20 +59,20 @@ func (k annotationKeys) isCandidate(key string, owned bool) bool {
 	return strings.HasSuffix(name, ownedSuffix) == owned
 }
 
-// matchesKnown reports whether a key may belong to a known id or to a sub-handler of a known id.
+// matchesKnown reports whether a key can belong to a known id or to one of its sub-handlers.
 func (k annotationKeys) matchesKnown(key string, owned bool, known []string) bool {
 	name := strings.TrimPrefix(key, k.prefix+"/")
 	begin, shortened := k.trimHash(name)
 	return slices.ContainsFunc(known, func(id string) bool {
 		parent := sanitizeName(id) + "."
 		return slices.Contains(k.named(id, owned), key) || strings.HasPrefix(name, parent) ||
-			// The hash may have replaced the end of the parent's name.
+			// The hash can have replaced the end of the parent's name.
 			shortened && strings.HasPrefix(parent, begin)
 	})
 }
 
-// trimHash returns a name without its hash, and whether the name may have been shortened. Only names of the maximum
-// length may have been shortened. In the older generation of keys, names with a long prefix have no maximum length.
+// trimHash returns a name without its hash, and whether it may have been shortened. Only names of the maximum length can have been, but in
+// the older generation of keys, names with a long prefix have no maximum length.
 func (k annotationKeys) trimHash(name string) (begin string, shortened bool) {
 	length, maxV1 := utf8.RuneCountInString(name), k.maxV1Length()
 	inV2 := length == maxNameLength
@@ -123,8 +122,7 @@ func (m multiStore) Sweep(obj client.Object, known []string) error {
 	return errors.Join(errs...)
 }
 
-// isHandlerRecord reports whether a text is clearly the record of a handler for one of the four standard causes.
-// Other causes belong to callers of [Run].
+// isHandlerRecord reports whether a text is clearly a record for one of the four standard causes. Other causes belong to callers of [Run].
 func isHandlerRecord(text []byte) bool {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(text, &fields); err != nil {

@@ -398,7 +398,7 @@ var _ = Describe("The check of permissions", Serial, func() {
 		op := kopf.New(mgr, onlyEvents(anyMaps), kopf.WithNamespaces(a, b), kopf.WithWatchCheck(100*millisecond))
 		Expect(mgr.Add(op)).To(Succeed())
 		launch(mgr, logs)
-		Eventually(func() error { return op.Readyz(nil) }).Should(Succeed())
+		Eventually(func() []string { return logs.find("Handling the namespace", b) }).Should(HaveLen(1))
 		Expect(op.SetNamespaces(a)).To(Succeed())
 		Eventually(func() []string { return logs.find("no longer handled", b) }).Should(HaveLen(1))
 		remove(ctx, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: b, Name: a}})

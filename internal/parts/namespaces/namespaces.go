@@ -175,8 +175,8 @@ const namespaceRetryInterval = 10 * time.Second
 // cache of the Namespaces.
 func (n *Part) Run(ctx context.Context, log logr.Logger, entered func(), reader func(context.Context) cache.Options) error {
 	n.log, n.isNew, n.reader = log, entered, reader
-	n.setRunning(true)
-	defer n.setRunning(false)
+	n.Begin()
+	defer n.end()
 	var group sync.WaitGroup // ends after the units
 	defer group.Wait()
 	defer n.units.Wait()
@@ -204,10 +204,17 @@ func (n *Part) Run(ctx context.Context, log logr.Logger, entered func(), reader 
 	}
 }
 
-func (n *Part) setRunning(running bool) {
+// Begin makes the part not ready until it has entered its first namespaces. Run ends this.
+func (n *Part) Begin() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.running = running
+	n.running = true
+}
+
+func (n *Part) end() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.running = false
 }
 
 // needsObjects reports whether the set depends on the Namespaces that exist. The caller must hold the lock.

@@ -3,6 +3,6 @@
 //
 //	Eventually(Object(db)).Should(HaveCondition("Ready", metav1.ConditionTrue).WithReason("AsExpected").OfGeneration(2))
 //
-// A missing condition does not match Unknown. A failure message shows all conditions. A value of another type, or an
-// object whose conditions [conditions.For] does not find, fails the assertion even with Not.
+// A missing condition doesn't match Unknown. Failure messages show all conditions. A value of any other type, or an object whose conditions
+// [conditions.For] doesn't find, fails the assertion even with Not.
 package conditionstest

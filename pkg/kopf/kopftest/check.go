@@ -15,14 +15,15 @@ import (
 type Scenario struct {
 	// Given is the initial state of the cluster. Its Faults and Duration are ignored.
 	Given Given
-	// Operator returns the options of the operator. It is called for each start of the operator. If the handlers need the manager, use Setup instead.
+	// Operator returns the options of the operator. It is called each time the operator starts. If the handlers need the manager, use Setup
+	// instead.
 	Operator func() []kopf.Option
-	// Setup replaces Operator for an operator with its own setup function, such as the setup function of main.go, or for handlers that need the
-	// manager. It is called for each start of the operator.
+	// Setup replaces Operator for an operator with its own setup function, such as the one in main.go, or for handlers that need the
+	// manager. It is called each time the operator starts.
 	//
 	//	Setup: func(mgr manager.Manager) error { return kopf.SetupWithManager(mgr, databases(mgr.GetClient())) },
 	Setup func(mgr manager.Manager) error
-	// Steps are the changes made by users. Each step begins after the operator has no pending work, as for [Operator.RunUntilQuiet].
+	// Steps are the changes made by users. Each step starts when the operator has no pending work, as for [Operator.RunUntilQuiet].
 	Steps []func(t testing.TB, c *Cluster)
 	// ExternalState returns the state that handlers change outside of the cluster, such as the state of a fake cloud API. It must be the
 	// same with and without faults whenever the operator has no pending work. The comparison follows pointers.
@@ -31,15 +32,15 @@ type Scenario struct {
 	Ignore []string
 }
 
-// Check tests whether handlers survive crashes, failed requests and shutdowns. It runs a scenario without faults first. Then it repeats the
+// Check tests whether handlers survive crashes, failed requests and shutdowns. It first runs a scenario without faults. Then it repeats the
 // scenario, in memory and in virtual time, once for each of these faults:
 //
-//   - a crash before each write and a crash after each write, followed by a restart. The operator calls handlers again if their success was not
-//     written. Idempotent handlers lead to the same state.
+//   - a crash before each write and a crash after each write, followed by a restart. Handlers whose success was not written are then called
+//     again. If they are idempotent, they lead to the same state.
 //   - a conflict, a server error and a lost response at each write.
 //   - a shutdown during each handler call, followed by a restart. The handler must return when its context is cancelled.
 //
-// After each step, all objects and the external state must be the same as without faults. Objects that differ only in their names are
+// After each step, all objects and the external state must be the same as without faults. Objects that differ only in their names count as
 // equal, because handlers may give random names to children. Check reports differences of the same kind once, with their number.
 //
 // Check also reports unsafe writes, which can overwrite a concurrent change:
@@ -48,13 +49,13 @@ type Scenario struct {
 //   - a patch that replaces a list without a resourceVersion or a test;
 //   - a JSON patch that addresses a list item by its index without a test.
 //
-// Check injects faults at no more than 100 writes and 100 calls, evenly spread. It logs this limit if a scenario exceeds it. A scenario
-// without any handler call fails the test.
+// Check injects faults at no more than 100 writes and 100 calls, evenly spread, and logs this if a scenario has more. A scenario without
+// any handler call fails the test.
 //
-// The function setup returns a new Scenario with new external state for each run. Check calls it in a bubble of testing/synctest. The test
-// itself must not run in a bubble.
+// The function setup must return a new Scenario with new external state for each run. Check calls it in a bubble of testing/synctest, so
+// the test itself must not run in one.
 //
-// Check calls handlers. To check only the declaration of an operator, call its CheckDeclaration method.
+// Check calls the handlers. To check only the declaration of an operator, call its CheckDeclaration method.
 func Check(t *testing.T, setup func() Scenario) {
 	t.Helper()
 	for _, finding := range findings(t, setup) {

@@ -25,14 +25,13 @@ import (
 
 // A Cluster is an API server for tests of operators: in memory ([Memory]) or a real one ([Environment]).
 type Cluster struct {
-	// Client reads and writes without a cache and without injected faults. Use it for the requests of users.
+	// Client reads and writes without a cache and without injected faults. Use it to do what a user would do.
 	Client client.Client
 	// Config connects to the server with all permissions, unless [Cluster.WithRights] restricts them.
 	Config *rest.Config
 	// Scheme contains the Go types of the objects.
 	Scheme *runtime.Scheme
-	// Namespace restricts the operators of this cluster to one namespace. If Namespace is empty, the operators are not restricted. See
-	// [Cluster.ForTest].
+	// Namespace restricts the operators of this cluster to one namespace. If it is empty, they are not restricted. See [Cluster.ForTest].
 	Namespace string
 
 	server       *apiserver.Server // server in memory; nil for a real server
@@ -40,11 +39,9 @@ type Cluster struct {
 	mapper       meta.RESTMapper   // static mapper for a server in memory; nil for a real server
 }
 
-// Create creates objects, including their status, and sets objs to the stored objects. It fails the test if an object cannot be
-// created.
+// Create creates objects, including their status, and sets objs to the stored objects. It fails the test if it can't create one of them.
 //
-// In all methods, a namespaced object without a namespace belongs to the namespace of the cluster, or to "default" if the cluster has
-// none.
+// In all methods, a namespaced object without a namespace gets the namespace of the cluster, or "default" if the cluster has none.
 func (c *Cluster) Create(t testing.TB, objs ...client.Object) {
 	t.Helper()
 	for _, obj := range objs {
@@ -79,7 +76,8 @@ func (c *Cluster) Get(t testing.TB, obj client.Object) {
 	}
 }
 
-// Delete deletes objects. An object with finalizers exists until its finalizers are removed. Delete fails the test if an object does not exist.
+// Delete deletes objects. An object with finalizers exists until its finalizers are removed. Delete fails the test if an object doesn't
+// exist.
 func (c *Cluster) Delete(t testing.TB, objs ...client.Object) {
 	t.Helper()
 	for _, obj := range objs {
@@ -90,9 +88,9 @@ func (c *Cluster) Delete(t testing.TB, objs ...client.Object) {
 	}
 }
 
-// Edit reads an object, calls change with the object, and updates the object, including its status. If the kind has the status
-// subresource, Edit sends a second request for a changed status. After a conflict, Edit reads the object and calls change again. After
-// 100 conflicts, Edit fails the test. After Edit has returned, obj is the stored object.
+// Edit reads an object, calls change with it, and updates it, including its status. If the kind has the status subresource, a changed
+// status needs a second request. After a conflict, Edit reads the object and calls change again. After 100 conflicts, it fails the test.
+// When Edit returns, obj is the stored object.
 func Edit[T client.Object](t testing.TB, c *Cluster, obj T, change func(T)) {
 	t.Helper()
 	for range 100 {
@@ -109,8 +107,7 @@ func Edit[T client.Object](t testing.TB, c *Cluster, obj T, change func(T)) {
 	t.Fatalf("kopftest: updating %s: too many conflicts", c.name(obj))
 }
 
-// updateWithStatus updates an object. If the response shows that the server has ignored the status, updateWithStatus also updates the status
-// subresource.
+// updateWithStatus updates an object. If the response shows that the server has ignored the status, it updates the status subresource too.
 func updateWithStatus(ctx context.Context, c client.Client, obj client.Object) error {
 	wanted, err := statusField(obj)
 	if err != nil {
@@ -149,7 +146,7 @@ func statusField(obj client.Object) (any, error) {
 	return runtime.DeepCopyJSONValue(content["status"]), nil
 }
 
-// Object returns a function that reads an object in each call. Use it for Eventually and Consistently of Gomega:
+// Object returns a function that reads the object each time it is called. Use it with Eventually and Consistently of Gomega:
 //
 //	Eventually(kopftest.Object(t, cluster, db)).Should(kopftest.HaveHandled())
 func Object[T client.Object](t testing.TB, c *Cluster, obj T) func() (T, error) {

@@ -1,5 +1,5 @@
-// Package kopftest tests handlers and operators. A test can call one handler, run an operator in memory and in virtual time, or run an
-// operator against a real API server.
+// Package kopftest helps to test handlers and operators. A test can call one handler, run an operator in memory and in virtual time, or run
+// an operator against a real API server.
 //
 //	func TestProvision_RetriesWhileTheCloudIsBusy(t *testing.T) {
 //		got := kopftest.Invoke(t, provision, &v1.Database{Spec: v1.DatabaseSpec{Size: 3}})
@@ -10,24 +10,25 @@
 //
 // # Levels of tests
 //
-//   - [Invoke] calls one handler for one object. It returns the outcome, the changes, the Events, the sub-handlers, and the requests of the
-//     client. [Admit] calls one admission handler.
+//   - [Invoke] calls one handler for one object. It returns the outcome, the changes, the Events, the sub-handlers, and the client's
+//     requests. [Admit] calls one admission handler.
 //   - [Cycle] runs an operator in memory for given objects, at a given time, with given faults. It reports the handler calls, the writes,
 //     the Events, the stored progress, and the next requeue. Use it for table tests.
-//   - [Check] repeats a [Scenario] with crashes, conflicts, lost responses and shutdowns, and compares the results. It finds handlers that are not
-//     idempotent. [CheckMutation] finds mutating admission handlers that are not idempotent.
+//   - [Check] repeats a [Scenario] with crashes, conflicts, lost responses and shutdowns, and compares the results. It finds handlers that
+//     are not idempotent. [CheckMutation] finds mutating admission handlers that are not idempotent.
 //   - [Explore] repeats a scenario with more faults, including restarts with stale lists and delayed watch events. Each failure
 //     contains a plan that reproduces it.
-//   - [Walk] replaces the spec of an object with random specs. It finds handlers whose result depends on earlier specs, and objects that remain
-//     after the deletion.
-//   - [Cluster.Run] runs an operator during a test, on [Memory] or on an [Environment]. [Operator.RunUntilQuiet]
-//     waits until the operator has no pending work. [Operator.Stop] and [Operator.Crash] end the operator.
+//   - [Walk] keeps replacing the spec of an object with random specs. It finds handlers whose result depends on earlier specs, and objects
+//     that remain after the deletion.
+//   - [Cluster.Run] runs an operator during a test, on [Memory] or on an [Environment]. [Operator.RunUntilQuiet] waits until the operator
+//     has no pending work. [Operator.Stop] and [Operator.Crash] stop the operator.
 //   - [HaveHandled], [HaveInProgress], [HaveFinalizer] and [HaveCondition] are Gomega matchers for objects.
 //
 // # Virtual time
 //
-// With a cluster in memory, a test can run in a bubble of testing/synctest. The clock of a bubble starts at midnight UTC of 2000-01-01, see [Memory].
-// It advances when all goroutines wait, so that a retry after a day takes almost no real time. [Cycle], [Check], [Explore] and [Walk] create a bubble.
+// With a cluster in memory, a test can run in a bubble of testing/synctest. The clock of a bubble starts at midnight UTC of 2000-01-01, see
+// [Memory]. It advances when all goroutines are waiting, so a retry after a day takes almost no real time. [Cycle], [Check], [Explore] and
+// [Walk] create a bubble themselves.
 //
 //	synctest.Test(t, func(t *testing.T) {
 //		cluster := kopftest.Memory(t, kopftest.Objects(db))
@@ -35,11 +36,11 @@
 //		operator.RunUntilQuiet(t)
 //	})
 //
-// An [Environment] runs in real time. Make delays configurable, and use short ones in its tests.
+// An [Environment] runs in real time, so make delays configurable and use short ones in its tests.
 //
 // # Limits of a cluster in memory
 //
-// The tests of this library compare the cluster in memory with a real API server. It differs in these points:
+// We test the cluster in memory against a real API server. It differs in these points:
 //
 //   - Only [CRDs] have schemas, and CEL rules are not checked. Built-in objects must fit their Go types. Only their metadata is validated, and few
 //     of their fields have defaults.
@@ -52,12 +53,11 @@
 //
 // # Caveats
 //
-// Tests of package testing pass their *testing.T. Tests of Ginkgo pass GinkgoTB(). [Cycle], [Check], [Explore] and
-// [Walk] need a *testing.T, because testing/synctest needs it. A failed precondition ends the test with a message that starts
-// with "kopftest:".
+// With package testing, pass your *testing.T, and with Ginkgo, pass GinkgoTB(). [Cycle], [Check], [Explore] and [Walk] need a *testing.T,
+// because testing/synctest needs one. If a precondition fails, the test ends with a message that starts with "kopftest:".
 //
-// [Check] and [Explore] crash the operator at its writes, not between two statements of a handler. A handler that ignores its context cannot be
-// stopped. If such a handler does not return within 48 hours of virtual time, the test ends with a panic that names the handler.
+// [Check] and [Explore] crash the operator at its writes, not between two statements of a handler. A handler that ignores its context can't
+// be stopped. If it doesn't return within 48 hours of virtual time, the test ends with a panic that names the handler.
 //
 // The package imports envtest and Gomega, so import it only in tests. It removes the rate limit of utilruntime.ErrorHandlers, which would block
 // operators in a bubble for years of virtual time.

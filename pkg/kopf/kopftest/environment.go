@@ -21,9 +21,9 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/reaper"
 )
 
-// Environment starts a real API server with etcd for a test, and stops them when the test ends. A start takes some seconds. On Linux and macOS, the
-// servers also stop after a panic, a timeout or Ctrl-C. To share a server among the tests of a package, use [Main]. With Ginkgo, call
-// Environment in BeforeSuite with GinkgoTB().
+// Environment starts a real API server with etcd for a test, and stops them when the test ends. Starting takes some seconds. On Linux and
+// macOS, the servers stop even after a panic, a timeout or Ctrl-C. To share a server among the tests of a package, use [Main]. With Ginkgo,
+// call Environment in BeforeSuite with GinkgoTB().
 //
 // Environment looks for the binaries in this order:
 //
@@ -31,8 +31,8 @@ import (
 //   - bin/controlplane and bin/k8s/<version>, in the directory of the test and in its parent directories;
 //   - the directory of setup-envtest.
 //
-// Environment fails the test if the binaries are missing. It does not download them. The start timeout is one minute, unless the environment
-// variable KUBEBUILDER_CONTROLPLANE_START_TIMEOUT sets another one. Environment ignores USE_EXISTING_CLUSTER.
+// Environment fails the test if the binaries are missing, because it doesn't download them. The start timeout is one minute, unless the
+// environment variable KUBEBUILDER_CONTROLPLANE_START_TIMEOUT sets a different one. USE_EXISTING_CLUSTER is ignored.
 func Environment(t testing.TB, opts ...ClusterOption) *Cluster {
 	t.Helper()
 	c, stop, err := start(opts)
@@ -53,9 +53,9 @@ func Environment(t testing.TB, opts ...ClusterOption) *Cluster {
 //
 //	func TestMain(m *testing.M) { os.Exit(kopftest.Main(m, &cluster, kopftest.CRDs("../config/crd"))) }
 //
-// Each test calls [Cluster.ForTest] for its own namespace. [Environment] describes where Main looks for the binaries. With "go test -short" and
-// "go test -list", and in the worker processes of "go test -fuzz", no server starts and the cluster is nil. Tests that need the cluster must
-// then skip themselves.
+// Each test should call [Cluster.ForTest] for its own namespace. [Environment] describes where Main looks for the binaries. With "go test
+// -short" and "go test -list", and in the worker processes of "go test -fuzz", no server starts and the cluster is nil, so tests that need
+// it must skip themselves.
 func Main(m *testing.M, cluster **Cluster, opts ...ClusterOption) (code int) {
 	flag.Parse() // m.Run parses flags too late for testing.Short
 	if testing.Short() || isSet("test.list") || isSet("test.fuzzworker") {
@@ -76,14 +76,15 @@ func Main(m *testing.M, cluster **Cluster, opts ...ClusterOption) (code int) {
 	return m.Run()
 }
 
-// isSet reports whether a flag of the test has another value than its default.
+// isSet reports whether a flag of the test differs from its default.
 func isSet(name string) bool {
 	f := flag.Lookup(name)
 	return f != nil && f.Value.String() != f.DefValue
 }
 
 // ForTest returns a copy of the cluster with a new namespace, to isolate tests from each other. Operators of the copy handle objects in the
-// new namespace and cluster-scoped objects. ForTest does not delete the namespace, because only a kube-controller-manager can complete the deletion.
+// new namespace and cluster-scoped objects. The namespace is not deleted after the test, because only a kube-controller-manager could
+// complete the deletion.
 func (c *Cluster) ForTest(t testing.TB) *Cluster {
 	t.Helper()
 	ns := &unstructured.Unstructured{} // the scheme may lack the type
@@ -97,7 +98,7 @@ func (c *Cluster) ForTest(t testing.TB) *Cluster {
 	return &part
 }
 
-// The default start timeout is longer than the default of envtest, for busy machines.
+// The default start timeout is longer than envtest's, for busy machines.
 const (
 	startTimeout    = time.Minute
 	envStartTimeout = "KUBEBUILDER_CONTROLPLANE_START_TIMEOUT" // envtest reads this variable

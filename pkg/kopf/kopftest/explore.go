@@ -12,19 +12,19 @@ import (
 // An ExploreOption configures [Explore].
 type ExploreOption func(*explore.Options)
 
-// WithPairs adds plans of two faults. Their number grows with the square of the number of writes, so use WithPairs for short scenarios.
+// WithPairs adds plans of two faults. Their number grows with the square of the number of writes, so use it for short scenarios.
 func WithPairs() ExploreOption {
 	return func(o *explore.Options) { o.Pairs = true }
 }
 
-// WithMaxPlans limits the number of plans that are run. The selected plans are spread evenly over all plans and are
-// the same in each run of the test. The environment variable KOPFTEST_ALL=1 removes the limit.
+// WithMaxPlans limits how many plans are run. The selected ones are spread evenly over all plans and are the same in each run of the test.
+// The environment variable KOPFTEST_ALL=1 removes the limit.
 func WithMaxPlans(plans int) ExploreOption {
 	return func(o *explore.Options) { o.Sample = plans }
 }
 
-// Explore runs a scenario without faults first. It derives a plan for each possible fault from this run. It then runs the scenario
-// once for each plan, in memory and in virtual time:
+// Explore first runs a scenario without faults, and derives a plan for each possible fault from this run. Then it runs the scenario once
+// for each plan, in memory and in virtual time:
 //
 //   - for each write of the operator: a crash before it, a crash after it, a lost response, an unavailable server, and a conflict;
 //   - for each crash and each earlier change of an object: a restart whose first list is as old as that change, as a lagging API server
@@ -32,21 +32,22 @@ func WithMaxPlans(plans int) ExploreOption {
 //   - for each watch event that a later event of the same object supersedes: a delay of at most 20 seconds of virtual time. If the later event
 //     arrives during this time, the operator receives one event for both.
 //
-// Explore omits plans that can have no effect. For each plan, it checks that
+// Explore leaves out plans that can't have any effect. For each plan, it checks that
 //
 //   - all objects and the external state are the same as without faults whenever the operator has no pending work;
-//   - no handler was called again for a cause after the success of the handler was written;
+//   - no handler was called again for a cause after its success was written;
 //   - no status says that the operator has observed an older generation if only the operator has changed the object since;
-//   - the operator finishes its work and writes nothing in the following hour, unless it also writes without faults.
+//   - the operator finishes its work and writes nothing in the following hour, unless it does so without faults too.
 //
-// Explore covers the crashes, conflicts and lost responses of [Check] and takes longer. It does not report unsafe writes, inject server
-// errors with status 500, or stop the operator during calls. Therefore use both. A failure contains its plan. If the environment variable
-// KOPFTEST_PLAN contains a plan, Explore runs only this plan:
+// Explore covers the crashes, conflicts and lost responses of [Check], but takes longer. It doesn't report unsafe writes, inject server
+// errors with status 500, or stop the operator during calls, so use both.
+//
+// A failure contains its plan. To run only this plan, set the environment variable KOPFTEST_PLAN to it:
 //
 //	KOPFTEST_PLAN='crash-after@3/list@1' go test -run '^TestDatabases$' .
 //
-// The function setup returns a new Scenario for each run, as for [Check]. The test must not run in a bubble of testing/synctest. Explore logs
-// the numbers of plans that were made, omitted and run.
+// The function setup must return a new Scenario for each run, as for [Check]. The test must not run in a bubble of testing/synctest.
+// Explore logs how many plans were made, omitted and run.
 func Explore(t *testing.T, setup func() Scenario, opts ...ExploreOption) {
 	t.Helper()
 	options, err := exploreOptions(opts)

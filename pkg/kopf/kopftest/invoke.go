@@ -36,12 +36,12 @@ type Invocation[T client.Object] struct {
 	Outcome progress.Outcome
 	// RequeueAfter is the delay that a reconcile handler requests before its next call, or 0.
 	RequeueAfter time.Duration
-	// Object is the object after the call. If the handler replaces the object of the request with another copy of the same object, Object is
-	// this copy. Invoke ignores a replacement with another name or uid. An operator rejects such a replacement.
+	// Object is the object after the call. If the handler replaces the request's object with another copy of the same object, this is that
+	// copy. A replacement with a different name or uid is ignored; an operator rejects it.
 	Object T
 	// Changes are the differences between the given object and Object.
 	Changes diff.Diff
-	// Result is the value of SetResult in its JSON form.
+	// Result is the value passed to SetResult in its JSON form.
 	Result any
 	// Events are the Events that the handler posts.
 	Events []Event
@@ -92,8 +92,8 @@ func WithReason(reason kopf.Reason) InvokeOption { return func(c *call) { c.reas
 // WithOldObject sets the last-handled state of the object. It determines Old and Diff of the request, and makes the call an update by default.
 func WithOldObject(old client.Object) InvokeOption { return func(c *call) { c.old = old } }
 
-// WithField makes Invoke call the handler as a field handler. The path is dotted, with "\." for a dot in a key. Diff contains only changes
-// to the field and below it. Field() returns the old and the new value of the field. See [kopf.Field].
+// WithField makes Invoke call the handler as a field handler. The path is dotted, with "\." for a dot in a key. Diff then contains only
+// changes to the field and below it, and Field() returns its old and new value. See [kopf.Field].
 func WithField(path string) InvokeOption {
 	return func(c *call) { c.path, c.changes = explore.SplitFieldPath(path), true }
 }
@@ -109,9 +109,9 @@ func WithAttempt(attempt progress.Attempt) InvokeOption { return func(c *call) {
 // WithPolicy sets the error policy that determines the outcome. Default: the policy of a handler without options.
 func WithPolicy(policy progress.Policy) InvokeOption { return func(c *call) { c.policy = policy } }
 
-// WithFinishedSubHandlers sets the sub-handlers that have finished before the call. [kopf.Request.SubsFinished] returns true if they include all
-// sub-handlers that the handler has declared. The ids are those of [Invocation.SubHandlers], or "parent/child" for the sub-handlers of a sub-handler that
-// [Invocation.InvokeSubHandler] calls. Default: none.
+// WithFinishedSubHandlers sets which sub-handlers have finished before the call. [kopf.Request.SubsFinished] returns true if they include
+// all sub-handlers that the handler has declared. The ids are those of [Invocation.SubHandlers], or "parent/child" for the sub-handlers of
+// a sub-handler that [Invocation.InvokeSubHandler] calls. Default: none.
 func WithFinishedSubHandlers(ids ...string) InvokeOption {
 	return func(c *call) {
 		for _, id := range ids {
@@ -126,8 +126,7 @@ func WithContext(ctx context.Context) InvokeOption { return func(c *call) { c.ct
 // WithCluster sets the cluster of the request's client. Default: a cluster in memory with the object and the objects of [WithObjects].
 func WithCluster(cluster *Cluster) InvokeOption { return func(c *call) { c.cluster = cluster } }
 
-// WithObjects adds objects to the default cluster of the request's client. It has no effect with
-// [WithCluster].
+// WithObjects adds objects to the default cluster of the request's client. It has no effect with [WithCluster].
 func WithObjects(objs ...client.Object) InvokeOption {
 	return func(c *call) { c.others = append(c.others, objs...) }
 }
@@ -145,13 +144,13 @@ func Context(t testing.TB) context.Context {
 	return objectstate.ContextWithMemos(t.Context(), &objectstate.Memos{})
 }
 
-// Invoke calls a handler once for an object, without an operator, and returns the result. The handler receives a copy of the object. Without
-// [WithCluster], missing values of uid, resourceVersion, generation and creationTimestamp in the copy are set to the values in the default cluster.
+// Invoke calls a handler once for an object, without an operator, and returns the result. The handler receives a copy of the object.
+// Without [WithCluster], a missing uid, resourceVersion, generation or creationTimestamp of the copy is taken from the default cluster.
 //
 //	got := kopftest.Invoke(t, provision, db, kopftest.WithOldObject(before))
 //	if got.Outcome.Delay != 10*time.Second { ... }
 //
-// Filters and handler options such as Retries belong to a declaration, so they do not apply to Invoke. [Cycle] applies them.
+// Filters and handler options such as Retries belong to a declaration, so they don't apply here. To test them, use [Cycle].
 func Invoke[T client.Object](t testing.TB, fn kopf.Handler[T], obj T, opts ...InvokeOption) *Invocation[T] {
 	t.Helper()
 	return runAttempt(t, newCall(t, obj, opts), obj, func(ctx context.Context, req *kopf.Request[T], engineCall *invoke.Request) error {
@@ -160,8 +159,7 @@ func Invoke[T client.Object](t testing.TB, fn kopf.Handler[T], obj T, opts ...In
 	})
 }
 
-// InvokeSubHandler calls a declared sub-handler by its id. The sub-handler receives a copy of Object.
-// InvokeSubHandler fails the test if the handler has not declared the id.
+// InvokeSubHandler calls a declared sub-handler by its id, with a copy of Object. It fails the test if the handler has not declared the id.
 func (inv *Invocation[T]) InvokeSubHandler(t testing.TB, id string) *Invocation[T] {
 	t.Helper()
 	for _, sub := range inv.subs {

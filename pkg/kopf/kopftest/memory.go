@@ -33,15 +33,15 @@ func Types(scheme *runtime.Scheme) ClusterOption {
 	return func(o *clusterOptions) { o.scheme = scheme }
 }
 
-// CRDs adds files and directories with CustomResourceDefinitions. [Environment] installs the CustomResourceDefinitions in the API
-// server. A cluster in memory takes plural names, scopes, the status subresource and schemas from them. For other kinds, it derives names
-// and the status subresource from the Go types. Kinds without a CRD are namespaced, except for the cluster-scoped built-in kinds.
+// CRDs adds files and directories with CustomResourceDefinitions. [Environment] installs them in the API server. A cluster in memory takes
+// plural names, scopes, the status subresource and schemas from them. For other kinds, it derives names and the status subresource from the
+// Go types. Kinds without a CRD are namespaced, except for the cluster-scoped built-in kinds.
 func CRDs(paths ...string) ClusterOption {
 	return func(o *clusterOptions) { o.crds = append(o.crds, paths...) }
 }
 
 // Objects adds objects to the new cluster. A cluster in memory stores them unchanged, with status, finalizers, annotations and
-// deletionTimestamp. An [Environment] creates them as a client does, so the API server can drop their status and deletionTimestamp.
+// deletionTimestamp. An [Environment] creates them as a client would, so the API server can drop their status and deletionTimestamp.
 func Objects(objs ...client.Object) ClusterOption {
 	return func(o *clusterOptions) { o.objects = append(o.objects, objs...) }
 }
@@ -49,8 +49,8 @@ func Objects(objs ...client.Object) ClusterOption {
 // Memory returns a cluster in memory with all kinds of the scheme and of the CRDs. It needs no network and no other process, so tests can use it in
 // a bubble of testing/synctest. The package documentation lists the limits of a cluster in memory.
 //
-// The first call in a bubble advances the clock by a few microseconds, to odd nanoseconds. As with a real clock, a test then sees that times lose
-// their nanoseconds when they are stored.
+// The first call in a bubble advances the clock by a few microseconds, to odd nanoseconds. So a test will notice, as with a real clock,
+// that times lose their nanoseconds when they are stored.
 func Memory(t testing.TB, opts ...ClusterOption) *Cluster {
 	t.Helper()
 	clocks.MakeOdd()
@@ -92,8 +92,8 @@ func newMemory(o clusterOptions) (*Cluster, error) {
 	return c, errors.Join(problems...)
 }
 
-// newInvocationCluster returns a cluster with the object of a call and other objects. It omits the object of the call if the object has no name, or
-// if the scheme lacks its kind.
+// newInvocationCluster returns a cluster with the object of a call and other objects. It leaves the object of the call out if the object
+// has no name, or if the scheme lacks its kind.
 func newInvocationCluster(t testing.TB, scheme *runtime.Scheme, obj client.Object, others []client.Object) *Cluster {
 	t.Helper()
 	scheme = schemeOr(scheme)

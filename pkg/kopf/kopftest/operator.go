@@ -32,26 +32,26 @@ type Operator struct {
 	admissionManager *admissionManager // nil if package kopftest does not serve admission handlers
 	stop             func()
 	ended            chan struct{}
-	err              error // error of the manager, after it has ended
+	err              error // error of the manager, after it has returned
 
 	virtual     bool // whether the operator runs in a bubble of testing/synctest
 	stopping    atomic.Bool
-	unstoppable string // message about a handler that did not end with its context
+	unstoppable string // message about a handler that did not return when its context was cancelled
 }
 
-// Run starts an operator with these resources and options, and stops it when the test ends. It fails the test if the declaration is invalid or
-// if the operator ends with an error. Declare new resources for each operator.
+// Run starts an operator with these resources and options, and stops it when the test ends. It fails the test if the declaration is invalid
+// or if the operator returns an error. Declare new resources for each operator.
 //
-// On an [Environment], the API server calls the admission handlers of the operator for objects in the namespace of the cluster and for cluster-scoped
-// objects. [Operator.RunUntilQuiet] waits until the handlers are registered. The options in [kopf.WithWebhooks] are validated but
-// not used. In memory, admission handlers are not called. Use [Admit] for them.
+// On an [Environment], the API server calls the operator's admission handlers for objects in the cluster's namespace and for cluster-scoped
+// objects. [Operator.RunUntilQuiet] waits until the handlers are registered. The options in [kopf.WithWebhooks] are validated but not used.
+// In memory, admission handlers are not called, so use [Admit] for them.
 func (c *Cluster) Run(t testing.TB, opts ...kopf.Option) *Operator {
 	t.Helper()
 	return c.RunManager(t, func(mgr manager.Manager) error { return kopf.SetupWithManager(mgr, opts...) })
 }
 
-// RunManager is [Cluster.Run] for an operator with its own setup function, such as the setup function of main.go. The functions
-// in change modify the options of the manager, for example Cache.ByObject. By default, NewCache is [kopf.NewCache]. If a function sets WebhookServer, the options of
+// RunManager is [Cluster.Run] for an operator with its own setup function, such as the one in main.go. The functions in change modify the
+// manager's options, for example Cache.ByObject. By default, NewCache is [kopf.NewCache]. If a function sets WebhookServer, the options of
 // [kopf.WithWebhooks] apply to the admission handlers. Set WebhookServer if setup also uses webhooks of package webhooks or of
 // controller-runtime.
 func (c *Cluster) RunManager(t testing.TB, setup func(manager.Manager) error, change ...func(*manager.Options)) *Operator {
@@ -101,7 +101,7 @@ func (o *Operator) start(t testing.TB, setup func(manager.Manager) error, logger
 		release()
 		t.Fatalf("kopftest: set up the operator: %v", err)
 	}
-	// The context of the test ends before its cleanup functions, which may still need the operator.
+	// The test's context is cancelled before its cleanup functions run, but those may still need the operator.
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	o.manager, o.ended = mgr, make(chan struct{})
 	o.stop = func() {
@@ -116,8 +116,8 @@ func (o *Operator) start(t testing.TB, setup func(manager.Manager) error, logger
 	}()
 }
 
-// Stop stops the operator as a signal does, and waits until it has ended. Stop fails the test if the operator returns an error, or if a handler
-// does not return when its context is cancelled. It is safe to call Stop again.
+// Stop stops the operator as a signal would, and waits until it has returned. It fails the test if the operator returns an error, or if a
+// handler doesn't return when its context is cancelled. You can safely call it again.
 func (o *Operator) Stop(t testing.TB) {
 	t.Helper()
 	if err := o.end(); err != nil {
@@ -163,8 +163,8 @@ func (o *Operator) awaitUnstoppable() {
 // unstoppableMinutes is the timeout of awaitUnstoppable in minutes of virtual time.
 const unstoppableMinutes = 48 * 60
 
-// Crash ends the operator as if its process had died: no further request reaches the server. Go cannot kill the running handlers, so Crash
-// cancels their contexts. It does not prevent the effects of handlers outside of the cluster.
+// Crash stops the operator as if its process had died: no further request reaches the server. Go can't kill the running handlers, so Crash
+// cancels their contexts. They can still have effects outside of the cluster.
 func (o *Operator) Crash(t testing.TB) {
 	t.Helper()
 	o.connection.disconnect()
@@ -194,8 +194,8 @@ func (o *Operator) InjectFaults(faults ...Fault) {
 	}
 }
 
-// Calls returns the handler calls so far in the order in which they started. With reasons, it returns only the calls with one of these reasons. Use it to omit
-// index functions and timers, whose calls are numerous:
+// Calls returns the handler calls so far in the order in which they started. With reasons, it returns only the calls with one of them. Use
+// this to leave out index functions and timers, which are called often:
 //
 //	operator.Calls(kopf.ReasonCreate, kopf.ReasonUpdate)
 func (o *Operator) Calls(reasons ...kopf.Reason) []Call {
@@ -210,8 +210,8 @@ func withReasons(calls []Call, reasons []kopf.Reason) []Call {
 	return slices.DeleteFunc(slices.Clone(calls), func(c Call) bool { return !slices.Contains(reasons, c.Reason) })
 }
 
-// Handlers returns the ids of the handlers that were called for an object, in order. It selects the calls by the uid of obj. If obj has no uid,
-// Handlers selects the calls by kind, namespace and name. With reasons, it selects only the calls with one of these reasons.
+// Handlers returns the ids of the handlers that were called for an object, in order. It finds the calls by the uid of obj or, if obj has no
+// uid, by kind, namespace and name. With reasons, it returns only the handlers of calls with one of them.
 func (o *Operator) Handlers(obj client.Object, reasons ...kopf.Reason) (ids []string) {
 	named := obj.DeepCopyObject().(client.Object)
 	o.cluster.setDefaultNamespace(named)

@@ -33,16 +33,17 @@ func WithFilter(valid func(obj *unstructured.Unstructured) bool) WalkOption {
 	return func(w *walk) { w.valid = append(w.valid, valid) }
 }
 
-// Walk tests that the state for a spec does not depend on earlier specs. It creates an object with a random spec, replaces the spec with
-// other random specs, and deletes the object, in memory and in virtual time. The parameter steps is the number of specs and must be positive. After each step, all
-// objects and the external state must be the same as after creating an object with the same spec. After the deletion, they must be the same as
-// before the creation.
+// Walk tests that the state for a spec doesn't depend on earlier specs. In memory and in virtual time, it creates an object with a random
+// spec, replaces the spec with other random specs, and deletes the object. The parameter steps is the number of specs and must be positive.
+// After each step, all objects and the external state must be the same as if the object had been created with this spec. After the
+// deletion, they must be the same as before the creation.
 //
 // The specs match the schema of the first CustomResourceDefinition in the file crd, in its first served version with a schema. Walk considers
 // types, required fields, enums, bounds, lengths, formats and simple patterns.
 //
-// The function setup returns a new Scenario for each run, as for [Check]. Walk ignores its Steps. List fields that depend on earlier specs, such as
-// "status.resizes", in Ignore. Walk ignores objects whose owners do not exist, because the garbage collector of a cluster deletes them.
+// The function setup must return a new Scenario for each run, as for [Check]. Its Steps are ignored. List fields that depend on earlier
+// specs, such as "status.resizes", in Ignore. Walk also ignores objects whose owners don't exist, because the garbage collector of a
+// cluster would delete them.
 //
 // A failure shows the two specs and the seed. KOPFTEST_SEED=17 repeats the same walk. The test must not run in a bubble of testing/synctest.
 func Walk(t *testing.T, crd string, setup func() Scenario, steps int, opts ...WalkOption) {

@@ -23,7 +23,7 @@ import (
 // started has the precision of stored times.
 var started = time.Date(2024, 2, 29, 23, 59, 59, 123456000, time.UTC)
 
-// Records returns records in all states, by id. The ids include the id of a sub-handler, the id of a field handler, and a long id.
+// Records returns records in all states, by id. The ids include a long one, and those of a sub-handler and of a field handler.
 func Records() map[string]progress.Record {
 	return map[string]progress.Record{
 		"create":           {Started: started, Purpose: "create"},
@@ -38,8 +38,8 @@ func Records() map[string]progress.Record {
 	}
 }
 
-// Store tests an implementation of [progress.Store]. newStore returns the store. It may return the same store in each call. newObject returns an object without records and with a unique
-// uid.
+// Store tests an implementation of [progress.Store]. newStore returns the store, which can be the same for each call. newObject returns an
+// object without records and with a unique uid.
 func Store(t *testing.T, newStore func() progress.Store, newObject func() client.Object) {
 	t.Helper()
 	run := func(name string, check func(*storeTest)) {
@@ -128,7 +128,7 @@ func Store(t *testing.T, newStore func() progress.Store, newObject func() client
 		t.save(t.obj, "create", Records()["create"])
 		shared, before := t.obj.GetAnnotations(), maps.Clone(t.obj.GetAnnotations())
 		copied := t.obj.DeepCopyObject().(client.Object)
-		copied.SetAnnotations(shared) // as in a shallow copy of an object of the cache
+		copied.SetAnnotations(shared) // as in a shallow copy of a cached object
 		t.save(copied, "create", Records()["delete"])
 		t.save(copied, "delete", Records()["delete"])
 		t.purge(copied, "create")
@@ -151,7 +151,7 @@ func Store(t *testing.T, newStore func() progress.Store, newObject func() client
 	})
 	run("only annotations", func(t *storeTest) {
 		if !progress.UsesOnlyAnnotations(t.store, t.obj) {
-			return // this test is only for stores that use only annotations
+			return // this test doesn't apply
 		}
 		meta := &metav1.PartialObjectMetadata{}
 		meta.SetUID(t.obj.GetUID())
@@ -219,7 +219,7 @@ func (t *storeTest) expectNone(obj client.Object, id string) {
 	}
 }
 
-// content returns the JSON form of an object without empty maps, so that empty and absent maps are equal.
+// content returns the JSON form of an object without empty maps, so that empty and missing maps are equal.
 func (t *storeTest) content(obj client.Object) map[string]any {
 	t.Helper()
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
@@ -246,7 +246,8 @@ func withoutEmpty(content map[string]any) map[string]any {
 	return out
 }
 
-// Remote tests an implementation of [progress.Remote]. newObject returns a new object with a uid. If the remote needs an existing object, newObject must create the object.
+// Remote tests an implementation of [progress.Remote]. newObject returns a new object with a uid. If the remote needs an existing object,
+// newObject must create it.
 func Remote(t *testing.T, remote progress.Remote, newObject func(t *testing.T) client.Object) {
 	t.Helper()
 	run := func(name string, check func(*remoteTest)) {
