@@ -80,7 +80,7 @@ quoted-name = $(if $(NAME),'$(NAME)')
 ##@ Tests
 
 .PHONY: test
-test: controlplane $(GINKGO) note-race ## Run all tests, including those on a real API server; TESTFLAGS="-count=20 -run X" adds flags of go test
+test: controlplane $(GINKGO) $(CONTROLLER_GEN) note-race ## Run all tests, including those on a real API server; TESTFLAGS="-count=20 -run X" adds flags of go test
 	@status=0; \
 	$(if $(TESTFLAGS),,$(mutations) $(GINKGO) run $(RACE) --procs=4 --randomize-all --output-interceptor-mode=none --no-color --timeout=40m ./test/e2e || status=1; )\
 	go test $(race) $(tests) $(RACED) $(if $(TESTFLAGS),./test/e2e) || status=1; \
@@ -94,8 +94,8 @@ test: controlplane $(GINKGO) note-race ## Run all tests, including those on a re
 		(cd $$module && go test $(race) $(tests) ./...) || status=1; \
 	done; exit $$status
 
-# The slowest packages start first. The race detector slows tests down, so it runs where goroutines share memory. The others start programs or check files. The simulations use only some of
-# their seeds with it, and all of them without it.
+# The race detector slows tests down, so it only runs where goroutines share memory. The other tests start programs or check files. The simulations
+# use a few of their seeds with it, and all of them without it. The slowest packages start first.
 RACED := ./test/peering ./pkg/webhooks ./test/simulation/... ./test/reconcilers ./test/soak ./pkg/... ./internal/...
 raced = '/(pkg|internal)/|/test/(e2e|peering|reconcilers|soak|simulation/conformance$(if $(RACE),,|simulation.*))$$'
 
@@ -115,7 +115,7 @@ test-unit: note-race ## Run the tests that need no API server, in seconds after 
 
 # The packages with changed Go files, compared with BASE, including uncommitted and new files. The go command finds the packages that contain them.
 changed = $$({ git diff --name-only --diff-filter=d $(BASE) -- '*.go'; git ls-files -o --exclude-standard -- '*.go'; } | xargs -r -n1 dirname | sort -u | sed 's|^|./|' | \
-	while read -r folder; do go list "$$folder" >/dev/null 2>&1 && echo "$$folder"; done)
+	while read -r folder; do go list "$$folder" >/dev/null 2>&1 && echo "$$folder" || echo "check: skipping $$folder, which belongs to another module" >&2; done)
 
 .PHONY: check
 check: $(GOLANGCI_LINT) $(VALE) ## Test and lint only what you have changed, in a minute or two, without an API server; BASE=main compares with a branch

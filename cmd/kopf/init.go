@@ -59,8 +59,10 @@ func newInit() *cobra.Command {
 Dockerfile. In a project of kubebuilder, which has a file PROJECT, it adds a kind with handlers and registers it in cmd/main.go. It changes no other files there.`,
 		Example: `  # A new project for the kind Database of the group example.com:
   kopf init --module example.com/databases --group example.com --kind Database && make run
-  # Another kind in this project, or in a project of kubebuilder:
-  kopf init --group backup --kind Backup`,
+  # Another kind in this project:
+  kopf init --group example.com --kind Backup
+  # A kind of the group shop.example.com in a project of kubebuilder with the domain example.com:
+  kopf init --group shop --kind Order`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			done, err := p.create(cmd.Context())
@@ -197,6 +199,9 @@ func (p *project) newProject(ctx context.Context) (files map[string]string, err 
 	if files, err = p.render(names); err != nil {
 		return nil, err
 	}
+	if _, err := os.Stat(filepath.Join(p.folder, "README.md")); err == nil {
+		delete(files, "README.md") // that of the user
+	}
 	files["PROJECT"] = p.resource(files["PROJECT"])
 	files["cmd/main.go"], err = p.register(files["cmd/main.go"])
 	return files, err
@@ -227,7 +232,7 @@ func (p *project) newKind(text string) (files map[string]string, err error) {
 		}
 	}
 	p.Module = existing.Repo
-	if existing.Domain != "" && !strings.HasSuffix(p.Group, existing.Domain) {
+	if existing.Domain != "" && !strings.HasSuffix("."+p.Group, "."+existing.Domain) {
 		p.Group += "." + existing.Domain
 	}
 	groupFile := filepath.Join("api", p.Version, "groupversion_info.go")

@@ -67,9 +67,16 @@ func TestInit_NewProject(t *testing.T) {
 	if err := os.Mkdir(folder, 0o700); err != nil {
 		t.Fatal(err)
 	}
+	readme := filepath.Join(folder, "README.md")
+	if err := os.WriteFile(readme, []byte("ours\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	out, err := initIn(t, folder, "--group", "example.com", "--kind", "Database", "--library", libraryRoot(t))
 	if err != nil || !strings.Contains(out, "make run") {
 		t.Fatalf("%q, %v", out, err)
+	}
+	if text, err := os.ReadFile(readme); err != nil || string(text) != "ours\n" {
+		t.Errorf("README.md = %q, %v; want the one of the user", text, err)
 	}
 	out, err = initIn(t, folder, "--group", "example.com", "--kind", "Database", "--library", libraryRoot(t))
 	if err == nil || !strings.Contains(err.Error(), "the project has a kind Database already") {
@@ -205,7 +212,7 @@ func main() {
 	}
 	generator := filepath.Join(libraryRoot(t), "bin", "controller-gen")
 	if _, err := os.Stat(generator); err != nil {
-		t.Skip("needs bin/controller-gen: run make tools")
+		t.Fatal("needs bin/controller-gen: run make tools")
 	}
 	execute(t, folder, nil, generator, "object", "crd", "rbac:roleName=manager-role", "paths=./...", "output:crd:dir=config/crd/bases", "output:rbac:dir=config/rbac")
 	assets, err := controlplane.Assets()

@@ -39,7 +39,7 @@ func (b *Builder) newStateDraft(obj client.Object, c *cause.Cause, added int) *s
 	return d
 }
 
-// metadataOf returns a copy of the metadata that stores read.
+// metadataOf returns a copy of the metadata that the stores need.
 func metadataOf(obj client.Object) client.Object {
 	out := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 		Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: obj.GetUID(), ResourceVersion: obj.GetResourceVersion(),
@@ -255,11 +255,11 @@ func (b *Builder) disown(obj client.Object, content map[string]any) (patch.Merge
 	}
 	isOwn := own != ""
 	if isOwn && own != essence.NoBaseline {
-		r := b.newStateDraft(obj, &cause.Cause{}, 0)
-		if err := r.supersede(own, nil); err != nil {
+		d := b.newStateDraft(obj, &cause.Cause{}, 0)
+		if err := d.supersede(own, nil); err != nil {
 			return nil, err
 		}
-		return r.diff(obj, content)
+		return d.diff(obj, content)
 	}
 	without := runtime.DeepCopyJSON(content)
 	if isOwn {

@@ -118,8 +118,8 @@ func (f *shardFilter) Update(ctx context.Context, ev event.UpdateEvent, q reques
 	}
 }
 
-// passed must be called after an event was passed to the next event handler. If the object was released in the meantime, the engine has learned a state that it must
-// not have, because the event of the release has not arrived or will not be passed.
+// passed must be called after an event was passed to the next event handler. If the object was released in the meantime, the event has brought back a state that the
+// engine had forgotten. It must forget it again, because the filter will not pass the event of the release.
 func (f *shardFilter) passed(obj client.Object, q requests) {
 	if key := client.ObjectKeyFromObject(obj); f.engine.sharding.releases.IsDone(key) && f.engine.Shard.Leaves(obj) {
 		f.engine.forgetReleased(key, obj)

@@ -27,11 +27,7 @@ func (r *Runtime) Warm(ctx context.Context, fixed []Kind, dynamic *Dynamic) {
 		return
 	}
 	defer r.Warmth.end()
-	context.AfterFunc(ctx, func() { // an operator that does not start does not take the cache
-		if _, stop := r.Warmth.take(); stop != nil {
-			stop()
-		}
-	})
+	process := ctx
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() { // when the replica becomes the leader, Start fills the caches
@@ -51,7 +47,7 @@ func (r *Runtime) Warm(ctx context.Context, fixed []Kind, dynamic *Dynamic) {
 		select {
 		case <-r.Manager.Elected():
 			if r.Namespaces == nil {
-				r.Warmth.keep(objects, stop)
+				r.Warmth.keep(process, objects, stop)
 				return
 			}
 		default:
@@ -282,11 +278,16 @@ func (w *Warmth) Finish() {
 	w.Done()
 }
 
-// keep keeps a filled cache for Start.
-func (w *Warmth) keep(objects cache.Cache, stop func()) {
+// keep keeps a filled cache for Start. If the operator does not start, the cache stops with the context of the process.
+func (w *Warmth) keep(process context.Context, objects cache.Cache, stop func()) {
 	w.mu.Lock()
-	defer w.mu.Unlock()
 	w.objects, w.stop = objects, stop
+	w.mu.Unlock()
+	context.AfterFunc(process, func() {
+		if _, stop := w.take(); stop != nil {
+			stop()
+		}
+	})
 }
 
 // take returns the filled cache of the operator once; nil if there is none.
