@@ -59,17 +59,20 @@ func (u *Unit) newController(ctx context.Context) (controller.Controller, error)
 		if len(e.Indexes.IDs()) > 0 {
 			u.epoch.Await(ctx, e)
 		}
+		u.synced()
+	})
+	indexed := func() {
 		if warmer != nil {
 			e.PruneIndexes() // objects may have been deleted between the end of the warmer and the start of the source
 		}
-		u.synced()
-	})
+		u.indexesSynced()
+	}
 	gates := []*operator.Gate{u.indexes}
 	if u.after != nil {
 		gates = append(gates, u.after)
 	}
 	sources := []source.Source{
-		watched, operator.AfterGates(u.synced, u.indexes), operator.AfterGates(u.indexesSynced, gates...), // the workers start afterwards
+		watched, operator.AfterGates(u.synced, u.indexes), operator.AfterGates(indexed, gates...), // the workers start afterwards
 		e.Promoter(options.MaxConcurrentReconciles), e.BackgroundSource(),
 	}
 	for _, c := range kind.Related {
