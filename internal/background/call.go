@@ -75,7 +75,7 @@ func (r *Runner) invoke(
 	}
 	req := view.NewRequest(id, &b.Handler, attempt)
 	req.Flush = func(ctx context.Context) error { return c.flush(ctx, req.Object) }
-	failed := r.WithDefaults(b.Handler).Do(ctx, req)
+	failed := b.Do(ctx, req)
 	if req.Result == nil && c.isUnchanged(req.Object) {
 		return failed
 	}

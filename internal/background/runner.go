@@ -33,8 +33,6 @@ type Runner struct {
 	Hooks      *invoke.Hooks // nil without hooks
 	// Results is the path of the field that contains the results of handlers, by id.
 	Results []string
-	// WithDefaults returns a handler with the defaults of the operator.
-	WithDefaults func(invoke.Handler) invoke.Handler
 	// NewView returns the view of an object for a handler.
 	NewView func(obj client.Object, reason string) *invoke.View
 	// Report reports the outcome of an attempt. obj is nil for a deleted object. failed is true if a permanent failure was reported last. Report returns the
@@ -66,7 +64,7 @@ func (r *Runner) Select(ctx context.Context, obj client.Object, view *invoke.Vie
 		return nil
 	}
 	for id, handler := range r.Handlers.All() {
-		if !plan.MatchObject(log.FromContext(ctx), id, handler.Handler, view, match.Input{Object: content}).Accepts() {
+		if !plan.MatchObject(log.FromContext(ctx), id, &handler.Handler, view, match.Input{Object: content}).Accepts() {
 			r.Supervisor.Stop(daemons.Key{UID: obj.GetUID(), ID: id}, daemons.ErrFilteredOut)
 			continue
 		}
@@ -109,7 +107,7 @@ func (r *Runner) Start(ctx context.Context, obj client.Object, ids []string, sta
 // taskFor returns the task of a daemon or a timer for one object.
 func (r *Runner) taskFor(obj client.Object, id string, b *invoke.BackgroundHandler, state *State, isNew bool) (daemons.Task, error) {
 	task := b.Task
-	task.Policy, task.Kind, task.Object = r.WithDefaults(b.Handler).Policy, r.Name, client.ObjectKeyFromObject(obj)
+	task.Policy, task.Kind, task.Object = b.Policy, r.Name, client.ObjectKeyFromObject(obj)
 	uid := obj.GetUID()
 	endAttempt := func(progress.Outcome) {}
 	task.Run = func(ctx context.Context, attempt progress.Attempt) error {
@@ -132,7 +130,7 @@ func (r *Runner) taskFor(obj client.Object, id string, b *invoke.BackgroundHandl
 			return task, err
 		}
 	}
-	if t := b.Task.Timer; t != nil && t.Sharp {
+	if t := b.Task.Timer; t != nil && t.Sharp && t.Anchor.IsZero() {
 		anchored := *t
 		anchored.Anchor = obj.GetCreationTimestamp().Time
 		if isNew && state.isFirstStart(id) && time.Since(anchored.Anchor) < t.Interval {

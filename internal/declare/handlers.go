@@ -35,7 +35,7 @@ func CheckAfter(kind *engine.Kind) (errs []error) {
 }
 
 // checkAfterIn makes the checks of CheckAfter among handlers of the same sort.
-func checkAfterIn(handlers *registry.Registry[invoke.Handler], sort string) (errs []error) {
+func checkAfterIn(handlers *registry.Registry[*invoke.Handler], sort string) (errs []error) {
 	dependencies := map[string][]string{}
 	for _, id := range handlers.IDs() {
 		handler, _ := handlers.Get(id)
@@ -72,8 +72,8 @@ func checkAfterIn(handlers *registry.Registry[invoke.Handler], sort string) (err
 }
 
 // shareCause reports whether a cause can match both handlers. Resume handlers also match the first update or deletion of an existing object.
-func shareCause(a, b invoke.Handler) bool {
-	matches := func(h invoke.Handler, reasons ...string) bool {
+func shareCause(a, b *invoke.Handler) bool {
+	matches := func(h *invoke.Handler, reasons ...string) bool {
 		return h.AnyReason || slices.ContainsFunc(reasons, func(reason string) bool { return slices.Contains(h.Reasons, reason) })
 	}
 	for _, reason := range []string{created, updated, deleted, resumed} {

@@ -22,7 +22,7 @@ var reconcileBackoff = progress.Exponential(5*time.Millisecond, 1000*time.Second
 
 // reconcilePolicy returns the policy for the next attempt of a reconcile handler. As in controller-runtime, the backoff grows with each failure since the last success,
 // also with those that do not use up the retries.
-func (e *Engine) reconcilePolicy(h invoke.Handler, key types.NamespacedName, st *reconcileHandlerState) progress.Policy {
+func (e *Engine) reconcilePolicy(h *invoke.Handler, key types.NamespacedName, st *reconcileHandlerState) progress.Policy {
 	policy := h.Policy
 	declared := policy.BackoffFunc
 	switch {

@@ -160,7 +160,7 @@ func newEngine(b *testing.B, s *server, changes []func(client.Object), hooks ...
 			},
 		}
 		id := "provision" + strconv.Itoa(i)
-		if err := kind.Handlers.Add(id, id, handler); err != nil {
+		if err := kind.Handlers.Add(id, id, &handler); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -137,15 +137,14 @@ func (e *Engine) callOptionalDelete(ctx context.Context, r *reconciliation) {
 
 // callOnce calls an optional delete handler and its sub-handlers. Their progress is not stored, so they are not retried. A handler that awaits its sub-handlers
 // is called again after them.
-func (e *Engine) callOnce(ctx context.Context, r *reconciliation, id string, declared invoke.Handler, record progress.Record) {
-	h := e.withDefaults(declared)
+func (e *Engine) callOnce(ctx context.Context, r *reconciliation, id string, h *invoke.Handler, record progress.Record) {
 	var called []string // the sub-handlers
 	for callAgain := true; callAgain; {
 		callAgain = false
 		var req *invoke.Request
 		invoke.HandlerAttempt{
 			Hooks: e.traits.hooks, CycleStarted: record.Attempt().Started,
-			Kind: e.Name, ID: id, Handler: &h, View: r.attemptView(), Record: record, Once: true,
+			Kind: e.Name, ID: id, Handler: h, View: r.attemptView(), Record: record, Once: true,
 			Prepare: func(req *invoke.Request) {
 				req.SubFinished = func(sub invoke.SubHandler) bool {
 					return slices.Contains(called, sub.ID) || !e.subHandlerMatches(ctx, r, h, sub)

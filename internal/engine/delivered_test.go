@@ -31,7 +31,7 @@ func TestEngine_IgnoresOlderDeliveredStates(t *testing.T) {
 	key := client.ObjectKeyFromObject(obj)
 	kind := Kind{Name: "configmaps", GVK: corev1.SchemeGroupVersion.WithKind("ConfigMap"), New: func() client.Object { return &corev1.ConfigMap{} }}
 	calls := 0
-	err := kind.Handlers.Add("create", "create", invoke.Handler{
+	err := kind.Handlers.Add("create", "create", &invoke.Handler{
 		Criteria: match.Criteria{Reasons: []string{string(cause.Create)}},
 		Do: func(context.Context, *invoke.Request) error {
 			calls++

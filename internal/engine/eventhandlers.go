@@ -113,7 +113,7 @@ func (e *Engine) callForEvent(ctx context.Context, event *eventInProgress) (chan
 
 // callEventHandler makes one attempt of a handler. A handler without [progress.Policy.Retries] is not retried.
 func (e *Engine) callEventHandler(
-	ctx context.Context, event *eventInProgress, id string, h invoke.Handler, view *invoke.View, record progress.Record,
+	ctx context.Context, event *eventInProgress, id string, h *invoke.Handler, view *invoke.View, record progress.Record,
 ) (progress.Record, *eventChange) {
 	if record.Started.IsZero() {
 		record.Started = now()
@@ -121,7 +121,7 @@ func (e *Engine) callEventHandler(
 	var change *eventChange
 	outcome := invoke.HandlerAttempt{
 		Hooks: e.traits.hooks,
-		Kind:  e.Name, ID: id, Handler: new(e.withDefaults(h)), View: view, Record: record, Once: h.Policy.Retries == nil, QuietSuccess: true,
+		Kind:  e.Name, ID: id, Handler: h, View: view, Record: record, Once: h.Policy.Retries == nil, QuietSuccess: true,
 		Accept: func(req *invoke.Request, failed error) (err error) {
 			if h.WritesChanges && !event.IsDeletion() {
 				change, err = e.eventChange(ctx, view, req, failed == nil)

@@ -222,7 +222,7 @@ func (x *explanation) ofCause(ctx context.Context) {
 }
 
 // ofRecord explains a handler that is selected for the cause.
-func (x *explanation) ofRecord(one *explain.Handler, h invoke.Handler) {
+func (x *explanation) ofRecord(one *explain.Handler, h *invoke.Handler) {
 	r, record := x.r, x.r.session.Records.Record(one.ID)
 	setRecord(one, record)
 	switch {
@@ -281,7 +281,7 @@ func (x *explanation) ofSubHandlers(parent progress.Record) {
 func (x *explanation) ofOthers(ctx context.Context) {
 	e, r := x.engine, x.r
 	input := match.Input{Object: r.draft.Content()}
-	add := func(id, kind string, h invoke.Handler, view *invoke.View, describe func(*explain.Handler)) {
+	add := func(id, kind string, h *invoke.Handler, view *invoke.View, describe func(*explain.Handler)) {
 		one := explain.Handler{ID: id, Kind: kind, State: explain.Active}
 		if refusal := plan.MatchObject(log.FromContext(ctx), id, h, view, input); !refusal.Accepts() {
 			one.State, one.Why = explain.Filtered, x.textOf(refusal)
@@ -301,17 +301,17 @@ func (x *explanation) ofOthers(ctx context.Context) {
 		add(id, "reconcile", h, r.matching.view, x.ofReconcileHandler(h))
 	}
 	for id, b := range e.BackgroundHandlers.All() {
-		add(id, b.Reason(), b.Handler, r.matching.view, x.ofBackground)
+		add(id, b.Reason(), &b.Handler, r.matching.view, x.ofBackground)
 	}
 	for id, index := range e.Indexes.All() {
-		add(id, "index", index.Handler, r.matching.view, func(one *explain.Handler) {
+		add(id, "index", &index.Handler, r.matching.view, func(one *explain.Handler) {
 			record := e.others.indexFailures.Get(handlerKey{r.draft.Base().GetUID(), id})
 			one.Attempts, one.LastError = record.Retries, record.Message
 		})
 	}
 }
 
-func (x *explanation) ofReconcileHandler(h invoke.Handler) func(*explain.Handler) {
+func (x *explanation) ofReconcileHandler(h *invoke.Handler) func(*explain.Handler) {
 	return func(one *explain.Handler) {
 		st := x.r.details.ReconcileHandlers[one.ID]
 		if st == nil {
@@ -378,7 +378,7 @@ func (x *explanation) textOf(refusal match.Refusal) string {
 }
 
 // ofClusterEvents explains a handler for Kubernetes Events.
-func (x *explanation) ofClusterEvents(h invoke.Handler) func(*explain.Handler) {
+func (x *explanation) ofClusterEvents(h *invoke.Handler) func(*explain.Handler) {
 	return func(one *explain.Handler) {
 		one.Why = "it is called for " + h.ClusterEvents
 		waiting := len(x.engine.others.clusterEvents.Get(handlerKey{x.r.draft.Base().GetUID(), one.ID}))

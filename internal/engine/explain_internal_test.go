@@ -59,7 +59,7 @@ func explainableWith(t *testing.T, obj *corev1.ConfigMap, configure func(*Settin
 	kind := Kind{Name: "explain-" + t.Name(), GVK: corev1.SchemeGroupVersion.WithKind("ConfigMap"), New: func() client.Object { return &corev1.ConfigMap{} }}
 	for i, h := range handlers {
 		id := fmt.Sprintf("h%d", i)
-		if err := kind.Handlers.Add(id, id, h); err != nil {
+		if err := kind.Handlers.Add(id, id, &h); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -24,7 +24,7 @@ func indexed(t *testing.T) (*Engine, *indexing.Index[string, bool, types.UID]) {
 		return nil
 	}
 	kind := Kind{Name: t.Name(), GVK: corev1.SchemeGroupVersion.WithKind("ConfigMap"), New: func() client.Object { return &corev1.ConfigMap{} }}
-	if err := kind.Indexes.Add("index", "index", index); err != nil {
+	if err := kind.Indexes.Add("index", "index", &index); err != nil {
 		t.Fatal(err)
 	}
 	return New(Settings{Store: progress.Smart(), Baseline: progress.AnnotationBaseline("")}, kind), x

@@ -36,7 +36,7 @@ func (e *Engine) updateIndexes(ctx context.Context, observed client.Object) {
 	}
 	ctx = objectstate.ContextWithMemos(ctx, e.states.Memos(observed.GetUID()))
 	for id, handler := range e.Indexes.All() {
-		if !plan.MatchObject(log.FromContext(ctx), id, handler.Handler, view, input).Accepts() {
+		if !plan.MatchObject(log.FromContext(ctx), id, &handler.Handler, view, input).Accepts() {
 			handler.Remove(observed.GetUID())
 			continue
 		}
@@ -44,7 +44,7 @@ func (e *Engine) updateIndexes(ctx context.Context, observed client.Object) {
 	}
 }
 
-func (e *Engine) updateIndex(ctx context.Context, id string, h invoke.IndexHandler, view *invoke.View) {
+func (e *Engine) updateIndex(ctx context.Context, id string, h *invoke.IndexHandler, view *invoke.View) {
 	key := handlerKey{view.Object.GetUID(), id}
 	record := e.others.indexFailures.Get(key)
 	if record.Failure || record.Delayed.After(now()) {
@@ -55,7 +55,7 @@ func (e *Engine) updateIndex(ctx context.Context, id string, h invoke.IndexHandl
 	}
 	outcome := invoke.HandlerAttempt{
 		Hooks: e.traits.hooks,
-		Kind:  e.Name, ID: id, Handler: new(e.withDefaults(h.Handler)), View: view, Record: record, QuietSuccess: true,
+		Kind:  e.Name, ID: id, Handler: &h.Handler, View: view, Record: record, QuietSuccess: true,
 	}.Run(ctx)
 	if outcome.Success {
 		e.others.indexFailures.Take(key)

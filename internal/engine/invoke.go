@@ -76,8 +76,7 @@ func (r *reconciliation) logPlan(ctx context.Context) {
 // callCauseHandler calls a cause handler. It calls the handler again if the handler waits for its sub-handlers to finish, and they have finished. It returns
 // false if the reconcile may not call handlers any more. The next reconcile then repeats the call. No sub-handler is called after the deadline, unless it is
 // zero.
-func (e *Engine) callCauseHandler(ctx context.Context, r *reconciliation, id string, declared invoke.Handler, deadline time.Time) bool {
-	h := e.withDefaults(declared)
+func (e *Engine) callCauseHandler(ctx context.Context, r *reconciliation, id string, h *invoke.Handler, deadline time.Time) bool {
 	record := r.session.Records.Record(id)
 	isLate := h.Policy.Timeout != nil && record.Retries == 0 && !record.WaitsForSubs() && now().Sub(record.Started) >= *h.Policy.Timeout
 	for e.mayCall(ctx, r) {
@@ -85,6 +84,7 @@ func (e *Engine) callCauseHandler(ctx context.Context, r *reconciliation, id str
 			return true
 		}
 		if isLate {
+			h = new(*h)
 			h.Policy.Timeout = nil // the first attempt is made although it is late, and the handler has not returned from it yet
 		}
 	}
@@ -94,7 +94,7 @@ func (e *Engine) callCauseHandler(ctx context.Context, r *reconciliation, id str
 // attemptCauseHandler makes one attempt of a cause handler, and records its outcome and its changes. The changes of a failed attempt are written, too, and the
 // handlers that follow see them. attemptCauseHandler also calls the sub-handlers that the handler has declared. It returns true if the handler must be
 // called again now.
-func (e *Engine) attemptCauseHandler(ctx context.Context, r *reconciliation, view *invoke.View, id string, h invoke.Handler, deadline time.Time) bool {
+func (e *Engine) attemptCauseHandler(ctx context.Context, r *reconciliation, view *invoke.View, id string, h *invoke.Handler, deadline time.Time) bool {
 	before := r.session.Records.Record(id)
 	p := &commit.HandlerPatch{ID: id, Policy: h.Policy, Before: before, Open: true}
 	_, isTop := e.Handlers.Get(id)
@@ -107,7 +107,7 @@ func (e *Engine) attemptCauseHandler(ctx context.Context, r *reconciliation, vie
 	r.calls.unsaved = true
 	var recorder *loopguard.Recorder
 	p.Outcome = invoke.HandlerAttempt{
-		Kind: e.Name, ID: id, Handler: &h, View: view, Record: before, Restrict: e.cancelOnDelete(r, h),
+		Kind: e.Name, ID: id, Handler: h, View: view, Record: before, Restrict: e.cancelOnDelete(r, h),
 		Hooks: e.traits.hooks, CycleStarted: e.cycleStarted(r),
 		Prepare: func(req *invoke.Request) {
 			req.Flush, req.SubFinished = r.flush(req), e.subFinished(ctx, r, h)
@@ -209,7 +209,7 @@ func (e *Engine) checkpoint(ctx context.Context, r *reconciliation) error {
 
 // cancelOnDelete returns the function that cancels the context of an attempt when the object is being deleted. It returns nil for handlers without
 // CancelOnDelete, and if the object is being deleted already. After the cancellation, no other handler is called in this reconcile.
-func (e *Engine) cancelOnDelete(r *reconciliation, h invoke.Handler) func(context.Context) (context.Context, func()) {
+func (e *Engine) cancelOnDelete(r *reconciliation, h *invoke.Handler) func(context.Context) (context.Context, func()) {
 	if !h.CancelOnDelete || r.session.Cause.Facts.Deleting {
 		return nil
 	}

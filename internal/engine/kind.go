@@ -30,12 +30,12 @@ type Kind struct {
 	GVK  schema.GroupVersionKind
 	New  func() client.Object
 	// Handlers are the cause handlers.
-	Handlers registry.Registry[invoke.Handler]
+	Handlers registry.Registry[*invoke.Handler]
 	// EventHandlers are called for every observed event. ReconcileHandlers are called after changes, or for Kubernetes Events. The progress of both is kept
 	// in memory only.
-	EventHandlers, ReconcileHandlers registry.Registry[invoke.Handler]
+	EventHandlers, ReconcileHandlers registry.Registry[*invoke.Handler]
 	// Indexes are the index handlers. They are called before all other handlers.
-	Indexes registry.Registry[invoke.IndexHandler]
+	Indexes registry.Registry[*invoke.IndexHandler]
 	// BackgroundHandlers are the daemons and timers.
 	BackgroundHandlers registry.Registry[*invoke.BackgroundHandler]
 	// Fields are additional fields of the essence.
@@ -134,17 +134,17 @@ type Settings struct {
 
 // WritesEventChanges reports whether the changes of an event handler are written.
 func (e *Kind) WritesEventChanges() bool {
-	return e.EventHandlers.Any(func(h invoke.Handler) bool { return h.WritesChanges })
+	return e.EventHandlers.Any(func(h *invoke.Handler) bool { return h.WritesChanges })
 }
 
 // comparesStates reports whether a handler needs the last-handled configuration.
 func (e *Kind) comparesStates() bool {
-	return e.Handlers.Any(func(h invoke.Handler) bool { return h.ComparesStates() })
+	return e.Handlers.Any(func(h *invoke.Handler) bool { return h.ComparesStates() })
 }
 
 // HandlesRelatedChanges reports whether a handler is called for changes of related objects.
 func (e *Kind) HandlesRelatedChanges() bool {
-	return e.retriesOnRelatedChange() || e.ReconcileHandlers.Any(func(h invoke.Handler) bool { return h.ClusterEvents == "" })
+	return e.retriesOnRelatedChange() || e.ReconcileHandlers.Any(func(h *invoke.Handler) bool { return h.ClusterEvents == "" })
 }
 
 // HandlesEachObjectAtStart reports whether each matching object is handled at the start of a process, even if it has not changed.
@@ -154,12 +154,12 @@ func (e *Kind) HandlesEachObjectAtStart() bool {
 
 // retriesOnRelatedChange reports whether changes of related objects call cause handlers that wait.
 func (e *Kind) retriesOnRelatedChange() bool {
-	return e.Handlers.Any(func(h invoke.Handler) bool { return h.RetriesOnRelatedChange })
+	return e.Handlers.Any(func(h *invoke.Handler) bool { return h.RetriesOnRelatedChange })
 }
 
 // callsAfterDeletion reports whether a reconcile handler is called when an object no longer exists.
 func (e *Kind) callsAfterDeletion() bool {
-	return e.ReconcileHandlers.Any(func(h invoke.Handler) bool { return h.CalledAfterDeletion })
+	return e.ReconcileHandlers.Any(func(h *invoke.Handler) bool { return h.CalledAfterDeletion })
 }
 
 // IsSecret reports whether the kind is that of Secrets.
@@ -235,7 +235,7 @@ func (e *Kind) ownConditions() []string {
 	if e.PanicCondition != "" {
 		types = append(types, e.PanicCondition)
 	}
-	for _, handlers := range []*registry.Registry[invoke.Handler]{&e.Handlers, &e.ReconcileHandlers} {
+	for _, handlers := range []*registry.Registry[*invoke.Handler]{&e.Handlers, &e.ReconcileHandlers} {
 		for _, h := range handlers.All() {
 			if h.ConditionType != "" {
 				types = append(types, h.ConditionType)
@@ -253,13 +253,33 @@ func (e *Kind) tracksChanges() bool {
 	return len(e.ReconcileHandlers.IDs()) > 0 || e.retriesOnRelatedChange()
 }
 
-// withDefaults returns the handler with the defaults of the operator.
-func (s *Settings) withDefaults(h invoke.Handler) invoke.Handler {
+// withDefaults returns a copy of the handler with the defaults of the operator.
+func (s *Settings) withDefaults(h *invoke.Handler) *invoke.Handler {
+	h = new(*h)
 	h.Policy = s.PolicyOf(h.Policy)
 	if s.LogEvents {
 		h.Do = invoke.WithLogEvents(h.Do)
 	}
 	return h
+}
+
+// withHandlerDefaults returns a copy of the kind whose handlers have the defaults of the operator.
+func (e *Kind) withHandlerDefaults(s *Settings) Kind {
+	kind := *e
+	for _, handlers := range []*registry.Registry[*invoke.Handler]{&kind.Handlers, &kind.EventHandlers, &kind.ReconcileHandlers} {
+		*handlers = handlers.Map(s.withDefaults)
+	}
+	kind.Indexes = e.Indexes.Map(func(h *invoke.IndexHandler) *invoke.IndexHandler {
+		h = new(*h)
+		h.Handler = *s.withDefaults(&h.Handler)
+		return h
+	})
+	kind.BackgroundHandlers = e.BackgroundHandlers.Map(func(h *invoke.BackgroundHandler) *invoke.BackgroundHandler {
+		h = new(*h)
+		h.Handler = *s.withDefaults(&h.Handler)
+		return h
+	})
+	return kind
 }
 
 // PolicyOf returns the policy of a handler. If the policy has no backoff, PolicyOf sets the backoff of the operator.

@@ -71,13 +71,13 @@ func (e *Engine) callAfterDeletion(ctx context.Context, key types.NamespacedName
 }
 
 // attemptAfterDeletion makes one attempt of a reconcile handler with the last known state of a deleted object. Nothing is written.
-func (e *Engine) attemptAfterDeletion(ctx context.Context, key types.NamespacedName, last client.Object, id string, h invoke.Handler, st *reconcileHandlerState) {
+func (e *Engine) attemptAfterDeletion(ctx context.Context, key types.NamespacedName, last client.Object, id string, h *invoke.Handler, st *reconcileHandlerState) {
 	st.begin()
 	h.Policy = e.reconcilePolicy(h, key, st)
 	var next invoke.Requeue
 	outcome := invoke.HandlerAttempt{
 		Hooks: e.traits.hooks,
-		Kind:  e.Name, ID: id, Handler: new(e.withDefaults(h)), View: e.newView(last, reasonReconcile), Record: st.record, QuietSuccess: true,
+		Kind:  e.Name, ID: id, Handler: h, View: e.newView(last, reasonReconcile), Record: st.record, QuietSuccess: true,
 		Accept: func(req *invoke.Request, _ error) error {
 			next = req.Requeue
 			return nil

@@ -25,7 +25,7 @@ func TestEngine_ReconcilesOwnersOfDeletedObjects(t *testing.T) {
 		calls++
 		return nil
 	}}
-	if err := kind.ReconcileHandlers.Add("apply", "apply", handler); err != nil {
+	if err := kind.ReconcileHandlers.Add("apply", "apply", &handler); err != nil {
 		t.Fatal(err)
 	}
 	e := New(Settings{

@@ -74,7 +74,7 @@ func TestReadmit_WithIndex(t *testing.T) {
 		indexed++
 		return nil
 	}
-	if err := kind.Indexes.Add("index", "index", index); err != nil {
+	if err := kind.Indexes.Add("index", "index", &index); err != nil {
 		t.Fatal(err)
 	}
 	reader := &fixedReader{obj: back}

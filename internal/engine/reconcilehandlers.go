@@ -99,7 +99,7 @@ func (r *reconciliation) addReconcileHandler(id string, dirty bool) {
 
 // blockingHandler returns the first handler for which a reconcile handler waits, because its last call has not succeeded, or because it waits itself; empty if there
 // is none. Handlers that do not match the object block no others.
-func (r *reconciliation) blockingHandler(h invoke.Handler) string {
+func (r *reconciliation) blockingHandler(h *invoke.Handler) string {
 	for _, first := range h.After {
 		if st, matches := r.details.ReconcileHandlers[first]; matches && (!st.succeeded || st.isDue(now(), false)) {
 			return first
@@ -110,7 +110,7 @@ func (r *reconciliation) blockingHandler(h invoke.Handler) string {
 
 // callReconcileHandler makes one attempt. event is the Kubernetes Event for which the handler is called; nil for a handler without ClusterEvents.
 func (e *Engine) callReconcileHandler(
-	ctx context.Context, r *reconciliation, id string, h invoke.Handler, st *reconcileHandlerState, event *invoke.ClusterEvent,
+	ctx context.Context, r *reconciliation, id string, h *invoke.Handler, st *reconcileHandlerState, event *invoke.ClusterEvent,
 ) {
 	st.begin()
 	h.Policy = e.reconcilePolicy(h, client.ObjectKeyFromObject(r.draft.Base()), st)
@@ -130,7 +130,7 @@ func (e *Engine) callReconcileHandler(
 	var recorder *loopguard.Recorder
 	p.Outcome = invoke.HandlerAttempt{
 		Hooks: e.traits.hooks, Restrict: e.cancelOnDelete(r, h),
-		Kind: e.Name, ID: id, Handler: new(e.withDefaults(h)), View: view, Record: st.record, QuietSuccess: true,
+		Kind: e.Name, ID: id, Handler: h, View: view, Record: st.record, QuietSuccess: true,
 		Once: event != nil && h.Policy.Retries == nil,
 		Prepare: func(req *invoke.Request) {
 			req.ClusterEvent = event
@@ -175,7 +175,7 @@ func (st *reconcileHandlerState) begin() {
 }
 
 // recordOutcome records how an attempt has ended, and when the handler is called again without a change.
-func (st *reconcileHandlerState) recordOutcome(h invoke.Handler, outcome progress.Outcome, next invoke.Requeue) {
+func (st *reconcileHandlerState) recordOutcome(h *invoke.Handler, outcome progress.Outcome, next invoke.Requeue) {
 	at := now()
 	st.record, st.succeeded = st.record.WithOutcome(outcome, at), outcome.Success
 	switch {
@@ -201,7 +201,7 @@ func (st *reconcileHandlerState) recordOutcome(h invoke.Handler, outcome progres
 
 // callForClusterEvents calls a handler for the Events that wait for it, in the order of their arrival. While an attempt must be repeated, the later Events
 // wait. The state of the handler is kept in memory only.
-func (e *Engine) callForClusterEvents(ctx context.Context, r *reconciliation, id string, h invoke.Handler, st *reconcileHandlerState) {
+func (e *Engine) callForClusterEvents(ctx context.Context, r *reconciliation, id string, h *invoke.Handler, st *reconcileHandlerState) {
 	key := handlerKey{r.draft.Base().GetUID(), id}
 	for {
 		waiting := e.others.clusterEvents.Get(key)

@@ -81,7 +81,7 @@ func settledEngine(t *testing.T, handlers map[string]invoke.Handler) (e *Engine,
 	fakeClient := fake.NewClientBuilder().WithObjects(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, UID: "1"}}).Build()
 	kind := Kind{Name: "configmaps", GVK: corev1.SchemeGroupVersion.WithKind("ConfigMap"), New: func() client.Object { return &corev1.ConfigMap{} }}
 	for id, h := range handlers {
-		if err := kind.Handlers.Add(id, id, h); err != nil {
+		if err := kind.Handlers.Add(id, id, &h); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -42,7 +42,7 @@ func New(settings Settings, kind Kind) *Engine {
 	settings.Stamps = progress.StampsOf(settings.Baseline, settings.Store)
 	lastHandled := essence.WithDigestFallback(settings.Baseline, settings.Store)
 	settings.Baseline = lastHandled
-	e := &Engine{Settings: settings, Kind: kind}
+	e := &Engine{Settings: settings, Kind: kind.withHandlerDefaults(&settings)}
 	e.queue.created, e.gone.deletions = time.Now(), newDeletionChecker()
 	e.states = objectstate.New[objectMemory](objectstate.Options{
 		RecordEvents: len(kind.EventHandlers.IDs()) > 0,
@@ -66,7 +66,7 @@ func New(settings Settings, kind Kind) *Engine {
 	}
 	e.background.runner = &background.Runner{
 		Name: e.Name, Handlers: &e.BackgroundHandlers, Supervisor: e.background.supervisor, Committer: e.committer, Objects: e.states, Hooks: e.traits.hooks,
-		Results: e.Results, WithDefaults: e.withDefaults, NewView: e.newView, Report: e.reportBackground, Enqueue: e.enqueue, LoggerFor: e.logOf,
+		Results: e.Results, NewView: e.newView, Report: e.reportBackground, Enqueue: e.enqueue, LoggerFor: e.logOf,
 		Leaves: e.Shard.Leaves, OnCall: e.beginBackgroundCall,
 	}
 	e.queue.promoter = promotion.New(e.states, func() {

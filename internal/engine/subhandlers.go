@@ -20,7 +20,7 @@ import (
 // parent is a handler during the calls of its sub-handlers.
 type parent struct {
 	id       string
-	handler  invoke.Handler
+	handler  *invoke.Handler
 	before   progress.Record // the record before the attempt that has declared the sub-handlers
 	deadline time.Time       // no sub-handler is called after it; zero if there is none
 }
@@ -57,7 +57,7 @@ func (e *Engine) callSubHandlers(ctx context.Context, r *reconciliation, p paren
 
 // deadlineOf returns the time after which an attempt that began at the given time calls no sub-handlers: the end of the timeout, or an earlier deadline of the
 // handler itself. If the first attempt begins after the timeout, it calls each of its sub-handlers once.
-func deadlineOf(h invoke.Handler, before progress.Record, began, deadline time.Time) time.Time {
+func deadlineOf(h *invoke.Handler, before progress.Record, began, deadline time.Time) time.Time {
 	if h.Policy.Timeout == nil || before.Started.IsZero() {
 		return deadline
 	}
@@ -69,7 +69,7 @@ func deadlineOf(h invoke.Handler, before progress.Record, began, deadline time.T
 }
 
 // subFinished returns the function that reports whether a sub-handler of a handler needs no call.
-func (e *Engine) subFinished(ctx context.Context, r *reconciliation, h invoke.Handler) func(invoke.SubHandler) bool {
+func (e *Engine) subFinished(ctx context.Context, r *reconciliation, h *invoke.Handler) func(invoke.SubHandler) bool {
 	return func(sub invoke.SubHandler) bool {
 		if _, err := e.checkSubHandler(sub); err != nil {
 			return false // the handler fails when it has returned
@@ -127,10 +127,10 @@ func (r *reconciliation) describeSubHandlers(ids []string) string {
 }
 
 // selectSubHandlers checks the declarations and applies the filters. Sub-handlers are called for all causes of their parent.
-func (e *Engine) selectSubHandlers(ctx context.Context, r *reconciliation, parent string, h invoke.Handler, subs []invoke.SubHandler) ([]string, map[string]invoke.Handler, error) {
+func (e *Engine) selectSubHandlers(ctx context.Context, r *reconciliation, parent string, h *invoke.Handler, subs []invoke.SubHandler) ([]string, map[string]*invoke.Handler, error) {
 	var ids []string
 	var mistakes []error
-	keys, handlers := map[string]string{}, map[string]invoke.Handler{}
+	keys, handlers := map[string]string{}, map[string]*invoke.Handler{}
 	for _, sub := range subs {
 		key, err := e.checkSubHandler(sub)
 		if taken, ok := keys[key]; ok && err == nil {
@@ -145,7 +145,7 @@ func (e *Engine) selectSubHandlers(ctx context.Context, r *reconciliation, paren
 			ids = append(ids, sub.ID)
 		}
 		sub.Inherit(parent, h)
-		handlers[sub.ID] = sub.Handler
+		handlers[sub.ID] = e.withDefaults(&sub.Handler)
 	}
 	if err := errors.Join(mistakes...); err != nil {
 		return nil, nil, fmt.Errorf("the sub-handlers of %q: %w", parent, err)
@@ -177,14 +177,14 @@ func errDuplicateSub(id, taken string) error {
 }
 
 // subHandlerMatches applies the filters of a sub-handler. If its parent receives a diff, the field of the sub-handler must have changed.
-func (e *Engine) subHandlerMatches(ctx context.Context, r *reconciliation, parent invoke.Handler, sub invoke.SubHandler) bool {
-	if !plan.MatchObject(log.FromContext(ctx), sub.ID, sub.Handler, r.matching.view, r.subject()).Accepts() {
+func (e *Engine) subHandlerMatches(ctx context.Context, r *reconciliation, parent *invoke.Handler, sub invoke.SubHandler) bool {
+	if !plan.MatchObject(log.FromContext(ctx), sub.ID, &sub.Handler, r.matching.view, r.subject()).Accepts() {
 		return false
 	}
 	if sub.Field == nil || !parent.ReceivesDiff(string(r.session.Cause.Reason)) {
 		return true
 	}
-	h := sub.Handler
+	h := new(sub.Handler)
 	h.AnyReason = true
 	return plan.MatchCause(log.FromContext(ctx), sub.ID, h, r.matching.view, match.Cause{Reason: string(r.session.Cause.Reason), Deleting: r.session.Cause.Deleting}, r.subject()).Accepts()
 }

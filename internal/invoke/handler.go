@@ -67,7 +67,7 @@ type SubHandler struct {
 
 // Inherit sets what a sub-handler shares with the handler that has declared it. It must be called after the filters of the sub-handler were applied, because
 // the sub-handler receives the field of its parent, but not its filter.
-func (s *SubHandler) Inherit(parentID string, parent Handler) {
+func (s *SubHandler) Inherit(parentID string, parent *Handler) {
 	s.Reasons, s.AnyReason, s.CancelOnDelete, s.Warnings = parent.Reasons, parent.AnyReason, parent.CancelOnDelete, parent.Warnings
 	s.RetriesOnRelatedChange = parent.RetriesOnRelatedChange
 	s.MetricLabel = strings.TrimSuffix(cmp.Or(parent.MetricLabel, parentID), "/*") + "/*"

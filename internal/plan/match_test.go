@@ -40,7 +40,7 @@ func register(t *testing.T, all ...named) *plan.Handlers {
 	t.Helper()
 	handlers := &plan.Handlers{}
 	for _, h := range all {
-		if err := handlers.Add(h.id, h.id, h.Handler); err != nil {
+		if err := handlers.Add(h.id, h.id, &h.Handler); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -128,7 +128,7 @@ func TestMatchObject(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var lines []string
-			got := plan.MatchObject(logTo(&lines), "fn", test.handler, viewOf(nil), match.Input{Object: m{"spec": m{"size": int64(1)}}}).Accepts()
+			got := plan.MatchObject(logTo(&lines), "fn", &test.handler, viewOf(nil), match.Input{Object: m{"spec": m{"size": int64(1)}}}).Accepts()
 			if got != test.want {
 				t.Errorf("MatchObject = %t, want %t", got, test.want)
 			}
@@ -147,8 +147,8 @@ func TestMatchObject_SharesRequest(t *testing.T) {
 	var seen []request
 	note := func(r request) bool { seen = append(seen, r); return true }
 	h := invoke.Handler{When: []func(request) bool{note, note}, Changed: note, Criteria: on("update")}
-	plan.MatchObject(logr.Discard(), "fn", h, view, match.Input{})
-	plan.MatchCause(logr.Discard(), "fn", h, view, match.Cause{Reason: "update"}, match.Input{})
+	plan.MatchObject(logr.Discard(), "fn", &h, view, match.Input{})
+	plan.MatchCause(logr.Discard(), "fn", &h, view, match.Cause{Reason: "update"}, match.Input{})
 	if len(seen) != 3 || seen[0] != seen[1] || seen[0] != seen[2] || seen[0].Reason != "update" {
 		t.Errorf("FLT-10: the predicates receive the requests %v, want one request for the update", seen)
 	}
@@ -208,7 +208,7 @@ func TestMatchCause(t *testing.T) {
 			if test.reason != "" {
 				c.Reason = test.reason
 			}
-			if got := plan.MatchCause(logTo(&lines), "fn", test.handler, viewOf(test.diff), c, input).Accepts(); got != test.want {
+			if got := plan.MatchCause(logTo(&lines), "fn", &test.handler, viewOf(test.diff), c, input).Accepts(); got != test.want {
 				t.Errorf("MatchCause = %t, want %t", got, test.want)
 			}
 			if test.isErr && len(lines) == 2 { // a mismatch is logged, too

@@ -17,10 +17,10 @@ import (
 )
 
 // Handlers are the cause handlers of a kind.
-type Handlers = registry.Registry[invoke.Handler]
+type Handlers = registry.Registry[*invoke.Handler]
 
 // MatchObject checks whether the filters of a handler accept an object. It logs a refusal at V(4).
-func MatchObject(log logr.Logger, id string, h invoke.Handler, view *invoke.View, input match.Input) match.Refusal {
+func MatchObject(log logr.Logger, id string, h *invoke.Handler, view *invoke.View, input match.Input) match.Refusal {
 	refusal := catchPanic(log, id, func() match.Refusal {
 		if refusal := h.MatchObject(input); !refusal.Accepts() {
 			return refusal
@@ -39,7 +39,7 @@ func MatchObject(log logr.Logger, id string, h invoke.Handler, view *invoke.View
 }
 
 // MatchCause checks whether a handler whose filters accept the object is called for a cause. It logs a refusal at V(4).
-func MatchCause(log logr.Logger, id string, h invoke.Handler, view *invoke.View, c match.Cause, input match.Input) match.Refusal {
+func MatchCause(log logr.Logger, id string, h *invoke.Handler, view *invoke.View, c match.Cause, input match.Input) match.Refusal {
 	refusal := catchPanic(log, id, func() match.Refusal {
 		if refusal := h.MatchCause(c, input); !refusal.Accepts() {
 			return refusal

@@ -3,6 +3,7 @@ package registry
 import (
 	"fmt"
 	"iter"
+	"maps"
 )
 
 // Registry stores handlers of type H by id, in the order of their registration. The zero value is empty.
@@ -47,6 +48,16 @@ func (r *Registry[H]) All() iter.Seq2[string, H] {
 			}
 		}
 	}
+}
+
+// Map returns a registry with the results of a function in place of the handlers.
+func (r *Registry[H]) Map(change func(H) H) Registry[H] {
+	changed := *r
+	changed.handlers = maps.Clone(r.handlers)
+	for id, handler := range changed.handlers {
+		changed.handlers[id] = change(handler)
+	}
+	return changed
 }
 
 // Any reports whether a condition holds for one of the handlers.

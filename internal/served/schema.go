@@ -86,7 +86,7 @@ func conditionFields(kind *engine.Kind) (paths [][]string) {
 	if kind.Root != nil {
 		types = append(types, kind.Root.Type)
 	}
-	for _, handlers := range []*registry.Registry[invoke.Handler]{&kind.Handlers, &kind.ReconcileHandlers} {
+	for _, handlers := range []*registry.Registry[*invoke.Handler]{&kind.Handlers, &kind.ReconcileHandlers} {
 		for _, id := range handlers.IDs() {
 			if handler, _ := handlers.Get(id); handler.ConditionType != "" {
 				types = append(types, handler.ConditionType)

@@ -59,7 +59,7 @@ func (k handlerKind) String() string {
 }
 
 // addTo adds an event handler, a reconcile handler, a daemon or a timer to the kind. The caller reports duplicate ids.
-func (d *declaration) addTo(kind *engine.Kind, handler invoke.Handler) {
+func (d *declaration) addTo(kind *engine.Kind, handler *invoke.Handler) {
 	id := d.fullID()
 	switch d.handlerKind {
 	case eventHandler:
@@ -67,7 +67,7 @@ func (d *declaration) addTo(kind *engine.Kind, handler invoke.Handler) {
 	case reconcileHandler, eventAboutHandler:
 		_ = kind.ReconcileHandlers.Add(id, id, handler)
 	case daemonHandler, timerHandler:
-		_ = kind.BackgroundHandlers.Add(id, id, &invoke.BackgroundHandler{Handler: handler, Task: d.task, InitialDelay: d.initialDelayFunc})
+		_ = kind.BackgroundHandlers.Add(id, id, &invoke.BackgroundHandler{Handler: *handler, Task: d.task, InitialDelay: d.initialDelayFunc})
 	default: // register adds cause handlers and indexes separately
 	}
 }

@@ -122,8 +122,8 @@ func addCauseHandler[T client.Object](kind *engine.Kind, store progress.Store, h
 	return kind.Handlers.Add(id, key, h.forEngine(c))
 }
 
-func (h *typedHandler[T]) forEngine(c client.Client) invoke.Handler {
-	handler := h.Handler
+func (h *typedHandler[T]) forEngine(c client.Client) *invoke.Handler {
+	handler := new(h.Handler)
 	handler.Do, handler.Warnings = h.fn.forEngine(c, h.handlerKind == daemonHandler || h.handlerKind == timerHandler), &invoke.Warnings{}
 	if h.events != nil {
 		handler.ClusterEvents = h.events.String()

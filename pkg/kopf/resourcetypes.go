@@ -184,9 +184,9 @@ type typedIndex[T client.Object] struct {
 	index invoke.IndexHandler
 }
 
-func (x typedIndex[T]) register(kind *engine.Kind, handler invoke.Handler) error {
-	x.index.Handler = handler
-	return kind.Indexes.Add(x.id, x.id, x.index)
+func (x typedIndex[T]) register(kind *engine.Kind, handler *invoke.Handler) error {
+	x.index.Handler = *handler
+	return kind.Indexes.Add(x.id, x.id, &x.index)
 }
 
 func (r *Resource[T]) newHandler(method, id string, fn Handler[T]) *typedHandler[T] {

@@ -29,7 +29,7 @@ func (s annotationStore) Sweep(obj client.Object, known []string) error {
 	owned := isOwnedReplicaSet(obj)
 	var orphans []string
 	for key, value := range obj.GetAnnotations() {
-		if keys.isCandidate(key, owned) && isHandlerRecord([]byte(value)) && !keys.matchesKnown(key, owned, known) {
+		if strings.Contains(value, "{") && keys.isCandidate(key, owned) && isHandlerRecord([]byte(value)) && !keys.matchesKnown(key, owned, known) {
 			orphans = append(orphans, key)
 		}
 	}

@@ -167,7 +167,7 @@ func (inv *Invocation[T]) InvokeSubHandler(t testing.TB, id string) *Invocation[
 			continue
 		}
 		c := inv.call
-		parent := invoke.Handler{Criteria: match.Criteria{AnyReason: c.changes}}
+		parent := &invoke.Handler{Criteria: match.Criteria{AnyReason: c.changes}}
 		if len(c.path) > 0 {
 			parent.Field = &match.FieldFilter{Path: c.path}
 		}
