@@ -182,7 +182,7 @@ func (c *Checker) probeAll(ctx context.Context, kind probeType, watches map[stri
 			}
 			var undecodable error
 			if c.CheckDecoding != nil {
-				undecodable = c.CheckDecoding(ctx, namespace, c.isSuspicious(namespace, version, result))
+				undecodable = c.CheckDecoding(ctx, namespace, c.isSuspicious(namespace, version, result) && c.staysAt(ctx, i, version))
 			}
 			c.recordResult(namespace, version, result, undecodable)
 			return nil
@@ -201,6 +201,18 @@ func (c *Checker) isSuspicious(namespace, version string, result probeResult) bo
 	}
 	next.update(time.Now(), version, result)
 	return !next.suspectSince.IsZero()
+}
+
+// maxLag is the longest time in which the informer of a busy kind should receive a change.
+const maxLag = 5 * time.Second
+
+// staysAt reports whether an informer stays at a version for a moment. The informer of a busy kind is always a little behind, but goes on.
+func (c *Checker) staysAt(ctx context.Context, i informer, version string) bool {
+	select {
+	case <-time.After(min(maxLag, c.Interval/2)):
+	case <-ctx.Done():
+	}
+	return i.LastSyncResourceVersion() == version
 }
 
 // recordResult records the result of a probe, and logs the beginning and the end of a problem.

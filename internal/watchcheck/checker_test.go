@@ -249,6 +249,17 @@ func TestWatch_Undecodable(t *testing.T) {
 		if n := s.searches.Load(); n != 0 {
 			t.Errorf("a healthy watch has caused %d searches", n)
 		}
+		behind := s.create(t)
+		for range 600 { // the informer of a busy kind is always a second behind, but goes on
+			next := s.create(t)
+			<-time.After(time.Second)
+			s.stream.receive(behind)
+			behind = next
+		}
+		s.stream.receive(behind)
+		if n := s.searches.Load(); n != 0 {
+			t.Errorf("a busy watch has caused %d searches", n)
+		}
 		s.undecodable.Store(true)
 		version := s.create(t)
 		minutes(2)
