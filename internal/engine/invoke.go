@@ -84,8 +84,9 @@ func (e *Engine) callCauseHandler(ctx context.Context, r *reconciliation, id str
 			return true
 		}
 		if isLate {
-			h = new(*h)
-			h.Policy.Timeout = nil // the first attempt is made although it is late, and the handler has not returned from it yet
+			policy := h.Policy
+			policy.Timeout = nil // the first attempt is made although it is late, and the handler has not returned from it yet
+			h = withPolicy(h, policy)
 		}
 	}
 	return false

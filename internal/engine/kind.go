@@ -263,12 +263,23 @@ func (s *Settings) withDefaults(h *invoke.Handler) *invoke.Handler {
 	return h
 }
 
+// withPolicy returns a copy of a handler with another policy.
+func withPolicy(h *invoke.Handler, policy progress.Policy) *invoke.Handler {
+	h = new(*h)
+	h.Policy = policy
+	return h
+}
+
 // withHandlerDefaults returns a copy of the kind whose handlers have the defaults of the operator.
 func (e *Kind) withHandlerDefaults(s *Settings) Kind {
 	kind := *e
-	for _, handlers := range []*registry.Registry[*invoke.Handler]{&kind.Handlers, &kind.EventHandlers, &kind.ReconcileHandlers} {
-		*handlers = handlers.Map(s.withDefaults)
-	}
+	kind.Handlers, kind.EventHandlers = e.Handlers.Map(s.withDefaults), e.EventHandlers.Map(s.withDefaults)
+	kind.ReconcileHandlers = e.ReconcileHandlers.Map(func(h *invoke.Handler) *invoke.Handler {
+		if h.ClusterEvents == "" {
+			return withPolicy(s.withDefaults(h), h.Policy) // reconcile handlers have a backoff of their own
+		}
+		return s.withDefaults(h)
+	})
 	kind.Indexes = e.Indexes.Map(func(h *invoke.IndexHandler) *invoke.IndexHandler {
 		h = new(*h)
 		h.Handler = *s.withDefaults(&h.Handler)

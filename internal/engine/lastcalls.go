@@ -73,7 +73,7 @@ func (e *Engine) callAfterDeletion(ctx context.Context, key types.NamespacedName
 // attemptAfterDeletion makes one attempt of a reconcile handler with the last known state of a deleted object. Nothing is written.
 func (e *Engine) attemptAfterDeletion(ctx context.Context, key types.NamespacedName, last client.Object, id string, h *invoke.Handler, st *reconcileHandlerState) {
 	st.begin()
-	h.Policy = e.reconcilePolicy(h, key, st)
+	h = withPolicy(h, e.reconcilePolicy(h, key, st))
 	var next invoke.Requeue
 	outcome := invoke.HandlerAttempt{
 		Hooks: e.traits.hooks,

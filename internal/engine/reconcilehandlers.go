@@ -113,7 +113,7 @@ func (e *Engine) callReconcileHandler(
 	ctx context.Context, r *reconciliation, id string, h *invoke.Handler, st *reconcileHandlerState, event *invoke.ClusterEvent,
 ) {
 	st.begin()
-	h.Policy = e.reconcilePolicy(h, client.ObjectKeyFromObject(r.draft.Base()), st)
+	h = withPolicy(h, e.reconcilePolicy(h, client.ObjectKeyFromObject(r.draft.Base()), st))
 	failures := st.failures
 	var next invoke.Requeue
 	p := &commit.HandlerPatch{ID: id, Policy: h.Policy, Before: st.record, Repeat: func() { st.dirty, st.succeeded = true, false }}
