@@ -47,6 +47,9 @@ OBJECTS ?= 1000
 PAYLOAD ?= 16384
 KUBE ?= 1.34 1.35 1.36 1.37
 SOAKFLAGS ?=
+SERVER ?= memory
+# The target that builds a real API server, if SERVER asks for it.
+real-server = $(if $(filter real,$(SERVER)),controlplane,$(if $(filter-out memory,$(SERVER)),$(error SERVER=$(SERVER): use memory or real)))
 
 ##@ First steps
 
@@ -57,14 +60,14 @@ help: ## Show this list
 		/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: demo
-demo: controlplane ## Run an operator step by step on a real API server; KEEP=1 leaves it running
+demo: $(real-server) ## Run an operator step by step on an API server in memory; SERVER=real uses kube-apiserver, KEEP=1 leaves it running
 	go build -o $(BIN)/show-example ./hack/example
-	@exec $(BIN)/show-example -demo $(if $(filter-out 0 no false,$(KEEP)),-keep)
+	@exec $(BIN)/show-example -demo $(if $(real-server),-cluster=own) $(if $(filter-out 0 no false,$(KEEP)),-keep)
 
 .PHONY: cluster
-cluster: controlplane ## Run an API server for operators until Ctrl-C; CRDS="config/crd" installs CRDs
+cluster: $(real-server) ## Run an API server in memory for operators until Ctrl-C; SERVER=real uses kube-apiserver, CRDS="config/crd" installs CRDs
 	go build -o $(BIN)/run-cluster ./hack/cluster
-	@exec $(BIN)/run-cluster -kubeconfig $(BIN)/cluster.kubeconfig $(CRDS)
+	@exec $(BIN)/run-cluster $(if $(real-server),-real) -kubeconfig $(BIN)/cluster.kubeconfig $(CRDS)
 
 # The command first checks the arguments. Make then builds the control plane only if the example needs it.
 .PHONY: example

@@ -101,9 +101,9 @@ func (r *run) showStep(ctx context.Context, obj client.Object) error {
 		r.sayf("  %s", strings.TrimRight(line, "\n"))
 	}
 	r.sayf("\nThe write requests for the object:")
-	requests, err := r.audit.Next()
-	for _, one := range requests {
-		if one.Resource != "databases" {
+	writes, err := r.server.Writes()
+	for _, one := range writes {
+		if !strings.HasPrefix(one.Path, "databases") {
 			continue
 		}
 		who := "you"
@@ -111,14 +111,10 @@ func (r *run) showStep(ctx context.Context, obj client.Object) error {
 			who = "operator"
 		}
 		var body bytes.Buffer
-		if one.Verb == "delete" || json.Compact(&body, one.Body) != nil { // the body of a deletion contains only default options
+		if one.Method == http.MethodDelete || json.Compact(&body, one.Body) != nil { // the body of a deletion contains only default options
 			body.Reset()
 		}
-		what := strings.TrimRight(strings.Join([]string{one.Resource, one.Name, one.Subresource}, "/"), "/")
-		r.sayf("  %-8s  %-6s  %-23s  %d  %s", who, methods[one.Verb], what, one.Code, body.String())
+		r.sayf("  %-8s  %-6s  %-23s  %d  %s", who, one.Method, one.Path, one.Code, body.String())
 	}
 	return err
 }
-
-// methods maps the verbs of Kubernetes to HTTP methods.
-var methods = map[string]string{"create": http.MethodPost, "update": http.MethodPut, "patch": http.MethodPatch, "delete": http.MethodDelete}

@@ -32,7 +32,7 @@ func begin(t *testing.T, r run) *commandRun {
 		t.Skip("needs a control plane")
 	}
 	g := NewWithT(t)
-	g.SetDefaultEventuallyTimeout(10 * time.Minute) // for an empty build cache
+	g.SetDefaultEventuallyTimeout(3 * time.Minute) // for an empty build cache
 	ctx, cancel := context.WithCancel(t.Context())
 	p := &commandRun{g, gbytes.NewBuffer(), cancel, make(chan error, 1)}
 	r.out = p.output
@@ -61,7 +61,13 @@ func (p *commandRun) stopAndWait() {
 }
 
 func TestDemo(t *testing.T) {
-	p := begin(t, run{cluster: own, demo: true, keep: true})
+	for _, cluster := range []string{memory, own} {
+		t.Run(cluster, func(t *testing.T) { playDemo(t, cluster) })
+	}
+}
+
+func playDemo(t *testing.T, cluster string) {
+	p := begin(t, run{cluster: cluster, demo: true, keep: true})
 	for _, text := range []string{
 		`=== 1\. Creating a database`,
 		`INFO  A new database  .*"handler": "provision", "reason": "create", "attempt": 0, "spec": {"engine":"postgres","sizeGiB":10}`,
@@ -92,9 +98,9 @@ func TestDemo(t *testing.T) {
 }
 
 func TestDemo_EndsWhenInterrupted(t *testing.T) {
-	for _, moment := range []string{"Starting etcd", "Building the operator", "Starting the operator", "kubectl create"} {
+	for moment, cluster := range map[string]string{"Starting etcd": own, "Building the operator": memory, "Starting the operator": memory, "kubectl create": memory} {
 		t.Run(moment, func(t *testing.T) {
-			p := begin(t, run{cluster: own, demo: true})
+			p := begin(t, run{cluster: cluster, demo: true})
 			p.waitFor(moment)
 			p.stop()
 			p.Eventually(p.ended).Should(Receive(MatchError(errInterrupted)))
@@ -143,7 +149,7 @@ func TestFind_InvalidArguments(t *testing.T) {
 	}{
 		"unknown example":              {run{name: "07", cluster: own}, `unknown example "07"`},
 		"unknown cluster":              {run{name: "07-subhandlers", cluster: "prod"}, `unknown cluster "prod"`},
-		"demo with a name":             {run{name: "07-subhandlers", cluster: own, demo: true}, "-demo needs -cluster=own and no name"},
+		"demo with a name":             {run{name: "07-subhandlers", cluster: own, demo: true}, "-demo needs -cluster=memory or -cluster=own, and no name"},
 		"context with the own cluster": {run{name: "07-subhandlers", cluster: own, context: "prod"}, "needs CLUSTER=kubeconfig"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,7 +1,7 @@
-// Command example runs one of the examples on a control plane on this machine, creates its samples, and shows its log until Ctrl-C.
+// Command example runs one of the examples on an API server on this machine, creates its samples, and shows its log until Ctrl-C.
 //
-//	go run ./hack/example [-cluster=kubeconfig] [name [flags of the operator]]
-//	go run ./hack/example -demo [-keep]
+//	go run ./hack/example [-cluster=memory] [-cluster=kubeconfig] [name [flags of the operator]]
+//	go run ./hack/example -demo [-cluster=own] [-keep]
 //
 // Without a name, it lists the examples. With -demo, it runs 01-minimal, creates, edits and deletes an object, and shows the log, the object and the write
 // requests after each step.
@@ -24,13 +24,14 @@ import (
 
 // Values of the flag -cluster.
 const (
+	memory     = "memory"
 	own        = "own"
 	kubeconfig = "kubeconfig"
 )
 
 func main() {
 	r := run{input: os.Stdin, out: os.Stdout}
-	flag.StringVar(&r.cluster, "cluster", own, "cluster to use: own (a control plane for this example) or kubeconfig (the cluster of kubectl)")
+	flag.StringVar(&r.cluster, "cluster", "", "cluster to use: memory (an API server in memory, the default of -demo), own (a control plane for this example, the default without -demo) or kubeconfig (the cluster of kubectl)")
 	flag.StringVar(&r.context, "context", "", "context to use with -cluster=kubeconfig (default: the current context)")
 	flag.BoolVar(&r.demo, "demo", false, "run 01-minimal step by step")
 	flag.BoolVar(&r.keep, "keep", false, "continue after the last step of the demo, for use with kubectl, until Ctrl-C")
@@ -61,14 +62,20 @@ func (r *run) find(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if r.cluster == "" {
+		r.cluster = own
+		if r.demo {
+			r.cluster = memory
+		}
+	}
 	switch {
-	case r.cluster != own && r.cluster != kubeconfig:
-		return fmt.Errorf("unknown cluster %q: CLUSTER must be %s (a control plane for this example, the default) or %s (the cluster of kubectl)",
-			r.cluster, own, kubeconfig)
+	case r.cluster != memory && r.cluster != own && r.cluster != kubeconfig:
+		return fmt.Errorf("unknown cluster %q: CLUSTER must be %s (a control plane for this example, the default), %s (an API server in memory) or %s (the cluster of kubectl)",
+			r.cluster, own, memory, kubeconfig)
 	case r.context != "" && r.cluster != kubeconfig:
 		return fmt.Errorf("CONTEXT=%s needs CLUSTER=%s", r.context, kubeconfig)
-	case r.demo && (r.cluster != own || r.name != ""):
-		return fmt.Errorf("-demo needs -cluster=%s and no name", own)
+	case r.demo && (r.cluster == kubeconfig || r.name != ""):
+		return fmt.Errorf("-demo needs -cluster=%s or -cluster=%s, and no name", memory, own)
 	case r.demo:
 		r.name = "01-minimal"
 	case r.name == "":

@@ -21,6 +21,7 @@ import (
 
 	"github.com/kopf-runtime/kopf-runtime/hack/example/catalog"
 	"github.com/kopf-runtime/kopf-runtime/hack/example/program"
+	"github.com/kopf-runtime/kopf-runtime/hack/local"
 	"github.com/kopf-runtime/kopf-runtime/internal/controlplane"
 )
 
@@ -36,9 +37,8 @@ type run struct {
 	input   io.Reader // nil without one
 	out     io.Writer
 
-	folder   string                     // a temporary one
-	cp       *controlplane.ControlPlane // nil for the cluster of kubectl
-	audit    *controlplane.AuditTail    // of the control plane
+	folder   string       // a temporary one
+	server   local.Server // nil for the cluster of kubectl
 	config   *rest.Config
 	client   client.Client
 	operator *program.Program
@@ -71,7 +71,11 @@ func (r *run) run(ctx context.Context) (err error) {
 				err = errInterrupted
 			}
 		}
-		err = errors.Join(err, r.stop(), r.cp.Stop(), os.RemoveAll(r.folder))
+		err = errors.Join(err, r.stop())
+		if r.server != nil {
+			err = errors.Join(err, r.server.Stop())
+		}
+		err = errors.Join(err, os.RemoveAll(r.folder))
 	}()
 	r.heading(r.name + ": " + r.example.About)
 	for _, step := range []func(context.Context) error{r.connect, r.build, r.prepare, r.start} {
@@ -97,11 +101,14 @@ func (r *run) run(ctx context.Context) (err error) {
 func (r *run) file() string   { return filepath.Join(r.folder, r.name) }
 func (r *run) access() string { return filepath.Join(r.folder, "kubeconfig") }
 
-// connect starts a control plane, or uses the cluster of kubectl. The operator gets a kubeconfig with only this cluster.
+// connect starts an API server, or uses the cluster of kubectl. The operator gets a kubeconfig with only this cluster.
 func (r *run) connect(ctx context.Context) (err error) {
-	if r.cluster == kubeconfig {
+	switch r.cluster {
+	case kubeconfig:
 		err = r.useKubeconfig()
-	} else {
+	case memory:
+		err = r.startInMemory()
+	default:
 		err = r.startControlPlane(ctx)
 	}
 	if err != nil {
@@ -119,18 +126,27 @@ func (r *run) connect(ctx context.Context) (err error) {
 
 func (r *run) startControlPlane(ctx context.Context) (err error) {
 	r.sayf("Starting etcd and kube-apiserver (about 10 seconds) ...")
-	options := controlplane.Options{Controllers: true, Audit: r.demo}
-	if r.cp, err = controlplane.StartContext(ctx, options); errors.Is(err, controlplane.ErrNoControllers) {
-		r.sayf("Without controllers, so children are not deleted with their owners. To build them, run make controller-manager.")
-		options.Controllers = false
-		r.cp, err = controlplane.StartContext(ctx, options)
+	var hasControllers bool
+	if r.server, hasControllers, err = local.ControlPlane(ctx, controlplane.Options{Audit: r.demo}); err != nil {
+		return err
 	}
+	if !hasControllers {
+		r.sayf("Without controllers, so children are not deleted with their owners. To build them, run make controller-manager.")
+	}
+	r.sayf("The cluster is only for this example: %s. Pods never run. Your KUBECONFIG is not used.", r.server.Config().Host)
+	return r.server.WriteKubeconfig(r.access())
+}
+
+func (r *run) startInMemory() error {
+	crds, err := r.example.CRDs()
 	if err != nil {
 		return err
 	}
-	r.audit = r.cp.AuditSinceStart()
-	r.sayf("The cluster is only for this example: %s. Pods never run. Your KUBECONFIG is not used.", r.cp.Config.Host)
-	return r.cp.WriteKubeconfig(r.access())
+	if r.server, err = local.Memory(crds); err != nil {
+		return err
+	}
+	r.sayf("The API server runs in the memory of this process, only for this example: %s. Your KUBECONFIG is not used.", r.server.Config().Host)
+	return r.server.WriteKubeconfig(r.access())
 }
 
 func (r *run) useKubeconfig() error {
@@ -156,8 +172,11 @@ func (r *run) build(ctx context.Context) error {
 	return program.Build(ctx, r.example.Main(), r.file())
 }
 
-// prepare creates the CRDs, and the objects that the operator needs when it starts.
+// prepare creates the CRDs, and the objects that the operator needs when it starts. An API server in memory has the CRDs already.
 func (r *run) prepare(ctx context.Context) error {
+	if r.cluster == memory {
+		return r.create(ctx, true)
+	}
 	crds, err := r.example.CRDs()
 	if err != nil {
 		return err
@@ -254,7 +273,7 @@ func (r *run) explain() error {
 	}
 	r.heading("Your turn")
 	r.sayf("In another terminal, as in examples/%s/README.md:\n", r.name)
-	for _, line := range append(append(controlplane.Exports(r.access()), "cd "+r.example.Folder), commands...) {
+	for _, line := range append(append(local.Exports(r.access()), "cd "+r.example.Folder), commands...) {
 		r.sayf("  %s", line)
 	}
 	r.sayf("\nWith the first of these lines, make example NAME=%s CLUSTER=kubeconfig runs a second operator in this cluster.", r.name)

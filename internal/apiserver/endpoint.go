@@ -1,0 +1,191 @@
+package apiserver
+
+import (
+	"bytes"
+	"crypto/rand"
+	"crypto/subtle"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/client-go/util/cert"
+)
+
+// An Endpoint serves a [Server] on a port of this machine, for kubectl and for operators in other processes.
+type Endpoint struct {
+	// Config gives access to the server.
+	Config *rest.Config
+
+	server   *Server
+	http     *http.Server
+	ended    chan error
+	observer func(Exchange)
+}
+
+// An Exchange is a request to an [Endpoint] and the code of its response.
+type Exchange struct {
+	Method, Path, UserAgent string
+	Body                    []byte
+	Code                    int
+}
+
+// Listen serves the server on an address of the loopback interface, such as 127.0.0.1:0 for any free port, until Close. Clients need the token in the
+// Config. observer is called after each request except for watches; it may be nil.
+func (s *Server) Listen(address string, observer func(Exchange)) (*Endpoint, error) {
+	listener, err := net.Listen("tcp", address) //nolint:noctx // it is closed by Close
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", address, err)
+	}
+	certificate, key, err := cert.GenerateSelfSignedCertKey("localhost", []net.IP{net.IPv4(127, 0, 0, 1)}, nil)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("create the certificate of the API server: %w", err), listener.Close())
+	}
+	pair, err := tls.X509KeyPair(certificate, key)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("create the certificate of the API server: %w", err), listener.Close())
+	}
+	e := &Endpoint{server: s, ended: make(chan error, 1), observer: observer, Config: &rest.Config{
+		Host: "https://" + listener.Addr().String(), BearerToken: rand.Text(), TLSClientConfig: rest.TLSClientConfig{CAData: certificate},
+	}}
+	e.http = &http.Server{Handler: e, ReadHeaderTimeout: time.Minute, TLSConfig: &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}}
+	go func() { e.ended <- e.http.ServeTLS(listener, "", "") }()
+	return e, nil
+}
+
+// Close closes the port and ends all requests.
+func (e *Endpoint) Close() error {
+	err := e.http.Close()
+	if ended := <-e.ended; !errors.Is(ended, http.ErrServerClosed) {
+		err = errors.Join(err, ended)
+	}
+	return err
+}
+
+// Kubeconfig returns a kubeconfig with the server as its current context.
+func (e *Endpoint) Kubeconfig() ([]byte, error) {
+	const name = "in-memory"
+	return clientcmd.Write(clientcmdapi.Config{
+		Clusters:       map[string]*clientcmdapi.Cluster{name: {Server: e.Config.Host, CertificateAuthorityData: e.Config.CAData}},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{name: {Token: e.Config.BearerToken}},
+		Contexts:       map[string]*clientcmdapi.Context{name: {Cluster: name, AuthInfo: name, Namespace: "default"}},
+		CurrentContext: name,
+	})
+}
+
+// ServeHTTP implements [http.Handler].
+func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	if subtle.ConstantTimeCompare([]byte(token), []byte(e.Config.BearerToken)) != 1 {
+		send(w, reply{code: http.StatusUnauthorized, value: FailureStatus(http.StatusUnauthorized, "Unauthorized", "Unauthorized")}.response(r))
+		return
+	}
+	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody))
+	if err != nil {
+		return // the client has gone
+	}
+	inner := r.Clone(r.Context())
+	inner.Body, inner.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	response, err := e.respond(inner)
+	if err != nil {
+		return // the client has gone
+	}
+	send(w, response)
+	if e.observer != nil && response.ContentLength >= 0 {
+		e.observer(Exchange{r.Method, r.URL.Path, r.UserAgent(), body, response.StatusCode})
+	}
+}
+
+// maxBody is the size of the largest request that a real server accepts.
+const maxBody = 3 << 20
+
+// respond answers what clients in other processes ask beyond the objects: which permissions they have, and the OpenAPI documents.
+func (e *Endpoint) respond(r *http.Request) (*http.Response, error) {
+	switch path := r.URL.Path; {
+	case r.Method == http.MethodPost && strings.HasPrefix(path, "/apis/authorization.k8s.io/v1/selfsubject"):
+		return reviewed(path).response(r), nil
+	case path == "/livez", path == "/readyz", path == "/healthz":
+		return reply{code: http.StatusOK, value: "ok"}.response(r), nil
+	case path == "/openapi/v3":
+		return reply{code: http.StatusOK, value: e.server.openAPIPaths()}.response(r), nil
+	case strings.HasPrefix(path, "/openapi/v3/"):
+		return reply{code: http.StatusOK, value: e.server.openAPI(strings.TrimPrefix(path, "/openapi/v3/"))}.response(r), nil
+	}
+	return e.server.RoundTrip(r)
+}
+
+// reviewed answers a SelfSubjectAccessReview or a SelfSubjectRulesReview, which clients may send as protobuf: everything is allowed.
+func reviewed(path string) reply {
+	kind := "SelfSubjectRulesReview"
+	if strings.HasSuffix(path, "accessreviews") {
+		kind = "SelfSubjectAccessReview"
+	}
+	all := []any{"*"}
+	return reply{code: http.StatusCreated, value: object{"apiVersion": "authorization.k8s.io/v1", "kind": kind, "status": object{
+		"allowed": true, "incomplete": false, "resourceRules": []any{object{"verbs": all, "apiGroups": all, "resources": all}},
+		"nonResourceRules": []any{object{"verbs": all, "nonResourceURLs": all}},
+	}}}
+}
+
+// openAPIPaths returns the paths of the OpenAPI documents.
+func (s *Server) openAPIPaths() object {
+	paths := object{}
+	for _, r := range s.resources {
+		path := strings.TrimPrefix(r.root(), "/")
+		paths[path] = object{"serverRelativeURL": "/openapi/v3/" + path}
+	}
+	return object{"paths": paths}
+}
+
+// openAPI returns a document from which kubectl learns that the server validates the fields of these kinds.
+func (s *Server) openAPI(path string) object {
+	paths := object{}
+	for _, r := range s.resources {
+		if r.root() == "/"+path {
+			paths[r.root()+"/"+r.Plural+"/{name}"] = object{"patch": object{
+				"x-kubernetes-group-version-kind": object{"group": r.GroupVersion.Group, "version": r.GroupVersion.Version, "kind": r.Kind},
+				"parameters":                      []any{object{"name": "fieldValidation", "in": "query", "schema": object{"type": "string"}}},
+				"responses":                       object{"200": object{"description": "OK"}},
+			}}
+		}
+	}
+	return object{"openapi": "3.0.0", "info": object{"title": "Kubernetes", "version": "v1"}, "paths": paths}
+}
+
+// root returns the path of the group and version of a resource.
+func (r Resource) root() string {
+	if r.GroupVersion.Group == "" {
+		return "/api/" + r.GroupVersion.Version
+	}
+	return "/apis/" + r.GroupVersion.String()
+}
+
+// send sends a response, and each part of a stream as soon as it is there.
+func send(w http.ResponseWriter, response *http.Response) {
+	defer response.Body.Close()
+	for name, values := range response.Header {
+		w.Header()[name] = values
+	}
+	w.WriteHeader(response.StatusCode)
+	if response.ContentLength >= 0 {
+		_, _ = io.Copy(w, response.Body) // it fails only if the client has gone
+		return
+	}
+	flush := http.NewResponseController(w)
+	for part := make([]byte, 32<<10); ; {
+		if flush.Flush() != nil {
+			return
+		}
+		n, err := response.Body.Read(part)
+		if _, failed := w.Write(part[:n]); failed != nil || err != nil {
+			return
+		}
+	}
+}
