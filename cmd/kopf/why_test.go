@@ -26,12 +26,14 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/statuspage"
 	"github.com/kopf-runtime/kopf-runtime/pkg/clusterevents"
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/explain"
 	framework "github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/filter"
@@ -295,27 +297,27 @@ func whyCases() []whyCase {
 			act: postEvent, handler: "react", cause: "none", state: explain.Waiting, why: "last error: the backend is busy",
 		},
 		{
-			name: "a daemon", options: one(configMaps().Daemon("watch", func(ctx context.Context, _ request) error { <-ctx.Done(); return nil })), handler: "watch",
+			name: "a daemon", options: one(configMaps().Daemon("watch", daemons.Daemon{}, func(ctx context.Context, _ request) error { <-ctx.Done(); return nil })), handler: "watch",
 			cause: "none", state: explain.Active, why: "it is running",
 		},
 		{
-			name: "a daemon with a filter", options: one(configMaps().Daemon("watch", succeed, framework.Label("tier"))), handler: "watch",
+			name: "a daemon with a filter", options: one(configMaps().Daemon("watch", daemons.Daemon{}, succeed, framework.Label("tier"))), handler: "watch",
 			cause: "none", state: explain.Filtered, why: `metadata.labels["tier"]`,
 		},
 		{
-			name: "a daemon that has ended", options: one(configMaps().Daemon("watch", succeed)), handler: "watch",
+			name: "a daemon that has ended", options: one(configMaps().Daemon("watch", daemons.Daemon{}, succeed)), handler: "watch",
 			cause: "none", state: explain.Ended,
 		},
 		{
-			name: "a timer", options: one(configMaps().Timer("check", hour, succeed)), handler: "check",
+			name: "a timer", options: one(configMaps().Timer("check", daemons.Timer{Interval: hour}, succeed)), handler: "check",
 			cause: "none", state: explain.Waiting, why: "next in ",
 		},
 		{
-			name: "a timer that has failed", options: one(configMaps().Timer("check", hour, fail)), handler: "check",
+			name: "a timer that has failed", options: one(configMaps().Timer("check", daemons.Timer{Interval: hour}, fail)), handler: "check",
 			cause: "none", state: explain.Failed, why: "last error: no such size",
 		},
 		{
-			name: "a timer that waits for a change", options: one(configMaps().Timer("check", 0, succeed, framework.Idle(time.Second))), handler: "check",
+			name: "a timer that waits for a change", options: one(configMaps().Timer("check", daemons.Timer{Idle: time.Second}, succeed)), handler: "check",
 			cause: "none", state: explain.Active, why: "it is called again when the object changes",
 		},
 	}
@@ -408,7 +410,7 @@ func TestWhy_Waits(t *testing.T) {
 			"paused by a peer",
 			func(_ *testing.T, cluster *kopftest.Cluster) []option {
 				return []option{
-					configMaps().OnCreate("make", succeed).Daemon("watch", succeed),
+					configMaps().OnCreate("make", succeed).Daemon("watch", daemons.Daemon{}, succeed),
 					framework.WithPeering(peering.Options{Namespaces: []string{cluster.Namespace}}),
 				}
 			},
@@ -448,7 +450,7 @@ func TestWhy_Waits(t *testing.T) {
 				cluster.Create(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "blocker"}})
 				blocked := make(chan struct{})
 				began = blocked
-				return []option{framework.For(&corev1.ConfigMap{}, framework.WithMaxConcurrentReconciles(1)).OnCreate("make", func(ctx context.Context, req request) error {
+				return []option{framework.For(&corev1.ConfigMap{}, framework.WithControllerOptions(controller.Options{MaxConcurrentReconciles: 1})).OnCreate("make", func(ctx context.Context, req request) error {
 					if req.Object.Name == "blocker" {
 						close(blocked)
 						<-ctx.Done()

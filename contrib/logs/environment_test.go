@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kopf-runtime/kopf-runtime/contrib/logs"
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
 )
@@ -46,7 +47,7 @@ func TestLines_WithAPIServer(t *testing.T) {
 	entries := newEntries(manyLines)
 	k.write("app", entries[:99]...)
 	declare := func() []kopf.Option {
-		return []kopf.Option{kopf.For(&corev1.Pod{}).Daemon("lines", logs.Lines(clientset, got.handle)), logs.Needs()}
+		return []kopf.Option{kopf.For(&corev1.Pod{}).Daemon("lines", daemons.Daemon{}, logs.Lines(clientset, got.handle)), logs.Needs()}
 	}
 	operator := cluster.Run(t, declare()...)
 	got.wait(t, 99)

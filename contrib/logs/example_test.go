@@ -10,6 +10,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/kopf-runtime/kopf-runtime/contrib/logs"
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 )
 
@@ -23,7 +24,7 @@ func setupLogs(mgr ctrl.Manager) error {
 		return nil
 	}
 	pods := kopf.For(&corev1.Pod{}).
-		Daemon("oom", logs.Lines(clientset, report, logs.Match(regexp.MustCompile(`out of memory`))), kopf.Label("app"))
+		Daemon("oom", daemons.Daemon{}, logs.Lines(clientset, report, logs.Match(regexp.MustCompile(`out of memory`))), kopf.Label("app"))
 	return kopf.SetupWithManager(mgr, pods, logs.Needs())
 }
 

@@ -36,7 +36,7 @@ func newFixture(t testing.TB, pod *corev1.Pod) *fixture {
 
 // run starts the operator.
 func (f *fixture) run(t testing.TB, fn logs.Func, opts []logs.Option, daemon ...kopf.HandlerOption) *kopftest.Operator {
-	return f.cluster.Run(t, kopf.For(&corev1.Pod{}).Daemon("lines", logs.Lines(f.clientset, fn, opts...), daemon...), logs.Needs())
+	return f.cluster.Run(t, kopf.For(&corev1.Pod{}).Daemon("lines", daemons.Daemon{}, logs.Lines(f.clientset, fn, opts...), daemon...), logs.Needs())
 }
 
 // setStatus sets the statuses of the containers.

@@ -27,6 +27,7 @@ import (
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
+	"github.com/kopf-runtime/kopf-runtime/pkg/rights"
 )
 
 const rulesFile = "../../config/prometheus/rules.yaml"
@@ -407,7 +408,7 @@ func TestAlerts_IgnoreOptionalPermissions(t *testing.T) {
 	g := NewWithT(t)
 	var roles strings.Builder
 	configMaps := kopf.For(&corev1.ConfigMap{}, kopf.WhenServed()).OnCreate("copy", func(context.Context, *kopf.Request[*corev1.ConfigMap]) error { return nil })
-	g.Expect(kopf.WriteRights(&roles, clientgoscheme.Scheme, kopf.RightsOptions{Name: "copier"}, configMaps, kopf.WithPeering(peering.Options{}))).To(Succeed())
+	g.Expect(kopf.WriteRights(&roles, clientgoscheme.Scheme, rights.Options{Name: "copier"}, configMaps, kopf.WithPeering(peering.Options{}))).To(Succeed())
 	groups := optionalGroup.FindAllStringSubmatch(roles.String(), -1)
 	g.Expect(groups).NotTo(BeEmpty())
 	all, rule := known(exposed(t)), readRules(t)["KopfPermissionMissing"]

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/controlplane"
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 )
 
@@ -77,7 +78,7 @@ func TestSetup_ClusterComesAndGoesUnderLoad(t *testing.T) {
 			return map[string]int{req.Object.Name: 1}, nil
 		}, kopf.Label(ns))
 		configMaps.OnDelete("deleted", func(context.Context, *kopf.Request[configMap]) error { return nil }, kopf.Label(ns)).
-			Daemon("daemon", func(ctx context.Context, _ *kopf.Request[configMap]) error { <-ctx.Done(); return nil }, kopf.Label(ns))
+			Daemon("daemon", daemons.Daemon{}, func(ctx context.Context, _ *kopf.Request[configMap]) error { <-ctx.Done(); return nil }, kopf.Label(ns))
 		if c.Name == "east" {
 			return []kopf.Option{configMaps.On("changed", changes, func(context.Context, *kopf.Request[configMap]) error { return nil }, kopf.Label(ns))}
 		}

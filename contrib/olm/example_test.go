@@ -12,6 +12,7 @@ import (
 
 	"github.com/kopf-runtime/kopf-runtime/contrib/olm"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/rights"
 )
 
 // The roles come from the handlers, and all other objects from a file.
@@ -49,7 +50,7 @@ func writeCopier(folder string) error {
 	}
 
 	configMaps := kopf.For(&corev1.ConfigMap{}).OnCreate("copy", copyConfigMap)
-	rights := kopf.RightsOptions{Name: "copier", ServiceAccount: "copier", Namespace: "copier-system", LeaderElection: true}
+	rights := rights.Options{Name: "copier", ServiceAccount: "copier", Namespace: "copier-system", LeaderElection: true}
 	var text bytes.Buffer
 	if err := kopf.WriteRights(&text, clientgoscheme.Scheme, rights, configMaps); err != nil {
 		return err

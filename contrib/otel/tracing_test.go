@@ -32,6 +32,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	kopfotel "github.com/kopf-runtime/kopf-runtime/contrib/otel"
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
@@ -175,7 +176,7 @@ func TestTracing_ParallelObjects(t *testing.T) {
 					t.Errorf("the handler of %s received the span %v", req.Object.Name, got.Attributes())
 				}
 				return nil
-			}).Timer("a", time.Hour, succeed).Timer("b", time.Hour, succeed))
+			}).Timer("a", daemons.Timer{Interval: time.Hour}, succeed).Timer("b", daemons.Timer{Interval: time.Hour}, succeed))
 		operator.RunUntilQuiet(t)
 		traceIDs := map[trace.TraceID]bool{}
 		for _, name := range []string{"create", "a", "b"} {
@@ -205,7 +206,7 @@ func TestTracing_Outcomes(t *testing.T) {
 			OnCreate("fails", fail(kopf.Permanent(errors.New("no disk")))).
 			OnCreate("ignores", fail(errors.New("no tape")), kopf.ErrorMode(progress.ErrorsIgnored)).
 			OnCreate("panics", func(context.Context, *kopf.Request[configMap]) error { panic("no head") }, kopf.Retries(1)).
-			Daemon("daemon", func(context.Context, *kopf.Request[configMap]) error { panic("no tail") }, kopf.Retries(1)))
+			Daemon("daemon", daemons.Daemon{}, func(context.Context, *kopf.Request[configMap]) error { panic("no tail") }, kopf.Retries(1)))
 		operator.RunUntilQuiet(t)
 		for name, want := range map[string][]string{
 			"succeeds": {"succeeded Unset"},
@@ -303,7 +304,7 @@ func TestTracing_SubHandlers(t *testing.T) {
 					req.Sub("deep", succeed)
 					return nil
 				})
-				req.SubsFinished()
+				req.AwaitSubs()
 				return nil
 			}))
 		operator.RunUntilQuiet(t)

@@ -5,6 +5,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/kopf-runtime/kopf-runtime/pkg/events"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
 )
@@ -30,7 +31,7 @@ func TestWalk(t *testing.T) {
 func newScenario() kopftest.Scenario {
 	return kopftest.Scenario{
 		Given:    kopftest.Given{CRDs: []string{"config/crd"}},
-		Operator: func() []kopf.Option { return operator(kopf.EventsTransitions) },
+		Operator: func() []kopf.Option { return operator(events.Transitions) },
 	}
 }
 

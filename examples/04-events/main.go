@@ -18,6 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
+	"github.com/kopf-runtime/kopf-runtime/pkg/events"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 )
 
@@ -25,10 +27,10 @@ import (
 type Request = kopf.Request[*unstructured.Unstructured]
 
 // levels are the values of the flag -events.
-var levels = map[string]kopf.EventLevel{
-	"transitions": kopf.EventsTransitions, // the default of WithEvents
-	"steps":       kopf.EventsSteps,
-	"off":         kopf.EventsOff,
+var levels = map[string]events.Level{
+	"transitions": events.Transitions, // the default of WithEvents
+	"steps":       events.Steps,
+	"off":         events.Off,
 }
 
 func main() {
@@ -42,7 +44,7 @@ func main() {
 }
 
 func run(level string) error {
-	events, known := levels[level]
+	chosen, known := levels[level]
 	if !known {
 		return fmt.Errorf("-events=%s is not a level: use transitions, steps or off", level)
 	}
@@ -50,14 +52,14 @@ func run(level string) error {
 	if err != nil {
 		return err
 	}
-	if err := kopf.SetupWithManager(mgr, operator(events)...); err != nil {
+	if err := kopf.SetupWithManager(mgr, operator(chosen)...); err != nil {
 		return err
 	}
 	return mgr.Start(ctrl.SetupSignalHandler())
 }
 
-func operator(events kopf.EventLevel) []kopf.Option {
-	return []kopf.Option{databases(), kopf.WithEvents(events)}
+func operator(level events.Level) []kopf.Option {
+	return []kopf.Option{databases(), kopf.WithEvents(events.Options{Level: level})}
 }
 
 func databases() *kopf.Resource[*unstructured.Unstructured] {
@@ -65,7 +67,7 @@ func databases() *kopf.Resource[*unstructured.Unstructured] {
 	return kopf.For(kopf.Unstructured(database)).
 		OnCreate("provision", provision).
 		OnUpdate("grow", grow, kopf.Field("spec.sizeGiB"), kopf.Backoff(200*time.Millisecond)).
-		Timer("look", 100*time.Millisecond, look, kopf.Label("watched"))
+		Timer("look", daemons.Timer{Interval: 100 * time.Millisecond}, look, kopf.Label("watched"))
 }
 
 // provision posts its own Event, which kubectl describe shows.

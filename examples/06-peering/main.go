@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
 )
@@ -44,7 +45,7 @@ func operator(peers peering.Options) []kopf.Option {
 	databases := kopf.For(kopf.Unstructured(database)).
 		OnCreate("provision", provision).
 		OnUpdate("resize", resize, kopf.Field("spec.sizeGiB")).
-		OnResume("reconnect", reconnect). // the engine calls reconnect once in each process, but not after a pause
-		Daemon("watch", watch)            // the supervisor stops watch for a pause and starts it again afterwards
+		OnResume("reconnect", reconnect).        // the engine calls reconnect once in each process, but not after a pause
+		Daemon("watch", daemons.Daemon{}, watch) // the supervisor stops watch for a pause and starts it again afterwards
 	return []kopf.Option{databases, kopf.WithPeering(peers)}
 }

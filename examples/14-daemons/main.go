@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/filter"
 )
@@ -42,12 +43,11 @@ func databases(hangUp time.Duration) *kopf.Resource[*unstructured.Unstructured] 
 	database := schema.GroupVersionKind{Group: "demo.example.com", Version: "v1", Kind: "Database"}
 	return kopf.For(kopf.Unstructured(database)).
 		// watch runs until its context is cancelled, for example because the label was added to the object.
-		Daemon("watch", watch, kopf.Label("unwatched", filter.Absent)).
+		Daemon("watch", daemons.Daemon{}, watch, kopf.Label("unwatched", filter.Absent)).
 		// warmUp does its work once, with retries.
-		Daemon("warm-up", warmUp, kopf.Backoff(200*time.Millisecond)).
+		Daemon("warm-up", daemons.Daemon{}, warmUp, kopf.Backoff(200*time.Millisecond)).
 		// connection ignores the cancellation. The supervisor logs this after half a second, and stops waiting a second later.
-		Daemon("connection", connection(hangUp),
-			kopf.CancellationBackoff(500*time.Millisecond), kopf.CancellationTimeout(time.Second)).
+		Daemon("connection", daemons.Daemon{CancellationBackoff: new(500 * time.Millisecond), CancellationTimeout: new(time.Second)}, connection(hangUp)).
 		// move takes a long time, so a deletion cancels its context.
 		OnUpdate("move", move, kopf.Field("spec.sizeGiB"), kopf.CancelOnDelete()).
 		OnDelete("drop", drop)

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 )
 
@@ -54,14 +55,14 @@ func databases(nightly cron.Schedule) *kopf.Resource[*unstructured.Unstructured]
 	database := schema.GroupVersionKind{Group: "demo.example.com", Version: "v1", Kind: "Database"}
 	return kopf.For(kopf.Unstructured(database)).
 		// The supervisor calls ping half a second after the end of its last call.
-		Timer("ping", 500*time.Millisecond, ping, kopf.Jitter(0.1), kopf.MaxParallel(4)).
+		Timer("ping", daemons.Timer{Interval: 500 * time.Millisecond, Jitter: 0.1, MaxParallel: 4}, ping).
 		// The supervisor calls bill each second, counted from the creation of the object.
-		Timer("bill", time.Second, bill, kopf.Sharp()).
+		Timer("bill", daemons.Timer{Interval: time.Second, Sharp: true}, bill).
 		// The supervisor calls compact once, each time the object was not changed for a second.
-		Timer("compact", 0, compact, kopf.Idle(time.Second)).
+		Timer("compact", daemons.Timer{Idle: time.Second}, compact).
 		// The supervisor calls backup at the times of the schedule.
-		Timer("backup", 0, backup, kopf.Schedule(nightly)).
+		Timer("backup", daemons.Timer{Schedule: nightly}, backup).
 		// The supervisor retries replicate after errors. After a permanent error, it waits for a change of the object.
-		Timer("replicate", 500*time.Millisecond, replicate).
+		Timer("replicate", daemons.Timer{Interval: 500 * time.Millisecond}, replicate).
 		OnUpdate("changed", changed)
 }

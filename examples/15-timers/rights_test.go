@@ -7,13 +7,13 @@ import (
 	"github.com/robfig/cron/v3"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 
-	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
+	"github.com/kopf-runtime/kopf-runtime/pkg/rights"
 )
 
 // The file must contain the permissions that the operator needs. KOPF_UPDATE_RIGHTS=1 go test writes it.
 func TestRights(t *testing.T) {
-	kopftest.CheckRights(t, "config/rbac/rbac.yaml", clientgoscheme.Scheme, kopf.RightsOptions{
+	kopftest.CheckRights(t, "config/rbac/rbac.yaml", clientgoscheme.Scheme, rights.Options{
 		Name: "timers-operator", ServiceAccount: "timers-operator", Namespace: "default",
 	}, databases(cron.Every(time.Second)))
 }

@@ -6,8 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	v1 "github.com/kopf-runtime/kopf-runtime/examples/17-admission/api/v1"
-	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
+	"github.com/kopf-runtime/kopf-runtime/pkg/rights"
 )
 
 // The file must contain the permissions that the operator needs. KOPF_UPDATE_RIGHTS=1 go test writes it.
@@ -16,7 +16,7 @@ func TestRights(t *testing.T) {
 	if err := v1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	kopftest.CheckRights(t, "config/rbac/rbac.yaml", scheme, kopf.RightsOptions{
+	kopftest.CheckRights(t, "config/rbac/rbac.yaml", scheme, rights.Options{
 		Name: "admission-operator", ServiceAccount: "admission-operator", Namespace: "default",
 	}, operator("localhost", 9443)...)
 }

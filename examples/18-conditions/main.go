@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	v1 "github.com/kopf-runtime/kopf-runtime/examples/18-conditions/api/v1"
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 )
 
@@ -56,5 +57,5 @@ func buckets() *kopf.Resource[*v1.Bucket] {
 		// The engine calls announce for each change of Ready, regardless of which client made it.
 		OnCondition("announce", "Ready", announce).
 		// The engine calls remind only for objects that are not ready.
-		Timer("remind", 3*time.Second, remind, kopf.WhenCondition("Ready", metav1.ConditionFalse))
+		Timer("remind", daemons.Timer{Interval: 3 * time.Second}, remind, kopf.WhenCondition("Ready", metav1.ConditionFalse))
 }

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/kopf-runtime/kopf-runtime/contrib/logs"
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 )
 
@@ -56,7 +57,7 @@ func operator(clientset kubernetes.Interface) []kopf.Option {
 
 func pods(clientset kubernetes.Interface) *kopf.Resource[*corev1.Pod] {
 	return kopf.For(&corev1.Pod{}).
-		Daemon("errors", logs.Lines(clientset, report,
+		Daemon("errors", daemons.Daemon{}, logs.Lines(clientset, report,
 			logs.Match(regexp.MustCompile(`(?i)\b(error|panic)\b`)),
 			logs.Since(5*time.Minute),
 			logs.Bookmark(10*time.Second),

@@ -5,13 +5,13 @@ import (
 
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 
-	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
+	"github.com/kopf-runtime/kopf-runtime/pkg/rights"
 )
 
 // The file must contain the permissions that the operator needs. KOPF_UPDATE_RIGHTS=1 go test writes it.
 func TestRights(t *testing.T) {
-	kopftest.CheckRights(t, "config/rbac/rbac.yaml", clientgoscheme.Scheme, kopf.RightsOptions{
+	kopftest.CheckRights(t, "config/rbac/rbac.yaml", clientgoscheme.Scheme, rights.Options{
 		Name: "cluster-events-operator", ServiceAccount: "cluster-events-operator", Namespace: "default",
 	}, operator()...)
 }

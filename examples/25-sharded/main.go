@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/sharding"
 )
@@ -62,8 +63,8 @@ func databases() *kopf.Resource[*unstructured.Unstructured] {
 	return kopf.For(kopf.Unstructured(database)).
 		OnCreate("provision", provision).
 		OnUpdate("resize", resize, kopf.Field("spec.sizeGiB")).
-		OnResume("reconnect", reconnect). // the next shard calls it after a move
-		Daemon("watch", watch)            // ends before the object moves
+		OnResume("reconnect", reconnect).        // the next shard calls it after a move
+		Daemon("watch", daemons.Daemon{}, watch) // ends before the object moves
 }
 
 func provision(ctx context.Context, _ *Request) error {

@@ -13,11 +13,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	v1 "github.com/kopf-runtime/kopf-runtime/examples/99-all-at-once/api/v1"
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/filter"
 	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
@@ -98,7 +100,7 @@ func operator(at addresses, peers peering.Options) []kopf.Option {
 }
 
 func clusters() (*kopf.Resource[*v1.Cluster], *kopf.Index[string, string]) {
-	clusters := kopf.For(&v1.Cluster{}, kopf.WithMaxConcurrentReconciles(4), kopf.WithResults("status.results"),
+	clusters := kopf.For(&v1.Cluster{}, kopf.WithControllerOptions(controller.Options{MaxConcurrentReconciles: 4}), kopf.WithResults("status.results"),
 		kopf.WithConditions("Ready", "Provisioned", "Connected"))
 	versions := kopf.IndexBy(clusters, "by-version", byVersion)
 
@@ -128,8 +130,8 @@ func clusters() (*kopf.Resource[*v1.Cluster], *kopf.Index[string, string]) {
 	clusters.When(func(req *Request) bool { return tier(req.Object) == "gold" }).
 		OnDelete("backup", backup).
 		// Daemons and timers.
-		Daemon("watch", watch, kopf.CancellationTimeout(5*time.Second)).
-		Timer("bill", time.Second, bill, kopf.Sharp(), kopf.WhenCondition("Ready", metav1.ConditionTrue))
+		Daemon("watch", daemons.Daemon{CancellationTimeout: new(5 * time.Second)}, watch).
+		Timer("bill", daemons.Timer{Interval: time.Second, Sharp: true}, bill, kopf.WhenCondition("Ready", metav1.ConditionTrue))
 	return clusters, versions
 }
 

@@ -414,7 +414,7 @@ func (x *explanation) ofQueue(key types.NamespacedName, obj client.Object) {
 	switch {
 	case queued && x.Time.Sub(since) >= longQueued:
 		n, _ := e.states.QueueStats()
-		x.waitf("it has been in the queue for %s, with %d other objects: the workers of the kind are busy; see WithMaxConcurrentReconciles, or look for slow handlers",
+		x.waitf("it has been in the queue for %s, with %d other objects: the workers of the kind are busy; see MaxConcurrentReconciles of WithControllerOptions, or look for slow handlers",
 			x.Time.Sub(since).Round(time.Second), n-1)
 	case !queued && isDue && e.states.IsSkipped(obj):
 		x.waitf("the predicates of the controller (WithPredicates) have rejected the last event of the object: its handlers are called after the next event that they accept")

@@ -27,9 +27,6 @@ func (u *Unit) newController(ctx context.Context) (controller.Controller, error)
 	if len(u.runtime.Wrappers) > 0 {
 		options.Reconciler = guardedReconciler(options.Reconciler)
 	}
-	if kind.Concurrency > 0 {
-		options.MaxConcurrentReconciles = kind.Concurrency
-	}
 	options.DefaultFromConfig(u.runtime.Manager.GetControllerOptions())
 	if options.MaxConcurrentReconciles <= 0 {
 		options.MaxConcurrentReconciles = DefaultConcurrency

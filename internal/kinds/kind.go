@@ -13,12 +13,11 @@ import (
 // A Kind is the declaration of a kind whose objects the operator watches, without its Go type.
 type Kind struct {
 	engine.Kind
-	Controller  controller.Options
-	Concurrency int // 0 for the default
-	Predicates  []predicate.Predicate
-	Related     []Related
-	Events      []*EventSelection
-	Triggers    []source.Source
+	Controller controller.Options
+	Predicates []predicate.Predicate
+	Related    []Related
+	Events     []*EventSelection
+	Triggers   []source.Source
 	// WhenServed is true if the operator starts although the API server does not serve the kind.
 	WhenServed bool
 	// Client reads the kind and its related kinds from a cache of their own. It is nil if the kind shares a cache with other kinds.

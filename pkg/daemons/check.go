@@ -65,41 +65,37 @@ func (c *checker) checkDaemon(t Task) {
 }
 
 func (c *checker) checkTimer(task Task) {
-	if task.Restart != RestartNever {
-		c.addErrorf("Restart is only for daemons: remove it, because timers repeat anyway")
-	}
-	if task.CancellationBackoff != nil || task.CancellationTimeout != nil {
-		c.addErrorf("CancellationBackoff and CancellationTimeout are only for daemons: remove them, " +
-			"and use Policy.AttemptTimeout to limit an invocation")
+	if task.Daemon != (Daemon{}) {
+		c.addErrorf("Daemon is set for a timer: remove it, because timers repeat anyway, and use Policy.AttemptTimeout to limit an invocation")
 	}
 	t := task.Timer
 	if t.Interval < 0 {
-		c.addErrorf("Timer.Interval must not be negative, got %s", t.Interval)
+		c.addErrorf("Interval must not be negative, got %s", t.Interval)
 	}
 	if err := validation.DurationUnit(t.Interval); err != nil {
-		c.addErrorf("Timer.Interval is %w", err)
+		c.addErrorf("Interval is %w", err)
 	}
-	c.checkDuration("Timer.Idle", &t.Idle)
+	c.checkDuration("Idle", &t.Idle)
 	if t.Interval == 0 && t.Idle == 0 && t.Schedule == nil {
-		c.addErrorf("Timer needs an Interval, an Idle or a Schedule: set one; " +
+		c.addErrorf("the timer needs an Interval, an Idle or a Schedule: set one; " +
 			"for a single invocation use a daemon with an InitialDelay")
 	}
 	if t.Interval != 0 && t.Schedule != nil {
-		c.addErrorf("Timer.Interval and Timer.Schedule are mutually exclusive: remove one")
+		c.addErrorf("Interval and Schedule are mutually exclusive: remove one")
 	}
 	if t.Sharp && t.Interval == 0 {
-		c.addErrorf("Timer.Sharp needs an Interval: set one or remove Sharp")
+		c.addErrorf("Sharp needs an Interval: set one or remove Sharp")
 	}
 	if !t.Anchor.IsZero() && !t.Sharp {
-		c.addErrorf("Timer.Anchor is only for sharp timers: set Sharp or remove Anchor")
+		c.addErrorf("Anchor is only for sharp timers: set Sharp or remove Anchor")
 	}
 	if !(t.Jitter >= 0 && t.Jitter <= 1) { // comparisons with NaN are false
-		c.addErrorf("Timer.Jitter must be a fraction from 0 to 1, got %v", t.Jitter)
+		c.addErrorf("Jitter must be a fraction from 0 to 1, got %v", t.Jitter)
 	}
 	if t.Jitter != 0 && t.Interval == 0 && t.Schedule == nil {
-		c.addErrorf("Timer.Jitter needs an Interval or a Schedule: set one or remove Jitter")
+		c.addErrorf("Jitter needs an Interval or a Schedule: set one or remove Jitter")
 	}
 	if t.MaxParallel < 0 {
-		c.addErrorf("Timer.MaxParallel must not be negative, got %d: leave it out for the default %d", t.MaxParallel, DefaultMaxParallel)
+		c.addErrorf("MaxParallel must not be negative, got %d: leave it out for the default %d", t.MaxParallel, DefaultMaxParallel)
 	}
 }

@@ -26,13 +26,13 @@ func TestTask_Check(t *testing.T) {
 		want []string // parts of the error; nil for a valid task
 	}{
 		{"a daemon", daemons.Task{}, nil},
-		{"a daemon with all options", daemons.Task{InitialDelay: second, Restart: daemons.RestartAlways, CancellationBackoff: zero, CancellationTimeout: zero}, nil},
+		{"a daemon with all options", daemons.Task{InitialDelay: second, Daemon: daemons.Daemon{Restart: daemons.RestartAlways, CancellationBackoff: zero, CancellationTimeout: zero}}, nil},
 		{"durations without a unit", daemons.Task{InitialDelay: 5, Policy: progress.Policy{Backoff: new(time.Duration(30))}},
 			[]string{"InitialDelay is 5ns; durations need a unit: 5*time.Second", "Policy.Backoff is 30ns"}},
-		{"an interval without a unit", timer(daemons.Timer{Interval: 5}), []string{"Timer.Interval is 5ns; durations need a unit: 5*time.Second"}},
+		{"an interval without a unit", timer(daemons.Timer{Interval: 5}), []string{"Interval is 5ns; durations need a unit: 5*time.Second"}},
 		{"a negative initial delay", daemons.Task{InitialDelay: -1}, []string{"InitialDelay must not be negative, got -1ns"}},
-		{"an invalid restart policy", daemons.Task{Restart: 7}, []string{"use RestartNever, RestartOnFailure or RestartAlways"}},
-		{"negative cancellation", daemons.Task{CancellationBackoff: negative, CancellationTimeout: negative},
+		{"an invalid restart policy", daemons.Task{Daemon: daemons.Daemon{Restart: 7}}, []string{"use RestartNever, RestartOnFailure or RestartAlways"}},
+		{"negative cancellation", daemons.Task{Daemon: daemons.Daemon{CancellationBackoff: negative, CancellationTimeout: negative}},
 			[]string{"CancellationBackoff must not be negative", "CancellationTimeout must not be negative"}},
 		{"negative limits", policy(progress.Policy{Retries: new(-1), Timeout: negative, Backoff: negative, AttemptTimeout: -1}),
 			[]string{"Retries must not be negative, got -1", "Policy.Timeout", "Policy.Backoff", "Policy.AttemptTimeout"}},
@@ -41,9 +41,9 @@ func TestTask_Check(t *testing.T) {
 		{"an interval", timer(daemons.Timer{Interval: second, Sharp: true, Anchor: epoch, Idle: second, Jitter: 1, MaxParallel: 1, Last: epoch}), nil},
 		{"a schedule", timer(daemons.Timer{Schedule: minutely, Idle: second, Jitter: 0.5}), nil},
 		{"idle", timer(daemons.Timer{Idle: second}), nil},
-		{"no timing", timer(daemons.Timer{}), []string{"Timer needs an Interval, an Idle or a Schedule"}},
-		{"a negative interval", timer(daemons.Timer{Interval: -second}), []string{"Timer.Interval must not be negative, got -1s"}},
-		{"a negative idle time", timer(daemons.Timer{Idle: -second}), []string{"Timer.Idle must not be negative"}},
+		{"no timing", timer(daemons.Timer{}), []string{"the timer needs an Interval, an Idle or a Schedule"}},
+		{"a negative interval", timer(daemons.Timer{Interval: -second}), []string{"Interval must not be negative, got -1s"}},
+		{"a negative idle time", timer(daemons.Timer{Idle: -second}), []string{"Idle must not be negative"}},
 		{"an interval and a schedule", timer(daemons.Timer{Interval: second, Schedule: minutely}), []string{"are mutually exclusive: remove one"}},
 		{"sharp without an interval", timer(daemons.Timer{Idle: second, Sharp: true}), []string{"Sharp needs an Interval"}},
 		{"sharp with a schedule", timer(daemons.Timer{Schedule: minutely, Sharp: true}), []string{"Sharp needs an Interval"}},
@@ -53,8 +53,8 @@ func TestTask_Check(t *testing.T) {
 		{"jitter NaN", timer(daemons.Timer{Interval: second, Jitter: math.NaN()}), []string{"from 0 to 1, got NaN"}},
 		{"jitter without an interval", timer(daemons.Timer{Idle: second, Jitter: 0.1}), []string{"remove Jitter"}},
 		{"negative limit", timer(daemons.Timer{Interval: second, MaxParallel: -1}), []string{"MaxParallel must not be negative, got -1"}},
-		{"TIM-18 options of daemons", daemons.Task{Timer: &daemons.Timer{Interval: second}, Restart: daemons.RestartAlways, CancellationTimeout: zero},
-			[]string{"Restart is only for daemons", "CancellationTimeout are only for daemons"}},
+		{"TIM-18 options of daemons", daemons.Task{Timer: &daemons.Timer{Interval: second}, Daemon: daemons.Daemon{Restart: daemons.RestartAlways, CancellationTimeout: zero}},
+			[]string{"Daemon is set for a timer"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			test.task.Run = func(context.Context, attempt) error { return nil }

@@ -165,7 +165,7 @@ func TestDaemon_RestartPolicies(t *testing.T) {
 	} {
 		t.Run("B-40 "+test.name, func(t *testing.T) {
 			runTest(t, daemons.Options{}, func(s *supervisorTest) {
-				s.mustEnsure(daemons.Task{Restart: test.policy, Run: s.recordCalls(test.do)})
+				s.mustEnsure(daemons.Task{Daemon: daemons.Daemon{Restart: test.policy}, Run: s.recordCalls(test.do)})
 				advance(10 * time.Second)
 				s.equal("B-40 runs", s.callTimes(), test.want)
 				s.equal("B-40 ended", s.Ended(key), len(test.want) == 1)
@@ -178,7 +178,7 @@ func TestDaemon_RestartPolicies(t *testing.T) {
 func TestDaemon_RestartDelayGrows(t *testing.T) {
 	runTest(t, daemons.Options{}, func(s *supervisorTest) {
 		s.mustEnsure(daemons.Task{
-			Restart: daemons.RestartAlways, Policy: progress.Policy{Backoff: new(3 * time.Second)},
+			Daemon: daemons.Daemon{Restart: daemons.RestartAlways}, Policy: progress.Policy{Backoff: new(3 * time.Second)},
 			Run: s.recordCalls(func(_ context.Context, n int) error {
 				if n == 4 {
 					<-time.After(time.Minute)

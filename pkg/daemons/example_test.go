@@ -33,10 +33,9 @@ func ExampleSupervisor_daemon() {
 	reconciler := reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
 		if obj.DeletionTimestamp.IsZero() {
 			return reconcile.Result{}, supervisor.Ensure(daemons.Key{UID: obj.UID, ID: "watch"}, daemons.Task{
-				Run:                 watch,
-				Policy:              progress.Policy{Backoff: new(10 * time.Second)},
-				Restart:             daemons.RestartOnFailure,
-				CancellationTimeout: new(time.Minute),
+				Run:    watch,
+				Policy: progress.Policy{Backoff: new(10 * time.Second)},
+				Daemon: daemons.Daemon{Restart: daemons.RestartOnFailure, CancellationTimeout: new(time.Minute)},
 			})
 		}
 		supervisor.StopAll(obj.UID, daemons.ErrDeleted)
@@ -122,6 +121,6 @@ func ExampleTask_Check() {
 	fmt.Println(daemons.Task{Timer: &daemons.Timer{Interval: -time.Second, Jitter: 2}}.Check())
 	// Output:
 	// Run is nil: set a function
-	// Timer.Interval must not be negative, got -1s
-	// Timer.Jitter must be a fraction from 0 to 1, got 2
+	// Interval must not be negative, got -1s
+	// Jitter must be a fraction from 0 to 1, got 2
 }

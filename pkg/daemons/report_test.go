@@ -31,8 +31,8 @@ func TestReport_RunsThatIgnoreCancellation(t *testing.T) {
 			runTest(t, test.options, func(s *supervisorTest) {
 				s.mustEnsure(daemons.Task{
 					Kind: s.kind, Object: types.NamespacedName{Namespace: "ns", Name: "obj"},
-					CancellationBackoff: test.backoff, CancellationTimeout: test.timeout,
-					Run: s.recordCalls(ignoreContext(200 * time.Second)),
+					Daemon: daemons.Daemon{CancellationBackoff: test.backoff, CancellationTimeout: test.timeout},
+					Run:    s.recordCalls(ignoreContext(200 * time.Second)),
 				})
 				s.StopAll(key.UID, daemons.ErrDeleted)
 				unstopped := metrics.BackgroundUnstopped.WithLabelValues(s.kind, key.ID)

@@ -121,7 +121,7 @@ func TestStop_BackoffAndTimeout(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			runTest(t, daemons.Options{}, func(s *supervisorTest) {
 				s.mustEnsure(daemons.Task{
-					Kind: s.kind, CancellationBackoff: test.backoff, CancellationTimeout: test.timeout,
+					Kind: s.kind, Daemon: daemons.Daemon{CancellationBackoff: test.backoff, CancellationTimeout: test.timeout},
 					Run: s.recordCalls(func(ctx context.Context, _ int) error {
 						<-ctx.Done()
 						<-time.After(test.takes)
@@ -216,7 +216,7 @@ func TestStop_IdleJobs(t *testing.T) {
 // DAE-09 SE-12 B-40: if a task is added during a stop, it starts when the old run has ended.
 func TestEnsure_WhileStopping(t *testing.T) {
 	runTest(t, daemons.Options{}, func(s *supervisorTest) {
-		task := daemons.Task{CancellationTimeout: new(time.Second), Run: s.recordCalls(func(ctx context.Context, _ int) error {
+		task := daemons.Task{Daemon: daemons.Daemon{CancellationTimeout: new(time.Second)}, Run: s.recordCalls(func(ctx context.Context, _ int) error {
 			<-ctx.Done()
 			<-time.After(10 * time.Second)
 			return nil
@@ -272,12 +272,12 @@ func TestShutdown(t *testing.T) {
 		{"DAE-43 default grace period", daemons.Options{}, daemons.Task{}, nil, time.Hour, 5 * time.Second},
 		{"DAE-43 custom grace period", daemons.Options{GracePeriod: time.Second}, daemons.Task{}, nil, time.Hour, time.Second},
 		{"DAE-42 timeout of a daemon", daemons.Options{},
-			daemons.Task{CancellationBackoff: new(10 * time.Second), CancellationTimeout: new(20 * time.Second)},
+			daemons.Task{Daemon: daemons.Daemon{CancellationBackoff: new(10 * time.Second), CancellationTimeout: new(20 * time.Second)}},
 			nil, time.Hour, 30 * time.Second},
 		{"a timer", daemons.Options{}, daemons.Task{Timer: &daemons.Timer{Interval: time.Hour}}, nil, time.Hour, 5 * time.Second},
-		{"a stopping daemon", daemons.Options{}, daemons.Task{CancellationTimeout: new(20 * time.Second)},
+		{"a stopping daemon", daemons.Options{}, daemons.Task{Daemon: daemons.Daemon{CancellationTimeout: new(20 * time.Second)}},
 			func(s *supervisorTest) { s.Stop(key, daemons.ErrDeleted); advance(5 * time.Second) }, time.Hour, 15 * time.Second},
-		{"an abandoned daemon", daemons.Options{}, daemons.Task{CancellationTimeout: new(time.Second)},
+		{"an abandoned daemon", daemons.Options{}, daemons.Task{Daemon: daemons.Daemon{CancellationTimeout: new(time.Second)}},
 			func(s *supervisorTest) { s.Stop(key, daemons.ErrDeleted); advance(5 * time.Second) }, time.Hour, 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -39,22 +39,28 @@ type Task struct {
 	// Object identifies the object in log messages.
 	Object types.NamespacedName
 
-	// Restart defines whether a daemon restarts after it returns. Default: [RestartNever]. Not for timers.
+	// Daemon defines how a daemon starts again and how it ends. Not for timers.
+	Daemon
+	// Timer makes the task a timer. Nil makes it a daemon. Don't modify the Timer after calling Ensure.
+	Timer *Timer
+}
+
+// A Daemon defines whether a daemon starts again after it has returned, and how long the supervisor waits when it must stop. The zero
+// value is fine for most daemons.
+type Daemon struct {
+	// Restart defines whether the daemon starts again after it has returned nil or failed permanently. Default: [RestartNever].
 	Restart RestartPolicy
-	// CancellationBackoff is the time from the cancellation of the context to the first warning about a daemon that is still running. Nil
-	// means ReportEvery of [Options]. Not for timers.
+	// CancellationBackoff is the time from the cancellation of the context to the first warning that the daemon is still running. The
+	// warning is repeated every minute. Nil means ReportEvery of [Options], which is one minute by default.
 	//
 	// Equivalent in kopf: cancellation_backoff=.
 	CancellationBackoff *time.Duration
-	// CancellationTimeout is the time until the daemon is abandoned, so that its object can be deleted. It starts after CancellationBackoff
-	// or, if that is nil, with the cancellation. If CancellationTimeout is nil, the daemon is abandoned only after [Supervisor.Forget] or
-	// during shutdown. Not for timers.
+	// CancellationTimeout is the time until a daemon that hasn't returned is abandoned: its goroutine keeps running, but no longer blocks
+	// the deletion of the object. The time starts after CancellationBackoff or, if that is nil, with the cancellation. If
+	// CancellationTimeout is nil, the daemon is abandoned only after [Supervisor.Forget], or 15 seconds after the shutdown has begun.
 	//
 	// Equivalent in kopf: cancellation_timeout=.
 	CancellationTimeout *time.Duration
-
-	// Timer makes the task a timer. Nil makes it a daemon. Don't modify the Timer after calling Ensure.
-	Timer *Timer
 }
 
 // A RestartPolicy defines whether a daemon restarts after it returns. The delay starts at one second and doubles up to the Backoff of the

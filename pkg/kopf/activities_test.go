@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kopf-runtime/kopf-runtime/pkg/events"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
@@ -215,9 +216,9 @@ func TestCheckDeclaration_Activities(t *testing.T) {
 		{"PROBE-02 no id", kopf.OnProbe("", func(context.Context) (any, error) { return nil, nil }), "the id is empty"},
 		{"PROBE-02 no function", kopf.OnProbe("a", nil), `OnProbe("a")`},
 		{"SE-16 a threshold of zero", kopf.WithStuckAfter(0), "WithStuckAfter"},
-		{"a quota of no Events", kopf.WithEventQuota(0, time.Minute), "WithEventQuota must allow at least one Event, got 0"},
-		{"a quota without an interval", kopf.WithEventQuota(10, 0), "WithEventQuota needs a positive interval, got 0s"},
-		{"a quota with an interval without a unit", kopf.WithEventQuota(10, 60), "WithEventQuota: the interval is "},
+		{"a negative quota of Events", kopf.WithEvents(events.Options{Burst: -1}), "WithEvents: Burst must not be negative, got -1"},
+		{"a negative interval of Events", kopf.WithEvents(events.Options{Interval: -time.Second}), "WithEvents: Interval must not be negative, got -1s"},
+		{"a quota with an interval without a unit", kopf.WithEvents(events.Options{Burst: 10, Interval: 60}), "WithEvents: Interval is "},
 		{"a negative interval between checks", kopf.WithWatchCheck(-time.Second), "WithWatchCheck must not be negative, got -1s: use 0"},
 		{"an interval without a unit", kopf.WithWatchCheck(60), "WithWatchCheck is "},
 	} {

@@ -147,7 +147,6 @@ func (o *resourceOptions) checkUnusedOptions() (errs []error) {
 		{"WithConditions", len(o.conditionTypes) > 0},
 		{"WithRootCondition", o.rootCondition != nil},
 		{"WithPanicCondition", o.panicCondition != ""},
-		{"WithMaxConcurrentReconciles", o.concurrency != 0},
 		{"WithControllerOptions", !reflect.ValueOf(o.controller).IsZero()},
 		{"WithPredicates", len(o.predicates) > 0},
 		{"WithResults", o.results != defaultResults},

@@ -84,7 +84,6 @@ func TestCheckDeclaration_AdmissionHandlers(t *testing.T) {
 		// Options without effect.
 		{"WithConditions", []kopf.Option{onlyValidate(kopf.WithConditions("Ready"))}, []string{"Gadget: ", "WithConditions has no effect", "only admission handlers", "add another handler", "remove the option"}},
 		{"WithRootCondition", []kopf.Option{onlyValidate(kopf.WithRootCondition(conditions.Root{Type: "Fine", Of: []string{"Ready"}}))}, []string{"Gadget: ", "WithRootCondition has no effect"}},
-		{"WithMaxConcurrentReconciles", []kopf.Option{onlyValidate(kopf.WithMaxConcurrentReconciles(2))}, []string{"Gadget: ", "WithMaxConcurrentReconciles has no effect"}},
 		{"WithPredicates", []kopf.Option{onlyValidate(kopf.WithPredicates(predicate.GenerationChangedPredicate{}))}, []string{"Gadget: ", "WithPredicates has no effect"}},
 		{"WithControllerOptions", []kopf.Option{onlyValidate(kopf.WithControllerOptions(controller.Options{RecoverPanic: new(true)}))}, []string{"Gadget: ", "WithControllerOptions has no effect"}},
 		{"WithResults", []kopf.Option{onlyValidate(kopf.WithResults("status.results"))}, []string{"Gadget: ", "WithResults has no effect"}},

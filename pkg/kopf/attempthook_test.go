@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/filter"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
@@ -80,11 +81,11 @@ func TestWithAttemptHook_AllKindsOfHandlers(t *testing.T) {
 			OnDelete("delete", seen("delete")).OnDelete("optional", seen("optional"), kopf.Optional()).
 			OnEvent("event", seen("event")).
 			OnReconcile("reconcile", seen("reconcile")).
-			Daemon("daemon", func(ctx context.Context, req *kopf.Request[configMap]) error {
+			Daemon("daemon", daemons.Daemon{}, func(ctx context.Context, req *kopf.Request[configMap]) error {
 				<-ctx.Done()
 				return seen("daemon")(ctx, req)
 			}).
-			Timer("timer", time.Hour, seen("timer"))
+			Timer("timer", daemons.Timer{Interval: time.Hour}, seen("timer"))
 		kopf.IndexBy(configMaps, "index", func(ctx context.Context, req *kopf.Request[configMap]) (map[string]int, error) {
 			return nil, seen("index")(ctx, req)
 		})
@@ -218,7 +219,7 @@ func TestWithAttemptHook_Outcomes(t *testing.T) {
 			OnCreate("ignored", fails, kopf.ErrorMode(progress.ErrorsIgnored)).
 			OnCreate("forbidden", fails, kopf.Retries(0)).
 			OnEvent("event", panics).
-			Daemon("daemon", panics, kopf.Retries(1)))
+			Daemon("daemon", daemons.Daemon{}, panics, kopf.Retries(1)))
 		operator.RunUntilQuiet(t)
 		if hooked.open != 0 {
 			t.Errorf("%d attempts have no end", hooked.open)
@@ -292,7 +293,7 @@ func TestWithAttemptHook_SubsFinished(t *testing.T) {
 		operator := kopftest.Memory(t, kopftest.Objects(newConfigMap("one"))).Run(t, kopf.WithAttemptHook(hooked.hook),
 			kopf.For(&corev1.ConfigMap{}).OnCreate("create", func(_ context.Context, req *kopf.Request[configMap]) error {
 				req.Sub("sub", func(context.Context, *kopf.Request[configMap]) error { return nil })
-				req.SubsFinished()
+				req.AwaitSubs()
 				return nil
 			}))
 		operator.RunUntilQuiet(t)
@@ -310,7 +311,7 @@ func TestWithAttemptHook_EndsIfTheGoroutineExits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var hooked hookLog
 		operator := kopftest.Memory(t, kopftest.Objects(newConfigMap("one"))).Run(t, kopf.WithAttemptHook(hooked.hook),
-			kopf.For(&corev1.ConfigMap{}).Daemon("daemon", func(context.Context, *kopf.Request[configMap]) error {
+			kopf.For(&corev1.ConfigMap{}).Daemon("daemon", daemons.Daemon{}, func(context.Context, *kopf.Request[configMap]) error {
 				runtime.Goexit()
 				return nil
 			}, kopf.Retries(1)))

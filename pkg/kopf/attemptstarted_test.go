@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
 )
@@ -34,8 +35,10 @@ func TestRequest_AttemptStartedIsTheSameInAllAttempts(t *testing.T) {
 		{name: "event handler", declare: func(r *kopf.Resource[configMap], fn kopf.Handler[configMap]) {
 			r.OnEvent("h", fn, kopf.Retries(attempts))
 		}},
-		{name: "daemon", declare: func(r *kopf.Resource[configMap], fn kopf.Handler[configMap]) { r.Daemon("h", fn) }},
-		{name: "timer", declare: func(r *kopf.Resource[configMap], fn kopf.Handler[configMap]) { r.Timer("h", time.Hour, fn) }},
+		{name: "daemon", declare: func(r *kopf.Resource[configMap], fn kopf.Handler[configMap]) { r.Daemon("h", daemons.Daemon{}, fn) }},
+		{name: "timer", declare: func(r *kopf.Resource[configMap], fn kopf.Handler[configMap]) {
+			r.Timer("h", daemons.Timer{Interval: time.Hour}, fn)
+		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

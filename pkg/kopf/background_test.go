@@ -14,10 +14,18 @@ import (
 )
 
 // daemon and timer return resources with one daemon or one timer.
-func daemon(opts ...kopf.HandlerOption) resources { return newThings().Daemon("h", noop, opts...) }
+func daemon(opts ...kopf.HandlerOption) resources {
+	return newThings().Daemon("h", daemons.Daemon{}, noop, opts...)
+}
+
+func daemonWith(settings daemons.Daemon) resources { return newThings().Daemon("h", settings, noop) }
 
 func timer(interval time.Duration, opts ...kopf.HandlerOption) resources {
-	return newThings().Timer("h", interval, noop, opts...)
+	return timerWith(daemons.Timer{Interval: interval}, opts...)
+}
+
+func timerWith(settings daemons.Timer, opts ...kopf.HandlerOption) resources {
+	return newThings().Timer("h", settings, noop, opts...)
 }
 
 // hourly is a schedule for every full hour.
@@ -36,50 +44,36 @@ func TestCheckDeclaration_DaemonsAndTimers(t *testing.T) {
 		words []string // words of the error, in this order
 	}{
 		// Times of calls.
-		{"a negative interval", timer(-second), []string{`Thing: Timer("h"): `, "interval must not be negative, got -1s"}},
-		{"no interval", timer(none), []string{`Thing: Timer("h"): `, "needs an interval, an Idle or a Schedule", "set one", "Daemon with an InitialDelay"}},
-		{"TIM-10 a delay without an interval", timer(none, kopf.InitialDelay(second)), []string{`Timer("h"): `, "needs an interval", "Daemon with an InitialDelay"}},
-		{"a second interval as an option", timer(second, kopf.Interval(second)), []string{`Timer("h"): Interval`, "OnReconcile", "second argument"}},
-		{"an interval as an option only", timer(none, kopf.Idle(second), kopf.Interval(second)), []string{`Timer("h"): Interval`, "second argument"}},
-		{"Sharp without an interval", timer(none, kopf.Idle(second), kopf.Sharp()), []string{`Timer("h"): Sharp`, "needs an interval", "remove Sharp"}},
-		{"Sharp with a schedule", timer(none, kopf.Schedule(hourly{}), kopf.Sharp()), []string{`Timer("h"): Sharp`, "needs an interval", "remove Sharp"}},
-		{"an interval and a schedule", timer(second, kopf.Schedule(hourly{})), []string{`Timer("h"): `, "the interval and Schedule are mutually exclusive", "remove Schedule"}},
-		{"a nil schedule", timer(second, kopf.Schedule(nil)), []string{`Timer("h"): Schedule is nil`, "pass a schedule"}},
-		{"an idle time of zero", timer(second, kopf.Idle(0)), []string{`Timer("h"): Idle must be positive, got 0s`}},
-		{"a negative idle time", timer(second, kopf.Idle(-second)), []string{`Timer("h"): Idle must be positive, got -1s`}},
-		{"a negative jitter", timer(second, kopf.Jitter(-0.1)), []string{`Timer("h"): Jitter must be a fraction from 0 to 1, got -0.1`}},
-		{"a jitter above 1", timer(second, kopf.Jitter(1.1)), []string{`Timer("h"): Jitter must be a fraction from 0 to 1, got 1.1`}},
-		{"a jitter that is not a number", timer(second, kopf.Jitter(math.NaN())), []string{`Timer("h"): Jitter must be a fraction from 0 to 1, got NaN`}},
-		{"an infinite jitter", timer(second, kopf.Jitter(math.Inf(1))), []string{`Timer("h"): Jitter must be a fraction from 0 to 1, got +Inf`}},
-		{"a jitter without an interval", timer(none, kopf.Idle(second), kopf.Jitter(0.5)), []string{`Timer("h"): Jitter`, "needs an interval or a Schedule", "remove Jitter"}},
-		{"a MaxParallel of zero", timer(second, kopf.MaxParallel(0)), []string{`Timer("h"): MaxParallel must be positive, got 0`, "leave it out"}},
-		{"a negative MaxParallel", timer(second, kopf.MaxParallel(-1)), []string{`Timer("h"): MaxParallel must be positive, got -1`, "leave it out"}},
+		{"a negative interval", timer(-second), []string{`Thing: Timer("h"): `, "Interval must not be negative, got -1s"}},
+		{"no interval", timer(none), []string{`Thing: Timer("h"): `, "needs an Interval, an Idle or a Schedule", "set one", "daemon with an InitialDelay"}},
+		{"TIM-10 a delay without an interval", timer(none, kopf.InitialDelay(second)), []string{`Timer("h"): `, "needs an Interval", "daemon with an InitialDelay"}},
+		{"Sharp without an interval", timerWith(daemons.Timer{Idle: second, Sharp: true}), []string{`Timer("h"): Sharp`, "needs an Interval", "remove Sharp"}},
+		{"Sharp with a schedule", timerWith(daemons.Timer{Schedule: hourly{}, Sharp: true}), []string{`Timer("h"): Sharp`, "needs an Interval", "remove Sharp"}},
+		{"an interval and a schedule", timerWith(daemons.Timer{Interval: second, Schedule: hourly{}}), []string{`Timer("h"): `, "Interval and Schedule are mutually exclusive", "remove one"}},
+		{"a negative idle time", timerWith(daemons.Timer{Interval: second, Idle: -second}), []string{`Timer("h"): Idle must not be negative, got -1s`}},
+		{"a nil pointer as the schedule", timerWith(daemons.Timer{Interval: second, Schedule: (*hourly)(nil)}), []string{`Timer("h"): Schedule is a nil pointer`, "set a schedule"}},
+		{"the last call", timerWith(daemons.Timer{Interval: second, Last: time.Unix(1, 0)}), []string{`Timer("h"): Last is set`, "remove it"}},
+		{"an anchor without Sharp", timerWith(daemons.Timer{Interval: second, Anchor: time.Unix(1, 0)}), []string{`Timer("h"): Anchor`, "set Sharp or remove Anchor"}},
+		{"a negative jitter", timerWith(daemons.Timer{Interval: second, Jitter: -0.1}), []string{`Timer("h"): Jitter must be a fraction from 0 to 1, got -0.1`}},
+		{"a jitter above 1", timerWith(daemons.Timer{Interval: second, Jitter: 1.1}), []string{`Timer("h"): Jitter must be a fraction from 0 to 1, got 1.1`}},
+		{"a jitter that is not a number", timerWith(daemons.Timer{Interval: second, Jitter: math.NaN()}), []string{`Timer("h"): Jitter must be a fraction from 0 to 1, got NaN`}},
+		{"an infinite jitter", timerWith(daemons.Timer{Interval: second, Jitter: math.Inf(1)}), []string{`Timer("h"): Jitter must be a fraction from 0 to 1, got +Inf`}},
+		{"a jitter without an interval", timerWith(daemons.Timer{Idle: second, Jitter: 0.5}), []string{`Timer("h"): Jitter`, "needs an Interval or a Schedule", "remove Jitter"}},
+		{"a negative MaxParallel", timerWith(daemons.Timer{Interval: second, MaxParallel: -1}), []string{`Timer("h"): MaxParallel must not be negative, got -1`, "leave it out"}},
 
 		// Starts and stops.
 		{"a negative delay", daemon(kopf.InitialDelay(-second)), []string{`Thing: Daemon("h"): InitialDelay must not be negative, got -1s`}},
 		{"a negative delay of a timer", timer(second, kopf.InitialDelay(-second)), []string{`Timer("h"): InitialDelay must not be negative, got -1s`}},
 		{"a nil function for the delay", daemon(kopf.InitialDelayFunc(nil)), []string{`Daemon("h"): InitialDelayFunc is nil`, "use InitialDelay"}},
-		{"a negative CancellationBackoff", daemon(kopf.CancellationBackoff(-second)), []string{`Daemon("h"): CancellationBackoff must not be negative, got -1s`}},
-		{"a negative CancellationTimeout", daemon(kopf.CancellationTimeout(-second)), []string{`Daemon("h"): CancellationTimeout must not be negative, got -1s`}},
-		{"an unknown restart policy", daemon(kopf.Restart(7)), []string{`Daemon("h"): Restart has the invalid value 7`, "RestartNever, RestartOnFailure or RestartAlways"}},
-		{"a negative restart policy", daemon(kopf.Restart(-1)), []string{`Daemon("h"): Restart has the invalid value -1`, "RestartNever, RestartOnFailure or RestartAlways"}},
+		{"a negative CancellationBackoff", daemonWith(daemons.Daemon{CancellationBackoff: new(-second)}), []string{`Daemon("h"): CancellationBackoff must not be negative, got -1s`}},
+		{"a negative CancellationTimeout", daemonWith(daemons.Daemon{CancellationTimeout: new(-second)}), []string{`Daemon("h"): CancellationTimeout must not be negative, got -1s`}},
+		{"an unknown restart policy", daemonWith(daemons.Daemon{Restart: 7}), []string{`Daemon("h"): Restart has the invalid value 7`, "RestartNever, RestartOnFailure or RestartAlways"}},
+		{"a negative restart policy", daemonWith(daemons.Daemon{Restart: -1}), []string{`Daemon("h"): Restart has the invalid value -1`, "RestartNever, RestartOnFailure or RestartAlways"}},
 
 		// Options for other kinds of handlers.
-		{"TIM-18 CancellationTimeout of a timer", timer(second, kopf.CancellationTimeout(second)), []string{`Timer("h"): CancellationTimeout`, "has no effect on timers", "remove it"}},
-		{"TIM-18 CancellationBackoff of a timer", timer(second, kopf.CancellationBackoff(second)), []string{`Timer("h"): CancellationBackoff`, "has no effect on timers", "remove it"}},
-		{"Restart of a timer", timer(second, kopf.Restart(daemons.RestartAlways)), []string{`Timer("h"): Restart`, "has no effect on timers", "remove it"}},
 		{"Interval of a daemon", daemon(kopf.Interval(second)), []string{`Daemon("h"): Interval`, "has no effect on daemons", "remove it"}},
-		{"Sharp of a daemon", daemon(kopf.Sharp()), []string{`Daemon("h"): Sharp`, "has no effect on daemons", "remove it"}},
-		{"Idle of a daemon", daemon(kopf.Idle(second)), []string{`Daemon("h"): Idle`, "has no effect on daemons", "remove it"}},
-		{"Jitter of a daemon", daemon(kopf.Jitter(0.5)), []string{`Daemon("h"): Jitter`, "has no effect on daemons", "remove it"}},
-		{"MaxParallel of a daemon", daemon(kopf.MaxParallel(1)), []string{`Daemon("h"): MaxParallel`, "has no effect on daemons", "remove it"}},
-		{"Schedule of a daemon", daemon(kopf.Schedule(hourly{})), []string{`Daemon("h"): Schedule`, "has no effect on daemons", "remove it"}},
 		{"InitialDelay of a cause handler", onCreate(kopf.InitialDelay(second)), []string{`OnCreate("h"): InitialDelay`, "remove it"}},
 		{"InitialDelayFunc of a cause handler", onCreate(kopf.InitialDelayFunc(noDelay)), []string{`OnCreate("h"): InitialDelayFunc`, "remove it"}},
-		{"Sharp of a reconcile handler", onReconcile(kopf.Sharp()), []string{`OnReconcile("h"): Sharp`, "remove it"}},
-		{"Idle of an event handler", onEvent(kopf.Idle(0)), []string{`OnEvent("h"): Idle`, "remove it"}},
-		{"Restart of a cause handler", onUpdate(kopf.Restart(daemons.RestartNever)), []string{`OnUpdate("h"): Restart`, "remove it"}},
-		{"CancellationTimeout of an index", indexBy(kopf.CancellationTimeout(second)), []string{`IndexBy("h"): CancellationTimeout`, "remove it"}},
 		{"After of a daemon", daemon(kopf.After("x")), []string{`Daemon("h"): After`, "has no effect on daemons", "remove it"}},
 		{"After of a timer", timer(second, kopf.After("x")), []string{`Timer("h"): After`, "has no effect on timers", "remove it"}},
 		{"After a daemon", daemon().OnCreate("g", noop, kopf.After("h")), []string{`"g"`, `"h"`, "does not refer to a cause handler of the kind", "use one of"}},
@@ -98,14 +92,14 @@ func TestCheckDeclaration_DaemonsAndTimers(t *testing.T) {
 		{"CancelOnDelete of an event handler", onEvent(kopf.CancelOnDelete()), []string{`OnEvent("h"): CancelOnDelete`, "remove it"}},
 
 		// Ids and functions.
-		{"HND-20 a daemon and a timer with the same id", daemon().Timer("h", second, noop), []string{`Timer("h"): `, `"h"`, "used twice", "rename one"}},
-		{"HND-20 a timer and a daemon with the same id", timer(second).Daemon("h", noop), []string{`Daemon("h"): `, "used twice", "rename one"}},
-		{"HND-20 two daemons with the same id", daemon().Daemon("h", noop), []string{`Daemon("h"): `, "used twice", "rename one"}},
-		{"HND-20 a cause handler and a daemon with the same id", onCreate().Daemon("h", noop), []string{`Daemon("h"): `, "used twice", "rename one"}},
-		{"no id", newThings().Daemon("", noop), []string{`Daemon(""): `, "empty", "set one"}},
-		{"no id of a timer", newThings().Timer("", second, noop), []string{`Timer(""): `, "empty", "set one"}},
-		{"a nil daemon", newThings().Daemon("h", nil), []string{`Daemon("h"): `, "nil", "pass a function"}},
-		{"a nil timer", newThings().Timer("h", second, nil), []string{`Timer("h"): `, "nil", "pass a function"}},
+		{"HND-20 a daemon and a timer with the same id", daemon().Timer("h", daemons.Timer{Interval: second}, noop), []string{`Timer("h"): `, `"h"`, "used twice", "rename one"}},
+		{"HND-20 a timer and a daemon with the same id", timer(second).Daemon("h", daemons.Daemon{}, noop), []string{`Daemon("h"): `, "used twice", "rename one"}},
+		{"HND-20 two daemons with the same id", daemon().Daemon("h", daemons.Daemon{}, noop), []string{`Daemon("h"): `, "used twice", "rename one"}},
+		{"HND-20 a cause handler and a daemon with the same id", onCreate().Daemon("h", daemons.Daemon{}, noop), []string{`Daemon("h"): `, "used twice", "rename one"}},
+		{"no id", newThings().Daemon("", daemons.Daemon{}, noop), []string{`Daemon(""): `, "empty", "set one"}},
+		{"no id of a timer", newThings().Timer("", daemons.Timer{Interval: second}, noop), []string{`Timer(""): `, "empty", "set one"}},
+		{"a nil daemon", newThings().Daemon("h", daemons.Daemon{}, nil), []string{`Daemon("h"): `, "nil", "pass a function"}},
+		{"a nil timer", newThings().Timer("h", daemons.Timer{Interval: second}, nil), []string{`Timer("h"): `, "nil", "pass a function"}},
 	} {
 		t.Run(test.name, func(t *testing.T) { wantError(t, test.given, test.words) })
 	}
@@ -115,19 +109,20 @@ func TestCheckDeclaration_DaemonsAndTimers(t *testing.T) {
 		given kopf.Option
 	}{
 		{"a daemon", daemon()},
-		{"a daemon with all of its options", daemon(kopf.InitialDelay(second), kopf.CancellationBackoff(0), kopf.CancellationTimeout(0),
-			kopf.Restart(daemons.RestartOnFailure), kopf.Retries(1), kopf.Timeout(second), kopf.AttemptTimeout(second), kopf.Backoff(0), kopf.ErrorMode(progress.ErrorsIgnored),
+		{"a daemon with all of its options", newThings().Daemon("h", daemons.Daemon{
+			CancellationBackoff: new(none), CancellationTimeout: new(none), Restart: daemons.RestartOnFailure,
+		}, noop, kopf.InitialDelay(second), kopf.Retries(1), kopf.Timeout(second), kopf.AttemptTimeout(second), kopf.Backoff(0), kopf.ErrorMode(progress.ErrorsIgnored),
 			kopf.Label("a"), kopf.Annotation("a"), kopf.Field("spec.size", filter.Equal(1)), kopf.OwnedBy(&thing{}))},
-		{"a daemon that always restarts", daemon(kopf.Restart(daemons.RestartAlways))},
+		{"a daemon that always restarts", daemonWith(daemons.Daemon{Restart: daemons.RestartAlways})},
 		{"a computed delay", daemon(kopf.InitialDelayFunc(noDelay))},
 		{"a timer", timer(second)},
-		{"a timer with all of its options", timer(second, kopf.Sharp(), kopf.Idle(second), kopf.Jitter(1), kopf.MaxParallel(1),
+		{"a timer with all of its options", timerWith(daemons.Timer{Interval: second, Sharp: true, Idle: second, Jitter: 1, MaxParallel: 1},
 			kopf.InitialDelayFunc(noDelay), kopf.Retries(1), kopf.Timeout(second), kopf.AttemptTimeout(second),
 			kopf.BackoffFunc(progress.Exponential(second, second)), kopf.ErrorMode(progress.ErrorsPermanent), kopf.Label("a"), kopf.Annotation("a"),
 			kopf.Field("spec.size"), kopf.OwnedBy(&thing{}))},
-		{"TIM-09 a timer for idle objects", timer(none, kopf.Idle(second), kopf.Jitter(0))},
-		{"a timer with a schedule", timer(none, kopf.Schedule(hourly{}), kopf.Jitter(0.5), kopf.Idle(second))},
-		{"HND-03 the same id with and without a field", daemon().Timer("h", second, noop, kopf.Field("spec.size"))},
+		{"TIM-09 a timer for idle objects", timerWith(daemons.Timer{Idle: second, Jitter: 0})},
+		{"a timer with a schedule", timerWith(daemons.Timer{Schedule: hourly{}, Jitter: 0.5, Idle: second})},
+		{"HND-03 the same id with and without a field", daemon().Timer("h", daemons.Timer{Interval: second}, noop, kopf.Field("spec.size"))},
 		{"CancelOnDelete of handlers for other causes", onCreate(kopf.CancelOnDelete()).OnReconcile("l", noop, kopf.CancelOnDelete()).
 			OnField("f", "spec.size", noop, kopf.CancelOnDelete())},
 		{"CancelOnDelete of a handler for deletions and other reasons", newThings().
@@ -139,15 +134,14 @@ func TestCheckDeclaration_DaemonsAndTimers(t *testing.T) {
 
 // CheckDeclaration returns all errors of a timer together.
 func TestCheckDeclaration_AllErrorsOfATimer(t *testing.T) {
-	err := kopf.New(newManager(), timer(0, kopf.Sharp(), kopf.Jitter(2), kopf.MaxParallel(0), kopf.Restart(daemons.RestartAlways))).CheckDeclaration()
+	err := kopf.New(newManager(), timerWith(daemons.Timer{Sharp: true, Jitter: 2, MaxParallel: -1})).CheckDeclaration()
 	if err == nil {
 		t.Fatal("CheckDeclaration returned no error")
 	}
 	equal(t, "errors", err.Error(), `the operator cannot start:
+Thing: Timer("h"): the timer needs an Interval, an Idle or a Schedule: set one; for a single invocation use a daemon with an InitialDelay
+Thing: Timer("h"): Sharp needs an Interval: set one or remove Sharp
 Thing: Timer("h"): Jitter must be a fraction from 0 to 1, got 2
-Thing: Timer("h"): MaxParallel must be positive, got 0: leave it out for the default 16
-Thing: Timer("h"): Restart has no effect on timers: remove it
-Thing: Timer("h"): the timer needs an interval, an Idle or a Schedule: set one; for a single invocation use a Daemon with an InitialDelay
-Thing: Timer("h"): Sharp needs an interval: set one or remove Sharp
-Thing: Timer("h"): Jitter needs an interval or a Schedule: set one or remove Jitter`)
+Thing: Timer("h"): Jitter needs an Interval or a Schedule: set one or remove Jitter
+Thing: Timer("h"): MaxParallel must not be negative, got -1: leave it out for the default 16`)
 }

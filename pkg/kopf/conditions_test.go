@@ -12,6 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
+	"github.com/kopf-runtime/kopf-runtime/pkg/events"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 )
 
@@ -78,8 +80,8 @@ func TestCheckDeclaration_Conditions(t *testing.T) {
 		{"ReportCondition without a name", podHandlerWith(kopf.ReportCondition("")), []string{`Pod: OnCreate("h"): ReportCondition: `}},
 		{"ReportCondition with an invalid name", podHandlerWith(kopf.ReportCondition("a/b/c")), []string{`Pod: OnCreate("h"): ReportCondition: `, `"a/b/c"`}},
 		{"ReportCondition of a kind without a status", onCreate(kopf.ReportCondition("Created")), []string{"Thing: ", "the conditions cannot be stored: "}},
-		{"ReportCondition of a daemon", kopf.For(&corev1.Pod{}).Daemon("h", noopFor[*corev1.Pod], kopf.ReportCondition("Created")), []string{`Pod: Daemon("h"): ReportCondition`, "has no effect on daemons", "remove it"}},
-		{"ReportCondition of a timer", kopf.For(&corev1.Pod{}).Timer("h", time.Second, noopFor[*corev1.Pod], kopf.ReportCondition("Created")), []string{`Pod: Timer("h"): ReportCondition`, "has no effect on timers", "remove it"}},
+		{"ReportCondition of a daemon", kopf.For(&corev1.Pod{}).Daemon("h", daemons.Daemon{}, noopFor[*corev1.Pod], kopf.ReportCondition("Created")), []string{`Pod: Daemon("h"): ReportCondition`, "has no effect on daemons", "remove it"}},
+		{"ReportCondition of a timer", kopf.For(&corev1.Pod{}).Timer("h", daemons.Timer{Interval: time.Second}, noopFor[*corev1.Pod], kopf.ReportCondition("Created")), []string{`Pod: Timer("h"): ReportCondition`, "has no effect on timers", "remove it"}},
 		{"ReportCondition of an event handler", kopf.For(&corev1.Pod{}).OnEvent("h", noopFor[*corev1.Pod], kopf.ReportCondition("Created")), []string{`Pod: OnEvent("h"): ReportCondition`, "remove it"}},
 		{"ReportCondition of an index", indexBy(kopf.ReportCondition("Created")), []string{`Thing: IndexBy("h"): ReportCondition`, "remove it"}},
 
@@ -123,19 +125,19 @@ func TestCheckDeclaration_Conditions(t *testing.T) {
 
 // POST-09: invalid Event levels and names are errors.
 func TestCheckDeclaration_Events(t *testing.T) {
-	for _, level := range []kopf.EventLevel{-1, 3} {
-		wantError(t, kopf.WithEvents(level), []string{"WithEvents has the invalid level", "EventsTransitions, EventsOff or EventsSteps"})
+	for _, level := range []events.Level{-1, 3} {
+		wantError(t, kopf.WithEvents(events.Options{Level: level}), []string{"WithEvents has the invalid Level", "events.Transitions, events.Off or events.Steps"})
 	}
-	for _, level := range []kopf.EventLevel{kopf.EventsTransitions, kopf.EventsOff, kopf.EventsSteps} {
-		if err := kopf.New(newManager(), kopf.WithEvents(level), onCreate()).CheckDeclaration(); err != nil {
+	for _, level := range []events.Level{events.Transitions, events.Off, events.Steps} {
+		if err := kopf.New(newManager(), kopf.WithEvents(events.Options{Level: level}), onCreate()).CheckDeclaration(); err != nil {
 			t.Error(err)
 		}
 	}
-	wantError(t, kopf.WithKopfEvents(kopf.EventNames{Component: "not a name"}), []string{`WithKopfEvents: Component "not a name" is invalid`})
-	wantError(t, kopf.WithKopfEvents(kopf.EventNames{Prefix: "Kopf_"}), []string{`WithKopfEvents: Prefix "Kopf_" is invalid`})
-	wantError(t, kopf.WithKopfEvents(kopf.EventNames{Instance: strings.Repeat("x", 129)}), []string{"WithKopfEvents: Instance", "it has 129 bytes: use at most 128"})
-	for _, names := range []kopf.EventNames{{}, {Component: "example.com/operator", Instance: "one of two", Prefix: "mine-"}} {
-		if err := kopf.New(newManager(), kopf.WithKopfEvents(names), onCreate()).CheckDeclaration(); err != nil {
+	wantError(t, kopf.WithEvents(events.Options{KopfForm: &events.KopfForm{Component: "not a name"}}), []string{`WithEvents: Component "not a name" of KopfForm is invalid`})
+	wantError(t, kopf.WithEvents(events.Options{KopfForm: &events.KopfForm{Prefix: "Kopf_"}}), []string{`WithEvents: Prefix "Kopf_" of KopfForm is invalid`})
+	wantError(t, kopf.WithEvents(events.Options{KopfForm: &events.KopfForm{Instance: strings.Repeat("x", 129)}}), []string{"WithEvents: Instance", "it has 129 bytes: use at most 128"})
+	for _, names := range []events.KopfForm{{}, {Component: "example.com/operator", Instance: "one of two", Prefix: "mine-"}} {
+		if err := kopf.New(newManager(), kopf.WithEvents(events.Options{KopfForm: &names}), onCreate()).CheckDeclaration(); err != nil {
 			t.Error(err)
 		}
 	}

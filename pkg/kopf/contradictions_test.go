@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/filter"
 )
@@ -38,7 +39,7 @@ func TestCheckDeclaration_Contradictions(t *testing.T) {
 		"Owns a nil pointer":                 {[]kopf.Option{onReconcile().Owns((*corev1.Pod)(nil))}, []string{"Thing: Owns(nil): pass an empty object"}},
 		"Owns an unknown kind":               {[]kopf.Option{onReconcile().Owns(&unstructured.Unstructured{})}, []string{"Thing: Owns(*unstructured.Unstructured)", "set apiVersion and kind"}},
 		"Owns with a nil predicate":          {[]kopf.Option{onReconcile().Owns(&corev1.Pod{}, nil)}, []string{"Thing: Owns(*v1.Pod) has a nil predicate: remove it"}},
-		"a nil pointer as the schedule":      {[]kopf.Option{timer(0, kopf.Idle(s), kopf.Schedule(noSchedule))}, []string{`Timer("h"): Schedule is nil`}},
+		"a nil pointer as the schedule":      {[]kopf.Option{timerWith(daemons.Timer{Idle: s, Schedule: noSchedule})}, []string{`Timer("h"): Schedule is a nil pointer`}},
 		"a contradiction within All":         {[]kopf.Option{onCreate(kopf.Label("a", filter.All(filter.Equal("a"), filter.Equal("b"))))}, []string{`Label("a") can never match: Equal(a) and Equal(b) exclude each other`}},
 		"a contradiction within To of All":   {[]kopf.Option{onUpdate(kopf.Field("spec.color", filter.To(filter.All(filter.Absent, filter.Equal("b")))))}, []string{"can never match", "exclude each other"}},
 		"a matcher within Equal":             {[]kopf.Option{onUpdate(kopf.Field("spec.size", filter.Equal(filter.Present)))}, []string{`Field("spec.size"): Equal(Present) compares with a matcher: remove Equal`}},

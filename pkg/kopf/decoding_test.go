@@ -25,8 +25,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
+	"github.com/kopf-runtime/kopf-runtime/pkg/events"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
+	"github.com/kopf-runtime/kopf-runtime/pkg/rights"
 	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
@@ -190,7 +192,7 @@ func TestNewCache_HandledObjectBecomesUndecodable(t *testing.T) {
 	var causes []error
 	widgets := kopf.For(&v1.Widget{}).OnCreate("provision", ignoreWidget).OnDelete("drop", ignoreWidget).OnUpdate("resize", ignoreWidget).
 		OnDelete("tell", ignoreWidget, kopf.Optional()).
-		Daemon("watch", func(ctx context.Context, _ *kopf.Request[widget]) error {
+		Daemon("watch", daemons.Daemon{}, func(ctx context.Context, _ *kopf.Request[widget]) error {
 			<-ctx.Done()
 			mu.Lock()
 			defer mu.Unlock()
@@ -282,7 +284,7 @@ func TestNewCache_MissingAtTheStart(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		operator := kopf.New(mgr, kopf.WithRightsCheck(kopf.SkipRightsCheck), kopf.WithEvents(kopf.EventsOff),
+		operator := kopf.New(mgr, kopf.WithRightsCheck(rights.Skip), kopf.WithEvents(events.Options{Level: events.Off}),
 			kopf.For(&v1.Widget{}).OnCreate("provision", ignoreWidget), kopf.For(&corev1.ConfigMap{}).OnCreate("copy", ignoreConfigMap))
 		if err := mgr.Add(operator); err != nil {
 			t.Fatal(err)

@@ -70,7 +70,7 @@
 //   - req.Object is the current state. If the object is edited during a cycle, req.Object is newer than the new side of req.Diff.
 //   - If no handler matches an object, the operator neither adds its finalizer nor stores a last-handled configuration.
 //   - If a handler has a [Field] of the status, this field belongs to the essence for all handlers of the kind.
-//   - A handler that doesn't return blocks its object and one worker of its kind (see [WithMaxConcurrentReconciles]).
+//   - A handler that doesn't return blocks its object and one worker of its kind (see [WithControllerOptions]).
 //   - The last-handled configuration is an annotation. If an object is too large for it, the operator stores a digest instead. It still
 //     detects changes, but Old and Diff of an update are empty.
 //   - The operator converts objects to the Go type of the kind before it compares them, so it ignores fields that the type doesn't have.

@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
@@ -170,11 +171,11 @@ func TestWhenServed_ForgetsEndedEngines(t *testing.T) {
 				kinds := newServedKinds(cluster)
 				mgr := newShardManager(t, cluster)
 				operator := kopf.New(mgr, append(c.options, kopf.For(&appsv1.Deployment{}, kopf.WhenServed()).
-					Daemon("daemon", func(ctx context.Context, _ *kopf.Request[deployment]) error {
+					Daemon("daemon", daemons.Daemon{CancellationTimeout: new(time.Second)}, func(ctx context.Context, _ *kopf.Request[deployment]) error {
 						<-ctx.Done()
 						<-time.After(3 * time.Minute) // it ignores its CancellationTimeout
 						return nil
-					}, kopf.CancellationTimeout(time.Second)))...)
+					}))...)
 				if err := mgr.Add(operator); err != nil {
 					t.Fatal(err)
 				}

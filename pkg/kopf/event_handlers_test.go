@@ -17,6 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
+	"github.com/kopf-runtime/kopf-runtime/pkg/events"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
 )
@@ -235,7 +237,7 @@ func TestWithBackoff(t *testing.T) {
 					return nil
 				}).
 				OnReconcile("reconcile", failOnce("reconcile")).
-				Daemon("daemon", failOnce("daemon")))
+				Daemon("daemon", daemons.Daemon{}, failOnce("daemon")))
 		operator.RunUntilQuiet(t)
 		slices.Sort(calls)
 		want := []string{
@@ -277,11 +279,11 @@ func TestWithConsistencyTimeout(t *testing.T) {
 	}
 }
 
-func TestWithLogEvents(t *testing.T) {
-	for name, options := range map[string][]kopf.Option{"on": {kopf.WithLogEvents()}, "off": nil} {
+func TestWithEvents_LogLines(t *testing.T) {
+	for name, logLines := range map[string]bool{"on": true, "off": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				operator := kopftest.Memory(t, kopftest.Objects(newConfigMap("one"))).Run(t, append(options, kopf.WithEvents(kopf.EventsOff),
+				operator := kopftest.Memory(t, kopftest.Objects(newConfigMap("one"))).Run(t, kopf.WithEvents(events.Options{Level: events.Off, LogLines: logLines}),
 					kopf.For(&corev1.ConfigMap{}).OnCreate("create", func(ctx context.Context, req *kopf.Request[configMap]) error {
 						logger := log.FromContext(ctx).WithName("sub").WithValues("hidden", "value")
 						logger.Info("Created a disk", "size", 3)
@@ -292,10 +294,10 @@ func TestWithLogEvents(t *testing.T) {
 							return nil
 						})
 						return nil
-					}).Timer("tick", time.Hour, func(ctx context.Context, _ *kopf.Request[configMap]) error {
+					}).Timer("tick", daemons.Timer{Interval: time.Hour}, func(ctx context.Context, _ *kopf.Request[configMap]) error {
 						log.FromContext(ctx).Info("Tick")
 						return nil
-					}))...)
+					}))
 				operator.RunUntilQuiet(t)
 				var got []string
 				for _, e := range operator.Events() {
@@ -374,13 +376,13 @@ func TestWriteChanges_OfNewerState(t *testing.T) {
 }
 
 // Lines of one handler are not aggregated, and each is posted once, also by a handler that waits for its sub-handlers.
-func TestWithLogEvents_SeveralLines(t *testing.T) {
+func TestWithEvents_SeveralLogLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		operator := kopftest.Memory(t, kopftest.Objects(newConfigMap("one"))).Run(t, kopf.WithLogEvents(), kopf.WithEvents(kopf.EventsOff),
+		operator := kopftest.Memory(t, kopftest.Objects(newConfigMap("one"))).Run(t, kopf.WithEvents(events.Options{Level: events.Off, LogLines: true}),
 			kopf.For(&corev1.ConfigMap{}).OnCreate("create", func(ctx context.Context, req *kopf.Request[configMap]) error {
 				for _, id := range []string{"one", "two"} {
 					req.Sub(id, func(context.Context, *kopf.Request[configMap]) error { return nil })
-					if !req.SubsFinished() {
+					if !req.AwaitSubs() {
 						return nil
 					}
 				}

@@ -16,7 +16,7 @@ import (
 
 func ExampleResource_Daemon() {
 	kopf.For(&Database{}).
-		Daemon("watch", func(ctx context.Context, req *DatabaseRequest) error {
+		Daemon("watch", daemons.Daemon{}, func(ctx context.Context, req *DatabaseRequest) error {
 			ticker := time.NewTicker(10 * time.Second)
 			defer ticker.Stop()
 			for {
@@ -35,7 +35,7 @@ func ExampleResource_Daemon() {
 // The cleanup of a daemon depends on the cause of the cancellation.
 func ExampleResource_Daemon_cause() {
 	kopf.For(&Database{}).
-		Daemon("session", func(ctx context.Context, req *DatabaseRequest) error {
+		Daemon("session", daemons.Daemon{}, func(ctx context.Context, req *DatabaseRequest) error {
 			<-ctx.Done()
 			if errors.Is(context.Cause(ctx), daemons.ErrDeleted) {
 				return cloud.Drop(context.WithoutCancel(ctx), req.Object.Name) // ctx is cancelled
@@ -44,23 +44,23 @@ func ExampleResource_Daemon_cause() {
 		}, kopf.Label("session"))
 }
 
-func ExampleRestart() {
+func ExampleResource_Daemon_restart() {
 	kopf.For(&Database{}).
 		// All errors are permanent. The first restart is delayed by one second, later restarts by up to one minute.
-		Daemon("stream", provision, kopf.Restart(daemons.RestartOnFailure), kopf.ErrorMode(progress.ErrorsPermanent), kopf.Backoff(time.Minute)).
+		Daemon("stream", daemons.Daemon{Restart: daemons.RestartOnFailure}, provision, kopf.ErrorMode(progress.ErrorsPermanent), kopf.Backoff(time.Minute)).
 		// The daemon also restarts after it has returned nil.
-		Daemon("poll", provision, kopf.Restart(daemons.RestartAlways))
+		Daemon("poll", daemons.Daemon{Restart: daemons.RestartAlways}, provision)
 }
 
 func ExampleInitialDelay() {
 	kopf.For(&Database{}).
-		Daemon("watch", provision, kopf.InitialDelay(10*time.Second)).
-		Timer("check", time.Minute, announce, kopf.InitialDelay(time.Minute)) // the first call is delayed
+		Daemon("watch", daemons.Daemon{}, provision, kopf.InitialDelay(10*time.Second)).
+		Timer("check", daemons.Timer{Interval: time.Minute}, announce, kopf.InitialDelay(time.Minute)) // the first call is delayed
 }
 
 func ExampleInitialDelayFunc() {
 	kopf.For(&Database{}).
-		Timer("check", time.Minute, announce, kopf.InitialDelayFunc(func(obj client.Object) time.Duration {
+		Timer("check", daemons.Timer{Interval: time.Minute}, announce, kopf.InitialDelayFunc(func(obj client.Object) time.Duration {
 			if obj.(*Database).Spec.Size > 1000 {
 				return 10 * time.Minute // large databases start slowly
 			}
@@ -68,31 +68,31 @@ func ExampleInitialDelayFunc() {
 		}))
 }
 
-func ExampleCancellationTimeout() {
+func ExampleResource_Daemon_cancellation() {
 	kopf.For(&Database{}).
 		// After 5 seconds, the engine logs a warning. After 30 more seconds, the daemon no longer blocks the deletion.
-		Daemon("stubborn", provision, kopf.CancellationBackoff(5*time.Second), kopf.CancellationTimeout(30*time.Second))
+		Daemon("stubborn", daemons.Daemon{CancellationBackoff: new(5 * time.Second), CancellationTimeout: new(30 * time.Second)}, provision)
 }
 
 func ExampleResource_Timer() {
 	kopf.For(&Database{}).
-		Timer("check", 30*time.Second, func(ctx context.Context, req *DatabaseRequest) error {
+		Timer("check", daemons.Timer{Interval: 30 * time.Second, Jitter: 0.1, MaxParallel: 4}, func(ctx context.Context, req *DatabaseRequest) error {
 			address, err := cloud.Ensure(ctx, req.Object.Name, req.Object.Spec.Size)
 			req.Object.Status.Address = address // written after each call
 			return err
-		}, kopf.AttemptTimeout(10*time.Second), kopf.Jitter(0.1), kopf.MaxParallel(4))
+		}, kopf.AttemptTimeout(10*time.Second))
 }
 
-func ExampleSharp() {
+func ExampleResource_Timer_sharp() {
 	kopf.For(&Database{}).
 		// The operator calls the timer at each full hour after the creation of the object.
-		Timer("bill", time.Hour, announce, kopf.Sharp())
+		Timer("bill", daemons.Timer{Interval: time.Hour, Sharp: true}, announce)
 }
 
-func ExampleIdle() {
+func ExampleResource_Timer_idle() {
 	kopf.For(&Database{}).
-		Timer("compact", 0, announce, kopf.Idle(10*time.Minute)).         // one call after ten minutes without a change
-		Timer("rescale", time.Minute, announce, kopf.Idle(5*time.Minute)) // a call every minute, but not within five minutes after a change
+		Timer("compact", daemons.Timer{Idle: 10 * time.Minute}, announce).                      // one call after ten minutes without a change
+		Timer("rescale", daemons.Timer{Interval: time.Minute, Idle: 5 * time.Minute}, announce) // a call every minute, but not within five minutes after a change
 }
 
 // nightly is a schedule for each midnight. The schedules of github.com/robfig/cron/v3 also implement the interface:
@@ -105,9 +105,9 @@ func (nightly) Next(after time.Time) time.Time {
 	return time.Date(year, month, day+1, 0, 0, 0, 0, after.Location())
 }
 
-func ExampleSchedule() {
+func ExampleResource_Timer_schedule() {
 	kopf.For(&Database{}).
-		Timer("backup", 0, provision, kopf.Schedule(nightly{}), kopf.Retries(3), kopf.Backoff(10*time.Minute))
+		Timer("backup", daemons.Timer{Schedule: nightly{}}, provision, kopf.Retries(3), kopf.Backoff(10*time.Minute))
 
 	fmt.Println(nightly{}.Next(time.Date(2026, 2, 28, 12, 0, 0, 0, time.UTC)))
 	// Output: 2026-03-01 00:00:00 +0000 UTC
@@ -128,7 +128,7 @@ func ExampleCancelOnDelete() {
 
 func ExampleRequest_Latest() {
 	kopf.For(&Database{}).
-		Daemon("follow", func(ctx context.Context, req *DatabaseRequest) error {
+		Daemon("follow", daemons.Daemon{}, func(ctx context.Context, req *DatabaseRequest) error {
 			size := req.Object.Spec.Size // the size at the start of the daemon
 			for ctx.Err() == nil {
 				if now := req.Latest().Spec.Size; now != size {

@@ -17,6 +17,8 @@ import (
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/children"
 	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
+	"github.com/kopf-runtime/kopf-runtime/pkg/events"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 )
 
@@ -102,7 +104,7 @@ func ExampleReportCondition() {
 
 func ExampleWhenCondition() {
 	kopf.For(&Bucket{}).
-		Timer("remind", time.Minute, build, kopf.WhenCondition("Ready", metav1.ConditionFalse))
+		Timer("remind", daemons.Timer{Interval: time.Minute}, build, kopf.WhenCondition("Ready", metav1.ConditionFalse))
 }
 
 func ExampleResource_OnCondition() {
@@ -198,33 +200,33 @@ func ExampleWithEvents() {
 	databases := kopf.For(&Database{}).
 		OnCreate("provision", provision)
 
-	_ = kopf.SetupWithManager(mgr, databases, kopf.WithEvents(kopf.EventsOff)) // req.Eventf still posts Events
+	_ = kopf.SetupWithManager(mgr, databases, kopf.WithEvents(events.Options{Level: events.Off})) // req.Eventf still posts Events
 }
 
-func ExampleWithEventQuota() {
+func ExampleWithEvents_quota() {
 	databases := kopf.For(&Database{}).
 		OnCreate("provision", provision)
 
 	// Handlers report each of many backups.
-	_ = kopf.SetupWithManager(mgr, databases, kopf.WithEventQuota(100, time.Minute))
+	_ = kopf.SetupWithManager(mgr, databases, kopf.WithEvents(events.Options{Burst: 100, Interval: time.Minute}))
 }
 
-func ExampleWithLogEvents() {
+func ExampleWithEvents_logLines() {
 	databases := kopf.For(&Database{}).
 		OnCreate("provision", func(ctx context.Context, req *DatabaseRequest) error {
 			log.FromContext(ctx).Info("Created a disk", "size", req.Object.Spec.Size) // Normal Logging provision: Created a disk size=3
 			return nil
 		})
 
-	_ = kopf.SetupWithManager(mgr, databases, kopf.WithLogEvents())
+	_ = kopf.SetupWithManager(mgr, databases, kopf.WithEvents(events.Options{LogLines: true}))
 }
 
-func ExampleWithKopfEvents() {
+func ExampleWithEvents_kopfForm() {
 	databases := kopf.For(&Database{}).
 		OnCreate("provision", provision)
 
 	// Some clients select Events with reportingComponent=kopf.
-	_ = kopf.SetupWithManager(mgr, databases, kopf.WithKopfEvents(kopf.EventNames{}))
+	_ = kopf.SetupWithManager(mgr, databases, kopf.WithEvents(events.Options{KopfForm: &events.KopfForm{}}))
 }
 
 func ExampleWithConditionsIn() {

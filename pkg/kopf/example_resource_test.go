@@ -25,8 +25,8 @@ func ExampleWithName() {
 	kopf.For(&Database{}, kopf.WithName("orders-databases")).OnCreate("provision", provision)
 }
 
-func ExampleWithMaxConcurrentReconciles() {
-	kopf.For(&Database{}, kopf.WithMaxConcurrentReconciles(4)).OnCreate("provision", provision) // the operator reconciles up to four databases concurrently
+func ExampleWithControllerOptions_workers() {
+	kopf.For(&Database{}, kopf.WithControllerOptions(controller.Options{MaxConcurrentReconciles: 4})).OnCreate("provision", provision) // the operator reconciles up to four databases concurrently
 }
 
 func ExampleWithResults() {

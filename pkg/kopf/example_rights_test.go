@@ -10,6 +10,7 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/rights"
 )
 
 // The roles contain what the operator needs for its kinds, and what the handlers need for their own requests.
@@ -17,7 +18,7 @@ func ExampleWriteRights() {
 	configMaps := kopf.For(&corev1.ConfigMap{}).OnCreate("copy", copyConfigMap)
 	operator := []kopf.Option{configMaps, kopf.Needs(&corev1.Secret{}, "get", "create")}
 
-	if err := kopf.WriteRights(os.Stdout, clientgoscheme.Scheme, kopf.RightsOptions{Name: "copier"}, operator...); err != nil {
+	if err := kopf.WriteRights(os.Stdout, clientgoscheme.Scheme, rights.Options{Name: "copier"}, operator...); err != nil {
 		fmt.Println(err)
 	}
 	// Output:
@@ -52,5 +53,5 @@ func ExampleNeedsRules() {
 func ExampleWithRightsCheck() {
 	databases := kopf.For(&Database{}).OnCreate("provision", provision)
 
-	_ = kopf.SetupWithManager(mgr, databases, kopf.Needs(&corev1.Secret{}, "get", "create"), kopf.WithRightsCheck(kopf.RequireAllRights))
+	_ = kopf.SetupWithManager(mgr, databases, kopf.Needs(&corev1.Secret{}, "get", "create"), kopf.WithRightsCheck(rights.RequireAll))
 }

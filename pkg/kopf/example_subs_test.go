@@ -25,12 +25,12 @@ func ExampleRequest_Sub() {
 		})
 }
 
-func ExampleRequest_SubsFinished() {
+func ExampleRequest_AwaitSubs() {
 	kopf.For(&Database{}).
 		OnCreate("provision", func(ctx context.Context, req *DatabaseRequest) error {
 			req.Sub("storage", provision)
 			req.Sub("network", provision, kopf.Retries(5))
-			if !req.SubsFinished() {
+			if !req.AwaitSubs() {
 				return nil // the handler is called again when both have finished
 			}
 			return announce(ctx, req)

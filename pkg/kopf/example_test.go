@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
@@ -19,7 +20,7 @@ import (
 var mgr ctrl.Manager
 
 func ExampleFor() {
-	configMaps := kopf.For(&corev1.ConfigMap{}, kopf.WithMaxConcurrentReconciles(4)).
+	configMaps := kopf.For(&corev1.ConfigMap{}, kopf.WithControllerOptions(controller.Options{MaxConcurrentReconciles: 4})).
 		OnCreate("announce", func(ctx context.Context, req *kopf.Request[*corev1.ConfigMap]) error {
 			log.FromContext(ctx).Info("A config map is new", "keys", len(req.Object.Data))
 			return nil

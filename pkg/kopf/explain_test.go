@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/explain"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
@@ -54,8 +55,8 @@ func TestExplain_Attempts(t *testing.T) {
 				req.Sub("part", succeed)
 				return nil
 			}).
-			Timer("timer", time.Minute, succeed).
-			Daemon("daemon", func(ctx context.Context, _ *kopf.Request[configMap]) error {
+			Timer("timer", daemons.Timer{Interval: time.Minute}, succeed).
+			Daemon("daemon", daemons.Daemon{}, func(ctx context.Context, _ *kopf.Request[configMap]) error {
 				<-ctx.Done()
 				return nil
 			})

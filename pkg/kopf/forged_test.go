@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
@@ -91,7 +92,7 @@ func TestErrors_LongTexts(t *testing.T) {
 		resource := kopf.For(&corev1.ConfigMap{}).OnCreate("create", fail, kopf.Backoff(time.Second)).
 			OnReconcile("reconcile", fail, kopf.Backoff(time.Second)).
 			OnEvent("event", fail).
-			Daemon("daemon", fail, kopf.Backoff(time.Second)).
+			Daemon("daemon", daemons.Daemon{}, fail, kopf.Backoff(time.Second)).
 			OnCreate("panics", func(context.Context, *kopf.Request[configMap]) error { panic(long().Error()) }, kopf.Retries(1)).
 			OnCreate("rejected", func(_ context.Context, req *kopf.Request[configMap]) error {
 				req.Object.Labels = map[string]string{"x": strings.Repeat("y", 1<<20)}

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -26,6 +27,7 @@ import (
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/clusterevents"
 	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/filter"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
@@ -73,7 +75,7 @@ func (f *faultyFunction) handle(_ context.Context, req *kopf.Request[configMap])
 
 // resource returns a resource with one worker, so that its loss would stop all handlers.
 func (f *faultyFunction) resource(opts ...kopf.ResourceOption) *kopf.Resource[configMap] {
-	return kopf.For(&corev1.ConfigMap{}, append(opts, kopf.WithMaxConcurrentReconciles(1))...).OnCreate("good", f.handled.handler("good"))
+	return kopf.For(&corev1.ConfigMap{}, append(opts, kopf.WithControllerOptions(controller.Options{MaxConcurrentReconciles: 1}))...).OnCreate("good", f.handled.handler("good"))
 }
 
 type faultyPredicate struct {
@@ -159,13 +161,15 @@ func TestGuard(t *testing.T) {
 			}).OnCreate("fn", noopConfigMap)
 			return options{r}
 		}, logged: []string{"Handler failed", `"handler"="fn"`}, all: true},
-		{name: "Daemon", declare: func(f *faultyFunction) options { return options{f.resource().Daemon("fn", f.handle)} }, logged: []string{"Daemon failed", `"handler"="fn"`}, all: true},
-		{name: "Timer", declare: func(f *faultyFunction) options { return options{f.resource().Timer("fn", time.Minute, f.handle)} }, logged: []string{"Timer failed", `"handler"="fn"`}, all: true},
+		{name: "Daemon", declare: func(f *faultyFunction) options { return options{f.resource().Daemon("fn", daemons.Daemon{}, f.handle)} }, logged: []string{"Daemon failed", `"handler"="fn"`}, all: true},
+		{name: "Timer", declare: func(f *faultyFunction) options {
+			return options{f.resource().Timer("fn", daemons.Timer{Interval: time.Minute}, f.handle)}
+		}, logged: []string{"Timer failed", `"handler"="fn"`}, all: true},
 		{name: "Schedule", declare: func(f *faultyFunction) options {
-			return options{f.resource().Timer("fn", 0, noopConfigMap, kopf.Schedule(faultySchedule{f.fault}))}
+			return options{f.resource().Timer("fn", daemons.Timer{Schedule: faultySchedule{f.fault}}, noopConfigMap)}
 		}, logged: []string{"schedule returned an invalid time", `"error"="Schedule`}, all: true},
 		{name: "InitialDelayFunc", declare: func(f *faultyFunction) options {
-			return options{f.resource().Daemon("fn", noopConfigMap, kopf.InitialDelayFunc(func(obj client.Object) time.Duration { f.forBad(obj); return 0 }))}
+			return options{f.resource().Daemon("fn", daemons.Daemon{}, noopConfigMap, kopf.InitialDelayFunc(func(obj client.Object) time.Duration { f.forBad(obj); return 0 }))}
 		}, logged: []string{"Failed to start a daemon or timer", `"error"="InitialDelayFunc`}, all: true},
 		{name: "When", declare: func(f *faultyFunction) options {
 			r := f.resource()
@@ -253,7 +257,7 @@ func TestGuard(t *testing.T) {
 		{name: "WithConditionsIn of a running daemon", declare: func(f *faultyFunction) options {
 			adapter := func(obj client.Object) (conditions.Fields, error) { f.forBad(obj); return noConditions{}, nil }
 			r := f.resource(kopf.WithConditionsIn(conditions.Using(adapter)), kopf.WithPanicCondition("Degraded"))
-			return options{r.Daemon("fn", func(ctx context.Context, _ *kopf.Request[configMap]) error { <-ctx.Done(); return nil })}
+			return options{r.Daemon("fn", daemons.Daemon{}, func(ctx context.Context, _ *kopf.Request[configMap]) error { <-ctx.Done(); return nil })}
 		}, logged: []string{"Failed to report the conditions", `"handler"="fn"`, `"name"="bad"`}, all: true},
 		{name: "WithReconcilerWrapper", declare: func(f *faultyFunction) options {
 			return options{f.resource(), kopf.WithReconcilerWrapper(func(next reconcile.Reconciler) reconcile.Reconciler {
@@ -266,7 +270,7 @@ func TestGuard(t *testing.T) {
 			})}
 		}, logged: []string{"A reconciler of WithReconcilerWrapper panicked", `"error"="WithReconcilerWrapper`, `"name"="bad"`}},
 		{name: "WithAttemptHook", declare: func(f *faultyFunction) options {
-			return options{f.resource().Timer("fn", time.Minute, noopConfigMap), kopf.WithAttemptHook(func(ctx context.Context, a kopf.AttemptInfo) (context.Context, func(progress.Outcome)) {
+			return options{f.resource().Timer("fn", daemons.Timer{Interval: time.Minute}, noopConfigMap), kopf.WithAttemptHook(func(ctx context.Context, a kopf.AttemptInfo) (context.Context, func(progress.Outcome)) {
 				if a.Object.Name == "bad" {
 					f.fault()
 				}
@@ -274,7 +278,7 @@ func TestGuard(t *testing.T) {
 			})}
 		}, logged: []string{"The function of WithAttemptHook panicked", `"error"="WithAttemptHook`, `"name"="bad"`}, all: true},
 		{name: "the end of WithAttemptHook", declare: func(f *faultyFunction) options {
-			return options{f.resource().Timer("fn", time.Minute, noopConfigMap).Daemon("daemon", noopConfigMap),
+			return options{f.resource().Timer("fn", daemons.Timer{Interval: time.Minute}, noopConfigMap).Daemon("daemon", daemons.Daemon{}, noopConfigMap),
 				kopf.WithAttemptHook(func(ctx context.Context, a kopf.AttemptInfo) (context.Context, func(progress.Outcome)) {
 					return ctx, func(progress.Outcome) {
 						if a.Object.Name == "bad" {

@@ -132,7 +132,7 @@ func (r *Request[T]) OldKnown() bool { return r.call == nil || r.call.OldKnown }
 // is invalid, the operator logs it instead.
 //
 // Each object has a quota of 50 Events, and one more every five minutes. 30 of the 50 are for all Events, 10 only for Warnings and
-// automatic Events, and 10 only for automatic Events (see [WithEvents]). Events beyond the quota are dropped: see [WithEventQuota].
+// automatic Events, and 10 only for automatic Events (see [WithEvents]). Events beyond the quota are dropped: see [events.Options].
 //
 // Equal Events about one version of the object become one Event with a count. If only their notes differ, they stay separate, because the
 // operator adds a number to the action of the second one, as in "Resize (2)".
@@ -172,17 +172,17 @@ func (r *Request[T]) RequeueAfter(delay time.Duration) {
 	}
 }
 
-// SubsFinished reports whether all sub-handlers that the handler has declared so far in this call have succeeded or failed permanently, in
-// this reconcile or an earlier one. Sub-handlers whose filters don't match count as finished. If SubsFinished returns false, the handler
+// AwaitSubs reports whether all sub-handlers that the handler has declared so far in this call have succeeded or failed permanently, in
+// this reconcile or an earlier one. Sub-handlers whose filters don't match count as finished. If AwaitSubs returns false, the handler
 // should return nil. The operator then calls the sub-handlers, and calls the handler again when they have finished. In that call, the
-// handler must declare the same sub-handlers again, and continues after SubsFinished. A handler can call SubsFinished several times, for
+// handler must declare the same sub-handlers again, and continues after AwaitSubs. A handler can call AwaitSubs several times, for
 // several groups of sub-handlers. The repeated calls of the handler don't count as attempts, but [Timeout] limits them.
 //
-// In a test that calls the handler with its own Request, SubsFinished returns true. With kopftest.Invoke, it returns true if
+// In a test that calls the handler with its own Request, AwaitSubs returns true. With kopftest.Invoke, it returns true if
 // WithFinishedSubHandlers names all declared sub-handlers.
 //
 // Equivalent in kopf: kopf.execute.
-func (r *Request[T]) SubsFinished() bool {
+func (r *Request[T]) AwaitSubs() bool {
 	if r.call == nil {
 		return true // a test has created the request
 	}

@@ -59,7 +59,7 @@ func AttemptTimeout(timeout time.Duration) HandlerOption {
 
 // Backoff sets the delay before the next attempt after an error that is neither temporary nor permanent. With 0, the next attempt starts
 // immediately. If the API server has asked for a longer delay with Retry-After, the operator uses that one. For daemons, the backoff is
-// also the maximum delay of a [Restart]. Changes call OnReconcile handlers even before the backoff has passed. Default: the delay of
+// also the maximum delay of a Restart. Changes call OnReconcile handlers even before the backoff has passed. Default: the delay of
 // [WithBackoff], which is one minute by default; for OnReconcile handlers, the rate limiter of [WithControllerOptions], or the default of
 // controller-runtime: 5 milliseconds, doubled with each failure since the last success up to 1000 seconds.
 //
@@ -219,16 +219,12 @@ func StoreIn(store progress.Store) HandlerOption {
 }
 
 // Interval sets how long after a success or a permanent failure the operator calls an OnReconcile handler again. A change can trigger the
-// handler earlier, and [Request.RequeueAfter] replaces the interval once. Default: only changes trigger the handler. For timers, see
-// [Resource.Timer].
+// handler earlier, and [Request.RequeueAfter] replaces the interval once. Default: only changes trigger the handler. The interval of a timer
+// is a field of [daemons.Timer].
 //
 // Equivalent in kopf: interval=.
 func Interval(interval time.Duration) HandlerOption {
 	return func(d *declaration) {
-		if d.handlerKind == timerHandler {
-			d.addErrorf("Interval is only for OnReconcile handlers: pass the interval to Timer as the second argument")
-			return
-		}
 		d.requireKind("Interval", reconcileHandler)
 		if interval <= 0 {
 			d.addErrorf("Interval must be positive, got %s", interval)

@@ -22,9 +22,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/apiserver"
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
 )
@@ -376,7 +378,7 @@ func TestWithNamespaces_RetryAfterChange(t *testing.T) {
 		mapper := &failingMapper{RESTMapper: cluster.Client.RESTMapper()}
 		seen := &texts{}
 		op := runOperatorWith(t, cluster, func(o *manager.Options) { o.Cache.Mapper = mapper }, kopf.WithNamespaces("one"),
-			kopf.For(&corev1.ConfigMap{}).OnCreate("create", seen.handler("create")).Daemon("daemon", func(ctx context.Context, _ *kopf.Request[configMap]) error {
+			kopf.For(&corev1.ConfigMap{}).OnCreate("create", seen.handler("create")).Daemon("daemon", daemons.Daemon{}, func(ctx context.Context, _ *kopf.Request[configMap]) error {
 				seen.addf("daemon")
 				<-ctx.Done()
 				seen.addf("daemon stops: %v", context.Cause(ctx))
@@ -473,7 +475,7 @@ func TestWithNamespaces_OptionalDelete(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster := kopftest.Memory(t, kopftest.Objects(newNamespace("two"), mapIn("two", "a")))
 		seen := &texts{}
-		runOperator(t, cluster, kopf.WithNamespaces("t*"), kopf.For(&corev1.ConfigMap{}, kopf.WithMaxConcurrentReconciles(1)).
+		runOperator(t, cluster, kopf.WithNamespaces("t*"), kopf.For(&corev1.ConfigMap{}, kopf.WithControllerOptions(controller.Options{MaxConcurrentReconciles: 1})).
 			OnCreate("create", func(ctx context.Context, req *kopf.Request[configMap]) error {
 				if req.Object.Name == "slow" {
 					<-time.After(10 * time.Second)

@@ -186,7 +186,7 @@ const declaredNeeds = "the handlers' own requests"
 func checkWebhooks(scheme *runtime.Scheme, options webhooks.Options, namespace string) error {
 	options.Namespace = cmp.Or(options.Namespace, namespace)
 	if options.Namespace == "" && secretOf(options) != "" {
-		return errors.New("RightsOptions has no Namespace: set it to the namespace of the operator, which contains the Secret of the certificates")
+		return errors.New("rights.Options has no Namespace: set it to the namespace of the operator, which contains the Secret of the certificates")
 	}
 	if options.Configurations == webhooks.Unmanaged {
 		return nil

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
 )
@@ -133,11 +134,11 @@ func TestNull_IsStored(t *testing.T) {
 		"a list":                     {untyped().OnCreate("create", sets([]any{nil, none}, "spec", "free", "list")), "spec.free.list", []any{nil, none}, ""},
 		"a field that is not stored": {untyped().OnCreate("create", sets(nil, "spec", "plan")), "spec.plan", "absent", "spec.plan"},
 		"a reconcile handler":        {untyped().OnReconcile("reconcile", sets(nil, "spec", "auto")), "spec.auto", nil, ""},
-		"a timer":                    {untyped().Timer("timer", time.Minute, sets(none, "spec", "free")), "spec.free", none, ""},
-		"a timer with a default":     {untyped().Timer("timer", time.Minute, sets(nil, "spec", "fixed")), "spec.fixed", true, "spec.fixed"},
-		"a daemon":                   {untyped().Daemon("daemon", sets(nil, "spec", "auto")), "spec.auto", nil, ""},
+		"a timer":                    {untyped().Timer("timer", daemons.Timer{Interval: time.Minute}, sets(none, "spec", "free")), "spec.free", none, ""},
+		"a timer with a default":     {untyped().Timer("timer", daemons.Timer{Interval: time.Minute}, sets(nil, "spec", "fixed")), "spec.fixed", true, "spec.fixed"},
+		"a daemon":                   {untyped().Daemon("daemon", daemons.Daemon{}, sets(nil, "spec", "auto")), "spec.auto", nil, ""},
 		"an event handler":           {untyped().OnEvent("event", sets(nil, "spec", "auto"), kopf.WriteChanges()), "spec.auto", nil, ""},
-		"a flush": {untyped().Daemon("daemon", func(ctx context.Context, req *kopf.Request[raw]) error {
+		"a flush": {untyped().Daemon("daemon", daemons.Daemon{}, func(ctx context.Context, req *kopf.Request[raw]) error {
 			if err := unstructured.SetNestedField(req.Object.Object, none, "status", "x"); err != nil {
 				return err
 			}
@@ -155,7 +156,7 @@ func TestNull_IsStored(t *testing.T) {
 			req.SetResult(none)
 			return nil
 		}), "status.create", map[string]any{}, ""},
-		"a result of a timer, without its nulls": {untyped().Timer("timer", time.Minute, func(_ context.Context, req *kopf.Request[raw]) error {
+		"a result of a timer, without its nulls": {untyped().Timer("timer", daemons.Timer{Interval: time.Minute}, func(_ context.Context, req *kopf.Request[raw]) error {
 			req.SetResult(none)
 			return nil
 		}), "status.timer", map[string]any{}, ""},

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -450,7 +451,7 @@ func TestRetryOnRelatedChange_DuringTheAttempt(t *testing.T) {
 
 func TestRetryOnRelatedChange_CallsSubHandlers(t *testing.T) {
 	var line timeline
-	r := kopf.For(&appsv1.Deployment{}, kopf.WithMaxConcurrentReconciles(1)).
+	r := kopf.For(&appsv1.Deployment{}, kopf.WithControllerOptions(controller.Options{MaxConcurrentReconciles: 1})).
 		OnCreate("announce", func(_ context.Context, req *kopf.Request[deployment]) error {
 			req.Sub("a", waitForChild(&line), kopf.Retries(2))
 			req.Sub("b", func(context.Context, *kopf.Request[deployment]) error { return nil })

@@ -47,7 +47,7 @@ type declared struct {
 
 	lease          operator.LeaseDurations
 	webhookOptions *webhooks.Options
-	eventNames     *eventrecorder.ReporterIdentity // names of WithKopfEvents; nil without this option
+	eventNames     *eventrecorder.ReporterIdentity // names of Events in the form of kopf; nil for the other form
 	attempts       *statuspage.Attempts            // attempts for the page of WithStatusPage; nil without this option
 
 	stuckAfter  time.Duration

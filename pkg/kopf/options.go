@@ -15,6 +15,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/guard"
 	"github.com/kopf-runtime/kopf-runtime/internal/validation"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+	"github.com/kopf-runtime/kopf-runtime/pkg/rights"
 )
 
 // DefaultFinalizer is the finalizer of kopf.
@@ -185,20 +186,20 @@ func WithReconcilerWrapper(wrap func(reconcile.Reconciler) reconcile.Reconciler)
 
 // WithRightsCheck sets what the operator does if it lacks permissions when it starts. It asks the API server which permissions it has, and
 // compares them with those that [WriteRights] writes. If the start fails, the error contains all missing rules. Default:
-// [RequireWatchRights].
+// [rights.RequireWatch].
 //
 // For kinds of [WhenServed] and [ForKinds], and for namespaces that patterns or a function select, missing permissions are only logged, and
 // the operator handles the other kinds and namespaces. If all patterns of [WithNamespaces] are plain names, missing permissions make the
-// start fail with [RequireAllRights], but not with [RequireWatchRights].
+// start fail with [rights.RequireAll], but not with [rights.RequireWatch].
 //
 // The operator repeats the check at the interval of [WithWatchCheck], and logs permissions that are lost or granted later. Each check sends
 // one small request for the cluster, one for each namespace for which that request is not sufficient, and one for each missing permission.
 // The metric kopf_missing_permissions shows what is missing. [Operator.Readyz] fails while the operator lacks a permission that it had in
 // an earlier check. If the check itself fails, the operator starts without it.
-func WithRightsCheck(mode RightsCheck) Option {
+func WithRightsCheck(mode rights.Check) Option {
 	return optionFunc(func(o *Operator) {
-		if mode < RequireWatchRights || mode > SkipRightsCheck {
-			o.addError(fmt.Errorf("WithRightsCheck(%d): use RequireWatchRights, RequireAllRights, WarnAboutRights or SkipRightsCheck", mode))
+		if mode < rights.RequireWatch || mode > rights.Skip {
+			o.addError(fmt.Errorf("WithRightsCheck(%d): use rights.RequireWatch, rights.RequireAll, rights.Warn or rights.Skip", mode))
 		}
 		o.rights.mode = mode
 	})

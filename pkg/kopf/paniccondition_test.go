@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
@@ -57,11 +58,11 @@ var degrading = map[string]struct {
 	}, "work"},
 	"a reconcile handler": {func(r *kopf.Resource[deployment], on *atomic.Bool) { r.OnReconcile("work", panicking(on)) }, "work"},
 	"a timer": {func(r *kopf.Resource[deployment], on *atomic.Bool) {
-		r.Timer("work", 10*time.Second, panicking(on))
+		r.Timer("work", daemons.Timer{Interval: 10 * time.Second}, panicking(on))
 	}, "work"},
-	"a daemon that ends": {func(r *kopf.Resource[deployment], on *atomic.Bool) { r.Daemon("work", panicking(on)) }, "work"},
+	"a daemon that ends": {func(r *kopf.Resource[deployment], on *atomic.Bool) { r.Daemon("work", daemons.Daemon{}, panicking(on)) }, "work"},
 	"a daemon that runs": {func(r *kopf.Resource[deployment], on *atomic.Bool) {
-		r.Daemon("work", func(ctx context.Context, req *kopf.Request[deployment]) error {
+		r.Daemon("work", daemons.Daemon{}, func(ctx context.Context, req *kopf.Request[deployment]) error {
 			if err := panicking(on)(ctx, req); err != nil {
 				return err
 			}

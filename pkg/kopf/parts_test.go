@@ -17,6 +17,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/internal/rbac"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
+	"github.com/kopf-runtime/kopf-runtime/pkg/rights"
 	"github.com/kopf-runtime/kopf-runtime/pkg/sharding"
 )
 
@@ -28,7 +29,7 @@ func TestParts_AnAddedPartAnswersForItself(t *testing.T) {
 	mistaken := kopf.WithPart(operator.Part{Name: "mistaken", Mistakes: func() []error { return []error{errors.New("the part has a mistake")} }})
 	for name, err := range map[string]error{
 		"CheckDeclaration without a manager": kopf.New(nil, configMaps(), mistaken).CheckDeclaration(),
-		"WriteRights":                        kopf.WriteRights(&strings.Builder{}, clientgoscheme.Scheme, kopf.RightsOptions{Name: "x"}, configMaps(), mistaken),
+		"WriteRights":                        kopf.WriteRights(&strings.Builder{}, clientgoscheme.Scheme, rights.Options{Name: "x"}, configMaps(), mistaken),
 	} {
 		if err == nil || !strings.Contains(err.Error(), "the part has a mistake") {
 			t.Errorf("%s returned %v", name, err)
@@ -38,7 +39,7 @@ func TestParts_AnAddedPartAnswersForItself(t *testing.T) {
 	needs := kopf.WithPart(operator.Part{Name: "needs", Rights: func(string) []rbac.Need {
 		return []rbac.Need{{Group: "example.com", Resource: "settings", Verbs: []string{"get"}, Level: rbac.Needed, Reason: "settings"}}
 	}})
-	if err := kopf.WriteRights(&roles, clientgoscheme.Scheme, kopf.RightsOptions{Name: "x"}, configMaps(), needs); err != nil || !strings.Contains(roles.String(), "settings") {
+	if err := kopf.WriteRights(&roles, clientgoscheme.Scheme, rights.Options{Name: "x"}, configMaps(), needs); err != nil || !strings.Contains(roles.String(), "settings") {
 		t.Errorf("WriteRights returned %v and wrote %s", err, roles.String())
 	}
 	synctest.Test(t, func(t *testing.T) {
@@ -76,7 +77,7 @@ func TestParts_AnAddedPartAnswersForItself(t *testing.T) {
 func TestWriteRights_OfAShardOutsideOfTheCluster(t *testing.T) {
 	t.Setenv("POD_NAMESPACE", "")
 	configMaps := kopf.For(&corev1.ConfigMap{}).OnCreate("created", func(context.Context, *kopf.Request[configMap]) error { return nil })
-	err := kopf.WriteRights(&strings.Builder{}, clientgoscheme.Scheme, kopf.RightsOptions{Name: "x", Namespace: "ops"}, configMaps, kopf.WithSharding(sharding.ControllerRing("r")))
+	err := kopf.WriteRights(&strings.Builder{}, clientgoscheme.Scheme, rights.Options{Name: "x", Namespace: "ops"}, configMaps, kopf.WithSharding(sharding.ControllerRing("r")))
 	if err != nil {
 		t.Error(err)
 	}

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/metrics"
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
 )
@@ -85,7 +86,7 @@ func TestPausedAnnotation_HoldsChanges(t *testing.T) {
 				seen.add(req.Object.Name + " applied")
 				return nil
 			}).
-			Daemon("watch", func(ctx context.Context, req *kopf.Request[configMap]) error {
+			Daemon("watch", daemons.Daemon{}, func(ctx context.Context, req *kopf.Request[configMap]) error {
 				seen.add(req.Object.Name + " watched")
 				<-ctx.Done()
 				seen.add(req.Object.Name + " left: " + context.Cause(ctx).Error())

@@ -161,8 +161,8 @@ func (h *typedHandler[T]) check(obj T, scheme *runtime.Scheme) (errs []error) {
 	if h.events != nil {
 		errs = append(errs, h.events.Resolve(obj, func(one client.Object) (schema.GroupVersionKind, error) { return gvkOf(one, scheme) }))
 	}
-	if h.handlerKind == timerHandler {
-		errs = append(errs, h.checkTimer()...)
+	if h.handlerKind == timerHandler || h.handlerKind == daemonHandler {
+		errs = append(errs, h.checkTask()...)
 	}
 	if h.Criteria.Field != nil && !h.isForCondition() {
 		path := strings.Join(h.Criteria.Field.Path, ".")

@@ -19,22 +19,11 @@ func WithName(name string) ResourceOption {
 	}
 }
 
-// WithMaxConcurrentReconciles sets how many reconciles of the kind can run concurrently. An object is never reconciled twice at the same
-// time. Default: MaxConcurrentReconciles of [WithControllerOptions], otherwise that of the manager's controller options, otherwise 16.
-func WithMaxConcurrentReconciles(n int) ResourceOption {
-	return func(o *resourceOptions) {
-		if n < 1 {
-			o.errs = append(o.errs, fmt.Errorf("WithMaxConcurrentReconciles must be positive, got %d: leave it out for the default", n))
-		}
-		o.concurrency = n
-	}
-}
-
 // WithControllerOptions sets options of the kind's controller. Options that you don't set are taken from the manager's controller options.
 // If they are unset there too, these defaults apply:
 //
 //   - RateLimiter: a backoff for each object, from 10 milliseconds, doubled up to two minutes
-//   - MaxConcurrentReconciles: 16
+//   - MaxConcurrentReconciles: 16. An object is never reconciled twice at the same time.
 //   - SkipNameValidation: true, because a process can run several operators one after the other
 //   - LogConstructor: a logger with the operator, the kind and the object
 //

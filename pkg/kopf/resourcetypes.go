@@ -144,7 +144,6 @@ type typedHandler[T client.Object] struct {
 // resourceOptions contains the values that the options of For set.
 type resourceOptions struct {
 	name             string
-	concurrency      int
 	controller       controller.Options
 	predicates       []predicate.Predicate
 	results          string

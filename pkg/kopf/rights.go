@@ -52,29 +52,6 @@ func NeedsRules(rules ...rbacv1.PolicyRule) Option {
 
 func isInvalidVerb(verb string) bool { return verb == "" || verb != strings.ToLower(verb) }
 
-// RightsOptions are the options of [WriteRights].
-type RightsOptions struct {
-	// Name is the name of the roles and bindings. Required.
-	Name string
-	// ServiceAccount adds a ServiceAccount and bindings to it. Default: only roles.
-	ServiceAccount string
-	// Namespace is the namespace of the operator. Required with ServiceAccount, with LeaderElection, with self-managed certificates of webhooks, and with
-	// [WithSharding] unless the ring has a namespace.
-	Namespace string
-	// Namespaces restricts the permissions to namespaces, for example to those of the manager's cache. Default: the namespaces of
-	// [WithNamespaces] if all its patterns are plain names, otherwise the cluster.
-	Namespaces []string
-	// LeaderElection adds the permissions for the leader election of the manager.
-	LeaderElection bool
-	// Kinds contains the served kinds with their groups, for example from a discovery client. WriteRights looks up the plurals, scopes and
-	// subresources of the operator's kinds there, and the kinds that [ForKinds] selects.
-	//
-	// Without Kinds, WriteRights has to guess the plurals. It assumes that all kinds except built-in cluster-scoped ones are namespaced,
-	// and that a kind has a status subresource if its Go type has a field "status", or if it is unstructured. A pattern of ForKinds must
-	// then have the form plural.group, and the roles will lack permissions for the related kinds of its declaration, such as those of Owns.
-	Kinds []metav1.APIResource
-}
-
 const leaderElection = "leader election"
 
 // lookUpIn returns the resource of a kind, and whether it is namespaced.
@@ -155,12 +132,12 @@ func hasStatus(kinds []metav1.APIResource, obj client.Object, gvk schema.GroupVe
 func (s *kindSelection) declarations(kinds []metav1.APIResource) (declared []resource, patterns []schema.GroupResource, err error) {
 	if len(kinds) == 0 {
 		if s.selector.match != nil {
-			return nil, nil, errors.New("ForKinds(KindsFunc(...)): the kinds are not known: set Kinds of RightsOptions")
+			return nil, nil, errors.New("ForKinds(KindsFunc(...)): the kinds are not known: set Kinds of rights.Options")
 		}
 		for _, p := range s.selector.patterns {
 			gr, ok := p.GroupResource()
 			if !ok {
-				return nil, nil, fmt.Errorf("ForKinds: the group and the plural of the pattern %q are not known: write it as plural.group, or set Kinds of RightsOptions", p)
+				return nil, nil, fmt.Errorf("ForKinds: the group and the plural of the pattern %q are not known: write it as plural.group, or set Kinds of rights.Options", p)
 			}
 			patterns = append(patterns, gr)
 		}
@@ -169,7 +146,7 @@ func (s *kindSelection) declarations(kinds []metav1.APIResource) (declared []res
 	selected, problems := s.selector.choose(watching.Resources(kinds))
 	err = errors.Join(problems...)
 	if len(selected) == 0 {
-		err = errors.Join(err, fmt.Errorf("ForKinds(%s) selects none of the Kinds of RightsOptions: set all kinds that the operator handles", s.selector))
+		err = errors.Join(err, fmt.Errorf("ForKinds(%s) selects none of the Kinds of rights.Options: set all kinds that the operator handles", s.selector))
 	}
 	for _, r := range selected {
 		one, invalid := s.declarationOf(apiResource(r))

@@ -17,14 +17,16 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kopf-runtime/kopf-runtime/pkg/events"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+	"github.com/kopf-runtime/kopf-runtime/pkg/rights"
 	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
 )
 
 // rulesOf returns the roles and rules that WriteRights writes, without the Events, in one line each.
-func rulesOf(t *testing.T, options kopf.RightsOptions, opts ...kopf.Option) (rules []string) {
+func rulesOf(t *testing.T, options rights.Options, opts ...kopf.Option) (rules []string) {
 	t.Helper()
 	var out bytes.Buffer
 	if err := kopf.WriteRights(&out, clientgoscheme.Scheme, options, opts...); err != nil {
@@ -57,7 +59,7 @@ func TestWriteRights(t *testing.T) {
 		{Group: "example.com", Version: "v1", Kind: "Box", Name: "boxen/status"},
 	}
 	for name, test := range map[string]struct {
-		options kopf.RightsOptions
+		options rights.Options
 		opts    []kopf.Option
 		want    []string
 	}{
@@ -76,7 +78,7 @@ func TestWriteRights(t *testing.T) {
 		}},
 		"namespaces, kopf Events and a declared need": {
 			opts: []kopf.Option{
-				maps().OnCreate("create", ignore), kopf.WithNamespaces("a", "b"), kopf.WithKopfEvents(kopf.EventNames{}), kopf.Needs(&corev1.Secret{}, "create", "get"),
+				maps().OnCreate("create", ignore), kopf.WithNamespaces("a", "b"), kopf.WithEvents(events.Options{KopfForm: &events.KopfForm{}}), kopf.Needs(&corev1.Secret{}, "create", "get"),
 				kopf.NeedsRules(rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps/finalizers"}, ResourceNames: []string{"x"}, Verbs: []string{"update"}}),
 			},
 			want: rulesInNamespaces("a", "b"),
@@ -96,7 +98,7 @@ func TestWriteRights(t *testing.T) {
 			"ClusterRole r rules:", `- apiGroups: ["*"] # kinds of ForKinds resources: ["*"] verbs: [get, list, watch, patch]`,
 		}},
 		"known kinds": {
-			options: kopf.RightsOptions{Kinds: kinds, Namespaces: []string{"a"}}, opts: []kopf.Option{kopf.ForKinds(kopf.Kinds("bx"), boxes)},
+			options: rights.Options{Kinds: kinds, Namespaces: []string{"a"}}, opts: []kopf.Option{kopf.ForKinds(kopf.Kinds("bx"), boxes)},
 			want: []string{
 				"ClusterRole r rules:",
 				"- apiGroups: [apiextensions.k8s.io] # optional: without it, new kinds are noticed within 10 seconds resources: [customresourcedefinitions] verbs: [watch]",
@@ -106,7 +108,7 @@ func TestWriteRights(t *testing.T) {
 			},
 		},
 		"an operator": {
-			options: kopf.RightsOptions{Namespace: "system", ServiceAccount: "op", LeaderElection: true},
+			options: rights.Options{Namespace: "system", ServiceAccount: "op", LeaderElection: true},
 			opts: []kopf.Option{
 				maps().OnCreate("create", ignore), kopf.WithPeering(peering.Options{}), kopf.WithRemote(&progress.SideObjects{Client: struct{ client.Client }{}, Reader: struct{ client.Reader }{}}),
 				kopf.WithWebhooks(webhooks.Options{Name: "example.com", Configurations: webhooks.Managed, Certificates: webhooks.SelfManaged{}, ClientConfig: service}),
@@ -154,16 +156,16 @@ func rulesInNamespaces(namespaces ...string) (rules []string) {
 
 func TestWriteRights_Errors(t *testing.T) {
 	maps := kopf.For(&corev1.ConfigMap{}).OnEvent("see", func(context.Context, *kopf.Request[configMap]) error { return nil })
-	named := kopf.RightsOptions{Name: "r"}
-	withKinds := kopf.RightsOptions{Name: "r", Kinds: []metav1.APIResource{{Group: "example.com", Version: "v1", Kind: "Box", Name: "boxes", Verbs: metav1.Verbs{"list", "watch"}}}}
+	named := rights.Options{Name: "r"}
+	withKinds := rights.Options{Name: "r", Kinds: []metav1.APIResource{{Group: "example.com", Version: "v1", Kind: "Box", Name: "boxes", Verbs: metav1.Verbs{"list", "watch"}}}}
 	for _, test := range []struct {
 		want    string
-		options kopf.RightsOptions
+		options rights.Options
 		opts    []kopf.Option
 	}{
-		{"RightsOptions has no Name", kopf.RightsOptions{}, []kopf.Option{maps}},
-		{"RightsOptions has no Namespace", kopf.RightsOptions{Name: "r", ServiceAccount: "op"}, []kopf.Option{maps}},
-		{"RightsOptions has no Namespace", kopf.RightsOptions{Name: "r", LeaderElection: true}, []kopf.Option{maps}},
+		{"rights.Options has no Name", rights.Options{}, []kopf.Option{maps}},
+		{"rights.Options has no Namespace", rights.Options{Name: "r", ServiceAccount: "op"}, []kopf.Option{maps}},
+		{"rights.Options has no Namespace", rights.Options{Name: "r", LeaderElection: true}, []kopf.Option{maps}},
 		{"which contains the Secret of the certificates", named, []kopf.Option{maps, kopf.WithWebhooks(webhooks.Options{Name: "a.b", Configurations: webhooks.Managed, Certificates: &webhooks.SelfManaged{}})}},
 		{"Needs(nil)", named, []kopf.Option{maps, kopf.Needs(nil, "get")}},
 		{"has no verbs", named, []kopf.Option{maps, kopf.Needs(&corev1.Secret{})}},
@@ -180,7 +182,7 @@ func TestWriteRights_Errors(t *testing.T) {
 		{"must return a resource", withKinds, []kopf.Option{kopf.ForKinds(kopf.Kinds("boxes"), func(metav1.APIResource) kopf.Option { return (*kopf.Resource[configMap])(nil) })}},
 		{"panicked: boom", withKinds, []kopf.Option{kopf.ForKinds(kopf.Kinds("boxes"), func(metav1.APIResource) kopf.Option { panic("boom") })}},
 		{"ForKinds", withKinds, []kopf.Option{kopf.ForKinds(kopf.Kinds("boxes"), nil)}},
-		{"WithWebhooks: ", kopf.RightsOptions{Name: "r", Namespace: "n"}, []kopf.Option{maps, kopf.WithWebhooks(webhooks.Options{Configurations: webhooks.Managed})}},
+		{"WithWebhooks: ", rights.Options{Name: "r", Namespace: "n"}, []kopf.Option{maps, kopf.WithWebhooks(webhooks.Options{Configurations: webhooks.Managed})}},
 		{"in lower case", named, []kopf.Option{maps, kopf.NeedsRules(rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"LIST"}})}},
 		{"handler is nil", named, []kopf.Option{kopf.For(&corev1.ConfigMap{}).OnCreate("x", nil)}},
 	} {
@@ -198,10 +200,10 @@ func TestWriteRights_Errors(t *testing.T) {
 func TestWriteRights_WithStatusPage(t *testing.T) {
 	maps := kopf.For(&corev1.ConfigMap{}).OnEvent("see", func(context.Context, *kopf.Request[configMap]) error { return nil })
 	var with, without bytes.Buffer
-	if err := kopf.WriteRights(&with, clientgoscheme.Scheme, kopf.RightsOptions{Name: "r"}, maps, kopf.WithStatusPage()); err != nil {
+	if err := kopf.WriteRights(&with, clientgoscheme.Scheme, rights.Options{Name: "r"}, maps, kopf.WithStatusPage()); err != nil {
 		t.Fatal(err)
 	}
-	if err := kopf.WriteRights(&without, clientgoscheme.Scheme, kopf.RightsOptions{Name: "r"}, maps); err != nil {
+	if err := kopf.WriteRights(&without, clientgoscheme.Scheme, rights.Options{Name: "r"}, maps); err != nil {
 		t.Fatal(err)
 	}
 	if with.String() != without.String() || with.Len() == 0 {
@@ -214,7 +216,7 @@ func TestWriteRights_WithStatusPage(t *testing.T) {
 
 func TestWriteRights_NilScheme(t *testing.T) {
 	maps := kopf.For(&corev1.ConfigMap{}).OnEvent("see", func(context.Context, *kopf.Request[configMap]) error { return nil })
-	if err := kopf.WriteRights(&bytes.Buffer{}, nil, kopf.RightsOptions{Name: "r"}, maps); err == nil || !strings.Contains(err.Error(), "the scheme is nil") {
+	if err := kopf.WriteRights(&bytes.Buffer{}, nil, rights.Options{Name: "r"}, maps); err == nil || !strings.Contains(err.Error(), "the scheme is nil") {
 		t.Errorf("got error %v, want one with %q", err, "the scheme is nil")
 	}
 }
@@ -230,7 +232,7 @@ func TestWriteRights_ClusterScoped(t *testing.T) {
 		`- apiGroups: [""] # the handlers' own requests resources: [secrets] verbs: [get]`,
 		"Role r namespace: default rules:",
 	}
-	got := rulesOf(t, kopf.RightsOptions{Name: "r", Namespaces: []string{"a"}},
+	got := rulesOf(t, rights.Options{Name: "r", Namespaces: []string{"a"}},
 		kopf.For(&corev1.Node{}).OnEvent("see", func(context.Context, *kopf.Request[*corev1.Node]) error { return nil }),
 		kopf.Needs(&corev1.Namespace{}, "get"), kopf.Needs(&corev1.Secret{}, "get"),
 		kopf.NeedsRules(rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes/proxy"}, Verbs: []string{"get"}}))

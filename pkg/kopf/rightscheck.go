@@ -8,43 +8,26 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/kinds"
-	"github.com/kopf-runtime/kopf-runtime/internal/parts/rights"
+	checks "github.com/kopf-runtime/kopf-runtime/internal/parts/rights"
 	"github.com/kopf-runtime/kopf-runtime/internal/rbac"
 	"github.com/kopf-runtime/kopf-runtime/internal/testhook"
-)
-
-// RightsCheck says what the operator does if it lacks permissions. See [WithRightsCheck].
-type RightsCheck int
-
-// The modes of [WithRightsCheck].
-const (
-	// RequireWatchRights makes the start fail if the permission to watch a kind or a related kind is missing. With [WithSharding], it also
-	// requires the permissions for the shard's Lease and for the labels of the objects. Other missing permissions are only logged. This is
-	// the default.
-	RequireWatchRights RightsCheck = iota
-	// RequireAllRights makes the start fail if any permission that is not optional is missing. Missing optional permissions are only
-	// logged.
-	RequireAllRights
-	// WarnAboutRights only logs missing permissions.
-	WarnAboutRights
-	// SkipRightsCheck disables the check.
-	SkipRightsCheck
+	"github.com/kopf-runtime/kopf-runtime/pkg/rights"
 )
 
 // rightsPart checks the permissions of the operator for its present kinds and namespaces.
 type rightsPart struct {
-	mode RightsCheck
+	mode rights.Check
 	// present returns the permissions of the operator and of some kinds.
 	present func(checked map[schema.GroupVersionKind]kinds.Kind, namespaces []string) ([]rbac.Need, error)
 
 	mu      sync.Mutex
 	kinds   map[schema.GroupVersionKind]kinds.Kind
-	checker *rights.Checker // nil if the permissions are not checked
+	checker *checks.Checker // nil if the permissions are not checked
 }
 
 // start checks the permissions of the operator. It returns an error if the operator must not start without the missing ones.
-func (p *rightsPart) start(ctx context.Context, rt *kinds.Runtime, fixed []kinds.Kind) (*rights.Checker, error) {
-	if p.mode == SkipRightsCheck || !testhook.ChecksRights(ctx) {
+func (p *rightsPart) start(ctx context.Context, rt *kinds.Runtime, fixed []kinds.Kind) (*checks.Checker, error) {
+	if p.mode == rights.Skip || !testhook.ChecksRights(ctx) {
 		return nil, nil
 	}
 	p.set(nil, map[schema.GroupVersionKind]kinds.Kind{})
@@ -55,7 +38,7 @@ func (p *rightsPart) start(ctx context.Context, rt *kinds.Runtime, fixed []kinds
 	if err != nil {
 		return nil, err
 	}
-	checker, err := rights.Start(ctx, rt.Manager, p.mode.isFatal, needs, func() ([]rbac.Need, error) {
+	checker, err := checks.Start(ctx, rt.Manager, p.isFatal, needs, func() ([]rbac.Need, error) {
 		return p.present(p.checked(), rt.Namespaces.Names())
 	})
 	if err != nil {
@@ -65,7 +48,7 @@ func (p *rightsPart) start(ctx context.Context, rt *kinds.Runtime, fixed []kinds
 	return checker, nil
 }
 
-func (p *rightsPart) set(checker *rights.Checker, checked map[schema.GroupVersionKind]kinds.Kind) {
+func (p *rightsPart) set(checker *checks.Checker, checked map[schema.GroupVersionKind]kinds.Kind) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.checker, p.kinds = checker, checked
@@ -79,7 +62,7 @@ func (p *rightsPart) checked() map[schema.GroupVersionKind]kinds.Kind {
 }
 
 // current returns the running checker, or nil.
-func (p *rightsPart) current() *rights.Checker {
+func (p *rightsPart) current() *checks.Checker {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.checker
@@ -105,6 +88,7 @@ func (p *rightsPart) remove(gvk schema.GroupVersionKind) {
 	p.current().Recheck()
 }
 
-func (m RightsCheck) isFatal(level rbac.Level) bool {
-	return m == RequireWatchRights && level == rbac.Required || m == RequireAllRights && level > rbac.Optional
+// isFatal reports whether the operator must not start without a permission.
+func (p *rightsPart) isFatal(level rbac.Level) bool {
+	return p.mode == rights.RequireWatch && level == rbac.Required || p.mode == rights.RequireAll && level > rbac.Optional
 }

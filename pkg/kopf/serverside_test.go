@@ -23,6 +23,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
 	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
+	"github.com/kopf-runtime/kopf-runtime/pkg/rights"
 	"github.com/kopf-runtime/kopf-runtime/pkg/sharding"
 )
 
@@ -320,7 +321,7 @@ func TestWriteRights_ServerSide(t *testing.T) {
 	scheme := runtime.NewScheme()
 	scheme.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.ConfigMap{})
 	var out bytes.Buffer
-	if err := kopf.WriteRights(&out, scheme, kopf.RightsOptions{Name: "maps"}, maps, serverSide(0, 3)); err != nil {
+	if err := kopf.WriteRights(&out, scheme, rights.Options{Name: "maps"}, maps, serverSide(0, 3)); err != nil {
 		t.Fatal(err)
 	}
 	if got := out.String(); !strings.Contains(got, "sharding: the Leases of the shards") || strings.Contains(got, "controllerrings") || strings.Contains(got, "patch") && strings.Contains(got, "released objects") {

@@ -29,6 +29,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
 	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
+	"github.com/kopf-runtime/kopf-runtime/pkg/rights"
 	"github.com/kopf-runtime/kopf-runtime/pkg/sharding"
 )
 
@@ -205,7 +206,7 @@ func shardLog(log *texts) *kopf.Resource[configMap] {
 			}
 			return nil
 		}).
-		Daemon("daemon", func(ctx context.Context, req *kopf.Request[configMap]) error {
+		Daemon("daemon", daemons.Daemon{}, func(ctx context.Context, req *kopf.Request[configMap]) error {
 			log.addf("daemon of %s begins", req.Object.Name)
 			<-ctx.Done()
 			<-time.After(5 * time.Second)
@@ -449,7 +450,7 @@ func TestWithSharding_TakenLease(t *testing.T) {
 					log.addf("create of %s ends", req.Object.Name)
 					req.Object.Data = map[string]string{"late": "change"}
 					return nil
-				}).Daemon("daemon", func(ctx context.Context, req *kopf.Request[configMap]) error {
+				}).Daemon("daemon", daemons.Daemon{}, func(ctx context.Context, req *kopf.Request[configMap]) error {
 					<-ctx.Done()
 					log.addf("daemon of %s ends", req.Object.Name)
 					req.Object.Data = map[string]string{"daemon": "change"}
@@ -523,7 +524,7 @@ func TestWriteRights_WithSharding(t *testing.T) {
 	scheme := runtime.NewScheme()
 	scheme.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.ConfigMap{})
 	var out bytes.Buffer
-	if err := kopf.WriteRights(&out, scheme, kopf.RightsOptions{Name: "maps"}, maps, mapsRing); err != nil {
+	if err := kopf.WriteRights(&out, scheme, rights.Options{Name: "maps"}, maps, mapsRing); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"sharding: the Lease of the shard", "controllerrings", "sharding: the labels of released objects", "namespace: default"} {
@@ -532,7 +533,7 @@ func TestWriteRights_WithSharding(t *testing.T) {
 		}
 	}
 	ring := kopf.WithSharding(sharding.ControllerRing("maps", sharding.ShardName("one")))
-	if err := kopf.WriteRights(&out, scheme, kopf.RightsOptions{Name: "maps"}, maps, ring); err == nil || !strings.Contains(err.Error(), "the Leases of the shards") {
+	if err := kopf.WriteRights(&out, scheme, rights.Options{Name: "maps"}, maps, ring); err == nil || !strings.Contains(err.Error(), "the Leases of the shards") {
 		t.Errorf("error = %v, want one about the namespace", err)
 	}
 }

@@ -68,7 +68,7 @@ func (o *Operator) watchedKinds(all []engine.Kind) (fixed, whenServed []kinds.Ki
 func watchedKind(kind engine.Kind, r resource) kinds.Kind {
 	options := r.options()
 	return kinds.Kind{
-		Kind: kind, Controller: options.controller, Concurrency: options.concurrency, Predicates: options.predicates, WhenServed: options.whenServed,
+		Kind: kind, Controller: options.controller, Predicates: options.predicates, WhenServed: options.whenServed,
 		Related: r.relatedKinds(), Events: r.eventSelections(), Triggers: r.triggerSources(), CheckFields: fieldCheck(r),
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/diff"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/filter"
@@ -86,7 +87,7 @@ func (l *logLines) with(texts ...string) (found []string) {
 func TestTimeout_HoldsForSubHandlers(t *testing.T) { // SUB-14
 	const limit = 10 * time.Minute
 	last := func(_ context.Context, req *mapRequest) error {
-		if req.Sub("busy", busy); !req.SubsFinished() {
+		if req.Sub("busy", busy); !req.AwaitSubs() {
 			return nil
 		}
 		return errors.New("called after an unfinished sub-handler")
@@ -100,7 +101,7 @@ func TestTimeout_HoldsForSubHandlers(t *testing.T) { // SUB-14
 		ended   time.Duration
 	}{
 		"one level":                {declares("busy", busy), nil, "parent/busy", 10, "parent", 9 * time.Minute},
-		"SubsFinished":             {last, nil, "parent/busy", 10, "parent", 9 * time.Minute},
+		"AwaitSubs":                {last, nil, "parent/busy", 10, "parent", 9 * time.Minute},
 		"three levels":             {declares("a", declares("b", declares("busy", busy))), nil, "parent/a/b/busy", 10, "parent", 9 * time.Minute},
 		"a shorter one of a level": {declares("a", declares("busy", busy), kopf.Timeout(5*time.Minute)), nil, "parent/a/busy", 5, "parent/a", 4 * time.Minute},
 		"retries are not used up":  {declares("busy", busy), []kopf.HandlerOption{kopf.Retries(1)}, "parent/busy", 10, "parent", 9 * time.Minute},
@@ -196,7 +197,7 @@ func TestTimeout_StopsSlowSubHandlers(t *testing.T) {
 		"groups": {
 			func(_ context.Context, req *mapRequest) error {
 				for _, id := range []string{"a", "b", "c", "d", "e"} {
-					if req.Sub(id, slow); !req.SubsFinished() {
+					if req.Sub(id, slow); !req.AwaitSubs() {
 						return nil
 					}
 				}
@@ -239,7 +240,7 @@ func TestTimeout_FirstAttemptOfSubHandlers(t *testing.T) {
 		"several groups": {
 			func(_ context.Context, req *mapRequest) error {
 				for _, id := range []string{"a", "b", "c"} {
-					if req.Sub(id, declares("x", succeed)); !req.SubsFinished() {
+					if req.Sub(id, declares("x", succeed)); !req.AwaitSubs() {
 						return nil
 					}
 				}
@@ -319,7 +320,7 @@ func TestSubHandlers_OfFailedParent(t *testing.T) {
 }
 
 // Ten groups, whose sub-handlers fail once: the parent is called once for each attempt of a sub-handler, and once more at the beginning.
-func TestSubsFinished_LaterReconciles(t *testing.T) {
+func TestAwaitSubs_LaterReconciles(t *testing.T) {
 	once := func(_ context.Context, req *mapRequest) error {
 		if req.Attempt.Number == 0 {
 			return kopf.Temporary(errors.New("not yet"), time.Minute)
@@ -330,7 +331,7 @@ func TestSubsFinished_LaterReconciles(t *testing.T) {
 		for i := range 10 {
 			req.Sub(fmt.Sprintf("sub-%d", i), once)
 			req.Sub(fmt.Sprintf("other-%d", i), succeed, kopf.Label("missing")) // its filter does not match
-			if !req.SubsFinished() {
+			if !req.AwaitSubs() {
 				return nil
 			}
 		}
@@ -348,18 +349,18 @@ func TestSubsFinished_LaterReconciles(t *testing.T) {
 }
 
 // A success for an earlier cause does not count.
-func TestSubsFinished_OtherCause(t *testing.T) {
+func TestAwaitSubs_OtherCause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster := kopftest.Memory(t, kopftest.Objects(newConfigMap("one")))
 		var finished []string
 		parent := func(_ context.Context, req *mapRequest) error {
 			req.Sub("quick", succeed)
-			finished = append(finished, fmt.Sprintf("%s %t", req.Reason, req.SubsFinished()))
-			if !req.SubsFinished() {
+			finished = append(finished, fmt.Sprintf("%s %t", req.Reason, req.AwaitSubs()))
+			if !req.AwaitSubs() {
 				return nil
 			}
 			if req.Sub("late", busy); req.Reason == kopf.ReasonCreate {
-				req.SubsFinished()
+				req.AwaitSubs()
 			}
 			return nil
 		}
@@ -371,7 +372,7 @@ func TestSubsFinished_OtherCause(t *testing.T) {
 		operator.Stop(t)
 		want := []string{"create false", "create true", "create true", "delete false", "delete true"}
 		if !slices.Equal(finished, want) {
-			t.Errorf("SubsFinished = %q, want %q", finished, want)
+			t.Errorf("AwaitSubs = %q, want %q", finished, want)
 		}
 	})
 }
@@ -508,7 +509,7 @@ func TestSubHandlers_NotDeclaredAgain(t *testing.T) {
 		req.Sub("filtered", busy, kopf.Label("any", filter.Match(func(any) bool { return calls == 1 })))
 		if calls < 3 {
 			req.Sub("wait", busy)
-			if calls == 2 && req.SubsFinished() {
+			if calls == 2 && req.AwaitSubs() {
 				return errors.New("the sub-handlers have not finished")
 			}
 		}
@@ -551,7 +552,7 @@ func TestSubHandlers_NotDeclaredYet(t *testing.T) {
 		if req.Attempt.Started.Add(90 * time.Second).Before(time.Now()) {
 			req.Sub("late", func(context.Context, *mapRequest) error { open = false; return nil })
 		}
-		if !req.SubsFinished() {
+		if !req.AwaitSubs() {
 			return nil
 		}
 		req.Sub("b", func(ctx context.Context, req *mapRequest) error {
@@ -575,7 +576,7 @@ func TestSubHandlers_NotDeclaredYet(t *testing.T) {
 func TestSubHandlers_Lifecycles(t *testing.T) { // LIFE-08
 	parent := func(_ context.Context, req *mapRequest) error {
 		req.Sub("a", succeed)
-		if req.Sub("b", succeed); !req.SubsFinished() {
+		if req.Sub("b", succeed); !req.AwaitSubs() {
 			return nil
 		}
 		req.Sub("c", succeed)
@@ -658,7 +659,7 @@ func TestSubHandlers_OfOptionalDelete(t *testing.T) {
 		parent := func(_ context.Context, req *mapRequest) error {
 			req.Sub("a", declares("b", busy))
 			req.Sub("filtered", succeed, kopf.Label("missing"))
-			if !req.SubsFinished() {
+			if !req.AwaitSubs() {
 				return nil
 			}
 			req.Sub("c", succeed)
@@ -680,8 +681,10 @@ func TestSubHandlers_OnlyInCauseHandlers(t *testing.T) { // HND-22
 	for name, declare := range map[string]func(*kopf.Resource[configMap], kopf.Handler[configMap]){
 		"event":     func(r *kopf.Resource[configMap], fn kopf.Handler[configMap]) { r.OnEvent("fn", fn) },
 		"reconcile": func(r *kopf.Resource[configMap], fn kopf.Handler[configMap]) { r.OnReconcile("fn", fn) },
-		"daemon":    func(r *kopf.Resource[configMap], fn kopf.Handler[configMap]) { r.Daemon("fn", fn) },
-		"timer":     func(r *kopf.Resource[configMap], fn kopf.Handler[configMap]) { r.Timer("fn", time.Hour, fn) },
+		"daemon":    func(r *kopf.Resource[configMap], fn kopf.Handler[configMap]) { r.Daemon("fn", daemons.Daemon{}, fn) },
+		"timer": func(r *kopf.Resource[configMap], fn kopf.Handler[configMap]) {
+			r.Timer("fn", daemons.Timer{Interval: time.Hour}, fn)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := kopf.For(&corev1.ConfigMap{})

@@ -8,6 +8,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
+	"github.com/kopf-runtime/kopf-runtime/pkg/events"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/filter"
 	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
@@ -99,15 +101,15 @@ func TestCheckDeclaration_DurationsWithoutUnit(t *testing.T) {
 		given kopf.Option
 		words []string
 	}{
-		"Timer":               {timer(5), []string{`Thing: Timer("h"): `, "interval is " + unit}},
+		"Timer":               {timer(5), []string{`Thing: Timer("h"): `, "Interval is " + unit}},
 		"Backoff":             {onCreate(kopf.Backoff(30)), []string{`Thing: OnCreate("h"): Backoff is 30ns; durations need a unit: 30*time.Second`}},
 		"Timeout":             {onCreate(kopf.Timeout(5)), []string{"Timeout is " + unit}},
 		"AttemptTimeout":      {onCreate(kopf.AttemptTimeout(5)), []string{"AttemptTimeout is " + unit}},
 		"Interval":            {onReconcile(kopf.Interval(5)), []string{`Thing: OnReconcile("h"): Interval is ` + unit}},
-		"Idle":                {timer(time.Second, kopf.Idle(5)), []string{"Idle is " + unit}},
+		"Idle":                {timerWith(daemons.Timer{Idle: 5}), []string{"Idle is " + unit}},
 		"InitialDelay":        {daemon(kopf.InitialDelay(5)), []string{"InitialDelay is " + unit}},
-		"CancellationBackoff": {daemon(kopf.CancellationBackoff(5)), []string{"CancellationBackoff is " + unit}},
-		"CancellationTimeout": {daemon(kopf.CancellationTimeout(5)), []string{"CancellationTimeout is " + unit}},
+		"CancellationBackoff": {daemonWith(daemons.Daemon{CancellationBackoff: new(time.Duration(5))}), []string{"CancellationBackoff is " + unit}},
+		"CancellationTimeout": {daemonWith(daemons.Daemon{CancellationTimeout: new(time.Duration(5))}), []string{"CancellationTimeout is " + unit}},
 		"microseconds":        {onCreate(kopf.Backoff(5 * time.Microsecond)), []string{"Backoff is 5µs, which is less than 1ms; durations need a unit, such as 5*time.Second"}},
 		"WithCheckpoint":      {kopf.WithCheckpoint(5), []string{"WithCheckpoint is " + unit}},
 		"WithStuckAfter":      {kopf.WithStuckAfter(5), []string{"WithStuckAfter is " + unit}},
@@ -142,7 +144,7 @@ func TestCheckDeclaration_ExplainsInvalidNames(t *testing.T) {
 		"a prefix":        {kopf.WithBaseline(progress.AnnotationBaseline("my prefix")), []string{`prefix "my prefix"`, "it contains ' '"}},
 		"a peering":       {kopf.WithPeering(peering.Options{Name: "My"}), []string{`Name "My" is invalid: it contains 'M'`}},
 		"a namespace":     {kopf.WithPeering(peering.Options{Namespaces: []string{"a.b"}}), []string{`"a.b", which is invalid: it contains '.'`}},
-		"a component":     {kopf.WithKopfEvents(kopf.EventNames{Component: "a b"}), []string{`Component "a b"`, "it contains ' '"}},
+		"a component":     {kopf.WithEvents(events.Options{KopfForm: &events.KopfForm{Component: "a b"}}), []string{`Component "a b"`, "it contains ' '"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			wantError(t, test.given, test.words)

@@ -11,22 +11,23 @@ import (
 
 	"github.com/kopf-runtime/kopf-runtime/internal/operator"
 	"github.com/kopf-runtime/kopf-runtime/internal/rbac"
+	"github.com/kopf-runtime/kopf-runtime/pkg/rights"
 )
 
 // WriteRights writes the roles that an operator needs, as YAML, with the reason for each rule. It takes the same options as [New], and
 // needs no API server. Use it in a small program or in a test, so that the roles in your repository stay consistent with the code: see
 // kopftest.CheckRights.
 //
-//	err := kopf.WriteRights(os.Stdout, scheme, kopf.RightsOptions{Name: "databases"}, databases)
+//	err := kopf.WriteRights(os.Stdout, scheme, rights.Options{Name: "databases"}, databases)
 //
 // WriteRights doesn't know which requests handlers send with the request's client, so declare them with [Needs]. It returns an error if the
 // declaration is invalid.
-func WriteRights(w io.Writer, scheme *runtime.Scheme, options RightsOptions, opts ...Option) error {
+func WriteRights(w io.Writer, scheme *runtime.Scheme, options rights.Options, opts ...Option) error {
 	switch {
 	case options.Name == "":
-		return errors.New("RightsOptions has no Name: set it to the name of the roles")
+		return errors.New("rights.Options has no Name: set it to the name of the roles")
 	case options.Namespace == "" && (options.ServiceAccount != "" || options.LeaderElection):
-		return errors.New("RightsOptions has no Namespace: set it to the namespace of the operator")
+		return errors.New("rights.Options has no Namespace: set it to the namespace of the operator")
 	}
 	o := New(nil, opts...)
 	needs, err := o.declaredRights(scheme, options)
@@ -37,13 +38,13 @@ func WriteRights(w io.Writer, scheme *runtime.Scheme, options RightsOptions, opt
 }
 
 // declaredRights returns the permissions of an operator without a manager.
-func (o *Operator) declaredRights(scheme *runtime.Scheme, options RightsOptions) (needs []rbac.Need, err error) {
+func (o *Operator) declaredRights(scheme *runtime.Scheme, options rights.Options) (needs []rbac.Need, err error) {
 	errs := slices.Concat(o.errs, operator.Mistakes(o.parts(nil)))
 	if scheme == nil {
 		errs = append(errs, errors.New("the scheme is nil: pass the scheme of the manager"))
 	}
 	if options.Namespace == "" && o.kinds.Ring.NeedsNamespace() {
-		errs = append(errs, errors.New("RightsOptions has no Namespace: set it to the namespace of the operator, which contains the Leases of the shards"))
+		errs = append(errs, errors.New("rights.Options has no Namespace: set it to the namespace of the operator, which contains the Leases of the shards"))
 	}
 	if scheme != nil && o.webhookOptions != nil {
 		errs = append(errs, checkWebhooks(scheme, *o.webhookOptions, options.Namespace))

@@ -8,8 +8,10 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 	v1 "github.com/kopf-runtime/kopf-runtime/test/bench/api/v1"
@@ -95,7 +97,7 @@ func addLibrary(o *operator, wrap func(reconcile.Reconciler) reconcile.Reconcile
 
 // handlers declares the operator with the library.
 func handlers[T client.Object](obj T, o *operator) *kopf.Resource[T] {
-	resource := kopf.For(obj, kopf.WithMaxConcurrentReconciles(o.Workers))
+	resource := kopf.For(obj, kopf.WithControllerOptions(controller.Options{MaxConcurrentReconciles: o.Workers}))
 	for _, s := range steps[:o.Handlers] {
 		resource.On(s.id, []kopf.Reason{kopf.ReasonCreate, kopf.ReasonUpdate}, func(_ context.Context, req *kopf.Request[T]) error {
 			s.run(req.Object)
@@ -106,7 +108,7 @@ func handlers[T client.Object](obj T, o *operator) *kopf.Resource[T] {
 		resource.OnDelete("drop", func(context.Context, *kopf.Request[T]) error { return nil })
 	}
 	if o.Interval > 0 {
-		resource.Timer("timer", o.Interval, func(_ context.Context, req *kopf.Request[T]) error {
+		resource.Timer("timer", daemons.Timer{Interval: o.Interval}, func(_ context.Context, req *kopf.Request[T]) error {
 			o.lateness.called(req.Object.GetName(), o.Interval)
 			return nil
 		}, kopf.InitialDelayFunc(func(obj client.Object) time.Duration { return o.lateness.first(obj.GetName(), o.Interval) }))

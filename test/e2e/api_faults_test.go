@@ -11,6 +11,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
@@ -103,7 +104,7 @@ var _ = Describe("Faults of the API", func() {
 	It("do not stop other objects", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		start(ns, options(
-			kopf.For(&v1.Widget{}, kopf.WithMaxConcurrentReconciles(1)).OnCreate("made", func(_ context.Context, req *kopf.Request[W]) error {
+			kopf.For(&v1.Widget{}, kopf.WithControllerOptions(controller.Options{MaxConcurrentReconciles: 1})).OnCreate("made", func(_ context.Context, req *kopf.Request[W]) error {
 				seen.notef("%s", req.Object.Name)
 				return nil
 			})), withFaults(

@@ -13,6 +13,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
@@ -35,7 +36,7 @@ var _ = Describe("Objects that are created and deleted", Serial, func() {
 		deleted, began, latencies := map[string]time.Time{}, map[string]chan struct{}{}, []time.Duration(nil)
 		mgr := newManager(ns, &logRecorder{empty: true})
 		Expect(mgr.Add(kopf.New(mgr, kopf.For(&v1.Widget{}).
-			Daemon("daemon", func(ctx context.Context, req *kopf.Request[W]) error {
+			Daemon("daemon", daemons.Daemon{}, func(ctx context.Context, req *kopf.Request[W]) error {
 				mu.Lock()
 				close(began[req.Object.Name])
 				mu.Unlock()
@@ -46,7 +47,7 @@ var _ = Describe("Objects that are created and deleted", Serial, func() {
 				delete(deleted, req.Object.Name)
 				return nil
 			}).
-			Timer("timer", 10*time.Millisecond, func(context.Context, *kopf.Request[W]) error { return nil })))).To(Succeed())
+			Timer("timer", daemons.Timer{Interval: 10 * time.Millisecond}, func(context.Context, *kopf.Request[W]) error { return nil })))).To(Succeed())
 		launch(mgr, &logRecorder{})
 		round := func(name string) {
 			defer GinkgoRecover()

@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
@@ -207,7 +208,7 @@ var _ = Describe("Permissions of an operator", func() {
 				req.Eventf("Normal", "Made", "Make", "the object exists")
 				return nil
 			}, kopf.Backoff(100*millisecond)).
-			Daemon("daemon", func(ctx context.Context, _ *kopf.Request[W]) error { <-ctx.Done(); return nil }).
+			Daemon("daemon", daemons.Daemon{}, func(ctx context.Context, _ *kopf.Request[W]) error { <-ctx.Done(); return nil }).
 			OnDelete("deleted", ok[W](seen, "deleted"))),
 			func(config *rest.Config) {
 				config.Impersonate = rest.ImpersonationConfig{UserName: ns, Groups: []string{"system:authenticated"}}
@@ -246,7 +247,7 @@ var _ = Describe("Permissions of an operator", func() {
 		grant(ctx, ns, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "operator"}, Rules: []rbacv1.PolicyRule{
 			{APIGroups: []string{v1.GroupVersion.Group}, Resources: []string{"widgets"}, Verbs: []string{"get", "list", "watch", "patch"}},
 		}})
-		op := start(ns, options(kopf.For(&v1.Widget{}).Timer("timed", time.Hour, func(_ context.Context, req *kopf.Request[W]) error {
+		op := start(ns, options(kopf.For(&v1.Widget{}).Timer("timed", daemons.Timer{Interval: time.Hour}, func(_ context.Context, req *kopf.Request[W]) error {
 			req.Object.Status.Phase = "Made"
 			return nil
 		})), func(config *rest.Config) {

@@ -116,7 +116,7 @@ var _ = Describe("Conditions", func() {
 		type U = *unstructured.Unstructured
 		seen := &calls{}
 		r := start(ns, options(kopf.For(kopf.Unstructured(widgetGVK)).
-			Timer("ours", time.Millisecond, func(_ context.Context, req *kopf.Request[U]) error {
+			Timer("ours", daemons.Timer{Interval: time.Millisecond}, func(_ context.Context, req *kopf.Request[U]) error {
 				seen.notef("called")
 				req.Conditions().Set(metav1.Condition{Type: "Ours", Status: yes, Reason: fmt.Sprint("R", len(seen.all()))})
 				return nil
@@ -202,7 +202,7 @@ var _ = Describe("Conditions", func() {
 				req.Conditions().Set(metav1.Condition{Type: "Sized", Status: small(req), Reason: "Looked"})
 				return nil
 			}).
-			Timer("watches", 50*time.Millisecond, func(_ context.Context, req *kopf.Request[W]) error {
+			Timer("watches", daemons.Timer{Interval: 50 * time.Millisecond}, func(_ context.Context, req *kopf.Request[W]) error {
 				req.Conditions().Set(metav1.Condition{Type: "Watched", Status: small(req), Reason: "Looked"})
 				return nil
 			}).
@@ -262,7 +262,7 @@ var _ = Describe("Conditions", func() {
 		create(ctx, a)
 		start(ns, options(kopf.For(&v1.Widget{}).
 			OnReconcile("yes", ok[W](seen, "yes"), kopf.WhenCondition("Ready", yes)).
-			Daemon("no", stays[W](seen, "no"), kopf.WhenCondition("Ready", no))))
+			Daemon("no", daemons.Daemon{}, stays[W](seen, "no"), kopf.WhenCondition("Ready", no))))
 		Consistently(seen.all).Should(BeEmpty())
 		setCondition(ctx, a, "Ready", no)
 		Eventually(seen.all).Should(Equal([]string{"no begins for a"}))
@@ -292,7 +292,7 @@ var _ = Describe("Conditions", func() {
 		}
 		r := start(ns, options(kopf.For(&v1.Widget{}).
 			OnCreate("works", works, kopf.Field("metadata.name", filter.Equal("a"))).
-			Daemon("works-too", works, kopf.Field("metadata.name", filter.Equal("b")))))
+			Daemon("works-too", daemons.Daemon{}, works, kopf.Field("metadata.name", filter.Equal("b")))))
 		create(ctx, b)
 		for _, obj := range []W{a, b} {
 			Eventually(fresh(ctx, obj)).Should(And(is("Done", no, "Halfway"), HaveField("Status.Log", Equal([]string{"Begun", "Halfway"}))))
@@ -350,7 +350,7 @@ var _ = Describe("Conditions", func() {
 				seen.notef("ready %v", now)
 				return nil
 			}).
-			Timer("recorded", 50*time.Millisecond, func(_ context.Context, req *kopf.Request[U]) error {
+			Timer("recorded", daemons.Timer{Interval: 50 * time.Millisecond}, func(_ context.Context, req *kopf.Request[U]) error {
 				req.Conditions().True("Polled", "Timer", "")
 				return nil
 			})), wire.setup())

@@ -11,6 +11,7 @@ import (
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -41,7 +42,7 @@ var _ = Describe("Daemons", func() {
 		DeferCleanup(releaseDaemon)
 		var running sync.Map // contexts of the daemons
 		start(ns, options(kopf.For(&v1.Widget{}).
-			Daemon("watch", func(ctx context.Context, req *kopf.Request[W]) error {
+			Daemon("watch", daemons.Daemon{}, func(ctx context.Context, req *kopf.Request[W]) error {
 				running.Store(req.Object.Name, ctx)
 				seen.notef("begins for %s: %s", req.Object.Name, req.Reason)
 				<-ctx.Done()
@@ -82,7 +83,7 @@ var _ = Describe("Daemons", func() {
 					return ctx.Err()
 				}
 			}).
-			Daemon("watch", func(ctx context.Context, _ *kopf.Request[W]) error {
+			Daemon("watch", daemons.Daemon{}, func(ctx context.Context, _ *kopf.Request[W]) error {
 				close(began)
 				<-ctx.Done()
 				return nil
@@ -94,7 +95,7 @@ var _ = Describe("Daemons", func() {
 		ns, seen := newNamespace(ctx), &calls{}
 		a := widget(ns, "a")
 		create(ctx, a)
-		start(ns, options(kopf.For(&v1.Widget{}).Daemon("watch", stays[W](seen, "watch"))))
+		start(ns, options(kopf.For(&v1.Widget{}).Daemon("watch", daemons.Daemon{}, stays[W](seen, "watch"))))
 		Eventually(seen.all).Should(HaveLen(1))
 		now, err := fresh(ctx, a)()
 		Expect(err).NotTo(HaveOccurred())
@@ -108,7 +109,7 @@ var _ = Describe("Daemons", func() {
 		ns, seen := newNamespace(ctx), &calls{}
 		a := widget(ns, "a")
 		create(ctx, a)
-		start(ns, options(kopf.For(&v1.Widget{}).Daemon("watch", stays[W](seen, "watch"), kopf.Label("on"))))
+		start(ns, options(kopf.For(&v1.Widget{}).Daemon("watch", daemons.Daemon{}, stays[W](seen, "watch"), kopf.Label("on"))))
 		Consistently(seen.all).Should(BeEmpty())
 		for range 3 {
 			edit(ctx, a, func(w W) { w.Labels = map[string]string{"on": ""} })
@@ -125,7 +126,7 @@ var _ = Describe("Daemons", func() {
 		a := widget(ns, "a")
 		a.Labels = map[string]string{"on": ""}
 		create(ctx, a)
-		start(ns, options(kopf.For(&v1.Widget{}).Daemon("watch", func(ctx context.Context, _ *kopf.Request[W]) error {
+		start(ns, options(kopf.For(&v1.Widget{}).Daemon("watch", daemons.Daemon{}, func(ctx context.Context, _ *kopf.Request[W]) error {
 			seen.notef("begins")
 			<-ctx.Done()
 			seen.notef("cancelled")
@@ -146,13 +147,13 @@ var _ = Describe("Daemons", func() {
 		ns, seen := newNamespace(ctx), &calls{}
 		a := widget(ns, "a")
 		create(ctx, a)
-		r := start(ns, options(kopf.For(&v1.Widget{}).Daemon("once", ok[W](seen, "once"))))
+		r := start(ns, options(kopf.For(&v1.Widget{}).Daemon("once", daemons.Daemon{}, ok[W](seen, "once"))))
 		Eventually(seen.all).Should(HaveLen(1))
 		Eventually(fresh(ctx, a)).Should(HaveField("ObjectMeta.Finalizers", BeEmpty()), "the engine must remove the finalizer")
 		edit(ctx, a, func(w W) { w.Spec.Size++ })
 		Consistently(seen.all).Should(HaveLen(1))
 		r.stop()
-		start(ns, options(kopf.For(&v1.Widget{}).Daemon("once", ok[W](seen, "once"))))
+		start(ns, options(kopf.For(&v1.Widget{}).Daemon("once", daemons.Daemon{}, ok[W](seen, "once"))))
 		Eventually(seen.all).Should(HaveLen(2), "a new process must start the daemon again")
 	}, SpecTimeout(minute))
 
@@ -160,8 +161,8 @@ var _ = Describe("Daemons", func() {
 		ns, seen := newNamespace(ctx), &calls{}
 		create(ctx, widget(ns, "a"))
 		start(ns, options(kopf.For(&v1.Widget{}).
-			Daemon("tries", failsUntil[W](seen, "tries", 2, errors.New("not yet")), kopf.Backoff(0)).
-			Daemon("gives-up", fails[W](seen, "gives-up", kopf.Temporary(errors.New("not yet"), 0)), kopf.Retries(2))))
+			Daemon("tries", daemons.Daemon{}, failsUntil[W](seen, "tries", 2, errors.New("not yet")), kopf.Backoff(0)).
+			Daemon("gives-up", daemons.Daemon{}, fails[W](seen, "gives-up", kopf.Temporary(errors.New("not yet"), 0)), kopf.Retries(2))))
 		Eventually(seen.all).Should(ConsistOf("tries:daemon#0", "tries:daemon#1", "tries:daemon#2", "gives-up:daemon#0", "gives-up:daemon#1"))
 		Consistently(seen.all).Should(HaveLen(5))
 	}, SpecTimeout(minute))
@@ -170,12 +171,12 @@ var _ = Describe("Daemons", func() {
 		ns, seen, leave := newNamespace(ctx), &calls{}, make(chan struct{})
 		a := widget(ns, "a")
 		create(ctx, a)
-		r := start(ns, options(kopf.For(&v1.Widget{}).Daemon("deaf", func(context.Context, *kopf.Request[W]) error {
+		r := start(ns, options(kopf.For(&v1.Widget{}).Daemon("deaf", daemons.Daemon{CancellationBackoff: new(10 * time.Millisecond), CancellationTimeout: new(200 * time.Millisecond)}, func(context.Context, *kopf.Request[W]) error {
 			seen.notef("begins")
 			<-leave
 			seen.notef("ends")
 			return nil
-		}, kopf.CancellationBackoff(10*time.Millisecond), kopf.CancellationTimeout(200*time.Millisecond))))
+		})))
 		Eventually(seen.all).Should(HaveLen(1))
 		remove(ctx, a)
 		Eventually(gone(ctx, a)).Should(BeTrue())
@@ -189,7 +190,7 @@ var _ = Describe("Daemons", func() {
 		ns, seen := newNamespace(ctx), &calls{}
 		a := widget(ns, "a")
 		create(ctx, a)
-		start(ns, options(kopf.For(&v1.Widget{}).Daemon("watch", func(ctx context.Context, req *kopf.Request[W]) error {
+		start(ns, options(kopf.For(&v1.Widget{}).Daemon("watch", daemons.Daemon{}, func(ctx context.Context, req *kopf.Request[W]) error {
 			last := 0
 			for ctx.Err() == nil {
 				if latest := req.Latest(); latest.Spec.Size != last {
@@ -217,7 +218,7 @@ var _ = Describe("Daemons", func() {
 		start(ns, options(kopf.For(kopf.Unstructured(widgetGVK)).
 			OnUpdate("update", ok[U](seen, "update")).
 			OnCreate("create", ok[U](seen, "create")).
-			Daemon("writes", func(_ context.Context, req *kopf.Request[U]) error {
+			Daemon("writes", daemons.Daemon{}, func(_ context.Context, req *kopf.Request[U]) error {
 				seen.notef("writes#%d", req.Attempt.Number)
 				Expect(unstructured.SetNestedField(req.Object.Object, fmt.Sprint("attempt ", req.Attempt.Number), "status", "phase")).To(Succeed())
 				Expect(unstructured.SetNestedField(req.Object.Object, int64(10+req.Attempt.Number), "spec", "size")).To(Succeed())
@@ -240,7 +241,7 @@ var _ = Describe("Daemons", func() {
 		a := widget(ns, "a")
 		create(ctx, a)
 		r := start(ns, options(
-			kopf.For(&v1.Widget{}).Daemon("watch", func(ctx context.Context, req *kopf.Request[W]) error {
+			kopf.For(&v1.Widget{}).Daemon("watch", daemons.Daemon{}, func(ctx context.Context, req *kopf.Request[W]) error {
 				seen.notef("begins")
 				<-ctx.Done()
 				seen.notef("%v", context.Cause(ctx))
@@ -262,11 +263,11 @@ var _ = Describe("Daemons", func() {
 		a := widget(ns, "a")
 		create(ctx, a)
 		r := start(ns, options(kopf.For(&v1.Widget{}).
-			Daemon("at-once", ok[W](seen, "at-once"), kopf.InitialDelayFunc(func(obj client.Object) time.Duration {
+			Daemon("at-once", daemons.Daemon{}, ok[W](seen, "at-once"), kopf.InitialDelayFunc(func(obj client.Object) time.Duration {
 				return -time.Duration(obj.(W).Spec.Size)
 			})).
-			Daemon("never", ok[W](seen, "never"), kopf.InitialDelay(time.Hour)).
-			Daemon("broken", ok[W](seen, "broken"), kopf.InitialDelayFunc(func(client.Object) time.Duration { panic("oops") }))))
+			Daemon("never", daemons.Daemon{}, ok[W](seen, "never"), kopf.InitialDelay(time.Hour)).
+			Daemon("broken", daemons.Daemon{}, ok[W](seen, "broken"), kopf.InitialDelayFunc(func(client.Object) time.Duration { panic("oops") }))))
 		Eventually(seen.all).Should(Equal([]string{"at-once:daemon"}))
 		Consistently(seen.all).Should(HaveLen(1))
 		Expect(r.log.find("InitialDelayFunc panicked: oops")).NotTo(BeEmpty())
@@ -278,8 +279,8 @@ var _ = Describe("Daemons", func() {
 		ns, seen, leave := newNamespace(ctx), &calls{}, make(chan struct{})
 		a := widget(ns, "a")
 		create(ctx, a)
-		start(ns, options(kopf.For(&v1.Widget{}, kopf.WithMaxConcurrentReconciles(1)).
-			Daemon("watch", stays[W](seen, "watch")).
+		start(ns, options(kopf.For(&v1.Widget{}, kopf.WithControllerOptions(controller.Options{MaxConcurrentReconciles: 1})).
+			Daemon("watch", daemons.Daemon{}, stays[W](seen, "watch")).
 			OnUpdate("hangs", func(context.Context, *kopf.Request[W]) error {
 				seen.notef("hangs")
 				<-leave
@@ -299,7 +300,7 @@ var _ = Describe("Daemons", func() {
 		ns, seen := newNamespace(ctx), &calls{}
 		a := widget(ns, "a")
 		create(ctx, a)
-		start(ns, options(kopf.For(&v1.Widget{}).Daemon("watch", stays[W](seen, "watch"))))
+		start(ns, options(kopf.For(&v1.Widget{}).Daemon("watch", daemons.Daemon{}, stays[W](seen, "watch"))))
 		Eventually(seen.all).Should(HaveLen(1))
 		edit(ctx, a, func(w W) { w.Finalizers = nil })
 		remove(ctx, a)
@@ -311,7 +312,7 @@ var _ = Describe("Daemons", func() {
 		ns, seen, leave := newNamespace(ctx), &calls{}, make(chan struct{})
 		a := widget(ns, "a")
 		create(ctx, a)
-		start(ns, options(kopf.For(&v1.Widget{}).Daemon("late", func(ctx context.Context, req *kopf.Request[W]) error {
+		start(ns, options(kopf.For(&v1.Widget{}).Daemon("late", daemons.Daemon{CancellationTimeout: new(time.Duration(0))}, func(ctx context.Context, req *kopf.Request[W]) error {
 			if req.Object.Spec.Color != "red" {
 				return nil
 			}
@@ -320,7 +321,7 @@ var _ = Describe("Daemons", func() {
 			req.Object.Status.Phase = "outdated"
 			req.Object.Labels = map[string]string{"from": "the-past"}
 			return nil
-		}, kopf.CancellationTimeout(0))))
+		})))
 		Eventually(seen.all).Should(HaveLen(1))
 		remove(ctx, a)
 		Eventually(gone(ctx, a)).Should(BeTrue())
@@ -339,7 +340,7 @@ var _ = Describe("Daemons", func() {
 			req.Sub("sub", ok[W](seen, "sub"))
 			return nil
 		}
-		r := start(ns, options(kopf.For(&v1.Widget{}).Daemon("daemon", declares).Timer("timer", time.Millisecond, declares)))
+		r := start(ns, options(kopf.For(&v1.Widget{}).Daemon("daemon", daemons.Daemon{}, declares).Timer("timer", daemons.Timer{Interval: time.Millisecond}, declares)))
 		Eventually(func() []string {
 			return r.log.find("Daemon failed permanently", "daemon handlers cannot have sub-handlers")
 		}).ShouldNot(BeEmpty())
@@ -352,7 +353,7 @@ var _ = Describe("Daemons", func() {
 	It("have a logger that identifies them (DAE-19, LOG)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
 		create(ctx, widget(ns, "a"))
-		r := start(ns, options(kopf.For(&v1.Widget{}).Daemon("watch", func(ctx context.Context, _ *kopf.Request[W]) error {
+		r := start(ns, options(kopf.For(&v1.Widget{}).Daemon("watch", daemons.Daemon{}, func(ctx context.Context, _ *kopf.Request[W]) error {
 			log.FromContext(ctx).Info("Daemon is running")
 			seen.notef("said")
 			return nil
@@ -390,7 +391,7 @@ var _ = Describe("Handlers with CancelOnDelete", func() {
 			once.Do(func() { seen.notef("%s: %v", req.Handler, context.Cause(ctx)) })
 			return context.Cause(ctx)
 		}
-		r := start(ns, options(kopf.For(&v1.Widget{}, kopf.WithMaxConcurrentReconciles(1)).
+		r := start(ns, options(kopf.For(&v1.Widget{}, kopf.WithControllerOptions(controller.Options{MaxConcurrentReconciles: 1})).
 			OnCreate("long", works, kopf.CancelOnDelete()).
 			OnCreate("next", ok[W](seen, "next")).
 			OnDelete("bye", ok[W](seen, "bye"))))
@@ -405,7 +406,7 @@ var _ = Describe("Handlers with CancelOnDelete", func() {
 		ns, seen := newNamespace(ctx), &calls{}
 		a := widget(ns, "a")
 		create(ctx, a)
-		start(ns, options(kopf.For(&v1.Widget{}, kopf.WithMaxConcurrentReconciles(1)).
+		start(ns, options(kopf.For(&v1.Widget{}, kopf.WithControllerOptions(controller.Options{MaxConcurrentReconciles: 1})).
 			OnReconcile("sync", func(ctx context.Context, _ *kopf.Request[W]) error {
 				seen.notef("begins")
 				<-ctx.Done()

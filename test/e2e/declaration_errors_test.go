@@ -88,7 +88,7 @@ var _ = Describe("Errors of the declaration", func() {
 		Entry("a duplicate kind (SEL-16)", just(good(), kopf.For(kopf.Unstructured(widgetGVK)).OnCreate("made", ok[*unstructured.Unstructured](&calls{}, ""))),
 			"Widget: ", "two resources", "put the handlers into one"),
 		Entry("an empty name", just(good(kopf.WithName(""))), "Widget: ", "WithName", "leave it out"),
-		Entry("no workers", just(good(kopf.WithMaxConcurrentReconciles(0))), "Widget: ", "WithMaxConcurrentReconciles must be positive, got 0", "leave it out"),
+		Entry("no workers", just(good(kopf.WithControllerOptions(controller.Options{MaxConcurrentReconciles: -2}))), "Widget: ", "WithControllerOptions: MaxConcurrentReconciles must not be negative, got -2", "leave it out"),
 		Entry("a nil predicate", just(good(kopf.WithPredicates(nil))), "Widget: ", "WithPredicates", "remove it"),
 		Entry("a reconciler", just(good(kopf.WithControllerOptions(controller.Options{
 			Reconciler: reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) { return reconcile.Result{}, nil }),
@@ -116,7 +116,7 @@ var _ = Describe("Errors of the declaration", func() {
 	It("are returned together", func() {
 		op := kopf.New(newManager("default", &logRecorder{}),
 			kopf.WithFinalizer("my own"),
-			widgets(kopf.WithMaxConcurrentReconciles(-1)).
+			widgets(kopf.WithControllerOptions(controller.Options{MaxConcurrentReconciles: -1})).
 				OnCreate("a:b", nil, kopf.Retries(-1), kopf.Backoff(-1)).
 				OnUpdate("made", fn, kopf.Optional()).
 				OnDelete("made", fn),
@@ -130,7 +130,7 @@ var _ = Describe("Errors of the declaration", func() {
 			Equal("the operator cannot start:"),
 			HavePrefix(`WithFinalizer("my own"): `),
 			HavePrefix("an option is nil: "),
-			HavePrefix("Widget: WithMaxConcurrentReconciles must be positive, got -1: "),
+			HavePrefix("Widget: WithControllerOptions: MaxConcurrentReconciles must not be negative, got -1: "),
 			HavePrefix(`Widget: OnCreate("a:b"): the handler is nil`),
 			HavePrefix(`Widget: OnCreate("a:b"): Retries must not be negative`),
 			HavePrefix(`Widget: OnCreate("a:b"): Backoff must not be negative`),

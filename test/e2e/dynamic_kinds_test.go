@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 )
 
@@ -99,7 +100,7 @@ func (c *comets) handler(id string) kopf.Handler[*unstructured.Unstructured] {
 // declare adds a creation handler, a deletion handler and a daemon.
 func (c *comets) declare(r *kopf.Resource[*unstructured.Unstructured]) *kopf.Resource[*unstructured.Unstructured] {
 	return r.OnCreate("create", c.handler("create")).OnDelete("delete", c.handler("delete")).
-		Daemon("daemon", func(ctx context.Context, _ *kopf.Request[*unstructured.Unstructured]) error {
+		Daemon("daemon", daemons.Daemon{}, func(ctx context.Context, _ *kopf.Request[*unstructured.Unstructured]) error {
 			<-ctx.Done()
 			return nil
 		})

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
+	"github.com/kopf-runtime/kopf-runtime/pkg/events"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/filter"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
@@ -87,7 +88,7 @@ var _ = Describe("Automatic Events", func() {
 		ns := newNamespace(ctx)
 		a := widget(ns, "a")
 		create(ctx, a)
-		start(ns, options(allOutcomes(), kopf.WithEvents(kopf.EventsSteps)))
+		start(ns, options(allOutcomes(), kopf.WithEvents(events.Options{Level: events.Steps})))
 		handled(ctx, a)
 		distinct := func() ([]string, error) {
 			all, err := eventsOf(ctx, a)()
@@ -105,7 +106,7 @@ var _ = Describe("Automatic Events", func() {
 		ns := newNamespace(ctx)
 		a := widget(ns, "a")
 		create(ctx, a)
-		start(ns, options(allOutcomes(), kopf.WithEvents(kopf.EventsOff)))
+		start(ns, options(allOutcomes(), kopf.WithEvents(events.Options{Level: events.Off})))
 		handled(ctx, a)
 		Eventually(eventsOf(ctx, a)).Should(ConsistOf(said))
 		Consistently(eventsOf(ctx, a)).Should(ConsistOf(said))
@@ -211,10 +212,10 @@ var _ = Describe("Automatic Events", func() {
 		}
 		r := start(ns, options(kopf.For(&v1.Widget{}).
 			OnReconcile("sync", checkColor).
-			Timer("timer", fast, checkColor).
-			Daemon("daemon", checkColor, kopf.Restart(daemons.RestartAlways), kopf.Backoff(fast)).
+			Timer("timer", daemons.Timer{Interval: fast}, checkColor).
+			Daemon("daemon", daemons.Daemon{Restart: daemons.RestartAlways}, checkColor, kopf.Backoff(fast)).
 			OnReconcile("flaky-sync", flaky, kopf.Backoff(fast), kopf.Interval(fast)).
-			Timer("flaky-timer", fast, flaky, kopf.Backoff(fast))))
+			Timer("flaky-timer", daemons.Timer{Interval: fast}, flaky, kopf.Backoff(fast))))
 		failed := []string{
 			"Warning HandlerFailed sync: sync: bad color", "Warning HandlerFailed timer: timer: bad color",
 			"Warning HandlerFailed daemon: daemon: bad color",
@@ -250,7 +251,7 @@ var _ = Describe("Automatic Events", func() {
 				req.Eventf("Normal", "Seen", "Look", "the object exists")
 				return nil
 			}, kopf.Field("metadata.name", filter.Equal(ns))),
-			kopf.WithKopfEvents(kopf.EventNames{Instance: "here"})))
+			kopf.WithEvents(events.Options{KopfForm: &events.KopfForm{Instance: "here"}})))
 		posted := func(about client.Object, namespace string) func() ([]corev1.Event, error) {
 			return func() ([]corev1.Event, error) {
 				var list corev1.EventList
@@ -386,7 +387,7 @@ var _ = Describe("The log", func() {
 		create(ctx, a)
 		r := start(ns, options(kopf.For(&v1.Widget{}).
 			OnCreate("made", ok[W](seen, "made")).OnUpdate("changed", ok[W](seen, "changed")).
-			Timer("checks", time.Hour, ok[W](seen, "checks")).OnReconcile("sync", ok[W](seen, "sync"))))
+			Timer("checks", daemons.Timer{Interval: time.Hour}, ok[W](seen, "checks")).OnReconcile("sync", ok[W](seen, "sync"))))
 		handled(ctx, a)
 		edit(ctx, a, func(w W) { w.Spec.Color, w.Labels = "secret-blue", map[string]string{"x": "y"} })
 		Eventually(seen.all).Should(ContainElement("changed:update"))

@@ -23,6 +23,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/clusterevents"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
+	"github.com/kopf-runtime/kopf-runtime/pkg/rights"
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
@@ -371,7 +372,7 @@ var _ = Describe("Handlers for Kubernetes Events", func() {
 		awaitRights(ctx, ns, ns, role.Rules...)
 		logs := &logRecorder{}
 		mgr := newManager(ns, logs, as(ns))
-		op := kopf.New(mgr, options(resource, kopf.WithRightsCheck(kopf.WarnAboutRights))...)
+		op := kopf.New(mgr, options(resource, kopf.WithRightsCheck(rights.Warn))...)
 		Expect(mgr.Add(op)).To(Succeed())
 		launch(mgr, logs)
 		Eventually(func() error { return op.Readyz(nil) }).Should(MatchError(And(

@@ -12,6 +12,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
@@ -41,8 +42,8 @@ var _ = Describe("Indexes", func() {
 			create(ctx, widget(ns, fmt.Sprint("w", i)))
 		}
 		create(ctx, ownedMap(ns, "map", nil))
-		widgets := kopf.For(&v1.Widget{}, kopf.WithMaxConcurrentReconciles(1))
-		maps := kopf.For(&corev1.ConfigMap{}, kopf.WithMaxConcurrentReconciles(1))
+		widgets := kopf.For(&v1.Widget{}, kopf.WithControllerOptions(controller.Options{MaxConcurrentReconciles: 1}))
+		maps := kopf.For(&corev1.ConfigMap{}, kopf.WithControllerOptions(controller.Options{MaxConcurrentReconciles: 1}))
 		index := kopf.IndexBy(widgets, "colors", func(ctx context.Context, req *kopf.Request[W]) (map[string]int, error) {
 			<-time.After(10 * time.Millisecond)
 			return byColor(ctx, req)

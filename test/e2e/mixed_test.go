@@ -13,6 +13,7 @@ import (
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
@@ -44,7 +45,7 @@ var _ = Describe("Operators under mixed load", func() {
 		createMany(ctx, ns, "w", objects)
 		entered, release := make(chan struct{}), make(chan struct{})
 		var first atomic.Bool
-		op := start(ns, options(kopf.For(&v1.Widget{}, kopf.WithMaxConcurrentReconciles(1)).
+		op := start(ns, options(kopf.For(&v1.Widget{}, kopf.WithControllerOptions(controller.Options{MaxConcurrentReconciles: 1})).
 			OnCreate("created", func(_ context.Context, req *kopf.Request[W]) error {
 				seen.notef("%s %d", req.Object.Name, req.Object.Spec.Size)
 				if first.CompareAndSwap(false, true) {
@@ -90,7 +91,7 @@ var _ = Describe("Operators under mixed load", func() {
 		}
 		_, stop := editContinuously(ctx, busy, func(n int64, w *v1.Widget) { w.Spec.Size = 1 + int(n%900) })
 		defer stop()
-		start(ns, options(kopf.For(&v1.Widget{}, kopf.WithMaxConcurrentReconciles(1)).
+		start(ns, options(kopf.For(&v1.Widget{}, kopf.WithControllerOptions(controller.Options{MaxConcurrentReconciles: 1})).
 			OnCreate("created", slow).OnUpdate("updated", slow)))
 		Eventually(func() int {
 			return len(slices.DeleteFunc(seen.all(), func(name string) bool { return name == "busy" }))

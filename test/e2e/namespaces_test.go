@@ -177,7 +177,7 @@ var _ = Describe("Namespaces at run time", func() {
 				return nil
 			}).
 			OnCreate("next", ok[*v1.Widget](c, "next"), kopf.After("slow")).
-			Daemon("daemon", func(ctx context.Context, _ *kopf.Request[*v1.Widget]) error {
+			Daemon("daemon", daemons.Daemon{}, func(ctx context.Context, _ *kopf.Request[*v1.Widget]) error {
 				c.notef("daemon begins")
 				<-ctx.Done()
 				daemonCause.Store(context.Cause(ctx))
@@ -237,7 +237,7 @@ var _ = Describe("Namespaces at run time", func() {
 				sizes.notef("%v -> %v", req.Diff[0].Old, req.Diff[0].New)
 				return nil
 			}, kopf.Field("spec.size")).
-			Daemon("daemon", func(ctx context.Context, _ *kopf.Request[*v1.Widget]) error {
+			Daemon("daemon", daemons.Daemon{}, func(ctx context.Context, _ *kopf.Request[*v1.Widget]) error {
 				<-ctx.Done()
 				return nil
 			})

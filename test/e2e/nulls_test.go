@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/children"
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
@@ -120,7 +121,7 @@ var _ = Describe("Nulls in the changes of handlers", Ordered, func() {
 				req.Object.Spec.Auto = nil
 				return nil
 			}).
-			Timer("timer", 100*millisecond, func(_ context.Context, req *kopf.Request[*lamp]) error {
+			Timer("timer", daemons.Timer{Interval: 100 * millisecond}, func(_ context.Context, req *kopf.Request[*lamp]) error {
 				if req.Object.Labels["ticked"] == "yes" {
 					req.Object.Status = map[string]any{"ticked": nil}
 				}

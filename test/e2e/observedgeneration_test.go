@@ -10,6 +10,7 @@ import (
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
 	"github.com/kopf-runtime/kopf-runtime/pkg/conditions/conditionstest"
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
@@ -76,7 +77,7 @@ var _ = Describe("The observed generation of a status", func() {
 				}
 				return nil
 			}).
-			Timer("count", 100*millisecond, func(_ context.Context, req *kopf.Request[W]) error {
+			Timer("count", daemons.Timer{Interval: 100 * millisecond}, func(_ context.Context, req *kopf.Request[W]) error {
 				if req.Object.Labels["count"] == "" {
 					return nil
 				}

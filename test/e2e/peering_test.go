@@ -94,8 +94,8 @@ var _ = Describe("Operators among peers", func() {
 				seen.notef("second %s %d", req.Object.Name, req.Diff[0].New)
 				return nil
 			}).
-			Timer("tick", 10*time.Millisecond, func(context.Context, *kopf.Request[W]) error { started.Add(1); ticks.Add(1); return nil }).
-			Daemon("daemon", func(ctx context.Context, req *kopf.Request[W]) error {
+			Timer("tick", daemons.Timer{Interval: 10 * time.Millisecond}, func(context.Context, *kopf.Request[W]) error { started.Add(1); ticks.Add(1); return nil }).
+			Daemon("daemon", daemons.Daemon{}, func(ctx context.Context, req *kopf.Request[W]) error {
 				started.Add(1)
 				seen.notef("daemon begins for %s", req.Object.Name)
 				<-ctx.Done()
@@ -192,7 +192,7 @@ var _ = Describe("Operators among peers", func() {
 				seen.notef("creates in %s", req.Object.Namespace)
 				return nil
 			}).
-			Daemon("daemon", func(ctx context.Context, req *kopf.Request[W]) error {
+			Daemon("daemon", daemons.Daemon{}, func(ctx context.Context, req *kopf.Request[W]) error {
 				seen.notef("begins in %s", req.Object.Namespace)
 				<-ctx.Done()
 				seen.notef("ends in %s", req.Object.Namespace)
@@ -231,7 +231,7 @@ var _ = Describe("Operators among peers", func() {
 				seen.notef("creates %s", req.Object.Name)
 				return nil
 			}).
-			Daemon("daemon", peeringDaemon[W](seen)),
+			Daemon("daemon", daemons.Daemon{}, peeringDaemon[W](seen)),
 			with(named)))).To(Succeed())
 		create(ctx, widget(other, "first"))
 		launch(mgr, &logRecorder{})
@@ -255,7 +255,7 @@ var _ = Describe("Operators among peers", func() {
 				seen.notef("updates %s", req.Object.Labels["of"])
 				return nil
 			}, kopf.Label("of", filter.Present)).
-			Daemon("daemon", peeringDaemon[*corev1.Namespace](seen), kopf.Label("of", filter.Equal(one))), with(one, two)))
+			Daemon("daemon", daemons.Daemon{}, peeringDaemon[*corev1.Namespace](seen), kopf.Label("of", filter.Equal(one))), with(one, two)))
 		label := func(value string) {
 			patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"metadata":{"labels":{"of":%q}}}`, value))
 			Expect(k8s.Patch(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: two}}, patch)).To(Succeed())

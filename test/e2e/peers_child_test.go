@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
@@ -76,14 +77,14 @@ func peerChild() int {
 			printEvent(fmt.Sprintf("done %s %d", req.Object.Name, req.Object.Spec.Size))
 			return nil
 		}).
-		Daemon("daemon", func(ctx context.Context, req *Request) error {
+		Daemon("daemon", daemons.Daemon{}, func(ctx context.Context, req *Request) error {
 			printEvent("begins daemon of " + req.Object.Name)
 			<-ctx.Done()
 			printEvent("ends daemon of " + req.Object.Name)
 			return nil
 		})
 	if setup.Tick > 0 {
-		widgets.Timer("tick", setup.Tick, func(_ context.Context, req *Request) error {
+		widgets.Timer("tick", daemons.Timer{Interval: setup.Tick}, func(_ context.Context, req *Request) error {
 			printEvent("begins tick of " + req.Object.Name)
 			return nil
 		})

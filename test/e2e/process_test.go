@@ -15,6 +15,7 @@ import (
 	. "github.com/onsi/gomega"
 	dto "github.com/prometheus/client_model/go"
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
@@ -160,7 +161,7 @@ var _ = Describe("Health", func() {
 		ns, logs := newNamespace(ctx), &logRecorder{}
 		mgr := newManager(ns, logs)
 		release := make(chan struct{})
-		op := kopf.New(mgr, kopf.WithStuckAfter(limit), kopf.For(&v1.Widget{}, kopf.WithMaxConcurrentReconciles(1), kopf.WithName("stuck")).
+		op := kopf.New(mgr, kopf.WithStuckAfter(limit), kopf.For(&v1.Widget{}, kopf.WithControllerOptions(controller.Options{MaxConcurrentReconciles: 1}), kopf.WithName("stuck")).
 			OnCreate("created", func(ctx context.Context, req *kopf.Request[W]) error {
 				if req.Object.Name == "hangs" {
 					<-release
@@ -202,7 +203,7 @@ var _ = Describe("Health", func() {
 	It("is exported as a metric (SE-16)", func(ctx context.Context) {
 		ns := newNamespace(ctx)
 		release := make(chan struct{})
-		start(ns, options(kopf.For(&v1.Widget{}, kopf.WithMaxConcurrentReconciles(1), kopf.WithName("unchecked")).
+		start(ns, options(kopf.For(&v1.Widget{}, kopf.WithControllerOptions(controller.Options{MaxConcurrentReconciles: 1}), kopf.WithName("unchecked")).
 			OnCreate("created", func(context.Context, *kopf.Request[W]) error { <-release; return nil })))
 		defer close(release)
 		create(ctx, widget(ns, "one"))

@@ -9,9 +9,11 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/filter"
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
@@ -33,8 +35,8 @@ var _ = Describe("Objects that are missing in the cache for a short time", func(
 		release := make(chan struct{})
 		releaseWorker := sync.OnceFunc(func() { close(release) })
 		DeferCleanup(releaseWorker)
-		Expect(kopf.SetupWithManager(mgr, kopf.For(&v1.Widget{}, kopf.WithMaxConcurrentReconciles(1)).
-			Daemon("watch", stays[*v1.Widget](seen, "daemon"), kopf.Label("busy", filter.Absent)).
+		Expect(kopf.SetupWithManager(mgr, kopf.For(&v1.Widget{}, kopf.WithControllerOptions(controller.Options{MaxConcurrentReconciles: 1})).
+			Daemon("watch", daemons.Daemon{}, stays[*v1.Widget](seen, "daemon"), kopf.Label("busy", filter.Absent)).
 			OnCreate("busy", func(context.Context, *kopf.Request[*v1.Widget]) error {
 				seen.notef("busy")
 				<-release

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
@@ -347,7 +348,7 @@ var _ = Describe("A change of the object by a handler", func() {
 			OnUpdate("updated", func(_ context.Context, req *kopf.Request[U]) error {
 				return unstructured.SetNestedField(req.Object.Object, "kept", "status", "phase")
 			}).
-			Timer("timed", 100*time.Millisecond, func(_ context.Context, req *kopf.Request[U]) error {
+			Timer("timed", daemons.Timer{Interval: 100 * time.Millisecond}, func(_ context.Context, req *kopf.Request[U]) error {
 				req.SetResult("done")
 				return nil
 			})))

@@ -10,6 +10,7 @@ import (
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
@@ -242,7 +243,7 @@ var _ = Describe("A failing handler", func() {
 
 	It("does not block a worker while it waits (DLY-12)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
-		start(ns, options(kopf.For(&v1.Widget{}, kopf.WithMaxConcurrentReconciles(1)).
+		start(ns, options(kopf.For(&v1.Widget{}, kopf.WithControllerOptions(controller.Options{MaxConcurrentReconciles: 1})).
 			OnCreate("created", func(_ context.Context, req *kopf.Request[W]) error {
 				seen.notef("%s#%d", req.Object.Name, req.Attempt.Number)
 				if req.Object.Name == "good" {

@@ -30,7 +30,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/rbac"
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/rights"
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
@@ -41,7 +43,7 @@ var revocation = flag.Duration("revocation", 5*time.Second, "time without permis
 func rolesOf(namespace string, opts ...kopf.Option) (roles []*rbacv1.Role) {
 	GinkgoHelper()
 	var out bytes.Buffer
-	Expect(kopf.WriteRights(&out, scheme, kopf.RightsOptions{Name: "operator", Namespaces: []string{namespace}}, opts...)).To(Succeed())
+	Expect(kopf.WriteRights(&out, scheme, rights.Options{Name: "operator", Namespaces: []string{namespace}}, opts...)).To(Succeed())
 	decoder := yaml.NewYAMLOrJSONDecoder(&out, 4096)
 	for {
 		role := &rbacv1.Role{}
@@ -122,7 +124,7 @@ var _ = Describe("Generated permissions", Serial, func() {
 			}).
 				OnReconcile("reconcile", func(context.Context, *kopf.Request[W]) error { return nil }).
 				Owns(&corev1.ConfigMap{}).
-				Daemon("daemon", func(ctx context.Context, _ *kopf.Request[W]) error { <-ctx.Done(); return nil }).
+				Daemon("daemon", daemons.Daemon{}, func(ctx context.Context, _ *kopf.Request[W]) error { <-ctx.Done(); return nil }).
 				OnDelete("delete", ok[W](c, "delete")),
 			kopf.Needs(&corev1.Secret{}, "create"), kopf.WithWatchCheck(200*millisecond))
 	}
@@ -199,7 +201,7 @@ var _ = Describe("Generated permissions", Serial, func() {
 			ContainSubstring("# in a Role in the namespace %s:", ns), ContainSubstring("resources: [widgets]\n  verbs: [get, list, watch, patch]"))))
 	}, SpecTimeout(minute))
 
-	DescribeTable("depend on the mode of the check", func(ctx context.Context, mode kopf.RightsCheck, granted []string, fails bool) {
+	DescribeTable("depend on the mode of the check", func(ctx context.Context, mode rights.Check, granted []string, fails bool) {
 		ns := newNamespace(ctx)
 		grant(ctx, ns, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "operator"}, Rules: []rbacv1.PolicyRule{
 			{APIGroups: []string{"*"}, Resources: []string{"widgets"}, Verbs: granted},
@@ -213,18 +215,18 @@ var _ = Describe("Generated permissions", Serial, func() {
 		}
 		op := launch(mgr, logs)
 		Eventually(func() []string { return logs.find("Starting Controller") }).ShouldNot(BeEmpty())
-		if warnings := logs.find("does not have a permission"); mode == kopf.SkipRightsCheck {
+		if warnings := logs.find("does not have a permission"); mode == rights.Skip {
 			Expect(warnings).To(BeEmpty())
 		} else {
 			Expect(warnings).NotTo(BeEmpty())
 		}
 		op.stop()
 	},
-		Entry("without patch", SpecTimeout(minute), kopf.RequireWatchRights, []string{"get", "list", "watch"}, false),
-		Entry("without patch, but all are required", SpecTimeout(minute), kopf.RequireAllRights, []string{"get", "list", "watch"}, true),
-		Entry("without watch", SpecTimeout(minute), kopf.RequireWatchRights, []string{"get", "list", "patch"}, true),
-		Entry("without watch, with warnings", SpecTimeout(minute), kopf.WarnAboutRights, []string{"get", "list", "patch"}, false),
-		Entry("without watch, not checked", SpecTimeout(minute), kopf.SkipRightsCheck, []string{"get", "list", "patch"}, false),
+		Entry("without patch", SpecTimeout(minute), rights.RequireWatch, []string{"get", "list", "watch"}, false),
+		Entry("without patch, but all are required", SpecTimeout(minute), rights.RequireAll, []string{"get", "list", "watch"}, true),
+		Entry("without watch", SpecTimeout(minute), rights.RequireWatch, []string{"get", "list", "patch"}, true),
+		Entry("without watch, with warnings", SpecTimeout(minute), rights.Warn, []string{"get", "list", "patch"}, false),
+		Entry("without watch, not checked", SpecTimeout(minute), rights.Skip, []string{"get", "list", "patch"}, false),
 	)
 
 	It("that are revoked in the middle of a storm lose and repeat nothing", func(ctx context.Context) {
@@ -378,14 +380,14 @@ var _ = Describe("The check of permissions", Serial, func() {
 		Entry("selected namespaces, with Roles", SpecTimeout(minute), func(a, _ string, allow func(string, ...rbacv1.PolicyRule)) operator {
 			allow("", ruleFor("", "namespaces", observe...))
 			allow(a, ruleFor("", "configmaps", observe...), ruleFor("", "secrets", "get"))
-			return operator{cache.Options{}, options(onlyEvents(anyMaps), kopf.WithNamespaces(a+"*"), kopf.Needs(anySecrets, "get"), kopf.WithRightsCheck(kopf.RequireAllRights))}
+			return operator{cache.Options{}, options(onlyEvents(anyMaps), kopf.WithNamespaces(a+"*"), kopf.Needs(anySecrets, "get"), kopf.WithRightsCheck(rights.RequireAll))}
 		}),
 		Entry("one object of a kind", SpecTimeout(minute), func(a, _ string, allow func(string, ...rbacv1.PolicyRule)) operator {
 			one := ruleFor("", "configmaps", observe...)
 			one.ResourceNames = []string{"only"}
 			allow(a, one)
 			only := cache.Config{FieldSelector: fields.OneTermEqualSelector("metadata.name", "only")}
-			return operator{cache.Options{DefaultNamespaces: map[string]cache.Config{a: only}}, options(onlyEvents(anyMaps), kopf.WithRightsCheck(kopf.SkipRightsCheck))}
+			return operator{cache.Options{DefaultNamespaces: map[string]cache.Config{a: only}}, options(onlyEvents(anyMaps), kopf.WithRightsCheck(rights.Skip))}
 		}),
 	)
 

@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/sharding"
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
@@ -80,7 +81,7 @@ func shardChild() int {
 		}
 	}
 	widgets := kopf.For(&v1.Widget{}).OnCreate("create", attempt("create")).OnUpdate("update", attempt("update")).
-		Daemon("daemon", func(ctx context.Context, req *Request) error {
+		Daemon("daemon", daemons.Daemon{}, func(ctx context.Context, req *Request) error {
 			printEvent(fmt.Sprintf("begin %s daemon", req.Object.Name))
 			<-ctx.Done()
 			printEvent(fmt.Sprintf("end %s daemon", req.Object.Name))

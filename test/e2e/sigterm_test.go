@@ -17,9 +17,11 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
@@ -53,7 +55,7 @@ func busyChild() int {
 		}
 	}
 	must(kopf.SetupWithManager(mgr,
-		kopf.For(&v1.Widget{}, kopf.WithMaxConcurrentReconciles(n)).Daemon("daemon", works("daemon")).OnCreate("handler", works("handler")),
+		kopf.For(&v1.Widget{}, kopf.WithControllerOptions(controller.Options{MaxConcurrentReconciles: n})).Daemon("daemon", daemons.Daemon{}, works("daemon")).OnCreate("handler", works("handler")),
 		kopf.OnCleanup("cleanup", func(context.Context) error { recordCall("cleanup"); return nil })))
 	must(mgr.Start(ctrl.SetupSignalHandler()))
 	return 0

@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/watching"
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
@@ -135,8 +136,8 @@ var _ = Describe("A replica with EnableWarmup that waits for leadership", func()
 			OnCreate("create", note("create")).OnUpdate("update", note("update")).OnResume("resume", note("resume")).
 			OnDelete("delete", note("delete"), kopf.Label("mandatory")).
 			OnDelete("optional", note("optional"), kopf.Optional()).
-			Timer("timer", time.Hour, note("timer"), kopf.Label("mandatory")).
-			Daemon("daemon", func(ctx context.Context, req *kopf.Request[W]) error {
+			Timer("timer", daemons.Timer{Interval: time.Hour}, note("timer"), kopf.Label("mandatory")).
+			Daemon("daemon", daemons.Daemon{}, func(ctx context.Context, req *kopf.Request[W]) error {
 				seen.notef("daemon %s", req.Object.Name)
 				<-ctx.Done()
 				return nil

@@ -12,6 +12,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
@@ -32,7 +33,7 @@ var _ = Describe("Timers", func() {
 		ns, seen := newNamespace(ctx), &calls{}
 		a := widget(ns, "a")
 		create(ctx, a)
-		start(ns, options(kopf.For(&v1.Widget{}).Timer("poll", tick, func(_ context.Context, req *kopf.Request[W]) error {
+		start(ns, options(kopf.For(&v1.Widget{}).Timer("poll", daemons.Timer{Interval: tick}, func(_ context.Context, req *kopf.Request[W]) error {
 			seen.notef("%s %d #%d", req.Reason, req.Object.Spec.Size, req.Attempt.Number)
 			return nil
 		})))
@@ -54,12 +55,12 @@ var _ = Describe("Timers", func() {
 		start(ns, options(kopf.For(&v1.Widget{}).
 			OnCreate("create", ok[W](seen, "create")).
 			OnUpdate("update", ok[W](seen, "update")).
-			Timer("counts", tick, func(_ context.Context, req *kopf.Request[W]) error {
+			Timer("counts", daemons.Timer{Interval: tick, Idle: 2 * tick}, func(_ context.Context, req *kopf.Request[W]) error {
 				req.Object.Spec.Size = int(n.Add(1))
 				req.Object.Spec.Tags = []string{fmt.Sprint(req.Object.Spec.Size)}
 				req.Object.Status.Phase = fmt.Sprint(req.Object.Spec.Size)
 				return nil
-			}, kopf.Idle(2*tick))))
+			})))
 		Eventually(fresh(ctx, a)).Should(HaveField("Spec.Size", BeNumerically(">", 5)))
 		Expect(seen.count("update:update")).To(BeZero())
 		edit(ctx, a, func(w W) { w.Spec.Color = "blue" })
@@ -81,8 +82,8 @@ var _ = Describe("Timers", func() {
 		start(ns, options(kopf.For(&v1.Widget{}).
 			OnCreate("hangs", func(context.Context, *kopf.Request[W]) error { seen.notef("hangs"); <-leave; return nil }).
 			OnUpdate("fails", fails[W](seen, "fails", errors.New("not yet")), kopf.Backoff(tick)).
-			Timer("poll", tick, ok[W](seen, "poll")).
-			Timer("slow", tick, func(ctx context.Context, _ *kopf.Request[W]) error {
+			Timer("poll", daemons.Timer{Interval: tick}, ok[W](seen, "poll")).
+			Timer("slow", daemons.Timer{Interval: tick}, func(ctx context.Context, _ *kopf.Request[W]) error {
 				seen.notef("slow")
 				<-ctx.Done()
 				return nil
@@ -104,8 +105,8 @@ var _ = Describe("Timers", func() {
 		a := widget(ns, "a")
 		create(ctx, a)
 		start(ns, options(kopf.For(&v1.Widget{}).
-			Timer("chain", tick, failsUntil[W](seen, "chain", 2, errors.New("not yet")), kopf.Backoff(time.Millisecond)).
-			Timer("dead", tick, func(_ context.Context, req *kopf.Request[W]) error {
+			Timer("chain", daemons.Timer{Interval: tick}, failsUntil[W](seen, "chain", 2, errors.New("not yet")), kopf.Backoff(time.Millisecond)).
+			Timer("dead", daemons.Timer{Interval: tick}, func(_ context.Context, req *kopf.Request[W]) error {
 				seen.notef("dead %d", req.Object.Spec.Size)
 				return kopf.Permanent(errors.New("never"))
 			})))
@@ -125,16 +126,16 @@ var _ = Describe("Timers", func() {
 		create(ctx, a)
 		var n atomic.Int64
 		start(ns, options(kopf.For(&v1.Widget{}).
-			Timer("dead", tick, func(context.Context, *kopf.Request[W]) error {
+			Timer("dead", daemons.Timer{Interval: tick}, func(context.Context, *kopf.Request[W]) error {
 				seen.notef("dead")
 				return kopf.Permanent(errors.New("never"))
 			}).
-			Timer("once", 0, ok[W](seen, "once"), kopf.Idle(4*tick)).
-			Timer("status", time.Millisecond, func(_ context.Context, req *kopf.Request[W]) error {
+			Timer("once", daemons.Timer{Idle: 4 * tick}, ok[W](seen, "once")).
+			Timer("status", daemons.Timer{Interval: time.Millisecond}, func(_ context.Context, req *kopf.Request[W]) error {
 				req.Object.Status.Phase = fmt.Sprint("at ", time.Now().UnixNano()) // each change requeues the object
 				return nil
 			}).
-			Timer("edits", tick/5, func(_ context.Context, req *kopf.Request[W]) error {
+			Timer("edits", daemons.Timer{Interval: tick / 5}, func(_ context.Context, req *kopf.Request[W]) error {
 				req.Object.Spec.Size = int(n.Add(1))
 				return nil
 			})))
@@ -148,14 +149,14 @@ var _ = Describe("Timers", func() {
 		a := widget(ns, "a")
 		create(ctx, a)
 		start(ns, options(kopf.For(&v1.Widget{}).
-			Timer("once", 0, func(_ context.Context, req *kopf.Request[W]) error {
+			Timer("once", daemons.Timer{Idle: 10 * tick}, func(_ context.Context, req *kopf.Request[W]) error {
 				seen.notef("once %d", req.Object.Spec.Size)
 				return nil
-			}, kopf.Idle(10*tick)).
-			Timer("again", tick, func(_ context.Context, req *kopf.Request[W]) error {
+			}).
+			Timer("again", daemons.Timer{Interval: tick, Idle: 10 * tick}, func(_ context.Context, req *kopf.Request[W]) error {
 				seen.notef("again %d", req.Object.Spec.Size)
 				return nil
-			}, kopf.Idle(10*tick))))
+			})))
 		Eventually(seen.all).Should(ContainElements("once 1", "again 1"))
 		for size := 2; size < 5; size++ {
 			edit(ctx, a, func(w W) { w.Spec.Size = size })
@@ -173,8 +174,8 @@ var _ = Describe("Timers", func() {
 		a, b := widget(ns, "a"), widget(ns, "b")
 		a.Labels, b.Labels = map[string]string{"on": ""}, map[string]string{"off": ""}
 		start(ns, options(kopf.For(&v1.Widget{}).
-			Timer("sharp", time.Hour, ok[W](seen, "sharp"), kopf.Sharp(), kopf.Label("on")).
-			Daemon("seen", stays[W](seen, "seen"), kopf.Label("off"))))
+			Timer("sharp", daemons.Timer{Interval: time.Hour, Sharp: true}, ok[W](seen, "sharp"), kopf.Label("on")).
+			Daemon("seen", daemons.Daemon{}, stays[W](seen, "seen"), kopf.Label("off"))))
 		create(ctx, b)
 		Eventually(seen.all).Should(ContainElement("seen begins for b"), "the operator must be running")
 		create(ctx, a)
@@ -190,10 +191,10 @@ var _ = Describe("Timers", func() {
 		ns := newNamespace(ctx)
 		create(ctx, widget(ns, "a"))
 		points := make(chan time.Duration, 100)
-		start(ns, options(kopf.For(&v1.Widget{}).Timer("cron", 0, func(context.Context, *kopf.Request[W]) error {
+		start(ns, options(kopf.For(&v1.Widget{}).Timer("cron", daemons.Timer{Schedule: fixedInterval(200 * time.Millisecond)}, func(context.Context, *kopf.Request[W]) error {
 			points <- time.Since(time.Now().Truncate(200 * time.Millisecond))
 			return nil
-		}, kopf.Schedule(fixedInterval(200*time.Millisecond)))))
+		})))
 		for range 3 {
 			Eventually(points).Should(Receive(BeNumerically("<", 150*time.Millisecond)))
 		}
@@ -204,7 +205,7 @@ var _ = Describe("Timers", func() {
 		a := widget(ns, "a")
 		var broken atomic.Bool
 		broken.Store(true)
-		r := start(ns, options(kopf.For(&v1.Widget{}).Timer("writes", tick, func(_ context.Context, req *kopf.Request[W]) error {
+		r := start(ns, options(kopf.For(&v1.Widget{}).Timer("writes", daemons.Timer{Interval: tick}, func(_ context.Context, req *kopf.Request[W]) error {
 			seen.notef("called")
 			req.Object.Status.Phase = "written"
 			return nil
@@ -228,7 +229,7 @@ var _ = Describe("Timers", func() {
 		ns, seen := newNamespace(ctx), &calls{}
 		a := widget(ns, "a")
 		create(ctx, a)
-		r := start(ns, options(kopf.For(&v1.Widget{}).Timer("asks", tick, func(_ context.Context, req *kopf.Request[W]) error {
+		r := start(ns, options(kopf.For(&v1.Widget{}).Timer("asks", daemons.Timer{Interval: tick}, func(_ context.Context, req *kopf.Request[W]) error {
 			seen.notef("#%d", req.Attempt.Number)
 			req.Object.Spec.Size = 5000
 			req.Object.Status.Phase = "half"
@@ -244,7 +245,7 @@ var _ = Describe("Timers", func() {
 		a := widget(ns, "a")
 		create(ctx, a)
 		working, leave := make(chan struct{}), make(chan struct{})
-		start(ns, options(kopf.For(&v1.Widget{}).Timer("adds", time.Hour, func(_ context.Context, req *kopf.Request[W]) error {
+		start(ns, options(kopf.For(&v1.Widget{}).Timer("adds", daemons.Timer{Interval: time.Hour}, func(_ context.Context, req *kopf.Request[W]) error {
 			req.Object.Spec.Tags = append(req.Object.Spec.Tags, "ours")
 			close(working)
 			<-leave
@@ -262,7 +263,7 @@ var _ = Describe("Timers", func() {
 			create(ctx, widget(ns, fmt.Sprint("w", i)))
 		}
 		var running, most, total atomic.Int64
-		start(ns, options(kopf.For(&v1.Widget{}).Timer("poll", time.Millisecond, func(ctx context.Context, _ *kopf.Request[W]) error {
+		start(ns, options(kopf.For(&v1.Widget{}).Timer("poll", daemons.Timer{Interval: time.Millisecond, MaxParallel: 2, Jitter: 0.5}, func(ctx context.Context, _ *kopf.Request[W]) error {
 			defer running.Add(-1)
 			if n := running.Add(1); n > most.Load() {
 				most.Store(n)
@@ -270,7 +271,7 @@ var _ = Describe("Timers", func() {
 			total.Add(1)
 			wait(ctx, 5*time.Millisecond)
 			return nil
-		}, kopf.MaxParallel(2), kopf.Jitter(0.5))))
+		})))
 		Eventually(total.Load).Should(BeNumerically(">", 40))
 		Expect(most.Load()).To(BeEquivalentTo(2))
 	}, SpecTimeout(minute))

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
@@ -99,7 +100,7 @@ var _ = Describe("Two operators with conditions of one object", func() {
 			wires = append(wires, wire)
 			runs = append(runs, start(ns, options(
 				kopf.WithFinalizer(prefix+"/finalizer"), kopf.WithProgress(progress.Annotations(prefix)), kopf.WithBaseline(progress.AnnotationBaseline(prefix)),
-				kopf.For(&v1.Widget{}).Timer("writes", time.Millisecond, w.handle).
+				kopf.For(&v1.Widget{}).Timer("writes", daemons.Timer{Interval: time.Millisecond}, w.handle).
 					On("follows", createOrUpdate, func(_ context.Context, req *kopf.Request[*v1.Widget]) error { // the handler runs in the same reconcile as other handlers
 						req.Conditions().True(name+"-Followed", "Size", fmt.Sprint(req.Object.Spec.Size))
 						return nil

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
+	"github.com/kopf-runtime/kopf-runtime/pkg/events"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
@@ -99,7 +100,7 @@ var _ = Describe("A watch that delivers no changes", func() {
 		}
 		create(ctx, binding())
 		awaitRights(ctx, ns, ns, role.Rules...)
-		ready, healthy := checkWatches(ns, options(kopf.For(&v1.Widget{}).OnCreate("created", ok[W](seen, "created")), kopf.WithEvents(kopf.EventsOff)),
+		ready, healthy := checkWatches(ns, options(kopf.For(&v1.Widget{}).OnCreate("created", ok[W](seen, "created")), kopf.WithEvents(events.Options{Level: events.Off})),
 			wire.setup(), func(config *rest.Config) {
 				config.Impersonate = rest.ImpersonationConfig{UserName: ns, Groups: []string{"system:authenticated"}}
 			})

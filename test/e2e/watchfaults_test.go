@@ -10,6 +10,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
@@ -72,7 +73,7 @@ var _ = Describe("A watch that drops modifications", func() {
 
 	It("causes a consistency wait that times out and does not block a worker (CONS-04, PIPE-11)", func(ctx context.Context) {
 		ns, seen := newNamespace(ctx), &calls{}
-		operator := start(ns, options(kopf.For(&v1.Widget{}, kopf.WithMaxConcurrentReconciles(1)).
+		operator := start(ns, options(kopf.For(&v1.Widget{}, kopf.WithControllerOptions(controller.Options{MaxConcurrentReconciles: 1})).
 			OnCreate("made", func(_ context.Context, req *kopf.Request[W]) error {
 				seen.notef("%s#%d", req.Object.Name, req.Attempt.Number)
 				if req.Object.Name == "one" && req.Attempt.Number == 0 {

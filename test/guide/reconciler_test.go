@@ -27,6 +27,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/filter"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
+	"github.com/kopf-runtime/kopf-runtime/pkg/rights"
 )
 
 // This file contains code of docs/coming-from-a-reconciler.md: a reconciler and equivalent handlers. ConfigMaps
@@ -231,12 +232,12 @@ func newClient(t *testing.T) client.Client {
 // manager is nil if they are only used for the permissions.
 func runWithRights(t *testing.T, options func(ctrl.Manager) []kopf.Option) client.Client {
 	t.Helper()
-	restricted := configWithRights(t, kopf.RightsOptions{}, options(nil)...)
+	restricted := configWithRights(t, rights.Options{}, options(nil)...)
 	return runManager(t, restricted, func(mgr ctrl.Manager) error { return kopf.SetupWithManager(mgr, options(mgr)...) })
 }
 
 // configWithRights returns the config of a new user with exactly the permissions of an operator.
-func configWithRights(t *testing.T, rights kopf.RightsOptions, options ...kopf.Option) *rest.Config {
+func configWithRights(t *testing.T, rights rights.Options, options ...kopf.Option) *rest.Config {
 	t.Helper()
 	var roles bytes.Buffer
 	rights.Name = "operator"

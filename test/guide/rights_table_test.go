@@ -32,6 +32,7 @@ import (
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
 	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
+	"github.com/kopf-runtime/kopf-runtime/pkg/rights"
 	"github.com/kopf-runtime/kopf-runtime/pkg/sharding"
 	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
 )
@@ -43,7 +44,7 @@ type featureRow struct {
 	feature string
 	options []kopf.Option
 	equal   [][]kopf.Option // options of the other features of the row, which need the same permissions
-	rights  kopf.RightsOptions
+	rights  rights.Options
 	isWhole bool // whether the row shows all permissions of the operator, instead of those in addition to the first row
 }
 
@@ -92,7 +93,7 @@ func featureRows() []featureRow {
 			equal: [][]kopf.Option{{kopf.ForKinds(kopf.Kinds("databases.example.com"), databases)}}},
 		{feature: "`WithPeering` for the cluster", options: with(kopf.WithPeering(peering.Options{Name: "databases"}))},
 		{
-			feature: "`WithWebhooks` with `Managed` configurations, `SelfManaged` certificates", rights: kopf.RightsOptions{Namespace: "databases-system"},
+			feature: "`WithWebhooks` with `Managed` configurations, `SelfManaged` certificates", rights: rights.Options{Namespace: "databases-system"},
 			options: with(kopf.WithWebhooks(webhooks.Options{
 				Name: "databases.example.com", Configurations: webhooks.Managed, Certificates: webhooks.SelfManaged{}, Namespace: "databases-system",
 				ClientConfig: admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{Name: "databases"}},
@@ -101,7 +102,7 @@ func featureRows() []featureRow {
 		{feature: "`WithRemote` with `progress.SideObjects`", options: with(kopf.WithRemote(&progress.SideObjects{Client: unused, Reader: unused}))},
 		{feature: "`WithSharding`", options: with(kopf.WithSharding(sharding.ControllerRing("databases", sharding.LeaseNamespace("databases-system"))))},
 		{feature: "`WithSharding` with `sharding.ServerSide`", options: with(kopf.WithSharding(sharding.ServerSide("databases", 0, 3, sharding.LeaseNamespace("databases-system"))))},
-		{feature: "leader election", rights: kopf.RightsOptions{LeaderElection: true, Namespace: "databases-system"}, options: with()},
+		{feature: "leader election", rights: rights.Options{LeaderElection: true, Namespace: "databases-system"}, options: with()},
 	}
 }
 

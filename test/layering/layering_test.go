@@ -125,7 +125,9 @@ var levels = map[string]int{
 	"pkg/sharding":        1,
 
 	// These packages explain errors, missing permissions, and what the operator does.
+	"pkg/events":          0,
 	"pkg/explain":         0,
+	"pkg/rights":          0,
 	"internal/rbac":       0,
 	"internal/validation": 0,
 

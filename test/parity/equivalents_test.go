@@ -16,7 +16,7 @@ import (
 // A line that denies what the documentation of an exported name offers must fail.
 func TestNames_DenyNoEquivalent(t *testing.T) {
 	found := equivalents(t)
-	if !slices.Contains(found["settings.posting.reporting_component"], "kopf.EventNames.Component") || !slices.Contains(found["old"], "kopf.Request.Old") {
+	if !slices.Contains(found["settings.posting.reporting_component"], "events.KopfForm.Component") || !slices.Contains(found["old"], "kopf.Request.Old") {
 		t.Fatalf("the equivalents were not found: %v", found)
 	}
 	for _, problem := range checkEquivalents(read(t, page), found) {

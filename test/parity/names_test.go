@@ -77,7 +77,7 @@ func checkNames(text string, users map[string][]string) (problems []string) {
 var (
 	appendix = regexp.MustCompile(`(?s)\n## Appendix A.*?\n## `)
 	quoted   = regexp.MustCompile("`([^`]+)`")
-	ourName  = regexp.MustCompile(`^(?:kopf|filter|kopftest|progress|peering|daemons|webhooks|children|conditions|diff)(?:\.[A-Z]\w*)+$`)
+	ourName  = regexp.MustCompile(`^(?:kopf|filter|kopftest|progress|peering|daemons|webhooks|children|conditions|diff|events|rights)(?:\.[A-Z]\w*)+$`)
 )
 
 // names returns the lines of the appendix.

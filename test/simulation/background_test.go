@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
@@ -105,16 +106,16 @@ func TestTimers_SurviveManyRestarts(t *testing.T) {
 			points, beats, watches := &callTimes{}, &callTimes{}, &callTimes{}
 			databases := func() kopf.Option {
 				return kopf.For(&v1.Widget{}).
-					Timer("sharp", sharp, func(_ context.Context, req *kopf.Request[widget]) error {
+					Timer("sharp", daemons.Timer{Interval: sharp, Sharp: true}, func(_ context.Context, req *kopf.Request[widget]) error {
 						points.record(req.Object.Name)
 						req.Object.Status.Phase = time.Now().String()
 						return nil
-					}, kopf.Sharp()).
-					Timer("plain", plain, func(_ context.Context, req *kopf.Request[widget]) error {
+					}).
+					Timer("plain", daemons.Timer{Interval: plain}, func(_ context.Context, req *kopf.Request[widget]) error {
 						beats.record(req.Object.Name)
 						return nil
 					}).
-					Daemon("watch", func(ctx context.Context, req *kopf.Request[widget]) error {
+					Daemon("watch", daemons.Daemon{}, func(ctx context.Context, req *kopf.Request[widget]) error {
 						watches.record(req.Object.Name)
 						<-ctx.Done()
 						return nil
@@ -239,7 +240,7 @@ func TestBackgroundEdits_AreNoUpdates(t *testing.T) {
 				ended <- runFor(t, config, scheme, 5*time.Minute, kopf.For(&v1.Widget{}).
 					OnUpdate("first", update("first")).
 					OnUpdate("second", update("second")).
-					Timer("tags", 700*time.Millisecond, func(_ context.Context, req *kopf.Request[widget]) error {
+					Timer("tags", daemons.Timer{Interval: 700 * time.Millisecond}, func(_ context.Context, req *kopf.Request[widget]) error {
 						mu.Lock()
 						defer mu.Unlock()
 						if ticks++; ticks > 200 {

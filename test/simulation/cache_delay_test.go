@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/apiserver"
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
@@ -57,7 +58,7 @@ func TestTimers_ReceiveTheEditThatRestartsThem(t *testing.T) {
 		good := make(chan struct{}, 100)
 		widgets := kopf.For(&v1.Widget{}).
 			OnReconcile("beat", func(context.Context, *kopf.Request[widget]) error { return nil }, kopf.Interval(100*time.Millisecond)).
-			Timer("judge", time.Minute, func(_ context.Context, req *kopf.Request[widget]) error {
+			Timer("judge", daemons.Timer{Interval: time.Minute}, func(_ context.Context, req *kopf.Request[widget]) error {
 				if req.Object.Spec.Color == "bad" {
 					return kopf.Permanent(errors.New("wrong color"))
 				}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/filter"
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
@@ -126,8 +127,12 @@ func TestWatchedStatusFields_WrittenInBackground(t *testing.T) {
 			return nil
 		}
 		for name, add := range map[string]func(r *kopf.Resource[widget]){
-			"timer":     func(r *kopf.Resource[widget]) { r.Timer("t", time.Hour, write, kopf.InitialDelay(10*time.Second)) },
-			"daemon":    func(r *kopf.Resource[widget]) { r.Daemon("d", write, kopf.InitialDelay(10*time.Second)) },
+			"timer": func(r *kopf.Resource[widget]) {
+				r.Timer("t", daemons.Timer{Interval: time.Hour}, write, kopf.InitialDelay(10*time.Second))
+			},
+			"daemon": func(r *kopf.Resource[widget]) {
+				r.Daemon("d", daemons.Daemon{}, write, kopf.InitialDelay(10*time.Second))
+			},
 			"reconcile": func(r *kopf.Resource[widget]) { r.OnReconcile("r", write) },
 		} {
 			t.Run(fmt.Sprint(name, " flush ", flush), func(t *testing.T) {
@@ -190,8 +195,8 @@ func TestOwnChanges_NoUpdateWithoutHandlerForField(t *testing.T) {
 			p.note("size " + string(req.Reason))
 			return nil
 		}).
-		Daemon("daemon", nothing, kopf.Field("status.phase", filter.Equal("A"))).
-		Timer("timer", time.Hour, nothing, kopf.Field("status.phase", filter.Equal("A"))).
+		Daemon("daemon", daemons.Daemon{}, nothing, kopf.Field("status.phase", filter.Equal("A"))).
+		Timer("timer", daemons.Timer{Interval: time.Hour}, nothing, kopf.Field("status.phase", filter.Equal("A"))).
 		OnEvent("event", nothing, kopf.Field("status.phase", filter.Equal("A"))).
 		OnReconcile("level", nothing, kopf.Field("status.phase", filter.Equal("A"))).
 		OnDelete("delete", nothing, kopf.Field("status.phase", filter.Equal("A"))),
@@ -214,7 +219,7 @@ func TestWithOwnChangesAsUpdates(t *testing.T) {
 			})
 		},
 		"timer": func(r *kopf.Resource[widget], fn kopf.Handler[widget]) {
-			r.Timer("t", time.Hour, fn, kopf.InitialDelay(10*time.Second))
+			r.Timer("t", daemons.Timer{Interval: time.Hour}, fn, kopf.InitialDelay(10*time.Second))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -243,7 +248,7 @@ func TestWithOwnChangesAsUpdates(t *testing.T) {
 func TestWatchedStatusFields_LargeObjects(t *testing.T) {
 	p := &phases{}
 	widgets := chain(kopf.For(&v1.Widget{}), p, setTyped, false).
-		Timer("t", time.Hour, func(_ context.Context, req *kopf.Request[widget]) error {
+		Timer("t", daemons.Timer{Interval: time.Hour}, func(_ context.Context, req *kopf.Request[widget]) error {
 			req.Object.Status.Phase = "A"
 			return nil
 		}, kopf.InitialDelay(30*time.Second))

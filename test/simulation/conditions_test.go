@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
@@ -74,7 +75,7 @@ func TestReportedConditions_OfSkippedHandlers(t *testing.T) {
 // For a resource without handlers, the engine writes the conditions once.
 func TestConditions_WithoutHandlersAreWrittenOnce(t *testing.T) {
 	for name, widgets := range map[string]*kopf.Resource[widget]{
-		"timer": kopf.For(&v1.Widget{}, kopf.WithConditions("A", "Ready")).Timer("t", time.Minute, func(_ context.Context, req *kopf.Request[widget]) error {
+		"timer": kopf.For(&v1.Widget{}, kopf.WithConditions("A", "Ready")).Timer("t", daemons.Timer{Interval: time.Minute}, func(_ context.Context, req *kopf.Request[widget]) error {
 			req.Conditions().True("A", "Fine", "")
 			return nil
 		}),
@@ -117,7 +118,7 @@ func TestDeclaredConditions_DoNotOverwrite(t *testing.T) {
 // race.
 func TestDeclaredConditions_DoNotOverwriteDaemons(t *testing.T) {
 	for range 20 {
-		widgets := kopf.For(&v1.Widget{}, kopf.WithConditions("A", "Ready")).Daemon("d", func(ctx context.Context, req *kopf.Request[widget]) error {
+		widgets := kopf.For(&v1.Widget{}, kopf.WithConditions("A", "Ready")).Daemon("d", daemons.Daemon{}, func(ctx context.Context, req *kopf.Request[widget]) error {
 			req.Conditions().True("A", "Fine", "")
 			if err := req.Flush(ctx); err != nil {
 				return err

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/filter"
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
@@ -75,7 +76,7 @@ func unavailable() (*http.Response, error) {
 func cutOff() (*http.Response, error) { return nil, errors.New("simulated connection failure") }
 
 // stopDaemon runs an operator and stops its daemon by the named method. It waits for a minute and returns the logged errors.
-func stopDaemon(t *testing.T, link *lastWrite, how string, options ...kopf.HandlerOption) (errorLogs []string) {
+func stopDaemon(t *testing.T, link *lastWrite, how string, daemon daemons.Daemon) (errorLogs []string) {
 	t.Helper()
 	var mu sync.Mutex
 	logger := funcr.New(func(_, text string) {
@@ -91,11 +92,11 @@ func stopDaemon(t *testing.T, link *lastWrite, how string, options ...kopf.Handl
 		s := &scene{config, users, obj}
 		own := *config
 		link.next, own.Transport = config.Transport, link
-		widgets := kopf.For(&v1.Widget{}).Daemon("watch", func(ctx context.Context, req *kopf.Request[widget]) error {
+		widgets := kopf.For(&v1.Widget{}).Daemon("watch", daemon, func(ctx context.Context, req *kopf.Request[widget]) error {
 			<-ctx.Done()
 			req.Object.Status.Phase = "Stopped"
 			return nil
-		}, append(options, kopf.Label("off", filter.Absent))...)
+		}, kopf.Label("off", filter.Absent))
 		mgr, err := manager.New(&own, manager.Options{Scheme: scheme, Metrics: server.Options{BindAddress: "0"}, Logger: logger})
 		must(t, err)
 		must(t, kopf.SetupWithManager(mgr, widgets))
@@ -130,10 +131,10 @@ func TestLastChange_SurvivesFaults(t *testing.T) {
 			"an outage of two seconds": func() *lastWrite { return &lastWrite{answer: unavailable, down: 2 * time.Second} },
 			"a connection failure":     func() *lastWrite { return &lastWrite{answer: cutOff, down: time.Millisecond} },
 		} {
-			for patience, options := range map[string][]kopf.HandlerOption{"": nil, ", with a timeout": {kopf.CancellationTimeout(3 * time.Second)}} {
+			for patience, daemon := range map[string]daemons.Daemon{"": {}, ", with a timeout": {CancellationTimeout: new(3 * time.Second)}} {
 				t.Run(how+", "+name+patience, func(t *testing.T) {
 					link := link()
-					logs := stopDaemon(t, link, how, options...)
+					logs := stopDaemon(t, link, how, daemon)
 					if stored, tried := link.result(); !stored {
 						t.Errorf("the change was not stored after attempts for %s", tried)
 					}
@@ -152,12 +153,12 @@ func TestLastChange_FailsAfterTheGracePeriod(t *testing.T) {
 	for _, how := range waysToStop {
 		for patience, grace := range map[string]time.Duration{"by default": standard, "with a timeout": 4 * time.Second, "with a timeout of zero": 0} {
 			t.Run(how+", "+patience, func(t *testing.T) {
-				var options []kopf.HandlerOption
+				var daemon daemons.Daemon
 				if grace != standard {
-					options = append(options, kopf.CancellationTimeout(grace))
+					daemon.CancellationTimeout = &grace
 				}
 				link := &lastWrite{answer: unavailable, down: -1}
-				logs := stopDaemon(t, link, how, options...)
+				logs := stopDaemon(t, link, how, daemon)
 				if stored, tried := link.result(); stored || tried > grace || tried < grace-2*time.Second {
 					t.Errorf("stored = %t after attempts for %s, want false after %s", stored, tried, grace)
 				}

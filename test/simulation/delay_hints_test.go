@@ -10,10 +10,12 @@ import (
 
 	"github.com/go-logr/logr/funcr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
@@ -50,7 +52,7 @@ func TestHints_DelayWithoutUnit(t *testing.T) {
 			return reconcile.Result{}, nil
 		})
 		started := 0
-		must(t, kopf.SetupWithManager(mgr, kopf.For(&v1.Widget{}, kopf.WithMaxConcurrentReconciles(1)).
+		must(t, kopf.SetupWithManager(mgr, kopf.For(&v1.Widget{}, kopf.WithControllerOptions(controller.Options{MaxConcurrentReconciles: 1})).
 			OnCreate("cause", hasty).
 			OnCreate("parent", func(_ context.Context, req *kopf.Request[widget]) error {
 				req.Sub("first", hasty)
@@ -59,8 +61,8 @@ func TestHints_DelayWithoutUnit(t *testing.T) {
 			}).
 			OnReconcile("level", hasty).
 			OnReconcile("reconciler", kopf.FromReconciler[widget](reconciler)).
-			Daemon("daemon", hasty).
-			Timer("timer", time.Hour, hasty).
+			Daemon("daemon", daemons.Daemon{}, hasty).
+			Timer("timer", daemons.Timer{Interval: time.Hour}, hasty).
 			OnCreate("right", func(_ context.Context, req *kopf.Request[widget]) error {
 				if req.Attempt.Number == 0 {
 					return kopf.Temporary(errors.New("not yet"), 5*time.Second)

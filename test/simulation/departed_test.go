@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
@@ -148,7 +149,7 @@ func playDeparture(t *testing.T, widgets func(*callLog) *kopf.Resource[widget], 
 }
 
 func loggedDaemon(calls *callLog) *kopf.Resource[widget] {
-	return kopf.For(&v1.Widget{}).Daemon("daemon", func(ctx context.Context, _ *kopf.Request[widget]) error {
+	return kopf.For(&v1.Widget{}).Daemon("daemon", daemons.Daemon{}, func(ctx context.Context, _ *kopf.Request[widget]) error {
 		calls.addf("starts")
 		<-ctx.Done()
 		calls.addf("%s", context.Cause(ctx))
@@ -357,7 +358,7 @@ func TestDepartedObject_DataInMemory(t *testing.T) {
 // The timers of an object that has left the cache are not called. They do not run, so nothing asks for the cause of their end.
 func TestDepartedObject_Timers(t *testing.T) {
 	timer := func(calls *callLog) *kopf.Resource[widget] {
-		return kopf.For(&v1.Widget{}).Timer("timer", time.Minute, logged(calls, "timer"))
+		return kopf.For(&v1.Widget{}).Timer("timer", daemons.Timer{Interval: time.Minute}, logged(calls, "timer"))
 	}
 	playDeparture(t, timer, func(d *departure) {
 		reads := d.link.countReads()

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
@@ -82,14 +83,14 @@ func (l *lifecycle) widgets() *kopf.Resource[widget] {
 		}).
 		OnUpdate("update", l.handler("update", 1)).
 		OnDelete("delete", l.handler("delete", 1)).
-		Timer("timer", 3*time.Second, func(_ context.Context, req *kopf.Request[widget]) error {
+		Timer("timer", daemons.Timer{Interval: 3 * time.Second}, func(_ context.Context, req *kopf.Request[widget]) error {
 			l.recordStart("timer")
 			if time.Since(req.Object.CreationTimestamp.Time) < 30*time.Second { // later changes would affect the number of daemons
 				req.Object.Annotations = map[string]string{"ticked": time.Now().String()}
 			}
 			return nil
 		}).
-		Daemon("daemon", func(ctx context.Context, _ *kopf.Request[widget]) error {
+		Daemon("daemon", daemons.Daemon{}, func(ctx context.Context, _ *kopf.Request[widget]) error {
 			l.recordStart("daemon")
 			l.mu.Lock()
 			if l.running++; l.running > 1 {

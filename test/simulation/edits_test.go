@@ -14,6 +14,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
@@ -33,7 +34,7 @@ func TestTimerEdits_DuringCreationAreNoUpdates(t *testing.T) {
 			t.Logf("update: %v", req.Diff)
 			return nil
 		}).
-		Timer("t", time.Hour, func(_ context.Context, req *kopf.Request[widget]) error {
+		Timer("t", daemons.Timer{Interval: time.Hour}, func(_ context.Context, req *kopf.Request[widget]) error {
 			req.Object.Labels = map[string]string{"mine": "yes"}
 			return nil
 		}, kopf.InitialDelay(time.Second))
@@ -54,7 +55,7 @@ func TestTimerEdits_OfLargeObjectsAreNoUpdates(t *testing.T) {
 			t.Logf("update: OldKnown = %t, len(Diff) = %d, Old = %v", req.OldKnown(), len(req.Diff), req.Old)
 			return nil
 		}).
-		Timer("t", time.Hour, func(_ context.Context, req *kopf.Request[widget]) error {
+		Timer("t", daemons.Timer{Interval: time.Hour}, func(_ context.Context, req *kopf.Request[widget]) error {
 			req.Object.Labels = map[string]string{"mine": "yes"}
 			return nil
 		}, kopf.InitialDelay(10*time.Second))
@@ -81,12 +82,12 @@ func TestIdle_IsNotResetByTwoTimers(t *testing.T) {
 		}
 	}
 	widgets := kopf.For(&v1.Widget{}).
-		Timer("a", time.Second, edit("a")).
-		Timer("b", time.Second, edit("b")).
-		Timer("idle", 0, func(context.Context, *kopf.Request[widget]) error {
+		Timer("a", daemons.Timer{Interval: time.Second}, edit("a")).
+		Timer("b", daemons.Timer{Interval: time.Second}, edit("b")).
+		Timer("idle", daemons.Timer{Idle: 5 * time.Second}, func(context.Context, *kopf.Request[widget]) error {
 			idle.Add(1)
 			return nil
-		}, kopf.Idle(5*time.Second))
+		})
 	play(t, widgets, func(t *testing.T, _ *scene) {
 		wait(time.Minute)
 		if idle.Load() == 0 {
@@ -102,12 +103,12 @@ func TestUserChanges_RestartTimersAfterALostResponse(t *testing.T) {
 	loss := &losing{}
 	widgets := kopf.For(&v1.Widget{}).
 		OnUpdate("u", func(context.Context, *kopf.Request[widget]) error { return nil }).
-		Timer("edits", time.Hour, func(_ context.Context, req *kopf.Request[widget]) error {
+		Timer("edits", daemons.Timer{Interval: time.Hour}, func(_ context.Context, req *kopf.Request[widget]) error {
 			loss.armed.Store(true)
 			req.Object.Labels = map[string]string{"mine": "yes"}
 			return nil
 		}, kopf.InitialDelay(5*time.Second)).
-		Timer("fails", time.Minute, func(context.Context, *kopf.Request[widget]) error {
+		Timer("fails", daemons.Timer{Interval: time.Minute}, func(context.Context, *kopf.Request[widget]) error {
 			failing.Add(1)
 			return kopf.Permanent(errors.New("never"))
 		})

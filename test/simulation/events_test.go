@@ -21,6 +21,8 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
+	"github.com/kopf-runtime/kopf-runtime/pkg/events"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
@@ -129,7 +131,7 @@ func TestEvents_LimitedForANoisyObject(t *testing.T) {
 	}
 	const failures, most, hour = 2_000, 60, time.Hour
 	pause := kopf.Backoff(hour / failures)
-	steps, asKopf := kopf.WithEvents(kopf.EventsSteps), kopf.WithKopfEvents(kopf.EventNames{})
+	steps, asKopf := kopf.WithEvents(events.Options{Level: events.Steps}), kopf.WithEvents(events.Options{KopfForm: &events.KopfForm{}})
 	type handler = kopf.Handler[widget]
 	widgets := kopf.For[widget]
 	for name, test := range map[string]struct {
@@ -144,10 +146,10 @@ func TestEvents_LimitedForANoisyObject(t *testing.T) {
 			return widgets(&v1.Widget{}, kopf.WithName(name)).OnReconcile("shouts", shouts, pause)
 		}, true},
 		"a timer": {steps, func(name string, shouts handler) *kopf.Resource[widget] {
-			return widgets(&v1.Widget{}, kopf.WithName(name)).Timer("shouts", time.Second, shouts, pause)
+			return widgets(&v1.Widget{}, kopf.WithName(name)).Timer("shouts", daemons.Timer{Interval: time.Second}, shouts, pause)
 		}, false},
 		"a daemon that changes its object": {steps, func(name string, shouts handler) *kopf.Resource[widget] {
-			return widgets(&v1.Widget{}, kopf.WithName(name)).Daemon("shouts", func(ctx context.Context, req *kopf.Request[widget]) error {
+			return widgets(&v1.Widget{}, kopf.WithName(name)).Daemon("shouts", daemons.Daemon{}, func(ctx context.Context, req *kopf.Request[widget]) error {
 				req.Object.Status.Phase = strconv.Itoa(req.Attempt.Number)
 				return shouts(ctx, req)
 			}, pause)
@@ -170,7 +172,7 @@ func TestEvents_LimitedForANoisyObject(t *testing.T) {
 					return errors.New("no luck")
 				}
 				runFor(t, config, scheme, hour+time.Minute, test.option, test.of(t.Name(), shouts).
-					Timer("late", hour, func(_ context.Context, req *kopf.Request[widget]) error {
+					Timer("late", daemons.Timer{Interval: hour}, func(_ context.Context, req *kopf.Request[widget]) error {
 						req.Eventf("Normal", "Late", "Wait", "at last")
 						return kopf.Permanent(errors.New("too late"))
 					}, kopf.InitialDelay(hour-2*time.Minute)))

@@ -12,13 +12,14 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
 
 // A Flush of a daemon keeps the conditions of other clients.
 func TestFlush_KeepsConditionsOfOthersInDaemons(t *testing.T) {
-	widgets := kopf.For(&v1.Widget{}).Timer("t", time.Hour, func(ctx context.Context, req *kopf.Request[widget]) error {
+	widgets := kopf.For(&v1.Widget{}).Timer("t", daemons.Timer{Interval: time.Hour}, func(ctx context.Context, req *kopf.Request[widget]) error {
 		wait(2 * time.Second) // the other client writes during this time
 		req.Conditions().True("Mine", "Begun", "")
 		if err := req.Flush(ctx); err != nil {
@@ -59,7 +60,7 @@ func TestFlush_KeepsConditionsOfOthersInHandlers(t *testing.T) {
 
 // A Flush keeps the elements that other clients have added to a list.
 func TestFlush_KeepsListsOfOthers(t *testing.T) {
-	widgets := kopf.For(&v1.Widget{}).Timer("t", time.Hour, func(ctx context.Context, req *kopf.Request[widget]) error {
+	widgets := kopf.For(&v1.Widget{}).Timer("t", daemons.Timer{Interval: time.Hour}, func(ctx context.Context, req *kopf.Request[widget]) error {
 		wait(2 * time.Second)
 		req.Object.Status.Phase = "Working"
 		if err := req.Flush(ctx); err != nil {
@@ -81,7 +82,7 @@ func TestFlush_KeepsListsOfOthers(t *testing.T) {
 // If a handler reverts a value after a Flush, the engine writes the reverted value.
 func TestFlush_WritesRevertedValues(t *testing.T) {
 	for name, widgets := range map[string]*kopf.Resource[widget]{
-		"timer":   kopf.For(&v1.Widget{}).Timer("t", time.Hour, changeAndRevert),
+		"timer":   kopf.For(&v1.Widget{}).Timer("t", daemons.Timer{Interval: time.Hour}, changeAndRevert),
 		"handler": kopf.For(&v1.Widget{}).OnCreate("t", changeAndRevert),
 		"level":   kopf.For(&v1.Widget{}).OnReconcile("t", changeAndRevert),
 	} {
@@ -132,7 +133,7 @@ func TestFlush_WatchedFieldIsOneUpdate(t *testing.T) {
 	for name, flush := range map[string]bool{"at the end": false, "flushed": true} {
 		for kind, add := range map[string]func(*kopf.Resource[widget], kopf.Handler[widget]){
 			"timer": func(r *kopf.Resource[widget], h kopf.Handler[widget]) {
-				r.Timer("t", time.Hour, h, kopf.InitialDelay(10*time.Second))
+				r.Timer("t", daemons.Timer{Interval: time.Hour}, h, kopf.InitialDelay(10*time.Second))
 			},
 			"handler": func(r *kopf.Resource[widget], h kopf.Handler[widget]) { r.OnUpdate("t", h, kopf.Field("spec.size")) },
 		} {
@@ -167,12 +168,12 @@ func TestFlush_WatchedFieldIsOneUpdate(t *testing.T) {
 func TestFlush_FailsAfterTheOperatorEnded(t *testing.T) {
 	flushed := make(chan error, 1)
 	ended := make(chan struct{})
-	widgets := kopf.For(&v1.Widget{}).Daemon("d", func(_ context.Context, req *kopf.Request[widget]) error {
+	widgets := kopf.For(&v1.Widget{}).Daemon("d", daemons.Daemon{CancellationTimeout: new(time.Second)}, func(_ context.Context, req *kopf.Request[widget]) error {
 		<-ended
 		req.Object.Status.Phase = "late"
 		flushed <- req.Flush(context.Background())
 		return nil
-	}, kopf.CancellationTimeout(time.Second))
+	})
 	synctest.Test(t, func(t *testing.T) {
 		ended = make(chan struct{})
 		flushed = make(chan error, 1)

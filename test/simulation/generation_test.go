@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
@@ -119,7 +120,7 @@ func TestObservedGeneration_AfterOwnChangesOfTheSpec(t *testing.T) {
 		"a reconcile handler": {kopf.For(&v1.Widget{}, fresh).OnReconcile("paint", byGeneration), nil, []string{"Ready", "Synced"}},
 		"a timer": {
 			kopf.For(&v1.Widget{}, kopf.WithConditions("Synced", "Ready", "Made")).
-				OnCreate("make", succeeds, kopf.ReportCondition("Made")).Timer("paint", 30*time.Second, paints("blue"), kopf.InitialDelay(5*time.Second)),
+				OnCreate("make", succeeds, kopf.ReportCondition("Made")).Timer("paint", daemons.Timer{Interval: 30 * time.Second}, paints("blue"), kopf.InitialDelay(5*time.Second)),
 			nil, []string{"Made", "Ready", "Synced"},
 		},
 		"an event handler": {
@@ -187,7 +188,7 @@ func TestObservedGeneration_OmitsConcurrentEdits(t *testing.T) {
 			wait(2 * time.Second)
 			return paints("blue")(ctx, req)
 		}),
-		"a timer": kopf.For(&v1.Widget{}).Timer("paint", time.Hour, func(ctx context.Context, req *kopf.Request[widget]) error {
+		"a timer": kopf.For(&v1.Widget{}).Timer("paint", daemons.Timer{Interval: time.Hour}, func(ctx context.Context, req *kopf.Request[widget]) error {
 			wait(2 * time.Second)
 			return paints("blue")(ctx, req)
 		}),

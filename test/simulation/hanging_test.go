@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
@@ -48,7 +49,7 @@ func handleCrowd(t *testing.T, hangs int) (took time.Duration) {
 		must(t, err)
 		left, all := atomic.Int64{}, make(chan struct{})
 		left.Store(crowd - int64(hangs))
-		must(t, kopf.SetupWithManager(mgr, kopf.For(&v1.Widget{}, kopf.WithMaxConcurrentReconciles(32)).
+		must(t, kopf.SetupWithManager(mgr, kopf.For(&v1.Widget{}, kopf.WithControllerOptions(controller.Options{MaxConcurrentReconciles: 32})).
 			OnCreate("created", func(ctx context.Context, req *kopf.Request[*v1.Widget]) error {
 				if req.Object.Spec.Size < hangs {
 					<-ctx.Done()

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/engine"
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/filter"
 	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
@@ -161,7 +162,7 @@ func (w *holdWorld) options() []kopf.Option {
 				w.note(req.Object, "slow")
 				return nil
 			}, kopf.Field("spec.size")).
-			Daemon("daemon", func(ctx context.Context, req *kopf.Request[widget]) error {
+			Daemon("daemon", daemons.Daemon{}, func(ctx context.Context, req *kopf.Request[widget]) error {
 				w.note(req.Object, "daemon")
 				<-ctx.Done()
 				return nil

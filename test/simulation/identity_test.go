@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
@@ -19,9 +20,11 @@ import (
 var kindsOfHandlers = map[string]func(kopf.Handler[widget]) *kopf.Resource[widget]{
 	"cause handler":     func(h kopf.Handler[widget]) *kopf.Resource[widget] { return kopf.For(&v1.Widget{}).OnCreate("x", h) },
 	"reconcile handler": func(h kopf.Handler[widget]) *kopf.Resource[widget] { return kopf.For(&v1.Widget{}).OnReconcile("x", h) },
-	"daemon":            func(h kopf.Handler[widget]) *kopf.Resource[widget] { return kopf.For(&v1.Widget{}).Daemon("x", h) },
+	"daemon": func(h kopf.Handler[widget]) *kopf.Resource[widget] {
+		return kopf.For(&v1.Widget{}).Daemon("x", daemons.Daemon{}, h)
+	},
 	"timer": func(h kopf.Handler[widget]) *kopf.Resource[widget] {
-		return kopf.For(&v1.Widget{}).Timer("x", time.Hour, h)
+		return kopf.For(&v1.Widget{}).Timer("x", daemons.Timer{Interval: time.Hour}, h)
 	},
 }
 

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/apiserver"
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/filter"
 	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
@@ -51,7 +52,7 @@ func TestCancelOnDelete_OfDeletedObjects(t *testing.T) {
 // PEER-53: if a change during a pause makes an object unmatched, the engine does not call its handler after the pause.
 func TestPauses_UnmatchedHandlersDoNotStart(t *testing.T) {
 	var bad, calls atomic.Int64
-	widgets := kopf.For(&v1.Widget{}).Timer("t", 10*time.Second, func(_ context.Context, req *kopf.Request[widget]) error {
+	widgets := kopf.For(&v1.Widget{}).Timer("t", daemons.Timer{Interval: 10 * time.Second}, func(_ context.Context, req *kopf.Request[widget]) error {
 		calls.Add(1)
 		if req.Object.Labels["off"] == "yes" {
 			bad.Add(1)

@@ -16,6 +16,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
@@ -167,17 +168,17 @@ func TestLostResponse_KeepsConcurrentChangesOfFields(t *testing.T) {
 		},
 		"committed, by a timer": {
 			func() *kopf.Resource[widget] {
-				return background(kopf.For(&v1.Widget{}).Timer("paint", time.Hour, paint, kopf.InitialDelay(late)))
+				return background(kopf.For(&v1.Widget{}).Timer("paint", daemons.Timer{Interval: time.Hour}, paint, kopf.InitialDelay(late)))
 			}, true, either, 0,
 		},
 		"not committed, by a timer": {
 			func() *kopf.Resource[widget] {
-				return background(kopf.For(&v1.Widget{}).Timer("paint", time.Hour, paintAndReport, kopf.InitialDelay(late)))
+				return background(kopf.For(&v1.Widget{}).Timer("paint", daemons.Timer{Interval: time.Hour}, paintAndReport, kopf.InitialDelay(late)))
 			}, false, "before to user", 0,
 		},
 		"committed, by a daemon": {
 			func() *kopf.Resource[widget] {
-				return background(kopf.For(&v1.Widget{}).Daemon("paint", paintAndReport, kopf.InitialDelay(late)))
+				return background(kopf.For(&v1.Widget{}).Daemon("paint", daemons.Daemon{}, paintAndReport, kopf.InitialDelay(late)))
 			}, true, either, 0,
 		},
 		"committed, beside a rejected change": {
@@ -223,7 +224,7 @@ func TestLostResponse_WritesUnchangedFields(t *testing.T) {
 	}
 	for name, widgets := range map[string]*kopf.Resource[widget]{
 		"by a cause handler": kopf.For(&v1.Widget{}).OnCreate("paint", both),
-		"by a timer":         kopf.For(&v1.Widget{}).Timer("paint", time.Hour, both),
+		"by a timer":         kopf.For(&v1.Widget{}).Timer("paint", daemons.Timer{Interval: time.Hour}, both),
 	} {
 		for _, commit := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, committed: %t", name, commit), func(t *testing.T) {
@@ -252,7 +253,7 @@ func TestLostResponse_KeepsConcurrentChangesOfTheStatus(t *testing.T) {
 	for name, widgets := range map[string]*kopf.Resource[widget]{
 		"of a cause handler":     kopf.For(&v1.Widget{}).OnCreate("report", report),
 		"of a reconcile handler": kopf.For(&v1.Widget{}).OnReconcile("report", report),
-		"of a timer":             kopf.For(&v1.Widget{}).Timer("report", time.Hour, report),
+		"of a timer":             kopf.For(&v1.Widget{}).Timer("report", daemons.Timer{Interval: time.Hour}, report),
 	} {
 		for _, commit := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, committed: %t", name, commit), func(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
@@ -65,7 +66,7 @@ func (o *outage) gaps() (all []time.Duration) {
 func TestFailedWrites_AreRetriedWithBackoff(t *testing.T) {
 	var calls, others atomic.Int64
 	var line outage
-	widgets := kopf.For(&v1.Widget{}, kopf.WithMaxConcurrentReconciles(1)).
+	widgets := kopf.For(&v1.Widget{}, kopf.WithControllerOptions(controller.Options{MaxConcurrentReconciles: 1})).
 		OnUpdate("updated", func(context.Context, *kopf.Request[widget]) error {
 			calls.Add(1)
 			return nil

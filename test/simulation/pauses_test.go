@@ -18,9 +18,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/apiserver"
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/peering"
 	peeringv1 "github.com/kopf-runtime/kopf-runtime/pkg/peering/v1"
@@ -108,14 +110,14 @@ func TestPauses_OfABusyOperator(t *testing.T) {
 					t.Errorf("seed %d: a resume handler was called, but no object was handled before", seed)
 					return nil
 				}).
-				Timer("timer", 700*time.Millisecond, func(_ context.Context, req *kopf.Request[widget]) error {
+				Timer("timer", daemons.Timer{Interval: 700 * time.Millisecond}, func(_ context.Context, req *kopf.Request[widget]) error {
 					begins("timer")
 					mu.Lock()
 					defer mu.Unlock()
 					ticks[req.Object.Name] = time.Now()
 					return nil
 				}).
-				Daemon("daemon", func(ctx context.Context, req *kopf.Request[widget]) error {
+				Daemon("daemon", daemons.Daemon{}, func(ctx context.Context, req *kopf.Request[widget]) error {
 					begins("daemon")
 					mu.Lock()
 					if running[req.Object.Name]++; running[req.Object.Name] > 1 {
@@ -246,7 +248,7 @@ func TestPauses_RestartTheDaemonsOfManyObjects(t *testing.T) {
 	const crowd, pauses = 150, 4
 	var running, begun atomic.Int64
 	playTwoOperators(t, func(*operatorPair) *kopf.Resource[widget] {
-		return kopf.For(&v1.Widget{}, kopf.WithMaxConcurrentReconciles(32)).Daemon("daemon", func(ctx context.Context, _ *kopf.Request[widget]) error {
+		return kopf.For(&v1.Widget{}, kopf.WithControllerOptions(controller.Options{MaxConcurrentReconciles: 32})).Daemon("daemon", daemons.Daemon{}, func(ctx context.Context, _ *kopf.Request[widget]) error {
 			begun.Add(1)
 			running.Add(1)
 			defer running.Add(-1)

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
@@ -118,7 +119,7 @@ func TestRejectedChange_RevertsOnlyItself(t *testing.T) {
 		"reconcile handlers": kopf.For(&v1.Widget{}).OnReconcile("first", first).
 			OnReconcile("second", second, kopf.Backoff(patiently)),
 		"a timer": kopf.For(&v1.Widget{}).OnCreate("first", first).
-			Timer("second", patiently, second, kopf.InitialDelay(10*time.Second), kopf.Backoff(patiently)),
+			Timer("second", daemons.Timer{Interval: patiently}, second, kopf.InitialDelay(10*time.Second), kopf.Backoff(patiently)),
 	} {
 		t.Run(name, func(t *testing.T) {
 			playStrict(t, widgets, func(t *testing.T, s *scene, _ *mailbox) {

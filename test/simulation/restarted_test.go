@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
@@ -175,13 +176,13 @@ func reconcileHandlers(calls *callLog) *kopf.Resource[widget] {
 
 func backgroundHandlers(calls *callLog) *kopf.Resource[widget] {
 	return kopf.For(&v1.Widget{}).
-		Daemon("daemon", func(ctx context.Context, req *kopf.Request[widget]) error {
+		Daemon("daemon", daemons.Daemon{}, func(ctx context.Context, req *kopf.Request[widget]) error {
 			calls.addf("daemon %d", req.Object.Spec.Size)
 			<-ctx.Done()
 			calls.addf("daemon %d ends: %s", req.Object.Spec.Size, context.Cause(ctx))
 			return nil
 		}).
-		Timer("timer", time.Hour, logged(calls, "timer"), kopf.InitialDelay(time.Second))
+		Timer("timer", daemons.Timer{Interval: time.Hour}, logged(calls, "timer"), kopf.InitialDelay(time.Second))
 }
 
 // Daemons and timers of an object that was deleted before the start do not start, even if the first list still contains the object with the finalizer,

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
@@ -120,13 +121,13 @@ func (w *scopeWorld) options() []kopf.Option {
 				w.note(req.Object, "deleted")
 				return nil
 			}).
-			Daemon("daemon", func(ctx context.Context, req *kopf.Request[widget]) error {
+			Daemon("daemon", daemons.Daemon{CancellationTimeout: new(time.Minute)}, func(ctx context.Context, req *kopf.Request[widget]) error {
 				w.count(req.Object, 1)
 				defer w.count(req.Object, -1)
 				<-ctx.Done()
 				w.work(ctx, req)
 				return nil
-			}, kopf.CancellationTimeout(time.Minute)),
+			}),
 	}
 }
 

@@ -29,6 +29,7 @@ import (
 
 	"github.com/kopf-runtime/kopf-runtime/internal/apiserver"
 	"github.com/kopf-runtime/kopf-runtime/internal/testhook"
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/sharding"
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
@@ -424,10 +425,10 @@ func (p *shardProcess) resource() kopf.Option {
 			}
 		})).
 		OnDelete("delete", attempt("delete", handled(func(*widgetRequest) string { return "deleted" }))).
-		Timer("tick", 4*time.Second, attempt("tick", func(*widgetRequest) {})).
-		Daemon("daemon", func(ctx context.Context, req *widgetRequest) error {
+		Timer("tick", daemons.Timer{Interval: 4 * time.Second}, attempt("tick", func(*widgetRequest) {})).
+		Daemon("daemon", daemons.Daemon{CancellationTimeout: new(2 * time.Second)}, func(ctx context.Context, req *widgetRequest) error {
 			return w.attempt(ctx, p, "daemon", req.Object, false, func() {})
-		}, kopf.CancellationTimeout(2*time.Second)) // it may take longer
+		}) // it may take longer
 }
 
 // attempt records an attempt that works for some time; a daemon works until it is stopped, and a little longer.

@@ -235,13 +235,13 @@ func TestSuspendedLeader_DaemonsAndTimersWait(t *testing.T) {
 			playReplicas(t, func(s *replicas) {
 				var ticks atomic.Int64
 				widgets := func(who string) *kopf.Resource[widget] {
-					return kopf.For(&v1.Widget{}).Daemon("daemon", func(ctx context.Context, req *kopf.Request[widget]) error {
+					return kopf.For(&v1.Widget{}).Daemon("daemon", daemons.Daemon{}, func(ctx context.Context, req *kopf.Request[widget]) error {
 						s.addf("%s begins", who)
 						<-ctx.Done()
 						s.addf("%s ends: %t", who, errors.Is(context.Cause(ctx), daemons.ErrPaused))
 						req.Object.Status.Phase = who
 						return nil
-					}).Timer("tick", 100*time.Millisecond, func(_ context.Context, req *kopf.Request[widget]) error {
+					}).Timer("tick", daemons.Timer{Interval: 100 * time.Millisecond}, func(_ context.Context, req *kopf.Request[widget]) error {
 						req.Object.Status.Log = []string{fmt.Sprint(ticks.Add(1))}
 						return nil
 					})

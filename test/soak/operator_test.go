@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	v1 "github.com/kopf-runtime/kopf-runtime/test/e2e/api/v1"
 )
@@ -77,15 +78,15 @@ func runOperator(text string) error {
 	if err != nil {
 		return err
 	}
-	var daemons atomic.Int64
-	if err := kopf.SetupWithManager(mgr, widgets(setup, &daemons)); err != nil {
+	var running atomic.Int64
+	if err := kopf.SetupWithManager(mgr, widgets(setup, &running)); err != nil {
 		return err
 	}
 	go func() {
 		answers := json.NewEncoder(os.Stdout)
 		for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
 			heap, stack := memory()
-			_ = answers.Encode(operatorState{heap, stack, runtime.NumGoroutine(), daemons.Load(), elected(mgr)})
+			_ = answers.Encode(operatorState{heap, stack, runtime.NumGoroutine(), running.Load(), elected(mgr)})
 		}
 		os.Exit(0) // the test has ended
 	}()
@@ -110,7 +111,7 @@ func memory() (heap, stack uint64) {
 }
 
 // widgets declares the operator: each handler records its call in the ledger and succeeds only if the ledger has stored it.
-func widgets(setup operatorSetup, daemons *atomic.Int64) *kopf.Resource[*v1.Widget] {
+func widgets(setup operatorSetup, running *atomic.Int64) *kopf.Resource[*v1.Widget] {
 	type request = kopf.Request[*v1.Widget]
 	send := func(path, object, handler, input string) error {
 		return post(setup.Ledger+path, url.Values{
@@ -136,12 +137,12 @@ func widgets(setup operatorSetup, daemons *atomic.Int64) *kopf.Resource[*v1.Widg
 		OnCreate("create", handle("create"), kopf.After("second")).
 		OnUpdate("update", handle("update")).
 		OnDelete("delete", handle("delete")).
-		Timer("tick", tickInterval, func(_ context.Context, req *request) error {
+		Timer("tick", daemons.Timer{Interval: tickInterval}, func(_ context.Context, req *request) error {
 			return send("/tick", nameOf(req.Object), "tick", "")
 		}).
-		Daemon("daemon", func(ctx context.Context, _ *request) error {
-			daemons.Add(1)
-			defer daemons.Add(-1)
+		Daemon("daemon", daemons.Daemon{}, func(ctx context.Context, _ *request) error {
+			running.Add(1)
+			defer running.Add(-1)
 			<-ctx.Done()
 			return nil
 		})

@@ -55,7 +55,7 @@ func Start(
 		return c, nil // Run repeats the check at the interval
 	}
 	if slices.ContainsFunc(missing, func(n rbac.Need) bool { return isFatal(n.Level) }) {
-		return nil, fmt.Errorf("the operator cannot start: permissions are missing:\n%s\nadd the rules below to its roles, or choose another mode with WithRightsCheck, such as WarnAboutRights\n%s",
+		return nil, fmt.Errorf("the operator cannot start: permissions are missing:\n%s\nadd the rules below to its roles, or choose another mode with WithRightsCheck, such as rights.Warn\n%s",
 			lines(missing), rbac.Advice(missing))
 	}
 	c.update(atStart, missing)

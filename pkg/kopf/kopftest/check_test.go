@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kopf-runtime/kopf-runtime/internal/explore"
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/filter"
 )
@@ -84,7 +85,7 @@ func robust(r *kopf.Resource[*corev1.Pod], outside *cloud) {
 		}
 		return nil
 	}, kopf.Retries(5))
-	r.Daemon("watch", func(ctx context.Context, _ *podRequest) error {
+	r.Daemon("watch", daemons.Daemon{}, func(ctx context.Context, _ *podRequest) error {
 		<-ctx.Done()
 		return nil
 	})
@@ -222,10 +223,10 @@ func TestCheck_FindsBugs(t *testing.T) {
 			})
 		}, "deaf (create, attempt 0) of default/orders did not return after the operator was stopped"},
 		"a daemon that does not stop": {func(r *kopf.Resource[*corev1.Pod], _ *cloud) {
-			r.Daemon("deaf", func(context.Context, *podRequest) error {
+			r.Daemon("deaf", daemons.Daemon{CancellationTimeout: new(time.Second)}, func(context.Context, *podRequest) error {
 				<-time.After(3 * time.Hour)
 				return nil
-			}, kopf.CancellationTimeout(time.Second))
+			})
 		}, "did not return"},
 		"an operator that does not become quiet": {func(r *kopf.Resource[*corev1.Pod], _ *cloud) {
 			r.OnCreate("never", func(context.Context, *podRequest) error { return kopf.Temporary(errors.New("never"), 24*time.Hour) })

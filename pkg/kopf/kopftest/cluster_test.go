@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
 )
@@ -56,7 +57,7 @@ func TestEvents_OnlyCreatedEventsCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, cluster := NewWithT(t), kopftest.Memory(t, kopftest.Objects(configMap(nil)))
 		operator := cluster.RunManager(t, func(mgr manager.Manager) error {
-			return kopf.SetupWithManager(mgr, kopf.For(&corev1.ConfigMap{}).Timer("tell", time.Minute, func(_ context.Context, req *cmRequest) error {
+			return kopf.SetupWithManager(mgr, kopf.For(&corev1.ConfigMap{}).Timer("tell", daemons.Timer{Interval: time.Minute}, func(_ context.Context, req *cmRequest) error {
 				req.Eventf("Normal", "Repeated", "Repeat", "repeated note")
 				return nil
 			}))

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
 )
@@ -136,7 +137,7 @@ func TestRunManager_SeveralClients(t *testing.T) {
 	operator := cluster.RunManager(t, func(mgr manager.Manager) error {
 		config = mgr.GetConfig()
 		return kopf.SetupWithManager(mgr, kopf.For(&corev1.ConfigMap{}).
-			Timer("timer", time.Millisecond, func(ctx context.Context, req *cmRequest) error {
+			Timer("timer", daemons.Timer{Interval: time.Millisecond}, func(ctx context.Context, req *cmRequest) error {
 				var found corev1.SecretList
 				return mgr.GetAPIReader().List(ctx, &found)
 			}))
@@ -167,7 +168,7 @@ func TestCycle_ObjectsFromThePast(t *testing.T) {
 func TestCalls_Reasons(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
-		resource := kopf.For(&corev1.ConfigMap{}).OnCreate("create", nothing).OnUpdate("update", nothing).Timer("tick", time.Second, nothing)
+		resource := kopf.For(&corev1.ConfigMap{}).OnCreate("create", nothing).OnUpdate("update", nothing).Timer("tick", daemons.Timer{Interval: time.Second}, nothing)
 		kopf.IndexBy(resource, "index", func(context.Context, *cmRequest) (map[string]int, error) { return nil, nil })
 		cluster := kopftest.Memory(t)
 		obj := configMap(map[string]string{"color": "red"})

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
 )
@@ -191,12 +192,12 @@ func TestDroppedFields_AreLoggedOnce(t *testing.T) {
 		}), nil},
 		"a flushed field": {newUnstructured(func(r *kopf.Resource[raw]) { r.OnCreate("create", flushed) }), []string{"create status.unknown"}},
 		"a daemon": {newUnstructured(func(r *kopf.Resource[raw]) {
-			r.Daemon("daemon", set("x", "status", "unknown"))
+			r.Daemon("daemon", daemons.Daemon{}, set("x", "status", "unknown"))
 		}), []string{"daemon status.unknown"}},
 		"repeated results of a timer": {newUnstructured(func(r *kopf.Resource[raw]) {
-			r.Timer("timer", 10*time.Second, result)
+			r.Timer("timer", daemons.Timer{Interval: 10 * time.Second}, result)
 		}), []string{"timer status.timer"}},
-		"a flush by a daemon": {newUnstructured(func(r *kopf.Resource[raw]) { r.Daemon("daemon", flushed) }), []string{"daemon status.unknown"}},
+		"a flush by a daemon": {newUnstructured(func(r *kopf.Resource[raw]) { r.Daemon("daemon", daemons.Daemon{}, flushed) }), []string{"daemon status.unknown"}},
 		"OnReconcile": {newUnstructured(func(r *kopf.Resource[raw]) {
 			r.OnReconcile("level", set("x", "status", "unknown"))
 		}), []string{"level status.unknown"}},
@@ -209,7 +210,7 @@ func TestDroppedFields_AreLoggedOnce(t *testing.T) {
 			})
 		}), []string{"create status.nodes[].zone", "create status.unknown"}},
 		"a typed result":            {typedOf(func(r *kopf.Resource[typed]) { r.OnCreate("create", typedResult) }), []string{"create status.create"}},
-		"a typed result of a timer": {typedOf(func(r *kopf.Resource[typed]) { r.Timer("timer", time.Hour, typedResult) }), []string{"timer status.timer"}},
+		"a typed result of a timer": {typedOf(func(r *kopf.Resource[typed]) { r.Timer("timer", daemons.Timer{Interval: time.Hour}, typedResult) }), []string{"timer status.timer"}},
 		"a null": {newUnstructured(func(r *kopf.Resource[raw]) {
 			r.OnCreate("create", set(map[string]any{"open": map[string]any{"stored": nil}, "phase": nil, "nothing": nil}, "status"))
 		}), []string{"create status.nothing", "create status.phase"}},

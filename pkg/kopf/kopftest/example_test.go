@@ -16,6 +16,7 @@ import (
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
+	"github.com/kopf-runtime/kopf-runtime/pkg/rights"
 )
 
 // patient is a handler that retries until the object has a key.
@@ -84,7 +85,7 @@ func ExampleMemory() {
 // The file contains the roles of the operator. "KOPF_UPDATE_RIGHTS=1 go test" writes it.
 func ExampleCheckRights() {
 	test := func(t *testing.T) {
-		rights := kopf.RightsOptions{Name: "patients", ServiceAccount: "patients", Namespace: "hospital"}
+		rights := rights.Options{Name: "patients", ServiceAccount: "patients", Namespace: "hospital"}
 		kopftest.CheckRights(t, "config/rbac/rbac.yaml", clientgoscheme.Scheme, rights, patients())
 	}
 	_ = test

@@ -109,7 +109,7 @@ func WithAttempt(attempt progress.Attempt) InvokeOption { return func(c *call) {
 // WithPolicy sets the error policy that determines the outcome. Default: the policy of a handler without options.
 func WithPolicy(policy progress.Policy) InvokeOption { return func(c *call) { c.policy = policy } }
 
-// WithFinishedSubHandlers sets which sub-handlers have finished before the call. [kopf.Request.SubsFinished] returns true if they include
+// WithFinishedSubHandlers sets which sub-handlers have finished before the call. [kopf.Request.AwaitSubs] returns true if they include
 // all sub-handlers that the handler has declared. The ids are those of [Invocation.SubHandlers], or "parent/child" for the sub-handlers of
 // a sub-handler that [Invocation.InvokeSubHandler] calls. Default: none.
 func WithFinishedSubHandlers(ids ...string) InvokeOption {

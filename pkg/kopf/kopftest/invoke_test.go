@@ -229,12 +229,12 @@ func TestWithFinishedSubHandlers(t *testing.T) {
 	handler := func(_ context.Context, req *cmRequest) error {
 		req.Sub("a", func(_ context.Context, req *cmRequest) error {
 			req.Sub("deep", func(context.Context, *cmRequest) error { return nil })
-			req.SetResult(req.SubsFinished())
+			req.SetResult(req.AwaitSubs())
 			return nil
 		})
-		first := req.SubsFinished()
+		first := req.AwaitSubs()
 		req.Sub("deep", func(context.Context, *cmRequest) error { return nil })
-		req.SetResult([]any{first, req.SubsFinished()})
+		req.SetResult([]any{first, req.AwaitSubs()})
 		return nil
 	}
 	for _, test := range []struct {

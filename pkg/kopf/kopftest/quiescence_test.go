@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
 	"github.com/kopf-runtime/kopf-runtime/pkg/webhooks"
@@ -41,7 +42,7 @@ func TestRunUntilQuiet_ReturnsWithoutPendingWork(t *testing.T) {
 		"a short interval":                          kopf.For(&corev1.ConfigMap{}).OnReconcile("main", nothing, kopf.Interval(300*time.Millisecond)),
 		"a busy reconciler":                         kopf.For(&corev1.ConfigMap{}).OnReconcile("main", kopf.FromReconciler[*corev1.ConfigMap](again)),
 		"an event handler":                          kopf.For(&corev1.ConfigMap{}).OnEvent("event", nothing),
-		"a timer":                                   kopf.For(&corev1.ConfigMap{}).Timer("timer", time.Second, nothing),
+		"a timer":                                   kopf.For(&corev1.ConfigMap{}).Timer("timer", daemons.Timer{Interval: time.Second}, nothing),
 		"unstructured": kopf.For(bare).OnCreate("create", func(context.Context, *kopf.Request[*unstructured.Unstructured]) error {
 			return nil
 		}),

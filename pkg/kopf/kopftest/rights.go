@@ -24,6 +24,7 @@ import (
 
 	"github.com/kopf-runtime/kopf-runtime/internal/rbac"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
+	"github.com/kopf-runtime/kopf-runtime/pkg/rights"
 )
 
 // UpdateRights is the environment variable that makes [CheckRights] write the file.
@@ -33,7 +34,7 @@ const UpdateRights = "KOPF_UPDATE_RIGHTS"
 // operator. To write the file, set the environment variable [UpdateRights]:
 //
 //	KOPF_UPDATE_RIGHTS=1 go test ./...
-func CheckRights(t testing.TB, file string, scheme *runtime.Scheme, rights kopf.RightsOptions, options ...kopf.Option) {
+func CheckRights(t testing.TB, file string, scheme *runtime.Scheme, rights rights.Options, options ...kopf.Option) {
 	t.Helper()
 	var want bytes.Buffer
 	if err := kopf.WriteRights(&want, scheme, rights, options...); err != nil {

@@ -22,6 +22,7 @@ import (
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
+	"github.com/kopf-runtime/kopf-runtime/pkg/rights"
 )
 
 // vaults returns an operator whose handler creates a Secret.
@@ -37,7 +38,7 @@ func vaults() *kopf.Resource[*corev1.ConfigMap] {
 func writeRole(t *testing.T, opts ...kopf.Option) (file string) {
 	t.Helper()
 	var text strings.Builder
-	if err := kopf.WriteRights(&text, clientgoscheme.Scheme, kopf.RightsOptions{Name: "vaults"}, opts...); err != nil {
+	if err := kopf.WriteRights(&text, clientgoscheme.Scheme, rights.Options{Name: "vaults"}, opts...); err != nil {
 		t.Fatal(err)
 	}
 	return writeFile(t, text.String())

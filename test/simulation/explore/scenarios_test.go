@@ -21,6 +21,7 @@ import (
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/children"
 	"github.com/kopf-runtime/kopf-runtime/pkg/conditions"
+	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/filter"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
@@ -278,12 +279,12 @@ var scenarios = []scenario{
 					w.record("a", req.Object, req.Object.Spec.Size)
 					return nil
 				}).
-				Daemon("daemon", func(ctx context.Context, req *request) error {
+				Daemon("daemon", daemons.Daemon{}, func(ctx context.Context, req *request) error {
 					req.Object.Spec.Color = "blue"
 					req.Object.Status.Log = []string{"daemon"}
 					return nil
 				}, kopf.InitialDelay(time.Second)).
-				Timer("timer", 5*time.Minute, func(_ context.Context, req *request) error {
+				Timer("timer", daemons.Timer{Interval: 5 * time.Minute}, func(_ context.Context, req *request) error {
 					req.Object.Spec.Tags = []string{"timer"}
 					req.Object.Status.Phase = "timed"
 					return nil

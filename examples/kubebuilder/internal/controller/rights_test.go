@@ -26,8 +26,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	shopv1 "github.com/kopf-runtime/kopf-runtime/examples/kubebuilder/api/v1"
-	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
+	"github.com/kopf-runtime/kopf-runtime/pkg/rights"
 )
 
 var roleFile = filepath.Join("..", "..", "config", "rbac", "role.yaml")
@@ -38,7 +38,7 @@ func TestRights(t *testing.T) {
 	if err := shopv1.AddToScheme(known); err != nil {
 		t.Fatal(err)
 	}
-	kopftest.CheckRights(t, roleFile, known, kopf.RightsOptions{Name: "manager-role"},
+	kopftest.CheckRights(t, roleFile, known, rights.Options{Name: "manager-role"},
 		(&OrderHandlers{}).orders(), (&ParcelReconciler{}).parcels(), parcelNeeds(), InvoiceNeeds())
 }
 

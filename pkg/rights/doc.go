@@ -1,0 +1,2 @@
+// Package rights has the options for the permissions of an operator: see kopf.WriteRights and kopf.WithRightsCheck.
+package rights
