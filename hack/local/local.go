@@ -14,7 +14,7 @@ import (
 	"sync"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/client-go/kubernetes/scheme"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
@@ -43,7 +43,7 @@ type Write struct {
 // Memory starts an API server in memory with these CRDs. It needs no other process and starts at once, but it has no controllers, no admission and no access
 // control, and Namespaces need not exist.
 func Memory(crds []*apiextensionsv1.CustomResourceDefinition) (Server, error) {
-	resources := slices.DeleteFunc(apiserver.FromScheme(scheme.Scheme), func(r apiserver.Resource) bool {
+	resources := slices.DeleteFunc(apiserver.FromScheme(clientgoscheme.Scheme), func(r apiserver.Resource) bool {
 		return r.GroupVersion.Version != "v1" // each version would be a kind of its own
 	})
 	m := &memory{}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"strings"
@@ -84,7 +85,9 @@ func (e *Endpoint) Kubeconfig() ([]byte, error) {
 func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if subtle.ConstantTimeCompare([]byte(token), []byte(e.Config.BearerToken)) != 1 {
-		send(w, reply{code: http.StatusUnauthorized, value: FailureStatus(http.StatusUnauthorized, "Unauthorized", "Unauthorized")}.response(r))
+		refused := reply{code: http.StatusUnauthorized, value: FailureStatus(http.StatusUnauthorized, "Unauthorized", "Unauthorized")}.response(r)
+		send(w, refused)
+		_ = refused.Body.Close()
 		return
 	}
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody))
@@ -170,9 +173,7 @@ func (r Resource) root() string {
 // send sends a response, and each part of a stream as soon as it is there.
 func send(w http.ResponseWriter, response *http.Response) {
 	defer response.Body.Close()
-	for name, values := range response.Header {
-		w.Header()[name] = values
-	}
+	maps.Copy(w.Header(), response.Header)
 	w.WriteHeader(response.StatusCode)
 	if response.ContentLength >= 0 {
 		_, _ = io.Copy(w, response.Body) // it fails only if the client has gone

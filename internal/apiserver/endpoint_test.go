@@ -13,7 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -24,7 +24,7 @@ import (
 func TestEndpoint(t *testing.T) {
 	var mu sync.Mutex
 	var seen []string
-	e, err := apiserver.New(apiserver.FromScheme(scheme.Scheme)...).Listen("127.0.0.1:0", func(x apiserver.Exchange) {
+	e, err := apiserver.New(apiserver.FromScheme(clientgoscheme.Scheme)...).Listen("127.0.0.1:0", func(x apiserver.Exchange) {
 		mu.Lock()
 		defer mu.Unlock()
 		seen = append(seen, x.Method+" "+x.Path)

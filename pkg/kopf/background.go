@@ -67,7 +67,7 @@ func (s guardedSchedule) Next(from time.Time) time.Time {
 // checkTask returns the errors of a daemon or a timer. The options check its policy and its initial delay.
 func (d *declaration) checkTask() []error {
 	err := daemons.Task{Run: func(context.Context, progress.Attempt) error { return nil }, Daemon: d.task.Daemon, Timer: d.task.Timer}.Check()
-	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // each error is reported with the name of the handler
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		return joined.Unwrap()
 	}
 	return nil
