@@ -27,11 +27,6 @@ EXAMPLE_PROJECTS := $(patsubst %/Makefile,%,$(wildcard examples/*/Makefile))
 MODULES := . hack/controlplane $(EXAMPLE_MODULES) $(CONTRIB_MODULES)
 TOOL_MODULES := hack/tools hack/tools/golangci-lint hack/tools/govulncheck hack/tools/vale hack/tools/gremlins hack/tools/apidiff hack/tools/helm
 
-# The race detector needs cgo. The go command disables cgo if there is no C compiler.
-RACE ?= $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
-# Timers of a synctest bubble share one context of the race detector, so a test process crashes if two threads run them
-# (https://go.dev/issue/78156). With one thread they can't. Data races are found all the same, and packages still run side by side.
-race = $(if $(RACE),$(RACE) -cpu=1)
 TESTFLAGS ?=
 # Tests of operators mostly wait, so at least four packages run in parallel.
 PARALLEL ?= $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1); if [ "$$n" -gt 4 ]; then echo "$$n"; else echo 4; fi)
@@ -83,25 +78,35 @@ quoted-name = $(if $(NAME),'$(NAME)')
 ##@ Tests
 
 .PHONY: test
-test: controlplane $(GINKGO) $(CONTROLLER_GEN) note-race ## Run all tests, including those on a real API server; TESTFLAGS="-count=20 -run X" adds flags of go test
+test: controlplane $(GINKGO) $(CONTROLLER_GEN) ## Run all tests, including those on a real API server; TESTFLAGS="-count=20 -run X" adds flags of go test
 	@status=0; \
-	$(if $(TESTFLAGS),,$(mutations) $(GINKGO) run $(RACE) --procs=4 --randomize-all --output-interceptor-mode=none --no-color --timeout=40m ./test/e2e || status=1; )\
-	go test $(race) $(tests) $(RACED) $(if $(TESTFLAGS),./test/e2e) || status=1; \
-	$(mutations) go test $(tests) ./examples ./hack/example $$(go list ./... | grep -vE $(raced)) || status=1; \
-	for module in $(EXAMPLE_MODULES); do \
+	$(if $(TESTFLAGS),,$(e2e) || status=1; )\
+	go test $(tests) $(in-memory) $(if $(TESTFLAGS),./test/e2e) || status=1; \
+	$(mutations) go test $(tests) ./examples ./hack/example $$(go list ./... | grep -vE $(tested-before)) || status=1; \
+	for module in $(EXAMPLE_MODULES) $(CONTRIB_MODULES); do \
 		echo "cd $$module && go test ./..."; \
 		(cd $$module && go test $(tests) ./...) || status=1; \
-	done; \
-	for module in $(CONTRIB_MODULES); do \
-		echo "cd $$module && go test ./..."; \
-		(cd $$module && go test $(race) $(tests) ./...) || status=1; \
 	done; exit $$status
 
-# The race detector slows tests down, so it only runs where goroutines share memory. The other tests start programs or check files. The simulations
-# use a few of their seeds with it, and all of them without it. The slowest packages start first.
-RACED := ./test/peering ./pkg/webhooks ./test/simulation/... ./test/reconcilers ./test/soak ./pkg/... ./internal/...
-raced = '/(pkg|internal)/|/test/(e2e|peering|reconcilers|soak|simulation/conformance$(if $(RACE),,|simulation.*))$$'
+# These packages start first, because they are the slowest. Most of them run operators in memory, in virtual time.
+in-memory := ./test/peering ./pkg/webhooks ./test/simulation/... ./test/reconcilers ./test/soak ./pkg/... ./internal/...
+tested-before := '/(pkg|internal)/|/test/(e2e|peering|reconcilers|soak|simulation.*)$$'
 
+# The race detector slows tests down, and everything has to be compiled once more. So it is a target of its own, for the packages whose goroutines share
+# memory. Timers of a synctest bubble share one context of the race detector, so a test process crashes if two threads run them
+# (https://go.dev/issue/78156). With one thread they can't. Data races are found all the same, and packages still run side by side.
+.PHONY: test-race
+test-race: race = -race
+test-race: controlplane $(GINKGO) ## Run the tests with the race detector, which needs a C compiler; half an hour
+	@status=0; \
+	$(e2e) || status=1; \
+	go test -race -cpu=1 $(tests) $(in-memory) || status=1; \
+	for module in $(CONTRIB_MODULES); do \
+		echo "cd $$module && go test -race ./..."; \
+		(cd $$module && go test -race -cpu=1 $(tests) ./...) || status=1; \
+	done; exit $$status
+
+e2e = $(mutations) $(GINKGO) run $(race) --procs=4 --randomize-all --output-interceptor-mode=none --no-color --timeout=40m ./test/e2e
 # The engine shares objects with the cache. With this variable, client-go panics if an object in the cache is changed.
 mutations = KUBE_CACHE_MUTATION_DETECTOR=true
 # Ginkgo runs the specs of test/e2e in four processes, each with its own control plane. go test would run them one after another. golangci-lint
@@ -113,8 +118,8 @@ controller-manager: ## Build kube-controller-manager, which test/garbagecollecti
 	@cd hack/controlplane && go run . -out ../../bin/controlplane kube-controller-manager
 
 .PHONY: test-unit
-test-unit: note-race ## Run the tests that need no API server, in seconds after the compilation
-	go test $(race) -short -shuffle=on -timeout 5m $(TESTFLAGS) ./pkg/... ./internal/... ./cmd/... ./test/layering/... ./test/parity/... ./test/simulation/...
+test-unit: ## Run the tests that need no API server, in seconds after the compilation
+	go test -short -shuffle=on -timeout 5m $(TESTFLAGS) ./pkg/... ./internal/... ./cmd/... ./test/layering/... ./test/parity/... ./test/simulation/...
 
 # The packages with changed Go files, compared with BASE, including uncommitted and new files. The go command finds the packages that contain them.
 changed = $$({ git diff --name-only --diff-filter=d $(BASE) -- '*.go'; git ls-files -o --exclude-standard -- '*.go'; } | xargs -r -n1 dirname | sort -u | sed 's|^|./|' | \
@@ -172,16 +177,12 @@ explore: ## Run small operators with every fault at every write, stale lists and
 	rm -f "$$profile"; exit $$status
 
 .PHONY: rotate
-rotate: controlplane note-race ## Send admission requests to three replicas whose certificates change every few seconds; ROTATION=10m sets the duration
-	go test $(RACE) -timeout 60m ./pkg/webhooks -run '^TestServer_ReplicasUnderLoad$$' -v -rotation=$(ROTATION)
+rotate: controlplane ## Send admission requests to three replicas whose certificates change every few seconds; ROTATION=10m sets the duration
+	go test -race -timeout 60m ./pkg/webhooks -run '^TestServer_ReplicasUnderLoad$$' -v -rotation=$(ROTATION)
 
 .PHONY: soak
 soak: controlplane ## Run operators for hours on a real API server with faults; HOURS=24 sets the duration, SOAKFLAGS=-seed=7 another schedule
 	go test -timeout 0 ./test/soak -run '^TestSoak$$' -v -hours=$(HOURS) $(SOAKFLAGS)
-
-.PHONY: note-race
-note-race:
-	@$(if $(RACE),:,echo "note: no C compiler (gcc) was found, so the tests run without the race detector")
 
 .PHONY: fuzz
 fuzz: ## Run each fuzz test for a short time; FUZZTIME=10m sets the time
@@ -208,13 +209,11 @@ bench: controlplane ## Compare with a plain reconciler in about an hour, or in t
 
 ##@ Code
 
-# The tests of contrib use the race detector, so golangci-lint does, too. Otherwise, their dependencies would be compiled twice.
 .PHONY: lint
 lint: $(GOLANGCI_LINT) lint-prose ## Run golangci-lint in all modules, and check the language of documentation, comments and messages
 	@status=0; for module in $(MODULES); do \
-		case $$module in contrib/*) race=$(RACE) ;; *) race= ;; esac; \
 		echo "cd $$module && golangci-lint run"; \
-		(cd $$module && GOFLAGS="$$GOFLAGS $$race" $(GOLANGCI_LINT) run ./...) || status=1; \
+		(cd $$module && $(GOLANGCI_LINT) run ./...) || status=1; \
 	done; exit $$status
 
 .PHONY: lint-prose

@@ -29,7 +29,7 @@ func TestCluster_Kubectl(t *testing.T) {
 	out, in := io.Pipe()
 	ended := make(chan error, 1)
 	go func() {
-		err := run(ctx, in, file, false, []string{"../../examples/01-minimal/config/crd"})
+		err := run(ctx, in, file, false, nil)
 		ended <- errors.Join(err, in.CloseWithError(err))
 	}()
 	if _, err := out.Read(make([]byte, 1000)); err != nil {
@@ -39,6 +39,14 @@ func TestCluster_Kubectl(t *testing.T) {
 		cmd := exec.CommandContext(t.Context(), filepath.Join(assets, "kubectl"), args...)
 		cmd.Env = append(os.Environ(), "KUBECONFIG="+file, "HOME="+t.TempDir(), "KUBE_EDITOR=sed -i s/sizeGiB:.*/sizeGiB:\\ 30/")
 		return cmd
+	}
+	for _, args := range [][]string{
+		{"apply", "-f", "../../examples/01-minimal/config/crd"},
+		{"wait", "--for=condition=Established", "--timeout=30s", "crd/databases.demo.example.com"},
+	} {
+		if text, err := kubectl(args...).CombinedOutput(); err != nil {
+			t.Fatalf("kubectl %s: %v: %s", strings.Join(args, " "), err, text)
+		}
 	}
 	watch := kubectl("get", "databases", "--watch", "--output=jsonpath={.spec.sizeGiB}\n")
 	events, err := watch.StdoutPipe()
@@ -61,7 +69,7 @@ func TestCluster_Kubectl(t *testing.T) {
 		args []string
 		says string
 	}{
-		{[]string{"get", "namespaces"}, "default"},
+		{[]string{"get", "ns"}, "default"},
 		{[]string{"api-resources", "--api-group=demo.example.com"}, "databases"},
 		{[]string{"apply", "-f", sample}, "database.demo.example.com/orders created"},
 		{[]string{"apply", "-f", again}, "database.demo.example.com/orders configured"},
@@ -79,6 +87,9 @@ func TestCluster_Kubectl(t *testing.T) {
 		{[]string{"scale", "deployment", "web", "--replicas=2"}, ""}, // the subresource scale is missing
 		{[]string{"auth", "can-i", "create", "databases.demo.example.com"}, "yes"},
 		{[]string{"delete", "database", "orders"}, `"orders" deleted`},
+		{[]string{"delete", "crd", "databases.demo.example.com"}, "deleted"},
+		{[]string{"create", "-f", "../../examples/01-minimal/config/crd"}, "created"}, // a kind can come again
+		{[]string{"get", "databases"}, ""},
 	} {
 		text, err := kubectl(step.args...).CombinedOutput()
 		if step.says != "" && (err != nil || !strings.Contains(string(text), step.says)) {

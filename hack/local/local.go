@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"path/filepath"
+	"os/exec"
 	"slices"
 	"strings"
 	"sync"
@@ -47,7 +47,7 @@ func Memory(crds []*apiextensionsv1.CustomResourceDefinition) (Server, error) {
 		return r.GroupVersion.Version != "v1" // each version would be a kind of its own
 	})
 	m := &memory{}
-	server := apiserver.New(append(resources, apiserver.FromCRDs(crds...)...)...)
+	server := apiserver.New(resources...)
 	for _, name := range []string{"default", "kube-system"} {
 		namespace := map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}, "status": map[string]any{"phase": "Active"}}
 		if err := server.Add(namespace); err != nil {
@@ -55,7 +55,13 @@ func Memory(crds []*apiextensionsv1.CustomResourceDefinition) (Server, error) {
 		}
 	}
 	var err error
-	m.endpoint, err = server.Listen("127.0.0.1:0", m.note)
+	if m.endpoint, err = server.Listen("127.0.0.1:0", m.note); err != nil {
+		return nil, err
+	}
+	if _, err := envtest.InstallCRDs(m.Config(), envtest.CRDInstallOptions{CRDs: crds}); err != nil {
+		return nil, errors.Join(err, m.Stop())
+	}
+	_, err = m.Writes() // those were not of a user
 	return m, err
 }
 
@@ -152,4 +158,10 @@ func (p *process) Writes() (writes []Write, err error) {
 var methods = map[string]string{"create": http.MethodPost, "update": http.MethodPut, "patch": http.MethodPatch, "delete": http.MethodDelete}
 
 // Exports returns the shell commands for another terminal.
-func Exports(kubeconfig string) []string { return controlplane.Exports(filepath.Clean(kubeconfig)) }
+func Exports(kubeconfig string) []string {
+	exports := controlplane.Exports(kubeconfig)
+	if _, err := exec.LookPath("kubectl"); err != nil && len(exports) == 1 {
+		exports = append(exports, "# kubectl is missing: install it, or let make controlplane build it")
+	}
+	return exports
+}

@@ -46,11 +46,15 @@ func (s *Server) resourceList(gv schema.GroupVersion) reply {
 		TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: gv.String(), APIResources: []metav1.APIResource{},
 	}
 	add := func(r Resource, name, singular string, verbs ...string) {
+		var short []string
+		if singular != "" {
+			short = r.ShortNames
+		}
 		list.APIResources = append(list.APIResources, metav1.APIResource{
-			Name: name, SingularName: singular, Kind: r.Kind, Namespaced: !r.ClusterScoped, Verbs: verbs,
+			Name: name, SingularName: singular, Kind: r.Kind, Namespaced: !r.ClusterScoped, ShortNames: short, Verbs: verbs,
 		})
 	}
-	for _, r := range s.resources {
+	for _, r := range s.served() {
 		if r.GroupVersion != gv {
 			continue
 		}

@@ -12,6 +12,9 @@
 // A lock serializes all reads and writes of objects. Each change of an object increments the version of the store and appends an event to a list. The
 // body of a watch response reads this list and waits for further events.
 //
+// An [Endpoint] serves the server on a port of this machine, for kubectl and for operators in other processes. It also serves the kinds of CRDs that clients create,
+// and allows each client with its token everything.
+//
 // A [Replica] is a second API server on the same store. Its cache for reads may lag behind the store.
 //
 // # Scope

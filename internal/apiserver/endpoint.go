@@ -2,25 +2,33 @@ package apiserver
 
 import (
 	"bytes"
+	"context"
 	"crypto/rand"
 	"crypto/subtle"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/client-go/util/cert"
 )
 
-// An Endpoint serves a [Server] on a port of this machine, for kubectl and for operators in other processes.
+// An Endpoint serves a [Server] on a port of this machine, for kubectl and for operators in other processes. Clients can create CRDs: the server then serves
+// their kinds.
 type Endpoint struct {
 	// Config gives access to the server.
 	Config *rest.Config
@@ -29,6 +37,9 @@ type Endpoint struct {
 	http     *http.Server
 	ended    chan error
 	observer func(Exchange)
+
+	mu    sync.Mutex // held while CRDs change
+	fixed []Resource // the resources without CRDs
 }
 
 // An Exchange is a request to an [Endpoint] and the code of its response.
@@ -53,10 +64,11 @@ func (s *Server) Listen(address string, observer func(Exchange)) (*Endpoint, err
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("create the certificate of the API server: %w", err), listener.Close())
 	}
-	e := &Endpoint{server: s, ended: make(chan error, 1), observer: observer, Config: &rest.Config{
+	e := &Endpoint{server: s, ended: make(chan error, 1), observer: observer, fixed: append(slices.Clone(s.served()), crdResource), Config: &rest.Config{
 		Host: "https://" + listener.Addr().String(), BearerToken: rand.Text(), TLSClientConfig: rest.TLSClientConfig{CAData: certificate},
 	}}
-	e.http = &http.Server{Handler: e, ReadHeaderTimeout: time.Minute, TLSConfig: &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}}
+	e.http = &http.Server{Handler: e, ReadHeaderTimeout: time.Minute, ErrorLog: log.New(io.Discard, "", 0), TLSConfig: &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}}
+	s.serveOnly(e.fixed)
 	go func() { e.ended <- e.http.ServeTLS(listener, "", "") }()
 	return e, nil
 }
@@ -100,6 +112,9 @@ func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return // the client has gone
 	}
+	if r.Method != http.MethodGet && response.StatusCode < http.StatusMultipleChoices && strings.HasPrefix(r.URL.Path, crdResource.path()) {
+		e.serveCRDs(r.Context())
+	}
 	send(w, response)
 	if e.observer != nil && response.ContentLength >= 0 {
 		e.observer(Exchange{r.Method, r.URL.Path, r.UserAgent(), body, response.StatusCode})
@@ -140,7 +155,7 @@ func reviewed(path string) reply {
 // openAPIPaths returns the paths of the OpenAPI documents.
 func (s *Server) openAPIPaths() object {
 	paths := object{}
-	for _, r := range s.resources {
+	for _, r := range s.served() {
 		path := strings.TrimPrefix(r.root(), "/")
 		paths[path] = object{"serverRelativeURL": "/openapi/v3/" + path}
 	}
@@ -150,7 +165,7 @@ func (s *Server) openAPIPaths() object {
 // openAPI returns a document from which kubectl learns that the server validates the fields of these kinds.
 func (s *Server) openAPI(path string) object {
 	paths := object{}
-	for _, r := range s.resources {
+	for _, r := range s.served() {
 		if r.root() == "/"+path {
 			paths[r.root()+"/"+r.Plural+"/{name}"] = object{"patch": object{
 				"x-kubernetes-group-version-kind": object{"group": r.GroupVersion.Group, "version": r.GroupVersion.Version, "kind": r.Kind},
@@ -168,6 +183,44 @@ func (r Resource) root() string {
 		return "/api/" + r.GroupVersion.Version
 	}
 	return "/apis/" + r.GroupVersion.String()
+}
+
+// path returns the path of the objects of a resource in the cluster.
+func (r Resource) path() string { return r.root() + "/" + r.Plural }
+
+var crdResource = Resource{
+	GroupVersion: apiextensionsv1.SchemeGroupVersion, Kind: "CustomResourceDefinition", Plural: "customresourcedefinitions", HasStatus: true, ClusterScoped: true,
+	ShortNames: []string{"crd", "crds"},
+}
+
+// serveCRDs serves the kinds of all CRDs, and marks these as established.
+func (e *Endpoint) serveCRDs(ctx context.Context) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	resources := slices.Clone(e.fixed)
+	var added []string
+	for _, content := range e.server.Objects(crdResource.gvk()) {
+		crd := &apiextensionsv1.CustomResourceDefinition{}
+		if runtime.DefaultUnstructuredConverter.FromUnstructured(content, crd) != nil {
+			continue
+		}
+		resources = append(resources, FromCRDs(crd)...)
+		if len(crd.Status.Conditions) == 0 {
+			added = append(added, crd.Name)
+		}
+	}
+	e.server.serveOnly(mergeResources(resources))
+	for _, name := range added {
+		const established = `{"status":{"conditions":[{"type":"NamesAccepted","status":"True","reason":"NoConflicts","message":""},{"type":"Established","status":"True","reason":"InitialNamesAccepted","message":""}]}}`
+		r, err := http.NewRequestWithContext(ctx, http.MethodPatch, crdResource.path()+"/"+name+"/status", strings.NewReader(established))
+		if err != nil {
+			return
+		}
+		r.Header.Set("Content-Type", string(types.MergePatchType))
+		if response, err := e.server.RoundTrip(r); err == nil {
+			_ = response.Body.Close()
+		}
+	}
 }
 
 // send sends a response, and each part of a stream as soon as it is there.

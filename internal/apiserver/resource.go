@@ -15,6 +15,7 @@ type Resource struct {
 	Kind, Plural  string
 	HasStatus     bool // whether the kind has the status subresource
 	ClusterScoped bool // whether objects of the kind have no namespace
+	ShortNames    []string
 
 	schema *apiextensionsv1.JSONSchemaProps // schema of the kind; if nil, the server preserves all fields outside of the metadata
 }
@@ -37,26 +38,37 @@ func mergeResources(resources []Resource) []Resource {
 	return out
 }
 
+// served returns the resources that the server serves. The result must not be changed.
+func (s *Server) served() []Resource { return *s.resources.Load() }
+
+// serveOnly replaces the resources. The objects of resources that are no longer served remain.
+func (s *Server) serveOnly(resources []Resource) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.resources.Store(&resources)
+	clear(s.schemas)
+}
+
 func (s *Server) resource(gv schema.GroupVersion, plural string) (Resource, bool) {
-	i := slices.IndexFunc(s.resources, func(r Resource) bool { return r.GroupVersion == gv && r.Plural == plural })
+	i := slices.IndexFunc(s.served(), func(r Resource) bool { return r.GroupVersion == gv && r.Plural == plural })
 	if i < 0 {
 		return Resource{}, false
 	}
-	return s.resources[i], true
+	return s.served()[i], true
 }
 
 func (s *Server) resourceOfKind(gvk schema.GroupVersionKind) (Resource, bool) {
-	i := slices.IndexFunc(s.resources, func(r Resource) bool { return r.gvk() == gvk })
+	i := slices.IndexFunc(s.served(), func(r Resource) bool { return r.gvk() == gvk })
 	if i < 0 {
 		return Resource{}, false
 	}
-	return s.resources[i], true
+	return s.served()[i], true
 }
 
 // apiGroups returns the named groups with their versions, the preferred version first.
 func (s *Server) apiGroups() []metav1.APIGroup {
 	var out []metav1.APIGroup
-	for _, r := range s.resources {
+	for _, r := range s.served() {
 		gv := r.GroupVersion
 		if gv.Group == "" {
 			continue

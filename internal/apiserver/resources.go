@@ -31,13 +31,20 @@ func FromScheme(scheme *runtime.Scheme) []Resource {
 		plural, _ := meta.UnsafeGuessKindToResource(gvk)
 		out = append(out, Resource{
 			GroupVersion: gv, Kind: gvk.Kind, Plural: plural.Resource,
-			HasStatus: hasStatus(t), ClusterScoped: slices.Contains(clusterScopedKinds, gvk.GroupKind().String()),
+			HasStatus: hasStatus(t), ShortNames: shortNames[plural.Resource], ClusterScoped: slices.Contains(clusterScopedKinds, gvk.GroupKind().String()),
 		})
 	}
 	slices.SortFunc(out, func(a, b Resource) int {
 		return cmp.Or(cmp.Compare(a.GroupVersion.String(), b.GroupVersion.String()), cmp.Compare(a.Kind, b.Kind))
 	})
 	return out
+}
+
+// shortNames are those of frequent built-in kinds.
+var shortNames = map[string][]string{
+	"configmaps": {"cm"}, "daemonsets": {"ds"}, "deployments": {"deploy"}, "events": {"ev"}, "namespaces": {"ns"}, "nodes": {"no"},
+	"persistentvolumeclaims": {"pvc"}, "persistentvolumes": {"pv"}, "pods": {"po"}, "replicasets": {"rs"}, "serviceaccounts": {"sa"}, "services": {"svc"},
+	"statefulsets": {"sts"},
 }
 
 func hasStatus(t reflect.Type) bool {
@@ -59,6 +66,7 @@ func FromCRDs(crds ...*apiextensionsv1.CustomResourceDefinition) []Resource {
 				Kind:         crd.Spec.Names.Kind, Plural: crd.Spec.Names.Plural,
 				HasStatus:     v.Subresources != nil && v.Subresources.Status != nil,
 				ClusterScoped: crd.Spec.Scope == apiextensionsv1.ClusterScoped,
+				ShortNames:    crd.Spec.Names.ShortNames,
 			}
 			if v.Schema != nil {
 				r.schema = v.Schema.OpenAPIV3Schema

@@ -104,8 +104,8 @@ func TestFromScheme(t *testing.T) {
 	}
 	for id, want := range map[string]apiserver.Resource{
 		"v1 Endpoints":  {GroupVersion: corev1.SchemeGroupVersion, Kind: "Endpoints", Plural: "endpoints"},
-		"v1 Node":       {GroupVersion: corev1.SchemeGroupVersion, Kind: "Node", Plural: "nodes", HasStatus: true, ClusterScoped: true},
-		"v1 Pod":        {GroupVersion: corev1.SchemeGroupVersion, Kind: "Pod", Plural: "pods", HasStatus: true},
+		"v1 Node":       {GroupVersion: corev1.SchemeGroupVersion, Kind: "Node", Plural: "nodes", HasStatus: true, ClusterScoped: true, ShortNames: []string{"no"}},
+		"v1 Pod":        {GroupVersion: corev1.SchemeGroupVersion, Kind: "Pod", Plural: "pods", HasStatus: true, ShortNames: []string{"po"}},
 		"apps/v1 Scale": {}, "v1 PodList": {}, "v1 Status": {}, "meta.k8s.io/v1 WatchEvent": {}, "v1 ListOptions": {},
 		"authorization.k8s.io/v1 SubjectAccessReview": {},
 		"networking.k8s.io/v1 NetworkPolicy": {

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
+	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -14,7 +15,7 @@ import (
 
 // A Server is an [http.RoundTripper] that answers requests to a Kubernetes API and stores the objects in memory. It is safe for concurrent use.
 type Server struct {
-	resources []Resource
+	resources atomic.Pointer[[]Resource]
 
 	mu       sync.Mutex
 	version  int64
@@ -44,11 +45,14 @@ type event struct {
 
 // New returns a server without objects. A later resource replaces an earlier one with the same kind or plural name in the same version.
 func New(resources ...Resource) *Server {
-	return &Server{
-		resources: mergeResources(resources), version: 1, objects: map[key]object{}, managers: map[managerKey]*manager{},
+	s := &Server{
+		version: 1, objects: map[key]object{}, managers: map[managerKey]*manager{},
 		schemas: map[schema.GroupVersionKind]*crdschema.Schema{},
 		rand:    rand.New(rand.NewPCG(1, 2)), //nolint:gosec // names are the same in each run
 	}
+	merged := mergeResources(resources)
+	s.resources.Store(&merged)
+	return s
 }
 
 // RoundTrip handles a request. It returns an error only if the context of the request has ended. Other failures are responses with a Status.
