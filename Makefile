@@ -97,7 +97,7 @@ tested-before := '/(pkg|internal)/|/test/(e2e|peering|reconcilers|soak|simulatio
 # (https://go.dev/issue/78156). With one thread they can't. Data races are found all the same, and packages still run side by side.
 .PHONY: test-race
 test-race: race = -race
-test-race: controlplane $(GINKGO) ## Run the tests with the race detector, which needs a C compiler; half an hour
+test-race: controlplane $(GINKGO) ## Run the tests with the race detector, which needs a C compiler
 	@status=0; \
 	$(e2e) || status=1; \
 	go test -race -cpu=1 $(tests) $(in-memory) || status=1; \

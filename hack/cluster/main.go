@@ -3,8 +3,8 @@
 //
 //	go run ./hack/cluster [-real] [-kubeconfig bin/cluster.kubeconfig] [directories or files with CRDs]
 //
-// By default, the API server runs in the memory of this process: it starts at once, but it knows only the kinds of these CRDs and the built-in ones, and it
-// has no webhooks and no access control. With -real, the command starts etcd and kube-apiserver. If kube-controller-manager was built
+// By default, the API server runs in the memory of this process: it starts at once, but it has no
+// webhooks and no access control. With -real, the command starts etcd and kube-apiserver. If kube-controller-manager was built
 // (make controller-manager), it then also runs the garbage collector and some other controllers.
 package main
 

@@ -32,7 +32,7 @@ func begin(t *testing.T, r run) *commandRun {
 		t.Skip("needs a control plane")
 	}
 	g := NewWithT(t)
-	g.SetDefaultEventuallyTimeout(3 * time.Minute) // for an empty build cache
+	g.SetDefaultEventuallyTimeout(10 * time.Minute) // for an empty build cache
 	ctx, cancel := context.WithCancel(t.Context())
 	p := &commandRun{g, gbytes.NewBuffer(), cancel, make(chan error, 1)}
 	r.out = p.output

@@ -40,7 +40,7 @@ type Write struct {
 	Body      []byte
 }
 
-// Memory starts an API server in memory with these CRDs. It needs no other process and starts at once, but it has no controllers, no admission and no access
+// Memory starts an API server in memory with these CRDs. Clients can create others. It needs no other process and starts at once, but it has no controllers, no admission and no access
 // control, and Namespaces need not exist.
 func Memory(crds []*apiextensionsv1.CustomResourceDefinition) (Server, error) {
 	resources := slices.DeleteFunc(apiserver.FromScheme(clientgoscheme.Scheme), func(r apiserver.Resource) bool {
@@ -85,8 +85,12 @@ type memory struct {
 }
 
 func (m *memory) note(e apiserver.Exchange) {
-	path := strings.Split(strings.Trim(e.Path, "/"), "/") // api/v1/…, or apis/<group>/v1/…
-	path = path[min(len(path), 2+len(path[0])-len("api")):]
+	path := strings.Split(strings.Trim(e.Path, "/"), "/")
+	prefix := 2 // api/<version>
+	if path[0] == "apis" {
+		prefix = 3 // apis/<group>/<version>
+	}
+	path = path[min(len(path), prefix):]
 	if len(path) > 2 && path[0] == "namespaces" {
 		path = path[2:]
 	}

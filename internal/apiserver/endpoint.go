@@ -50,7 +50,7 @@ type Exchange struct {
 }
 
 // Listen serves the server on an address of the loopback interface, such as 127.0.0.1:0 for any free port, until Close. Clients need the token in the
-// Config. observer is called after each request except for watches; it may be nil.
+// Config. observer is called for each request except for watches, before its client receives the response; it may be nil.
 func (s *Server) Listen(address string, observer func(Exchange)) (*Endpoint, error) {
 	listener, err := net.Listen("tcp", address) //nolint:noctx // it is closed by Close
 	if err != nil {
@@ -102,9 +102,10 @@ func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_ = refused.Body.Close()
 		return
 	}
-	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {
-		return // the client has gone
+		http.Error(w, err.Error(), http.StatusRequestEntityTooLarge)
+		return
 	}
 	inner := r.Clone(r.Context())
 	inner.Body, inner.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
@@ -115,10 +116,10 @@ func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet && response.StatusCode < http.StatusMultipleChoices && strings.HasPrefix(r.URL.Path, crdResource.path()) {
 		e.serveCRDs(r.Context())
 	}
-	send(w, response)
 	if e.observer != nil && response.ContentLength >= 0 {
 		e.observer(Exchange{r.Method, r.URL.Path, r.UserAgent(), body, response.StatusCode})
 	}
+	send(w, response)
 }
 
 // maxBody is the size of the largest request that a real server accepts.

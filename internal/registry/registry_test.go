@@ -98,3 +98,13 @@ func TestRegistry_All(t *testing.T) {
 		}
 	}
 }
+
+func TestRegistry_Map(t *testing.T) {
+	r := newRegistry(t, "b", "a")
+	changed := r.Map(func(handler string) string { return "changed " + handler })
+	handler, _ := changed.Get("a")
+	equal(t, "changed handler", handler, "changed handler of a")
+	equal(t, "ids", changed.IDs(), []string{"b", "a"})
+	handler, _ = r.Get("a")
+	equal(t, "handler of the original", handler, "handler of a")
+}

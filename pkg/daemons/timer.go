@@ -19,7 +19,7 @@ type Timer struct {
 	// Sharp makes the Interval the time between the starts of two invocations. We call the scheduled starts points. Points that pass during
 	// an invocation are skipped. Equivalent in kopf: sharp=True.
 	Sharp bool
-	// Anchor is one of the points, so that the points stay the same after a restart. Zero means the time of the first invocation; for
+	// Anchor fixes one of the points, so that the others stay the same after a restart. Zero means the time of the first invocation; for
 	// timers of package kopf, the creation of the object. Only with Sharp.
 	Anchor time.Time
 	// Schedule computes the points, instead of an Interval. Next must return a time after its argument, or zero to end the timer. It must
@@ -32,9 +32,9 @@ type Timer struct {
 	// task. Without an Interval or a Schedule, the timer is invoked once after its start, and again after each Touch. With an Anchor or a
 	// Schedule, points within the idle time are skipped. Otherwise the timer is invoked when the idle time ends. Equivalent in kopf: idle=.
 	Idle time.Duration
-	// Last is the start of the previous invocation in an earlier process, if known. Package kopf sets it. The first invocation is then due one Interval after
-	// Last, or at the first point after Last; if this has passed, immediately. If Last is zero, the first invocation is due immediately, or
-	// at the next point of an Anchor or a Schedule.
+	// Last is the start of the previous invocation in an earlier process, if known; package kopf sets it. The first invocation is then due
+	// one Interval later, or at the first point after Last. If that time has passed, it is due immediately. If Last is zero, the first
+	// invocation is due immediately, or at the next point of an Anchor or a Schedule.
 	Last time.Time
 	// Jitter delays invocations by a random fraction of the Interval, or of the time between two points. The value is
 	// the maximum fraction, from 0 to 1. Default: 0.

@@ -1,15 +1,19 @@
 package kopf_test
 
 import (
+	"context"
 	"math"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/filter"
+	"github.com/kopf-runtime/kopf-runtime/pkg/kopf/kopftest"
 	"github.com/kopf-runtime/kopf-runtime/pkg/progress"
 )
 
@@ -144,4 +148,35 @@ Thing: Timer("h"): Sharp needs an Interval: set one or remove Sharp
 Thing: Timer("h"): Jitter must be a fraction from 0 to 1, got 2
 Thing: Timer("h"): Jitter needs an Interval or a Schedule: set one or remove Jitter
 Thing: Timer("h"): MaxParallel must not be negative, got -1: leave it out for the default 16`)
+}
+
+// The times of a sharp timer count from its Anchor, and without one, from the creation of the object.
+func TestTimer_Anchor(t *testing.T) {
+	for name, test := range map[string]struct {
+		anchor time.Duration // after the creation; negative for none
+		want   []time.Duration
+	}{
+		"the creation": {-1, []time.Duration{0, time.Hour}},
+		"an anchor":    {20 * time.Minute, []time.Duration{20 * time.Minute, 80 * time.Minute}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cluster := kopftest.Memory(t)
+				began := time.Now().Truncate(time.Second).Add(time.Minute) // stored times have no fractions
+				timer := daemons.Timer{Interval: time.Hour, Sharp: true}
+				if test.anchor >= 0 {
+					timer.Anchor = began.Add(test.anchor)
+				}
+				var calls []time.Duration
+				cluster.Run(t, kopf.For(&corev1.ConfigMap{}).Timer("bill", timer, func(context.Context, *kopf.Request[configMap]) error {
+					calls = append(calls, time.Since(began).Truncate(time.Minute))
+					return nil
+				}))
+				<-time.After(time.Until(began))
+				cluster.Create(t, newConfigMap("one"))
+				<-time.After(90 * time.Minute)
+				equal(t, "times of the calls", calls, test.want)
+			})
+		})
+	}
 }
