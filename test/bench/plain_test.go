@@ -36,12 +36,12 @@ type plainReconciler struct {
 	written sync.Map // resource version of the last write by object name, until the cache contains it
 }
 
-func addPlainReconciler(o *operator, wrap func(reconcile.Reconciler) reconcile.Reconciler) error {
+func addPlainReconciler(o *operator) error {
 	return ctrl.NewControllerManagedBy(o).
 		For(o.empty()).
 		Named(strings.ToLower(o.kind().name)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: o.Workers}).
-		Complete(wrap(&plainReconciler{Client: o.GetClient(), operator: o}))
+		Complete(&plainReconciler{Client: o.GetClient(), operator: o})
 }
 
 func (c *plainReconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {

@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kopf-runtime/kopf-runtime/pkg/daemons"
 	"github.com/kopf-runtime/kopf-runtime/pkg/kopf"
@@ -83,15 +82,15 @@ func (r role) empty() client.Object {
 	return r.kind().empty()
 }
 
-// addLibrary adds an operator with the library to the manager. wrap is called with its reconciler.
-func addLibrary(o *operator, wrap func(reconcile.Reconciler) reconcile.Reconciler) error {
+// addLibrary adds an operator with the library to the manager.
+func addLibrary(o *operator) error {
 	switch obj := o.empty().(type) {
 	case *v1.Widget:
-		return kopf.SetupWithManager(o, handlers(obj, o), kopf.WithReconcilerWrapper(wrap))
+		return kopf.SetupWithManager(o, handlers(obj, o))
 	case *v1.Gadget:
-		return kopf.SetupWithManager(o, handlers(obj, o), kopf.WithReconcilerWrapper(wrap))
+		return kopf.SetupWithManager(o, handlers(obj, o))
 	default:
-		return kopf.SetupWithManager(o, handlers(obj.(*unstructured.Unstructured), o), kopf.WithReconcilerWrapper(wrap))
+		return kopf.SetupWithManager(o, handlers(obj.(*unstructured.Unstructured), o))
 	}
 }
 
